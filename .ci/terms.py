@@ -77,6 +77,7 @@ GLOSSARY = {
     r"Bearer (?:ebk_|\$(?=[A-Za-z(])(?!EMBERLINE_(?:API_KEY|TOKEN)\b))": (
         "$EMBERLINE_API_KEY for a key of an endpoint, $EMBERLINE_TOKEN for a token of the console"
     ),
+    r"New endpoint\b": "Create endpoint",
     r"played kubelet|fleet of our own": "simulated kubelet, simulated fleet",
 }
 WORD = re.compile("|".join(f"(?P<t{n}>{pattern})" for n, pattern in enumerate(GLOSSARY)))

@@ -26,9 +26,9 @@ from endpoints.refusals import RefusalError
 
 ATTEMPTS = 8
 DELAYS = (timedelta(minutes=2), timedelta(minutes=15), timedelta(hours=2), timedelta(hours=6))
-"""After the first attempts; the last one applies to all further ones."""
+"""Delays after failed attempts; the last one applies to all further attempts."""
 MAX_LOOKED = 5
-"""Endpoints of which a sweep reads the load."""
+"""Maximum number of endpoints whose load is read in one sweep."""
 
 
 def sweep(load: ReadLoad = read_load) -> Calibration | None:

@@ -30,8 +30,9 @@ from endpoints.reconcile import events
 log = logging.getLogger(__name__)
 
 SETTLE_S = 3.0
-"""Before each request of a calibration: a worker writes a prompt to L1 and L2 after it has
-answered, which would slow down the next request."""
+"""Pause before each request of a calibration: a worker writes a prompt to L1 and L2 after its
+response, which would slow down the next request.
+"""
 _CRASHED = "The console failed; its log states the cause."
 _FAILURES = (CalibrationEnd.NO_RESULT, CalibrationEnd.CRASHED)
 

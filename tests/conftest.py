@@ -1,4 +1,4 @@
-"""For all tests: what hypothesis may do, clusters, garbage collection, child processes.
+"""Settings of all tests: hypothesis, clusters, garbage collection, child processes.
 
 The same examples every run and none of them timed, so that a run says something about the change
 and not about luck. HYPOTHESIS_PROFILE=explore looks for new ones.

@@ -225,7 +225,7 @@ class Gate:
 class LowerTier(Protocol):
     @property
     def spare_bytes(self) -> int:
-        """Return the memory to keep free for values being moved down, less what they use now."""
+        """Return the memory reserved for values being demoted, less their current use."""
         ...
 
     def offer(self, key: bytes, hold: Hold, ends_at: float) -> None:

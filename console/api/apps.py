@@ -11,7 +11,7 @@ class ApiConfig(AppConfig):
     def ready(self) -> None:
         from console.api import (
             idempotency,
-            schema,  # noqa: F401  (tells the OpenAPI document how callers log in)
+            schema,  # noqa: F401  (adds the login schemes to the OpenAPI document)
         )
         from console.vault import key_rotation
 

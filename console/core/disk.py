@@ -19,7 +19,7 @@ _MIB = 1024**2
 LOW_SHARE, LOW_BYTES = 0.10, 5 * _GIB
 LOW_INODES = 0.05
 FORECAST_LOW_S = 6 * 3600.0
-"""A forecast below this is `low`, whatever is free now."""
+"""A forecast below this is `low`, independently of the free space."""
 _FULL_BYTES, _FULL_SHARE = 16 * _MIB, 0.01
 _SAMPLE_EVERY_S, _SAMPLES = 30.0, 120  # one hour
 _SPAN_S = 300.0  # shorter spans are noise: compaction, log rotation

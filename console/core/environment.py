@@ -103,7 +103,7 @@ class Emberline:
     log_level: str
     public_url: str  # external address of the console for links in alerts; "" if unknown
     outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/core/outbound.py
-    auto_calibration: bool = True  # until Settings says otherwise
+    auto_calibration: bool = True  # unless changed in Settings
     model_hub: str = ""  # where model names are checked for existence, "" for no check
 
     @property

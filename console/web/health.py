@@ -61,7 +61,7 @@ def _verdict(name: str, check: Callable[[], None]) -> str:
     """Return the error's class only: its text may contain a password."""
     try:
         check()
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is not ready)
+    except Exception as error:  # noqa: BLE001  (any error means not ready)
         log.warning("Readiness check %s failed: %s", name, type(error).__name__)
         return f"failed: {type(error).__name__}"
     return "ok"

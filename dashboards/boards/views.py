@@ -44,7 +44,7 @@ def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpRespons
 @never_cache
 @require_safe
 def board_data(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
-    """Of the endpoint of that name, else of all that the user may see."""
+    """Return the board of the named endpoint, or of all endpoints visible to the user."""
     chosen, _ = answers.parse_query(request.GET, time.time())
     found = answers.respond(request.user, _locate(board, name), chosen, _get_scope(request, name))
     response = HttpResponse(found.body, content_type="application/json")

@@ -29,7 +29,7 @@ from endpoints import teams
 
 MARKS = (50, 80, 100)
 FORESEEN = 0
-"""The mark of a budget which will not last the month."""
+"""Mark of a budget whose forecast for the month exceeds it."""
 WINDOW = timedelta(days=7)
 _SHOWN = 3  # budgets that the banner names
 _PASSED = "money.passed"  # cached, so that most pages need no query

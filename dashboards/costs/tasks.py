@@ -33,7 +33,7 @@ def calibrate() -> None:
 
 
 LATE = timedelta(minutes=10)
-"""After its end, before an hour that nobody has added is called late."""
+"""Delay after its end until a missing hour is reported as late."""
 _PURPOSE = "Query the usage of each full hour from Prometheus and add it to the daily costs"
 _REMEDY = (
     "Missing hours are queried every minute, up to 14 days back. If they stay missing, check "

@@ -211,7 +211,7 @@ def _require_write(actor: Any, board: CustomBoard) -> None:
 
 
 def _require_whole_view(actor: Any, board: CustomBoard, owner: Any) -> None:
-    """A new owner reads every panel, so none may be hidden from who gives the board away."""
+    """Raise if a panel is hidden from the viewer: the new owner would see it."""
     if any(panel.type == HIDDEN for panel in selectors.read_panels(actor, board)):
         text = "The board has panels whose content is hidden from you."
         remedy = "Remove them before you change the owner."
@@ -219,7 +219,7 @@ def _require_whole_view(actor: Any, board: CustomBoard, owner: Any) -> None:
 
 
 def _check_queries(actor: Any, before: Sequence[BoardPanel], after: Sequence[BoardPanel]) -> None:
-    """Without the right to write queries, those that exist may be moved, resized and removed."""
+    """Require the right to write queries, unless existing ones are moved, resized or removed."""
     if selectors.may_write_queries(actor):
         return
     kept = {panel.id: (panel.query, panel.unit, panel.legend) for panel in before}
@@ -263,7 +263,7 @@ def _find(panels: Panels, wanted: str) -> int:
 
 
 def _facts(board: CustomBoard) -> dict[str, Any]:
-    """Return what is recorded: no query and no endpoint, which other readers may not see."""
+    """Return the audit record, without queries and endpoints, which not every reader may see."""
     names = [
         f"{one['id']}: {one['title'] or one.get('panel', '')} ({one['width']})"
         for one in board.panels

@@ -10,7 +10,7 @@ from endpoints.fit.estimate import Fit, FitVerdict, Machine, WorkerRequirements,
 from endpoints.fit.model_shape import ModelShape
 
 LEAST_CONTEXT = 4096
-"""Tokens; a machine with room for less is of no use for chat."""
+"""Minimum context (tokens) that is useful for chat."""
 _SHARDS = (1, 2, 4, 8, 16)
 _CPU_KV_SHARE = 8  # as `workload.worker_spec.KV_SHARE`
 

@@ -71,7 +71,7 @@ def memory_bytes() -> int:
 
 def shared_memory_bytes() -> int:
     try:
-        facts = os.statvfs("/dev/shm")  # noqa: S108 (looked at, not written to)
+        facts = os.statvfs("/dev/shm")  # noqa: S108 (read only)
     except OSError:
         return 0
     return facts.f_blocks * facts.f_frsize

@@ -32,7 +32,7 @@ DEADLINE_S = 2.5
 FOUND_S, RETRY_S = 3600, 60
 LARGEST_REPLY = 2_000_000
 _SILENT = "model-hub-silent"
-"""Cache key of the reason why the hub gave no answer."""
+"""Cache key of the reason for a missing hub response."""
 
 
 class HubStatus(StrEnum):

@@ -55,7 +55,7 @@ def parse(argv: Sequence[str]) -> Options:
         parser.error("--kv-replay needs --kv-events, whose batches it replays")
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
-        parser.error(f"--listen wants HOST:PORT, not {listen!r}")
+        parser.error(f"--listen must be HOST:PORT, not {listen!r}")
     models = tuple(name.strip() for name in model.split(",") if name.strip())
     if not models:
         parser.error("--model needs a name")

@@ -121,7 +121,7 @@ def start_errors(
 
 
 def standing_errors(spec: EndpointSpec, context: Context) -> list[Problem]:
-    """Return why a stored spec may no longer be applied, whatever allowed it when written."""
+    """Return why a stored spec may no longer be applied, e.g. after revoked grants."""
     outside = [one for one in l2_files(spec, context) if one.code == "file_not_allowed"]
     return [*outside, *grant_violations(spec, context)]
 

@@ -51,7 +51,7 @@ class Exchange(RequestAttempts):
         self.decision.status = status
         self._events = head.events
         framing = b""
-        if status in (204, 304):  # no body, whatever the length says
+        if status in (204, 304):  # no body, despite a Content-Length
             pass
         elif head.length >= 0:
             framing = b"content-length: %d\r\n" % head.length

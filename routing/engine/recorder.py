@@ -46,7 +46,7 @@ class Recorder:
         metrics.registry.before_render.append(self._refresh)
 
     def prepare(self, config: Config) -> None:
-        """Build what a new configuration needs and may fail. Raise ConfigError."""
+        """Build the parts of a new configuration that can fail. Raise ConfigError."""
         wanted = config.tracing
         current = self._exporter.config if self._exporter is not None else None
         if wanted is None or wanted == current:

@@ -109,7 +109,7 @@ class Router(RouterState):
             exchange.reading = None
             exchange.refuse(refusal)
             return
-        except Exception as error:  # noqa: BLE001 - nobody awaits this task: its client would hang
+        except Exception as error:  # noqa: BLE001 - this task is not awaited: its client would hang
             exchange.reading = None
             self.log.event("error", "request_unreadable", error=repr(error))
             exchange.refuse(Refusal("internal_error", "The router could not parse this request."))

@@ -31,7 +31,7 @@ _COUNTED_STATUSES = (200, 499, 504)  # other statuses: no worker computed anythi
 _INITIAL_ITL_S = 0.05
 _ITL_WEIGHT = 1 / 32
 _BODY_TOKEN_BYTES = 4
-_FORM_TOKENS = 512  # per audio or other file, whose size says nothing about tokens
+_FORM_TOKENS = 512  # per audio or other file, whose size does not determine its tokens
 
 
 class TokenLedger:
@@ -77,7 +77,7 @@ class TokenLedger:
         return engine_request.with_fields(body, data, {"cache_salt": salt})
 
     def reads(self, key: Key, scope: str, body: bytes) -> bool:
-        """Return True if the body must be parsed for this key, whatever the strategy."""
+        """Return True if the body must be parsed for this key, independently of the strategy."""
         return bool(scope or key.budget_tokens) or engine_request.may_stream(body)
 
     def scope_there(self, key: Key, path: bytes) -> str:

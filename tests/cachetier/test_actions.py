@@ -1,4 +1,4 @@
-"""Tiers as people change them: created, grown to more nodes, flushed, deleted; page, REST, rows."""
+"""Tier operations on page and REST: create, resize, flush, delete."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def listed(tier: CacheTier) -> list[str]:
 
 
 # -- creating ----------------------------------------------------------------------------------
-def test_a_tier_is_created_in_the_form(browser: Client) -> None:
+def test_tier_is_created_on_the_form(browser: Client) -> None:
     assert "Create cache tier" in browser.get("/cache/new/").text
     typed = {"name": "chat", "memory_bytes": "0.25", "node_count": "3", "policy": "lru"}
     answer = browser.post("/cache/new/", typed | {"copies": "2", "disk_bytes": ""}, follow=True)
@@ -88,7 +88,7 @@ def test_a_tier_is_created_in_the_form(browser: Client) -> None:
     assert event.actor_name == "olga"
 
 
-def test_what_was_typed_stays_beside_what_is_wrong(browser: Client) -> None:
+def test_rejected_form_keeps_its_input(browser: Client) -> None:
     typed = {"name": "Chat", "memory_bytes": "1", "copies": "2"}
     answer = browser.post("/cache/new/", typed)
     assert answer.status_code == 400
@@ -100,7 +100,7 @@ def test_what_was_typed_stays_beside_what_is_wrong(browser: Client) -> None:
     assert not CacheTier.objects.exists()
 
 
-def test_rest_creates_and_refuses_twins(program: APIClient) -> None:
+def test_rest_creates_and_rejects_duplicates(program: APIClient) -> None:
     made = program.post("/api/v1/cache-tiers/", {"name": "chat", "node_count": 2}, format="json")
     assert made.status_code == 201
     assert (made.json()["node_count"], made.json()["phase"]) == (2, "Pending")
@@ -129,9 +129,7 @@ def test_more_memory_and_more_nodes_restart_nothing(operator: User, paper: FakeP
     assert (same.started_at, same.spec_hash) == (first.started_at, first.spec_hash)
 
 
-def test_fewer_nodes_leave_the_list_before_they_are_gone(
-    operator: User, paper: FakeProvisioner
-) -> None:
+def test_removed_nodes_leave_the_list_first(operator: User, paper: FakeProvisioner) -> None:
     actions.create(operator, "chat", {"node_count": 3})
     settle("chat")
     actions.change(operator, "chat", {"node_count": 1})
@@ -142,7 +140,7 @@ def test_fewer_nodes_leave_the_list_before_they_are_gone(
     assert CacheNode.objects.count() == 1
 
 
-def test_a_node_that_leaves_hands_over_first(
+def test_removed_node_hands_over_first(
     operator: User, paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays until it has; the list has let go of it at once."""
@@ -186,7 +184,7 @@ STATS = {"handover": None}
         ((200, "no object"), (202, {}), False, []),
     ],
 )
-def test_asking_a_node_to_hand_over(
+def test_handover_request_to_a_node(
     stats: Any, drain: Any, expected: bool, orders: list[str]
 ) -> None:
     told: list[str] = []
@@ -201,7 +199,7 @@ def test_asking_a_node_to_hand_over(
     assert not node_admin.hand_over(node.url, ["10.0.0.1:1"]), "nobody listens any more"
 
 
-def test_a_dead_node_degrades_the_tier_and_keeps_its_place(
+def test_dead_node_degrades_the_tier_and_keeps_its_slot(
     operator: User, paper: FakeProvisioner
 ) -> None:
     actions.create(operator, "chat", {"node_count": 2})
@@ -213,7 +211,7 @@ def test_a_dead_node_degrades_the_tier_and_keeps_its_place(
 
 
 # -- looking -----------------------------------------------------------------------------------
-def test_the_page_says_what_other_sizes_would_find(browser: Client, operator: User) -> None:
+def test_page_shows_predicted_hits_of_other_sizes(browser: Client, operator: User) -> None:
     actions.create(operator, "chat", {"memory_bytes": GIB})
     settle("chat")
     page = browser.get("/cache/chat/")
@@ -262,7 +260,7 @@ def point_at(stub: Stub, urls: int) -> None:
         node.save()
 
 
-def test_a_flush_reaches_every_node_and_is_in_the_trail(program: APIClient, operator: User) -> None:
+def test_flush_reaches_every_node_and_is_audited(program: APIClient, operator: User) -> None:
     actions.create(operator, "chat", {"node_count": 2})
     settle("chat")
     stub, asked = flushing("chat", 2, {"dropped": 7})
@@ -276,7 +274,7 @@ def test_a_flush_reaches_every_node_and_is_in_the_trail(program: APIClient, oper
     assert password_file().read_text() not in str(AuditEvent.objects.values())
 
 
-def test_a_node_that_stops_is_not_asked(program: APIClient, operator: User) -> None:
+def test_stopping_node_is_not_queried(program: APIClient, operator: User) -> None:
     actions.create(operator, "chat", {"node_count": 2})
     settle("chat")
     stub, asked = flushing("chat", 2, {"dropped": 7})
@@ -289,7 +287,7 @@ def test_a_node_that_stops_is_not_asked(program: APIClient, operator: User) -> N
 
 
 @pytest.mark.parametrize("said", [{}, [], {"dropped": "many"}])
-def test_a_node_that_does_not_flush_is_named(program: APIClient, operator: User, said: Any) -> None:
+def test_node_that_fails_to_flush_is_named(program: APIClient, operator: User, said: Any) -> None:
     actions.create(operator, "chat", {"node_count": 1})
     settle("chat")
     stub, _ = flushing("chat", 1, said)
@@ -301,7 +299,7 @@ def test_a_node_that_does_not_flush_is_named(program: APIClient, operator: User,
 
 
 @pytest.mark.parametrize("namespace", ["a/b", "x" * 65, 7, None, ["a"], "a&b=c"])
-def test_what_is_no_namespace_is_refused_before_any_node_is_asked(
+def test_invalid_namespace_is_rejected_before_any_query(
     program: APIClient, operator: User, namespace: Any
 ) -> None:
     actions.create(operator, "chat", {})
@@ -311,7 +309,7 @@ def test_what_is_no_namespace_is_refused_before_any_node_is_asked(
     assert answer.json()["field"] == "namespace"
 
 
-def test_the_page_flushes_only_what_was_typed_out(browser: Client, operator: User) -> None:
+def test_page_flushes_only_the_typed_name(browser: Client, operator: User) -> None:
     actions.create(operator, "chat", {})
     settle("chat")
     stub, asked = flushing("chat", 1, {"dropped": 3})
@@ -328,7 +326,7 @@ def test_the_page_flushes_only_what_was_typed_out(browser: Client, operator: Use
 
 
 # -- deleting ----------------------------------------------------------------------------------
-def test_a_tier_is_deleted_by_typing_its_name(browser: Client, operator: User) -> None:
+def test_tier_deletion_needs_the_typed_name(browser: Client, operator: User) -> None:
     actions.create(operator, "chat", {})
     tier = settle("chat")
     path = Path(Nodes.parse(tier.status.url).path)

@@ -1,4 +1,4 @@
-"""The list of nodes a tier's workers follow."""
+"""Node list for the workers of a tier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def replica(
     return ReplicaObservation(f"cache-chat-{index}", index, state, "hash", urls)
 
 
-def test_a_node_that_restarts_keeps_its_place_and_one_too_many_loses_it(tmp_path: Path) -> None:
+def test_restarted_node_keeps_its_slot_and_a_surplus_one_loses_it(tmp_path: Path) -> None:
     seen = [
         replica(2, 7002),
         replica(0, 7000, ReplicaState.BACKOFF),
@@ -34,7 +34,7 @@ def test_a_node_that_restarts_keeps_its_place_and_one_too_many_loses_it(tmp_path
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_workers_are_told_is_what_the_client_takes(tmp_path: Path) -> None:
+def test_worker_address_list_is_accepted_by_the_client(tmp_path: Path) -> None:
     for copies in (1, 2):
         nodes = Nodes.parse(node_admin.node_list_url(tmp_path / "a.nodes", copies))
         assert (nodes.kind, nodes.path, nodes.replicas) == ("file", f"{tmp_path}/a.nodes", copies)

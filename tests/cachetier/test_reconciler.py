@@ -1,4 +1,4 @@
-"""A tier from the first need to its end: actions, reconciler, what others read."""
+"""Tier lifecycle: actions, reconciler, and state read by other apps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def passes(tier: CacheTier, number: int = 2) -> CacheTier:
     return CacheTier.objects.select_related("status").get(pk=tier.pk)
 
 
-def test_the_default_tier_is_created_once_and_becomes_ready() -> None:
+def test_default_tier_is_created_once_and_becomes_ready() -> None:
     tier = actions.ensure_default_tier()
     assert actions.ensure_default_tier().pk == tier.pk
     assert AuditEvent.objects.filter(target="cache-tier/default", verb="create").count() == 1
@@ -69,7 +69,7 @@ def test_the_default_tier_is_created_once_and_becomes_ready() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_callers_at_once_get_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_concurrent_callers_get_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have looked and found nothing before either creates it."""
     meet = threading.Barrier(2, timeout=20)
     real = selectors.spare_capacity
@@ -92,7 +92,7 @@ def test_two_callers_at_once_get_one_tier(monkeypatch: pytest.MonkeyPatch) -> No
     assert CacheTierStatus.objects.count() == 1
 
 
-def test_the_password_is_for_its_owner_only_and_never_in_the_spec() -> None:
+def test_password_is_private_and_never_in_the_spec() -> None:
     path = password_file()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     first = path.read_text()
@@ -101,7 +101,7 @@ def test_the_password_is_for_its_owner_only_and_never_in_the_spec() -> None:
     assert selectors.attachment().password_file == str(path)
 
 
-def test_another_policy_restarts_the_node_and_says_so(operator: User) -> None:
+def test_policy_change_restarts_the_node_with_a_notice(operator: User) -> None:
     tier = passes(actions.ensure_default_tier())
     actions.change(operator, "default", {"policy": "lru"})
     assert not selectors.attachment().ready, "what is seen belongs to the old settings"
@@ -122,7 +122,7 @@ def test_another_policy_restarts_the_node_and_says_so(operator: User) -> None:
     ("value", "code"),
     [(1, "min_value"), (2**60, "max_value"), ("much", "type"), (True, "type"), (0.5, "type")],
 )
-def test_a_bad_size_names_field_value_and_remedy(operator: User, value: Any, code: str) -> None:
+def test_invalid_size_names_field_value_and_remedy(operator: User, value: Any, code: str) -> None:
     tier = actions.ensure_default_tier()
     with pytest.raises(Refused) as caught:
         actions.change(operator, "default", {"memory_bytes": value})
@@ -133,7 +133,7 @@ def test_a_bad_size_names_field_value_and_remedy(operator: User, value: Any, cod
     assert tier.generation == 1
 
 
-def test_a_viewer_changes_nothing() -> None:
+def test_viewer_changes_nothing() -> None:
     viewer = User.objects.create_user("vic", password="x", role="viewer")
     actions.ensure_default_tier()
     with pytest.raises(PermissionDenied):
@@ -142,7 +142,7 @@ def test_a_viewer_changes_nothing() -> None:
         actions.delete(viewer, "default")
 
 
-def test_a_used_tier_is_not_deleted(operator: User) -> None:
+def test_used_tier_is_not_deleted(operator: User) -> None:
     actions.ensure_default_tier()
 
     def used() -> dict[str, list[str]]:
@@ -158,7 +158,7 @@ def test_a_used_tier_is_not_deleted(operator: User) -> None:
     assert CacheTier.objects.get().deleted_at is None
 
 
-def test_delete_leaves_nothing_and_the_next_need_brings_it_back(
+def test_deletion_leaves_nothing_and_the_next_use_recreates_the_tier(
     operator: User, paper: FakeProvisioner
 ) -> None:
     tier = passes(actions.ensure_default_tier())
@@ -174,7 +174,7 @@ def test_delete_leaves_nothing_and_the_next_need_brings_it_back(
     assert actions.ensure_default_tier().pk != tier.pk
 
 
-def test_a_dead_node_degrades_the_tier_and_comes_back(paper: FakeProvisioner) -> None:
+def test_dead_node_degrades_the_tier_and_recovers(paper: FakeProvisioner) -> None:
     tier = passes(actions.ensure_default_tier())
     paper.crash(Ref("fake", "cache-default"), 0)
     tier = passes(tier, 1)
@@ -188,7 +188,7 @@ def told_restarts() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(verb="restart").order_by("pk"))
 
 
-def test_a_restarted_node_is_told_once_with_what_it_lost(
+def test_node_restart_is_reported_once_with_its_loss(
     paper: FakeProvisioner, caplog: pytest.LogCaptureFixture
 ) -> None:
     tier = passes(actions.ensure_default_tier())
@@ -213,7 +213,7 @@ def test_a_restarted_node_is_told_once_with_what_it_lost(
     assert [event.changes["restarts"] for event in told_restarts()] == [[0, 1], [1, 2]]
 
 
-def test_a_restart_on_purpose_is_none(operator: User, paper: FakeProvisioner) -> None:
+def test_intended_restart_is_not_reported(operator: User, paper: FakeProvisioner) -> None:
     tier = passes(actions.ensure_default_tier())
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 3)
@@ -225,7 +225,7 @@ def test_a_restart_on_purpose_is_none(operator: User, paper: FakeProvisioner) ->
     assert node.lost_at is None, "what it holds is of the process that began on purpose"
 
 
-def test_a_pass_whose_claim_is_lost_tells_no_restart(
+def test_pass_that_lost_its_claim_reports_no_restart(
     paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process took over meanwhile and has told it, or will."""
@@ -247,7 +247,7 @@ def test_a_pass_whose_claim_is_lost_tells_no_restart(
     assert len(told_restarts()) == 1
 
 
-def test_while_another_process_holds_the_claim_nothing_happens(paper: FakeProvisioner) -> None:
+def test_pass_without_a_claim_does_nothing(paper: FakeProvisioner) -> None:
     tier = actions.ensure_default_tier()
     held = take_claim(CacheTierStatus, tier.pk)
     assert held is not None
@@ -255,7 +255,7 @@ def test_while_another_process_holds_the_claim_nothing_happens(paper: FakeProvis
     assert not paper.observe(Ref("fake", "cache-default")).exists
 
 
-def test_a_claim_lost_on_the_way_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_lost_during_a_pass_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tier = passes(actions.ensure_default_tier(), 1)
 
     def steal(_url: str) -> None:
@@ -274,7 +274,7 @@ def test_a_claim_lost_on_the_way_writes_nothing(monkeypatch: pytest.MonkeyPatch)
         (PermanentError("NoSuchBinary", "There is no engine."), "Failed", 31),
     ],
 )
-def test_a_provisioner_that_fails_is_said_and_tried_again(
+def test_provisioner_failure_is_reported_and_retried(
     monkeypatch: pytest.MonkeyPatch, error: Exception, phase: str, within_s: float
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -287,7 +287,7 @@ def test_a_provisioner_that_fails_is_said_and_tried_again(
     assert due(CacheTierStatus, timezone.now() + timedelta(seconds=within_s)) == [tier.pk]
 
 
-def test_a_crash_of_the_pass_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crashed_pass_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: Any) -> None:
         raise RuntimeError("a bug")
 
@@ -299,7 +299,7 @@ def test_a_crash_of_the_pass_is_not_repeated_at_once(monkeypatch: pytest.MonkeyP
     assert due(CacheTierStatus, timezone.now() + timedelta(seconds=31)) == [tier.pk]
 
 
-def test_a_silent_node_keeps_its_last_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_node_keeps_its_last_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     tier = passes(actions.ensure_default_tier())
     monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: None)
     passes(tier, 1)
@@ -308,7 +308,7 @@ def test_a_silent_node_keeps_its_last_numbers(monkeypatch: pytest.MonkeyPatch) -
     assert numbers.evictions is None, "a number the node does not show is not zero"
 
 
-def test_others_hear_of_a_change_once(django_capture_on_commit_callbacks: Any) -> None:
+def test_change_is_signalled_once(django_capture_on_commit_callbacks: Any) -> None:
     heard: list[str] = []
 
     def listen(sender: Any, tier: str, **_: Any) -> None:
@@ -324,7 +324,7 @@ def test_others_hear_of_a_change_once(django_capture_on_commit_callbacks: Any) -
     assert heard == ["default", "default"], "Provisioning, then Ready; nothing while it lasts"
 
 
-def test_the_sweep_asks_for_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_nudges_due_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(tasks.reconcile_tier, "nudge", asked.append)
     tier = actions.ensure_default_tier()
@@ -338,7 +338,7 @@ def test_the_sweep_asks_for_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked == []
 
 
-def test_targets_are_the_nodes_admin_ports() -> None:
+def test_targets_are_the_admin_ports_of_nodes() -> None:
     passes(actions.ensure_default_tier())
     (target,) = selectors.targets()
     assert (target.tier, target.name) == ("default", "cache-default-0")
@@ -346,7 +346,7 @@ def test_targets_are_the_nodes_admin_ports() -> None:
     assert Path(target.address).name == target.address
 
 
-def test_a_tier_on_a_cluster_is_applied_there_and_told_to_workers_by_name(
+def test_cluster_tier_is_applied_there_and_published_by_name(
     operator: User, paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []

@@ -27,7 +27,7 @@ def running(clock: Clock, *, broker: bool = True, threads: int = 2) -> WorkerWat
     return made
 
 
-def test_a_worker_is_ready_while_it_takes_messages() -> None:
+def test_worker_is_ready_while_it_consumes_messages() -> None:
     made = WorkerWatch(lambda: True, Clock())
     assert made.ready()
     made.consuming(sender=SimpleNamespace(controller=SimpleNamespace(concurrency=3)))
@@ -38,7 +38,7 @@ def test_a_worker_is_ready_while_it_takes_messages() -> None:
 
 
 @pytest.mark.parametrize("broker", [True, False])
-def test_a_silent_loop_is_dead_only_while_the_broker_answers(broker: bool) -> None:
+def test_silent_loop_is_dead_only_while_the_broker_responds(broker: bool) -> None:
     clock = Clock()
     made = running(clock, broker=broker)
     clock.now += SILENT_S
@@ -49,14 +49,14 @@ def test_a_silent_loop_is_dead_only_while_the_broker_answers(broker: bool) -> No
     assert made.alive() == ""
 
 
-def test_the_broker_is_not_asked_while_the_loop_reports() -> None:
+def test_broker_is_not_queried_while_the_loop_reports() -> None:
     def never() -> bool:
         raise AssertionError("asked")
 
     assert WorkerWatch(never, Clock()).alive() == ""
 
 
-def test_tasks_that_hang_in_every_thread_are_named() -> None:
+def test_tasks_that_block_every_thread_are_named() -> None:
     clock = Clock()
     made = running(clock)
     made.task_began(task_id="1", task=SimpleNamespace(name="a.sweep"))
@@ -75,7 +75,7 @@ def test_tasks_that_hang_in_every_thread_are_named() -> None:
     assert made.gauges()["tasks_running"][1] == 1
 
 
-def test_a_timetable_that_stands_still_is_dead() -> None:
+def test_stalled_schedule_is_dead() -> None:
     clock = Clock()
     made = BeatWatch(clock)
     assert made.ready()
@@ -87,7 +87,7 @@ def test_a_timetable_that_stands_still_is_dead() -> None:
     assert made.alive() == ""
 
 
-def test_the_timetable_in_use_reports_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedule_in_use_reports_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     before = counters.total("beat_ticks")
     monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
     monkeypatch.setattr(celery_watch.Scheduler, "tick", lambda _self: 1.5)
@@ -97,7 +97,7 @@ def test_the_timetable_in_use_reports_each_look(monkeypatch: pytest.MonkeyPatch)
     assert celery_watch.beat_watch.ready() == ""
 
 
-def test_the_timetable_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedule_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Celery's default scheduler keeps a file in its working folder and fails if it cannot write
     it.
     """
@@ -111,7 +111,7 @@ def test_the_timetable_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_worker_declares_its_tasks_and_opens_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_registers_its_tasks_and_opens_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Celery("watched", broker="memory://", set_as_current=False)
     monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
 
@@ -148,7 +148,7 @@ def test_a_worker_declares_its_tasks_and_opens_its_port(monkeypatch: pytest.Monk
     assert app.conf.beat_scheduler == "console.celery_watch:TickingScheduler"
 
 
-def test_whether_the_broker_answers() -> None:
+def test_broker_check() -> None:
     app = Celery("asked", broker="memory://", set_as_current=False)
     assert celery_watch._broker_answers(app)
     away = Celery("asked", broker="redis://127.0.0.1:1/0", set_as_current=False)

@@ -51,7 +51,7 @@ def row(db: None) -> Iterator[int]:
         editor.delete_model(Status)
 
 
-def test_of_many_threads_one_gets_the_claim(row: int) -> None:
+def test_one_of_many_threads_gets_the_claim(row: int) -> None:
     crowd = 8
     line = threading.Barrier(crowd)
 
@@ -68,7 +68,7 @@ def test_of_many_threads_one_gets_the_claim(row: int) -> None:
         Status.objects.update(claim_until=None)
 
 
-def test_a_claim_is_exclusive_until_released(row: int) -> None:
+def test_claim_is_exclusive_until_released(row: int) -> None:
     first = take_claim(Status, row)
     assert first is not None
     assert take_claim(Status, row) is None
@@ -76,11 +76,11 @@ def test_a_claim_is_exclusive_until_released(row: int) -> None:
     assert take_claim(Status, row) is not None
 
 
-def test_no_claim_on_a_row_that_is_gone(row: int) -> None:
+def test_deleted_row_cannot_be_claimed(row: int) -> None:
     assert take_claim(Status, row + 1) is None
 
 
-def test_a_claim_runs_out_and_its_late_holder_writes_nothing(row: int, clock: Clock) -> None:
+def test_expired_claim_prevents_late_writes(row: int, clock: Clock) -> None:
     late = take_claim(Status, row, ttl_s=10)
     assert late is not None
     clock.advance(11)
@@ -94,14 +94,14 @@ def test_a_claim_runs_out_and_its_late_holder_writes_nothing(row: int, clock: Cl
     assert (found.phase, found.claim_token) == ("Failed", taker.token)
 
 
-def test_a_dead_holder_leaves_the_row_due(row: int, clock: Clock) -> None:
+def test_dead_holder_leaves_the_row_due(row: int, clock: Clock) -> None:
     assert take_claim(Status, row, ttl_s=10)
     assert due(Status, clock.now()) == []
     clock.advance(11)
     assert due(Status, clock.now()) == [row]
 
 
-def test_release_says_when_to_look_again(row: int, clock: Clock) -> None:
+def test_release_sets_the_next_time(row: int, clock: Clock) -> None:
     held = take_claim(Status, row)
     assert held
     held.release(due_in_s=5)
@@ -116,9 +116,7 @@ def test_release_says_when_to_look_again(row: int, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("due_in_s", [None, 300.0])
-def test_a_wish_made_during_a_claim_is_not_forgotten(
-    row: int, clock: Clock, due_in_s: float | None
-) -> None:
+def test_request_during_a_claim_is_kept(row: int, clock: Clock, due_in_s: float | None) -> None:
     held = take_claim(Status, row)
     assert held
     mark_due(Status, row)
@@ -128,7 +126,7 @@ def test_a_wish_made_during_a_claim_is_not_forgotten(
     assert due(Status, clock.now()) == [row]
 
 
-def test_due_is_ordered_and_limited(row: int, clock: Clock) -> None:
+def test_due_rows_are_ordered_and_limited(row: int, clock: Clock) -> None:
     waiting = [Status.objects.create(due_at=clock.now() - timedelta(seconds=s)) for s in (5, 50)]
     assert due(Status, clock.now(), limit=2) == [waiting[1].pk, waiting[0].pk]
     Status.objects.filter(pk=waiting[1].pk).update(due_at=None)

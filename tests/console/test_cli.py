@@ -9,7 +9,7 @@ from console import cli
 
 
 @pytest.mark.django_db
-def test_the_script_runs_the_command(
+def test_script_runs_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["emberline", "endpoint", "list"])
@@ -27,7 +27,7 @@ def test_usage_names_the_script_once(
 
 
 @pytest.mark.django_db
-def test_a_reader_who_has_enough_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_output_pipe_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     """`emberline ... | head`"""
     reading, writing = os.pipe()
     os.close(reading)

@@ -23,7 +23,7 @@ def local() -> Client:
     return local_api.client()
 
 
-def test_it_is_the_system_and_leaves_no_row_of_itself(local: Client) -> None:
+def test_local_client_is_the_system_user_and_stores_no_row(local: Client) -> None:
     assert local.me() == {"username": "system", "role": "admin", "token": None}
     local.endpoints.create(SPEC)
     made = Endpoint.objects.get()
@@ -35,7 +35,7 @@ def test_it_is_the_system_and_leaves_no_row_of_itself(local: Client) -> None:
     assert not User.objects.exists()
 
 
-def test_every_kind_of_thing_can_be_made_by_it(local: Client) -> None:
+def test_every_kind_of_object_can_be_created(local: Client) -> None:
     """Rows that reference their creator store None, because "system" is not in the database."""
     local.cache_tiers.create("west", {"memory_bytes": 1 << 30})
     local.cache_tiers.change("west", {"memory_bytes": 1 << 29})
@@ -51,7 +51,7 @@ def test_every_kind_of_thing_can_be_made_by_it(local: Client) -> None:
     assert set(AuditEvent.objects.values_list("actor_name", flat=True)) == {"system"}
 
 
-def test_refusals_keep_their_words(local: Client) -> None:
+def test_errors_keep_their_messages(local: Client) -> None:
     with pytest.raises(Refused) as refused:
         local.endpoints.create({**SPEC, "replicas": -1})
     assert (refused.value.field, refused.value.value) == ("replicas", -1)
@@ -63,14 +63,14 @@ def test_refusals_keep_their_words(local: Client) -> None:
 
 
 @pytest.mark.parametrize("value", ["1", "true", "<object object>", object()])
-def test_no_request_of_others_passes_for_it(value: Any) -> None:
+def test_remote_requests_cannot_impersonate_it(value: Any) -> None:
     """Neither a header in any spelling, nor the right key with another value than the proof."""
     names = (LOCAL_PROOF_KEY, "HTTP_EMBERLINE_LOCAL", "HTTP_EMBERLINE.LOCAL", "emberline_local")
     for name in names:
         assert Browser().get("/api/v1/me/", **{name: value}).status_code == 401
 
 
-def test_a_wait_asks_here(local: Client) -> None:
+def test_waiting_polls_locally(local: Client) -> None:
     local.endpoints.create(SPEC)
     watch = local.endpoints.watch("demo")
     assert next(iter(watch))["name"] == "demo"

@@ -22,7 +22,7 @@ def argv(name: str, **env: str) -> str:
     return " ".join(programs.command(name, env))
 
 
-def test_web_listens_where_the_environment_says() -> None:
+def test_web_listens_on_the_configured_address() -> None:
     assert "--host 0.0.0.0 --port 8080" in argv(
         "web", EMBERLINE_HOST="0.0.0.0", EMBERLINE_PORT="8080"
     )
@@ -30,7 +30,7 @@ def test_web_listens_where_the_environment_says() -> None:
     assert "--no-proxy-headers" not in argv("web", EMBERLINE_HTTPS="1")
 
 
-def test_the_workers_threads_and_levels() -> None:
+def test_worker_threads_and_log_levels() -> None:
     assert "--concurrency 8 " in argv("worker")
     assert "--concurrency 3 " in argv("worker", EMBERLINE_WORKER_THREADS="3")
     assert "--loglevel DEBUG" in argv("worker", EMBERLINE_LOG_LEVEL="debug")
@@ -48,7 +48,7 @@ def test_the_workers_threads_and_levels() -> None:
         (["web"], {"EMBERLINE_PORT": "x"}, "EMBERLINE_PORT='x' is invalid"),
     ],
 )
-def test_what_it_cannot_become_is_said_in_a_line(
+def test_failed_exec_is_reported_in_one_line(
     words: list[str], env: dict[str, str], told: str
 ) -> None:
     done = subprocess.run(
@@ -70,7 +70,7 @@ def line(record: logging.LogRecord) -> dict[str, Any]:
     return found
 
 
-def test_a_json_line_whatever_the_message_holds() -> None:
+def test_any_message_is_one_json_line() -> None:
     record = logging.LogRecord(
         "a.b", logging.WARNING, __file__, 1, 'he said "%s"\nand left é', ("x",), None
     )
@@ -85,7 +85,7 @@ def test_a_json_line_whatever_the_message_holds() -> None:
     }
 
 
-def test_a_json_line_carries_the_exception_and_the_request() -> None:
+def test_json_line_has_the_exception_and_the_request() -> None:
     try:
         raise ValueError("why")
     except ValueError:

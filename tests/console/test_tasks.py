@@ -69,7 +69,7 @@ def test_nudge_waits_for_the_commit() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_rolled_back_change_nudges_nobody() -> None:
+def test_rolled_back_change_sends_no_nudge() -> None:
     task = make_task("memory://", "tests.rollback")
     with pytest.raises(RuntimeError), transaction.atomic():
         task.nudge("1")
@@ -95,7 +95,7 @@ def no_broker() -> str:
 @pytest.mark.timeout(20, func_only=True)
 @pytest.mark.parametrize("kind", ["no_broker", "deaf_broker"])
 @pytest.mark.django_db(transaction=True)
-def test_a_broker_that_is_away_fails_nothing(
+def test_unavailable_broker_fails_nothing(
     request: pytest.FixtureRequest, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = make_task(request.getfixturevalue(kind), f"tests.{kind}")
@@ -110,7 +110,7 @@ def test_a_broker_that_is_away_fails_nothing(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nudges_flow_again_when_the_broker_is_back(tmp_path: Path) -> None:
+def test_nudges_resume_when_the_broker_returns(tmp_path: Path) -> None:
     broker = Valkey(tmp_path)
     task = make_task(broker.url, "tests.back")
     task.nudge("1")
@@ -139,7 +139,7 @@ def test_outcomes_are_counted() -> None:
         assert counters.total("task_runs", task="tests.outcome", outcome=outcome) == 1
 
 
-def test_our_application_is_the_one_that_publishes() -> None:
+def test_console_application_publishes_the_tasks() -> None:
     """Otherwise a nudge would go to Celery's default broker unnoticed."""
     from celery import current_app
 

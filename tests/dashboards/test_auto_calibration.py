@@ -1,4 +1,4 @@
-"""The console calibrates Ready endpoints by itself: idle workers only, one at a time, bounded."""
+"""Automatic calibration: Ready endpoints with idle workers, one at a time, bounded."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def carry_out(run: Calibration, router: Router) -> Calibration:
     return run
 
 
-def test_a_ready_idle_endpoint_is_calibrated_once(people: Cast) -> None:
+def test_ready_idle_endpoint_is_calibrated_once(people: Cast) -> None:
     made = ready()
     run = sweep()
     assert run is not None and run.automatic and run.started_by is None
@@ -88,7 +88,7 @@ def test_a_ready_idle_endpoint_is_calibrated_once(people: Cast) -> None:
     assert sweep() is None, "measured already"
 
 
-def test_requests_of_others_end_it(people: Cast) -> None:
+def test_other_requests_end_a_calibration(people: Cast) -> None:
     made = ready()
     router = Router(others_after=3)
     run = sweep()
@@ -116,7 +116,7 @@ def test_time_and_tokens_are_bounded(
 
 
 @pytest.mark.parametrize("load", [None, EndpointLoad(in_flight=1, served=3)])
-def test_busy_workers_are_left_alone(load: EndpointLoad | None, people: Cast) -> None:
+def test_busy_workers_are_not_calibrated(load: EndpointLoad | None, people: Cast) -> None:
     ready()
     assert sweep(load) is None
     assert not Calibration.objects.exists()
@@ -129,7 +129,7 @@ def test_only_ready_endpoints_are_calibrated(phase: str, people: Cast) -> None:
     assert sweep() is None
 
 
-def test_a_pause_ends_a_running_one(people: Cast) -> None:
+def test_pausing_ends_a_running_calibration(people: Cast) -> None:
     made = ready()
     run = sweep()
     assert run is not None
@@ -137,7 +137,7 @@ def test_a_pause_ends_a_running_one(people: Cast) -> None:
     assert carry_out(run, Router()).reason == "not_ready"
 
 
-def test_the_switches(people: Cast) -> None:
+def test_calibration_switches(people: Cast) -> None:
     ready()
     set_default(people.alice, False)
     assert sweep() is None
@@ -148,7 +148,7 @@ def test_the_switches(people: Cast) -> None:
     assert carry_out(run, Router()).reason == "switched_off"
 
 
-def test_the_installation_sets_the_default(people: Cast, settings: Any) -> None:
+def test_installation_sets_the_default(people: Cast, settings: Any) -> None:
     from dataclasses import replace
 
     ready()
@@ -157,7 +157,7 @@ def test_the_installation_sets_the_default(people: Cast, settings: Any) -> None:
     assert not Calibration.objects.exists()
 
 
-def test_equal_endpoints_are_measured_once_and_other_models_again(people: Cast) -> None:
+def test_equal_endpoints_are_calibrated_once_and_other_models_separately(people: Cast) -> None:
     measured(ready("one"), 0.002)
     ready("two")
     assert sweep() is None
@@ -168,7 +168,7 @@ def test_equal_endpoints_are_measured_once_and_other_models_again(people: Cast) 
     assert run is not None and run.endpoint.name == "two"
 
 
-def test_a_failure_is_repeated_with_growing_delays(people: Cast) -> None:
+def test_failure_is_retried_with_growing_delays(people: Cast) -> None:
     ready()
     now = timezone.now()
     due: Callable[[], bool] = lambda: bool(list(find_due(now)))  # noqa: E731

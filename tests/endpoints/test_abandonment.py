@@ -1,4 +1,4 @@
-"""Giving up an endpoint whose cluster is gone for good: refused by haste, told in full."""
+"""Abandoning an endpoint of a lost cluster: preconditions and report."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def seen(ago_s: float) -> None:
     ClusterStatus.objects.update(seen_at=timezone.now() - timedelta(seconds=ago_s))
 
 
-def test_it_is_forgotten_and_said(reconcile_world: World, lost: Endpoint, alice: User) -> None:
+def test_abandoned_endpoint_is_removed_and_audited(
+    reconcile_world: World, lost: Endpoint, alice: User
+) -> None:
     seen(removal_proof.SILENT_FOR_S + 10)
     left = abandonment.abandon(alice, "demo")
     assert (left.cluster, left.namespace, left.selector) == ("east", "models", SELECTOR)
@@ -89,14 +91,12 @@ def test_it_is_forgotten_and_said(reconcile_world: World, lost: Endpoint, alice:
     assert not there(), "a pass that comes late makes nothing"
 
 
-def test_the_label_is_the_one_that_objects_have() -> None:
+def test_label_equals_that_of_the_objects() -> None:
     assert removal_proof._OWNER == names.OWNER
     assert f"{names.OWNER}={names.owner_label('endpoint/demo')}" == SELECTOR
 
 
-def test_one_that_waits_for_its_cluster_to_be_deleted(
-    reconcile_world: World, lost: Endpoint
-) -> None:
+def test_deletion_waits_for_its_cluster(reconcile_world: World, lost: Endpoint) -> None:
     actions.delete(SYSTEM, "demo")
     status = reconcile_world.step(lost)
     assert status is not None
@@ -114,7 +114,7 @@ def test_one_that_waits_for_its_cluster_to_be_deleted(
         TemporaryError("ClusterBusy", "Too many requests."),
     ],
 )
-def test_whatever_answers_is_there(
+def test_reachable_cluster_prevents_abandonment(
     cluster: PaperCluster, placed: Endpoint, said: Exception | None, monkeypatch: Any
 ) -> None:
     def observe(_ref: Any) -> None:
@@ -130,14 +130,14 @@ def test_whatever_answers_is_there(
     assert not AuditEvent.objects.filter(verb="abandon").exists()
 
 
-def test_one_that_answered_a_moment_ago_may_only_be_away(lost: Endpoint) -> None:
+def test_recently_reachable_cluster_prevents_abandonment(lost: Endpoint) -> None:
     seen(removal_proof.SILENT_FOR_S - 60)
     with pytest.raises(Refused, match="the outage may be brief"):
         abandonment.abandon(SYSTEM, "demo")
     assert there()
 
 
-def test_a_cluster_that_is_not_known_any_more(placed: Endpoint) -> None:
+def test_removed_cluster_allows_abandonment(placed: Endpoint) -> None:
     Cluster.objects.all().delete()
     placed.spec["placement"] = {"cluster": "east"}
     placed.save()
@@ -147,14 +147,14 @@ def test_a_cluster_that_is_not_known_any_more(placed: Endpoint) -> None:
     assert not there()
 
 
-def test_on_this_machine_there_is_nothing_to_give_up() -> None:
+def test_local_endpoint_cannot_be_abandoned() -> None:
     make_endpoint()
     with pytest.raises(ConflictError, match="runs on this machine"):
         abandonment.abandon(SYSTEM, "demo")
     assert there()
 
 
-def test_an_owner_elsewhere_says_what_it_is(lost: Endpoint, monkeypatch: Any) -> None:
+def test_foreign_owner_is_named(lost: Endpoint, monkeypatch: Any) -> None:
     def owned(cluster: str) -> Callable[[str], Owner]:
         return lambda name: Owner(cluster, "models", name)
 
@@ -166,7 +166,7 @@ def test_an_owner_elsewhere_says_what_it_is(lost: Endpoint, monkeypatch: Any) ->
     assert not there()
 
 
-def test_what_was_changed_meanwhile_is_not_forgotten(
+def test_changed_endpoint_is_not_abandoned(
     cluster: PaperCluster, lost: Endpoint, monkeypatch: Any
 ) -> None:
     with pytest.raises(ConflictError, match="changed meanwhile"):
@@ -185,7 +185,7 @@ def test_what_was_changed_meanwhile_is_not_forgotten(
 # --- by whom and from where ---------------------------------------------------------------------
 
 
-def test_a_viewer_may_not(lost: Endpoint, charlie: User) -> None:
+def test_viewer_cannot_abandon(lost: Endpoint, charlie: User) -> None:
     client = Client()
     client.force_login(charlie)
     assert client.post("/endpoints/demo/abandon/", {"name": "demo"}).status_code == 403
@@ -195,7 +195,7 @@ def test_a_viewer_may_not(lost: Endpoint, charlie: User) -> None:
     assert there()
 
 
-def test_by_page_the_name_is_typed(cluster: PaperCluster, lost: Endpoint, page: Client) -> None:
+def test_page_needs_the_typed_name(cluster: PaperCluster, lost: Endpoint, page: Client) -> None:
     text = page.get("/endpoints/demo/delete/").content.decode()
     for word in ("Type <strong>demo</strong> to abandon it", SELECTOR, "-n models", "/abandon/"):
         assert word in text
@@ -217,7 +217,7 @@ def test_by_page_the_name_is_typed(cluster: PaperCluster, lost: Endpoint, page: 
     assert not there()
 
 
-def test_a_page_of_this_machine_offers_nothing_to_give_up(page: Client) -> None:
+def test_local_page_offers_no_abandonment(page: Client) -> None:
     make_endpoint()
     assert "abandon" not in page.get("/endpoints/demo/delete/").content.decode()
     answer = page.post("/endpoints/demo/abandon/", {"name": "demo"})

@@ -1,4 +1,4 @@
-"""What a person decides about fields which others changed, by page and by REST."""
+"""Decisions about drifted fields, on page and REST."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def drifted(reconcile_world: World, placed: Endpoint, cluster: PaperCluster) -> 
     return placed
 
 
-def test_healing_is_ordered_carried_out_once_and_told(
+def test_healing_is_requested_executed_once_and_reported(
     reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
@@ -54,7 +54,7 @@ def test_healing_is_ordered_carried_out_once_and_told(
     assert line.changes == {PAUSED.key: [True, False]}
 
 
-def test_an_order_outlives_a_cluster_that_is_away(
+def test_request_survives_an_unreachable_cluster(
     reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
@@ -66,7 +66,7 @@ def test_an_order_outlives_a_cluster_that_is_away(
     assert cluster.healed == ["demo-worker"]
 
 
-def test_an_order_is_ended_with_the_status_or_not_at_all(
+def test_request_ends_together_with_the_status(
     reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User, monkeypatch: Any
 ) -> None:
     """Killed between the cluster and the database, it is carried out again."""
@@ -85,7 +85,7 @@ def test_an_order_is_ended_with_the_status_or_not_at_all(
     assert cluster.healed == ["demo-worker"] * 2
 
 
-def test_adopting_leaves_the_field_to_them(
+def test_adoption_leaves_the_field_to_its_owner(
     reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.adopt(alice, "demo", PAUSED.key)
@@ -95,7 +95,7 @@ def test_adopting_leaves_the_field_to_them(
     assert Endpoint.objects.get(pk=drifted.pk).generation == 1
 
 
-def test_adopting_what_the_spec_has_a_field_for_changes_the_spec(
+def test_adoption_of_a_spec_field_changes_the_spec(
     reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     cluster.drift = (SCALED,)
@@ -109,7 +109,7 @@ def test_adopting_what_the_spec_has_a_field_for_changes_the_spec(
     assert not cluster.adopted
 
 
-def test_a_replica_count_of_something_else_is_not_the_endpoints(
+def test_replica_count_of_another_object_is_ignored(
     reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     other = Drift("Deployment/demo-router", ".spec.replicas", 2, 3, "kubectl")
@@ -143,7 +143,7 @@ def test_by_rest(drifted: Endpoint, alice: User, charlie: User) -> None:
     assert set(DriftOrder.objects.values_list("verb", flat=True)) == {"heal", "adopt"}
 
 
-def test_on_the_page_with_both_answers(drifted: Endpoint, alice: User, charlie: User) -> None:
+def test_page_offers_both_actions(drifted: Endpoint, alice: User, charlie: User) -> None:
     client = Client()
     client.force_login(charlie)
     page = client.get("/endpoints/demo/").content.decode()
@@ -158,7 +158,7 @@ def test_on_the_page_with_both_answers(drifted: Endpoint, alice: User, charlie: 
     assert "Reload the drift list" in answer.content.decode()
 
 
-def test_on_one_machine_there_is_nothing_to_heal(demo_endpoint: Endpoint, alice: User) -> None:
+def test_local_endpoint_has_no_drift(demo_endpoint: Endpoint, alice: User) -> None:
     client = Client()
     client.force_login(alice)
     answer = client.post("/api/v1/endpoints/demo/drift/heal/", {}, "application/json")

@@ -1,4 +1,4 @@
-"""Manifests by REST, page and command line: shown before they are applied, whole or not at all."""
+"""Manifests over REST, page and command line: previewed, and applied completely or not at all."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def post(api: APIClient, text: Any, query: str = "?cluster=west") -> Any:
 
 
 @pytest.mark.parametrize("path", IMPORTABLE, ids=lambda path: path.stem)
-def test_a_sample_is_applied_and_exported_as_it_was(path: Path) -> None:
+def test_sample_is_applied_and_exported_unchanged(path: Path) -> None:
     api, document = program("admin"), sample(path)
     answer = post(api, path_text(document))
     assert answer.status_code == 200, answer.json()
@@ -64,7 +64,7 @@ def path_text(document: dict[str, Any]) -> str:
     return documents.to_yaml(document)
 
 
-def test_a_dry_run_changes_nothing_and_says_all() -> None:
+def test_dry_run_changes_nothing_and_reports_everything() -> None:
     api = program("operator")
     post(api, LEAST)
     answer = post(api, put(LEAST, "spec/replicas", 3), "?cluster=west&dry_run=true").json()
@@ -82,7 +82,7 @@ def test_a_dry_run_changes_nothing_and_says_all() -> None:
     assert AuditEvent.objects.filter(verb="apply", target="endpoint/llama").count() == 1
 
 
-def test_many_objects_are_applied_whole_or_not_at_all() -> None:
+def test_objects_are_applied_together_or_not_at_all() -> None:
     api = program("operator")
     other = put(LEAST, "metadata/name", "other")
     bad = put(other, "spec/replicas", "two")
@@ -95,12 +95,12 @@ def test_many_objects_are_applied_whole_or_not_at_all() -> None:
     assert not Endpoint.objects.get(name="plain").parsed.placement.cluster
 
 
-def test_two_objects_of_one_name_are_refused() -> None:
+def test_duplicate_object_names_are_rejected() -> None:
     answer = post(program("operator"), documents.to_yaml(LEAST, LEAST))
     assert [item["code"] for item in answer.json()["errors"]] == ["duplicate"]
 
 
-def test_json_is_taken_too_and_exported() -> None:
+def test_json_is_applied_and_exported() -> None:
     api = program("operator")
     answer = api.post(f"{URL}?cluster=west", [LEAST], format="json")
     assert answer.status_code == 200, answer.json()
@@ -121,26 +121,24 @@ def test_json_is_taken_too_and_exported() -> None:
          "spec.worker.modelVolumeMount.mountPath"),
     ],
 )  # fmt: skip
-def test_what_the_endpoint_refuses_is_said_where_the_object_says_it(
-    change: tuple[str, Any], field: str
-) -> None:
+def test_spec_errors_are_reported_at_manifest_paths(change: tuple[str, Any], field: str) -> None:
     answer = post(program("operator"), put(LEAST, *change))
     assert answer.status_code == 400
     assert field in {item["field"] for item in answer.json()["errors"]}
 
 
-def test_an_object_for_a_cluster_needs_one() -> None:
+def test_cluster_object_needs_a_cluster() -> None:
     answer = post(program("operator"), LEAST, "")
     assert [item["field"] for item in answer.json()["errors"]] == ["placement.cluster"]
 
 
-def test_a_namespace_is_given_where_the_object_names_none() -> None:
+def test_namespace_is_given_where_the_object_has_none() -> None:
     bare = put(LEAST, "metadata/namespace", None)
     post(program("operator"), bare, "?cluster=west&namespace=team-b")
     assert Endpoint.objects.get().parsed.placement.namespace == "team-b"
 
 
-def test_a_local_endpoint_exported_is_applied_to_the_same() -> None:
+def test_exported_local_endpoint_is_applied_unchanged() -> None:
     actions.create(SYSTEM, KINDLESS)
     api = program("operator")
     text = api.get("/api/v1/endpoints/plain/export/").content.decode()
@@ -149,7 +147,7 @@ def test_a_local_endpoint_exported_is_applied_to_the_same() -> None:
     assert post(api, text, "").json()["results"][0]["action"] == "unchanged"
 
 
-def test_a_text_that_cannot_be_read_is_refused() -> None:
+def test_unreadable_text_is_rejected() -> None:
     api = program("operator")
     assert "line 1" in post(api, "a: [").json()["detail"]
     assert api.post(URL, b"\xff", content_type=YAML).status_code == 400
@@ -157,7 +155,7 @@ def test_a_text_that_cannot_be_read_is_refused() -> None:
     assert post(api, LEAST, "?dry_run=maybe").json()["field"] == "dry_run"
 
 
-def test_a_viewer_may_export_and_no_more(charlie: User) -> None:
+def test_viewer_can_only_export(charlie: User) -> None:
     actions.create(SYSTEM, KINDLESS)
     api = program("viewer")
     assert post(api, LEAST).status_code == 403
@@ -165,13 +163,13 @@ def test_a_viewer_may_export_and_no_more(charlie: User) -> None:
     assert api.get("/api/v1/endpoints/plain/export/").status_code == 200
 
 
-def test_names_of_the_addresses_are_no_names() -> None:
+def test_reserved_words_of_urls_are_no_names() -> None:
     for name in ("apply", "import"):
         answer = post(program("operator"), put(LEAST, "metadata/name", name))
         assert answer.json()["code"] == "reserved_name"
 
 
-def test_a_page_shows_what_changes_and_then_applies_it() -> None:
+def test_page_previews_and_applies_changes() -> None:
     client: Client = browser("operator")
     assert b"Import manifests" in client.get("/endpoints/import/").content
     text = documents.to_yaml(LEAST)
@@ -190,7 +188,7 @@ def test_a_page_shows_what_changes_and_then_applies_it() -> None:
     assert documents.read_documents(file.content.decode()) == [LEAST]
 
 
-def test_a_page_refuses_with_paths_and_keeps_the_text() -> None:
+def test_page_rejects_with_paths_and_keeps_the_text() -> None:
     client = browser("operator")
     text = documents.to_yaml(put(LEAST, "spec/replicas", "<b>"))
     answer = client.post("/endpoints/import/", {"text": text, "cluster": "west", "apply": "1"})
@@ -201,7 +199,7 @@ def test_a_page_refuses_with_paths_and_keeps_the_text() -> None:
     assert browser("viewer").get("/endpoints/import/").status_code == 403
 
 
-def test_a_file_may_be_uploaded() -> None:
+def test_file_can_be_uploaded() -> None:
     from django.core.files.uploadedfile import SimpleUploadedFile
 
     file = SimpleUploadedFile("x.yaml", documents.to_yaml(LEAST).encode())
@@ -218,7 +216,7 @@ def run(*words: str) -> str:
     return out.getvalue()
 
 
-def test_the_command_line_applies_files_and_folders(tmp_path: Path) -> None:
+def test_command_line_applies_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(documents.to_yaml(LEAST))
     (tmp_path / "b.json").write_text(json.dumps(put(LEAST, "metadata/name", "other")))
     (tmp_path / "notes.txt").write_text("no manifest")
@@ -235,7 +233,7 @@ def test_the_command_line_applies_files_and_folders(tmp_path: Path) -> None:
     assert json.loads(run("export", "other", "-o", "json"))["metadata"]["name"] == "other"
 
 
-def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
+def test_command_line_reports_errors(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(documents.to_yaml(put(LEAST, "spec/replicas", "x")))
     with pytest.raises(CommandError, match=r"spec\.replicas"):
@@ -247,7 +245,7 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
         run("apply", "-f", str(tmp_path / "empty"))
 
 
-def test_a_secret_in_a_variable_is_not_shown_again() -> None:
+def test_secret_in_a_variable_is_not_shown_again() -> None:
     api = program("operator")
     post(api, LEAST)
     said = [{"name": "A_TOKEN", "value": "hunter2"}]
@@ -257,12 +255,12 @@ def test_a_secret_in_a_variable_is_not_shown_again() -> None:
     assert "hunter2" not in answer.content.decode()
 
 
-def test_only_an_operator_may_even_ask_what_would_change(charlie: User) -> None:
+def test_preview_needs_an_operator(charlie: User) -> None:
     with pytest.raises(PermissionDenied):
         manifest_actions.plan(charlie, [LEAST], ManifestTarget("west"))
 
 
-def test_what_came_between_undoes_all_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_change_rolls_back_the_complete_text(monkeypatch: pytest.MonkeyPatch) -> None:
     other = put(LEAST, "metadata/name", "other")
     manifest_actions.apply(SYSTEM, [LEAST, other], ManifestTarget("west"))
     planned = manifest_actions.plan

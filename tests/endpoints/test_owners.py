@@ -1,4 +1,4 @@
-"""What an object of a cluster says is changed by nobody else, by whatever way they try."""
+"""Fields owned by a cluster object cannot be changed from any interface."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _own() -> None:
 
 @pytest.mark.parametrize("verb", GUARDED)
 @pytest.mark.parametrize("who", ["alice", "the command line", "another object"])
-def test_nobody_but_its_object_changes_an_endpoint(
+def test_owned_endpoint_is_changed_only_by_its_object(
     owned: Endpoint, alice: User, who: str, verb: str
 ) -> None:
     if verb in ("resume", "rollback"):
@@ -102,7 +102,7 @@ def test_nobody_but_its_object_changes_an_endpoint(
     assert AuditEvent.objects.count() == lines, "nothing is written down that was not done"
 
 
-def test_every_verb_is_guarded_or_said_to_be_harmless() -> None:
+def test_every_verb_is_guarded_or_declared_harmless() -> None:
     """Whoever adds one decides."""
     verbs = {
         name
@@ -135,7 +135,7 @@ def test_by_rest_and_page(owned: Endpoint, alice: User) -> None:
     assert "drift/adopt/" in client.get("/endpoints/demo/live/").content.decode()
 
 
-def test_healing_restores_what_the_object_wants(
+def test_healing_restores_the_object_spec(
     reconcile_world: World, cluster: PaperCluster, owned: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
@@ -144,7 +144,7 @@ def test_healing_restores_what_the_object_wants(
     assert Endpoint.objects.get(pk=owned.pk).generation == 1
 
 
-def test_an_adoption_asked_for_before_the_object_came_is_dropped_and_said(
+def test_adoption_requested_before_the_object_is_dropped_and_reported(
     reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.adopt(alice, "demo", PAUSED.key)

@@ -1,4 +1,4 @@
-"""Whose an endpoint is: made for a team, moved, kept to its namespaces, and stolen by no detour."""
+"""Teams of endpoints: creation, moves, namespaces, and no access from other teams."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def team_of(name: str) -> str | None:
     return team.slug if team else None
 
 
-def test_an_endpoint_belongs_to_the_team_of_its_maker(two_teams: Teams) -> None:
+def test_endpoint_belongs_to_the_team_of_its_creator(two_teams: Teams) -> None:
     actions.create(two_teams.erin, DATA)
     assert team_of("fresh") == "ours"
     actions.create(person("operator"), {**DATA, "name": "free"})
     assert team_of("free") is None
 
 
-def test_who_is_in_several_teams_says_which(two_teams: Teams) -> None:
+def test_member_of_several_teams_chooses_one(two_teams: Teams) -> None:
     Membership.objects.create(team=two_teams.theirs, user=two_teams.erin, role="operator")
     with pytest.raises(SpecErrors) as caught:
         actions.create(two_teams.erin, DATA)
@@ -57,20 +57,20 @@ def test_who_is_in_several_teams_says_which(two_teams: Teams) -> None:
 
 
 @pytest.mark.parametrize("slug", ["theirs", "absent", ""])
-def test_nobody_makes_one_for_a_team_they_are_not_in(two_teams: Teams, slug: str) -> None:
+def test_endpoints_cannot_be_created_for_another_team(two_teams: Teams, slug: str) -> None:
     with pytest.raises(SpecErrors) as caught:
         actions.create(two_teams.erin, DATA, team=slug)
     assert code(caught) in ("unknown_team", "required")
     assert "theirs" not in caught.value.errors[0].remedy
 
 
-def test_a_teams_viewer_makes_none(two_teams: Teams) -> None:
+def test_team_viewer_creates_none(two_teams: Teams) -> None:
     for slug in (None, "ours"):
         with pytest.raises(PermissionDenied):
             actions.create(two_teams.frank, DATA, team=slug)
 
 
-def test_a_token_for_one_team_makes_endpoints_of_that_one(two_teams: Teams) -> None:
+def test_team_token_creates_endpoints_of_its_team(two_teams: Teams) -> None:
     admin = person("admin")
     admin.team_cap, admin.role_cap = two_teams.ours.pk, "operator"
     actions.create(admin, DATA)
@@ -79,7 +79,7 @@ def test_a_token_for_one_team_makes_endpoints_of_that_one(two_teams: Teams) -> N
         actions.create(admin, {**DATA, "name": "other"}, team="theirs")
 
 
-def test_moving_asks_for_the_role_on_both_sides(two_teams: Teams) -> None:
+def test_move_needs_the_role_in_both_teams(two_teams: Teams) -> None:
     for who, name, slug in (
         (two_teams.erin, OURS, "theirs"),
         (two_teams.erin, OURS, "absent"),
@@ -99,7 +99,7 @@ def test_moving_asks_for_the_role_on_both_sides(two_teams: Teams) -> None:
     assert (team_of(OURS), team_of(CANARY), team_of(NOBODYS)) == ("ours", "theirs", None)
 
 
-def test_a_move_is_on_both_trails(two_teams: Teams) -> None:
+def test_move_is_audited_for_both_teams(two_teams: Teams) -> None:
     Membership.objects.create(team=two_teams.theirs, user=two_teams.erin, role="operator")
     generation = Endpoint.objects.get(name=OURS).generation
     teams.move(two_teams.erin, OURS, "theirs")
@@ -113,7 +113,7 @@ def test_a_move_is_on_both_trails(two_teams: Teams) -> None:
     ]
 
 
-def test_no_detour_changes_or_shows_another_teams_endpoint(two_teams: Teams) -> None:
+def test_no_other_path_changes_or_shows_a_foreign_endpoint(two_teams: Teams) -> None:
     erin = two_teams.erin
     spec = {**DATA, "name": CANARY}
     before = Endpoint.objects.get(name=CANARY)
@@ -143,14 +143,14 @@ def test_no_detour_changes_or_shows_another_teams_endpoint(two_teams: Teams) -> 
     assert after.keys.count() == before.keys.count()
 
 
-def test_a_text_with_one_foreign_object_changes_nothing(two_teams: Teams) -> None:
+def test_manifest_with_one_foreign_object_changes_nothing(two_teams: Teams) -> None:
     mine = {**DATA, "name": OURS, "replicas": 3}
     with pytest.raises(SpecErrors):
         manifest_actions.apply(two_teams.erin, [mine, {**DATA, "name": CANARY}])
     assert Endpoint.objects.get(name=OURS).generation == 1
 
 
-def test_a_rollback_goes_not_back_to_another_team(two_teams: Teams) -> None:
+def test_rollback_keeps_the_team(two_teams: Teams) -> None:
     """A revision knows no team: whose an endpoint is, is no matter of its spec."""
     actions.scale(two_teams.erin, OURS, 2)
     Membership.objects.create(team=two_teams.theirs, user=two_teams.gina, role="operator")
@@ -161,7 +161,7 @@ def test_a_rollback_goes_not_back_to_another_team(two_teams: Teams) -> None:
     assert team_of(OURS) == "theirs"
 
 
-def test_it_is_asked_again_when_the_row_is_held(two_teams: Teams, monkeypatch: Any) -> None:
+def test_permission_is_checked_again_under_the_row_lock(two_teams: Teams, monkeypatch: Any) -> None:
     """Moved away between the question and the change."""
     locked = actions.locked
 
@@ -185,7 +185,7 @@ def test_it_is_asked_again_when_the_row_is_held(two_teams: Teams, monkeypatch: A
         (["prod/a"], "lab", "a", False),
     ],
 )
-def test_a_team_keeps_to_its_namespaces(
+def test_team_is_limited_to_its_namespaces(
     two_teams: Teams,
     monkeypatch: Any,
     namespaces: list[str],
@@ -209,13 +209,13 @@ def test_a_team_keeps_to_its_namespaces(
     assert ", ".join(namespaces) in caught.value.errors[0].remedy
 
 
-def test_on_this_machine_namespaces_mean_nothing(two_teams: Teams) -> None:
+def test_local_endpoints_ignore_namespaces(two_teams: Teams) -> None:
     two_teams.ours.namespaces = ["a"]
     two_teams.ours.save()
     assert actions.create(two_teams.erin, DATA).team == two_teams.ours
 
 
-def test_what_an_object_says_belongs_to_the_team_of_its_namespace(two_teams: Teams) -> None:
+def test_object_belongs_to_the_team_of_its_namespace(two_teams: Teams) -> None:
     two_teams.ours.namespaces = ["prod/search"]
     two_teams.ours.save()
 

@@ -1,4 +1,4 @@
-"""A team's endpoints have what an admin grants the team: by no way in, and at no apply, more."""
+"""Grants of a team limit its endpoints in every interface and at every apply."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def refused(act: Any) -> str:
     return f"{error.field}: {error.message} {error.remedy}"
 
 
-def test_every_way_in_refuses_and_names_field_grant_and_remedy(people: Teams) -> None:
+def test_every_entry_point_rejects_with_field_grant_and_remedy(people: Teams) -> None:
     erin = people.erin
     actions.create(erin, PLAIN)
     secret = merge(PLAIN, {"pod.env_from": SECRET, "name": "other"})
@@ -90,7 +90,7 @@ def test_every_way_in_refuses_and_names_field_grant_and_remedy(people: Teams) ->
     assert not Endpoint.objects.filter(name="other").exists()
 
 
-def test_rest_and_page_refuse_and_the_preview_renders_nothing(people: Teams) -> None:
+def test_rest_and_page_reject_and_the_preview_renders_nothing(people: Teams) -> None:
     api = client_of(people.erin)
     answer = api.post("/api/v1/endpoints/", ROOT, format="json")
     assert (answer.status_code, answer.json()["field"]) == (400, "pod.volumes")
@@ -103,7 +103,7 @@ def test_rest_and_page_refuse_and_the_preview_renders_nothing(people: Teams) -> 
     assert "needs the grant" not in shown["refused"]
 
 
-def test_nobodys_endpoints_are_for_admins(people: Teams) -> None:
+def test_endpoints_without_a_team_need_an_admin(people: Teams) -> None:
     operator, admin = person("operator"), person("admin")
     said = refused(lambda: actions.create(operator, ROOT))
     assert "ask an admin of the console to make this change" in said
@@ -113,7 +113,7 @@ def test_nobodys_endpoints_are_for_admins(people: Teams) -> None:
     refused(lambda: actions.create(admin, {**ROOT, "name": "other"}, team="ours"))
 
 
-def test_whoever_may_scale_need_not_be_allowed_to_make(people: Teams) -> None:
+def test_scaling_permission_does_not_require_create_permission(people: Teams) -> None:
     give(people, "host", "annotations")
     tagged = merge(ROOT, {"tags": {"a.example/b": "c"}})
     actions.create(people.erin, tagged)
@@ -128,7 +128,7 @@ def test_whoever_may_scale_need_not_be_allowed_to_make(people: Teams) -> None:
     actions.pause(people.erin, "fresh")
 
 
-def test_a_move_into_a_team_asks_for_its_grants(people: Teams) -> None:
+def test_move_into_a_team_needs_its_grants(people: Teams) -> None:
     Membership.objects.create(team=people.theirs, user=people.erin, role="operator")
     give(people, "host")
     actions.create(people.erin, ROOT, team="ours")
@@ -136,7 +136,7 @@ def test_a_move_into_a_team_asks_for_its_grants(people: Teams) -> None:
     assert Endpoint.objects.get(name="fresh").team == people.ours
 
 
-def test_an_object_of_a_cluster_has_what_its_namespace_offers(people: Teams) -> None:
+def test_cluster_object_has_the_grants_of_its_namespace(people: Teams) -> None:
     """Its author is whoever may create it there, who may be no operator of any team."""
     author = OwningSystem(Owner("east", "models", "fresh"))
     assert teams.grants(author, None) == NAMESPACE_GRANTS
@@ -167,7 +167,7 @@ def status_after(world: World, endpoint: Endpoint) -> EndpointStatus:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_a_stored_spec_is_not_applied_beyond_its_grants(
+def test_stored_spec_is_not_applied_beyond_its_grants(
     people: Teams, reconcile_world: World, served: bool
 ) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
@@ -181,7 +181,7 @@ def test_a_stored_spec_is_not_applied_beyond_its_grants(
     reconcile_world.until(Endpoint.objects.get(name=OURS), "Ready")
 
 
-def test_an_object_that_lost_its_namespaces_team_is_judged_by_its_namespace(
+def test_object_without_a_team_has_the_grants_of_its_namespace(
     people: Teams, reconcile_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
@@ -200,7 +200,7 @@ def test_an_object_that_lost_its_namespaces_team_is_judged_by_its_namespace(
         {"url": "rediss://127.0.0.1:1?cert_file=/etc/passwd&key_file=/x", "password_file": ""},
     ],
 )
-def test_a_file_outside_the_folder_is_neither_taken_nor_applied(
+def test_file_outside_the_folder_is_neither_accepted_nor_applied(
     people: Teams, reconcile_world: World, l2: dict[str, str]
 ) -> None:
     """Refused for everybody: no grant opens the console's files."""
@@ -219,7 +219,7 @@ def test_a_file_outside_the_folder_is_neither_taken_nor_applied(
     assert status_after(reconcile_world, endpoint).reason == "SpecRefused"
 
 
-def test_ending_what_may_not_run_is_always_allowed(people: Teams, reconcile_world: World) -> None:
+def test_stopping_is_always_allowed(people: Teams, reconcile_world: World) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
     reconcile_world.until(endpoint, "Ready")
     stored(endpoint, {"pod": {"volumes": HOST}})

@@ -1,4 +1,4 @@
-"""The wheel, installed alone, carries the worker side: no Django and no other dependency."""
+"""Wheel installed alone: the worker side runs without Django and other dependencies."""
 
 import json
 import subprocess
@@ -102,24 +102,24 @@ def bare_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed(wheel, tmp_path_factory.mktemp("bare") / "venv")
 
 
-def test_the_wheel_needs_nothing(bare_python: Path) -> None:
+def test_wheel_needs_no_dependencies(bare_python: Path) -> None:
     code = "from importlib import metadata; print(len(list(metadata.distributions())))"
     assert run(bare_python, "-I", "-c", code).strip() == "1"
 
 
 @pytest.mark.parametrize("room", LOWER_ROOMS)
-def test_every_module_of_the_lower_rooms_imports_bare(bare_python: Path, room: str) -> None:
+def test_lower_layer_modules_import_without_dependencies(bare_python: Path, room: str) -> None:
     found = json.loads(run(bare_python, "-I", "-c", _WALK, room))
     assert set(found["lacking"].values()) <= EXTRAS.get(room, set()), found["lacking"]
     assert room not in found["lacking"]
     assert len(found["lacking"]) < len(found["names"])
 
 
-def test_the_plug_in_imports_where_vllm_is_and_nothing_else(bare_python: Path) -> None:
+def test_plug_in_imports_with_vllm_alone(bare_python: Path) -> None:
     assert run(bare_python, "-I", "-c", _STUB).strip() == "ok"
 
 
-def test_the_plug_in_says_what_it_lacks_without_vllm(bare_python: Path) -> None:
+def test_plug_in_reports_missing_vllm(bare_python: Path) -> None:
     """Importing the tier where vLLM is absent must name vLLM, not fail somewhere inside."""
     done = subprocess.run(
         [bare_python, "-I", "-c", "import cachetier.vllm_connector.tier"],
@@ -130,6 +130,6 @@ def test_the_plug_in_says_what_it_lacks_without_vllm(bare_python: Path) -> None:
     assert "vllm" in done.stderr.lower().splitlines()[-1]
 
 
-def test_a_cache_node_starts_and_serves_from_the_wheel_alone(bare_python: Path) -> None:
+def test_cache_node_runs_from_the_wheel_alone(bare_python: Path) -> None:
     done = run(bare_python, "-I", "-m", "cachetier.engine", "--help")
     assert "--memory" in done

@@ -1,4 +1,4 @@
-"""What the chart installs: rendered as kept, safe, told apart from workloads, granted no more.
+"""Chart: kept rendering, security, selectors and rights.
 
 The rendered objects lie in golden/, so everything but the rendering is checked without a Helm.
 """
@@ -50,7 +50,7 @@ def named(found: list[Object], kind: str, name: str) -> Object:
     return next(o for o in found if o["kind"] == kind and o["metadata"]["name"] == name)
 
 
-def test_what_is_kept_was_rendered_from_these_templates() -> None:
+def test_kept_rendering_is_of_the_current_templates() -> None:
     """Also where no Helm is: a changed template asks for what is kept to be rendered anew."""
     path = chart.GOLDEN / "sources.txt"
     if chart.UPDATE and chart.HELM is not None:
@@ -60,7 +60,7 @@ def test_what_is_kept_was_rendered_from_these_templates() -> None:
 
 @chart.needs_helm
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_what_is_kept_is_what_is_rendered(case: str) -> None:
+def test_kept_rendering_equals_the_chart_output(case: str) -> None:
     text = chart.template(*CASES[case])
     path = chart.GOLDEN / f"{case}.yaml"
     if chart.UPDATE:
@@ -90,15 +90,13 @@ def test_what_is_kept_is_what_is_rendered(case: str) -> None:
         ((*CASES["bundled"], "--set", "mail.host=smtp.example.com"), "mail.from is needed"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_made(
-    words: tuple[str, ...], told: str
-) -> None:
+def test_invalid_values_are_rejected_before_rendering(words: tuple[str, ...], told: str) -> None:
     with pytest.raises(RuntimeError, match=re.escape(told)):
         chart.template(*words)
 
 
 @chart.needs_helm
-def test_keys_are_made_where_none_are_given() -> None:
+def test_missing_keys_are_generated() -> None:
     words = ("--set", "postgresql.enabled=true", "--set", "valkey.enabled=true")
     made = chart.objects(chart.template(*words))
     (secret,) = (o for o in made if o["kind"] == "Secret")
@@ -109,7 +107,7 @@ def test_keys_are_made_where_none_are_given() -> None:
         assert secret["data"][name] != again["data"][name]
 
 
-def test_values_fit_their_schema_and_the_schema_is_closed() -> None:
+def test_values_match_their_closed_schema() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     jsonschema.validate(VALUES, SCHEMA)
     for case in CASES:
@@ -146,14 +144,14 @@ def test_every_pod_is_restricted(rendered: list[Object]) -> None:
         assert container["resources"]["limits"]["memory"], name
 
 
-def test_only_who_speaks_to_the_cluster_has_a_token(rendered: list[Object]) -> None:
+def test_only_cluster_clients_have_a_token(rendered: list[Object]) -> None:
     for name, pod in pods(rendered):
         speaks = name.endswith(("-web", "-worker"))
         assert ("serviceAccountName" in pod) is speaks, name
         assert pod.get("automountServiceAccountToken", True) is speaks, name
 
 
-def test_no_secret_is_in_a_setting_or_a_command(rendered: list[Object]) -> None:
+def test_no_secret_is_in_a_setting_or_command(rendered: list[Object]) -> None:
     for one in rendered:
         if one["kind"] == "ConfigMap":
             for key, value in one["data"].items():
@@ -165,7 +163,7 @@ def test_no_secret_is_in_a_setting_or_a_command(rendered: list[Object]) -> None:
         assert "requirepass $" not in words, name
 
 
-def test_the_settings_are_ones_the_console_reads(rendered: list[Object], tmp_path: Any) -> None:
+def test_chart_settings_are_console_settings(rendered: list[Object], tmp_path: Any) -> None:
     """A misspelt name would be silently without effect."""
     (settings,) = (o for o in rendered if "EMBERLINE_HOST" in o.get("data", {}))
     read = "".join(
@@ -189,7 +187,7 @@ def test_the_settings_are_ones_the_console_reads(rendered: list[Object], tmp_pat
     assert facts.engine_image
 
 
-def test_files_which_are_named_are_mounted(rendered: list[Object]) -> None:
+def test_named_files_are_mounted(rendered: list[Object]) -> None:
     (settings,) = (o for o in rendered if "EMBERLINE_HOST" in o.get("data", {}))
     wanted = {v for k, v in settings["data"].items() if k.endswith("_FILE")}
     for name, pod in pods(rendered):
@@ -212,7 +210,7 @@ def test_files_which_are_named_are_mounted(rendered: list[Object]) -> None:
         assert {one for one in wanted if not one.startswith(any_of)} <= there, name
 
 
-def test_an_upgrade_cuts_nobody(rendered: list[Object]) -> None:
+def test_upgrade_interrupts_no_request(rendered: list[Object]) -> None:
     for program in ("web", "worker"):
         found = named(rendered, "Deployment", f"emberline-{program}")
         assert found["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
@@ -234,7 +232,7 @@ def test_an_upgrade_cuts_nobody(rendered: list[Object]) -> None:
     assert (beat["replicas"], beat["strategy"]["type"]) == (1, "Recreate")
 
 
-def test_services_and_policies_choose_the_pods_they_mean(rendered: list[Object]) -> None:
+def test_services_and_policies_select_their_pods(rendered: list[Object]) -> None:
     labels = {
         one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
         for one in rendered
@@ -262,7 +260,7 @@ def test_services_and_policies_choose_the_pods_they_mean(rendered: list[Object])
         }
 
 
-def test_each_program_connects_to_what_it_needs_and_to_nothing_else() -> None:
+def test_each_program_connects_only_to_its_dependencies() -> None:
     found = chart.golden("everything")
     labels = {
         pod["emberline.dev/program"]: pod
@@ -294,14 +292,14 @@ def chosen_by(selector: Object, have: dict[str, str]) -> bool:
     )
 
 
-def test_the_list_of_rights_is_that_of_the_console() -> None:
+def test_rights_equal_those_of_the_console() -> None:
     path = chart.CHART / "files" / "rights.yaml"
     if chart.UPDATE:
         path.write_text(chart.rights_file())
     assert path.read_text() == chart.rights_file(), "UPDATE_GOLDEN=1 writes it anew"
 
 
-def test_alerts_on_endpoints_are_those_of_the_console() -> None:
+def test_endpoint_alerts_equal_those_of_the_console() -> None:
     """One list for all endpoints: a rule for each would repeat every alert."""
     path = chart.CHART / "files" / "endpoint-alerts.yaml"
     text = yaml.safe_dump(
@@ -316,7 +314,7 @@ def test_alerts_on_endpoints_are_those_of_the_console() -> None:
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_kept_roles_are_of_that_list(case: str) -> None:
+def test_kept_roles_equal_the_rights(case: str) -> None:
     path = chart.GOLDEN / f"{case}.yaml"
     text = chart.with_rights(path.read_text(), volumes=case == "everything")
     if chart.UPDATE:
@@ -336,7 +334,7 @@ def granted(found: list[Object], kind: str) -> set[tuple[str, str, str]]:
     }
 
 
-def asked(*, cluster: bool) -> set[tuple[str, str, str]]:
+def list_rights(*, cluster: bool) -> set[tuple[str, str, str]]:
     return {
         (one.group, one.resource, verb)
         for one in rights.RIGHTS
@@ -345,10 +343,10 @@ def asked(*, cluster: bool) -> set[tuple[str, str, str]]:
     }
 
 
-def test_the_role_is_what_the_console_asks_for_and_no_more() -> None:
+def test_role_grants_exactly_the_required_rights() -> None:
     everything = chart.golden("everything")
-    assert granted(everything, "Role") == asked(cluster=False)
-    assert granted(everything, "ClusterRole") == asked(cluster=True)
+    assert granted(everything, "Role") == list_rights(cluster=False)
+    assert granted(everything, "ClusterRole") == list_rights(cluster=True)
     # Without volumes of the whole cluster, nothing cluster-wide can be written.
     less = granted(chart.golden("own-database"), "ClusterRole")
     assert {verb for _, _, verb in less} == {"list"}
@@ -361,7 +359,7 @@ def test_the_role_is_what_the_console_asks_for_and_no_more() -> None:
     assert not {"*"} & {part for right in granted(everything, "Role") for part in right}
 
 
-def test_keeping_receivers_is_granted_only_with_its_value_and_only_where_they_go() -> None:
+def test_receiver_rights_are_granted_only_with_their_value_and_namespace() -> None:
     own = [
         one
         for one in chart.golden("everything")
@@ -378,7 +376,7 @@ def test_keeping_receivers_is_granted_only_with_its_value_and_only_where_they_go
 
 
 @chart.needs_helm
-def test_rules_the_console_keeps_are_not_installed_by_the_chart_too() -> None:
+def test_console_managed_rules_are_not_in_the_chart() -> None:
     words = ("--set", "monitoring.rules=true", "--set", "monitoring.liveRules=true")
     labelled = ("--set", "monitoring.labels.release=prometheus")
     base = ("-f", str(chart.GOLDEN / "bundled.values.yaml"))
@@ -393,7 +391,7 @@ def test_rules_the_console_keeps_are_not_installed_by_the_chart_too() -> None:
     assert settings["EMBERLINE_ALERT_OBJECT_LABELS"] == "release=prometheus"
 
 
-def test_what_following_needs_is_given_only_where_it_is_used() -> None:
+def test_following_rights_are_granted_only_where_used() -> None:
     """In Roles of its own, so that who installs without Helm can leave them out, too."""
     group = {
         (one.group, one.resource, verb)
@@ -419,7 +417,7 @@ def test_what_following_needs_is_given_only_where_it_is_used() -> None:
         assert not (granted(without, "Role") | granted(without, "ClusterRole")) & group
 
 
-def test_a_role_is_in_every_namespace_of_workloads_and_nowhere_else() -> None:
+def test_role_exists_exactly_in_workload_namespaces() -> None:
     found = chart.golden("everything")
     for kind in ("Role", "RoleBinding"):
         where = {o["metadata"]["namespace"] for o in found if o["kind"] == kind}
@@ -433,7 +431,7 @@ def test_a_role_is_in_every_namespace_of_workloads_and_nowhere_else() -> None:
             ]
 
 
-def test_alerts_ask_for_metrics_there_are() -> None:
+def test_alerts_use_existing_metrics() -> None:
     (rules,) = (o for o in chart.golden("everything") if o["kind"] == "PrometheusRule")
     known = {"task_runs_total", "http_requests_total", "task_oldest_seconds"}
     known |= {"disk_free_bytes", "disk_size_bytes", "disk_inodes_free_ratio", "disk_read_only"}

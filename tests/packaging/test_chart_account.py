@@ -1,5 +1,4 @@
-"""The account which the chart makes, used by the console's own provisioner for every workload there
-is: what it may do is enough, shown by doing it."""
+"""Chart account, used by the console's provisioner for every workload."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def here(case: str, file: Path, space: str) -> WorkloadSpec:
 
 
 @pytest.mark.kubernetes
-def test_every_workload_is_made_seen_and_removed_by_the_charts_account(
+def test_chart_account_creates_observes_and_deletes_every_workload(
     real_cluster: Cluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "secret"

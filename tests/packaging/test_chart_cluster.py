@@ -1,5 +1,4 @@
-"""The rendered objects in a cluster: taken with strict fields, pods allowed where pods must be
-restricted, and the console's account able to do what it needs and nothing beside."""
+"""Rendered chart objects in a cluster: strict fields, restricted pods, account rights."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def install(cluster: Cluster, case: str) -> Iterator[Installed]:
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_every_object_is_taken_and_every_pod_allowed(cluster: Cluster, case: str) -> None:
+def test_every_object_and_pod_is_accepted(cluster: Cluster, case: str) -> None:
     with install(cluster, case) as installed:
         _all_pods_come(installed)
 
@@ -101,9 +100,7 @@ def _all_pods_come(installed: Installed) -> None:
 
 @pytest.mark.kubernetes
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_the_consoles_account_may_do_what_it_needs_and_nothing_else(
-    real_cluster: Cluster, case: str
-) -> None:
+def test_console_account_has_exactly_the_required_rights(real_cluster: Cluster, case: str) -> None:
     with install(real_cluster, case) as installed:
         _no_more_and_no_less(installed)
 

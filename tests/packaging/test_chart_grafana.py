@@ -29,7 +29,7 @@ def kept() -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted((FILES / "grafana").iterdir())}
 
 
-def test_the_boards_are_those_of_the_console() -> None:
+def test_boards_equal_those_of_the_console() -> None:
     if chart.UPDATE:
         for path in (FILES / "grafana").glob("*.json"):
             path.unlink()
@@ -41,7 +41,7 @@ def test_the_boards_are_those_of_the_console() -> None:
     assert not differing, "UPDATE_GOLDEN=1 writes them anew"
 
 
-def test_the_recording_rules_are_those_of_the_console() -> None:
+def test_recording_rules_equal_those_of_the_console() -> None:
     path = FILES / "recording.yaml"
     text = yaml.safe_dump(recording_rules.all_groups(), sort_keys=False, width=1000)
     if chart.UPDATE:
@@ -49,7 +49,7 @@ def test_the_recording_rules_are_those_of_the_console() -> None:
     assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
 
 
-def test_a_release_with_all_of_them_fits_where_helm_keeps_it() -> None:
+def test_complete_release_fits_the_helm_limit() -> None:
     """Twice: as files of the chart and as the objects made of them."""
     packed = gzip.compress("".join(boards().values()).encode())
     assert 2 * len(packed) * 4 / 3 < SECRET_LIMIT / 2
@@ -67,7 +67,7 @@ def links(one: Object, name: str) -> list[str]:
 
 
 @chart.needs_helm
-def test_each_is_a_config_map_that_leads_back_to_this_console() -> None:
+def test_each_board_is_a_config_map_linking_to_the_console() -> None:
     made = rendered(*CASES["everything"])
     assert set(made) == set(kept())
     assert len({one["metadata"]["name"] for one in made.values()}) == len(made)
@@ -81,7 +81,7 @@ def test_each_is_a_config_map_that_leads_back_to_this_console() -> None:
 
 
 @chart.needs_helm
-def test_where_nobody_knows_the_consoles_name_there_is_no_way_back() -> None:
+def test_boards_have_no_link_without_a_console_url() -> None:
     made = rendered(*CASES["bundled"], "--set", "web.host=")
     assert made
     for name, one in made.items():
@@ -91,6 +91,6 @@ def test_where_nobody_knows_the_consoles_name_there_is_no_way_back() -> None:
 
 
 @chart.needs_helm
-def test_there_are_none_unless_they_are_wanted() -> None:
+def test_boards_are_optional() -> None:
     found = chart.objects(chart.template(*CASES["everything"]))
     assert not [one for one in found if "grafana_dashboard" in one["metadata"].get("labels", {})]

@@ -79,7 +79,7 @@ def test_every_module_imports_without_django(python: Path, room: str) -> None:
     assert len(found["names"]) > 5
 
 
-def test_it_asks_a_console_far_away(python: Path, tmp_path: Path) -> None:
+def test_client_queries_a_remote_console(python: Path, tmp_path: Path) -> None:
     rows = {"next": None, "previous": None, "results": [{"name": "ml.g5", "vcpus": 4}]}
     with http_stub({"/api/v1/instance-types/": (200, rows)}) as stub:
         done = ask(python, tmp_path, stub)
@@ -91,7 +91,7 @@ def ask(python: Path, home: Path, stub: Stub) -> subprocess.CompletedProcess[str
     return emberline(python, home, *words, EMBERLINE_URL=stub.url, EMBERLINE_TOKEN="emb_x")
 
 
-def test_without_a_console_it_says_how_to_name_one(python: Path, tmp_path: Path) -> None:
+def test_missing_console_url_is_reported_with_the_remedy(python: Path, tmp_path: Path) -> None:
     done = emberline(python, tmp_path, "endpoint", "list")
     assert done.returncode == 2
     assert "emberline login https://HOST" in done.stderr
@@ -108,7 +108,7 @@ def test_prompts_are_checked_without_a_console(python: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_every_shell_completes(python: Path, tmp_path: Path, shell: str) -> None:
+def test_completion_works_in_every_shell(python: Path, tmp_path: Path, shell: str) -> None:
     done = emberline(python, tmp_path, "completion", shell)
     assert done.returncode == 0, done.stderr
     assert "cache-tier" in done.stdout

@@ -1,4 +1,4 @@
-"""The plain base: the chart's own objects without a trace of Helm, and the example built of it."""
+"""Kustomize base: the chart's objects without Helm, and the example."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plain(rendered: str) -> str:
 
 
 @chart.needs_helm
-def test_the_base_is_what_the_chart_renders() -> None:
+def test_base_equals_the_chart_rendering() -> None:
     text = plain(chart.template("-f", str(KUSTOMIZE / "values.yaml")))
     if chart.UPDATE:
         BASE.write_text(text)
@@ -44,7 +44,7 @@ def test_the_base_is_what_the_chart_renders() -> None:
         (RECEIVERS, "monitoring.liveReceivers"),
     ],
 )
-def test_a_component_is_what_the_chart_adds(kept: Path, switch: str) -> None:
+def test_component_equals_the_chart_addition(kept: Path, switch: str) -> None:
     words = ("-f", str(KUSTOMIZE / "values.yaml"), "--set", f"{switch}=true")
     rendered = chart.template(*words).split("---\n")
     text = plain("".join(f"---\n{one}" for one in rendered if f"templates/{kept.name}" in one))
@@ -53,7 +53,7 @@ def test_a_component_is_what_the_chart_adds(kept: Path, switch: str) -> None:
     assert kept.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
 
 
-def test_the_component_of_egress_adds_policies_for_pods_of_the_base() -> None:
+def test_egress_component_adds_policies_for_base_pods() -> None:
     base = chart.objects(BASE.read_text())
     found = chart.objects(EGRESS.read_text())
     assert {one["kind"] for one in found} == {"NetworkPolicy"}
@@ -66,7 +66,7 @@ def test_the_component_of_egress_adds_policies_for_pods_of_the_base() -> None:
         assert [have for have in pods if wanted <= have.items()]
 
 
-def test_the_component_has_the_rights_of_following() -> None:
+def test_following_component_has_its_rights() -> None:
     text = chart.with_rights(FOLLOW.read_text(), volumes=False)
     if chart.UPDATE:
         FOLLOW.write_text(text)
@@ -80,21 +80,21 @@ def test_the_component_has_the_rights_of_following() -> None:
     assert accounts <= names
 
 
-def test_the_base_has_the_rights_of_the_console() -> None:
+def test_base_has_the_rights_of_the_console() -> None:
     text = chart.with_rights(BASE.read_text(), volumes=False)
     if chart.UPDATE:
         BASE.write_text(text)
     assert BASE.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
 
 
-def test_the_base_holds_no_secret_and_no_helm() -> None:
+def test_base_contains_no_secret_and_no_helm() -> None:
     found = chart.objects(BASE.read_text())
     assert {"Deployment", "Job", "Role", "ConfigMap"} <= {one["kind"] for one in found}
     assert "Secret" not in {one["kind"] for one in found}
     assert "helm" not in BASE.read_text().lower()
 
 
-def test_what_the_example_sets_is_in_the_base() -> None:
+def test_example_settings_exist_in_the_base() -> None:
     """A misspelt name would add a setting instead of changing one."""
     (base,) = (o for o in chart.objects(BASE.read_text()) if "EMBERLINE_HOST" in o.get("data", {}))
     changed = yaml.safe_load((EXAMPLE / "settings.yaml").read_text())
@@ -114,7 +114,7 @@ def test_what_the_example_sets_is_in_the_base() -> None:
 
 
 @chart.needs_kustomize
-def test_the_example_builds(tmp_path: Path) -> None:
+def test_example_builds(tmp_path: Path) -> None:
     shutil.copytree(KUSTOMIZE, tmp_path / "kustomize")
     example = tmp_path / "kustomize" / "example"
     with (example / "kustomization.yaml").open("a") as file:

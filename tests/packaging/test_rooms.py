@@ -1,4 +1,4 @@
-"""The room plan holds: import contracts, and no machine's path or registry's host in the tree."""
+"""Import contracts, and no machine path or registry host in the tree."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def test_import_contracts() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_tree_names_no_machine_and_no_registry() -> None:
+def test_tree_names_no_machine_and_no_registry() -> None:
     listing = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout

@@ -1,4 +1,4 @@
-"""A router's /index with a worker of every kind, as the engine writes it."""
+"""Router /index with every kind of worker, in the engine's format."""
 
 from __future__ import annotations
 

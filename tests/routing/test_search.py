@@ -16,7 +16,7 @@ NUMBER, REQUEST = "3fa9c1d0-d1b", "3fa9c1d0-1b"
 UUID = "0b61c0ee-8a4e-4c7a-9a36-0d5b1a8a2f00"
 
 
-def test_a_decision_is_found_by_its_ids() -> None:
+def test_decision_is_found_by_its_ids() -> None:
     ada = User.objects.create_user("ada", password="x", role="admin")
     eve = User.objects.create_user("eve", password="x", role="member")
     listed = [{"id": NUMBER, "request_id": REQUEST}, {"id": "3fa9c1d0-d1c", "request_id": UUID}]

@@ -1,4 +1,4 @@
-"""An endpoint with several routers: each is asked, and one that is silent hides nobody else."""
+"""Endpoint with several routers: merged results, and silent ones named."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def demo_endpoint(both: list[Stub]) -> Endpoint:
     return Endpoint.objects.select_related("status").get(pk=made.pk)
 
 
-def test_what_they_say_is_put_together(demo_endpoint: Endpoint) -> None:
+def test_results_of_several_routers_are_merged(demo_endpoint: Endpoint) -> None:
     asked = selectors.workers(demo_endpoint)
     assert [(one.id, one.in_flight, one.served) for one in asked.found] == [
         ("demo-worker-0", 6, 34),
@@ -54,7 +54,7 @@ def test_what_they_say_is_put_together(demo_endpoint: Endpoint) -> None:
     assert len(selectors.decisions(demo_endpoint, 1).found) == 1
 
 
-def test_a_decision_is_found_whoever_made_it(demo_endpoint: Endpoint) -> None:
+def test_decision_of_any_router_is_found(demo_endpoint: Endpoint) -> None:
     for number in ("r0-1", "r1-1"):
         found = selectors.decision(demo_endpoint, number).found
         assert found is not None
@@ -62,7 +62,7 @@ def test_a_decision_is_found_whoever_made_it(demo_endpoint: Endpoint) -> None:
     assert selectors.decision(demo_endpoint, "r9-1") == selectors.RouterReplies(None)
 
 
-def test_one_that_is_silent_is_named_and_the_other_shown(
+def test_silent_router_is_named_and_the_other_shown(
     demo_endpoint: Endpoint, both: list[Stub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
@@ -77,7 +77,7 @@ def test_one_that_is_silent_is_named_and_the_other_shown(
     assert 'id="decisions"' not in page
 
 
-def test_a_dry_run_shows_whether_they_agree(demo_endpoint: Endpoint, both: list[Stub]) -> None:
+def test_dry_run_shows_whether_routers_agree(demo_endpoint: Endpoint, both: list[Stub]) -> None:
     path = "/routing/endpoints/demo/explain/"
     text = browser("viewer").post(path, {"prompt": "x"}).text
     assert "They choose different workers" in text
@@ -85,7 +85,7 @@ def test_a_dry_run_shows_whether_they_agree(demo_endpoint: Endpoint, both: list[
     assert "All choose the same worker." in browser("viewer").post(path, {"prompt": "x"}).text
 
 
-def test_the_worst_state_that_one_of_them_sees_is_shown() -> None:
+def test_worst_state_of_several_routers_is_shown() -> None:
     up, down = (
         admin_client.RouterWorker("w", "u", state, 1, 2, 3, error)
         for state, error in (("up", ""), ("down", "refused"))
@@ -95,9 +95,7 @@ def test_the_worst_state_that_one_of_them_sees_is_shown() -> None:
         assert (worker.state, worker.last_error, worker.in_flight) == ("down", "refused", 2)
 
 
-def test_a_long_list_is_asked_for_a_few_at_a_time(
-    demo_endpoint: Endpoint, both: list[Stub]
-) -> None:
+def test_routers_are_queried_in_small_batches(demo_endpoint: Endpoint, both: list[Stub]) -> None:
     kept = [{**DECISION, "id": f"d{number}"} for number in range(120)]
 
     def part(path: str, _body: bytes) -> Any:

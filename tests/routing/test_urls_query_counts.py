@@ -1,4 +1,4 @@
-"""Pages about many endpoints and many decisions ask the database no more for more of them."""
+"""Query counts of pages are independent of the number of endpoints and decisions."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _FIRST, _SLICE, _SLICES = 10_000, 600, 36
 
 
 def _claim_slice() -> tuple[int, IO[bytes]]:
-    """Return the first port of a slice, and the file whose lock holds it until this process ends."""
+    """Return the first port of a slice, and the file whose lock holds it meanwhile."""
     for number in range(_SLICES):
         file = (Path(tempfile.gettempdir()) / f"emberline-test-ports-{number}").open("wb")
         try:

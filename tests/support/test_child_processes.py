@@ -16,7 +16,7 @@ ORPHAN = (
 )
 
 
-def test_an_orphan_is_named_with_the_test_that_started_it() -> None:
+def test_orphan_is_named_with_the_test_that_started_it() -> None:
     found = ChildProcesses()
     found.adopt_orphans()
     found.note("before")
@@ -35,7 +35,7 @@ def test_an_orphan_is_named_with_the_test_that_started_it() -> None:
     assert not runs(pid)
 
 
-def test_a_zombie_is_not_left_behind() -> None:
+def test_zombie_is_reaped() -> None:
     process = subprocess.Popen(["true"])
     until(lambda: not runs(process.pid), what="the child ended")
     assert process.pid in children()

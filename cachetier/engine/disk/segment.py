@@ -153,7 +153,7 @@ class SegmentFile:
             self.path.unlink(missing_ok=True)
 
     def cut(self) -> None:
-        """Truncate what a failed write left after the last record."""
+        """Truncate the partial record of a failed write."""
         os.ftruncate(self.fd, self.end)
 
     def seal(self) -> None:

@@ -38,7 +38,7 @@ class Mailbox:
         if wake:
             try:
                 self._post(self._deliver)
-            except RuntimeError:  # loop closed: nobody waits for the result
+            except RuntimeError:  # loop closed: the result is not needed
                 return
 
     def _deliver(self) -> None:

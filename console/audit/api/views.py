@@ -1,4 +1,4 @@
-"""/api/v1/audit/: the audit log, limited to what the caller may view."""
+"""/api/v1/audit/: the audit log, limited to events visible to the caller."""
 
 from __future__ import annotations
 

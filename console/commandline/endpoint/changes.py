@@ -33,7 +33,7 @@ def create(asked: CommandContext) -> str:
     dry = asked.options["dry_run"]
     spec = _spec(asked)
     if "/" in str(spec.get("model", "")) and spec.get("engine") != "simulated":
-        with suppress(EmberlineError):  # the console refuses a model that it knows to be missing
+        with suppress(EmberlineError):  # the console rejects a model that is known to be missing
             asked.client.models.check(spec["model"])
     made = asked.client.endpoints.create(spec, dry_run=dry)
     if dry:

@@ -29,7 +29,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a program's last process ended, and whether supervisord had been asked to stop it."""
+    """Exit of a program's last process, and whether supervisord was stopping it."""
 
     why: str
     asked: bool

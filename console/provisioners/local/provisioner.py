@@ -258,7 +258,7 @@ class LocalProvisioner:
     def _seen(
         self, workload: Workload, infos: Infos, spec: WorkloadSpec
     ) -> list[ReplicaObservation]:
-        """Return observations for planning; a wanted replica that is down is missing."""
+        """Return observations for planning; a required replica that is down counts as missing."""
         current = all(r.spec_hash == spec.spec_hash for r in workload.replicas.values())
         found = []
         for replica in observation.observe(self._var, workload, infos, probe=not current):

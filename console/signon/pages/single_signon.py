@@ -94,7 +94,7 @@ def _finish_login(request: HttpRequest, person: oidc.ProviderUser) -> HttpRespon
     provider = person.provider
     user = provider_users.resolve_user(person)
     trusted = provider.second_factor == "provider"
-    # A login starts a new session, whoever used the browser before.
+    # A login starts a new session, even after another user of the browser.
     done = flow.begin_login(
         request,
         user,

@@ -138,7 +138,7 @@ class _Body:
             try:
                 identify = sync_to_async(self._gate.identify, thread_sensitive=False)
                 self._sender = await identify(self._scope)
-            except Exception as error:  # noqa: BLE001  (the page that follows says what is wrong)
+            except Exception as error:  # noqa: BLE001  (the page reports the error)
                 return _unidentified(error)
         return None if self._sender else _anonymous(self._limits.anonymous)
 

@@ -17,7 +17,7 @@ from dashboards.alerts.rules.rule import EndpointSelection, Rule, Setting
 from dashboards.boards.charts.inline_chart import Chart, Values, make_line_chart
 from dashboards.prometheus.http.client import QueryResult, Question, Series, Window
 
-MOST_LINES = 6  # more lines cannot be told apart
+MOST_LINES = 6  # more lines cannot be distinguished
 VALUE: Final = "value"
 _ASKED = 2 * MOST_LINES  # at each point: the ranking changes over time
 _THRESHOLD = "Threshold"

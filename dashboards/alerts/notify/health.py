@@ -74,7 +74,7 @@ def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doin
 
 
 def deliverers() -> str:
-    """Return who delivers alerts now: the console's receivers, Alertmanagers, both or nobody."""
+    """Return the senders of alerts: the console's receivers, Alertmanagers, both or none."""
     count = _receiving().count()
     found = [f"{count} receiver{'s' if count != 1 else ''} of the console"] if count else []
     found += [f"Alertmanager of {source}" for source in _elsewhere()]

@@ -26,7 +26,7 @@ GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
 }
 OWN_GROUP: Final = "emberline-own"
 CONSOLE_GROUPS: Final = ("budget", "path")
-"""What a rule can be about that the console's own numbers alone tell."""
+"""Rule subjects that need the console's own metrics."""
 RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
 BY_NAME: Final = {rule.name: rule for rule in RULES}
 

@@ -23,7 +23,7 @@ APIS = {CHAT_API: "/v1/chat/completions", COMPLETIONS_API: "/v1/completions"}
 
 MAX_REQUESTS = 50_000
 WARM = "warm"
-"""The nonce of jobs that may find what an earlier one left in the caches."""
+"""Nonce of jobs that may hit cache entries of earlier jobs."""
 
 
 @dataclass(frozen=True, slots=True)

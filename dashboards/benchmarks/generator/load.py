@@ -25,7 +25,7 @@ MAX_IN_FLIGHT = 2048
 MAX_ERROR_EXAMPLES = 20
 DRAIN_S = 30.0
 CUT_OFF = "cut_at_the_end"
-"""Answers still under way when the drain ended: neither good nor the endpoint's fault."""
+"""Responses unfinished at the end of the drain: neither successes nor errors."""
 
 
 class Load:

@@ -23,7 +23,7 @@ gun hat hit hot job key kid law lay leg lie lip log lot low map mix net nor off 
 """
 WORDS = tuple(_WORDS.split())
 Text = Callable[[], str]
-"""Made when it is sent: a plan of fifty thousand requests needs their lengths only."""
+"""Created when sent: a plan of fifty thousand requests needs only their lengths."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class PanelLine:
 
 @dataclass(frozen=True, slots=True)
 class UnpricedPanel:
-    """What a panel with a factor shows while no endpoint has one: its queries' own quantity."""
+    """Replacement of a panel with a factor while no endpoint has one: the raw quantity."""
 
     title: str
     unit: Unit

@@ -200,7 +200,7 @@ FAILURES = {
 
 @register_query("offload_failures")
 def offload_failures(scope: Scope, times: Times) -> str:
-    """By kind; 0 if the tiers are queried and no failure was counted."""
+    """Failures by kind; 0 if the tiers are queried and no failure was counted."""
     zero = f"sum({rate(n.CHUNK_QUERIES, scope.engines(), times)}) * 0"
     parts = [
         f"label_replace({rate_by('', metric, scope.engines(), times)} or {zero}, "

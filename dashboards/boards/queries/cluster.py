@@ -39,7 +39,7 @@ def _whole_fleet(scope: Scope) -> bool:
 
 
 def _mine(vector: str, scope: Scope) -> str:
-    """As `of_workers`, but for a viewer of all endpoints also what no worker uses."""
+    """Like `of_workers`; for the whole fleet, pods without workers are included."""
     return _pods(vector) if _whole_fleet(scope) else of_workers(vector, scope)
 
 
@@ -63,7 +63,7 @@ def _memory_share(used: str, free: str) -> str:
 
 
 def _sum(vector: str) -> Query:
-    """Of all pods that the viewer may see."""
+    """Sum over all pods visible to the viewer."""
     return lambda scope, _times: f"sum({_mine(vector, scope)})"
 
 

@@ -119,7 +119,7 @@ def _on_time(by: str) -> Query:
 
 
 def _kv_usage(by: str, top: str) -> Query:
-    """Of the groups `top` with the most requests, because the gauge was renamed."""
+    """KV usage of the groups `top` with the most requests; the gauge was renamed."""
 
     def query(scope: Scope, times: Times) -> str:
         braces = scope.engines()
@@ -143,7 +143,7 @@ def kv_usage_by_engine(scope: Scope, times: Times) -> str:
 
 @register_query("waiting_by_reason")
 def waiting_by_reason(scope: Scope, times: Times) -> str:
-    """Of the workers with the longest queues; before 0.24 without the reason."""
+    """Waiting requests of the workers with the longest queues; without reasons before vLLM 0.24."""
     braces = scope.engines()
     told = f"sum by (pod, reason) ({n.WAITING_WHY}{braces})"
     untold = f"sum by (pod) ({n.WAITING}{braces}) unless on (pod) {n.WAITING_WHY}{braces}"

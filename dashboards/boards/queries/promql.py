@@ -125,7 +125,7 @@ def ratio(part: str, whole: str) -> str:
 
 
 def share(part: str, whole: str) -> str:
-    """As `ratio`, for a numerator whose series exists only after its first count."""
+    """Like `ratio`, for a numerator without a series before its first count."""
     return ratio(f"({part} or {whole} * 0)", whole)
 
 

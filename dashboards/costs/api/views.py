@@ -133,7 +133,7 @@ class BudgetStateView(APIView):
         responses={200: BudgetStateSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, budget_id: UUID) -> Response:
-        """As of the last full hour measured."""
+        """Values up to the last full hour measured."""
         found = actions.get_budget(request.user, budget_id)
         (state,) = budgets.budget_states([found], timezone.now())
         return Response(BudgetStateSerializer(state).data)

@@ -20,10 +20,10 @@ from endpoints.prompt.client import PromptAnswer
 ROUNDS = 3
 SHORT_LINES = 6
 LEAST_MORE_TOKENS = 200
-"""Between the two prompts; below it the slope drowns in the noise."""
+"""Minimum length difference of the two prompts; below it, noise dominates the slope."""
 
 Ask = Callable[[str, str], PromptAnswer]
-"""Sends a prompt to the worker of that name, "" for any."""
+"""Send a prompt to the named worker, "" for any."""
 Progress = Callable[[str], None]
 
 

@@ -19,8 +19,9 @@ SHORTEST_STEP_S = 15
 COVERED_STEP_S = 60
 
 _OLDER = {"device": (n.PREFIX_HITS, n.PREFIX_HITS_OLD), "l2": (n.EXTERNAL_HITS,)}
-"""Of engines which do not tell the sources apart. What was found beyond the device may have been in
-L1, too: it is put where the engine puts what it cannot name."""
+"""Counters of engines that do not separate the sources. Hits beyond the device may include L1;
+they are assigned like sources the engine cannot name.
+"""
 _SOURCES = {"device": "device", "l1": "host", "l2": "disk|p2p|external_unspecified"}
 
 

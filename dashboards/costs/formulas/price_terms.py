@@ -15,10 +15,10 @@ from typing import Any
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpus_of
 
 THIS_MACHINE = "this-machine"
-"""The instance type which stands for the machine of workers outside any cluster."""
+"""Instance type of the local machine, used for workers outside any cluster."""
 
 FOREIGN = "redis:"
-"""Begins the name of a cache tier which is somebody's Redis."""
+"""Name prefix of a cache tier on an external Redis."""
 
 _PARSED = EndpointSpec(name="", model="")
 _L1, _L2, _OWN = _PARSED.cache.l1, _PARSED.cache.l2, _PARSED.resources
@@ -46,8 +46,9 @@ class Needs:
     router_cpus: float = 0.0
     router_memory_bytes: int = 0
     settings: str = ""
-    """Names everything that makes a prompt token dearer or cheaper: of two endpoints with the same
-    a measurement at one holds for the other."""
+    """Digest of everything that affects the cost of a prompt token: endpoints with equal values
+    share a calibration.
+    """
 
 
 def parse_stored_needs(spec: Mapping[str, Any]) -> Needs:

@@ -66,9 +66,9 @@ class Rate:
     why: str = ""
     words: str = ""
     l1_usd_hour: float = 0.0
-    """What of it is paid because of L1."""
+    """Part caused by L1."""
     routers_usd_hour: float | None = None
-    """Of all routers together at the same machine's price; not in what workers cost."""
+    """All routers together, at the price of the same machine; not part of the worker cost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from endpoints import selectors
 _REMEMBERED = timedelta(days=31)
 _HELD = ("gpus", "cpus", "memory_bytes", "l1_bytes")
 _APART = ("routers", "router_cpus", "router_memory_bytes")
-"""Shown beside the cost of workers, and in no sum."""
+"""Shown beside the worker cost; part of no sum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,11 @@ from endpoints import selectors
 log = logging.getLogger(__name__)
 
 BACKFILL = timedelta(days=14)
-"""Prometheus itself keeps 15 days, unless told otherwise."""
+"""Default retention of Prometheus is 15 days."""
 SETTLED = timedelta(minutes=2)
-"""After its end an hour is left alone for this long: the last scrapes are on their way."""
+"""Delay after the end of an hour, for its last scrapes."""
 PATIENCE = timedelta(hours=12)
-"""For one of several sources that is away, before the hour is added without it."""
+"""Waiting time for an unavailable source before the hour is added without it."""
 _AT_ONCE = 24
 HOUR = timedelta(hours=1)
 
@@ -79,7 +79,7 @@ def missing_hours(now: datetime) -> list[datetime]:
 class HourResult(StrEnum):
     YES = "yes"
     IN_PARTS = "in parts"
-    """One of several sources did not answer: the hour is for later."""
+    """One of several sources did not respond: the hour is retried later."""
     NO_ANSWER = "no answer"
 
 
@@ -192,7 +192,7 @@ def _sum(row: CostDay, hour: datetime, counts: Counts, tier: TierCostShare | Non
 
 
 REACH = timedelta(days=400)
-"""How far back a new price counts: as far as use of keys is kept."""
+"""Period before today to which a new price applies: the retention of key usage."""
 
 
 def machine_part(

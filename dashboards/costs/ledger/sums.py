@@ -23,7 +23,7 @@ from endpoints.models import Endpoint
 NO_TEAM = "no team"
 UNTAGGED = "without"
 BY = ("endpoint", "team", "model", "machine")
-"""What lines can be grouped by, beside `tag:KEY`."""
+"""Group keys, besides `tag:KEY`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ _DISKS = Case(
 _TIER = F("tier_h") * F("tier_price") + F("tier_memory_h") * F("tier_memory_price") + _DISKS
 _L1 = F("worker_s") * F("l1_part") * F("price") / HOUR_S
 _SPARED_S = Case(
-    # Without hits the saving is zero whatever a token costs; the cache is charged anyway.
+    # Without hits the saving is zero at any token price; the cache is charged anyway.
     When(cached_device=0, cached_l1=0, cached_l2=0, then=Value(0.0)),
     default=_CACHED * F("slope"),
     output_field=FloatField(),

@@ -31,7 +31,7 @@ REMEDY = "Enter USD per hour of the whole machine, such as 1.20."
 
 @dataclass(frozen=True, slots=True)
 class MissingPrice:
-    """`size`: what the machine holds, None if unknown; then it is added under Instance types."""
+    """`size`: resources of the machine, None if unknown (set them under Instance types)."""
 
     machine: str
     endpoints: tuple[str, ...]
@@ -169,7 +169,7 @@ _CPU_ONLY = tuple(
 
 @dataclass(frozen=True, slots=True)
 class PriceOffer:
-    """The list price of an instance type, with what it holds, its source and date."""
+    """List price of an instance type, with its resources, source and date."""
 
     name: str
     usd_hour: float
@@ -179,7 +179,7 @@ class PriceOffer:
 
     @property
     def words(self) -> str:
-        """Return what is stored as the source of the price."""
+        """Return the stored source of the price."""
         return f"List price of {self.name}: {self.source}, {self.day}"
 
 

@@ -19,10 +19,10 @@ from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, split_shar
 from dashboards.costs.models import CostPlace, TierPrice
 
 HOURS_A_MONTH = 730.0
-"""Disks are priced by the month: 365 days of 24 hours over 12."""
+"""Hours of a month (365 days / 12), since disk prices are per month."""
 
 Price = Callable[[str], float | None]
-"""Of the machine of that name, an hour."""
+"""Price of a machine by name (USD/h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _unknown(why: str, machine: str = "") -> Terms:
 
 
 Uses = Mapping[str, tuple[str, Counts]]
-"""By endpoint: its tier, "" for none, and what it used."""
+"""By endpoint: its tier ("" for none) and its usage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ _NUMBERS = (
     *("prompt", "generated", "requests", "cached", "unvalued"),
 )
 MOST = 50
-"""Lines of a table on the page."""
+"""Maximum number of table rows on the page."""
 COLUMNS = ("month", "group", "name", "team", *_NUMBERS, "covered")
-"""Of the CSV: `group` says what a line is of, such as endpoint, team, tier:NAME or key."""
+"""CSV columns; `group` is the kind of a row, such as endpoint, team, tier:NAME or key."""
 
 
 @dataclass(frozen=True, slots=True)

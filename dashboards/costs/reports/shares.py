@@ -23,7 +23,7 @@ from endpoints.keys import selectors, storage, usage
 from endpoints.keys.usage import DayUse, KeyUse
 
 WEIGHT = 4.0
-"""As dear as price lists of hosted models commonly make a generated token."""
+"""Weight of a generated token, as in common price lists of hosted models."""
 _NAMED = {"": "without a key", storage.CONSOLE: "this console"}
 _EndpointDay = tuple[str, date]
 OTHERS = "other teams"

@@ -77,7 +77,7 @@ scrape_configs:
         regex: {LMCACHE_NAMES}
         target_label: __name__
         replacement: lmcache:$1
-  # What the console itself tells, such as how much of a budget is spent.
+  # The console's own metrics, such as the spent share of a budget.
   - job_name: console
     metrics_path: {OWN_PATH}
     scheme: {parts.scheme}

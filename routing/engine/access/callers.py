@@ -11,7 +11,7 @@ from routing.engine.errors import Refusal
 
 _MINUTE_S = 60.0
 _ROUNDING = 1e-6
-_RESERVE = 1 / 4  # of a shared rate, left to what other routers admit between two settlements
+_RESERVE = 1 / 4  # share of a rate left to other routers between two settlements
 _SETTLED_S = 0.01
 
 
@@ -37,7 +37,7 @@ class Bucket:
 
     def divide(self, routers: int, now: float) -> None:
         """Allow this router one part of the rate."""
-        # What has been refilled meanwhile is not charged again.
+        # Tokens refilled in the meantime are not charged again.
         self.unsent = min(self.unsent, max(self._full_at - now, 0.0) / self._each_s)
         if routers != self._routers:
             self._routers = routers

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from routing.engine.observe.decisions import Decision
 
 MAX_KEYS = 4096
-"""Keys remembered. Ids come from the key file, never from callers; beyond so many, those which are
-no longer in the file and were idle longest go, and what they used goes into `FORGOTTEN`."""
+"""Maximum number of keys with usage. Ids come from the key file, never from callers. Beyond the
+limit, keys removed from the file are dropped, longest idle first, and their usage is added to
+`FORGOTTEN`.
+"""
 REMOVED_KEYS = "(forgotten)"
 _SUM_FIELDS = (
     *("requests", "errors", "prompt", "cached", "completion", "unreported"),

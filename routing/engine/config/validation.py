@@ -82,7 +82,7 @@ def _explain(text: str, value: Any, kind: Any, name: str) -> ConfigError:
     assert problem is not None
     reason, field, of_key, place = problem.groups()
     default: Any = None
-    # A field name with backquotes makes the place ambiguous; the error then names what was reached.
+    # A field name with backquotes makes the place ambiguous; the error then names the parsed part.
     with contextlib.suppress(LookupError, StopIteration, TypeError):
         for key, index in _STEP.findall(place or ""):
             kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)

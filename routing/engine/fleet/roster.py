@@ -155,7 +155,7 @@ class Roster:
     # -- worker facts
 
     def learn_vitals(self, worker: Worker, vitals: Vitals) -> None:
-        """Apply a worker's metrics; a new process start time discards what was remembered of it."""
+        """Apply a worker's metrics; a changed process start time discards its remembered state."""
         router = self._router
         before, worker.started = worker.started, vitals.started or worker.started
         if before is not None and worker.started is not None and worker.started > before + 1:

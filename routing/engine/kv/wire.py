@@ -169,7 +169,7 @@ class Decoder:
             return self._slow(payload)
 
     def _slow(self, payload: bytes) -> Batch[Event]:
-        """Decode event by event, keeping what is valid."""
+        """Decode event by event and keep the valid ones."""
         try:
             raw = _decode_raw(payload)
         except (msgspec.DecodeError, RecursionError) as error:

@@ -222,7 +222,7 @@ class KvAwareRun:
         }
 
     def explain(self, pick: Pick, facts: RequestFacts, fallback: str) -> dict[str, Any]:
-        """Return for /explain what events reported and what is expected, per candidate."""
+        """Return reported and expected blocks of each candidate, for /explain."""
         policy = self.routing.policy
         told: Mapping[str, Match] = {}
         coming: Mapping[str, int] = {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 CACHED_NAMES = 1024
-MAX_DISPLACED_RUNS = 64  # runs looked at to date what a prompt displaces
+MAX_DISPLACED_RUNS = 64  # runs examined to date the blocks that a prompt displaces
 
 Level = tuple[int, int]  # blocks, bits of the workers with at least that many
 

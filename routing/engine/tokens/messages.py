@@ -13,7 +13,7 @@ from routing.engine.tokens.outcomes import BAD_REQUEST, MULTIMODAL, UNSUPPORTED_
 
 Json = dict[str, Any]
 
-# Keys that mark a part as media, whatever its type.
+# Keys that mark a part as media, independently of its type.
 _MEDIA = frozenset(
     (
         *("audio_embeds", "audio_url", "image_embeds", "image_pil", "image_url", "input_audio"),

@@ -1,4 +1,4 @@
-"""The caches every client must work with alike: our node and a real Valkey, with a password."""
+"""Cache servers for client tests: our node and a real Valkey, with a password."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import pytest
 from cachetier.client.address import Address, AddressError
 
 
-def test_parts_are_read() -> None:
+def test_address_parts_are_parsed() -> None:
     assert Address.parse("redis://cache") == Address("cache", 6379)
     assert Address.parse("redis://127.0.0.1:6400/0") == Address("127.0.0.1", 6400)
     assert Address.parse("rediss://c:1/2?ca_file=/ca.pem&server_name=n") == Address(
@@ -26,12 +26,12 @@ def test_parts_are_read() -> None:
         "redis://c?tls=yes",
     ],
 )
-def test_others_are_refused(url: str) -> None:
+def test_invalid_addresses_are_rejected(url: str) -> None:
     with pytest.raises(AddressError):
         Address.parse(url)
 
 
-def test_credentials_are_refused_and_not_repeated() -> None:
+def test_credentials_are_rejected_and_not_repeated() -> None:
     with pytest.raises(AddressError) as caught:
         Address.parse("redis://user:hunter2@cache:6379")
     assert "hunter2" not in str(caught.value)

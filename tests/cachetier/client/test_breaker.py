@@ -3,7 +3,7 @@ from __future__ import annotations
 from cachetier.client.breaker import CircuitBreaker
 
 
-def test_opens_after_failures_in_a_row_only() -> None:
+def test_breaker_opens_only_after_consecutive_failures() -> None:
     breaker = CircuitBreaker(threshold=3)
     assert not breaker.failed(0)
     assert not breaker.failed(0)
@@ -15,7 +15,7 @@ def test_opens_after_failures_in_a_row_only() -> None:
     assert breaker.is_open
 
 
-def test_open_lets_nothing_through_until_the_rest_is_over_then_one_probe() -> None:
+def test_open_breaker_blocks_until_the_pause_ends_and_one_probe_passes() -> None:
     breaker = CircuitBreaker(threshold=1, first_rest_s=10)
     breaker.failed(100)
     assert not breaker.allows(109.9)
@@ -26,7 +26,7 @@ def test_open_lets_nothing_through_until_the_rest_is_over_then_one_probe() -> No
     assert not breaker.is_open
 
 
-def test_a_failed_probe_doubles_the_rest_up_to_the_longest() -> None:
+def test_failed_probe_doubles_the_pause_up_to_the_maximum() -> None:
     breaker = CircuitBreaker(threshold=1, first_rest_s=10, longest_rest_s=25)
     breaker.failed(0)
     for now, rest in ((10, 20), (30, 25), (55, 25)):
@@ -39,7 +39,7 @@ def test_a_failed_probe_doubles_the_rest_up_to_the_longest() -> None:
     assert breaker.allows(110), "a success starts over with the first rest"
 
 
-def test_late_failures_do_not_lengthen_the_rest() -> None:
+def test_late_failures_do_not_extend_the_pause() -> None:
     """Threads which were under way when it opened end one after another."""
     breaker = CircuitBreaker(threshold=1, first_rest_s=10)
     assert breaker.failed(0)

@@ -1,4 +1,4 @@
-"""One suite, run against our node and against Valkey: the client cannot tell them apart."""
+"""Cache client against our node and Valkey, with equal results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pairs(keys: list[bytes], views: list[memoryview]) -> list[tuple[bytes, memor
     return list(zip(keys, views, strict=True))
 
 
-def test_what_was_stored_is_loaded(client: CacheClient) -> None:
+def test_stored_values_are_loaded(client: CacheClient) -> None:
     keys, bodies, places = fresh(7), rows(7), empty(7)
     assert client.store(pairs(keys, bodies), 60, LONG_S) == [KeyOutcome.OK] * 7
     assert client.exists(keys, LONG_S) == [KeyOutcome.OK] * 7
@@ -57,7 +57,7 @@ def test_what_was_stored_is_loaded(client: CacheClient) -> None:
     assert client.counters.bytes_loaded == client.counters.bytes_stored == 7 * ROW
 
 
-def test_what_is_not_there_is_missing(client: CacheClient) -> None:
+def test_absent_keys_are_missing(client: CacheClient) -> None:
     keys, there = fresh(3), fresh(1)
     client.store([(there[0], rows(1)[0])], 60, LONG_S)
     mixed = [keys[0], there[0], keys[1]]
@@ -66,13 +66,13 @@ def test_what_is_not_there_is_missing(client: CacheClient) -> None:
     assert client.load(pairs(mixed, empty(3)), LONG_S) == wanted
 
 
-def test_nothing_asked_is_nothing_answered(client: CacheClient) -> None:
+def test_empty_request_gives_an_empty_result(client: CacheClient) -> None:
     assert client.exists([], LONG_S) == []
     assert client.load([], LONG_S) == []
     assert client.store([], 0, LONG_S) == []
 
 
-def test_the_first_value_under_a_key_stays(client: CacheClient) -> None:
+def test_first_value_of_a_key_stays(client: CacheClient) -> None:
     (key,), (first, second), (place,) = fresh(1), rows(2), empty(1)
     assert client.store([(key, first)], 60, LONG_S) == [KeyOutcome.OK]
     assert client.store([(key, second)], 60, LONG_S) == [KeyOutcome.OK]
@@ -80,7 +80,7 @@ def test_the_first_value_under_a_key_stays(client: CacheClient) -> None:
     assert place == first
 
 
-def test_a_value_has_the_life_it_was_given(client: CacheClient, raw: redis.Redis) -> None:
+def test_value_has_its_ttl(client: CacheClient, raw: redis.Redis) -> None:
     short, ever = fresh(2)
     client.store([(short, rows(1)[0])], 100, LONG_S)
     client.store([(ever, rows(1)[0])], 0, LONG_S)
@@ -89,7 +89,7 @@ def test_a_value_has_the_life_it_was_given(client: CacheClient, raw: redis.Redis
 
 
 @pytest.mark.parametrize("place", [0, 4, 16, 30, envelope.HEADER_BYTES, ROW])
-def test_a_changed_byte_is_corrupt_and_the_rest_of_the_batch_comes(
+def test_corrupt_value_does_not_affect_its_batch(
     client: CacheClient, cache: CacheNode | Valkey, raw: redis.Redis, place: int
 ) -> None:
     keys, bodies, places = fresh(3), rows(3), empty(3)
@@ -109,7 +109,7 @@ def test_a_changed_byte_is_corrupt_and_the_rest_of_the_batch_comes(
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, ROW, ROW + 63, ROW + 65, ROW * 2])
-def test_a_value_of_another_length_is_corrupt(
+def test_value_of_another_length_is_corrupt(
     client: CacheClient, raw: redis.Redis, length: int
 ) -> None:
     key, after = b"not-a-block:" + fresh(1)[0], fresh(1)[0]
@@ -139,7 +139,7 @@ def test_many_threads_share_one_client(client: CacheClient) -> None:
     assert failures == []
 
 
-def test_a_wrong_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
+def test_wrong_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
     told: list[str] = []
     client = CacheClient(Address.parse(cache.url), "wrong", on_change=told.append)
     for _ in range(3):
@@ -150,12 +150,12 @@ def test_a_wrong_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
     assert "wrong" not in told[0].replace("WRONGPASS", "")
 
 
-def test_a_missing_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
+def test_missing_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
     client = CacheClient(Address.parse(cache.url))
     assert client.exists(fresh(2), LONG_S) == [KeyOutcome.ERROR] * 2
 
 
-def test_a_refused_value_is_an_outcome_and_the_connection_stays_in_use(
+def test_rejected_value_is_an_outcome_and_the_connection_stays_open(
     client: CacheClient, cache: CacheNode | Valkey
 ) -> None:
     """17 MiB are more than our node of 64 MiB takes at once, and fine with Valkey."""
@@ -166,7 +166,7 @@ def test_a_refused_value_is_an_outcome_and_the_connection_stays_in_use(
     assert not client.breaker.is_open
 
 
-def test_a_closed_client_answers_with_outcomes(client: CacheClient) -> None:
+def test_closed_client_returns_outcomes(client: CacheClient) -> None:
     client.exists(fresh(1), LONG_S)
     client.close()
     assert client.exists(fresh(1), LONG_S) == [KeyOutcome.ERROR]

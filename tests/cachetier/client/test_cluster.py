@@ -1,4 +1,4 @@
-"""Slots, redirections and a real cluster of Valkeys which moves a slot under our feet."""
+"""Slots, redirections, and a real Valkey cluster that migrates a slot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG_S = 20.0
 HERE = Address("10.0.0.1", 6379, tls=True)
 
 
-def test_slots_are_those_of_redis() -> None:
+def test_slots_equal_those_of_redis() -> None:
     """Answers of CLUSTER KEYSLOT."""
     assert key_slot(b"123456789") == 12739
     assert key_slot(b"{user1000}.following") == key_slot(b"user1000") == 3443
@@ -35,7 +35,7 @@ def test_slots_are_those_of_redis() -> None:
     assert key_slot(b"") == 0
 
 
-def test_redirections_are_read() -> None:
+def test_redirections_are_parsed() -> None:
     assert parse_redirect("MOVED 3999 127.0.0.1:6381") == Redirect(True, 3999, "127.0.0.1", 6381)
     assert parse_redirect("ASK 1 [::1]:7") == Redirect(False, 1, "::1", 7)
     assert parse_redirect("MOVED 1 :7") == Redirect(True, 1, "", 7)
@@ -44,12 +44,12 @@ def test_redirections_are_read() -> None:
         assert parse_redirect(text) is None
 
 
-def test_a_named_node_is_reached_as_the_one_which_named_it() -> None:
+def test_redirection_without_a_host_keeps_the_sending_node() -> None:
     assert Redirect(True, 1, "", 7).address(HERE) == Address("10.0.0.1", 7, tls=True)
     assert Redirect(True, 1, "b", 7).address(HERE) == Address("b", 7, tls=True)
 
 
-def test_slot_tables_are_read_and_nonsense_in_them_is_left_out() -> None:
+def test_slot_tables_are_parsed_and_invalid_entries_skipped() -> None:
     reply = [
         [0, 10, [b"a", 1, b"id"], [b"replica", 2, b"id"]],
         [11, 20, [None, 3, b"id"]],
@@ -67,7 +67,7 @@ def test_slot_tables_are_read_and_nonsense_in_them_is_left_out() -> None:
     assert parse_slots(b"nonsense", HERE) == []
 
 
-def test_a_map_learns_and_is_told() -> None:
+def test_slot_map_is_updated_by_redirections() -> None:
     slots = SlotMap()
     slots.learn([(0, SLOTS - 1, Address("a", 1))])
     assert slots.owner(b"123456789") == "a:1"
@@ -134,7 +134,7 @@ def places(stored: list[tuple[bytes, memoryview]]) -> list[tuple[bytes, memoryvi
     return [(key, memoryview(bytearray(view.nbytes))) for key, view in stored]
 
 
-def test_values_go_where_their_slots_are(pool: CachePool, cluster: Cluster) -> None:
+def test_values_go_to_the_nodes_of_their_slots(pool: CachePool, cluster: Cluster) -> None:
     stored = items("plain", 30)
     assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 30
     assert pool.exists([key for key, _ in stored], LONG_S) == [KeyOutcome.OK] * 30
@@ -148,7 +148,7 @@ def test_values_go_where_their_slots_are(pool: CachePool, cluster: Cluster) -> N
     assert "moved" not in {result for _, result in pool.counters.by_outcome}
 
 
-def test_a_slot_on_its_way_and_a_slot_that_moved(pool: CachePool, cluster: Cluster) -> None:
+def test_migrating_and_moved_slots(pool: CachePool, cluster: Cluster) -> None:
     """ASK while it migrates, MOVED afterwards; the keys are there all along."""
     slot = key_slot(b"{way}0")
     source = next(n for n in range(3) if pool.lane(b"{way}0").endswith(f":{cluster.nodes[n].port}"))
@@ -193,7 +193,7 @@ def _all_there(pool: CachePool, stored: list[tuple[bytes, memoryview]]) -> None:
     assert wanted == stored
 
 
-def test_a_seed_that_is_away_does_not_matter(cluster: Cluster) -> None:
+def test_unreachable_seed_is_skipped(cluster: Cluster) -> None:
     url = f"redis://127.0.0.1:{free_port()},127.0.0.1:{cluster.nodes[2].port}?nodes=cluster"
     pool = CachePool(Nodes.parse(url), PASSWORD)
     until(lambda: len(pool.open_breakers()) == 3, what="every node known from the second seed")
@@ -245,9 +245,7 @@ class Rogue:
 
 @pytest.mark.parametrize("word", ["MOVED", "ASK"])
 @pytest.mark.parametrize("kind", ["one", "two", "file", "dns", "cluster"])
-def test_no_server_sends_the_client_to_an_address_of_its_own(
-    kind: str, word: str, tmp_path: Path
-) -> None:
+def test_redirection_to_a_foreign_address_is_rejected(kind: str, word: str, tmp_path: Path) -> None:
     """Neither the password nor a connection goes there, and the batch ends as misses."""
     trap = socket.create_server(("127.0.0.1", 0))
     trap.setblocking(False)

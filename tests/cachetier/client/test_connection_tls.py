@@ -1,4 +1,4 @@
-"""TLS to a node: the server is who it says, and we say who we are where that is asked for."""
+"""TLS to a node: server verification and client certificates."""
 
 from __future__ import annotations
 
@@ -81,24 +81,24 @@ def works(url: str) -> bool:
         pool.close()
 
 
-def test_values_travel_under_tls(front: TlsFront, tmp_path: Path) -> None:
+def test_values_are_stored_over_tls(front: TlsFront, tmp_path: Path) -> None:
     ca = authority().write_ca(tmp_path / "ca.pem")
     assert works(f"rediss://localhost:{front.port}?ca_file={ca}")
     assert works(f"rediss://127.0.0.1:{front.port}?ca_file={ca}&server_name=localhost")
 
 
-def test_a_server_nobody_vouches_for_is_not_talked_to(front: TlsFront, tmp_path: Path) -> None:
+def test_untrusted_server_is_rejected(front: TlsFront, tmp_path: Path) -> None:
     ca = stranger().write_ca(tmp_path / "ca.pem")
     assert not works(f"rediss://localhost:{front.port}?ca_file={ca}")
     assert not works(f"rediss://localhost:{front.port}")
 
 
-def test_a_server_of_another_name_is_not_talked_to(front: TlsFront, tmp_path: Path) -> None:
+def test_server_with_another_name_is_rejected(front: TlsFront, tmp_path: Path) -> None:
     ca = authority().write_ca(tmp_path / "ca.pem")
     assert not works(f"rediss://localhost:{front.port}?ca_file={ca}&server_name=elsewhere")
 
 
-def test_we_say_who_we_are_where_that_is_asked_for(node: CacheNode, tmp_path: Path) -> None:
+def test_client_certificate_is_presented(node: CacheNode, tmp_path: Path) -> None:
     context = authority().server("localhost")
     context.verify_mode = ssl.CERT_REQUIRED
     ca = authority().write_ca(tmp_path / "ca.pem")
@@ -113,5 +113,5 @@ def test_we_say_who_we_are_where_that_is_asked_for(node: CacheNode, tmp_path: Pa
         front.close()
 
 
-def test_a_missing_certificate_file_is_an_outcome(front: TlsFront) -> None:
+def test_missing_certificate_file_is_an_outcome(front: TlsFront) -> None:
     assert not works(f"rediss://localhost:{front.port}?ca_file=/nowhere/ca.pem")

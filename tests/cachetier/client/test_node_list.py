@@ -1,4 +1,4 @@
-"""What a cache's URL may say, and what it is refused for."""
+"""Parsing of cache URLs, and rejected ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cachetier.client.address import Address, AddressError
 from cachetier.client.node_list import Nodes, read_list, resolve_addresses
 
 
-def test_one_url_four_ways() -> None:
+def test_node_lists_are_parsed_from_urls() -> None:
     assert Nodes.parse("redis://a") == Nodes("list", (Address("a", 6379),))
     assert Nodes.parse("redis://a:1,b:2/0?replicas=2") == Nodes(
         "list", (Address("a", 1), Address("b", 2)), replicas=2
@@ -20,14 +20,14 @@ def test_one_url_four_ways() -> None:
     assert Nodes.parse("file:///etc/nodes?replicas=2") == Nodes("file", (), "/etc/nodes", 2)
 
 
-def test_options_hold_for_every_node() -> None:
+def test_options_apply_to_every_node() -> None:
     nodes = Nodes.parse("rediss://a:1,b:2?ca_file=/ca&cert_file=/c&key_file=/k&user=kv")
     for address in nodes.addresses:
         assert (address.tls, address.ca_file, address.cert_file) == (True, "/ca", "/c")
         assert (address.key_file, address.user) == ("/k", "kv")
 
 
-def test_it_can_be_shown() -> None:
+def test_node_list_has_a_printable_form() -> None:
     assert str(Nodes.parse("redis://a:1,b:2?replicas=2")) == "redis://a:1,b:2/0"
     assert str(Nodes.parse("rediss://a:1?nodes=dns&ca_file=/s")) == "rediss://a:1/0?nodes=dns"
     assert str(Nodes.parse("file:///etc/nodes")) == "file:///etc/nodes"
@@ -52,19 +52,19 @@ def test_it_can_be_shown() -> None:
         ("http://a", "must begin with redis://"),
     ],
 )
-def test_others_are_refused_in_words(url: str, words: str) -> None:
+def test_invalid_lists_are_rejected_with_a_message(url: str, words: str) -> None:
     with pytest.raises(AddressError, match=words):
         Nodes.parse(url)
 
 
 @pytest.mark.parametrize("url", ["redis://u:hunter2@a,b", "redis://a,:hunter2@b:1"])
-def test_credentials_are_refused_and_not_repeated(url: str) -> None:
+def test_credentials_are_rejected_and_not_repeated(url: str) -> None:
     with pytest.raises(AddressError, match="credentials") as caught:
         Nodes.parse(url)
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_file_of_nodes(tmp_path: Path) -> None:
+def test_node_list_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "nodes"
     path.write_text("# ours\nredis://a:1?name=cache-0\n\nrediss://b:2 # the other\n")
     assert read_list(str(path)) == (Address("a", 1, name="cache-0"), Address("b", 2, tls=True))
@@ -76,7 +76,7 @@ def test_a_file_of_nodes(tmp_path: Path) -> None:
         read_list(str(path))
 
 
-def test_a_name_is_every_address_behind_it_and_tls_still_means_the_name() -> None:
+def test_hostname_resolves_to_all_nodes_and_tls_verifies_the_name() -> None:
     found = resolve_addresses(Address("localhost", 6400, tls=True))
     assert {address.host for address in found} <= {"127.0.0.1", "::1"}
     assert found
@@ -84,7 +84,7 @@ def test_a_name_is_every_address_behind_it_and_tls_still_means_the_name() -> Non
         assert (address.port, address.tls, address.server_name) == (6400, True, "localhost")
 
 
-def test_labels_tell_nodes_apart() -> None:
+def test_labels_distinguish_nodes() -> None:
     assert Address("::1", 7).label == "[::1]:7"
     assert Address("h", 7, name="cache-0").label == "cache-0"
     assert str(Address("::1", 7)) == "redis://[::1]:7/0"

@@ -1,4 +1,4 @@
-"""Many nodes behave as one cache, and a broken one costs its own values and nobody else's."""
+"""Pool of nodes as one cache; a broken node affects only its own values."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def held(node: CacheNode) -> float:
     return node.metric("emberline_l2_blocks")
 
 
-def test_values_spread_and_come_back(make, three: list[CacheNode]) -> None:
+def test_values_are_spread_and_returned(make, three: list[CacheNode]) -> None:
     pool = make(*(node.port for node in three))
     before = [held(node) for node in three]
     stored = items(60)
@@ -118,7 +118,7 @@ def test_two_copies_are_on_two_nodes(make, three: list[CacheNode]) -> None:
 
 @pytest.mark.parametrize("fault", ["silent", "cut", "garbage", "corrupt"])
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_broken_node_costs_its_own_values_only(
+def test_broken_node_affects_only_its_values(
     make, proxies: list[FaultProxy], fault: str, replicas: int
 ) -> None:
     pool = make(*(proxy.port for proxy in proxies), replicas=replicas)
@@ -139,7 +139,7 @@ def test_a_broken_node_costs_its_own_values_only(
     assert [outcome is KeyOutcome.OK for outcome in outcomes] == expected
 
 
-def test_a_slow_node_leaves_time_for_the_second_copy(make, proxies: list[FaultProxy]) -> None:
+def test_slow_node_leaves_time_for_the_second_copy(make, proxies: list[FaultProxy]) -> None:
     pool = make(*(proxy.port for proxy in proxies), replicas=2)
     stored = items(12)
     pool.store(stored, 60, LONG_S)
@@ -150,7 +150,7 @@ def test_a_slow_node_leaves_time_for_the_second_copy(make, proxies: list[FaultPr
     assert time.monotonic() - started < LONG_S
 
 
-def test_each_node_has_a_breaker_of_its_own(make, proxies: list[FaultProxy]) -> None:
+def test_each_node_has_its_own_breaker(make, proxies: list[FaultProxy]) -> None:
     told: list[str] = []
     pool = make(*(proxy.port for proxy in proxies), told=told)
     stored = items(30)
@@ -169,14 +169,14 @@ def test_each_node_has_a_breaker_of_its_own(make, proxies: list[FaultProxy]) -> 
     assert not any(pool.open_breakers().values())
 
 
-def test_a_store_is_well_if_one_of_two_nodes_took_it(make, three: list[CacheNode]) -> None:
+def test_store_succeeds_if_one_of_two_nodes_accepts(make, three: list[CacheNode]) -> None:
     pool = make(three[0].port, free_port(), replicas=2)
     stored = items(10)
     assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 10
     assert load(pool, stored) == [KeyOutcome.OK] * 10
 
 
-def test_nothing_asked_is_nothing_answered(make, three: list[CacheNode]) -> None:
+def test_empty_request_gives_an_empty_result(make, three: list[CacheNode]) -> None:
     pool = make(*(node.port for node in three))
     assert pool.exists([], LONG_S) == pool.load([], LONG_S) == pool.store([], 0, LONG_S) == []
 
@@ -200,7 +200,7 @@ def test_many_threads_share_one_pool(make, three: list[CacheNode]) -> None:
     assert failures == []
 
 
-def test_a_closed_pool_answers_with_outcomes(make, three: list[CacheNode]) -> None:
+def test_closed_pool_returns_outcomes(make, three: list[CacheNode]) -> None:
     pool = make(*(node.port for node in three))
     stored = items(6)
     pool.store(stored, 60, LONG_S)
@@ -209,7 +209,7 @@ def test_a_closed_pool_answers_with_outcomes(make, three: list[CacheNode]) -> No
     assert KeyOutcome.OK not in pool.exists([key for key, _ in stored], LONG_S)
 
 
-def test_closing_ends_what_is_under_way(make, proxies: list[FaultProxy]) -> None:
+def test_closing_ends_pending_requests(make, proxies: list[FaultProxy]) -> None:
     pool = make(*(proxy.port for proxy in proxies))
     for proxy in proxies:
         proxy.fault = cachefaults.silent
@@ -240,7 +240,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_file_of_nodes_is_followed(three: list[CacheNode], tmp_path: Path, hurried: None) -> None:
+def test_node_file_is_watched(three: list[CacheNode], tmp_path: Path, hurried: None) -> None:
     told: list[str] = []
     path = tmp_path / "nodes"
     pool = CachePool(Nodes.parse(f"file://{path}"), on_change=told.append)
@@ -273,7 +273,7 @@ def test_a_file_of_nodes_is_followed(three: list[CacheNode], tmp_path: Path, hur
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "redis://a\nredis://a\n"])
-def test_a_file_which_makes_no_sense_changes_nothing(
+def test_invalid_node_file_changes_nothing(
     three: list[CacheNode], tmp_path: Path, hurried: None, text: str
 ) -> None:
     told: list[str] = []
@@ -291,7 +291,7 @@ def test_a_file_which_makes_no_sense_changes_nothing(
         pool.close()
 
 
-def test_a_name_is_followed(
+def test_hostname_is_resolved_again(
     three: list[CacheNode], hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = [Address("127.0.0.1", three[0].port)]
@@ -310,7 +310,7 @@ def test_a_name_is_followed(
         pool.close()
 
 
-def test_counters_of_nodes_that_left_stay_bounded(
+def test_counters_of_removed_nodes_are_bounded(
     three: list[CacheNode], hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pods come and go under new addresses for months; what they counted must not be lost."""

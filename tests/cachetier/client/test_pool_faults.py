@@ -1,4 +1,4 @@
-"""Whatever the wire does, an operation ends by its deadline with an outcome and no wrong byte."""
+"""Faulty connections: each operation ends by its deadline with an outcome, never a wrong byte."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ FAULTS: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_load_over_a_broken_wire(node: CacheNode, proxy: FaultProxy, name: str) -> None:
+def test_load_over_a_faulty_connection(node: CacheNode, proxy: FaultProxy, name: str) -> None:
     stored = items(3)
     assert to(node.port).store(stored, 60, NEVER_S) == [KeyOutcome.OK] * 3
     client = to(proxy.port)
@@ -82,14 +82,14 @@ def test_a_load_over_a_broken_wire(node: CacheNode, proxy: FaultProxy, name: str
 
 
 @pytest.mark.parametrize("name", ["silent", "cut at once", "garbage"])
-def test_lookups_and_stores_over_a_broken_wire(proxy: FaultProxy, name: str) -> None:
+def test_lookups_and_stores_over_a_faulty_connection(proxy: FaultProxy, name: str) -> None:
     client = to(proxy.port)
     proxy.fault = FAULTS[name]
     assert KeyOutcome.OK not in client.exists([b"a", b"b"], DEADLINE_S)
     assert KeyOutcome.OK not in client.store(items(2), 60, DEADLINE_S)
 
 
-def test_a_node_that_takes_nothing_does_not_hold_a_store(tmp_path: object) -> None:
+def test_node_that_reads_nothing_does_not_block_a_store(tmp_path: object) -> None:
     """Buffers fill up and sending blocks: the send side has a deadline, too."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = to(listener.getsockname()[1])
@@ -99,12 +99,12 @@ def test_a_node_that_takes_nothing_does_not_hold_a_store(tmp_path: object) -> No
         assert time.monotonic() - started < NEVER_S
 
 
-def test_nobody_listening_is_an_outcome_at_once() -> None:
+def test_refused_connection_is_an_immediate_outcome() -> None:
     client = to(free_port())
     assert client.exists([b"a"], NEVER_S) == [KeyOutcome.ERROR]
 
 
-def test_a_restarted_node_is_used_without_a_failure(node: CacheNode) -> None:
+def test_restarted_node_is_used_without_a_failure(node: CacheNode) -> None:
     """Kept connections are dead then; that says nothing about the node."""
     client = to(node.port, CircuitBreaker(threshold=1))
     assert client.exists([b"a"], NEVER_S) == [KeyOutcome.MISSING]
@@ -114,7 +114,7 @@ def test_a_restarted_node_is_used_without_a_failure(node: CacheNode) -> None:
     assert not client.breaker.is_open
 
 
-def test_the_breaker_opens_and_closes_again(node: CacheNode) -> None:
+def test_breaker_opens_and_closes_again(node: CacheNode) -> None:
     told: list[str] = []
     client = CacheClient(
         Address("127.0.0.1", node.port),
@@ -133,7 +133,7 @@ def test_the_breaker_opens_and_closes_again(node: CacheNode) -> None:
     assert "responds again" in told[1]
 
 
-def test_closing_ends_what_is_under_way(proxy: FaultProxy) -> None:
+def test_closing_ends_pending_requests(proxy: FaultProxy) -> None:
     proxy.fault = cachefaults.silent
     client = to(proxy.port)
     outcomes: list[KeyOutcome] = []
@@ -145,7 +145,7 @@ def test_closing_ends_what_is_under_way(proxy: FaultProxy) -> None:
     assert outcomes == [KeyOutcome.ERROR]
 
 
-def test_counters_add_up(node: CacheNode, proxy: FaultProxy) -> None:
+def test_counters_are_consistent(node: CacheNode, proxy: FaultProxy) -> None:
     client = to(proxy.port)
     stored = items(2)
     client.store(stored, 60, NEVER_S)

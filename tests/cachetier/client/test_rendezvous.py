@@ -1,4 +1,4 @@
-"""Where keys live, and what moves when nodes come and go."""
+"""Key placement, and moved keys when nodes are added or removed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MANY = [b"emb1:namespace:0:%064x" % i for i in range(4000)]
 
 
 @given(names, keys)
-def test_the_order_of_the_list_does_not_matter(nodes: list[str], some: list[bytes]) -> None:
+def test_list_order_does_not_matter(nodes: list[str], some: list[bytes]) -> None:
     one, other = Rendezvous(nodes), Rendezvous(reversed(nodes))
     assert [one.place(key, 2) for key in some] == [other.place(key, 2) for key in some]
 
 
 @given(names.filter(lambda n: len(n) > 1), keys, st.data())
-def test_a_lost_node_moves_its_own_keys_only_and_each_to_its_second_place(
+def test_removed_node_moves_only_its_keys_each_to_its_second_node(
     nodes: list[str], some: list[bytes], data: st.DataObject
 ) -> None:
     lost = data.draw(st.sampled_from(nodes))
@@ -32,7 +32,7 @@ def test_a_lost_node_moves_its_own_keys_only_and_each_to_its_second_place(
 
 
 @given(names, keys, st.text("xyz", min_size=1, max_size=5))
-def test_a_new_node_takes_keys_and_moves_no_other(
+def test_new_node_takes_keys_and_moves_no_other(
     nodes: list[str], some: list[bytes], new: str
 ) -> None:
     before, after = Rendezvous(nodes), Rendezvous([*nodes, new])
@@ -52,7 +52,7 @@ def test_keys_spread_evenly_and_a_new_node_takes_one_nth(count: int, salt: int) 
     assert 0.7 < moved / (len(MANY) / (count + 1)) < 1.3
 
 
-def test_the_second_copy_is_elsewhere_and_spreads_too() -> None:
+def test_second_copies_are_on_other_nodes_and_spread() -> None:
     ring = Rendezvous(["a", "b", "c"])
     placed = [ring.place(key, 2) for key in MANY]
     assert all(len(set(pair)) == 2 for pair in placed)
@@ -60,12 +60,12 @@ def test_the_second_copy_is_elsewhere_and_spreads_too() -> None:
     assert min(spread["b"], spread["c"]) > 0.4 * sum(spread.values())
 
 
-def test_no_node_and_one_node() -> None:
+def test_zero_and_one_node() -> None:
     assert Rendezvous(()).place(b"k", 2) == ()
     assert Rendezvous(["a"]).place(b"k", 2) == ("a",)
 
 
-def test_places_never_change_between_versions() -> None:
+def test_placement_is_stable_between_versions() -> None:
     """A change here moves every key of every running tier: old and new workers would disagree."""
     ring = Rendezvous(["cache-0:6400", "cache-1:6400", "cache-2:6400"])
     assert "".join(ring.place(b"k%d" % i)[0][6] for i in range(24)) == PINNED

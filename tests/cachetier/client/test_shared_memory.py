@@ -1,4 +1,4 @@
-"""Values come through shared memory where they can, over the socket where not, and never wrong."""
+"""Reads through shared memory, and the fallback to the socket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load(client: CacheClient, *keys: bytes) -> tuple[list[KeyOutcome], list[byte
     return outcomes, [bytes(place) for place in places]
 
 
-def test_values_in_one_or_many_runs_are_read_and_the_lease_given_back(leasing: LeasingNode) -> None:
+def test_values_in_one_or_many_runs_are_read_and_the_lease_released(leasing: LeasingNode) -> None:
     bodies = [os.urandom(ROW) for _ in range(4)]
     for number, cuts in enumerate([(), (64,), (10, 64, 70, 50_000), (1,)]):
         leasing.put(b"k%d" % number, bodies[number], *cuts)
@@ -53,7 +53,7 @@ def test_values_in_one_or_many_runs_are_read_and_the_lease_given_back(leasing: L
     assert client.counters.bytes_loaded == 4 * ROW
 
 
-def test_what_is_not_leased_comes_over_the_socket(leasing: LeasingNode) -> None:
+def test_unleased_values_come_over_the_socket(leasing: LeasingNode) -> None:
     body = os.urandom(ROW)
     leasing.put(b"there", body)
     client = client_of(leasing)
@@ -64,7 +64,7 @@ def test_what_is_not_leased_comes_over_the_socket(leasing: LeasingNode) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 30, 64, ROW // 2, ROW + 63])
-def test_a_changed_byte_is_corrupt(leasing: LeasingNode, place: int) -> None:
+def test_changed_byte_is_corrupt(leasing: LeasingNode, place: int) -> None:
     leasing.put(b"k", os.urandom(ROW))
     ((offset, _),) = leasing.values[b"k"]
     with leasing.path.open("r+b") as file:
@@ -75,18 +75,18 @@ def test_a_changed_byte_is_corrupt(leasing: LeasingNode, place: int) -> None:
     assert load(client_of(leasing), b"k")[0] == [KeyOutcome.CORRUPT]
 
 
-def test_another_keys_value_is_corrupt(leasing: LeasingNode) -> None:
+def test_value_of_another_key_is_corrupt(leasing: LeasingNode) -> None:
     leasing.put(b"k", os.urandom(ROW))
     leasing.values[b"other"] = leasing.values[b"k"]
     assert load(client_of(leasing), b"other")[0] == [KeyOutcome.CORRUPT]
 
 
-def test_a_value_of_another_length_is_corrupt(leasing: LeasingNode) -> None:
+def test_value_of_another_length_is_corrupt(leasing: LeasingNode) -> None:
     leasing.put(b"k", os.urandom(ROW + 1))
     assert load(client_of(leasing), b"k")[0] == [KeyOutcome.CORRUPT]
 
 
-def test_an_arena_that_was_cut_short_ends_no_process(leasing: LeasingNode) -> None:
+def test_truncated_arena_kills_no_process(leasing: LeasingNode) -> None:
     """With a mapping this would be SIGBUS."""
     leasing.put(b"k", os.urandom(ROW))
     with leasing.path.open("r+b") as file:
@@ -98,7 +98,7 @@ def test_an_arena_that_was_cut_short_ends_no_process(leasing: LeasingNode) -> No
 
 
 @pytest.mark.parametrize("why", ["other_machine", "stale_arena", "bad_answer", "off"])
-def test_where_it_does_not_work_values_come_over_the_socket(leasing: LeasingNode, why: str) -> None:
+def test_without_shared_memory_values_come_over_the_socket(leasing: LeasingNode, why: str) -> None:
     body = os.urandom(ROW)
     leasing.put(b"k", body)
     if why == "other_machine":
@@ -117,7 +117,7 @@ def test_where_it_does_not_work_values_come_over_the_socket(leasing: LeasingNode
     assert client.counters.by_outcome == {("load", "ok"): 3}
 
 
-def test_it_is_asked_again_after_a_rest(
+def test_shared_memory_is_retried_after_a_pause(
     leasing: LeasingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cachetier.client.shared_memory.PAUSE_S", 0.0)
@@ -140,7 +140,7 @@ def held(arena: Path) -> int:
     return found
 
 
-def test_a_restarted_node_has_a_new_arena(leasing: LeasingNode) -> None:
+def test_restarted_node_has_a_new_arena(leasing: LeasingNode) -> None:
     leasing.put(b"k", os.urandom(ROW))
     client = client_of(leasing)
     assert load(client, b"k")[0] == [KeyOutcome.OK]
@@ -158,7 +158,7 @@ def test_a_restarted_node_has_a_new_arena(leasing: LeasingNode) -> None:
 
 
 @pytest.mark.parametrize("name", ["../arena", ".hidden", ""])
-def test_a_name_that_leads_elsewhere_is_refused(leasing: LeasingNode, name: str) -> None:
+def test_arena_name_outside_the_folder_is_rejected(leasing: LeasingNode, name: str) -> None:
     leasing.put(b"k", os.urandom(ROW))
     leasing.name = name
     client = client_of(leasing)
@@ -166,7 +166,7 @@ def test_a_name_that_leads_elsewhere_is_refused(leasing: LeasingNode, name: str)
     assert client.counters.by_shared == {"bad_answer": 1}
 
 
-def test_a_link_is_not_followed(leasing: LeasingNode, tmp_path: Path) -> None:
+def test_symbolic_link_is_not_followed(leasing: LeasingNode, tmp_path: Path) -> None:
     leasing.put(b"k", os.urandom(ROW))
     (tmp_path / "link").symlink_to(leasing.path)
     leasing.name = "link"
@@ -190,12 +190,12 @@ def test_a_link_is_not_followed(leasing: LeasingNode, tmp_path: Path) -> None:
         [b"1", b"a", b"t", [None]],
     ],
 )
-def test_answers_which_make_no_sense(reply: object) -> None:
+def test_invalid_lease_responses(reply: object) -> None:
     with pytest.raises(SharedMemoryUnavailable):
         parse_lease(reply, 1)
 
 
-def test_short_values_are_not_asked_for(leasing: LeasingNode) -> None:
+def test_short_values_are_not_leased(leasing: LeasingNode) -> None:
     leasing.put(b"k", bytes(100))
     client = client_of(leasing)
     view = memoryview(bytearray(100))
@@ -204,7 +204,7 @@ def test_short_values_are_not_asked_for(leasing: LeasingNode) -> None:
 
 
 # -- with a real node --------------------------------------------------------------------------
-def test_a_node_of_ours_is_read_through_its_shared_memory(tmp_path: Path) -> None:
+def test_emberline_node_is_read_through_shared_memory(tmp_path: Path) -> None:
     name = f"emberline-test-{os.getpid()}"
     node = CacheNode(tmp_path, "--shm", name)
     try:
@@ -229,7 +229,7 @@ def test_a_node_of_ours_is_read_through_its_shared_memory(tmp_path: Path) -> Non
         Path("/dev/shm", name).unlink(missing_ok=True)
 
 
-def test_a_node_of_ours_without_shared_memory_says_so(tmp_path: Path) -> None:
+def test_emberline_node_without_shared_memory_reports_it(tmp_path: Path) -> None:
     node = CacheNode(tmp_path)
     try:
         client = client_of(node)

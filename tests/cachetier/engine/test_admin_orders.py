@@ -1,4 +1,4 @@
-"""The admin port's JSON and orders: true facts, nothing done by halves, refusals with a remedy."""
+"""Admin port: JSON facts and orders, which are atomic and rejected with a remedy."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fill(node: Node) -> None:
 
 
 # -- facts -------------------------------------------------------------------------------------
-def test_namespaces_add_up_to_what_is_used() -> None:
+def test_namespace_bytes_sum_to_the_used_bytes() -> None:
     node, _, _ = make("--quota", f"{A}=2MiB")
     fill(node)
     node.looked_up(block_key(A, 0, b"0"), True)
@@ -62,7 +62,7 @@ def test_namespaces_add_up_to_what_is_used() -> None:
     assert listed[A]["evicted"] == 0  # it was deleted
 
 
-def test_evictions_are_counted_for_whom_they_hit_and_why() -> None:
+def test_evictions_are_counted_by_namespace_and_reason() -> None:
     node, _, _ = make("--quota", f"{A}=1MiB")
     for number in range(20):
         put(node, block_key(A, 0, b"%d" % number), 100_000)
@@ -73,7 +73,7 @@ def test_evictions_are_counted_for_whom_they_hit_and_why() -> None:
     assert admin.stats_json(node)["evicted"]["quota"] == by["quota"]
 
 
-def test_names_from_clients_do_not_pile_up() -> None:
+def test_client_supplied_names_are_bounded() -> None:
     node, _, _ = make()
     put(node, block_key(A, 0, b"x"))
     for number in range(3000):
@@ -88,7 +88,7 @@ def test_names_from_clients_do_not_pile_up() -> None:
     assert told["not_listed"] == 825
 
 
-def test_the_curve_tells_what_other_sizes_would_find() -> None:
+def test_curve_predicts_hits_of_other_sizes() -> None:
     node, _, _ = make()
     assert admin.curve_json(node)["points"] == []
     for turn in range(3):
@@ -118,7 +118,7 @@ def test_stats_are_those_of_the_node() -> None:
     json.dumps(told)
 
 
-def test_shares_are_told_to_prometheus() -> None:
+def test_shares_are_exported_to_prometheus() -> None:
     node, _, _ = make("--quota", f"{A}=2MiB", "--policy", "lru", "--admission")
     fill(node)
     text = render_metrics(node)
@@ -134,7 +134,7 @@ def test_shares_are_told_to_prometheus() -> None:
     assert B not in text  # a client's name makes no series of its own here
 
 
-async def test_the_disk_is_in_the_stats(tmp_path: Path) -> None:
+async def test_disk_is_in_the_stats(tmp_path: Path) -> None:
     node, _, _ = make("--disk", f"{tmp_path / 'disk'}:64MiB")
     try:
         told = json.loads(json.dumps(admin.stats_json(node)))["disk"]
@@ -151,7 +151,7 @@ def give(
     return orders.give(path, query, bearer, HOST)
 
 
-def test_a_namespace_is_dropped_and_no_other() -> None:
+def test_flush_affects_only_its_namespace() -> None:
     node, orders, _ = make()
     fill(node)
     assert give(orders, "/flush", namespace=A) == (200, {"namespace": A, "dropped": 5})
@@ -161,7 +161,7 @@ def test_a_namespace_is_dropped_and_no_other() -> None:
     assert node.store.usage().used_bytes == 0
 
 
-def test_the_size_is_changed_while_it_runs() -> None:
+def test_size_is_changed_at_run_time() -> None:
     node, orders, _ = make()
     for number in range(30):
         put(node, b"%d" % number, MIB)
@@ -185,7 +185,7 @@ def test_the_size_is_changed_while_it_runs() -> None:
         ("/drain", {"now": "1"}, "unknown_field", "now", "use to, rate"),
     ],
 )
-def test_what_is_wrong_is_refused_by_field_and_nothing_is_done(
+def test_invalid_orders_are_rejected_by_field_without_effect(
     path: str, query: dict[str, str], code: str, field: str, remedy: str
 ) -> None:
     node, orders, drained = make("--quota", f"{A}=2MiB")
@@ -198,7 +198,7 @@ def test_what_is_wrong_is_refused_by_field_and_nothing_is_done(
     assert not drained
 
 
-def test_with_a_password_nobody_without_it_gives_orders(tmp_path: Path) -> None:
+def test_orders_need_the_password(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("open sesame")
     node, orders, drained = make("--password-file", str(secret))
@@ -214,7 +214,7 @@ def test_with_a_password_nobody_without_it_gives_orders(tmp_path: Path) -> None:
     assert drained == ["drained"]
 
 
-def test_wrong_tokens_are_limited_and_the_right_one_is_not(tmp_path: Path) -> None:
+def test_wrong_tokens_are_limited_and_the_valid_one_is_not(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("open sesame")
     _, orders, _ = make("--password-file", str(secret), "--login-failures", "3")
@@ -224,14 +224,14 @@ def test_wrong_tokens_are_limited_and_the_right_one_is_not(tmp_path: Path) -> No
     assert give(orders, "/flush", "Bearer open sesame")[0] == 200
 
 
-def test_an_open_port_without_a_password_takes_no_orders() -> None:
+def test_open_port_without_a_password_accepts_no_orders() -> None:
     node = Node(parse(("--memory", "64MiB", "--admin", "0.0.0.0:0")))
     status, told = AdminCommands(node, lambda: None).give("/flush", {}, "", "10.0.0.9")
     assert (status, told["code"]) == (403, "protected")
     assert "--password-file" in told["detail"]
 
 
-def test_it_is_json_over_http(start: Start) -> None:
+def test_orders_are_json_over_http(start: Start) -> None:
     node = start(password="open sesame")
     for page in ("/stats", "/namespaces", "/curve"):
         assert isinstance(json.loads(node.page(page)), dict)

@@ -1,4 +1,4 @@
-"""A command line is taken whole or refused in words; nothing is ignored."""
+"""Command line: parsed completely or rejected with a message."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "1 ZB", "1GiBx", "1e9"])
-def test_sizes_that_are_none(text: str) -> None:
+def test_invalid_sizes(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a size"):
         parse_size(text)
 
 
-def test_places() -> None:
+def test_addresses() -> None:
     assert parse_listen_address("127.0.0.1:6400") == ListenAddress("127.0.0.1", 6400)
     assert parse_listen_address("[::1]:1") == ListenAddress("::1", 1)
     for text in ("6400", ":6400", "host:", "host:99999", "host:port"):
@@ -72,13 +72,13 @@ def test_a_disk() -> None:
         ("/x:1MiB", "at least 64MiB"),
     ],
 )
-def test_a_disk_which_cannot_be_is_refused(text: str, why: str) -> None:
+def test_unusable_disk_is_rejected(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         parse((*MEMORY, "--disk", text))
 
 
 @pytest.mark.parametrize("policy", ["lru", "s3fifo", "arc"])
-def test_policies_may_be_asked_for(policy: str) -> None:
+def test_policies_are_configurable(policy: str) -> None:
     assert parse((*MEMORY, "--policy", policy)).policy == policy
 
 
@@ -99,13 +99,13 @@ def test_quotas() -> None:
         (("aa=65MiB",), "at most --memory"),
     ],
 )
-def test_quotas_which_are_none(texts: tuple[str, ...], why: str) -> None:
+def test_invalid_quotas(texts: tuple[str, ...], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         parse((*MEMORY, *(word for text in texts for word in ("--quota", text))))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "example.org", "[::]"])
-def test_others_reach_a_node_only_with_a_password(host: str, tmp_path: Path) -> None:
+def test_remote_clients_need_a_password(host: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give --password-file"):
         parse((*MEMORY, "--listen", f"{host}:6400"))
     secret = tmp_path / "password"
@@ -116,11 +116,11 @@ def test_others_reach_a_node_only_with_a_password(host: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "[::1]", "localhost"])
-def test_this_machine_needs_none(host: str) -> None:
+def test_local_clients_need_no_password(host: str) -> None:
     assert parse((*MEMORY, "--listen", f"{host}:6400")).passwords == ()
 
 
-def test_a_password_file_must_hold_one(tmp_path: Path) -> None:
+def test_password_file_must_not_be_empty(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         parse((*MEMORY, "--password-file", str(tmp_path / "none")))
     (tmp_path / "empty").write_text("\n")
@@ -128,18 +128,18 @@ def test_a_password_file_must_hold_one(tmp_path: Path) -> None:
         parse((*MEMORY, "--password-file", str(tmp_path / "empty")))
 
 
-def test_too_little_memory_is_refused() -> None:
+def test_too_little_memory_is_rejected() -> None:
     with pytest.raises(ConfigError, match="too little"):
         parse(("--memory", "1000"))
 
 
-def test_the_process_says_why_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_process_logs_the_reason_and_exits(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*MEMORY, "--disk", "/x"]) == 2
     assert "--disk '/x' is not PATH:SIZE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "-x", "a b", "/dev/shm/x"])
-def test_a_shared_arena_has_a_plain_name(name: str) -> None:
+def test_shared_arena_has_a_plain_name(name: str) -> None:
     assert parse(["--memory", "1MiB", "--shm", "emberline-l2.0"]).shm == "emberline-l2.0"
     with pytest.raises(ConfigError, match="is not a name for a file in /dev/shm"):
         parse(["--memory", "1MiB", f"--shm={name}"])
@@ -174,7 +174,7 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-def test_a_new_size_is_taken_once(path: Path, sized: Sized) -> None:
+def test_new_size_is_applied_once(path: Path, sized: Sized) -> None:
     followed = MemoryFile(str(path), 8 * MIB, sized)
     followed.look(0.0)
     assert sized.asked == []
@@ -185,7 +185,7 @@ def test_a_new_size_is_taken_once(path: Path, sized: Sized) -> None:
 
 
 @pytest.mark.parametrize("nonsense", ["", "much", "-1", "1KiB", "0"])
-def test_nonsense_changes_nothing_and_is_told_once(
+def test_invalid_file_changes_nothing_and_is_logged_once(
     path: Path, sized: Sized, nonsense: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     followed = MemoryFile(str(path), 8 * MIB, sized)
@@ -197,14 +197,14 @@ def test_nonsense_changes_nothing_and_is_told_once(
     assert len(caplog.records) == 1
 
 
-def test_a_file_that_is_gone_changes_nothing(path: Path, sized: Sized) -> None:
+def test_missing_file_changes_nothing(path: Path, sized: Sized) -> None:
     followed = MemoryFile(str(path), 8 * MIB, sized)
     path.unlink()
     followed.look(0.0)
     assert sized.asked == []
 
 
-def test_what_cannot_be_taken_now_is_tried_again(path: Path, sized: Sized) -> None:
+def test_failed_change_is_retried(path: Path, sized: Sized) -> None:
     followed = MemoryFile(str(path), 8 * MIB, sized)
     path.write_text("200MiB")
     followed.look(0.0)
@@ -214,14 +214,14 @@ def test_what_cannot_be_taken_now_is_tried_again(path: Path, sized: Sized) -> No
     assert sized.asked == [200 * MIB, 200 * MIB]
 
 
-def test_the_first_size_is_read_before_listening(path: Path, tmp_path: Path) -> None:
+def test_initial_size_is_read_before_listening(path: Path, tmp_path: Path) -> None:
     config = parse(["--memory", f"@{path}"])
     assert (config.memory_bytes, config.memory_file) == (8 * MIB, str(path))
     with pytest.raises(ConfigError, match=r"--memory @.*missing cannot be read"):
         parse(["--memory", f"@{tmp_path / 'missing'}"])
 
 
-def test_a_node_grows_and_shrinks_while_it_serves(path: Path, tmp_path: Path) -> None:
+def test_node_grows_and_shrinks_while_it_serves(path: Path, tmp_path: Path) -> None:
     node = CacheNode(tmp_path, memory=f"@{path}")
     try:
         with redis.Redis(port=node.port) as client:

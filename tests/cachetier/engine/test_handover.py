@@ -1,4 +1,4 @@
-"""A node which goes hands over what is hot: to where clients will look, bounded, counted."""
+"""Handover of hot values to the nodes used by clients: bounded and counted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def place(node: CacheNode | Valkey) -> str:
     return f"127.0.0.1:{node.port}"
 
 
-def test_each_value_goes_where_clients_will_look(start: Start) -> None:
+def test_each_value_moves_to_the_node_used_by_clients(start: Start) -> None:
     """Several peers; lives are kept; what a peer has is not overwritten."""
     node, *peers = (start("--allow-flush", password="open sesame") for _ in range(3))
     db = client(node)
@@ -100,7 +100,9 @@ def handover_of(node: Node, rate: int = handover.DEFAULT_RATE) -> handover.Hando
     return handover.Handover(node.config, node.store, node.policy, node.password_file, places, rate)
 
 
-async def test_what_is_stored_over_there_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_values_stored_on_the_target_during_a_handover_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The peer lacks the key when queried and has it when the value arrives."""
     sent = b""
 
@@ -123,7 +125,7 @@ async def test_what_is_stored_over_there_meanwhile_stays(monkeypatch: pytest.Mon
     assert sent == b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\nours\r\n$2\r\nNX\r\n"
 
 
-async def test_no_more_goes_out_a_second_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_handover_rate_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     class Willing(Peer):
         async def connect(self, *_: object) -> PeerFacts:
             return PeerFacts(0, 64 * MIB)
@@ -147,7 +149,7 @@ async def test_no_more_goes_out_a_second_than_allowed(monkeypatch: pytest.Monkey
     assert 500 < waited[-1] <= 1000, "a thousand seconds' worth, less what has passed"
 
 
-def test_a_full_peer_gives_up_a_quarter_of_itself_for_the_hottest(start: Start) -> None:
+def test_full_target_gives_a_quarter_to_the_hottest_values(start: Start) -> None:
     node, peer = start("--policy", "lru"), start("--policy", "lru", memory="32MiB")
     ours, theirs = client(node), client(peer)
     for number in range(40):
@@ -165,7 +167,7 @@ def test_a_full_peer_gives_up_a_quarter_of_itself_for_the_hottest(start: Start) 
     assert len(list(theirs.scan_iter("theirs*"))) >= 22
 
 
-def test_a_valkey_can_be_the_heir(start: Start, tmp_path: Path) -> None:
+def test_valkey_can_be_the_target(start: Start, tmp_path: Path) -> None:
     node, peer = start(), Valkey(tmp_path)
     client(node).set("k", bytes(MIB), px=100_000)
     assert order(node, f"/drain?to={place(peer)}")[0] == 202
@@ -175,7 +177,7 @@ def test_a_valkey_can_be_the_heir(start: Start, tmp_path: Path) -> None:
     peer.stop()
 
 
-def test_over_tls_as_its_clients_do(start: Start, tmp_path: Path) -> None:
+def test_handover_uses_tls_like_clients(start: Start, tmp_path: Path) -> None:
     cert, key = authority().write(tmp_path, "localhost")
     ca = str(authority().write_ca(tmp_path / "ca.pem"))
     tls = ("--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", ca, "--admin-plain")
@@ -189,7 +191,7 @@ def test_over_tls_as_its_clients_do(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["absent", "another password", "itself", "no cache"])
-def test_a_peer_which_is_none_is_named_and_nothing_is_lost(start: Start, what: str) -> None:
+def test_invalid_target_is_named_and_nothing_is_lost(start: Start, what: str) -> None:
     node = start(password="open sesame")
     client(node).set("k", "v")
     port, words = {
@@ -211,7 +213,7 @@ def test_a_peer_which_is_none_is_named_and_nothing_is_lost(start: Start, what: s
     assert node.metric("emberline_l2_blocks") == 1
 
 
-def test_a_peer_which_goes_in_the_middle_costs_misses_only(start: Start) -> None:
+def test_target_that_disconnects_costs_only_misses(start: Start) -> None:
     node, peer = start(), start()
     db = client(node)
     for number in range(60):
@@ -240,7 +242,7 @@ def test_a_peer_which_goes_in_the_middle_costs_misses_only(start: Start) -> None
         ("from=a:1", "from"),
     ],
 )
-def test_orders_which_make_no_sense_drain_nothing(start: Start, query: str, field: str) -> None:
+def test_invalid_orders_drain_nothing(start: Start, query: str, field: str) -> None:
     node = start()
     status, said = order(node, f"/drain?{query}")
     assert (status, said["field"]) == (400, field)
@@ -248,7 +250,7 @@ def test_orders_which_make_no_sense_drain_nothing(start: Start, query: str, fiel
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_ranking_names_everybody_once_and_the_used_first(name: str) -> None:
+def test_ranking_lists_every_value_once_recently_used_first(name: str) -> None:
     policy = make_policy(name, 1000)
     for number in range(20):
         policy.added(b"k%d" % number, 10)

@@ -1,4 +1,4 @@
-"""A node as a process: limits, protection, metrics, drain, and the tools people bring along."""
+"""Node process: limits, protection, metrics, drain, and standard tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def block(namespace: str, number: int, size: int = 1000) -> tuple[bytes, bytes]:
 
 
 # -- memory ------------------------------------------------------------------------------------
-def test_a_full_node_makes_room_and_never_passes_its_capacity(start: Start) -> None:
+def test_full_node_evicts_and_never_exceeds_its_capacity(start: Start) -> None:
     node = start(memory="16MiB")
     db = client(node)
     for number in range(60):
@@ -50,7 +50,7 @@ def test_a_full_node_makes_room_and_never_passes_its_capacity(start: Start) -> N
     assert node.metric("emberline_l2_block_age_at_eviction_seconds_count") == 45
 
 
-def test_a_value_too_large_is_refused_in_words_and_the_rest_goes_on(start: Start) -> None:
+def test_oversized_value_is_rejected_with_a_message_and_the_connection_stays(start: Start) -> None:
     node = start(memory="16MiB")
     db = client(node)
     db.set("stays", "1")
@@ -94,7 +94,7 @@ def test_bytes_being_received_are_bounded_over_all_clients(start: Start) -> None
 
 
 @pytest.mark.parametrize("asked", [b"GET k\r\n" * 500, b"MGET" + b" k" * 500 + b"\r\n"])
-def test_a_client_which_takes_nothing_is_left_alone(start: Start, asked: bytes) -> None:
+def test_client_that_reads_nothing_blocks_nobody(start: Start, asked: bytes) -> None:
     """Its requests wait; neither the node's memory nor other clients pay."""
     node = start(memory="64MiB")
     db = client(node)
@@ -119,7 +119,7 @@ def _resident_bytes(node: CacheNode) -> int:
     return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_an_end_passes_without_anybody_asking(start: Start) -> None:
+def test_values_expire_without_access(start: Start) -> None:
     node = start()
     client(node).set("k", "v", px=50)
     until(lambda: node.metric("emberline_l2_blocks") == 0, what="the sweep")
@@ -143,7 +143,7 @@ def test_blocks_are_counted_by_namespace(start: Start) -> None:
     assert node.metric(name.format("hit"), namespace="") == 0
 
 
-def test_clients_cannot_make_labels_without_end(start: Start) -> None:
+def test_clients_cannot_add_labels_without_bound(start: Start) -> None:
     node = start()
     db = client(node)
     with db.pipeline(transaction=False) as pipe:
@@ -157,7 +157,7 @@ def test_clients_cannot_make_labels_without_end(start: Start) -> None:
 
 
 @pytest.mark.parametrize("change", ["cut", "longer", "another's", "no envelope"])
-def test_a_block_whose_envelope_is_wrong_is_refused(start: Start, change: str) -> None:
+def test_block_with_an_invalid_envelope_is_rejected(start: Start, change: str) -> None:
     node = start()
     db = client(node)
     key, value = block("a" * 32, 1)
@@ -174,7 +174,7 @@ def test_a_block_whose_envelope_is_wrong_is_refused(start: Start, change: str) -
 
 
 # -- people and their tools --------------------------------------------------------------------
-def test_dropping_everything_must_have_been_allowed(start: Start) -> None:
+def test_flush_all_must_be_allowed(start: Start) -> None:
     kept, dropped = client(start()), client(start("--allow-flush"))
     for db in (kept, dropped):
         db.set("k", "v")
@@ -185,7 +185,7 @@ def test_dropping_everything_must_have_been_allowed(start: Start) -> None:
     assert dropped.dbsize() == 0
 
 
-def test_what_was_asked_is_counted_by_command(start: Start) -> None:
+def test_commands_are_counted_by_name(start: Start) -> None:
     db = client(start())
     db.set("k", "v")
     db.get("k")
@@ -203,7 +203,7 @@ def test_what_was_asked_is_counted_by_command(start: Start) -> None:
     assert everything["maxmemory_human"] == "64.00M"
 
 
-def test_settings_are_told_but_no_secret(start: Start) -> None:
+def test_settings_are_shown_without_secrets(start: Start) -> None:
     node = start("--idle-timeout", "600", "--max-clients", "77", password="open sesame")
     told = client(node).config_get("*")
     assert told["maxclients"] == "77"
@@ -213,7 +213,7 @@ def test_settings_are_told_but_no_secret(start: Start) -> None:
     assert "sesame" not in str(told)
 
 
-def test_who_asks_much_at_once_does_not_hold_up_others(start: Start) -> None:
+def test_large_pipeline_does_not_block_others(start: Start) -> None:
     """Somebody's one question is answered before all of another one's many."""
     node = start()
     db = client(node)
@@ -233,7 +233,7 @@ def keys_asked(db: redis.Redis) -> int:
     return int(db.info("commandstats")["cmdstat_keys"]["calls"])
 
 
-def test_one_long_request_gives_way_between_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_request_yields_between_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_TURN_S", -1.0)
     later: list[Callable[[], None]] = []
     node = Node(parse(("--memory", "1MiB")))
@@ -254,7 +254,7 @@ def test_one_long_request_gives_way_between_its_parts(monkeypatch: pytest.Monkey
     assert talk.is_between_requests()
 
 
-def test_a_fault_within_a_reply_costs_its_client_only(caplog: pytest.LogCaptureFixture) -> None:
+def test_error_in_a_reply_affects_only_its_client(caplog: pytest.LogCaptureFixture) -> None:
     def broken(talk: session.ClientSession, _words: list[bytes]) -> session.ReplySteps:
         talk.reply(b"*2\r\n")
         yield
@@ -299,7 +299,7 @@ class Out:
 
 
 # -- connections -------------------------------------------------------------------------------
-def test_clients_over_the_limit_are_told(start: Start) -> None:
+def test_clients_over_the_limit_get_an_error(start: Start) -> None:
     node = start("--max-clients", "2")
     held = [socket.create_connection(("127.0.0.1", node.port), timeout=10) for _ in range(2)]
     for sock in held:
@@ -313,7 +313,7 @@ def test_clients_over_the_limit_are_told(start: Start) -> None:
     until(lambda: node.metric("emberline_l2_connections") == 0, what="connections gone")
 
 
-def test_what_is_not_resp_ends_the_connection_in_words(start: Start) -> None:
+def test_invalid_resp_closes_the_connection_with_a_message(start: Start) -> None:
     node = start()
     with socket.create_connection(("127.0.0.1", node.port), timeout=10) as sock:
         sock.sendall(b"PING\r\n*1\r\n:5\r\n")
@@ -366,7 +366,7 @@ METRICS = [
 ]
 
 
-def test_a_draining_node_lets_nobody_in_and_serves_who_is_there(start: Start) -> None:
+def test_draining_node_rejects_new_clients_and_serves_existing_ones(start: Start) -> None:
     node = start()
     db = client(node)
     db.set("k", "v")
@@ -382,7 +382,7 @@ def test_a_draining_node_lets_nobody_in_and_serves_who_is_there(start: Start) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop_it_finishes_what_is_under_way(start: Start, number: signal.Signals) -> None:
+def test_stopping_node_completes_pending_requests(start: Start, number: signal.Signals) -> None:
     """A value half received still gets its answer; an idle client does not hold the node up."""
     node = start()
     idle = client(node)
@@ -397,7 +397,7 @@ def test_asked_to_stop_it_finishes_what_is_under_way(start: Start, number: signa
     assert node.process.wait(timeout=60) == 0
 
 
-def test_a_port_in_use_is_said_and_ends_the_process(start: Start) -> None:
+def test_port_in_use_is_logged_and_ends_the_process(start: Start) -> None:
     first = start()
     argv = [*first._argv]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
@@ -405,7 +405,7 @@ def test_a_port_in_use_is_said_and_ends_the_process(start: Start) -> None:
     assert "cannot listen" in done.stderr
 
 
-def test_no_secret_in_the_log(start: Start) -> None:
+def test_log_contains_no_secret(start: Start) -> None:
     node = start(password="open sesame")
     client(node).ping()
     with pytest.raises(redis.AuthenticationError):

@@ -1,4 +1,4 @@
-"""A node with a disk, over real sockets: what memory cannot hold is there, also afterwards."""
+"""Node with a disk over real sockets, including restarts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def node(start: Start, disk: Path) -> CacheNode:
     return start("--disk", f"{disk}:128MiB", "--policy", "lru", memory="16MiB")
 
 
-def test_what_memory_cannot_hold_is_on_disk(node: CacheNode) -> None:
+def test_values_beyond_memory_are_on_disk(node: CacheNode) -> None:
     fill(node, 100)  # 30 MB through 16 MiB
     assert node.metric("emberline_l2_used_bytes", medium="memory") <= 16 * MIB
     assert node.metric("emberline_l2_blocks", medium="nvme") >= 45
@@ -79,7 +79,7 @@ def test_what_memory_cannot_hold_is_on_disk(node: CacheNode) -> None:
     assert node.page("/healthz") == "ok\n"
 
 
-def test_the_second_use_brings_a_value_up(node: CacheNode) -> None:
+def test_second_use_promotes_a_value(node: CacheNode) -> None:
     fill(node, 60)
     key, value = block(5)
     with client(node) as one:
@@ -92,7 +92,7 @@ def test_the_second_use_brings_a_value_up(node: CacheNode) -> None:
         assert node.metric("emberline_l2_disk_reads_total", result="ok") == reads + 1
 
 
-def test_a_short_value_takes_no_page_when_it_comes_up(node: CacheNode) -> None:
+def test_short_promoted_value_takes_no_page(node: CacheNode) -> None:
     with client(node) as one:
         assert one.set("short", b"v" * 500)
         fill(node, 80)
@@ -103,7 +103,7 @@ def test_a_short_value_takes_no_page_when_it_comes_up(node: CacheNode) -> None:
     assert node.metric("emberline_l2_used_bytes", medium="memory") < used + 2000
 
 
-def test_a_killed_node_finds_its_disk_again(node: CacheNode) -> None:
+def test_killed_node_reopens_its_disk(node: CacheNode) -> None:
     with client(node) as one:
         for name in ("plain", "risen"):
             one.set(name, b"old" * 100_000)
@@ -124,7 +124,7 @@ def test_a_killed_node_finds_its_disk_again(node: CacheNode) -> None:
     assert found(node, 100) >= 35
 
 
-def test_a_node_which_is_stopped_keeps_what_was_in_memory(node: CacheNode) -> None:
+def test_stopped_node_keeps_its_memory_contents(node: CacheNode) -> None:
     fill(node, 30)  # it all fits
     assert node.metric("emberline_l2_blocks", medium="nvme") == 0
     assert node.stop() == 0
@@ -134,7 +134,7 @@ def test_a_node_which_is_stopped_keeps_what_was_in_memory(node: CacheNode) -> No
     assert json.loads(node.page("/stats"))["disk"]["entries"] == 30
 
 
-def test_a_namespace_which_was_flushed_stays_so(start: Start, disk: Path) -> None:
+def test_flushed_namespace_stays_flushed(start: Start, disk: Path) -> None:
     node = start("--disk", f"{disk}:128MiB", "--allow-flush", memory="8MiB")
     fill(node, 60)
     with client(node) as one:
@@ -144,7 +144,7 @@ def test_a_namespace_which_was_flushed_stays_so(start: Start, disk: Path) -> Non
     assert found(node, 60) == 0
 
 
-def test_a_client_which_leaves_while_it_waits_pins_nothing(node: CacheNode) -> None:
+def test_disconnected_waiting_client_pins_nothing(node: CacheNode) -> None:
     fill(node, 60)
     for _ in range(3):
         with client(node) as one:
@@ -159,7 +159,7 @@ def test_a_client_which_leaves_while_it_waits_pins_nothing(node: CacheNode) -> N
     assert node.metric("emberline_l2_used_bytes", medium="memory") == 0
 
 
-def test_a_removed_folder_leaves_memory(node: CacheNode, disk: Path) -> None:
+def test_removed_folder_leaves_memory(node: CacheNode, disk: Path) -> None:
     fill(node, 60)
     shutil.rmtree(disk)
     until(lambda: "disk gone" in node.page("/healthz"), what="the node to notice")

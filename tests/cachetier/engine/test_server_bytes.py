@@ -1,5 +1,4 @@
-"""Every byte right: many clients at once, slow ones, ones that are killed half way, and evictions
-under all of them."""
+"""Correct bytes under many clients, slow and killed ones, and evictions."""
 
 from __future__ import annotations
 
@@ -104,7 +103,7 @@ def test_pipelines_of_long_values(start: Start) -> None:
     emptied(node)
 
 
-def test_a_slow_reader_gets_what_it_asked_for_whatever_became_of_it(start: Start) -> None:
+def test_slow_reader_gets_its_value_although_evicted(start: Start) -> None:
     """Its value is overwritten, dropped and pushed out while it is being sent."""
     node = start("--allow-flush", memory="40MiB")
     db = client(node)
@@ -127,7 +126,7 @@ def test_a_slow_reader_gets_what_it_asked_for_whatever_became_of_it(start: Start
 
 
 @pytest.mark.parametrize("sent", [0, 1, 1000, 70_000, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1])
-def test_a_client_killed_while_it_sends_leaves_nothing(start: Start, sent: int) -> None:
+def test_client_killed_while_sending_leaves_nothing(start: Start, sent: int) -> None:
     node = start("--allow-flush")
     db = client(node)
     db.set("k", "old")
@@ -143,7 +142,7 @@ def test_a_client_killed_while_it_sends_leaves_nothing(start: Start, sent: int) 
     emptied(node)
 
 
-def test_a_client_killed_while_it_is_sent_to_lets_go(start: Start) -> None:
+def test_client_killed_while_receiving_releases_its_value(start: Start) -> None:
     node = start("--allow-flush", memory="64MiB")
     db = client(node)
     db.set("k", bytes(8 * MIB))
@@ -163,7 +162,7 @@ def block(number: int, size: int) -> tuple[bytes, bytes]:
     return key, envelope.pack_header(key, body) + body
 
 
-def test_a_block_which_is_there_is_not_received_again(start: Start) -> None:
+def test_existing_block_is_not_received_again(start: Start) -> None:
     node = start(memory="4MiB")
     db = client(node)
     key, value = block(1, 3 * MIB)
@@ -181,7 +180,7 @@ def test_a_block_which_is_there_is_not_received_again(start: Start) -> None:
     assert db.ttl(key) > 4000
 
 
-def test_a_value_declined_is_read_past_and_the_connection_goes_on(start: Start) -> None:
+def test_declined_value_is_skipped_and_the_connection_continues(start: Start) -> None:
     node = start(memory="16MiB")
     db = client(node).client()
     with pytest.raises(redis.ResponseError, match="exceeds this node's limit"):
@@ -190,7 +189,7 @@ def test_a_value_declined_is_read_past_and_the_connection_goes_on(start: Start) 
     assert db.get("k") == b"fits"
 
 
-def test_a_long_value_whose_condition_is_not_met_is_dropped(start: Start) -> None:
+def test_long_value_with_an_unmet_condition_is_dropped(start: Start) -> None:
     """NX comes behind the value on the wire: it is known only when all of it was received."""
     node = start("--allow-flush")
     db = client(node)

@@ -1,7 +1,7 @@
-"""Other people's clients, unchanged: redis-cli, redis-benchmark, valkey-glide, LMCache.
+"""Third-party clients, unchanged: redis-cli, redis-benchmark, valkey-glide, LMCache.
 
-redis-py has test_redis_contract.py. What is missing here is said, never passed over in silence:
-`python -m console.launcher test-tools` fetches all of it but torch, which `make vllm` brings.
+redis-py is in test_values_redis_contract.py. Missing programs are reported:
+`python -m console.launcher test-tools` fetches all of them except torch (`make vllm`).
 """
 
 from __future__ import annotations

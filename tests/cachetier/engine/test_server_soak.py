@@ -1,4 +1,4 @@
-"""The soak's short form: some seconds of everything at once. And its checker, which must see."""
+"""Soak test of some seconds, and tests of its checker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cachetier.engine.config import MIB
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["memory", "disk-and-leases"])
-def test_nothing_wrong_comes_back(tmp_path: Path, shared: bool) -> None:
+def test_no_wrong_value_is_returned(tmp_path: Path, shared: bool) -> None:
     plan = Plan(
         seconds=4,
         memory=32 * MIB,
@@ -32,7 +32,7 @@ def test_nothing_wrong_comes_back(tmp_path: Path, shared: bool) -> None:
     assert found.compared_bytes
 
 
-def test_the_checker_sees_every_kind_of_wrong_value() -> None:
+def test_checker_detects_every_kind_of_wrong_value() -> None:
     value = values.make(7, 3, 5000)
     assert values.version_of(7, value) == 3
     flipped = bytearray(value)
@@ -53,7 +53,7 @@ def worker() -> Worker:
     return Worker(0, 1, 1, seed=1, max_bytes=1000)
 
 
-def test_the_checker_knows_which_version_it_wrote() -> None:
+def test_checker_knows_the_written_version() -> None:
     one = worker()
     known = one._known[7]
     known.may = {3}
@@ -70,7 +70,7 @@ def test_the_checker_knows_which_version_it_wrote() -> None:
         one._check(7, values.make(7, 3, 100), 0.0)
 
 
-def test_a_worker_stops_at_the_first_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_stops_at_the_first_wrong_value(monkeypatch: pytest.MonkeyPatch) -> None:
     one = worker()
     lying = values.make(5, 1, 100)
     one._db = SimpleNamespace(get=lambda key: lying)
@@ -84,5 +84,5 @@ def test_a_worker_stops_at_the_first_wrong_answer(monkeypatch: pytest.MonkeyPatc
     ("first", "last", "part"),
     [(0, 2, b"abc"), (-2, -1, b"ef"), (4, 99, b"ef"), (-99, -99, b"a"), (2, 1, b"")],
 )
-def test_parts_are_as_redis_cuts_them(first: int, last: int, part: bytes) -> None:
+def test_parts_equal_those_of_redis(first: int, last: int, part: bytes) -> None:
     assert values.part_is_right(b"abcdef", first, last, part)

@@ -1,4 +1,4 @@
-"""The form of a cache tier: told while typing, to the byte, and nothing lost to somebody else."""
+"""Form of a cache tier: live validation, exact sizes, and concurrent edits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tier() -> CacheTier:
     return actions.create(user("operator"), "chat", {"memory_bytes": ODD})
 
 
-def test_an_untouched_form_changes_nothing(tier: CacheTier) -> None:
+def test_untouched_form_changes_nothing(tier: CacheTier) -> None:
     page = browser("operator")
     html = page.get(EDIT).content.decode()
     shown = f"{ODD / GIB:.15g}"
@@ -47,7 +47,7 @@ def test_an_untouched_form_changes_nothing(tier: CacheTier) -> None:
     assert (tier.memory_bytes, tier.generation) == (ODD, 1)
 
 
-def test_what_is_typed_is_judged_as_the_api_would() -> None:
+def test_form_and_api_validate_alike() -> None:
     page = browser("operator")
     typed = {**TYPED, "name": "Bad Name", "copies": "2", "touched": "copies"}
     text = page.post("/cache/new/look/", typed).content.decode()
@@ -64,7 +64,7 @@ def test_what_is_typed_is_judged_as_the_api_would() -> None:
     assert page.post("/cache/new/look/", {}).status_code == 200
 
 
-def test_a_change_says_what_it_does(tier: CacheTier) -> None:
+def test_change_states_its_consequences(tier: CacheTier) -> None:
     page = browser("operator")
     text = page.post(f"{EDIT}look/", {**TYPED, "memory_bytes": "0.25"}).content.decode()
     assert "Applied without a restart" in text
@@ -77,7 +77,7 @@ def test_a_change_says_what_it_does(tier: CacheTier) -> None:
     assert page.post("/cache/nobody/edit/look/", TYPED).status_code == 404
 
 
-def test_what_somebody_else_changed_is_shown_before_it_is_changed_again(tier: CacheTier) -> None:
+def test_concurrent_change_is_shown_before_it_is_overwritten(tier: CacheTier) -> None:
     page = browser("operator")
     actions.change(user("admin"), "chat", {"node_count": 2})
     typed = {**TYPED, "memory_bytes": "0.25", "generation": "1"}

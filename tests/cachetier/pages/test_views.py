@@ -1,4 +1,4 @@
-"""The Cache page and its REST: who may do what, what is said, how many queries it takes."""
+"""Cache page and its REST: permissions, messages and query counts."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def ready_tier() -> CacheTier:
     return tier
 
 
-def test_without_a_tier_the_page_says_when_there_will_be_one() -> None:
+def test_page_without_a_tier_states_when_one_is_created() -> None:
     page = browser("viewer").get("/cache/")
     assert page.status_code == 200
     assert "No cache tiers" in page.text
     assert "enables L2" in page.text
 
 
-def test_the_page_shows_nodes_and_numbers() -> None:
+def test_page_shows_nodes_and_figures() -> None:
     ready_tier()
     text = browser("viewer").get("/cache/").text
     for shown in ("cache-default-0", "256 MiB", "25 % of 1 GiB", "75 % of 40", "redis://127.0.0.1"):
@@ -72,14 +72,14 @@ def test_the_page_shows_nodes_and_numbers() -> None:
     assert 'href="/cache/new/"' not in text, "a viewer gets no button"
 
 
-def test_htmx_gets_the_part_only() -> None:
+def test_htmx_gets_only_the_part() -> None:
     ready_tier()
     part = browser("viewer").get("/cache/", headers={"HX-Request": "true"})
     assert "cache-default-0" in part.text
     assert "<html" not in part.text
 
 
-def test_the_page_says_that_a_restarted_node_lost_what_it_held(paper: FakeProvisioner) -> None:
+def test_page_states_the_loss_of_a_restarted_node(paper: FakeProvisioner) -> None:
     tier = ready_tier()
     assert "cached data lost" not in browser("viewer").get("/cache/").text
     paper.crash(Ref("fake", "cache-default"), 0)
@@ -91,7 +91,7 @@ def test_the_page_says_that_a_restarted_node_lost_what_it_held(paper: FakeProvis
     assert node["last_restart_at"] == node["started_at"]
 
 
-def test_numbers_nobody_has_said_are_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_figures_are_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: None)
     ready_tier()
     text = browser("viewer").get("/cache/").text
@@ -99,7 +99,7 @@ def test_numbers_nobody_has_said_are_not_zero(monkeypatch: pytest.MonkeyPatch) -
     assert "Unknown" in text
 
 
-def test_an_operator_changes_a_tier_and_is_told_what_was_refused() -> None:
+def test_operator_edits_a_tier_and_gets_errors() -> None:
     ready_tier()
     operator = browser("operator")
     done = operator.post("/cache/default/edit/", {"memory_bytes": "0.5"}, follow=True)
@@ -113,7 +113,7 @@ def test_an_operator_changes_a_tier_and_is_told_what_was_refused() -> None:
     assert CacheTier.objects.get().memory_bytes == 512 * MIB
 
 
-def test_a_viewer_may_not_change_anything() -> None:
+def test_viewer_cannot_edit() -> None:
     ready_tier()
     viewer = browser("viewer")
     for page in ("new", "default/edit", "default/delete", "default/flush"):
@@ -125,7 +125,7 @@ def test_a_viewer_may_not_change_anything() -> None:
     assert CacheTier.objects.get().generation == 1
 
 
-def test_queries_do_not_grow_with_tiers() -> None:
+def test_number_of_queries_is_constant() -> None:
     ready_tier()
     client, reader = browser("viewer"), program("viewer")
     client.get("/cache/")
@@ -167,7 +167,7 @@ def test_rest_lists_reads_and_resizes() -> None:
         ([1], "type", None),
     ],
 )
-def test_rest_refusals_name_field_value_and_remedy(body: Any, code: str, field: str | None) -> None:
+def test_rest_errors_name_field_value_and_remedy(body: Any, code: str, field: str | None) -> None:
     ready_tier()
     answer = program("operator").patch("/api/v1/cache-tiers/default/", body, format="json")
     assert answer.status_code == 400

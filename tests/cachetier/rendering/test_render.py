@@ -1,4 +1,4 @@
-"""What a worker is given for each way to cache, compared with files that a person has read."""
+"""Rendered worker settings of each cache configuration, compared with golden files."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def test_every_connector_has_a_golden_file() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_secret_is_contained_and_none_is_lost(name: str) -> None:
+def test_secrets_are_kept_and_not_rendered(name: str) -> None:
     made, spec = render(CASES[name]), CASES[name]
     wanted = [] if spec.l2 is None else [spec.l2.password_file, spec.l2.url_file]
     assert sorted(made.secret_env.values()) == sorted(path for path in wanted if path)
 
 
-def test_a_row_is_all_ranks_rounded_up_to_pages() -> None:
+def test_row_size_covers_all_ranks_rounded_up_to_pages() -> None:
     """As vLLM's CPUOffloadingSpec counts: 81,920 bytes x 4 ranks x 64 tokens is whole pages."""
     found = compute_rows(LARGE, GPU)
     assert found.row_bytes == 81_920 * 4 * 64
@@ -100,7 +100,7 @@ def test_a_row_is_all_ranks_rounded_up_to_pages() -> None:
     assert odd.used_bytes == 640 * 16_384
 
 
-def test_shared_memory_holds_l1_and_more_and_the_pod_counts_it() -> None:
+def test_shared_memory_exceeds_l1_and_counts_for_the_pod() -> None:
     made = render(CASES["gpu_l1"])
     (volume,) = made.volumes
     assert volume.path == "/dev/shm"
@@ -108,7 +108,7 @@ def test_shared_memory_holds_l1_and_more_and_the_pod_counts_it() -> None:
     assert volume.size_bytes == made.memory_bytes
 
 
-def test_lmcache_and_mooncake_take_a_size_for_each_rank() -> None:
+def test_lmcache_and_mooncake_sizes_are_per_rank() -> None:
     assert render(CASES["lmcache_env"]).env["LMCACHE_MAX_LOCAL_CPU_SIZE"] == "20.0"
     (file,) = render(CASES["mooncake"]).files
     assert json.loads(file.content)["global_segment_size"] == 20 * GIB
@@ -148,12 +148,12 @@ def test_lmcache_and_mooncake_take_a_size_for_each_rank() -> None:
         ),
     ],
 )
-def test_what_could_not_work_is_refused_in_words(spec: CacheSpec, words: str) -> None:
+def test_impossible_settings_are_rejected_with_a_message(spec: CacheSpec, words: str) -> None:
     with pytest.raises(RenderError, match=words):
         render(spec)
 
 
-def test_it_imports_without_django_and_vllm() -> None:
+def test_rendering_imports_without_django_and_vllm() -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('vllm', 'torch', 'django', 'celery')))\n"
         "import cachetier.rendering.render\n"

@@ -1,4 +1,4 @@
-"""What nodes say, put together: one curve, one sentence, one drawing."""
+"""Size advice from merged node statistics: curve, text and chart."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def curve(*rates: float, requests: float = 5000, capacity: float = GIB) -> Curve
 GROWING = curve(0.1, 0.2, 0.4, 0.6, 0.62)
 
 
-def test_nothing_is_advised_from_too_little() -> None:
+def test_few_samples_give_no_advice() -> None:
     assert compute_what_if([], GIB) is None
     assert compute_what_if([curve(0.1, 0.2, 0.4, 0.6, 0.6, requests=999)], GIB) is None
     assert compute_what_if([Curve(GIB, 5000, ((GIB, 0.5),))], GIB) is None
     assert compute_what_if([GROWING], 0) is None
 
 
-def test_the_knee_is_where_more_stops_paying() -> None:
+def test_knee_is_where_more_memory_stops_paying() -> None:
     found = compute_what_if([GROWING], GIB)
     assert found is not None
     assert found.knee.share == 4
@@ -56,7 +56,7 @@ def test_advice(rates: tuple[float, ...], said: str) -> None:
     assert said in found.advice
 
 
-def test_nodes_weigh_by_what_they_were_asked() -> None:
+def test_nodes_are_weighted_by_requests() -> None:
     """A node of another size is read at the same share of its own."""
     busy = curve(0.8, 0.8, 0.8, 0.8, 0.8, requests=9000)
     idle = curve(0.0, 0.0, 0.0, 0.0, 0.0, requests=1000, capacity=2 * GIB)
@@ -66,7 +66,7 @@ def test_nodes_weigh_by_what_they_were_asked() -> None:
     assert found.points[1].size_bytes == 3 * GIB
 
 
-def test_between_two_measured_sizes_the_line_counts() -> None:
+def test_hit_rate_between_two_sizes_is_interpolated() -> None:
     sparse = Curve(GIB, 5000, ((GIB / 2, 0.0), (8 * GIB, 0.75)))
     found = compute_what_if([sparse, curve(0, 0, 0, 0, 0, requests=0.001)], GIB)
     assert found is not None
@@ -74,12 +74,12 @@ def test_between_two_measured_sizes_the_line_counts() -> None:
     assert at_two.hit_rate == pytest.approx(0.15, abs=1e-3)
 
 
-def test_a_namespace_on_two_nodes_is_one() -> None:
+def test_namespace_on_two_nodes_is_one() -> None:
     parts = [[Namespace("a", bytes=1, hits=2), Namespace("b", bytes=5)], [Namespace("a", bytes=9)]]
     assert merge_namespaces(parts) == [Namespace("a", bytes=10, hits=2), Namespace("b", bytes=5)]
 
 
-def test_the_drawing_stays_in_its_frame_and_marks_now_and_knee() -> None:
+def test_chart_stays_in_its_frame_and_marks_current_size_and_knee() -> None:
     found = compute_what_if([GROWING], GIB)
     assert found is not None
     drawing = draw_curve(found)

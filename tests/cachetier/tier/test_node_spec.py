@@ -1,4 +1,4 @@
-"""The node's workload, its phase table and its numbers: pure, or over a real socket."""
+"""Node workload, phase table and figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.http_stub import http_stub
 FACTS = NodeFacts("default", TierSpec(), Path("/var/secrets/l2_password"))
 
 
-def test_the_spec_is_what_the_engine_takes() -> None:
+def test_spec_is_accepted_by_the_engine() -> None:
     spec = node_spec(FACTS, python="python")
     check_spec(spec)
     assert spec.name == "cache-default"
@@ -67,18 +67,18 @@ def test_two_consoles_on_one_machine_share_no_memory() -> None:
     assert mine != theirs
 
 
-def test_a_disk_lies_in_the_nodes_own_folder() -> None:
+def test_disk_is_in_the_folder_of_its_node() -> None:
     spec = node_spec(NodeFacts("default", TierSpec(disk_bytes=2**30), FACTS.password_file))
     assert spec.argv[-2:] == ("--disk", "{dir}/values:1073741824")
     assert "--disk" not in node_spec(FACTS).argv
 
 
-def test_another_policy_is_another_spec() -> None:
+def test_changed_policy_changes_the_spec() -> None:
     other = NodeFacts("default", TierSpec(policy="lru"), FACTS.password_file)
     assert node_spec(FACTS).spec_hash != node_spec(other).spec_hash
 
 
-def test_more_nodes_are_the_same_spec() -> None:
+def test_added_nodes_keep_the_spec() -> None:
     more = NodeFacts("default", TierSpec(node_count=3), FACTS.password_file)
     assert node_spec(FACTS).spec_hash == node_spec(more).spec_hash
     assert node_spec(more).replicas == 3
@@ -91,7 +91,7 @@ ON_CLUSTER = NodeFacts(
 )
 
 
-def test_pods_of_a_cluster_compared_with_a_file_that_a_person_has_read() -> None:
+def test_cluster_pods_equal_the_golden_file() -> None:
     spec = to_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
     text = json.dumps(asdict_plain(spec), indent=1) + "\n"
     path = Path(__file__).parent / "golden" / "node_pod.json"
@@ -101,7 +101,7 @@ def test_pods_of_a_cluster_compared_with_a_file_that_a_person_has_read() -> None
     assert text == path.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
 
 
-def test_a_pod_understands_its_arguments_and_reads_its_password_from_a_secret(
+def test_pod_accepts_its_arguments_and_reads_its_password_from_a_secret(
     tmp_path: Path,
 ) -> None:
     spec = to_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
@@ -120,7 +120,7 @@ def test_a_pod_understands_its_arguments_and_reads_its_password_from_a_secret(
     assert disk.size_bytes > config.disk.size_bytes, "a file system keeps some for itself"
 
 
-def test_nodes_request_and_are_limited_to_what_the_tier_says() -> None:
+def test_node_requests_and_limits_equal_the_tier_size() -> None:
     def resources(**given: Any) -> dict[str, Any]:
         facts = replace(ON_CLUSTER, spec=replace(ON_CLUSTER.spec, **given))
         target = RenderingTarget("llm", frozenset(CAPABILITIES))
@@ -142,7 +142,7 @@ def test_nodes_request_and_are_limited_to_what_the_tier_says() -> None:
     }
 
 
-def test_workers_find_all_nodes_behind_one_name() -> None:
+def test_workers_find_all_nodes_by_one_name() -> None:
     both = NodeFacts("chat", replace(ON_CLUSTER.spec, copies=2), FACTS.password_file)
     url = nodes_url(both, "llm")
     assert url == "redis://cache-chat-pods.llm.svc:6400?nodes=dns&replicas=2"
@@ -178,7 +178,7 @@ def test_phases(seen: Observation, was_ready: bool, phase: str, reason: str) -> 
     assert (verdict.phase, verdict.reason) == (phase, reason)
 
 
-def test_deleting_wins_over_everything() -> None:
+def test_deleting_precedes_all_other_phases() -> None:
     verdict = judge_tier(node(ReplicaState.READY), "new", wanted=1, was_ready=True, deleting=True)
     assert verdict.phase == "Deleting"
 
@@ -221,7 +221,7 @@ ANSWERS = {
 }
 
 
-def test_numbers_are_read_and_summed() -> None:
+def test_figures_are_parsed_and_summed() -> None:
     with http_stub(ANSWERS) as node:
         stats = node_stats.fetch_stats(node.url)
     assert stats is not None
@@ -235,7 +235,7 @@ def test_numbers_are_read_and_summed() -> None:
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"namespaces": 3, "points": 3}', "null"])
-def test_an_answer_of_another_shape_costs_only_itself(body: str) -> None:
+def test_malformed_response_affects_only_its_node(body: str) -> None:
     odd = {**ANSWERS, "/namespaces": (200, body), "/curve": (200, body)}
     with http_stub(odd) as node:
         stats = node_stats.fetch_stats(node.url)
@@ -243,23 +243,23 @@ def test_an_answer_of_another_shape_costs_only_itself(body: str) -> None:
     assert (stats.used_bytes, stats.namespaces, stats.curve) == (1000, (), None)
 
 
-def test_numbers_an_older_console_wrote_are_still_read() -> None:
+def test_figures_of_an_older_console_are_parsed() -> None:
     assert node_stats.NodeStats.of_json({"used_bytes": 5.0, "gone": 1}).used_bytes == 5.0
 
 
-def test_a_node_that_does_not_answer_well_has_no_numbers() -> None:
+def test_node_without_a_valid_response_has_no_figures() -> None:
     with http_stub({"/metrics": (500, METRICS)}) as node:
         assert node_stats.fetch_stats(node.url) is None
     assert node_stats.fetch_stats(node.url) is None, "nobody listens there any more"
     assert node_stats.fetch_stats("not a url") is None
 
 
-def test_where_blocks_are_asked_for_first_gets_alone_do_not_count() -> None:
+def test_gets_are_not_counted_where_blocks_are_looked_up_first() -> None:
     asked_first = METRICS.replace('namespace=""} 0', 'namespace="a"} 40', 1)
     stats = node_stats.parse_metrics(asked_first)
     assert (stats.lookups, stats.hits) == (40, 0)
 
 
-def test_a_node_without_any_such_counter_has_no_number() -> None:
+def test_missing_counter_gives_no_figure() -> None:
     stats = node_stats.parse_metrics('emberline_l2_used_bytes{pool="default"} 1')
     assert (stats.lookups, stats.hits) == (None, None)

@@ -1,4 +1,4 @@
-"""What may be wanted of a tier: every refusal names field, value and remedy, all at once."""
+"""Tier spec: each error names field, value and remedy, all at once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ROOM = SpareCapacity(memory_bytes=8 * GIB, disk_bytes=100 * GIB)
 SMALL = TierSpec(memory_bytes=GIB)
 
 
-def test_the_fields_are_those_of_the_spec_and_the_policies_those_of_the_engine() -> None:
+def test_fields_match_the_spec_and_policies_match_the_engine() -> None:
     assert {one.name for one in spec.FIELDS} == {one.name for one in fields(TierSpec)}
     assert set(spec.POLICIES) == set(POLICIES)
     assert TierSpec().policy == DEFAULT_POLICY
 
 
-def test_what_is_left_out_stays() -> None:
+def test_omitted_fields_stay() -> None:
     wanted = change_spec(SMALL, {"node_count": 3, "copies": 2}, ROOM)
     assert wanted == TierSpec(memory_bytes=GIB, node_count=3, copies=2)
     assert spec.list_changes(SMALL, wanted) == {"node_count": [1, 3], "copies": [1, 2]}
@@ -59,7 +59,7 @@ def test_what_is_left_out_stays() -> None:
         ({"colour": "red"}, "colour", "unknown_field"),
     ],
 )
-def test_refusals(data: dict[str, Any], field: str, code: str) -> None:
+def test_invalid_specs(data: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(Refused) as caught:
         change_spec(SMALL, data, ROOM)
     (problem,) = caught.value.errors
@@ -71,7 +71,7 @@ def test_refusals(data: dict[str, Any], field: str, code: str) -> None:
 CLUSTERS = SpareCapacity(memory_bytes=GIB, disk_bytes=GIB, clusters=frozenset({"prod"}))
 
 
-def test_on_a_cluster_the_scheduler_says_what_fits() -> None:
+def test_capacity_of_a_cluster_is_left_to_the_scheduler() -> None:
     data = {"cluster": "prod", "memory_bytes": 100 * GIB, "disk_bytes": 999 * GIB}
     assert create_spec(data, CLUSTERS).memory_bytes == 100 * GIB
     with pytest.raises(Refused):
@@ -96,14 +96,14 @@ def test_on_a_cluster_the_scheduler_says_what_fits() -> None:
         ({"cluster": "prod", "memory_limit_bytes": GIB}, "memory_limit_bytes", "min_value"),
     ],
 )
-def test_refused_places(data: dict[str, Any], field: str, code: str) -> None:
+def test_invalid_locations(data: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(Refused) as caught:
         create_spec(data, CLUSTERS)
     (problem,) = caught.value.errors
     assert (problem.field, problem.code) == (field, code)
 
 
-def test_a_tier_stays_where_it_is() -> None:
+def test_location_is_immutable() -> None:
     there = create_spec({"cluster": "prod"}, CLUSTERS)
     assert change_spec(there, {"cluster": "prod", "node_count": 2}, CLUSTERS).node_count == 2
     with pytest.raises(Refused) as caught:
@@ -114,13 +114,13 @@ def test_a_tier_stays_where_it_is() -> None:
     }
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(Refused) as caught:
         change_spec(SMALL, {"policy": "x", "node_count": 99, "size": 1}, ROOM)
     assert {problem.field for problem in caught.value.errors} == {"policy", "node_count", "size"}
 
 
-def test_a_tier_may_shrink_on_a_machine_that_has_less_than_it_had() -> None:
+def test_tier_may_shrink_on_a_machine_with_less_memory() -> None:
     large = TierSpec(memory_bytes=GIB, node_count=12, disk_bytes=20 * GIB)
     poor = SpareCapacity(memory_bytes=GIB, disk_bytes=GIB)
     assert change_spec(large, {"node_count": 11}, poor).node_count == 11
@@ -136,7 +136,7 @@ def test_names(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "new", "Chat", "2chat", "a-", "-a", "a" * 41, "a b", "a/b", None, 7, "a\n"]
 )
-def test_what_cannot_be_a_name(name: Any) -> None:
+def test_invalid_names(name: Any) -> None:
     with pytest.raises(Refused) as caught:
         spec.check_name(name)
     assert caught.value.errors[0].code == "invalid_name"

@@ -1,4 +1,4 @@
-"""Pins the hooks of vLLM which the plug-in uses, and that it imports in vLLM's own environment.
+"""Contract of the vLLM hooks used by the plug-in, and its imports in the vLLM environment.
 
 vLLM marks these hooks experimental. When one of these fails on a new vLLM, read what changed, adapt
 `cachetier.vllm_connector`, run test_cache_proof, and only then add the version to compat.
@@ -147,11 +147,11 @@ def seen() -> dict[str, object]:
     return found
 
 
-def test_signatures_are_those_we_wrote_for(seen: dict[str, object]) -> None:
+def test_signatures_are_unchanged(seen: dict[str, object]) -> None:
     assert seen["signatures"] == SIGNATURES
 
 
-def test_attributes_we_touch_are_there(seen: dict[str, dict[str, str]]) -> None:
+def test_used_attributes_exist(seen: dict[str, dict[str, str]]) -> None:
     missing = [
         (name, text)
         for name, texts in SOURCES.items()
@@ -161,12 +161,12 @@ def test_attributes_we_touch_are_there(seen: dict[str, dict[str, str]]) -> None:
     assert not missing
 
 
-def test_our_tier_implements_every_abstract_method(seen: dict[str, object]) -> None:
+def test_tier_implements_every_abstract_method(seen: dict[str, object]) -> None:
     assert seen["abstract"] == ABSTRACT
     assert seen["ours_abstract"] == []
 
 
-def test_importing_the_plug_in_brings_nothing_foreign(seen: dict[str, object]) -> None:
+def test_plug_in_imports_nothing_else(seen: dict[str, object]) -> None:
     assert seen["foreign"] == []
     assert seen["version"] == "0.32"
     assert seen["metrics"] == [
@@ -183,7 +183,7 @@ def test_importing_the_plug_in_brings_nothing_foreign(seen: dict[str, object]) -
     ]
 
 
-def test_an_unknown_version_is_refused_in_words(seen: dict[str, object]) -> None:
+def test_unknown_version_is_rejected_with_a_message(seen: dict[str, object]) -> None:
     """In vLLM's environment, since that is where it would happen."""
     program = (
         "import vllm.version; vllm.version.__version__ = '0.33.1'\n"

@@ -1,4 +1,4 @@
-"""The copy between the device cache and L1, with vLLM's own classes, in vLLM's environment.
+"""Copies between device cache and L1 with vLLM's classes, in the vLLM environment.
 
 Every layout: one and several KV groups, one and several blocks a chunk, blocks that begin inside a
 chunk, padded pages. What is stored and loaded elsewhere must be the same bytes, and nothing else of
@@ -77,7 +77,7 @@ print("same bytes")
 """
 
 
-def test_stored_and_loaded_bytes_are_the_same_in_every_layout() -> None:
+def test_stored_and_loaded_bytes_are_equal_in_every_layout() -> None:
     done = run_vllm_python("-c", _PROBE, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("same bytes")

@@ -1,4 +1,4 @@
-"""Questions are answered, or answered "no" in time; nothing is remembered for nobody."""
+"""Lookups: a result or a miss within the deadline, and no entries without a waiting request."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def known(board: LookupBoard, key: bytes, request: str = "r") -> bool:
     return until(step, what=f"an answer about {key!r}") == "True"
 
 
-def test_answers_come_in_the_order_asked(make: Make) -> None:
+def test_results_have_the_order_of_requests(make: Make) -> None:
     board = make(lambda keys: [key.startswith(b"y") for key in keys])
     wanted = {b"y1": True, b"n1": False, b"y2": True, b"n2": False}
     assert [board.ask(key, "r") for key in wanted] == [None] * 4
     assert {key: known(board, key) for key in wanted} == wanted
 
 
-def test_one_step_is_one_round_trip_and_a_key_is_asked_once(make: Make) -> None:
+def test_step_is_one_round_trip_and_queries_a_key_once(make: Make) -> None:
     asked: list[list[bytes]] = []
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
@@ -66,7 +66,7 @@ def test_one_step_is_one_round_trip_and_a_key_is_asked_once(make: Make) -> None:
     assert asked == [[b"a", b"b", b"c"]]
 
 
-def test_a_cache_that_does_not_answer_is_a_no_and_stays_one(make: Make) -> None:
+def test_timeout_is_a_lasting_miss(make: Make) -> None:
     going_on = threading.Event()
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
@@ -84,7 +84,7 @@ def test_a_cache_that_does_not_answer_is_a_no_and_stays_one(make: Make) -> None:
 
 
 @pytest.mark.parametrize("short", [True, False])
-def test_a_cache_that_fails_is_a_no(make: Make, short: bool) -> None:
+def test_cache_error_is_a_miss(make: Make, short: bool) -> None:
     def exists(keys: Sequence[bytes]) -> list[bool]:
         if short:
             raise RuntimeError("broken")
@@ -95,14 +95,14 @@ def test_a_cache_that_fails_is_a_no(make: Make, short: bool) -> None:
     assert not known(board, b"b")
 
 
-def test_after_a_failed_load_the_answer_is_no_for_who_still_asks(make: Make) -> None:
+def test_failed_load_is_a_miss_for_pending_lookups(make: Make) -> None:
     board = make(lambda keys: [True] * len(keys))
     assert known(board, b"a")
     board.mark_missing([b"a", b"unknown"])
     assert board.ask(b"a", "r") is False
 
 
-def test_marked_missing_while_being_asked_stays_missing(make: Make) -> None:
+def test_key_marked_missing_during_a_query_stays_missing(make: Make) -> None:
     going_on = threading.Event()
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
@@ -118,7 +118,7 @@ def test_marked_missing_while_being_asked_stays_missing(make: Make) -> None:
     assert board.ask(b"a", "r") is False
 
 
-def test_what_nobody_waits_for_is_forgotten(make: Make) -> None:
+def test_results_without_a_waiting_request_are_dropped(make: Make) -> None:
     board = make(lambda keys: [True] * len(keys))
     for number in range(500):
         request = str(number)
@@ -131,7 +131,7 @@ def test_what_nobody_waits_for_is_forgotten(make: Make) -> None:
     assert board._by_request == {}
 
 
-def test_a_block_is_kept_while_one_of_two_requests_needs_it(make: Make) -> None:
+def test_block_is_kept_while_one_of_two_requests_needs_it(make: Make) -> None:
     board = make(lambda keys: [True] * len(keys))
     board.ask(b"a", "r1")
     assert known(board, b"a", "r2")
@@ -141,7 +141,7 @@ def test_a_block_is_kept_while_one_of_two_requests_needs_it(make: Make) -> None:
     assert board._blocks == {}
 
 
-def test_a_late_answer_does_not_touch_a_newer_question(make: Make) -> None:
+def test_late_response_does_not_change_a_newer_query(make: Make) -> None:
     """The key is asked, given up, and asked again: the first answer belongs to nobody."""
     rounds = [threading.Event(), threading.Event()]
     answers = iter(((rounds[0], True), (rounds[1], False)))
@@ -169,7 +169,7 @@ def first_letter(key: bytes) -> str:
     return key[:1].decode()
 
 
-def test_a_node_that_does_not_answer_makes_no_of_its_own_blocks_only(make: Make) -> None:
+def test_silent_node_makes_only_its_blocks_misses(make: Make) -> None:
     going_on = threading.Event()
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
@@ -190,7 +190,7 @@ def test_a_node_that_does_not_answer_makes_no_of_its_own_blocks_only(make: Make)
     going_on.set()
 
 
-def test_each_node_is_asked_once_a_step_and_for_its_own_blocks(make: Make) -> None:
+def test_each_node_is_queried_once_a_step_for_its_blocks(make: Make) -> None:
     asked: list[list[bytes]] = []
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
@@ -205,7 +205,7 @@ def test_each_node_is_asked_once_a_step_and_for_its_own_blocks(make: Make) -> No
     assert sorted(asked) == [[b"a1", b"a2"], [b"b1", b"b2"], [b"c1"]]
 
 
-def test_lanes_of_nodes_that_left_are_given_up(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_of_removed_nodes_are_dropped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookups, "_IDLE_S", -1.0)
     board = make(lambda keys: [True] * len(keys), NEVER_S, lambda key: key.decode())
     for number in range(50):

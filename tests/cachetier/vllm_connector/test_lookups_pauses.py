@@ -1,4 +1,4 @@
-"""The scheduler's thread pauses only after a step that ran no model, while somebody waits."""
+"""The scheduler pauses only after a step without model execution and with pending lookups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make(waiting: bool) -> tuple[StepPauses, Event]:
     return one, event
 
 
-def test_after_an_empty_step_it_waits_for_news_and_not_for_long(clock: list[float]) -> None:
+def test_empty_step_waits_briefly_for_results(clock: list[float]) -> None:
     one, event = make(waiting=True)
     one.after_step()
     assert event.waits == [], "the first step may have run anything"
@@ -44,7 +44,7 @@ def test_after_an_empty_step_it_waits_for_news_and_not_for_long(clock: list[floa
     assert event.waits == [0.002]
 
 
-def test_after_a_model_ran_it_does_not_wait(clock: list[float]) -> None:
+def test_step_with_model_execution_does_not_wait(clock: list[float]) -> None:
     one, event = make(waiting=True)
     for _ in range(3):
         clock[0] += 0.01
@@ -52,14 +52,14 @@ def test_after_a_model_ran_it_does_not_wait(clock: list[float]) -> None:
     assert event.waits == []
 
 
-def test_while_nobody_waits_it_does_not_wait(clock: list[float]) -> None:
+def test_step_without_pending_lookups_does_not_wait(clock: list[float]) -> None:
     one, event = make(waiting=False)
     for _ in range(3):
         one.after_step()
     assert event.waits == []
 
 
-def test_news_end_the_wait() -> None:
+def test_results_end_the_wait() -> None:
     one = StepPauses(lambda: True)
     one.after_step()
     one.news()

@@ -1,4 +1,4 @@
-"""Whatever could make bytes under one hash differ makes another namespace."""
+"""Everything that changes the bytes of a block changes the namespace."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made(the_config: Any = None, **changed: object) -> str:
     return namespace.digest_facts(namespace.facts(the_config or config(), **(BASE | changed)))
 
 
-def test_it_is_stable() -> None:
+def test_namespace_is_stable() -> None:
     assert made() == made()
     assert len(made()) == 32
     assert made().isalnum()
@@ -52,7 +52,7 @@ def test_it_is_stable() -> None:
         ("vllm", "0.33"),
     ],
 )
-def test_each_given_fact_counts(name: str, value: object) -> None:
+def test_each_given_fact_changes_the_namespace(name: str, value: object) -> None:
     assert made(**{name: value}) != made()
 
 
@@ -73,7 +73,7 @@ def test_each_given_fact_counts(name: str, value: object) -> None:
         ("groups", (Facts(group_id=1, tokens_per_block=32, layer_names=("l.0", "l.1")),)),
     ],
 )
-def test_each_fact_of_the_layout_counts(path: str, value: object) -> None:
+def test_each_layout_fact_changes_the_namespace(path: str, value: object) -> None:
     other = copy.deepcopy(config())
     place = other
     *parents, last = path.split(".")
@@ -83,12 +83,12 @@ def test_each_fact_of_the_layout_counts(path: str, value: object) -> None:
     assert made(other) != made()
 
 
-def test_where_it_runs_does_not_count() -> None:
+def test_model_path_engine_and_rank_do_not_change_the_namespace() -> None:
     other = config()
     other.model.name, other.engine_id, other.parallel.rank = "/elsewhere", "b", 3
     assert made(other) == made()
 
 
-def test_order_does_not_count() -> None:
+def test_order_does_not_change_the_namespace() -> None:
     facts = namespace.facts(config(), **BASE)
     assert namespace.digest_facts(dict(reversed(facts.items()))) == namespace.digest_facts(facts)

@@ -1,4 +1,4 @@
-"""What a worker is told: golden, without secrets, and refused when it could not work."""
+"""Worker settings of the plug-in: golden files, no secrets, rejected combinations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_golden() -> None:
     assert made == json.loads(GOLDEN)
 
 
-def test_l1_alone_has_no_secondary_tier_and_vllms_own_chunk() -> None:
+def test_l1_alone_has_no_secondary_tier_and_the_vllm_chunk() -> None:
     extra = kv_transfer_config(1, "lru", None, "cuda")["kv_connector_extra_config"]
     assert isinstance(extra, dict)
     assert extra["secondary_tiers"] == []
@@ -59,18 +59,18 @@ def test_l1_alone_has_no_secondary_tier_and_vllms_own_chunk() -> None:
         ((1, "lru", L2Target("redis://h", ""), "cpu"), "identity"),
     ],
 )
-def test_what_could_not_work_is_refused(args: tuple[object, ...], words: str) -> None:
+def test_impossible_settings_are_rejected(args: tuple[object, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         kv_transfer_config(*args)  # type: ignore[arg-type]
 
 
-def test_credentials_never_reach_the_json() -> None:
+def test_credentials_are_not_in_the_json() -> None:
     with pytest.raises(ValueError, match="credentials") as caught:
         kv_transfer_config(1, "lru", L2Target("redis://:hunter2@h:1", "m"), "cpu")
     assert "hunter2" not in str(caught.value)
 
 
-def test_it_imports_without_vllm_and_torch() -> None:
+def test_module_imports_without_vllm_and_torch() -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('vllm', 'torch', 'numpy')))\n"
         "import cachetier.vllm_connector.settings, cachetier.vllm_connector.lookups\n"
@@ -95,18 +95,18 @@ def test_equal_weights_at_two_paths_are_one_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1_048_575, 2_999_999])
-def test_other_weights_are_another_model(tmp_path: Path, place: int) -> None:
+def test_different_weights_are_another_model(tmp_path: Path, place: int) -> None:
     weights = bytearray(b"w" * 3_000_000)
     weights[place] = 0
     one, two = model(tmp_path / "a"), model(tmp_path / "b", bytes(weights))
     assert model_identity(str(one)) != model_identity(str(two))
 
 
-def test_another_configuration_is_another_model(tmp_path: Path) -> None:
+def test_different_configuration_is_another_model(tmp_path: Path) -> None:
     one, two = model(tmp_path / "a"), model(tmp_path / "b", config='{"rope_theta": 1}')
     assert model_identity(str(one)) != model_identity(str(two))
 
 
-def test_a_repository_is_named_with_its_revision() -> None:
+def test_repository_is_named_with_its_revision() -> None:
     assert model_identity("org/model", "abc123") == "org/model@abc123"
     assert model_identity("org/model") == "org/model@main"

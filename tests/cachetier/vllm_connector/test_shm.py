@@ -1,4 +1,4 @@
-"""Files of dead engines go, files anybody uses or may be about to use stay."""
+"""Shared-memory files: those of dead engines are removed, used and new ones kept."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def sweep(folder: Path, after_s: float = LATER_S) -> list[Path]:
     return shm.sweep_dead_files(folder, now=time.time() + after_s)
 
 
-def test_a_dead_engines_file_goes(tmp_path: Path) -> None:
+def test_file_of_a_dead_engine_is_removed(tmp_path: Path) -> None:
     path = region(tmp_path)
     assert sweep(tmp_path) == [path]
     assert not path.exists()
 
 
-def test_other_files_stay(tmp_path: Path) -> None:
+def test_other_files_are_kept(tmp_path: Path) -> None:
     for name in ("vllm_offload_1.txt", "psm_1234", "sem.mp-1"):
         region(tmp_path, name)
     assert sweep(tmp_path) == []
 
 
-def test_a_young_file_stays(tmp_path: Path) -> None:
+def test_new_file_is_kept(tmp_path: Path) -> None:
     """Its engine may not have mapped it on both sides yet."""
     path = region(tmp_path)
     assert sweep(tmp_path, 1.0) == []
@@ -71,7 +71,7 @@ def holder(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subproces
         process.kill()
 
 
-def test_a_file_in_use_stays_until_its_process_dies_however_it_dies(
+def test_file_in_use_is_kept_until_its_process_ends(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
     assert sweep(tmp_path) == []
@@ -80,7 +80,7 @@ def test_a_file_in_use_stays_until_its_process_dies_however_it_dies(
     assert len(sweep(tmp_path)) == 1
 
 
-def test_a_lock_counts_where_processes_cannot_be_seen(tmp_path: Path) -> None:
+def test_lock_counts_where_processes_are_not_visible(tmp_path: Path) -> None:
     """Two containers may share /dev/shm and not see each other's processes."""
     path = region(tmp_path)
     fd = os.open(path, os.O_RDWR)
@@ -93,7 +93,7 @@ def test_a_lock_counts_where_processes_cannot_be_seen(tmp_path: Path) -> None:
     assert shm.sweep_dead_files(tmp_path, proc=nothing, now=later) == [path]
 
 
-def test_a_forgotten_name_leaves_the_memory_to_who_mapped_it(tmp_path: Path) -> None:
+def test_unlinked_memory_stays_with_its_mappers(tmp_path: Path) -> None:
     path = region(tmp_path)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 8192) as one:
         with mmap.mmap(file.fileno(), 8192) as other:

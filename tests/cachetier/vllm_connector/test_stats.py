@@ -1,4 +1,4 @@
-"""Every series is there from the start, differences add up, and nodes that left do not pile up."""
+"""Connector statistics: initial series, deltas, and removal of departed nodes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ print("well")
 """
 
 
-def test_what_is_reported_adds_up() -> None:
+def test_reported_stats_are_consistent() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_PROGRAM)],
         cwd=ROOT,

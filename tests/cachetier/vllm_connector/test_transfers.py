@@ -1,4 +1,4 @@
-"""Every job is reported once, in time, and only when nobody touches its memory any more."""
+"""Transfer jobs: reported once, in time, and after the last access to their memory."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_many_jobs_are_each_reported_once(make: Make) -> None:
     assert pool._store_bytes == 0
 
 
-def test_parts_that_fail_are_told_apart(make: Make) -> None:
+def test_failed_parts_are_distinguished(make: Make) -> None:
     def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
         return [key not in (b"1", b"4") for key, _ in part]
 
@@ -96,7 +96,7 @@ def test_parts_that_fail_are_told_apart(make: Make) -> None:
     assert done.byte_count == 30
 
 
-def test_a_carrier_that_raises_fails_its_part_only(make: Make) -> None:
+def test_raising_carrier_fails_only_its_part(make: Make) -> None:
     def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
         if part[0][0] == b"2":
             raise RuntimeError("broken")
@@ -107,7 +107,7 @@ def test_a_carrier_that_raises_fails_its_part_only(make: Make) -> None:
     assert ended(pool, 1)[0].succeeded == (True, True, False, False, True, True)
 
 
-def test_a_job_is_not_reported_while_a_part_is_under_way(make: Make) -> None:
+def test_job_is_reported_after_all_its_parts(make: Make) -> None:
     gate = Gate()
 
     def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
@@ -121,7 +121,7 @@ def test_a_job_is_not_reported_while_a_part_is_under_way(make: Make) -> None:
     assert [one.job_id for one in ended(pool, 1)] == [1]
 
 
-def test_what_has_not_begun_by_its_deadline_is_not_carried(make: Make) -> None:
+def test_job_not_started_by_its_deadline_is_dropped(make: Make) -> None:
     gate = Gate()
     pool = make(gate, threads=1)
     pool.submit(1, items(1), LONG_S, is_load=True)
@@ -133,7 +133,7 @@ def test_what_has_not_begun_by_its_deadline_is_not_carried(make: Make) -> None:
     assert len(gate.carried) == 1
 
 
-def test_loads_overtake_stores_that_wait(make: Make) -> None:
+def test_loads_overtake_queued_stores(make: Make) -> None:
     gate = Gate()
     order: list[str] = []
 
@@ -155,7 +155,7 @@ def test_loads_overtake_stores_that_wait(make: Make) -> None:
     assert order == ["store", "load", "store", "store"]
 
 
-def test_stores_over_the_bound_are_refused_at_once_and_loads_never(make: Make) -> None:
+def test_excess_stores_are_rejected_at_once_and_loads_never(make: Make) -> None:
     gate = Gate()
     pool = make(store=gate, threads=1, max_store_bytes=100)
     assert pool.submit(1, items(1, 100), LONG_S, is_load=False)
@@ -168,7 +168,7 @@ def test_stores_over_the_bound_are_refused_at_once_and_loads_never(make: Make) -
     ended(pool, 1)
 
 
-def test_an_empty_job_is_reported(make: Make) -> None:
+def test_empty_job_is_reported(make: Make) -> None:
     pool = make()
     assert pool.submit(1, [], LONG_S, is_load=True)
     assert ended(pool, 1)[0].succeeded == ()
@@ -192,7 +192,7 @@ def test_draining_waits_for_every_job(make: Make) -> None:
     assert len(pool.finished()) == 1
 
 
-def test_stopping_reports_what_waits_and_takes_nothing_new(make: Make) -> None:
+def test_stopping_reports_queued_jobs_and_accepts_none(make: Make) -> None:
     gate = Gate()
     pool = make(gate, threads=1)
     pool.submit(1, items(1), LONG_S, is_load=True)
@@ -212,7 +212,7 @@ def last_digit(key: bytes) -> str:
     return key[-1:].decode()
 
 
-def test_a_node_that_does_not_answer_holds_up_its_own_blocks_only(make: Make) -> None:
+def test_silent_node_blocks_only_its_blocks(make: Make) -> None:
     gate = Gate()
 
     def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
@@ -230,7 +230,7 @@ def test_a_node_that_does_not_answer_holds_up_its_own_blocks_only(make: Make) ->
     assert last.succeeded == (True,) * 20
 
 
-def test_a_part_is_of_one_node_and_results_keep_the_jobs_order(make: Make) -> None:
+def test_part_belongs_to_one_node_and_results_keep_the_job_order(make: Make) -> None:
     seen: list[list[bytes]] = []
 
     def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
@@ -246,7 +246,7 @@ def test_a_part_is_of_one_node_and_results_keep_the_jobs_order(make: Make) -> No
     assert sorted(seen) == [[b"10", b"30", b"20"], [b"21", b"11", b"31"]]
 
 
-def test_threads_come_when_needed_and_go_when_idle(
+def test_threads_are_started_on_demand_and_stopped_when_idle(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfers, "_IDLE_S", 0.01)
@@ -260,7 +260,7 @@ def test_threads_come_when_needed_and_go_when_idle(
     assert ended(pool, 1)[0].succeeded == (True,) * 3
 
 
-def test_a_short_answer_of_a_carrier_is_a_failure_of_the_rest(make: Make) -> None:
+def test_short_carrier_result_fails_the_rest(make: Make) -> None:
     pool = make(lambda part, timeout_s: [True])
     pool.submit(1, items(2), LONG_S, is_load=True)
     assert ended(pool, 1)[0].succeeded == (True, False)

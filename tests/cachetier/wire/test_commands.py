@@ -17,7 +17,7 @@ def test_counted_commands_use_known_labels() -> None:
     assert {command.op for command in TABLE.values()} - {""} == set(OPERATIONS)
 
 
-def test_arity_counts_the_name() -> None:
+def test_arity_includes_the_name() -> None:
     assert TABLE["get"].accepts(2)
     assert not TABLE["get"].accepts(3)
     assert TABLE["del"].accepts(2)
@@ -28,12 +28,12 @@ def test_arity_counts_the_name() -> None:
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "cache-commands.md"
 
 
-def test_the_page_has_todays_table() -> None:
+def test_page_has_the_current_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert renew_page(page) == page, f"python -m cachetier.wire.handbook docs/reference/{PAGE.name}"
 
 
-def test_the_page_names_every_command() -> None:
+def test_page_names_every_command() -> None:
     page = render_table()
     for command in TABLE.values():
         assert f"`{command.name.upper()}" in page

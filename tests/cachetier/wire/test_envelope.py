@@ -1,4 +1,4 @@
-"""A reader takes a value only if every byte of it is what was stored under that very key."""
+"""Envelope: a value is accepted only if every byte was stored under its key."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ def taken(header: bytes, body: bytes, key: bytes = KEY) -> bool:
 
 @pytest.mark.parametrize("seal", Seal)
 @given(body=st.binary(max_size=200))
-def test_what_was_packed_is_taken(seal: Seal, body: bytes) -> None:
+def test_packed_value_is_unpacked(seal: Seal, body: bytes) -> None:
     assert taken(envelope.pack_header(KEY, body, seal), body)
     assert taken(envelope.pack_header(KEY, memoryview(bytearray(body)), seal), body)
 
 
 @pytest.mark.parametrize("seal", Seal)
 @given(body=st.binary(min_size=1, max_size=100), data=st.data())
-def test_no_single_changed_byte_is_taken(seal: Seal, body: bytes, data: st.DataObject) -> None:
+def test_changed_byte_is_rejected(seal: Seal, body: bytes, data: st.DataObject) -> None:
     whole = bytearray(envelope.pack_header(KEY, body, seal) + body)
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     assert not taken(bytes(whole[: envelope.HEADER_BYTES]), bytes(whole[envelope.HEADER_BYTES :]))
 
 
-def test_another_keys_value_is_not_taken() -> None:
+def test_value_of_another_key_is_rejected() -> None:
     other = envelope.block_key("ab12", 0, b"\x01\xfe")
     assert not taken(envelope.pack_header(other, b"body"), b"body")
 
 
-def test_short_or_long_is_not_taken() -> None:
+def test_short_or_long_value_is_rejected() -> None:
     header = envelope.pack_header(KEY, b"body")
     assert not taken(header, b"bod")
     assert not taken(header, b"body!")
@@ -48,7 +48,7 @@ def test_short_or_long_is_not_taken() -> None:
         assert envelope.expected_length(header[:length], KEY) is None
 
 
-def test_the_layout_is_what_other_programs_were_told() -> None:
+def test_layout_equals_the_documented_one() -> None:
     """Frozen: a change here needs a new version number."""
     assert envelope.pack_header(b"k", b"abc").hex() == (
         "454d423101000000"
@@ -59,7 +59,7 @@ def test_the_layout_is_what_other_programs_were_told() -> None:
     )
 
 
-def test_the_second_seal_is_what_other_programs_were_told() -> None:
+def test_second_seal_equals_the_documented_one() -> None:
     assert envelope.pack_header(b"k", b"abc", Seal.BLAKE3).hex() == (
         "454d4231010100000000000000000003"
         "6437b3ac"
@@ -68,7 +68,7 @@ def test_the_second_seal_is_what_other_programs_were_told() -> None:
     )
 
 
-def test_a_reader_without_blake3_says_so_and_takes_nothing(
+def test_reader_without_blake3_reports_it_and_rejects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sealed = envelope.pack_header(KEY, b"body", Seal.BLAKE3)
@@ -78,21 +78,21 @@ def test_a_reader_without_blake3_says_so_and_takes_nothing(
     assert taken(envelope.pack_header(KEY, b"body"), b"body")
 
 
-def test_an_unknown_seal_is_not_taken() -> None:
+def test_unknown_seal_is_rejected() -> None:
     header = bytearray(envelope.pack_header(KEY, b"body"))
     header[5] = 2
     assert envelope.expected_length(header, KEY) is None
 
 
 @pytest.mark.parametrize(("slow", "chosen"), [(Seal.CRC32, Seal.BLAKE3), (Seal.BLAKE3, Seal.CRC32)])
-def test_a_writer_chooses_what_is_clearly_faster(
+def test_writer_chooses_the_clearly_faster_seal(
     monkeypatch: pytest.MonkeyPatch, slow: Seal, chosen: Seal
 ) -> None:
     monkeypatch.setattr(envelope, "_seconds", lambda seal, body: 2.0 if seal is slow else 1.0)
     assert envelope.fastest_seal.__wrapped__() is chosen
 
 
-def test_alike_or_without_blake3_it_is_the_one_everybody_can_check(
+def test_equal_speed_or_missing_blake3_gives_the_portable_seal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(envelope, "_seconds", lambda seal, body: 1.0)
@@ -101,11 +101,11 @@ def test_alike_or_without_blake3_it_is_the_one_everybody_can_check(
     assert envelope.fastest_seal.__wrapped__() is Seal.CRC32
 
 
-def test_the_first_seal_is_the_crc_everybody_knows() -> None:
+def test_first_seal_is_the_standard_crc() -> None:
     assert envelope.pack_header(KEY, b"abc")[16:20] == zlib.crc32(b"abc").to_bytes(4, "big")
 
 
-def test_a_tail_which_means_nothing_is_not_taken() -> None:
+def test_invalid_trailer_is_rejected() -> None:
     """A node looks at the header alone."""
     header = bytearray(envelope.pack_header(KEY, b"body"))
     header[-1] = 1

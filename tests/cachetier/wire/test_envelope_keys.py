@@ -5,11 +5,11 @@ import pytest
 from cachetier.wire.envelope import block_key, parse_namespace
 
 
-def test_a_block_key_reads_as_designed() -> None:
+def test_block_key_has_the_documented_form() -> None:
     assert block_key("0f" * 16, 3, b"\x00\xab") == b"emb1:" + b"0f" * 16 + b":3:00ab"
 
 
-def test_the_namespace_is_found_again() -> None:
+def test_namespace_is_extracted_from_a_key() -> None:
     assert parse_namespace(block_key("0f" * 16, 3, b"\x00\xab")) == "0f" * 16
 
 
@@ -27,5 +27,5 @@ def test_the_namespace_is_found_again() -> None:
         b"emb1:" + b"a" * 65 + b":0:1",
     ],
 )
-def test_any_other_key_has_none(key: bytes) -> None:
+def test_other_keys_have_no_namespace(key: bytes) -> None:
     assert parse_namespace(key) == ""

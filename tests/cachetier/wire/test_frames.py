@@ -1,4 +1,4 @@
-"""Requests come out whole however the bytes came in, and what is not RESP is refused in words."""
+"""RESP frames at any split, and rejected input."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_whole_and_split_at_every_byte_and_with_a_tail(name: str) -> None:
+def test_frames_parse_at_any_split_and_with_a_trailer(name: str) -> None:
     data, expected = CASES[name]
     assert Feeder().feed(data) == expected
     for cut in range(len(data) + 1):
@@ -114,7 +114,7 @@ def test_whole_and_split_at_every_byte_and_with_a_tail(name: str) -> None:
 @pytest.mark.parametrize(
     "cut", [1, 10, 30, 40, 100, DIRECT_BYTES, len(LARGE) + 20, len(LARGE) + 33]
 )
-def test_a_long_value_split_anywhere_is_received_once(cut: int) -> None:
+def test_long_value_is_received_once_at_any_split(cut: int) -> None:
     data = encode(b"SET", b"key", LARGE) + encode(b"PING")
     for scatter, piece in ((False, 0), (True, 0), (False, 1000), (True, 7)):
         feeder = Feeder(scatter=scatter, piece=piece)
@@ -139,7 +139,7 @@ commands = st.lists(st.lists(words, min_size=1, max_size=5), min_size=1, max_siz
     st.booleans(),
     st.sampled_from([0, 50, 5000]),
 )
-def test_any_commands_in_any_pieces(
+def test_commands_parse_at_any_split(
     sent: list[list[bytes]], sizes: list[int], scatter: bool, piece: int
 ) -> None:
     data = b"".join(encode(*command) for command in sent)
@@ -154,7 +154,7 @@ def test_any_commands_in_any_pieces(
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400), st.integers(1, 50))
-def test_rubbish_never_breaks_more_than_the_connection(data: bytes, size: int) -> None:
+def test_invalid_bytes_affect_only_their_connection(data: bytes, size: int) -> None:
     feeder = Feeder()
     try:
         for place in range(0, len(data), size):
@@ -178,7 +178,7 @@ def test_rubbish_never_breaks_more_than_the_connection(data: bytes, size: int) -
         (b"a" * (DIRECT_BYTES + 1) + b"\n", "inline"),
     ],
 )
-def test_what_is_not_resp_is_refused_in_words(data: bytes, words: str) -> None:
+def test_invalid_resp_is_rejected_with_a_message(data: bytes, words: str) -> None:
     with pytest.raises(ProtocolError, match=words.replace("$", r"\$")):
         Feeder().feed(data)
 
@@ -190,7 +190,7 @@ def test_what_is_not_resp_is_refused_in_words(data: bytes, words: str) -> None:
         (Limits(), DIRECT_BYTES, "backpressure"),
     ],
 )
-def test_a_refused_value_is_dropped_and_the_connection_goes_on(
+def test_rejected_value_is_dropped_and_the_connection_continues(
     limits: Limits, budget: int, reason: str
 ) -> None:
     data = encode(b"SET", b"k", LARGE, b"NX") + encode(b"PING")
@@ -202,7 +202,7 @@ def test_a_refused_value_is_dropped_and_the_connection_goes_on(
         assert feeder.reserved == []
 
 
-def test_before_login_little_may_be_sent() -> None:
+def test_request_size_before_login_is_small() -> None:
     with pytest.raises(ProtocolError, match="multibulk"):
         Feeder(limits_before_login()).feed(b"*11\r\n")
     with pytest.raises(ProtocolError, match="bulk length"):
@@ -217,7 +217,7 @@ def test_memory_of_a_request_is_bounded() -> None:
         Feeder(limits).feed(encode(b"MSET", *[LARGE] * 4))
 
 
-def test_many_short_words_hold_no_more_than_one_long_one_may() -> None:
+def test_many_short_words_hold_no_more_than_one_long_word() -> None:
     """Each costs what an object does, so a million empty ones are not nothing."""
     limits = Limits(max_short_bytes=64 * 1000 + 500)
     assert len(Feeder(limits).feed(encode(*[b""] * 1000))[0]) == 1000
@@ -229,6 +229,6 @@ def test_many_short_words_hold_no_more_than_one_long_one_may() -> None:
     assert len(twice.feed(encode(*[b""] * 1000) * 2)) == 2, "each request has its own"
 
 
-def test_each_request_has_an_allowance_of_its_own() -> None:
+def test_each_request_has_its_own_allowance() -> None:
     limits = Limits(max_request_bytes=2 * len(LARGE))
     assert len(Feeder(limits).feed(encode(b"SET", b"k", LARGE) * 5)) == 5

@@ -1,5 +1,4 @@
-"""Every input that ever broke a promise of the cache node's reader, every seed of the fuzzer, and
-random sentences of its words: the targets of bench/fuzz hold for them all.
+"""Former fuzzing failures, all seeds, and random protocol words against the node's parser.
 
 In a process of its own, as they make the reader's constants small and stop the clocks.
 """
@@ -52,7 +51,7 @@ one_change()
 
 
 @pytest.mark.parametrize("name", ["resp", "sessions", "globs"])
-def test_what_was_found_stays_mended_and_sentences_of_protocol_words(name: str) -> None:
+def test_former_failures_stay_fixed_for_protocol_words(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _REPLAY, name, str(CASES / name)],
         cwd=ROOT,

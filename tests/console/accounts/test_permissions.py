@@ -40,7 +40,7 @@ def test_roles(people: Cast, name: str, viewer: bool, operator: bool, admin: boo
     ]
 
 
-def test_require_says_what_is_missing(people: Cast) -> None:
+def test_require_role_names_the_missing_role(people: Cast) -> None:
     with pytest.raises(PermissionDenied, match="requires the operator role"):
         require(people.charlie, "operator")
     with pytest.raises(PermissionDenied):
@@ -60,12 +60,12 @@ def test_role_required_guards_a_view(people: Cast) -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), [("charlie", 302), ("alice", 302), ("ada", 200)])
-def test_only_an_admin_sees_people(people: Cast, name: str, status: int) -> None:
+def test_user_list_needs_an_admin(people: Cast, name: str, status: int) -> None:
     """Others find the teams they may see."""
     assert client_of(getattr(people, name)).get("/access/").status_code == status
 
 
-def test_a_new_person_gets_a_password_shown_once(people: Cast) -> None:
+def test_new_user_gets_a_password_shown_once(people: Cast) -> None:
     client = client_of(people.ada)
     response = client.post("/access/", {"username": "erin", "role": "operator"})
     (password,) = SHOWN.findall(response.content.decode())
@@ -79,7 +79,7 @@ def test_a_new_person_gets_a_password_shown_once(people: Cast) -> None:
     assert login.status_code == 302
 
 
-def test_a_taken_name_is_refused_beside_the_field(people: Cast) -> None:
+def test_taken_name_is_rejected_at_the_field(people: Cast) -> None:
     response = client_of(people.ada).post("/access/", {"username": "ALICE", "role": "viewer"})
     assert response.status_code == 400
     assert "“ALICE” is already in use" in response.content.decode()
@@ -98,7 +98,7 @@ def test_role_change_and_deactivation(people: Cast) -> None:
     assert alice.get("/profile/").status_code == 302  # logged out at once
 
 
-def test_the_last_admin_stays(people: Cast) -> None:
+def test_last_admin_is_kept(people: Cast) -> None:
     response = client_of(people.ada).post(
         f"/access/{people.ada.pk}/role/", {"role": "viewer"}, follow=True
     )
@@ -109,7 +109,7 @@ def test_the_last_admin_stays(people: Cast) -> None:
     assert (people.ada.role, people.ada.is_active) == ("admin", True)
 
 
-def test_a_role_which_does_not_exist_is_refused(people: Cast) -> None:
+def test_unknown_role_is_rejected(people: Cast) -> None:
     response = client_of(people.ada).post(
         f"/access/{people.alice.pk}/role/", {"role": "emperor"}, follow=True
     )
@@ -125,7 +125,7 @@ def test_password_reset_by_an_admin_ends_sessions(people: Cast) -> None:
     assert alice.get("/profile/").status_code == 302
 
 
-def test_own_password_change_keeps_this_session(people: Cast) -> None:
+def test_own_password_change_keeps_the_session(people: Cast) -> None:
     here, elsewhere = client_of(people.alice), client_of(people.alice)
     new = "quite-another-9"
     form = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
@@ -135,7 +135,7 @@ def test_own_password_change_keeps_this_session(people: Cast) -> None:
     assert AuditEvent.objects.filter(verb="user.password.change").exists()
 
 
-def test_a_weak_password_is_refused(people: Cast) -> None:
+def test_weak_password_is_rejected(people: Cast) -> None:
     form = {"old_password": PASSWORD, "new_password1": "short", "new_password2": "short"}
     response = client_of(people.alice).post("/profile/security/", form)
     assert response.status_code == 400
@@ -146,7 +146,7 @@ def make_token(user: User, role: str = "viewer", **extra: object) -> str:
     return token_actions.create_token(user, f"t{ApiToken.objects.count()}", role, **extra)[1]
 
 
-def test_a_token_is_shown_once_and_kept_as_a_hash(people: Cast) -> None:
+def test_token_is_shown_once_and_stored_as_a_hash(people: Cast) -> None:
     client = client_of(people.alice)
     form = {"name": "ci", "role": "operator", "days": "30"}
     response = client.post("/profile/tokens/", form)
@@ -167,14 +167,14 @@ def me(clear: str) -> object:
     return Client().get("/api/v1/me/", headers={"Authorization": f"Bearer {clear}"})
 
 
-def test_a_token_opens_the_api_and_notes_its_use(people: Cast) -> None:
+def test_token_authenticates_and_records_its_use(people: Cast) -> None:
     clear = make_token(people.alice, "operator")
     answer = me(clear)
     assert answer.json() == {"username": "alice", "role": "operator", "token": "t0"}
     assert ApiToken.objects.get().last_used_at is not None
 
 
-def test_a_token_is_capped_by_its_role_and_by_its_owners(people: Cast) -> None:
+def test_token_is_limited_by_its_role_and_its_owner(people: Cast) -> None:
     low, high = make_token(people.ada, "viewer"), make_token(people.ada, "admin")
     assert me(low).json()["role"] == "viewer"
     people.ada.role = "operator"
@@ -185,7 +185,7 @@ def test_a_token_is_capped_by_its_role_and_by_its_owners(people: Cast) -> None:
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired", "owner gone", "invented"])
-def test_a_dead_token_is_refused(people: Cast, how: str) -> None:
+def test_invalid_token_is_rejected(people: Cast, how: str) -> None:
     clear = make_token(people.alice)
     token = ApiToken.objects.get()
     if how == "revoked":
@@ -201,7 +201,7 @@ def test_a_dead_token_is_refused(people: Cast, how: str) -> None:
     assert answer.json()["code"] == "authentication_failed"
 
 
-def test_nobody_revokes_anothers_token(people: Cast) -> None:
+def test_tokens_of_others_cannot_be_revoked(people: Cast) -> None:
     make_token(people.alice)
     token = ApiToken.objects.get()
     charlie = client_of(people.charlie)
@@ -227,6 +227,6 @@ def test_first_admin_gets_a_random_password_printed_once(capsys: object) -> None
     assert admin.check_password(new)
 
 
-def test_reset_of_nobody_says_so(people: Cast) -> None:
+def test_password_reset_of_an_unknown_user_is_an_error(people: Cast) -> None:
     with pytest.raises(CommandError, match="Admin alice does not exist"):
         call_command("emberline_admin", reset=True, username="alice")

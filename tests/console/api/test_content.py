@@ -78,7 +78,7 @@ def trouble(settings: Any, people: Cast) -> Client:
     return client_of(people.alice)
 
 
-def test_a_refused_spec_has_our_shape(trouble: Client) -> None:
+def test_rejected_spec_has_the_error_shape(trouble: Client) -> None:
     response = trouble.get("/api/v1/trouble/spec/", headers={"X-Request-ID": "r-1"})
     body = response.json()
     assert response.status_code == 400
@@ -133,7 +133,7 @@ def test_broken_json_and_wrong_method(trouble: Client) -> None:
     ("role", "read", "write"),
     [("viewer", 200, 403), ("operator", 200, 200), ("admin", 200, 200)],
 )
-def test_roles_by_method_with_tokens(
+def test_permissions_by_method_with_tokens(
     settings: Any, people: Cast, role: str, read: int, write: int
 ) -> None:
     _, clear = token_actions.create_token(people.ada, role, role)
@@ -148,7 +148,7 @@ def test_roles_by_method_with_tokens(
     assert answer.status_code == write
 
 
-def test_a_session_needs_its_csrf_token(settings: Any, people: Cast) -> None:
+def test_session_needs_its_csrf_token(settings: Any, people: Cast) -> None:
     settings.ROOT_URLCONF = __name__
     client = Client(enforce_csrf_checks=True)
     client.force_login(people.alice)
@@ -157,7 +157,7 @@ def test_a_session_needs_its_csrf_token(settings: Any, people: Cast) -> None:
     assert "CSRF" in answer.json()["detail"]
 
 
-def test_too_many_requests_say_when_to_come_back(people: Cast, monkeypatch: Any) -> None:
+def test_rate_limit_states_the_retry_time(people: Cast, monkeypatch: Any) -> None:
     from console.api.access import CallerThrottle
 
     monkeypatch.setattr(CallerThrottle, "get_rate", lambda self: "2/min")
@@ -169,7 +169,7 @@ def test_too_many_requests_say_when_to_come_back(people: Cast, monkeypatch: Any)
     assert int(refused.headers["Retry-After"]) > 0
 
 
-def test_the_document_describes_every_rest_path(people: Cast) -> None:
+def test_document_describes_every_rest_path(people: Cast) -> None:
     client = client_of(people.charlie)
     document = client.get("/api/v1/schema/", headers={"Accept": "application/json"}).json()
     assert document["openapi"].startswith("3.1")
@@ -180,7 +180,7 @@ def test_the_document_describes_every_rest_path(people: Cast) -> None:
         assert url in html
 
 
-def test_the_document_is_valid_and_without_a_warning(tmp_path: Path) -> None:
+def test_document_is_valid_without_warnings(tmp_path: Path) -> None:
     target = tmp_path / "schema.yml"
     call_command("spectacular", validate=True, fail_on_warn=True, file=str(target))
     assert "/api/v1/me/" in target.read_text()
@@ -236,19 +236,17 @@ def test_operations_are_flattened_for_the_page() -> None:
         (b'{"a":' * 100_000, "nested too deep"),
     ],
 )
-def test_json_that_cannot_be_stored_or_sent_back_is_refused(
-    trouble: Client, body: bytes, words: str
-) -> None:
+def test_json_that_cannot_be_stored_is_rejected(trouble: Client, body: bytes, words: str) -> None:
     answer = trouble.post("/api/v1/trouble/x/", body, content_type="application/json")
     assert answer.status_code == 400
     assert words in answer.json()["detail"]
 
 
-def test_a_whole_surrogate_pair_is_a_character(trouble: Client) -> None:
+def test_surrogate_pair_is_one_character(trouble: Client) -> None:
     body = b'{"name": "\\ud83d\\ude00", "cache": {"size": 1}, "tags": []}'
     answer = trouble.post("/api/v1/trouble/x/", body, content_type="application/json")
     assert answer.status_code == 200
 
 
-def test_options_is_refused_not_broken(people: Cast) -> None:
+def test_options_is_rejected_cleanly(people: Cast) -> None:
     assert client_of(people.alice).options("/api/v1/endpoints/demo/").status_code == 405

@@ -1,4 +1,4 @@
-"""What every view of the API keeps to: known parameters, ETags, one create a key, dry runs."""
+"""Rules of every API view: known parameters, ETags, idempotency keys, dry runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def api(db: None) -> APIClient:
         ("?cursor=zzz", "cursor", "invalid_cursor"),
     ],
 )
-def test_a_parameter_that_is_not_meant_is_refused(
+def test_unexpected_parameter_is_rejected(
     api: APIClient, query: str, field: str, code: str
 ) -> None:
     answer = api.get(URL + query)
@@ -54,16 +54,16 @@ def test_a_parameter_that_is_not_meant_is_refused(
     assert body["remedy"]
 
 
-def test_who_may_not_come_in_is_told_that_first(db: None) -> None:
+def test_missing_permission_is_reported_before_other_errors(db: None) -> None:
     assert APIClient().get(f"{URL}?phse=Ready").status_code == 401
 
 
-def test_parameters_of_a_write_are_judged_too(api: APIClient) -> None:
+def test_parameters_of_writes_are_validated(api: APIClient) -> None:
     assert api.post(f"{URL}?dryrun=true", LEAST).json()["code"] == "unknown_parameter"
     assert not Endpoint.objects.exists(), "a misspelt dry run must not create"
 
 
-def test_lists_are_narrowed_by_any_of_the_values(api: APIClient) -> None:
+def test_lists_are_filtered_by_any_of_several_values(api: APIClient) -> None:
     for name in ("one", "two", "three"):
         make_endpoint(name)
     EndpointStatus.objects.filter(endpoint__name="one").update(phase="Ready")
@@ -80,7 +80,7 @@ def test_lists_are_narrowed_by_any_of_the_values(api: APIClient) -> None:
     assert names("strategy=session") == []
 
 
-def test_what_one_has_is_not_sent_again(api: APIClient) -> None:
+def test_unchanged_resource_returns_304(api: APIClient) -> None:
     make_endpoint()
     for url in (ONE, URL, f"{ONE}revisions/", "/api/v1/me/"):
         first = api.get(url)
@@ -94,7 +94,7 @@ def test_what_one_has_is_not_sent_again(api: APIClient) -> None:
     assert api.get(ONE, headers={"If-None-Match": tag}).status_code == 200
 
 
-def test_what_is_seen_refuses_nobody_what_is_wanted_does(api: APIClient) -> None:
+def test_etag_follows_the_spec_not_the_status(api: APIClient) -> None:
     make_endpoint()
     tag = api.get(ONE).headers["ETag"]
     EndpointStatus.objects.update(message="Something else is seen.")
@@ -117,9 +117,7 @@ def test_what_is_seen_refuses_nobody_what_is_wanted_does(api: APIClient) -> None
         ('"1", "2"', 412, "stale"),
     ],
 )
-def test_an_etag_that_is_none_of_ours_changes_nothing(
-    api: APIClient, text: str, status: int, code: str
-) -> None:
+def test_foreign_etag_changes_nothing(api: APIClient, text: str, status: int, code: str) -> None:
     make_endpoint()
     answer = api.patch(ONE, {"replicas": 2}, headers={"If-Match": text})
     assert (answer.status_code, answer.json()["code"]) == (status, code)
@@ -129,7 +127,7 @@ def test_an_etag_that_is_none_of_ours_changes_nothing(
 class TestIdempotency:
     KEY = {"Idempotency-Key": "one"}
 
-    def test_the_second_gets_the_first_ones_answer(self, api: APIClient) -> None:
+    def test_repeated_request_gets_the_first_response(self, api: APIClient) -> None:
         make_endpoint()
         url = f"{ONE}keys/"
         first = api.post(url, {"name": "app"}, headers=self.KEY)
@@ -142,14 +140,12 @@ class TestIdempotency:
         assert first.json()["key"] not in GivenAnswer.objects.get().sealed
         assert AuditEvent.objects.filter(verb="create_key").count() == 1
 
-    def test_a_created_endpoint_can_be_changed_from_the_replayed_answer(
-        self, api: APIClient
-    ) -> None:
+    def test_replayed_response_can_be_used_to_change_the_endpoint(self, api: APIClient) -> None:
         tags = [api.post(URL, LEAST, headers=self.KEY).headers["ETag"] for _ in range(2)]
         assert tags[0] == tags[1]
         assert tags[0].startswith('"1-')
 
-    def test_another_request_with_the_key_is_refused(self, api: APIClient) -> None:
+    def test_different_request_with_the_key_is_rejected(self, api: APIClient) -> None:
         api.post(URL, LEAST, headers=self.KEY)
         other = api.post(URL, {**LEAST, "name": "other"}, headers=self.KEY)
         assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
@@ -157,18 +153,18 @@ class TestIdempotency:
         assert elsewhere.status_code == 422
         assert not Endpoint.objects.filter(name="other").exists()
 
-    def test_a_refused_create_may_be_mended(self, api: APIClient) -> None:
+    def test_rejected_create_can_be_corrected(self, api: APIClient) -> None:
         assert api.post(URL, {"name": "demo"}, headers=self.KEY).status_code == 400
         assert not GivenAnswer.objects.exists()
         assert api.post(URL, LEAST, headers=self.KEY).status_code == 201
 
-    def test_keys_are_each_callers_own(self, api: APIClient) -> None:
+    def test_keys_are_separate_for_each_caller(self, api: APIClient) -> None:
         make_endpoint()
         api.post(f"{ONE}keys/", {"name": "app"}, headers=self.KEY)
         other = program("admin").post(f"{ONE}keys/", {"name": "app"}, headers=self.KEY)
         assert other.json()["code"] == "name_taken"
 
-    def test_a_token_does_not_learn_what_another_was_shown(self, db: None) -> None:
+    def test_replayed_response_is_hidden_from_other_tokens(self, db: None) -> None:
         make_endpoint()
         answers = []
         for label in ("a", "b"):
@@ -177,7 +173,7 @@ class TestIdempotency:
             answers.append(client.post(f"{ONE}keys/", {"name": "app"}, headers=self.KEY))
         assert [answer.status_code for answer in answers] == [201, 400]
 
-    def test_rights_are_asked_before_an_answer_is_given_again(self, api: APIClient) -> None:
+    def test_permissions_are_checked_before_a_replay(self, api: APIClient) -> None:
         api.post(URL, LEAST, headers=self.KEY)
         user = person("operator")
         user.role = "viewer"
@@ -187,11 +183,11 @@ class TestIdempotency:
         assert demoted.post(URL, LEAST, headers=self.KEY).status_code == 403
 
     @pytest.mark.parametrize("key", ["", "x" * 256, "ä"])
-    def test_a_bad_key_is_refused(self, api: APIClient, key: str) -> None:
+    def test_invalid_key_is_rejected(self, api: APIClient, key: str) -> None:
         answer = api.post(URL, LEAST, headers={"Idempotency-Key": key})
         assert (answer.status_code, answer.json()["field"]) == (400, "Idempotency-Key")
 
-    def test_a_day_later_it_is_a_new_request(self, api: APIClient) -> None:
+    def test_key_expires_after_a_day(self, api: APIClient) -> None:
         api.post(URL, LEAST, headers=self.KEY)
         old = timezone.now() - idempotency.RETENTION - timedelta(seconds=1)
         GivenAnswer.objects.update(created_at=old)
@@ -200,7 +196,7 @@ class TestIdempotency:
         assert idempotency.prune() == 2
         assert not GivenAnswer.objects.exists()
 
-    def test_an_answer_that_cannot_be_opened_is_said_to_be_lost(self, api: APIClient) -> None:
+    def test_unreadable_stored_response_is_reported_as_lost(self, api: APIClient) -> None:
         api.post(URL, LEAST, headers=self.KEY)
         GivenAnswer.objects.update(sealed="gAAAA-of-another-key")
         lost = api.post(URL, LEAST, headers=self.KEY)
@@ -208,7 +204,7 @@ class TestIdempotency:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_at_once_with_one_key_create_one(db: None) -> None:
+def test_concurrent_requests_with_one_key_create_one(db: None) -> None:
     person("operator")
     together = threading.Barrier(4)
     answers: list[Any] = []
@@ -237,7 +233,7 @@ class TestDryRun:
         rows = Endpoint.objects.values_list("name", "spec", "generation", "deleted_at")
         return list(rows), AuditEvent.objects.count(), Revision.objects.count()
 
-    def test_a_create_says_all_and_leaves_nothing(self, api: APIClient) -> None:
+    def test_dry_run_of_a_create_is_complete_and_leaves_nothing(self, api: APIClient) -> None:
         storage.remove_console_key("demo")  # of another test: files outlive its database
         before = self.kept()
         answer = api.post(f"{URL}?dry_run=true", LEAST, headers={"Idempotency-Key": "k"})
@@ -261,7 +257,7 @@ class TestDryRun:
             ("delete", "", {}, "delete", set()),
         ],
     )
-    def test_every_write_of_one(
+    def test_every_write_supports_dry_run(
         self, api: APIClient, method: str, path: str, body: Any, action: str, fields: set[str]
     ) -> None:
         api.post(URL, LEAST)
@@ -274,7 +270,7 @@ class TestDryRun:
         assert bool(would["changes"]) is bool(fields)
         assert self.kept() == before
 
-    def test_it_is_refused_as_the_write_would_be(self, api: APIClient) -> None:
+    def test_dry_run_is_rejected_like_the_write(self, api: APIClient) -> None:
         make_endpoint()
         refusals = [
             api.post(f"{URL}?dry_run=true", LEAST),
@@ -293,7 +289,7 @@ class TestDryRun:
         ("/api/v1/clusters/", {"kind": "in-cluster", "reach": "pods"}, {"namespace": "other"}),
     ],
 )
-def test_tiers_and_clusters_keep_to_the_same(
+def test_tiers_and_clusters_follow_the_same_rules(
     url: str, first: dict[str, Any], change: dict[str, Any]
 ) -> None:
     api, one = program("admin"), f"{url}west/"
@@ -324,7 +320,7 @@ def test_tiers_and_clusters_keep_to_the_same(
     assert api.get(f"{url}?search=east").json()["results"] == []
 
 
-def test_an_instance_type_is_matched_by_what_was_read() -> None:
+def test_instance_type_is_compared_with_the_read_version() -> None:
     api, url = program("admin"), "/api/v1/instance-types/odd.large/"
     facts = {"vcpus": 4, "memory_gib": 16}
     tag = api.put(url, facts).headers["ETag"]
@@ -336,13 +332,13 @@ def test_an_instance_type_is_matched_by_what_was_read() -> None:
     assert api.get(url).json()["vcpus"] == 8
 
 
-def test_a_body_that_is_too_large_is_not_read(api: APIClient) -> None:
+def test_oversized_body_is_not_read(api: APIClient) -> None:
     body = b'{"name": "' + b"x" * (4 * 1024 * 1024) + b'"}'
     answer = api.generic("POST", URL, body, content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_numbers_json_does_not_know_are_refused(api: APIClient, word: str) -> None:
+def test_non_finite_numbers_are_rejected(api: APIClient, word: str) -> None:
     answer = api.generic("POST", URL, f'{{"replicas": {word}}}', content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (400, "parse_error")

@@ -1,4 +1,4 @@
-"""Pages of lists: every row once, whatever happens meanwhile; nonsense is refused."""
+"""Pagination: each row once under concurrent changes, and rejected cursors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class View:
         self.list_order = order
 
 
-def asked(rows: Any, view: Any, url: str) -> dict[str, Any]:
+def get_list_page(rows: Any, view: Any, url: str) -> dict[str, Any]:
     pages = CursorPages()
     page = pages.paginate_queryset(rows, Request(RequestFactory().get(url)), view)
     return pages.get_paginated_response(page).data
@@ -36,7 +36,7 @@ def walk(rows: Any, view: Any, size: int, way: str = "next", url: str = "") -> l
     url = url or f"/x/?page_size={size}&keep=me"
     found: list[Any] = []
     while url:
-        page = asked(rows, view, url)
+        page = get_list_page(rows, view, url)
         found += page["results"] if way == "next" else reversed(page["results"])
         url = page[way]
         assert not url or "keep=me" in url
@@ -58,60 +58,60 @@ ORDERS = [("username",), ("-username",), ("date_joined",), ("-date_joined", "use
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [1, 4, 22, 23, 24])
-def test_forth_and_back_shows_every_row_once(
+def test_forward_and_backward_pages_show_every_row_once(
     people: list[User], order: tuple[str, ...], size: int
 ) -> None:
     view = View(*order)
     wanted = list(User.objects.order_by(*order, "-pk" if order[-1].startswith("-") else "pk"))
     assert walk(User.objects.all(), view, size) == wanted
     last = f"/x/?page_size={size}&keep=me"
-    while following := asked(User.objects.all(), view, last)["next"]:
+    while following := get_list_page(User.objects.all(), view, last)["next"]:
         last = following
     back = walk(User.objects.all(), view, size, "previous", last)
     assert back == wanted[::-1]
 
 
-def test_the_first_page_has_no_previous_when_one_comes_back(people: list[User]) -> None:
+def test_first_page_has_no_previous_after_paging_back(people: list[User]) -> None:
     view = View("username")
-    second = asked(
-        User.objects.all(), view, asked(User.objects.all(), view, "/?page_size=5")["next"]
+    second = get_list_page(
+        User.objects.all(), view, get_list_page(User.objects.all(), view, "/?page_size=5")["next"]
     )
-    first = asked(User.objects.all(), view, second["previous"])
+    first = get_list_page(User.objects.all(), view, second["previous"])
     assert [user.username for user in first["results"]] == [f"u{n:02}" for n in range(5)]
     assert first["previous"] is None
     assert first["next"]
 
 
-def test_rows_that_come_and_go_do_not_move_the_others(people: list[User]) -> None:
+def test_added_and_removed_rows_do_not_shift_others(people: list[User]) -> None:
     view = View("username")
-    page = asked(User.objects.all(), view, "/?page_size=5")
+    page = get_list_page(User.objects.all(), view, "/?page_size=5")
     User.objects.filter(username__in=("u01", "u04")).delete()
     User.objects.create_user("u00a", password="x")
-    rest = asked(User.objects.all(), view, page["next"])
+    rest = get_list_page(User.objects.all(), view, page["next"])
     assert [user.username for user in rest["results"]] == [f"u{n:02}" for n in range(5, 10)]
 
 
-def test_the_order_of_the_query_counts_when_the_view_names_none(people: list[User]) -> None:
+def test_query_order_applies_if_the_view_has_none(people: list[User]) -> None:
     rows = walk(User.objects.order_by("-username"), object(), 7)
     assert [user.username for user in rows] == [f"u{n:02}" for n in range(22, -1, -1)]
 
 
-def test_a_plain_list_is_counted_through() -> None:
+def test_plain_list_is_paged_by_offset() -> None:
     items = list(range(11))
     assert walk(items, object(), 4) == items
-    assert asked(items, object(), "/?page_size=11")["next"] is None
+    assert get_list_page(items, object(), "/?page_size=11")["next"] is None
 
 
 def bad(url: str, rows: Any = None) -> tuple[str, str]:
     with pytest.raises(Refused) as refused:
-        asked(User.objects.all() if rows is None else rows, View("date_joined"), url)
+        get_list_page(User.objects.all() if rows is None else rows, View("date_joined"), url)
     problem = refused.value.errors[0]
     assert problem.remedy
     return problem.field, problem.code
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "501", "x", "1.5", "", "99999999999999999999", "٣"])
-def test_a_size_that_is_none_is_refused(size: str) -> None:
+def test_invalid_size_is_rejected(size: str) -> None:
     assert bad(f"/?page_size={size}") == ("page_size", "invalid_page_size")
 
 
@@ -136,12 +136,12 @@ def cursor(*values: Any) -> str:
         base64.urlsafe_b64encode(b"[0, NaN, NaN]").decode(),
     ],
 )
-def test_a_cursor_made_by_hand_is_refused_not_followed(text: str) -> None:
+def test_forged_cursor_is_rejected(text: str) -> None:
     assert bad(f"/?cursor={text}") == ("cursor", "invalid_cursor")
 
 
 @pytest.mark.parametrize("text", [cursor(0, -1), cursor(0, "1"), cursor(0, True), cursor(0, 1, 2)])
-def test_a_plain_list_knows_only_places(text: str) -> None:
+def test_plain_list_accepts_only_offsets(text: str) -> None:
     assert bad(f"/?cursor={text}", [1, 2, 3]) == ("cursor", "invalid_cursor")
 
 
@@ -157,6 +157,6 @@ def test_no_cursor_breaks_the_query(values: list[Any]) -> None:
     for order in (("username",), ("date_joined",), ("is_active", "username")):
         text = base64.urlsafe_b64encode(json.dumps([0, *values]).encode()).decode()
         try:
-            asked(User.objects.all(), View(*order), f"/?cursor={text}")
+            get_list_page(User.objects.all(), View(*order), f"/?cursor={text}")
         except Refused as refused:
             assert refused.errors[0].code == "invalid_cursor"

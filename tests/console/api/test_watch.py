@@ -1,4 +1,4 @@
-"""`?watch=true` as a program sees it: over the ASGI application, byte by byte."""
+"""`?watch=true` over the ASGI application, byte by byte."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def of(*calls: Callable[[], Any]) -> None:
         await sync_to_async(call)()
 
 
-async def test_each_change_is_told_once_with_the_json_of_a_get(token: str) -> None:
+async def test_each_change_is_sent_once_as_the_json_of_a_get(token: str) -> None:
     async with reading(f"{URL}demo/?watch=true", token) as reader:
         first = await reader.event()
         assert reader.status == 200
@@ -126,14 +126,14 @@ async def test_each_change_is_told_once_with_the_json_of_a_get(token: str) -> No
         assert json.loads((await again.event())["data"])["phase"] == "Paused", "not told twice"
 
 
-async def test_the_end_of_a_thing_ends_its_stream(token: str) -> None:
+async def test_deletion_ends_the_stream(token: str) -> None:
     async with reading(f"{URL}demo/?watch=true", token) as reader:
         await reader.event()
         await Endpoint.objects.filter(name="demo").adelete()
         assert (await reader.event())["event"] == "gone"
 
 
-async def test_a_list_tells_what_came_changed_and_went(token: str) -> None:
+async def test_list_watch_sends_added_changed_and_removed(token: str) -> None:
     async with reading(f"{URL}?watch=true", token) as reader:
         assert json.loads((await reader.event())["data"])["name"] == "demo"
         await of(lambda: make_endpoint("other"))
@@ -150,7 +150,7 @@ async def test_a_list_tells_what_came_changed_and_went(token: str) -> None:
         assert json.loads((await again.event())["data"])["phase"] == "Paused", "not told twice"
 
 
-async def test_a_list_is_watched_as_it_is_filtered(token: str) -> None:
+async def test_list_watch_applies_the_filter(token: str) -> None:
     async with reading(f"{URL}?watch=true&phase=Ready", token) as reader:
         await reader.chunk()
         await change(phase="Ready")
@@ -167,14 +167,14 @@ async def test_a_list_is_watched_as_it_is_filtered(token: str) -> None:
         (f"{URL}demo/events/?watch=true", 400, "unknown_parameter"),
     ],
 )
-async def test_a_refusal_is_json_as_ever(token: str, url: str, status: int, code: str) -> None:
+async def test_errors_of_a_watch_are_json(token: str, url: str, status: int, code: str) -> None:
     async with reading(url, token, accept="application/json") as reader:
         body = json.loads(await reader.chunk())
         assert (reader.status, body["code"]) == (status, code)
 
 
 @pytest.mark.parametrize("url", [f"{URL}demo/", "/api/v1/cache-tiers/west/"])
-async def test_whoever_loses_their_right_reads_no_further(token: str, url: str) -> None:
+async def test_revoked_permission_ends_the_stream(token: str, url: str) -> None:
     await of(lambda: program("admin").post("/api/v1/cache-tiers/", {"name": "west"}))
     async with reading(f"{url}?watch=true", token) as reader:
         await reader.event()
@@ -182,9 +182,7 @@ async def test_whoever_loses_their_right_reads_no_further(token: str, url: str) 
         assert (await reader.event())["event"] == "gone"
 
 
-async def test_a_token_that_was_revoked_reads_no_further(
-    token: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_revoked_token_ends_the_stream(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "HEARTBEAT_S", 0.05)
     async with reading(f"{URL}demo/?watch=true", token) as reader:
         await reader.event()
@@ -194,7 +192,7 @@ async def test_a_token_that_was_revoked_reads_no_further(
             assert text.startswith(":"), "nothing but heartbeats, then the end"
 
 
-async def test_tiers_and_clusters_are_watched_the_same_way(token: str) -> None:
+async def test_tiers_and_clusters_are_watched_alike(token: str) -> None:
     def make() -> None:
         admin = program("admin")
         admin.post("/api/v1/cache-tiers/", {"name": "west"})

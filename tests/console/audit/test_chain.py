@@ -1,4 +1,4 @@
-"""Rows of the audit log that were changed, removed, inserted or reordered in SQL are found."""
+"""Detection of audit rows changed, removed, inserted or reordered in SQL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows() -> list[int]:
     return list(AuditEvent.objects.order_by("pk").values_list("pk", flat=True))
 
 
-def test_an_untouched_log_is_intact(rows: list[int]) -> None:
+def test_unmodified_log_is_intact(rows: list[int]) -> None:
     found = chain.verify_chain()
     assert (found.problem, found.rows, found.waiting) == ("", ROWS, 1)
     assert chain.link_rows() == 1
@@ -135,7 +135,7 @@ def _deleted(where: str) -> Callable[[list[int]], None]:
         (_washed, "was not written by the console"),
     ],
 )
-def test_what_is_done_in_sql_is_found(
+def test_sql_changes_are_detected(
     rows: list[int], attack: Callable[[list[int]], None], named: str
 ) -> None:
     attack(rows)
@@ -148,12 +148,12 @@ def test_what_is_done_in_sql_is_found(
     assert found.state is RoundState.FAILING and "reseal" in found.remedy
 
 
-def test_a_row_that_waits_is_found_too(rows: list[int]) -> None:
+def test_changed_pending_row_is_detected(rows: list[int]) -> None:
     sql("UPDATE audit_auditevent SET target = 'endpoint/x' WHERE id = %s", rows[-1])
     assert f"row {rows[-1]} " in chain.verify_chain().problem
 
 
-def test_the_check_goes_on_where_it_stopped_and_forgets_nothing_found(rows: list[int]) -> None:
+def test_check_resumes_and_keeps_its_findings(rows: list[int]) -> None:
     chain.link_rows()
     sql("UPDATE audit_auditevent SET verb = 'x' WHERE sequence = 5")
     assert [chain.check_next(2).problem for _ in range(2)] == ["", ""]
@@ -162,7 +162,7 @@ def test_the_check_goes_on_where_it_stopped_and_forgets_nothing_found(rows: list
     assert AuditChain.objects.get(pk=1).problem
 
 
-def test_a_state_put_back_is_seen_by_its_head(rows: list[int]) -> None:
+def test_restored_backup_is_detected_by_its_head(rows: list[int]) -> None:
     """An old copy of the whole database is intact in itself; a head noted elsewhere tells."""
     chain.link_rows()
     head = chain.verify_chain().head
@@ -172,7 +172,7 @@ def test_a_state_put_back_is_seen_by_its_head(rows: list[int]) -> None:
     assert "cannot be used" in integrity.compare("seven")
 
 
-def test_pruning_is_accounted(rows: list[int]) -> None:
+def test_pruning_is_recorded(rows: list[int]) -> None:
     chain.link_rows()
     AuditEvent.objects.filter(sequence__lte=3).delete()
     assert chain.verify_chain().problem, "whoever deletes rows in SQL is found"
@@ -191,7 +191,7 @@ def test_pruning_is_accounted(rows: list[int]) -> None:
         integrity.prune(timezone.now().strftime("%Y-%m-%d"))
 
 
-def test_reseal_says_what_was_broken(rows: list[int]) -> None:
+def test_reseal_reports_the_broken_rows(rows: list[int]) -> None:
     sql("DELETE FROM audit_auditevent WHERE sequence = 3")
     integrity.reseal()
     chain.link_rows()
@@ -199,7 +199,7 @@ def test_reseal_says_what_was_broken(rows: list[int]) -> None:
     assert "row 3" in AuditEvent.objects.get(verb="audit.reseal").changes["broken"]
 
 
-def test_people_and_teams_may_go_and_the_rows_stay_as_they_are(rows: list[int]) -> None:
+def test_deleted_users_and_teams_leave_the_rows_unchanged(rows: list[int]) -> None:
     team = Team.objects.create(name="West", slug="west")
     alice = person("operator")
     record(alice, "endpoint.scale", "endpoint/x", of=team)
@@ -211,12 +211,12 @@ def test_people_and_teams_may_go_and_the_rows_stay_as_they_are(rows: list[int]) 
     assert shown["results"][0]["team"] is None
 
 
-def test_the_key_is_rekeyed_with_other_secrets() -> None:
+def test_chain_is_rekeyed_with_other_secrets() -> None:
     assert integrity.SEALED in key_rotation.registered()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_writers_at_once_make_one_chain() -> None:
+def test_concurrent_writers_make_one_chain() -> None:
     chain._key.cache_clear()
     done = threading.Event()
 

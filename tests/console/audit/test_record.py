@@ -10,7 +10,7 @@ from tests.support.people import Cast, client_of
 pytestmark = pytest.mark.django_db
 
 
-def test_diff_names_what_changed_by_dotted_field() -> None:
+def test_diff_lists_changes_by_dotted_field() -> None:
     before = {"replicas": 2, "cache": {"l1": {"size_gib": 0.5}, "l2": {}}, "same": 1}
     after = {"replicas": 3, "cache": {"l1": {"size_gib": 1.0}, "l2": {}}, "same": 1, "new": True}
     assert diff(before, after) == {
@@ -37,7 +37,7 @@ def test_secrets_are_not_stored(people: Cast) -> None:
     }
 
 
-def test_the_trail_outlives_the_account(people: Cast) -> None:
+def test_audit_log_survives_the_account(people: Cast) -> None:
     event = record(people.alice, "x", "endpoint/demo")
     User.objects.filter(pk=people.alice.pk).delete()
     event.refresh_from_db()
@@ -46,7 +46,7 @@ def test_the_trail_outlives_the_account(people: Cast) -> None:
     assert record(None, "x", "y").actor_name == "system"
 
 
-def test_the_request_is_named(people: Cast) -> None:
+def test_request_is_named(people: Cast) -> None:
     client = client_of(people.ada)
     client.post(
         f"/access/{people.alice.pk}/role/",
@@ -78,7 +78,7 @@ def trail(people: Cast) -> Cast:
         ("actor=nobody", ["No matching entries"], ["endpoint/other"]),
     ],
 )
-def test_the_page_filters(trail: Cast, query: str, shown: list[str], hidden: list[str]) -> None:
+def test_page_filters_events(trail: Cast, query: str, shown: list[str], hidden: list[str]) -> None:
     client = client_of(trail.charlie)
     part = client.get(f"/audit/?{query}", headers={"HX-Request": "true"}).content.decode()
     assert "<html" not in part
@@ -89,7 +89,7 @@ def test_the_page_filters(trail: Cast, query: str, shown: list[str], hidden: lis
         assert text not in part
 
 
-def test_the_page_shows_before_and_after(trail: Cast) -> None:
+def test_page_shows_before_and_after(trail: Cast) -> None:
     html = client_of(trail.charlie).get("/audit/").content.decode()
     assert (
         '<del class="audit-old">2</del> → <ins class="audit-new text-decoration-none">3</ins>'
@@ -101,7 +101,7 @@ def test_the_page_shows_before_and_after(trail: Cast) -> None:
     )
 
 
-def test_the_page_has_pages(trail: Cast) -> None:
+def test_page_is_paginated(trail: Cast) -> None:
     for number in range(60):
         record(trail.alice, "endpoint.scale", f"endpoint/n{number}")
     client = client_of(trail.charlie)
@@ -111,7 +111,7 @@ def test_the_page_has_pages(trail: Cast) -> None:
     assert "actor=alice" in second
 
 
-def test_what_is_stored_cannot_inject_markup(people: Cast) -> None:
+def test_stored_values_cannot_inject_markup(people: Cast) -> None:
     record(people.alice, "<b>verb</b>", "endpoint/<script>", {"<i>": ["<u>", "<s>"]})
     html = client_of(people.ada).get("/audit/").content.decode()
     for raw in ("<b>verb", "/<script>", "<i>", "<u>", "<s>"):

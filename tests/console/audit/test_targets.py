@@ -23,7 +23,7 @@ def people(db: None) -> Cast:
     return cast()
 
 
-def test_the_log_links_what_exists_and_dates_what_was_deleted(people: Cast) -> None:
+def test_log_links_existing_objects_and_dates_deleted_ones(people: Cast) -> None:
     make_endpoint("demo")
     tiers.create(people.ada, "old-tier", {})
     CacheTier.objects.all().delete()
@@ -39,7 +39,7 @@ def test_the_log_links_what_exists_and_dates_what_was_deleted(people: Cast) -> N
 
 
 @pytest.mark.parametrize("path", ["/endpoints/demo/", "/routing/endpoints/demo/", "/cache/demo/"])
-def test_the_page_of_a_deleted_object_has_when_and_by_whom(people: Cast, path: str) -> None:
+def test_page_of_a_deleted_object_states_time_and_author(people: Cast, path: str) -> None:
     kind = "cache-tier" if path.startswith("/cache") else "endpoint"
     client = client_of(people.charlie)
     missing = client.get(path)
@@ -55,7 +55,7 @@ def test_the_page_of_a_deleted_object_has_when_and_by_whom(people: Cast, path: s
     assert f'href="/audit/?target={kind}%2Fdemo"' in text
 
 
-def test_another_teams_deletions_stay_unknown(people: Cast) -> None:
+def test_deletions_of_other_teams_are_hidden(people: Cast) -> None:
     blue = team_actions.create(people.ada, {"name": "Blue", "slug": "blue"})
     red = Team.objects.create(name="Red", slug="red")
     eve = User.objects.create_user("eve", password="x", role="member")

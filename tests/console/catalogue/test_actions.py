@@ -1,4 +1,4 @@
-"""The catalogue: what is built in, what lies over it, and the same refusals everywhere."""
+"""Catalogue: built-in types, overrides, and equal errors in all interfaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NODE = {"vcpus": 64, "memory_gib": 512, "gpu": "H100", "gpus": 4, "gpu_memory_gi
 PRICED = {**NODE, "price_usd_hour": 12.5, "price_date": "2026-11-01", "price_source": "contract"}
 
 
-def test_what_is_built_in_is_what_the_form_would_take() -> None:
+def test_built_in_types_pass_the_form_validation() -> None:
     for instance in BUILTIN.values():
         again = rules.parse_instance(instance.name, rules.to_data(instance))
         assert again.gpus == instance.gpus
@@ -30,7 +30,7 @@ def test_what_is_built_in_is_what_the_form_would_take() -> None:
         assert (again.price_usd_hour is None) == (again.price_date is None)
 
 
-def test_prices_are_the_references() -> None:
+def test_prices_equal_the_reference() -> None:
     assert BUILTIN["ml.g5.12xlarge"].price_usd_hour == 7.09
     assert BUILTIN["ml.p5.48xlarge"].price_usd_hour == 63.296
     assert BUILTIN["p5e.48xlarge"].price_usd_hour is None, "there is no such price"
@@ -54,7 +54,7 @@ def test_prices_are_the_references() -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_nonsense_is_refused_by_its_field(change: dict[str, Any], field: str) -> None:
+def test_invalid_input_is_rejected_by_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as caught:
         rules.parse_instance("metal.4xh100", {**NODE, **change})
     assert caught.value.errors[0].field == field
@@ -62,14 +62,14 @@ def test_nonsense_is_refused_by_its_field(change: dict[str, Any], field: str) ->
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 64, None, "-a"])
-def test_a_name_is_a_label_of_a_node(name: Any) -> None:
+def test_name_is_a_valid_node_label(name: Any) -> None:
     with pytest.raises(Refused) as caught:
         rules.parse_instance(name, NODE)
     assert caught.value.errors[0].field == "name"
 
 
 @pytest.mark.django_db
-def test_what_is_written_lies_over_what_is_built_in(people: Cast) -> None:
+def test_stored_type_overrides_the_built_in_one(people: Cast) -> None:
     before = BUILTIN["ml.g5.xlarge"]
     changes = {"price_usd_hour": 0.9, "price_date": "2026-11-01"}
     actions.save_instance_type(people.alice, "ml.g5.xlarge", changes)
@@ -83,7 +83,7 @@ def test_what_is_written_lies_over_what_is_built_in(people: Cast) -> None:
 
 
 @pytest.mark.django_db
-def test_one_of_ones_own_comes_and_goes(people: Cast) -> None:
+def test_custom_type_is_created_and_deleted(people: Cast) -> None:
     actions.save_instance_type(people.alice, "metal.4xh100", PRICED)
     entry = selectors.get("metal.4xh100")
     assert entry is not None
@@ -114,7 +114,7 @@ def test_over_rest(people: Cast) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("method", ["put", "delete"])
-def test_a_viewer_changes_nothing(people: Cast, method: str) -> None:
+def test_viewer_changes_nothing(people: Cast, method: str) -> None:
     charlie = client_of(people.charlie)
     url = "/api/v1/instance-types/ml.g5.xlarge/"
     answer = getattr(charlie, method)(url, NODE, content_type="application/json")
@@ -130,7 +130,7 @@ def post(client: Client, url: str, data: dict[str, Any]) -> Any:
 
 
 @pytest.mark.django_db
-def test_the_form_says_the_same_beside_its_fields(people: Cast) -> None:
+def test_form_shows_the_same_errors_at_its_fields(people: Cast) -> None:
     alice = client_of(people.alice)
     wrong = post(alice, "/instance-types/new/", {"name": "metal", **NODE, "memory_gib": "many"})
     assert wrong.status_code == 400
@@ -150,7 +150,7 @@ def test_the_form_says_the_same_beside_its_fields(people: Cast) -> None:
     assert alice.get("/instance-types/metal/edit/").status_code == 404
 
 
-def test_what_the_form_shows_is_what_it_sends() -> None:
+def test_form_round_trips_its_values() -> None:
     for name in ("ml.g5.12xlarge", "p5e.48xlarge"):
         shown = rules.to_data(BUILTIN[name])
         form = InstanceForm({key: "" if v is None else str(v) for key, v in shown.items()})
@@ -159,7 +159,7 @@ def test_what_the_form_shows_is_what_it_sends() -> None:
 
 
 @pytest.mark.django_db
-def test_a_price_counts_from_its_day_on(people: Cast) -> None:
+def test_price_applies_from_its_date(people: Cast) -> None:
     def said(price: float, day: str) -> None:
         facts = {**PRICED, "price_usd_hour": price, "price_date": day}
         actions.save_instance_type(people.alice, "metal.x", facts)
@@ -186,7 +186,7 @@ def test_a_price_counts_from_its_day_on(people: Cast) -> None:
 
 
 @pytest.mark.django_db
-def test_a_built_in_price_counts_before_anybody_said_another(people: Cast) -> None:
+def test_built_in_price_applies_before_the_first_custom_one(people: Cast) -> None:
     facts = {"price_usd_hour": 5.0, "price_date": "2026-10-01"}
     actions.save_instance_type(people.alice, "ml.g5.12xlarge", facts)
     found = selectors.load_prices()

@@ -45,7 +45,7 @@ def client(*replies: Any) -> tuple[Client, list[httpx.Request]]:
 
 
 @pytest.mark.parametrize("error", [None, httpx.ReadError("cut")])
-def test_a_log_with_marks_goes_on_after_the_last_line(error: Exception | None) -> None:
+def test_log_with_marks_continues_after_the_last_line(error: Exception | None) -> None:
     back = [ok({})] if error else []
     made, seen = client(
         end(),
@@ -59,13 +59,13 @@ def test_a_log_with_marks_goes_on_after_the_last_line(error: Exception | None) -
     assert seen[-1].url.params["container"] == "c", "the same log, whichever is the first by then"
 
 
-def test_a_platform_that_cannot_go_on_is_told() -> None:
+def test_platform_without_continuation_is_reported() -> None:
     made, _ = client(end(), stream(end='event: problem\ndata: "It is away."\n\n'))
     with pytest.raises(Unreachable, match="It is away"):
         list(made.endpoints.logs("demo", follow=True)[1])
 
 
-def test_a_log_without_marks_is_known_again_by_its_end() -> None:
+def test_log_without_marks_is_continued_by_its_last_lines() -> None:
     made, _ = client(
         end(marks=False),
         end("a", "b", marks=False),
@@ -80,7 +80,7 @@ def test_a_log_without_marks_is_known_again_by_its_end() -> None:
     assert told == ["a", "b", "c", "d", "quite", "another"]
 
 
-def test_the_end_of_a_log_is_one_question() -> None:
+def test_tail_of_a_log_is_one_request() -> None:
     made, seen = client(end("a", "b"))
     assert list(made.endpoints.logs("demo", "w", tail=2)[1]) == ["a", "b"]
     assert dict(seen[0].url.params) == {"worker": "w", "tail": "2"}

@@ -56,14 +56,14 @@ NOBODY = httpx.ConnectError("refused")
 
 
 @pytest.mark.parametrize("first", [LOST, NOBODY, proxy(502), proxy(503), proxy(504)])
-def test_a_question_is_asked_again(first: Reply) -> None:
+def test_failed_read_is_retried(first: Reply) -> None:
     wire = Wire(first, first, ok({"name": "demo"}))
     assert wire.client().endpoints.get("demo")["name"] == "demo"
     assert len(wire.seen) == 3
     assert wire.pauses == [0.25, 0.5]
 
 
-def test_what_never_answers_is_unreachable() -> None:
+def test_silent_server_is_unreachable() -> None:
     wire = Wire(LOST)
     with pytest.raises(api.Unreachable, match=r"console.example does not respond: the line is cut"):
         wire.client().endpoints.get("demo")
@@ -71,20 +71,20 @@ def test_what_never_answers_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("first", [LOST, httpx.ReadTimeout("late"), proxy(502)])
-def test_a_change_that_may_have_happened_is_not_sent_again(first: Reply) -> None:
+def test_change_that_may_have_been_applied_is_not_retried(first: Reply) -> None:
     wire = Wire(first, ok({}))
     with pytest.raises(errors.EmberlineError):
         wire.client().endpoints.scale("demo", 2)
     assert len(wire.seen) == 1
 
 
-def test_a_change_that_was_never_sent_is() -> None:
+def test_change_that_was_never_sent_is_retried() -> None:
     wire = Wire(NOBODY, ok({}))
     wire.client().endpoints.scale("demo", 2)
     assert len(wire.seen) == 2
 
 
-def test_a_create_is_sent_again_under_the_same_key() -> None:
+def test_create_is_retried_under_the_same_key() -> None:
     wire = Wire(LOST, proxy(502), ok({"name": "demo"}))
     client = wire.client()
     client.endpoints.create({"name": "demo"})
@@ -94,7 +94,7 @@ def test_a_create_is_sent_again_under_the_same_key() -> None:
     assert wire.seen[-1].headers["Idempotency-Key"] not in keys
 
 
-def test_a_create_that_met_its_own_first_try_is_sent_again() -> None:
+def test_create_that_conflicts_with_its_first_attempt_is_retried() -> None:
     busy = {"code": "idempotency_key_busy", "detail": "It has just ended."}
     wire = Wire(no(409, busy), ok({"name": "demo"}))
     wire.client().endpoints.create({"name": "demo"})
@@ -103,14 +103,14 @@ def test_a_create_that_met_its_own_first_try_is_sent_again() -> None:
         Wire(no(409, {"code": "taken", "detail": "x"})).client().endpoints.create({})
 
 
-def test_the_consoles_own_word_is_not_asked_for_twice() -> None:
+def test_console_error_is_not_retried() -> None:
     wire = Wire(no(503))
     with pytest.raises(api.ServerFailed) as caught:
         wire.client().endpoints.decisions("demo")
     assert (caught.value.code, len(wire.seen)) == ("router_away", 1)
 
 
-def test_a_throttle_is_waited_out_but_not_for_long() -> None:
+def test_throttling_is_awaited_up_to_a_limit() -> None:
     throttled = {"code": "throttled", "detail": "Slowly."}
     wire = Wire(no(429, throttled, Retry_After="3"), ok({}))
     wire.client().endpoints.scale("demo", 2)
@@ -121,7 +121,7 @@ def test_a_throttle_is_waited_out_but_not_for_long() -> None:
     assert wire.pauses == []
 
 
-def test_a_list_is_followed_to_its_end_at_the_consoles_own_address() -> None:
+def test_list_is_paged_at_the_console_address() -> None:
     elsewhere = "https://evil.example/api/v1/endpoints/?cursor=two%3D&page_size=1"
     wire = Wire(
         ok({"next": elsewhere, "results": [{"name": "a"}]}),
@@ -133,19 +133,19 @@ def test_a_list_is_followed_to_its_end_at_the_consoles_own_address() -> None:
     assert dict(wire.seen[1].url.params) == {"cursor": "two=", "page_size": "1"}
 
 
-def test_a_redirect_is_told_and_not_followed() -> None:
+def test_redirect_is_reported_and_not_followed() -> None:
     wire = Wire(httpx.Response(302, headers={"Location": "https://evil.example/"}))
     with pytest.raises(api.Unreachable, match=r"redirects to https://evil\.example/"):
         wire.client().me()
     assert len(wire.seen) == 1
 
 
-def test_what_is_no_console_is_named_so() -> None:
+def test_other_server_is_reported_as_no_console() -> None:
     with pytest.raises(api.Unreachable, match="is not an Emberline console"):
         Wire(httpx.Response(200, text="<html>hello</html>")).client().me()
 
 
-def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_response_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.client.http.MAX_BYTES", 100)
     with pytest.raises(api.Unreachable, match="exceeds"):
         Wire(ok({"x": "y" * 200})).client().me()
@@ -165,7 +165,7 @@ def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
         (500, api.ServerFailed),
     ],
 )
-def test_each_no_is_an_exception_with_all_it_says(status: int, kind: type[api.ApiError]) -> None:
+def test_each_error_is_an_exception_with_its_details(status: int, kind: type[api.ApiError]) -> None:
     item = {"code": "low", "detail": "Too low.", "field": "replicas", "value": -1, "remedy": "Add."}
     other = {**item, "field": "model", "value": None}
     body = {**item, "errors": [item, other], "request_id": "r-1"}
@@ -178,38 +178,38 @@ def test_each_no_is_an_exception_with_all_it_says(status: int, kind: type[api.Ap
     assert error.request_id == "r-1"
 
 
-def test_a_crash_names_its_request() -> None:
+def test_server_error_names_its_request() -> None:
     answer = httpx.Response(500, text="<h1>Oops</h1>", headers={"X-Request-ID": "abc"})
     with pytest.raises(api.ServerFailed, match="answered 500") as caught:
         Wire(answer).client().endpoints.scale("demo", 1)
     assert caught.value.request_id == "abc"
 
 
-def test_a_name_cannot_leave_its_place() -> None:
+def test_name_cannot_escape_its_path() -> None:
     wire = Wire(ok({}))
     wire.client().endpoints.get("../../me?x=1#y")
     assert wire.seen[0].url.raw_path == b"/api/v1/endpoints/..%2F..%2Fme%3Fx%3D1%23y/"
 
 
 @pytest.mark.parametrize("url", ["", "console", "ftp://x", "https://a:b@c", "http://x:99999", "//"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(api.Unreachable, match="is not a valid address"):
         Client(url)
 
 
 @pytest.mark.parametrize("url", [URL, URL + "/", URL + "/api/v1/", URL + "/api/v1"])
-def test_an_address_may_be_copied_from_anywhere(url: str) -> None:
+def test_url_may_be_copied_from_the_browser(url: str) -> None:
     assert Client(url).url == URL
 
 
-def test_a_console_may_live_below_a_path() -> None:
+def test_console_may_be_served_below_a_path() -> None:
     wire = Wire(ok({}))
     with Client(URL + "/inference", "t", transport=httpx.MockTransport(wire)) as client:
         client.me()
     assert wire.seen[0].url.path == "/inference/api/v1/me/"
 
 
-def test_the_token_is_in_no_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_token_is_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
     wire = Wire(NOBODY)
     client = wire.client("emb_secret")
     with caplog.at_level("DEBUG"), pytest.raises(api.Unreachable) as caught:
@@ -218,6 +218,6 @@ def test_the_token_is_in_no_words(caplog: pytest.LogCaptureFixture) -> None:
     assert "emb_secret" not in told
 
 
-def test_a_file_of_authorities_is_read_at_once(tmp_path: Any) -> None:
+def test_ca_file_is_read_at_once(tmp_path: Any) -> None:
     with pytest.raises(api.Unreachable, match="contains no readable certificate"):
         Client(URL, ca_file=str(tmp_path / "none.pem"))

@@ -50,7 +50,7 @@ def watched(*replies: Any, timeout_s: float | None = None) -> tuple[Watch, list[
     return client.endpoints.watch("demo", timeout_s=timeout_s), seen
 
 
-def test_states_come_from_the_stream_until_it_is_gone() -> None:
+def test_states_come_from_the_stream_until_deletion() -> None:
     watch, seen = watched(stream(("1", {"phase": "Pending"}), ("2", {"phase": "Ready"}), end=GONE))
     assert [one["phase"] for one in watch] == ["Pending", "Ready"]
     assert (len(seen), watch.fallback) == (1, "")
@@ -59,7 +59,7 @@ def test_states_come_from_the_stream_until_it_is_gone() -> None:
 
 
 @pytest.mark.parametrize("error", [None, httpx.ReadError("cut"), httpx.ReadTimeout("silent")])
-def test_a_stream_that_ends_goes_on_where_it_was(error: Exception | None) -> None:
+def test_ended_stream_is_resumed(error: Exception | None) -> None:
     back = ok({}) if error else None  # a reachability check follows a broken stream
     replies = [stream(("7", {"n": 1}), error=error), back, stream(("8", {"n": 2}), end=GONE)]
     watch, seen = watched(*(one for one in replies if one is not None))
@@ -75,7 +75,7 @@ def test_a_stream_that_ends_goes_on_where_it_was(error: Exception | None) -> Non
         (no(429, {"code": "too_many_watchers", "detail": "?"}), "too_many_watchers"),
     ],
 )
-def test_without_a_stream_it_is_asked_and_says_why(first: Any, why: str) -> None:
+def test_without_a_stream_the_client_polls_and_states_why(first: Any, why: str) -> None:
     watch, seen = watched(
         first, ok({"n": 1}, ETag='"1"'), no(304, None), ok({"n": 1}), ok({"n": 2}), no(404)
     )
@@ -84,7 +84,7 @@ def test_without_a_stream_it_is_asked_and_says_why(first: Any, why: str) -> None
     assert seen[2].headers["If-None-Match"] == '"1"'
 
 
-def test_time_is_up_whichever_way_it_comes() -> None:
+def test_timeout_applies_to_stream_and_polling() -> None:
     for reply in (stream(("1", {"n": 1})), ok({"n": 1})):
         watch, _ = watched(reply, timeout_s=0.05)
         with pytest.raises(TimedOut, match=r"Not within 0\.05 s"):
@@ -93,7 +93,7 @@ def test_time_is_up_whichever_way_it_comes() -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_a_line_ends_where_the_standard_says_however_it_is_cut(end: str, size: int) -> None:
+def test_lines_end_as_in_the_standard_at_any_split(end: str, size: int) -> None:
     text = f'id: 1{end}data: {{"a":"x\u2028y\x85z\x0b"}}{end}{end}data: two{end}{end}'.encode()
 
     class Cut(httpx.SyncByteStream):
@@ -108,7 +108,7 @@ def test_a_line_ends_where_the_standard_says_however_it_is_cut(end: str, size: i
     ]
 
 
-def test_events_are_read_as_browsers_do() -> None:
+def test_events_are_parsed_as_in_browsers() -> None:
     text = "data: a\ndata:b\nid: 1\n\n: beat\n\nevent: x\ndata: {}\n\nid: 2\n\nnonsense\n\n"
     answer = httpx.Response(200, text=text)
     assert list(parse_events(answer)) == [

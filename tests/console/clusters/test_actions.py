@@ -1,4 +1,4 @@
-"""Adding, changing and removing clusters: who may, what is refused, what is kept and shown."""
+"""Cluster actions: permissions, errors, stored and displayed data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add(people: Cast, url: str = "https://k.example", **data: Any) -> Cluster:
     return actions.add_cluster(people.ada, "work", facts)
 
 
-def test_a_kubeconfig_is_kept_sealed_and_never_shown(people: Cast) -> None:
+def test_kubeconfig_is_stored_encrypted_and_never_shown(people: Cast) -> None:
     cluster = add(people)
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM clusters_cluster")
@@ -50,7 +50,7 @@ def test_a_kubeconfig_is_kept_sealed_and_never_shown(people: Cast) -> None:
     assert cluster.context == "work"
 
 
-def test_only_an_admin_gives_access(people: Cast) -> None:
+def test_adding_a_cluster_needs_an_admin(people: Cast) -> None:
     add(people)
     for person in (people.alice, people.charlie):
         with pytest.raises(PermissionDenied):
@@ -80,7 +80,7 @@ def test_only_an_admin_gives_access(people: Cast) -> None:
         ("No", {"kind": "context", "reach": "far", "colour": 1}, ["colour", "name", "reach"]),
     ],
 )
-def test_what_is_refused_names_every_field(
+def test_errors_name_every_field(
     people: Cast, name: str, data: dict[str, Any], fields: list[str]
 ) -> None:
     with pytest.raises(Refused) as refused:
@@ -90,7 +90,7 @@ def test_what_is_refused_names_every_field(
     assert not Cluster.objects.exists()
 
 
-def test_a_plug_in_is_refused_without_saying_what_is_secret(people: Cast) -> None:
+def test_exec_plug_in_is_rejected_without_its_secrets(people: Cast) -> None:
     text = kubeconfig("https://k.example", exec={"command": "aws", "env": "s3cret"})
     with pytest.raises(Refused, match="exec plugin") as refused:
         actions.add_cluster(people.ada, "work", {"kind": "kubeconfig", "kubeconfig": text})
@@ -98,14 +98,14 @@ def test_a_plug_in_is_refused_without_saying_what_is_secret(people: Cast) -> Non
     assert refused.value.errors[0].value is None
 
 
-def test_a_taken_name(people: Cast) -> None:
+def test_taken_name_is_rejected(people: Cast) -> None:
     add(people)
     with pytest.raises(Refused) as refused:
         add(people)
     assert refused.value.status_code == 409
 
 
-def test_a_renewed_kubeconfig(people: Cast) -> None:
+def test_kubeconfig_is_renewed(people: Cast) -> None:
     add(people)
     renewed = kubeconfig("https://k.example").replace("s3cret-t0ken", "renewed")
     cluster = actions.change_cluster(
@@ -121,7 +121,7 @@ def test_a_renewed_kubeconfig(people: Cast) -> None:
         actions.change_cluster(people.ada, "work", {"context": "play"})
 
 
-def test_a_cluster_in_use_is_not_removed(people: Cast) -> None:
+def test_used_cluster_is_not_removed(people: Cast) -> None:
     add(people)
 
     def users() -> dict[str, list[str]]:
@@ -140,7 +140,7 @@ def test_a_cluster_in_use_is_not_removed(people: Cast) -> None:
         selectors.provisioner("work")
 
 
-def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
+def test_encryption_keys_are_rotated(people: Cast, settings: Settings) -> None:
     cluster = add(people)
     old = live.EMBERLINE.encryption_keys
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32, *old))
@@ -156,7 +156,7 @@ def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
     assert key_rotation.rekey(record).unreadable == ["audit/log", "cluster/work"]
 
 
-def test_a_look_says_what_there_is(people: Cast, api: Stub) -> None:
+def test_survey_lists_the_capabilities(people: Cast, api: Stub) -> None:
     cluster = add(people, api.url)
     refresh.refresh(str(cluster.pk))
     found = selectors.get("work")
@@ -194,7 +194,7 @@ def granted_after(api: Stub, refusals: int) -> None:
 
 
 @pytest.mark.parametrize(("refusals", "phase"), [(0, "Ready"), (2, "Ready"), (10**6, "Degraded")])
-def test_a_role_that_was_just_applied_is_noticed_by_a_check(
+def test_applied_role_is_noticed_by_a_check(
     people: Cast, api: Stub, monkeypatch: pytest.MonkeyPatch, refusals: int, phase: str
 ) -> None:
     monkeypatch.setattr(refresh, "AGAIN_NOW_S", 0.01)
@@ -206,7 +206,7 @@ def test_a_role_that_was_just_applied_is_noticed_by_a_check(
     assert cluster.status.phase == phase
 
 
-def test_a_check_is_a_look_that_began_after_it(
+def test_check_is_a_survey_started_after_its_request(
     people: Cast, api: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else looks at the moment, and saw what was there before."""
@@ -228,7 +228,7 @@ def test_a_check_is_a_look_that_began_after_it(
     assert cluster.status.phase == "Ready"
 
 
-def test_a_check_from_the_page_is_repeated_by_messages(
+def test_check_from_the_page_is_repeated_by_messages(
     people: Cast, api: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     granted_after(api, 2)
@@ -259,7 +259,7 @@ def test_a_check_from_the_page_is_repeated_by_messages(
     assert not sent, "nobody asked"
 
 
-def test_what_was_seen_stays_while_the_cluster_is_away(people: Cast, api: Stub) -> None:
+def test_last_survey_stays_while_the_cluster_is_unreachable(people: Cast, api: Stub) -> None:
     cluster = add(people, api.url)
     refresh.refresh(str(cluster.pk))
     api.answers["/version"] = (401, {"message": "no"})
@@ -270,7 +270,7 @@ def test_what_was_seen_stays_while_the_cluster_is_away(people: Cast, api: Stub) 
     assert selectors.capabilities("work") >= {"keda"}
 
 
-def test_an_address_nobody_listens_on(people: Cast) -> None:
+def test_unreachable_address(people: Cast) -> None:
     cluster = add(people, "http://127.0.0.1:1")
     refresh.refresh(str(cluster.pk))
     found = selectors.get("work")
@@ -279,7 +279,7 @@ def test_an_address_nobody_listens_on(people: Cast) -> None:
     assert "s3cret" not in found.status.message
 
 
-def test_the_console_s_own_cluster_exists_by_itself(settings: Settings) -> None:
+def test_own_cluster_of_the_console_is_added_automatically(settings: Settings) -> None:
     tasks.sweep()
     assert not Cluster.objects.exists()
     settings.EMBERLINE = replace(live.EMBERLINE, provisioner="kubernetes")
@@ -294,7 +294,7 @@ def test_the_console_s_own_cluster_exists_by_itself(settings: Settings) -> None:
     assert cluster.status.reason == "NotInCluster"
 
 
-def test_a_real_answer_becomes_a_provisioner(people: Cast, fake_cluster: FakeKube) -> None:
+def test_real_cluster_gets_a_provisioner(people: Cast, fake_cluster: FakeKube) -> None:
     space = fake_cluster.namespace()
     text = fake_cluster.plane.kubeconfig_of("admin", space).read_text()
     facts = {"kind": "kubeconfig", "kubeconfig": text}

@@ -1,4 +1,4 @@
-"""What following objects needs beside workloads: asked for where it is used, shown, and printed."""
+"""Rights for followed objects: checked where used, displayed and printed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WORKLOADS = (
 )
 
 
-def test_a_followed_namespace_is_shown_with_what_it_lacks(people: Cast, refusing: Stub) -> None:
+def test_followed_namespace_is_shown_with_missing_rights(people: Cast, refusing: Stub) -> None:
     cluster = add(people, refusing.url)
     page = client_of(people.charlie)
     assert "inferenceendpointconfigs" not in page.get("/clusters/work/").text
@@ -77,7 +77,7 @@ def test_a_followed_namespace_is_shown_with_what_it_lacks(people: Cast, refusing
     assert line in emberline("check", "work")
 
 
-def test_the_role_is_printed_before_anything_is_followed(people: Cast, api: Stub) -> None:
+def test_role_is_printed_before_a_namespace_is_followed(people: Cast, api: Stub) -> None:
     with pytest.raises(CommandError, match="Unknown cluster work"):
         emberline("role", "work", "--follow")
     add(people, api.url)

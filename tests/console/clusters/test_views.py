@@ -1,4 +1,4 @@
-"""The Clusters pages and their REST: who may do what, what is said, what is never said."""
+"""Clusters pages and their REST: permissions, messages and hidden secrets."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def add(people: Cast, url: str, name: str = "work") -> Cluster:
     return cluster
 
 
-def test_without_a_cluster_the_page_says_what_it_is_for(people: Cast) -> None:
+def test_empty_page_explains_clusters(people: Cast) -> None:
     text = client_of(people.charlie).get("/clusters/").text
     assert "No clusters" in text
     assert "/clusters/add/" not in text, "a viewer gets no button"
     assert "/clusters/add/" in client_of(people.ada).get("/clusters/").text
 
 
-def test_a_cluster_with_what_it_can_carry(people: Cast, api: Stub) -> None:
+def test_cluster_is_shown_with_its_capacity(people: Cast, api: Stub) -> None:
     add(people, api.url)
     page = client_of(people.charlie)
     row = page.get("/clusters/").text
@@ -58,7 +58,7 @@ def test_a_cluster_with_what_it_can_carry(people: Cast, api: Stub) -> None:
     assert "<html" not in part
 
 
-def test_what_is_refused_is_said_with_the_role(people: Cast, api: Stub) -> None:
+def test_rejected_cluster_is_shown_with_the_role(people: Cast, api: Stub) -> None:
     from tests.console.clusters.conftest import refused
 
     reviews = "/apis/authorization.k8s.io/v1"
@@ -76,7 +76,7 @@ def test_what_is_refused_is_said_with_the_role(people: Cast, api: Stub) -> None:
         assert shown in text
 
 
-def test_adding_by_form(people: Cast) -> None:
+def test_cluster_is_added_on_the_form(people: Cast) -> None:
     page = client_of(people.ada)
     assert client_of(people.alice).get("/clusters/add/").status_code == 403
     typed = {"name": "work", "kind": "kubeconfig", "kubeconfig": "not one", "reach": "api"}
@@ -106,7 +106,7 @@ def test_contexts_are_listed_while_typing(people: Cast) -> None:
     assert client_of(people.alice).post("/clusters/contexts/", {}).status_code == 403
 
 
-def test_editing_and_removing(people: Cast, api: Stub) -> None:
+def test_cluster_is_edited_and_removed(people: Cast, api: Stub) -> None:
     add(people, api.url)
     page = client_of(people.ada)
     assert "s3cret" not in page.get("/clusters/work/edit/").text
@@ -119,7 +119,7 @@ def test_editing_and_removing(people: Cast, api: Stub) -> None:
     assert not Cluster.objects.exists()
 
 
-def test_checking_now_asks_for_attention(people: Cast, api: Stub) -> None:
+def test_manual_check_is_scheduled_at_once(people: Cast, api: Stub) -> None:
     cluster = add(people, api.url)
     before = cluster.status.due_at
     assert client_of(people.charlie).post("/clusters/work/check/").status_code == 403
@@ -156,7 +156,7 @@ def test_rest(people: Cast, api: Stub) -> None:
 
 
 @pytest.mark.parametrize("url", ["/clusters/", "/api/v1/clusters/"])
-def test_queries_do_not_grow_with_clusters(people: Cast, api: Stub, url: str) -> None:
+def test_number_of_queries_is_constant(people: Cast, api: Stub, url: str) -> None:
     page = client_of(people.charlie)
     counts = []
     for name in ("a", "b", "c"):
@@ -169,7 +169,7 @@ def test_queries_do_not_grow_with_clusters(people: Cast, api: Stub, url: str) ->
     assert counts[1] == counts[2]
 
 
-def test_free_gpus_are_not_guessed(people: Cast, api: Stub) -> None:
+def test_unknown_free_gpus_are_not_guessed(people: Cast, api: Stub) -> None:
     from tests.console.clusters.conftest import refused
 
     api.answers["/api/v1/pods"] = refused
@@ -178,7 +178,7 @@ def test_free_gpus_are_not_guessed(people: Cast, api: Stub) -> None:
     assert "not known, of 8" in client_of(people.charlie).get("/clusters/").text
 
 
-def test_a_login_that_ends_soon_is_said(people: Cast, api: Stub) -> None:
+def test_expiring_login_is_reported(people: Cast, api: Stub) -> None:
     cluster = add(people, api.url)
     page = client_of(people.charlie)
     assert "Credentials expire" not in page.get("/clusters/work/").text

@@ -49,7 +49,7 @@ def verbs(
             yield from verbs(child, (*path, word))
 
 
-def test_every_verb_says_what_it_is_for_and_does_something() -> None:
+def test_every_verb_has_help_and_an_action() -> None:
     found = dict(verbs(parser.build_parser()))
     assert len(found) > 60
     for path, one in found.items():
@@ -58,7 +58,7 @@ def test_every_verb_says_what_it_is_for_and_does_something() -> None:
         assert not silent, f"{path}: {silent}"
 
 
-def test_every_verb_without_code_of_its_own_is_a_method_of_the_client() -> None:
+def test_every_generic_verb_is_a_client_method() -> None:
     methods = {
         call
         for _path, one in verbs(parser.build_parser())
@@ -70,7 +70,7 @@ def test_every_verb_without_code_of_its_own_is_a_method_of_the_client() -> None:
             assert callable(attrgetter(method)(console)), method
 
 
-def test_exit_codes_are_those_of_the_page() -> None:
+def test_exit_codes_equal_those_of_the_docs() -> None:
     assert "6 conflict, 7 timeout, 8 unreachable" in parser.build_parser().format_help().replace(
         "\n", " "
     )
@@ -185,7 +185,7 @@ def test_counts_have_a_plural() -> None:
 
 
 @db
-def test_an_endpoint_is_moved() -> None:
+def test_endpoint_is_moved() -> None:
     make_endpoint()
     Team.objects.create(name="West", slug="west")
     assert "moved to team west" in run("endpoint", "move", "demo", "west")
@@ -196,7 +196,7 @@ def test_an_endpoint_is_moved() -> None:
 
 
 @db
-def test_a_spec_is_judged_and_shown() -> None:
+def test_spec_is_validated_and_shown() -> None:
     make_endpoint()
     out = io.StringIO()
     with pytest.raises(SystemExit) as ended:
@@ -210,7 +210,7 @@ def test_a_spec_is_judged_and_shown() -> None:
 
 
 @db
-def test_what_a_router_cannot_tell_is_a_failure() -> None:
+def test_unknown_router_state_is_a_failure() -> None:
     pretend_ready(make_endpoint(), admin_url="http://127.0.0.1:9")
     for words in (("decisions", "demo"), ("explain", "demo", "--prompt", "hi")):
         assert refused("endpoint", *words)[0] == 1
@@ -218,11 +218,11 @@ def test_what_a_router_cannot_tell_is_a_failure() -> None:
 
 
 @db
-def test_costs_say_why_there_are_none() -> None:
+def test_missing_costs_state_the_reason() -> None:
     assert "Prometheus" in run("cost")
 
 
-def test_a_decision_is_a_table_of_its_candidates() -> None:
+def test_decision_is_a_table_of_its_candidates() -> None:
     found = {
         "id": "7",
         "chosen": "w1",
@@ -238,7 +238,7 @@ def test_a_decision_is_a_table_of_its_candidates() -> None:
     assert lines[-1].startswith("→") and "w1" in lines[-1] and "96" in lines[-1]
 
 
-def test_what_others_wrote_cannot_speak_to_a_terminal() -> None:
+def test_foreign_text_cannot_control_the_terminal() -> None:
     shown = output.table(("A", "B"), [("x\x1b[2J\ny", "z")])
     assert "\x1b" not in shown and len(shown.splitlines()) == 2
     assert output.strip_control_characters("a\tb\r\x07\x9b") == "a\tb���"
@@ -251,7 +251,7 @@ RUN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_benchmark_is_started_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmark_is_started_and_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks, "POLL_S", 0.0)
     done = {**RUN, "state": "done", "result": {"requests": 9, "ttft": {"p50": 0.25, "p90": 1}}}
     states = iter([{**RUN, "state": "running", "stage": "Sending"}, done])
@@ -270,21 +270,21 @@ def test_a_benchmark_is_started_and_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert "running Sending" in err.getvalue()
 
 
-def test_a_cell_reads_as_words() -> None:
+def test_cells_are_formatted() -> None:
     assert output.cell("demo-worker-0") == "demo-worker-0"
     assert output.cell({"prefix": 96, "l2": None}) == "prefix 96, l2 "
     assert output.cell(None) == ""
     assert output.cell([1, True]) == "[1, true]"
 
 
-def test_a_benchmarks_times_are_read_in_milliseconds() -> None:
+def test_benchmark_latencies_are_in_milliseconds() -> None:
     quantiles = {"count": 41, "p50": 0.2208, "p90": 1.5, "p99": None}
     assert benchmarks._format_value("ttft", quantiles) == "p50 221 ms, p90 1,500 ms"
     assert benchmarks._format_value("workers", {"w0": 41}) == "w0 41"
 
 
 @db
-def test_rules_of_alerts_are_set_and_read_on_a_terminal() -> None:
+def test_alert_rules_are_set_and_listed() -> None:
     make_endpoint("demo")
     assert "TTFT p95 is above 3 s" in run("alert", "set", "HighTTFT", "threshold=3", "for=20m")
     run("alert", "set", "HighTTFT", "threshold=9", "--endpoint", "demo")

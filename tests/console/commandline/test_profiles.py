@@ -19,7 +19,7 @@ def saved(tmp_path: Path, **named: str) -> dict[str, str]:
     return env
 
 
-def test_the_first_that_is_named_counts(tmp_path: Path) -> None:
+def test_first_configured_source_wins(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS, west="https://west.example")
     every = {**env, "EMBERLINE_URL": "https://env.example", "EMBERLINE_PROFILE": "west"}
 
@@ -35,14 +35,14 @@ def test_the_first_that_is_named_counts(tmp_path: Path) -> None:
     assert url({}, {"XDG_CONFIG_HOME": str(tmp_path / "none")}) == ""
 
 
-def test_a_token_of_the_environment_is_no_token_of_a_profile(tmp_path: Path) -> None:
+def test_token_of_the_environment_is_not_used_with_a_profile(tmp_path: Path) -> None:
     """A token for one console must not be sent to another."""
     env = {**saved(tmp_path, west=HTTPS), "EMBERLINE_TOKEN": "t-env"}
     found = select_console({"profile": "west"}, env)
     assert found is not None and found.profile.token == "t-west"
 
 
-def test_a_token_may_come_from_a_file(tmp_path: Path) -> None:
+def test_token_may_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("emb_x\n")
     env = {"EMBERLINE_URL": HTTPS, "EMBERLINE_TOKEN_FILE": str(file)}
@@ -53,19 +53,19 @@ def test_a_token_may_come_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]:8000", "x.localhost"])
-def test_this_machine_may_be_asked_in_clear(host: str) -> None:
+def test_localhost_may_be_queried_without_tls(host: str) -> None:
     assert select_console({}, {"EMBERLINE_URL": f"http://{host}", "EMBERLINE_TOKEN": "t"})
 
 
 @pytest.mark.parametrize("host", ["console.example", "10.0.0.1", "localhost.example"])
-def test_another_machine_may_not_unless_somebody_says_so(host: str) -> None:
+def test_other_hosts_need_tls_unless_allowed(host: str) -> None:
     env = {"EMBERLINE_URL": f"http://{host}", "EMBERLINE_TOKEN": "t"}
     with pytest.raises(CommandError, match="is not encrypted"):
         select_console({}, env)
     assert select_console({}, {**env, "EMBERLINE_ALLOW_HTTP": "1"})
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_damaged_file_is_named(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS)
     for text in ("{", "[]", '{"default": {"address": "x"}}', '{"default": 1}'):
         profiles_path(env).write_text(text)
@@ -73,12 +73,12 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
             select_console({}, env)
 
 
-def test_a_token_is_in_no_representation(tmp_path: Path) -> None:
+def test_token_is_in_no_repr(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS)
     assert "t-default" not in repr(read(profiles_path(env))) + repr(select_console({}, env))
 
 
-def test_writing_leaves_nothing_else_behind(tmp_path: Path) -> None:
+def test_writing_leaves_no_other_file(tmp_path: Path) -> None:
     env = saved(tmp_path, default=HTTPS)
     assert [one.name for one in profiles_path(env).parent.iterdir()] == ["profiles.json"]
     profiles_path(env).unlink()

@@ -28,13 +28,13 @@ def folder(tmp_path: Path) -> Path:
     return inside
 
 
-def test_a_mounted_secret_is_read(folder: Path) -> None:
+def test_mounted_secret_is_read(folder: Path) -> None:
     assert read_text(str(folder / "password"), folder) == "open sesame\n"
     assert read_text(str(folder / ".." / "allowed" / "password"), folder) == "open sesame\n"
     assert refusal(str(folder / "password"), folder) is None
 
 
-def test_a_linked_folder_is_the_folder(folder: Path, tmp_path: Path) -> None:
+def test_linked_folder_is_resolved(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
     assert read_text(str(tmp_path / "link" / "password"), tmp_path / "link") == "open sesame\n"
 
@@ -55,7 +55,7 @@ def test_a_linked_folder_is_the_folder(folder: Path, tmp_path: Path) -> None:
         "",
     ],
 )
-def test_nothing_outside_is_read(folder: Path, path: str) -> None:
+def test_files_outside_are_not_read(folder: Path, path: str) -> None:
     (folder / "link").symlink_to(folder.parent / "secret")
     (folder / "up").symlink_to("..")
     (folder / "chain").symlink_to("link")
@@ -64,7 +64,7 @@ def test_nothing_outside_is_read(folder: Path, path: str) -> None:
     assert caught.value.outside
 
 
-def test_what_is_no_short_text_file_is_refused(folder: Path) -> None:
+def test_large_or_special_file_is_rejected(folder: Path) -> None:
     os.mkfifo(folder / "pipe")  # without a writer
     (folder / "long").write_bytes(b"x" * (confined_files.MAX_BYTES + 1))
     (folder / "bytes").write_bytes(b"\xff\xfe")
@@ -83,7 +83,7 @@ def test_what_is_no_short_text_file_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("swapped", ["file", "folder"])
-def test_what_is_swapped_after_the_check_is_not_read(
+def test_file_swapped_after_the_check_is_not_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
 ) -> None:
     """The check sees a plain file, which is then replaced by a link to the secret."""
@@ -107,9 +107,7 @@ def test_what_is_swapped_after_the_check_is_not_read(
         read_text(str(folder / "sub" / "secret"), folder)
 
 
-def test_a_provisioner_reads_a_users_file_out_of_its_folder_only(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_provisioner_reads_user_files_only_from_their_folder(folder: Path, tmp_path: Path) -> None:
     within = {"P": str(folder)}
     assert read_secrets({"P": str(folder / "password")}, within) == {"P": "open sesame"}
     assert read_secrets({"P": str(tmp_path / "secret")}) == {"P": "the console's own"}

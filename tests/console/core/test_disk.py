@@ -58,9 +58,7 @@ FULL = replace(FINE, free_bytes=0)
         (replace(FINE, read_only=True), DiskState.FULL, "mounted read-only"),
     ],
 )
-def test_a_state_needs_little_space_in_bytes_and_percent(
-    found: Disk, state: DiskState, said: str
-) -> None:
+def test_disk_thresholds_are_in_bytes_and_percent(found: Disk, state: DiskState, said: str) -> None:
     assert found.state is state
     assert said in found.text
     assert bool(found.remedy) is (state is not DiskState.OK)
@@ -85,7 +83,7 @@ def test_the_forecast_follows_the_trend_of_the_last_hour() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
-def test_errors_of_the_file_system_are_told_from_others(number: int) -> None:
+def test_file_system_errors_are_classified(number: int) -> None:
     wrapped = OperationalError("database or disk is full")
     wrapped.__cause__ = OSError(number, "")
     assert disk.disk_fault(wrapped) == os.strerror(number).lower()
@@ -94,7 +92,7 @@ def test_errors_of_the_file_system_are_told_from_others(number: int) -> None:
     assert disk.disk_fault(None) == ""
 
 
-def test_errors_of_databases_are_told_from_others(tmp_path: Path) -> None:
+def test_database_errors_are_classified(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "x", isolation_level=None)
     database.execute("PRAGMA max_page_count = 2")
     database.execute("CREATE TABLE t (x)")
@@ -132,14 +130,14 @@ def stale(transactional_db: None) -> Client:
     return client
 
 
-def test_pages_that_only_read_are_served(stale: Client, unwritable: None) -> None:
+def test_read_only_pages_are_served(stale: Client, unwritable: None) -> None:
     before = counters.total("uses_unrecorded", of="session")
     assert stale.get("/system/").status_code == 200
     assert stale.get("/api/v1/system/processes/").status_code == 200
     assert counters.total("uses_unrecorded", of="session") == before + 2
 
 
-def test_a_token_serves_too(transactional_db: None, request: pytest.FixtureRequest) -> None:
+def test_token_requests_are_served(transactional_db: None, request: pytest.FixtureRequest) -> None:
     client = client_of(cast().ada)
     made = client.post("/profile/tokens/", {"name": "x", "role": "admin", "days": "30"}).text
     clear = "emb_" + made.partition("emb_")[2].partition("<")[0]
@@ -152,7 +150,7 @@ def test_a_token_serves_too(transactional_db: None, request: pytest.FixtureReque
 
 
 @pytest.mark.parametrize("path", ["/profile/tokens/", "/login/"])
-def test_a_form_that_cannot_be_saved_names_the_disk(
+def test_failed_form_names_the_disk(
     stale: Client, unwritable: None, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(disk, "read_disk", lambda _path: FULL)
@@ -166,7 +164,7 @@ def test_a_form_that_cannot_be_saved_names_the_disk(
         assert said in answer.text
 
 
-def test_rest_says_the_same_in_its_shape(
+def test_rest_reports_the_same_error(
     stale: Client, unwritable: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk, "read_disk", lambda _path: FULL)
@@ -222,7 +220,7 @@ def test_system_page_rest_banner_doctor_and_metrics_agree(
     assert shown == (found.free_bytes if found else None)
 
 
-def test_the_wal_of_sqlite_outlives_requests(tmp_path: Path) -> None:
+def test_sqlite_wal_survives_requests(tmp_path: Path) -> None:
     from console import asgi
 
     name = str(tmp_path / "x")

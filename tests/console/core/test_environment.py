@@ -46,7 +46,7 @@ def test_defaults(tmp_path: Path) -> None:
         ("REDIS_URL", "amqp://u:secret@h", "write redis://HOST:PORT/DB"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_remedy(
+def test_invalid_value_is_named_with_its_remedy(
     tmp_path: Path, name: str, value: str, remedy: str
 ) -> None:
     with pytest.raises(SettingError) as refused:
@@ -70,7 +70,7 @@ def test_automatic_calibration_is_on_unless_turned_off(tmp_path: Path) -> None:
     assert environment.load({}, tmp_path).auto_calibration
 
 
-def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
+def test_secret_is_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "redis"
     file.write_text("redis://:pw@127.0.0.1:1/0\n")
     facts = load(tmp_path, REDIS_URL_FILE=str(file))
@@ -78,17 +78,17 @@ def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
     assert "pw" not in repr(facts)
 
 
-def test_both_a_secret_and_its_file_is_a_contradiction(tmp_path: Path) -> None:
+def test_secret_and_its_file_together_are_a_contradiction(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="keep only one"):
         load(tmp_path, REDIS_URL="redis://a", REDIS_URL_FILE="/nowhere")
 
 
-def test_a_missing_secret_file_is_named(tmp_path: Path) -> None:
+def test_missing_secret_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"REDIS_URL_FILE.*cannot be read"):
         load(tmp_path, REDIS_URL_FILE=str(tmp_path / "none"))
 
 
-def test_own_secrets_are_private_random_and_made_once(tmp_path: Path) -> None:
+def test_own_secrets_are_private_random_and_created_once(tmp_path: Path) -> None:
     path = tmp_path / "secrets" / "key"
     with ThreadPoolExecutor(8) as pool:
         made = set(pool.map(lambda _: environment.generated_secret(path), range(8)))
@@ -108,7 +108,7 @@ def emberline(settings: Any, **changes: Any) -> None:
     settings.EMBERLINE = replace(live_settings.EMBERLINE, **changes)
 
 
-def test_quiet_when_all_is_well() -> None:
+def test_valid_settings_give_no_warning() -> None:
     for check in (
         checks.check_reach,
         checks.workers,
@@ -131,14 +131,14 @@ def test_reachable_console_needs_names_and_tls(settings: Any) -> None:
     assert found(checks.check_reach) == {}
 
 
-def test_workers_that_cannot_start(settings: Any, tmp_path: Path) -> None:
+def test_workers_that_cannot_start_are_reported(settings: Any, tmp_path: Path) -> None:
     emberline(settings, workers="vllm", provisioner="local", vllm_python=tmp_path / "none")
     assert "make up" in found(checks.workers)["emberline.W004"]
     emberline(settings, workers="vllm", provisioner="fake")
     assert "WORKERS=simulated" in found(checks.workers)["emberline.W005"]
 
 
-def test_secrets_that_others_can_read(settings: Any, tmp_path: Path) -> None:
+def test_secrets_readable_by_others_are_reported(settings: Any, tmp_path: Path) -> None:
     (tmp_path / "secrets").mkdir(mode=0o700)
     (tmp_path / "secrets" / "key").touch(mode=0o644)
     emberline(settings, var=tmp_path)
@@ -147,15 +147,13 @@ def test_secrets_that_others_can_read(settings: Any, tmp_path: Path) -> None:
     assert found(checks.private_files) == {}
 
 
-def test_login_limits_in_the_wrong_order(settings: Any) -> None:
+def test_login_limits_in_the_wrong_order_are_reported(settings: Any) -> None:
     settings.LOGIN_FAILURES_PER_ADDRESS = 1
     assert "emberline.E007" in found(signon_checks.login_limits)
 
 
 @pytest.mark.parametrize(("query", "seconds"), [("", 5), ("?connect_timeout=2", 2)])
-def test_a_database_server_that_is_away_is_given_up(
-    tmp_path: Path, query: str, seconds: int
-) -> None:
+def test_unreachable_database_server_times_out(tmp_path: Path, query: str, seconds: int) -> None:
     env = {
         **os.environ,
         "EMBERLINE_VAR": str(tmp_path),
@@ -190,7 +188,7 @@ def test_encryption_keys(tmp_path: Path) -> None:
         ("redis://broker/0", "", "redis://broker/0"),
     ],
 )
-def test_a_password_of_its_own_goes_into_the_url(
+def test_separate_password_is_inserted_into_the_url(
     tmp_path: Path, url: str, password: str, whole: str
 ) -> None:
     file = tmp_path / "password"
@@ -207,15 +205,13 @@ def test_a_password_of_its_own_goes_into_the_url(
         ({}, "REDIS_URL has no host"),
     ],
 )
-def test_a_password_without_a_place_is_refused(
-    tmp_path: Path, env: dict[str, str], told: str
-) -> None:
+def test_password_without_a_url_is_rejected(tmp_path: Path, env: dict[str, str], told: str) -> None:
     with pytest.raises(SettingError, match=told) as refused:
         load(tmp_path, EMBERLINE_REDIS_PASSWORD="hidden", **env)
     assert "hidden" not in str(refused.value)
 
 
-def test_what_a_pod_is_told_by_path(tmp_path: Path) -> None:
+def test_pod_settings_are_loaded(tmp_path: Path) -> None:
     facts = load(
         tmp_path,
         EMBERLINE_STATIC="/srv/static",
@@ -234,18 +230,18 @@ def test_what_a_pod_is_told_by_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["9100", "host:", ":9100", "host:99999", "host:x"])
-def test_an_admin_address_that_is_none(tmp_path: Path, wrong: str) -> None:
+def test_invalid_admin_address(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(SettingError, match="EMBERLINE_ADMIN"):
         load(tmp_path, EMBERLINE_ADMIN=wrong)
 
 
-def test_where_keys_of_endpoints_are_kept(tmp_path: Path) -> None:
+def test_storage_of_endpoint_keys(tmp_path: Path) -> None:
     assert load(tmp_path).keys == "file"
     assert load(tmp_path, EMBERLINE_PROVISIONER="kubernetes").keys == "database"
     assert load(tmp_path, EMBERLINE_PROVISIONER="kubernetes", EMBERLINE_KEYS="file").keys == "file"
 
 
-def test_how_prometheus_lets_the_console_in_is_said_by_what_is_given(tmp_path: Path) -> None:
+def test_prometheus_login_follows_the_given_settings(tmp_path: Path) -> None:
     file = {"PROMETHEUS_BEARER_TOKEN_FILE": str(tmp_path / "token")}
     bearer = environment.prometheus_login(file)
     assert (bearer.auth, bearer.secret, bearer.secret_file) == ("bearer", "", tmp_path / "token")
@@ -260,7 +256,7 @@ def test_how_prometheus_lets_the_console_in_is_said_by_what_is_given(tmp_path: P
         environment.prometheus_login({**file, "PROMETHEUS_BEARER_TOKEN": "t"})
 
 
-def test_how_much_prometheus_remembers_is_in_its_own_words() -> None:
+def test_prometheus_retention_uses_prometheus_units() -> None:
     assert str(environment.retention({})) == "30d, 10GB at most"
     given = {
         "EMBERLINE_PROMETHEUS_RETENTION": "1y",
@@ -272,7 +268,7 @@ def test_how_much_prometheus_remembers_is_in_its_own_words() -> None:
             environment.retention({name: "for ever"})
 
 
-def test_the_folder_of_peoples_files_holds_none_of_the_consoles(tmp_path: Path) -> None:
+def test_user_file_folder_excludes_console_secrets(tmp_path: Path) -> None:
     assert load(tmp_path).l2_secrets == tmp_path / "var" / "secrets" / "l2"
     key = tmp_path / "keys" / "django"
     key.parent.mkdir()

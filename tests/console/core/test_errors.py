@@ -38,7 +38,7 @@ BAD: list[tuple[str, dict[str, Any], set[str]]] = [
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("path", "body", "fields"), BAD)
-def test_every_bad_field_is_named_at_once(
+def test_every_invalid_field_is_named_at_once(
     path: str, body: dict[str, Any], fields: set[str]
 ) -> None:
     answer = program("admin").post(f"/api/v1/{path}/", body, format="json")
@@ -49,7 +49,7 @@ def test_every_bad_field_is_named_at_once(
 
 
 @pytest.mark.django_db
-def test_a_form_shows_every_bad_field() -> None:
+def test_form_shows_every_invalid_field() -> None:
     typed = {"name": "On Call", "url": "ftp://x", "secret": ""}
     page = browser("admin").post("/alerts/receivers/new/?kind=webhook", typed).text
     for field in ("name", "url"):
@@ -57,7 +57,7 @@ def test_a_form_shows_every_bad_field() -> None:
 
 
 @pytest.mark.django_db
-def test_nothing_is_written_when_one_field_is_bad() -> None:
+def test_invalid_field_writes_nothing() -> None:
     api = program("admin")
     made = {"name": "on-call", "url": "https://hooks.example.org/x"}
     assert api.post("/api/v1/receivers/", made, format="json").status_code == 201
@@ -67,7 +67,7 @@ def test_nothing_is_written_when_one_field_is_bad() -> None:
 
 
 @pytest.mark.django_db
-def test_tags_are_written_as_in_the_command_line() -> None:
+def test_tags_are_written_as_on_the_command_line() -> None:
     make_endpoint("red", tags={"team": "red"})
     body = {"name": "blue", "model": "smollm2-135m-instruct", "engine": "simulated"}
     made = program("admin").post("/api/v1/endpoints/", {**body, "tags": "team=blue"}, format="json")
@@ -75,7 +75,7 @@ def test_tags_are_written_as_in_the_command_line() -> None:
     assert made.json()["spec"]["tags"] == {"team": "blue"}
 
 
-def test_other_refusals_than_bad_fields_end_the_request() -> None:
+def test_other_errors_end_the_request() -> None:
     def missing() -> None:
         raise Refused(Problem("name", "x", "No such thing.", "", "not_found"), status_code=404)
 

@@ -42,27 +42,27 @@ def server(first: bytes, drips: bytes = b"") -> Iterator[str]:
 HEAD = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
 
 
-def test_the_whole_answer() -> None:
+def test_complete_response() -> None:
     with server(b"HTTP/1.1 503 No\r\ncontent-length: 5\r\n\r\nlater") as url:
         assert fetch("GET", url, deadline_s=10, max_bytes=5) == (503, b"later")
 
 
-def test_one_that_drips_for_ever_is_left() -> None:
+def test_endless_slow_response_is_abandoned() -> None:
     with server(HEAD, b"x") as url, pytest.raises(httpx.TimeoutException):
         fetch("GET", url, deadline_s=0.3, max_bytes=10**9)
 
 
-def test_one_that_pours_for_ever_is_left() -> None:
+def test_endless_fast_response_is_abandoned() -> None:
     with server(HEAD, b"x" * 65536) as url, pytest.raises(TooLargeError):
         fetch("GET", url, deadline_s=30, max_bytes=100_000)
 
 
 @pytest.mark.parametrize("url", ["http://.bad./metrics", "http://[::1/metrics", "nothing"])
-def test_what_is_no_address_is_an_error_of_httpx(url: str) -> None:
+def test_invalid_url_is_an_httpx_error(url: str) -> None:
     with pytest.raises((httpx.HTTPError, httpx.InvalidURL)):
         fetch("GET", url, deadline_s=1, max_bytes=10)
 
 
-def test_a_closed_port_is_told_from_silence() -> None:
+def test_closed_port_is_distinguished_from_silence() -> None:
     with pytest.raises(httpx.ConnectError):
         fetch("GET", f"http://127.0.0.1:{free_port()}/", deadline_s=5, max_bytes=10)

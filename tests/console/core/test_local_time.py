@@ -26,12 +26,12 @@ def back_to_utc() -> Iterator[None]:
         ("America/Sao_Paulo", "Nov 18, 09:06 UTC-03"),
     ],
 )
-def test_a_time_names_its_zone(zone: str | None, clock: str) -> None:
+def test_time_names_its_zone(zone: str | None, clock: str) -> None:
     local_time.use_zone(ZoneInfo(zone) if zone else None)
     assert local_time.format_clock(END) == clock
 
 
-def test_a_typed_time_is_local_unless_it_has_an_offset() -> None:
+def test_typed_time_is_local_unless_it_has_an_offset() -> None:
     local_time.use_zone(ZoneInfo("Europe/Berlin"))
     for text in ("2026-11-18T13:06:40", "2026-11-18T12:06:40Z", "2026-11-18T07:06:40-05:00"):
         assert local_time.parse_local(text) == END

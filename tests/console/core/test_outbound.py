@@ -71,7 +71,7 @@ def _cluster(url: str) -> Any:
 @pytest.mark.django_db
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("field", [_receiver, _source, _alertmanager, _cluster])
-def test_no_field_takes_such_an_address(
+def test_forbidden_addresses_are_rejected_in_every_field(
     strict: None, field: Callable[[str], Any], host: str
 ) -> None:
     with pytest.raises(Refused) as refused:
@@ -80,7 +80,7 @@ def test_no_field_takes_such_an_address(
 
 
 @pytest.mark.django_db
-def test_the_message_names_the_remedy(strict: None) -> None:
+def test_message_names_the_remedy(strict: None) -> None:
     with pytest.raises(Refused, match=r"EMBERLINE_OUTBOUND_ALLOW=127.0.0.1:9093"):
         _source("http://localhost:9093")
 
@@ -111,7 +111,7 @@ def _list_pods(url: str) -> None:
 
 
 @pytest.mark.parametrize("connect", [_post, _query, _list_pods])
-def test_a_name_is_judged_when_it_is_connected_to(
+def test_hostname_is_checked_when_connecting(
     strict: None, stub: Stub, renamed: str, connect: Callable[[str], None], db: None
 ) -> None:
     before = len(stub.seen)
@@ -120,19 +120,19 @@ def test_a_name_is_judged_when_it_is_connected_to(
     assert len(stub.seen) == before
 
 
-def test_a_redirect_is_not_followed(stub: Stub) -> None:
+def test_redirect_is_not_followed(stub: Stub) -> None:
     moved = (302, "")
     with http_stub({"/": moved}, {"location": "http://169.254.169.254/"}) as redirects:
         assert webhooks.post(f"{redirects.url}/", b"{}", {}).status == 302
 
 
-def test_own_settings_may_lead_to_this_machine(strict: None, stub: Stub) -> None:
+def test_operator_settings_may_use_localhost(strict: None, stub: Stub) -> None:
     assert exchange(Login(own=True), "GET", f"{stub.url}/").status == 200
     assert address_problem("127.0.0.1", 9090, own=True) == ""
     assert address_problem("169.254.169.254", 80, own=True)
 
 
-def test_the_operator_allows_addresses_and_ports(strict: None) -> None:
+def test_operator_allows_addresses_and_ports(strict: None) -> None:
     outbound.set_allowed((parse_allowed("127.0.0.1:9090"), parse_allowed("10.0.0.0/8")))
     assert url_problem("http://localhost:9090") == ""
     assert url_problem("http://127.0.0.1:9091")
@@ -143,7 +143,7 @@ def test_the_operator_allows_addresses_and_ports(strict: None) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:70000", "10/99"]
 )
-def test_what_is_no_address_to_allow(text: str) -> None:
+def test_invalid_allow_list_entries(text: str) -> None:
     with pytest.raises(ValueError):
         parse_allowed(text)
 
@@ -153,7 +153,7 @@ def test_allowed_forms() -> None:
     assert isinstance(parse_allowed("::1"), Allowed)
 
 
-def test_admin_ports_of_our_own_are_refused_on_private_networks(
+def test_own_admin_ports_are_rejected_on_private_networks(
     strict: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbound, "_admin_addresses", [lambda: ["10.1.2.3:9090", "x.invalid:1"]])

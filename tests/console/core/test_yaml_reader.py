@@ -55,13 +55,13 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_before_it_is_built(name: str) -> None:
+def test_alias_bomb_is_rejected_before_it_is_built(name: str) -> None:
     text, problem = BOMBS[name]
     with pytest.raises(YamlError, match=problem):
         yaml_reader.read_documents(text)
 
 
-def test_values_count_however_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_counted_in_any_notation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_reader, "MAX_VALUES", 50)
     assert yaml_reader.read_document("[" + "x, " * 40 + "]") == ["x"] * 40
     for text in ("[" + "x, " * 60 + "]", "- &a [" + "x, " * 30 + "]\n- *a", "--- [x]\n" * 30):
@@ -69,7 +69,7 @@ def test_values_count_however_they_are_written(monkeypatch: pytest.MonkeyPatch) 
             yaml_reader.read_documents(text)
 
 
-def test_values_are_those_of_json() -> None:
+def test_values_equal_those_of_json() -> None:
     text = "a: 12:30:45\nb: 2026-11-21\nc: 1.5\nd: 0x1f\ne: yes\nf: '1'\ng:\n"
     expected = {"a": "12:30:45", "b": "2026-11-21", "c": 1.5, "d": 31, "e": True, "f": "1"}
     assert yaml_reader.read_document(text) == expected | {"g": None}
@@ -100,7 +100,7 @@ def _of_file(text: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["aliases", "merges", "flow depth"])
-def test_every_way_in_refuses_a_bomb(name: str, tmp_path: Path) -> None:
+def test_every_entry_point_rejects_an_alias_bomb(name: str, tmp_path: Path) -> None:
     text = BOMBS[name][0]
     refused = (
         YamlError,
@@ -138,7 +138,7 @@ def _loads_yaml(tree: ast.AST) -> bool:
     return False
 
 
-def test_nobody_else_loads_yaml() -> None:
+def test_yaml_is_loaded_only_by_this_module() -> None:
     assert _loads_yaml(ast.parse(READER.read_text()))
     for example in ("from yaml import safe_load", "import yaml as y", "yaml.CSafeLoader"):
         assert _loads_yaml(ast.parse(example))

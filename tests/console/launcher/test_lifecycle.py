@@ -49,7 +49,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     return made
 
 
-def test_given_secrets_reach_the_console_by_file_alone(
+def test_given_secrets_reach_the_console_only_by_file(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(SECRETS) == set(SECRET_SETTINGS)
@@ -64,7 +64,7 @@ def test_given_secrets_reach_the_console_by_file_alone(
         assert Path(seen[f"{name}_FILE"]).stat().st_mode & 0o777 == 0o600
 
 
-def test_our_own_prometheus_is_given_the_alert_rules(layout: Layout) -> None:
+def test_embedded_prometheus_gets_the_alert_rules(layout: Layout) -> None:
     remembered_port(layout, "prometheus", 19090)
     services = Services("127.0.0.1", 8000, "simulated", None, prometheus=Path("prometheus"))
     processes.write_config(layout, services)
@@ -78,7 +78,7 @@ def test_our_own_prometheus_is_given_the_alert_rules(layout: Layout) -> None:
     assert {"RoutingFallback", "IndexStale", "KvProbeFailing"} <= named
 
 
-def test_our_own_prometheus_forgets_as_settings_say(
+def test_embedded_prometheus_has_the_configured_retention(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remembered_port(layout, "prometheus", 19090)
@@ -95,9 +95,7 @@ def test_our_own_prometheus_forgets_as_settings_say(
     assert processes.console_environment(layout, services)["EMBERLINE_PROMETHEUS_EMBEDDED"] == "1"
 
 
-def test_what_is_no_longer_given_is_forgotten(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removed_settings_are_forgotten(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", SECRETS["DATABASE_URL"])
     processes.keep_given_secrets(layout)
     monkeypatch.delenv("DATABASE_URL")
@@ -105,7 +103,7 @@ def test_what_is_no_longer_given_is_forgotten(
     assert "DATABASE_URL_FILE" not in processes.console_environment(layout, SERVICES)
 
 
-def test_what_supervisord_starts_inherits_no_secret(
+def test_supervisord_children_inherit_no_secret(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SECRETS.items():
@@ -129,7 +127,7 @@ def test_what_supervisord_starts_inherits_no_secret(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_supervisord_starts_leaves_nothing(
+def test_signal_during_the_start_leaves_nothing(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -150,7 +148,7 @@ def test_a_signal_while_supervisord_starts_leaves_nothing(
 
 
 @pytest.mark.parametrize("value", ["abc", "99999", "-1", "0"])
-def test_a_port_that_is_none_is_refused_in_words(
+def test_invalid_port_is_rejected_with_a_message(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("EMBERLINE_PORT", value)
@@ -158,7 +156,7 @@ def test_a_port_that_is_none_is_refused_in_words(
         lifecycle._port()
 
 
-def test_a_valkey_which_outlived_supervisord_is_found(layout: Layout, tmp_path: Path) -> None:
+def test_valkey_that_outlived_supervisord_is_found(layout: Layout, tmp_path: Path) -> None:
     """Valkey overwrites its environment, including the mark by which other processes are found."""
     binary = tmp_path / "valkey-server"
     shutil.copy2(shutil.which("sleep") or "/bin/sleep", binary)
@@ -176,7 +174,7 @@ def test_a_valkey_which_outlived_supervisord_is_found(layout: Layout, tmp_path: 
             process.wait()
 
 
-def test_stop_does_not_wait_for_a_supervisord_that_is_a_zombie(
+def test_stop_does_not_wait_for_a_zombie_supervisord(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After Ctrl-C the launcher is its parent and reaps it only on exit."""
@@ -196,7 +194,7 @@ def test_stop_does_not_wait_for_a_supervisord_that_is_a_zombie(
     child.wait()
 
 
-def test_a_host_that_is_none_of_ours_is_refused_in_words(
+def test_foreign_host_is_rejected_with_a_message(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EMBERLINE_HOST", "192.0.2.1")
@@ -207,7 +205,7 @@ def test_a_host_that_is_none_of_ours_is_refused_in_words(
         lifecycle._prepare(layout)
 
 
-def test_other_users_of_the_machine_see_nothing(tmp_path: Path) -> None:
+def test_state_is_private_to_the_user(tmp_path: Path) -> None:
     """The database contains sessions: reading it allows a login."""
     layout = Layout(tmp_path / "var")
     layout.var.mkdir(mode=0o755)
@@ -216,7 +214,7 @@ def test_other_users_of_the_machine_see_nothing(tmp_path: Path) -> None:
         assert folder.stat().st_mode & 0o077 == 0
 
 
-def test_what_an_earlier_run_left_is_ended_before_its_ports_are_looked_at(
+def test_leftovers_of_an_earlier_run_are_stopped_before_the_port_check(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = subprocess.Popen(
@@ -238,7 +236,7 @@ def test_what_an_earlier_run_left_is_ended_before_its_ports_are_looked_at(
 
 
 @pytest.mark.parametrize("possible", [True, False])
-def test_workers_are_real_where_vllm_can_be_had(
+def test_workers_are_real_where_vllm_is_available(
     layout: Layout,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -259,7 +257,7 @@ def test_workers_are_real_where_vllm_can_be_had(
     assert ("no room on this disk" in told) is not possible
 
 
-def test_a_closed_terminal_keeps_nothing_from_being_stopped(
+def test_closed_terminal_does_not_prevent_a_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Gone:
@@ -274,12 +272,12 @@ def test_a_closed_terminal_keeps_nothing_from_being_stopped(
 
 
 @pytest.mark.parametrize("facts", ['{"valkey_port": "x"}', '{"valkey_port": 99999}', "[]", "{"])
-def test_facts_edited_by_hand_do_not_stop_it(layout: Layout, facts: str) -> None:
+def test_state_edited_by_hand_does_not_prevent_a_stop(layout: Layout, facts: str) -> None:
     layout.facts.write_text(facts)
     assert remembered_port(layout, "valkey", 20500) >= 20500
 
 
-def test_a_port_of_our_own_that_is_taken_moves_with_a_notice(
+def test_taken_internal_port_moves_with_a_notice(
     layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger:
@@ -293,9 +291,7 @@ def test_a_port_of_our_own_that_is_taken_moves_with_a_notice(
     assert capsys.readouterr().out == ""
 
 
-def test_the_port_of_the_console_never_moves(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_console_port_never_moves(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "_workers", lambda _layout: "simulated")
     monkeypatch.setattr(lifecycle, "_valkey", lambda _layout: None)
     monkeypatch.setattr(lifecycle, "_prometheus", lambda _layout: None)

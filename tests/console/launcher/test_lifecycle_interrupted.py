@@ -98,7 +98,7 @@ def interrupted_launcher() -> Iterator[Rig]:
         "before wait",
     ],
 )
-def test_the_next_up_finishes_what_a_killed_one_began(interrupted_launcher: Rig, step: str) -> None:
+def test_next_up_completes_a_killed_one(interrupted_launcher: Rig, step: str) -> None:
     code, _ = interrupted_launcher.run("up", f"{step}:SIGKILL")
     assert code == -signal.SIGKILL
     code, output = interrupted_launcher.run("up")
@@ -118,15 +118,13 @@ def test_the_next_up_finishes_what_a_killed_one_began(interrupted_launcher: Rig,
         ("before seed-demo", "SIGINT"),
     ],
 )
-def test_an_up_that_is_interrupted_leaves_nothing(
-    interrupted_launcher: Rig, step: str, number: str
-) -> None:
+def test_interrupted_up_leaves_nothing(interrupted_launcher: Rig, step: str, number: str) -> None:
     code, output = interrupted_launcher.run("up", f"{step}:{number}")
     assert code == 130, output
     assert not interrupted_launcher.runs()
 
 
-def test_a_resumed_up_that_is_interrupted_stops_nothing_that_serves(
+def test_interrupted_resumed_up_stops_no_running_program(
     interrupted_launcher: Rig,
 ) -> None:
     interrupted_launcher.run("up", "before wait:SIGKILL")
@@ -138,7 +136,7 @@ def test_a_resumed_up_that_is_interrupted_stops_nothing_that_serves(
 
 
 @pytest.mark.parametrize("step", ["before prepare", "after Starting processes", "before wait"])
-def test_down_ends_an_up_that_is_at_work(interrupted_launcher: Rig, step: str) -> None:
+def test_down_stops_a_running_up(interrupted_launcher: Rig, step: str) -> None:
     preparing = interrupted_launcher.start("up", f"{step}:hang")
     until(lambda: interrupted_launcher.reached(step))
     code, output = interrupted_launcher.run("down")
@@ -149,7 +147,7 @@ def test_down_ends_an_up_that_is_at_work(interrupted_launcher: Rig, step: str) -
     assert not interrupted_launcher.runs()
 
 
-def test_of_two_ups_the_second_names_the_first(interrupted_launcher: Rig) -> None:
+def test_second_up_names_the_first(interrupted_launcher: Rig) -> None:
     first = interrupted_launcher.start("up", "after Starting processes:hang")
     until(lambda: interrupted_launcher.reached("after Starting processes"))
     code, output = interrupted_launcher.run("up")
@@ -157,7 +155,7 @@ def test_of_two_ups_the_second_names_the_first(interrupted_launcher: Rig) -> Non
     assert f"Another `make up` (pid {first.pid}) is running here" in output
 
 
-def test_of_two_downs_each_ends_well(interrupted_launcher: Rig) -> None:
+def test_concurrent_downs_both_succeed(interrupted_launcher: Rig) -> None:
     assert interrupted_launcher.run("up")[0] == 0
     both = [interrupted_launcher.start("down") for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in both]
@@ -167,7 +165,7 @@ def test_of_two_downs_each_ends_well(interrupted_launcher: Rig) -> None:
     assert interrupted_launcher.run("down") == (0, "Nothing is running.\n")
 
 
-def test_down_where_nothing_was_ever_set_up_makes_no_folder(tmp_path: Path) -> None:
+def test_down_without_a_setup_makes_no_folder(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "console.launcher", "down"]
     env = {**os.environ, "EMBERLINE_VAR": str(tmp_path / "var")}
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True)
@@ -175,7 +173,7 @@ def test_down_where_nothing_was_ever_set_up_makes_no_folder(tmp_path: Path) -> N
     assert not (tmp_path / "var").exists()
 
 
-def test_a_step_dies_with_the_launcher_that_was_killed(tmp_path: Path) -> None:
+def test_step_ends_with_its_killed_launcher(tmp_path: Path) -> None:
     """Otherwise the next `up` would migrate concurrently."""
     code = (
         "import sys; from pathlib import Path; from console.launcher.progress import run;"
@@ -191,7 +189,7 @@ def test_a_step_dies_with_the_launcher_that_was_killed(tmp_path: Path) -> None:
     until(lambda: not psutil.pid_exists(step) or psutil.Process(step).status() == "zombie")
 
 
-def test_a_lock_whose_holder_is_not_known_is_no_reason_to_kill_a_stranger(
+def test_unknown_lock_holder_is_not_killed(
     interrupted_launcher: Rig,
 ) -> None:
     interrupted_launcher.layout.prepare()
@@ -215,7 +213,7 @@ def test_a_lock_whose_holder_is_not_known_is_no_reason_to_kill_a_stranger(
 
 
 @pytest.mark.django_db
-def test_an_admin_whose_password_nobody_saw_gets_another(
+def test_admin_with_an_unshown_password_gets_another(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     call_command("emberline_admin", "--create")

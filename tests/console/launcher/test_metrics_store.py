@@ -122,7 +122,7 @@ class Store:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_prometheus_starts_again_without_what_it_cannot_read(
+def test_prometheus_restarts_without_unreadable_data(
     name: str, tmp_path: Path, history: Path
 ) -> None:
     damage, lost, left = DAMAGE[name]
@@ -160,7 +160,7 @@ def test_prometheus_starts_again_without_what_it_cannot_read(
         "something new",
     ],
 )
-def test_what_the_machine_lacks_moves_nothing(failure: str, tmp_path: Path) -> None:
+def test_machine_failure_moves_no_data(failure: str, tmp_path: Path) -> None:
     """Nor does an error that names no existing file."""
     data, log = _made(tmp_path, failure.format(b=BLOCK))
     assert last_failure(log)
@@ -169,14 +169,14 @@ def test_what_the_machine_lacks_moves_nothing(failure: str, tmp_path: Path) -> N
     assert list_losses(tmp_path) == ()
 
 
-def test_an_old_failure_is_not_acted_upon_again(tmp_path: Path) -> None:
+def test_old_failure_is_ignored(tmp_path: Path) -> None:
     data, log = _made(tmp_path, f"reloadBlocks: corrupted block {BLOCK}: invalid magic number 1")
     with log.open("a") as more:
         more.write('level=info msg="Server is ready to receive web requests."\nlevel=info bye\n')
     assert recover(data, log) is None
 
 
-def test_few_folders_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_folders_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_store, "_MAX_LOSSES", 2)
     data, log = _made(tmp_path, f"reloadBlocks: corrupted block {BLOCK}: invalid magic number 1")
     for _ in range(4):
@@ -186,7 +186,7 @@ def test_few_folders_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert list_losses(tmp_path)[-1].since == "", "its meta.json cannot be read"
 
 
-def test_system_says_what_is_lost_and_what_to_do(
+def test_system_page_states_loss_and_remedy(
     tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "prometheus"

@@ -53,7 +53,7 @@ def supervisor(layout: Layout) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_command_learns_what_the_console_beside_it_was_told(
+def test_command_uses_the_environment_of_the_running_console(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
     port = remembered_port(layout, "prometheus", 19090)
@@ -76,7 +76,7 @@ def test_a_command_learns_what_the_console_beside_it_was_told(
     assert (seen.port, seen.workers) == (8123, "simulated")
 
 
-def test_neither_secrets_nor_whom_its_starter_asks_are_kept(
+def test_secrets_and_client_settings_are_not_kept(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
     runtime_environment.save_environment(
@@ -88,7 +88,7 @@ def test_neither_secrets_nor_whom_its_starter_asks_are_kept(
     assert "hidden" not in layout.told.read_text()
 
 
-def test_a_file_named_from_the_consoles_folder_is_found_from_any(
+def test_file_relative_to_the_console_folder_is_found(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
     files = {"DATABASE_URL_FILE": "here/url", "PROMETHEUS_CA_FILE": "/etc/ca.pem"}
@@ -99,7 +99,7 @@ def test_a_file_named_from_the_consoles_folder_is_found_from_any(
     assert env["PROMETHEUS_CA_FILE"] == "/etc/ca.pem"
 
 
-def test_what_the_caller_says_counts_more(
+def test_environment_of_the_caller_has_precedence(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
     ours = {
@@ -121,7 +121,7 @@ def test_what_the_caller_says_counts_more(
     }
 
 
-def test_what_a_dead_product_was_told_is_nothing(
+def test_environment_of_a_dead_product_is_ignored(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
     runtime_environment.save_environment(layout, supervisor.pid, {"WORKERS": "simulated"})
@@ -132,7 +132,7 @@ def test_what_a_dead_product_was_told_is_nothing(
     assert env == {}
 
 
-def test_what_the_run_before_was_told_is_nothing(
+def test_environment_of_the_previous_run_is_ignored(
     layout: Layout, supervisor: subprocess.Popen[bytes]
 ) -> None:
     """It was killed before cleanup; the current run has its pid file and another pid."""
@@ -145,14 +145,14 @@ def test_what_the_run_before_was_told_is_nothing(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"supervisor": 0, "environment": {}}', '{"environment": 1}']
 )
-def test_a_file_nobody_can_read_stops_no_command(layout: Layout, text: str) -> None:
+def test_unreadable_file_stops_no_command(layout: Layout, text: str) -> None:
     layout.told.write_text(text)
     env: dict[str, str] = {}
     runtime_environment.adopt_environment(env)
     assert env == {}
 
 
-def test_up_keeps_it_and_down_forgets_it(
+def test_up_stores_and_down_removes_it(
     layout: Layout, supervisor: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EMBERLINE_PUBLIC_URL", "https://emberline.example.com")
@@ -172,7 +172,7 @@ def test_up_keeps_it_and_down_forgets_it(
 
 
 @pytest.mark.parametrize("command", ["console/cli.py doctor", "manage.py check"])
-def test_the_script_and_manage_py_read_it(
+def test_script_and_manage_py_read_it(
     layout: Layout, supervisor: subprocess.Popen[bytes], command: str
 ) -> None:
     """A rejected value shows that it was read before anything expensive is loaded."""

@@ -1,4 +1,4 @@
-"""Teams, who is in them, and tokens: what is refused, and that nobody gives what they have not."""
+"""Teams, members and tokens: rejected changes, and no grants above the own role."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def limited(user: User, role: str, team: Team | None = None) -> User:
     return found
 
 
-def test_the_ladder_everywhere_and_in_a_team(teams: Teams, people: Cast) -> None:
+def test_role_order_globally_and_in_a_team(teams: Teams, people: Cast) -> None:
     assert [get_role_on(user, teams.ours) for user in (teams.erin, teams.hugo, people.alice)] == [
         "operator",
         "member",
@@ -46,7 +46,7 @@ def test_the_ladder_everywhere_and_in_a_team(teams: Teams, people: Cast) -> None
     assert allows(people.charlie, "viewer", of=Endpoint())
 
 
-def test_a_higher_role_of_either_kind_wins(teams: Teams, people: Cast) -> None:
+def test_higher_of_both_roles_wins(teams: Teams, people: Cast) -> None:
     team_actions.set_member(people.ada, "ours", "charlie", "operator")
     assert get_role_on(User.objects.get(username="charlie"), teams.ours) == "operator"
     team_actions.set_member(people.ada, "ours", "alice", "viewer")
@@ -54,7 +54,7 @@ def test_a_higher_role_of_either_kind_wins(teams: Teams, people: Cast) -> None:
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
-def test_a_token_takes_away_and_gives_nothing(teams: Teams, people: Cast, role: str) -> None:
+def test_token_limits_and_grants_nothing(teams: Teams, people: Cast, role: str) -> None:
     ada = limited(people.ada, role, teams.ours)
     assert get_role_on(ada, teams.ours) == role
     assert get_role_on(ada, teams.theirs) == "member"
@@ -64,14 +64,14 @@ def test_a_token_takes_away_and_gives_nothing(teams: Teams, people: Cast, role: 
     assert not allows(frank, "viewer")
 
 
-def test_an_inactive_person_may_nothing_anywhere(teams: Teams) -> None:
+def test_inactive_user_has_no_permission(teams: Teams) -> None:
     teams.erin.is_active = False
     assert not allows(teams.erin, "viewer", of=teams.ours)
     assert not allows_in_any_team(teams.erin, "viewer")
     assert not filter_visible(Team.objects.all(), teams.erin, "pk").exists()
 
 
-def test_only_admins_of_the_console_make_and_change_teams(teams: Teams, people: Cast) -> None:
+def test_only_console_admins_create_and_change_teams(teams: Teams, people: Cast) -> None:
     for who in (people.alice, teams.gina, teams.nora):
         for call in (
             lambda who=who: team_actions.create(who, {"name": "Mine"}),
@@ -101,16 +101,14 @@ def test_only_admins_of_the_console_make_and_change_teams(teams: Teams, people: 
         ([], "type"),
     ],
 )
-def test_a_team_is_refused_with_a_code(
-    teams: Teams, people: Cast, data: Any, expected: str
-) -> None:
+def test_team_error_has_a_code(teams: Teams, people: Cast, data: Any, expected: str) -> None:
     with pytest.raises(Refused) as caught:
         team_actions.create(people.ada, data)
     assert code(caught) == expected
     assert all(error.remedy for error in caught.value.errors)
 
 
-def test_a_team_lives(people: Cast) -> None:
+def test_team_lifecycle(people: Cast) -> None:
     team = team_actions.create(people.ada, {"name": "Search Team", "namespaces": ["b", "a", "b"]})
     assert (team.slug, team.namespaces) == ("search-team", ["a", "b"])
     team_actions.change(people.ada, "search-team", {"description": "finds"})
@@ -120,19 +118,19 @@ def test_a_team_lives(people: Cast) -> None:
     assert verbs[1].changes == {"description": ["", "finds"]}
 
 
-def test_a_slug_stays(teams: Teams, people: Cast) -> None:
+def test_slug_is_immutable(teams: Teams, people: Cast) -> None:
     with pytest.raises(Refused) as caught:
         team_actions.change(people.ada, "ours", {"slug": "new"})
     assert code(caught) == "fixed"
 
 
-def test_a_team_that_owns_endpoints_is_not_deleted(two_teams: Teams, people: Cast) -> None:
+def test_team_with_endpoints_is_not_deleted(two_teams: Teams, people: Cast) -> None:
     with pytest.raises(Refused, match=f"endpoint {OURS}") as caught:
         team_actions.delete(people.ada, "ours")
     assert code(caught) == "in_use"
 
 
-def test_a_teams_admin_takes_in_and_sends_away(teams: Teams) -> None:
+def test_team_admin_adds_and_removes_members(teams: Teams) -> None:
     team_actions.set_member(teams.gina, "ours", "nora", "admin")
     assert allows(User.objects.get(username="nora"), "admin", of=teams.ours)
     team_actions.remove_member(teams.gina, "ours", "nora")
@@ -144,7 +142,7 @@ def test_a_teams_admin_takes_in_and_sends_away(teams: Teams) -> None:
     ]
 
 
-def test_nobody_gives_a_right_which_they_have_not(teams: Teams, people: Cast) -> None:
+def test_nobody_grants_a_role_above_their_own(teams: Teams, people: Cast) -> None:
     """Each of these would be a way up."""
     attempts = [
         lambda: team_actions.set_member(teams.gina, "theirs", "gina", "viewer"),
@@ -171,7 +169,7 @@ def test_nobody_gives_a_right_which_they_have_not(teams: Teams, people: Cast) ->
     assert User.objects.get(username="gina").role == "member"
 
 
-def test_what_the_sign_on_says_is_not_changed_here(teams: Teams) -> None:
+def test_single_sign_on_membership_is_not_changed_here(teams: Teams) -> None:
     Membership.objects.filter(user=teams.erin).update(source=MembershipSource.OIDC)
     for attempt in (
         lambda: team_actions.set_member(teams.gina, "ours", "erin", "admin"),
@@ -182,14 +180,14 @@ def test_what_the_sign_on_says_is_not_changed_here(teams: Teams) -> None:
         assert code(caught) == "from_sign_on"
 
 
-def test_anybody_leaves_a_team_but_no_token_does_it_for_them(teams: Teams) -> None:
+def test_members_leave_a_team_but_tokens_cannot(teams: Teams) -> None:
     with pytest.raises(PermissionDenied):
         team_actions.remove_member(limited(teams.frank, "viewer"), "ours", "frank")
     team_actions.remove_member(teams.frank, "ours", "frank")
     assert not allows_in_any_team(teams.frank, "viewer")
 
 
-def test_a_token_is_never_larger_than_its_maker(teams: Teams, people: Cast) -> None:
+def test_token_never_exceeds_its_creator(teams: Teams, people: Cast) -> None:
     mine = ApiToken.objects
     soon = timezone.now() + timedelta(days=1)
     short = limited(people.ada, "admin")
@@ -214,19 +212,19 @@ def test_a_token_is_never_larger_than_its_maker(teams: Teams, people: Cast) -> N
     assert (token.role, token.team) == ("operator", teams.ours)
 
 
-def test_who_has_no_right_makes_no_token(teams: Teams) -> None:
+def test_user_without_a_role_creates_no_token(teams: Teams) -> None:
     with pytest.raises(PermissionDenied):
         token_actions.create_token(teams.nora, "t", "viewer")
 
 
-def test_a_token_goes_with_its_team(teams: Teams, people: Cast) -> None:
+def test_token_is_deleted_with_its_team(teams: Teams, people: Cast) -> None:
     """One without a team could do more."""
     token_actions.create_token(teams.erin, "t", "operator", team="ours")
     team_actions.delete(people.ada, "ours")
     assert not ApiToken.objects.exists()
 
 
-def test_a_token_loses_with_its_user(two_teams: Teams, client: Any) -> None:
+def test_token_loses_permissions_with_its_user(two_teams: Teams, client: Any) -> None:
     _, clear = token_actions.create_token(two_teams.erin, "t", "operator")
     headers = {"authorization": f"Bearer {clear}"}
     url = f"/api/v1/endpoints/{OURS}/"
@@ -235,7 +233,7 @@ def test_a_token_loses_with_its_user(two_teams: Teams, client: Any) -> None:
     assert client.get(url, headers=headers).status_code == 401
 
 
-def test_the_trail_knows_its_team(two_teams: Teams, people: Cast) -> None:
+def test_audit_log_records_the_team(two_teams: Teams, people: Cast) -> None:
     from endpoints import actions as endpoint_actions
 
     endpoint_actions.scale(two_teams.erin, OURS, 2)

@@ -1,4 +1,4 @@
-"""Which sessions and API tokens end with each change of a person's way in or rights."""
+"""Sessions and API tokens that end with changes of login or permissions."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _no_group(access: Access) -> None:
         (_no_group, (False, False, "", "")),
     ],
 )
-def test_what_ends(
+def test_expiry_of_tokens(
     access: Access, change: Callable[[Access], None], alive: tuple[bool, bool, str, str]
 ) -> None:
     assert access.alive() == (True, True, "operator", "operator")
@@ -194,7 +194,7 @@ def test_each_revoked_token_is_audited_with_its_reason(access: Access) -> None:
     assert reset.changes == {"sessions_ended": 2, "tokens_revoked": 2}
 
 
-def test_a_password_reset_ends_a_login_that_waits_for_its_code(access: Access) -> None:
+def test_password_reset_ends_a_login_awaiting_its_code(access: Access) -> None:
     secret = totp.new_secret()
     now = int(time.time()) // 30
     assert totp.turn_on(access.alice, secret, totp.code_at(secret, now - 1))

@@ -113,14 +113,14 @@ def test_status_and_record(room: Room, code: str, status: int, exit_text: str) -
     assert room.run.deaths == 2
 
 
-def test_a_command_that_cannot_start(room: Room) -> None:
+def test_command_that_cannot_start(room: Room) -> None:
     room.folder.mkdir()
     Launch(("/nowhere/at/all",)).write(room.folder)
     assert room.again().wait(30) == 127
     assert "cannot start /nowhere/at/all" in room.out.read_text()
 
 
-def test_signals_reach_the_command_and_term_is_no_death(room: Room) -> None:
+def test_signals_reach_the_command_and_term_is_no_crash(room: Room) -> None:
     process = room.launch(NOTES)
     room.says("ready")
     process.send_signal(signal.SIGHUP)
@@ -133,7 +133,7 @@ def test_signals_reach_the_command_and_term_is_no_death(room: Room) -> None:
     assert room.run == LaunchRun(False, process.pid, 0, "exit status 7")
 
 
-def test_a_second_term_is_not_passed_on(room: Room) -> None:
+def test_second_term_is_not_forwarded(room: Room) -> None:
     stubborn = (
         "import signal, time; signal.signal(15, lambda *a: print('term', flush=True));"
         "signal.signal(10, lambda *a: print('usr1', flush=True)); print('ready', flush=True)\n"
@@ -149,7 +149,7 @@ def test_a_second_term_is_not_passed_on(room: Room) -> None:
     assert room.out.read_text().count("term") == 1
 
 
-def test_what_does_not_end_in_time_is_killed(room: Room) -> None:
+def test_command_that_ignores_term_is_killed(room: Room) -> None:
     process = room.launch(
         "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True);"
         "time.sleep(600)",
@@ -163,7 +163,7 @@ def test_what_does_not_end_in_time_is_killed(room: Room) -> None:
 
 @pytest.mark.parametrize("how", ["", "start_new_session=True", "start_new_session=True, env={}"])
 @pytest.mark.parametrize("end", ["exit", "term"])
-def test_no_helper_outlives_the_command(room: Room, how: str, end: str) -> None:
+def test_no_child_outlives_the_command(room: Room, how: str, end: str) -> None:
     code = helper("helper", how) + ("raise SystemExit(1)" if end == "exit" else SLEEP)
     process = room.launch(code)
     pid = room.pid("helper")
@@ -175,9 +175,7 @@ def test_no_helper_outlives_the_command(room: Room, how: str, end: str) -> None:
 
 # Like vLLM's processes: the title overwrote the environment, and with it the mark.
 @pytest.mark.parametrize("how", ["", "env={}", "start_new_session=True"])
-def test_a_killed_launcher_takes_the_command_along_and_the_next_one_cleans_up(
-    room: Room, how: str
-) -> None:
+def test_killed_launcher_kills_the_command_and_the_next_one_cleans_up(room: Room, how: str) -> None:
     process = room.launch(helper("helper", how) + SLEEP)
     pid, child = room.pid("helper"), room.child(process)
     process.kill()
@@ -196,7 +194,7 @@ def test_a_killed_launcher_takes_the_command_along_and_the_next_one_cleans_up(
     assert room.run.deaths == 2  # one kill and one exit
 
 
-def test_a_dead_supervisor_is_a_term(room: Room) -> None:
+def test_dead_supervisor_is_a_term(room: Room) -> None:
     room.folder.mkdir()
     Launch((sys.executable, "-S", "-c", NOTES)).write(room.folder)
     parent = subprocess.Popen(
@@ -223,7 +221,7 @@ time.sleep(600)
     until(lambda: leftovers.find_leftovers(room.folder) == [])
 
 
-def test_a_bystander_is_spared(room: Room, tmp_path: Path) -> None:
+def test_foreign_process_is_spared(room: Room, tmp_path: Path) -> None:
     """A user's shell in the folder, and a replica whose folder name has the same prefix."""
     room.folder.mkdir()
     shell = subprocess.Popen(["sleep", "600"], cwd=room.folder)
@@ -252,7 +250,7 @@ def test_environment(room: Room) -> None:
     assert "REDIS_URL" not in seen
 
 
-def test_a_broken_pipe_ends_the_command_as_it_would_by_hand(room: Room) -> None:
+def test_broken_pipe_ends_the_command_as_in_a_shell(room: Room) -> None:
     room.launch("import signal; print(signal.getsignal(signal.SIGPIPE), flush=True)").wait(30)
     # Python ignores SIGPIPE; the inherited disposition matters.
     Launch(("grep", "SigIgn", "/proc/self/status")).write(room.folder)
@@ -261,7 +259,7 @@ def test_a_broken_pipe_ends_the_command_as_it_would_by_hand(room: Room) -> None:
     assert not ignored & 1 << (signal.SIGPIPE - 1)
 
 
-def test_the_file_is_private(room: Room) -> None:
+def test_state_file_is_private(room: Room) -> None:
     room.folder.mkdir()
     Launch(("x",), {"S": "secret"}).write(room.folder)
     path = room.folder / ".emberline" / "launch.json"

@@ -7,7 +7,7 @@ import ssl
 from console.processkit.listener import HANDSHAKE_REASONS, handshake_reason
 
 
-def test_reasons_of_handshakes() -> None:
+def test_handshake_failure_reasons() -> None:
     def error(reason: str) -> ssl.SSLError:
         made = ssl.SSLError(1, reason)
         made.reason = reason

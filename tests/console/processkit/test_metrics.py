@@ -45,7 +45,7 @@ def test_label_values_are_escaped() -> None:
     assert 'g{path="a\\"b\\\\c\\nd"} 0.0\n' in registry.render()
 
 
-def test_one_name_is_one_kind() -> None:
+def test_metric_name_has_one_type() -> None:
     registry = Registry()
     registry.counter("x", "")
     with pytest.raises(ValueError, match="is a counter"):

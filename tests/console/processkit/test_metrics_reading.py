@@ -15,7 +15,7 @@ nonsense{a="b"} twelve
 """
 
 
-def test_reads_names_labels_values_and_timestamps() -> None:
+def test_parser_reads_names_labels_values_and_timestamps() -> None:
     samples = parse_samples(TEXT)
     assert samples[0] == MetricSample("vllm:x_total", {"engine": "0", "source": "host"}, 12.0)
     assert [sample.name for sample in samples] == [
@@ -27,13 +27,13 @@ def test_reads_names_labels_values_and_timestamps() -> None:
     ]
 
 
-def test_escapes_inside_a_label_are_undone() -> None:
+def test_escapes_inside_a_label_are_decoded() -> None:
     (odd,) = parse_samples(TEXT, "odd")
     assert odd.labels == {"path": 'a\\b"c\nd', "b": "}"}
     assert odd.value == float("inf")
 
 
-def test_absent_is_not_zero() -> None:
+def test_absent_metric_is_not_zero() -> None:
     samples = parse_samples(TEXT, "vllm:")
     assert total(samples, "vllm:x_total") == 15.0
     assert total(samples, "vllm:x_total", source="disk") == 3.0

@@ -34,12 +34,12 @@ REAL = {
 LOST_IN_2048 = {"kv_memory_too_small", "kv_memory_too_small_core"}
 
 
-def test_every_kept_log_is_judged() -> None:
+def test_every_recorded_log_has_an_expected_cause() -> None:
     assert {path.stem for path in LOGS.iterdir()} == set(REAL)
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_logs(name: str) -> None:
+def test_recorded_logs(name: str) -> None:
     log = (LOGS / f"{name}.txt").read_text(encoding="utf-8")
     assert crash_cause(log).startswith(REAL[name])
     cut = crash_cause(log[-TERMINATION_MESSAGE:])
@@ -101,7 +101,7 @@ MADE_UP = {
 
 
 @pytest.mark.parametrize("name", MADE_UP)
-def test_made_up_logs(name: str) -> None:
+def test_constructed_logs(name: str) -> None:
     log, cause = MADE_UP[name]
     assert cause in crash_cause(log)
     assert crash_cause(crash_cause(log)) in (crash_cause(log), ""), "stable when told again"
@@ -117,23 +117,23 @@ def test_made_up_logs(name: str) -> None:
         "{'password': 'hunter2hunter2'}",
     ],
 )
-def test_secrets_are_left_out(secret: str) -> None:
+def test_secrets_are_removed(secret: str) -> None:
     told = crash_cause(f"ValueError: cannot use {secret} here")
     assert "ValueError: cannot use" in told
     assert "hunter2" not in told
     assert "abcdefgh" not in told
 
 
-def test_words_that_only_sound_like_secrets_stay() -> None:
+def test_words_similar_to_secrets_stay() -> None:
     told = "ValueError: The token limit and the key length of a prompt token are too small"
     assert crash_cause(told) == told
 
 
-def test_a_logged_line_that_ends_like_a_shells_is_no_cause() -> None:
+def test_log_line_that_resembles_a_shell_error_is_no_cause() -> None:
     assert crash_cause("INFO 11-22 10:00:00 [a.py:3] GET /x: 7: y: not found") == ""
 
 
-def test_long_messages_are_cut_at_their_end() -> None:
+def test_long_messages_are_cut_at_the_end() -> None:
     told = crash_cause("ValueError: the beginning says it " + "x" * 5000)
     assert told.startswith("ValueError: the beginning says it")
     assert len(told) == MAX_CHARS
@@ -149,11 +149,11 @@ def test_long_messages_are_cut_at_their_end() -> None:
         (0, 9, "signal 9 (SIGKILL)"),
     ],
 )
-def test_how_a_process_ended(code: int, number: int, text: str) -> None:
+def test_exit_status_texts(code: int, number: int, text: str) -> None:
     assert exit_text(code, number) == text
 
 
-def test_the_last_line_of_one_that_was_killed_is_no_cause() -> None:
+def test_last_line_of_a_killed_process_is_no_cause() -> None:
     log = "INFO: 200 OK\n"
     assert death_text("exit code 1", log, by_signal=False) == "exit code 1: INFO: 200 OK"
     assert death_text("signal 9", log, by_signal=True) == "signal 9"

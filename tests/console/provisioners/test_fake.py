@@ -40,7 +40,7 @@ def provisioner_rig(request: pytest.FixtureRequest, tmp_path: Path) -> FakeRig:
 
 
 class TestFake(ProvisionerContract):
-    def test_states_of_a_life(self, provisioner_rig: FakeRig) -> None:
+    def test_lifecycle_states(self, provisioner_rig: FakeRig) -> None:
         ref = provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 1))
         states = [provisioner_rig.provisioner.observe(ref).replicas[0].state for _ in range(3)]
         assert states == [ReplicaState.STARTING, ReplicaState.READY, ReplicaState.READY]
@@ -48,7 +48,7 @@ class TestFake(ProvisionerContract):
         assert provisioner_rig.provisioner.observe(ref).replicas[0].state is ReplicaState.STOPPING
         assert not provisioner_rig.provisioner.observe(ref).exists
 
-    def test_it_says_that_nothing_runs(self, provisioner_rig: FakeRig) -> None:
+    def test_fake_reports_that_nothing_runs(self, provisioner_rig: FakeRig) -> None:
         seen = settle(provisioner_rig, provisioner_rig.spec("demo", 1))
         assert seen.replicas[0].pid == 0
         assert "Simulated" in seen.replicas[0].message

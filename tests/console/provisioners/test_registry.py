@@ -18,13 +18,13 @@ def test_by_name(tmp_path: Path) -> None:
     assert registry.get_provisioner("local", tmp_path).name == "local"
 
 
-def test_an_unknown_name_tells_the_known_ones(tmp_path: Path) -> None:
+def test_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="fake, kubernetes, local") as caught:
         registry.get_provisioner("mesos", tmp_path)
     assert caught.value.reason == "UnknownProvisioner"
 
 
-def test_a_name_loads_its_own_code_only() -> None:
+def test_name_imports_only_its_module() -> None:
     code = (
         "import sys, pathlib; from console.provisioners import registry;"
         "registry.get_provisioner('fake', pathlib.Path('/nonexistent'));"

@@ -1,4 +1,4 @@
-"""Dangerous verbs ask again who is there, and lose nothing that was typed."""
+"""Confirmation before sensitive operations, without loss of input."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def asked_at(at: int | None, claims: dict[str, Any]) -> dict[str, Any]:
     return {**claims, "auth_time": at}
 
 
-def test_a_fresh_session_is_not_asked(people: Cast) -> None:
+def test_fresh_session_needs_no_confirmation(people: Cast) -> None:
     client_of(people.alice).post("/profile/tokens/", NEW_TOKEN)
     assert ApiToken.objects.count() == 1
 
 
-def test_an_old_one_is_asked_and_goes_on_with_what_was_typed(people: Cast) -> None:
+def test_old_session_confirms_and_continues_with_its_input(people: Cast) -> None:
     client = old(client_of(people.alice))
     page = client.post("/profile/tokens/", NEW_TOKEN).content.decode()
     assert not ApiToken.objects.exists()
@@ -55,7 +55,7 @@ def test_an_old_one_is_asked_and_goes_on_with_what_was_typed(people: Cast) -> No
     assert ApiToken.objects.get().name == "deploy bot"
 
 
-def test_a_wrong_password_confirms_nothing_and_keeps_the_fields(people: Cast) -> None:
+def test_wrong_password_confirms_nothing_and_keeps_the_input(people: Cast) -> None:
     client = old(client_of(people.alice))
     form = {**NEW_TOKEN, "to": "/profile/tokens/", "again_password": "nope"}
     page = client.post("/login/again/", form).content.decode()
@@ -73,7 +73,7 @@ def test_guessing_ends_the_session(people: Cast) -> None:
     assert client.get("/profile/").status_code == 302
 
 
-def test_who_has_a_second_factor_needs_both(people: Cast) -> None:
+def test_second_factor_is_part_of_the_confirmation(people: Cast) -> None:
     with_factor(people.alice)
     client = old(client_of(people.alice))
     form = {"to": "/profile/security/factor/off/", "again_password": PASSWORD}
@@ -84,19 +84,19 @@ def test_who_has_a_second_factor_needs_both(people: Cast) -> None:
 
 
 @pytest.mark.parametrize("to", ["", "https://evil.example/", "//evil.example/", "/logout/", "/x/"])
-def test_it_leads_to_verbs_that_ask_and_nowhere_else(people: Cast, to: str) -> None:
+def test_confirmation_leads_only_to_protected_operations(people: Cast, to: str) -> None:
     client = client_of(people.alice)
     answer = client.post("/login/again/", {"to": to, "again_password": PASSWORD})
     assert (answer.status_code, answer.url) == (302, "/profile/security/")
 
 
-def test_a_part_asked_by_htmx_becomes_the_page(people: Cast) -> None:
+def test_htmx_request_becomes_a_page(people: Cast) -> None:
     client = old(client_of(people.alice))
     answer = client.post("/profile/tokens/", NEW_TOKEN, headers={"HX-Request": "true"})
     assert answer.headers["HX-Retarget"] == "body"
 
 
-def test_every_verb_that_asks_is_on_the_map() -> None:
+def test_every_protected_operation_is_registered() -> None:
     known = {f"{name}" for name in get_resolver().namespace_dict}
     for route in confirmation.confirmed_routes():
         room, _, name = route.partition(":")
@@ -111,7 +111,7 @@ def served() -> Iterator[OpenIdProvider]:
         yield provider
 
 
-def test_who_has_neither_confirms_at_the_provider(
+def test_single_sign_on_user_confirms_at_the_provider(
     served: OpenIdProvider, settings: Settings
 ) -> None:
     settings.OIDC_PROVIDERS = (

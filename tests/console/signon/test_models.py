@@ -1,4 +1,4 @@
-"""A session's age, its use, and that its row opens nothing."""
+"""Sessions: age, use, and no usable key in the row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def inside(client: Client, **headers: str) -> bool:
     return client.get("/profile/", headers=headers).status_code == 200
 
 
-def test_no_row_holds_the_key_that_opens_it(people: Cast) -> None:
+def test_session_key_is_not_stored(people: Cast) -> None:
     client, row = logged_in(people)
     key = client.cookies[settings.SESSION_COOKIE_NAME].value
     assert row.session_key == digest(key) != key
@@ -40,13 +40,13 @@ def test_no_row_holds_the_key_that_opens_it(people: Cast) -> None:
     assert inside(client)
 
 
-def test_the_row_says_who_whence_and_how(people: Cast) -> None:
+def test_row_states_user_address_and_method(people: Cast) -> None:
     _, row = logged_in(people)
     assert (row.address, row.agent, row.method) == ("10.0.0.4", "Firefox/1", "with a password")
     assert row.expire_date - row.created_at == timedelta(days=7)
 
 
-def test_the_key_changes_at_the_login(people: Cast) -> None:
+def test_session_key_changes_at_the_login(people: Cast) -> None:
     client = Client()
     store = import_module(settings.SESSION_ENGINE).SessionStore()
     store["planted"] = 1
@@ -57,7 +57,7 @@ def test_the_key_changes_at_the_login(people: Cast) -> None:
     assert not SessionStore().exists(store.session_key)
 
 
-def test_no_use_makes_a_session_longer_than_the_policy_says(people: Cast) -> None:
+def test_use_does_not_extend_a_session_beyond_the_policy(people: Cast) -> None:
     client, row = logged_in(people)
     store = SessionStore(client.cookies[settings.SESSION_COOKIE_NAME].value)
     store["something"] = "new"
@@ -67,7 +67,7 @@ def test_no_use_makes_a_session_longer_than_the_policy_says(people: Cast) -> Non
     assert not inside(client)
 
 
-def test_an_idle_session_ends(people: Cast, settings: Settings) -> None:
+def test_idle_session_ends(people: Cast, settings: Settings) -> None:
     client, _ = logged_in(people)
     settings.SIGNON = replace(settings.SIGNON, idle=timedelta(minutes=10))
     Session.objects.update(last_seen_at=timezone.now() - timedelta(minutes=9))
@@ -77,7 +77,7 @@ def test_an_idle_session_ends(people: Cast, settings: Settings) -> None:
     assert not inside(client)
 
 
-def test_a_page_that_refreshes_itself_is_not_use(people: Cast) -> None:
+def test_polling_does_not_count_as_use(people: Cast) -> None:
     client, _ = logged_in(people)
     before = timezone.now() - timedelta(minutes=9)
     Session.objects.update(last_seen_at=before)
@@ -89,7 +89,7 @@ def test_a_page_that_refreshes_itself_is_not_use(people: Cast) -> None:
     assert Session.objects.get().last_seen_at > before
 
 
-def test_a_login_clears_what_has_ended(people: Cast) -> None:
+def test_login_deletes_expired_sessions(people: Cast) -> None:
     old = SessionStore()
     old.create()
     Session.objects.update(expire_date=timezone.now() - timedelta(days=1))
@@ -99,7 +99,7 @@ def test_a_login_clears_what_has_ended(people: Cast) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.django_db(transaction=True)
-async def test_asynchronous_views_see_the_same_session(people: Cast) -> None:
+async def test_asynchronous_views_use_the_same_session(people: Cast) -> None:
     store = SessionStore()
     store["a"] = 1
     await store.asave()
@@ -129,11 +129,11 @@ async def test_asynchronous_views_see_the_same_session(people: Cast) -> None:
         ("", "unknown browser"),
     ],
 )
-def test_a_browser_is_called_as_people_call_it(agent: str, name: str) -> None:
+def test_user_agents_have_readable_names(agent: str, name: str) -> None:
     assert name_agent(agent) == name
 
 
-def test_the_sender_of_a_body_is_known_before_it_is_read(
+def test_sender_of_a_body_is_known_before_it_is_read(
     people: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The connection is the test's own here, in its transaction.

@@ -1,4 +1,4 @@
-"""The second factor: right once, sealed, demanded by policy, reset by an admin."""
+"""Second factor: single use, encryption, policy and reset."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def inside(client: Client) -> bool:
     ("at", "shown"),
     [(59, "287082"), (1111111109, "081804"), (1111111111, "050471"), (20000000000, "353130")],
 )
-def test_codes_are_those_of_the_standard(at: int, shown: str) -> None:
+def test_codes_equal_those_of_the_standard(at: int, shown: str) -> None:
     assert totp.code_at(SECRET, at // 30) == shown
 
 
-def test_the_password_alone_opens_nothing_then(people: Cast) -> None:
+def test_password_alone_is_not_sufficient_with_a_second_factor(people: Cast) -> None:
     with_factor(people.alice)
     client = first_step()
     assert not inside(client)
@@ -63,7 +63,7 @@ def test_the_password_alone_opens_nothing_then(people: Cast) -> None:
     assert AuditEvent.objects.get(verb="user.login").actor == people.alice
 
 
-def test_a_code_is_right_once(people: Cast) -> None:
+def test_code_is_valid_once(people: Cast) -> None:
     with_factor(people.alice)
     now = code()
     assert first_step().post("/login/code/", {"code": now}).status_code == 302
@@ -74,21 +74,21 @@ def test_a_code_is_right_once(people: Cast) -> None:
     assert (event.changes["reason"], event.target) == ("second factor", "user/alice")
 
 
-def test_an_earlier_code_is_not_right_after_a_later_one(people: Cast) -> None:
+def test_earlier_code_is_invalid_after_a_later_one(people: Cast) -> None:
     with_factor(people.alice)
     assert totp.use_code(people.alice, code(1)) == totp.CODE
     assert totp.use_code(people.alice, code(0)) == ""
 
 
 @pytest.mark.parametrize("typed", ["", "000000", "12345", "１２３４５６", "x" * 40, "\x00"])
-def test_what_is_no_code_is_not_right(people: Cast, typed: str) -> None:
+def test_malformed_code_is_invalid(people: Cast, typed: str) -> None:
     with_factor(people.alice)
     client = first_step()
     assert client.post("/login/code/", {"code": typed}).status_code == 200
     assert not inside(client)
 
 
-def test_a_recovery_code_lets_in_once(people: Cast) -> None:
+def test_recovery_code_is_valid_once(people: Cast) -> None:
     codes = with_factor(people.alice)
     assert len(set(codes)) == 10
     assert first_step().post("/login/code/", {"code": f" {codes[0].upper()} "}).status_code == 302
@@ -96,7 +96,7 @@ def test_a_recovery_code_lets_in_once(people: Cast) -> None:
     assert Factor.objects.get().recovery_left == 9
 
 
-def test_guessing_codes_is_slowed_down_for_all_browsers(people: Cast) -> None:
+def test_code_guessing_is_limited_across_browsers(people: Cast) -> None:
     with_factor(people.alice)
     for number in range(5):
         client = first_step()
@@ -106,9 +106,7 @@ def test_guessing_codes_is_slowed_down_for_all_browsers(people: Cast) -> None:
     assert answer.status_code == 429
 
 
-def test_the_first_step_is_forgotten_after_a_while(
-    people: Cast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_step_expires(people: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     with_factor(people.alice)
     client = first_step()
     later = time.time() + 601
@@ -116,12 +114,12 @@ def test_the_first_step_is_forgotten_after_a_while(
     assert client.get("/login/code/").url == "/login/"
 
 
-def test_nobody_asks_for_a_code_without_the_first_step(people: Cast) -> None:
+def test_code_form_needs_the_first_step(people: Cast) -> None:
     with_factor(people.alice)
     assert Client().post("/login/code/", {"code": code()}).url == "/login/"
 
 
-def test_no_secret_lies_open_in_a_row(people: Cast) -> None:
+def test_secrets_are_encrypted_in_the_row(people: Cast) -> None:
     codes = with_factor(people.alice)
     row = str(vars(Factor.objects.get()))
     assert SECRET not in row
@@ -131,7 +129,7 @@ def test_no_secret_lies_open_in_a_row(people: Cast) -> None:
     assert totp.use_code(people.charlie, code()) == ""
 
 
-def test_setting_up_and_turning_off(people: Cast) -> None:
+def test_second_factor_is_set_up_and_disabled(people: Cast) -> None:
     client, elsewhere = client_of(people.alice), client_of(people.alice)
     page = client.get("/profile/security/factor/").content.decode()
     (shown,) = re.findall(r"<code[^>]*>([A-Z2-7 ]+)</code>", page)
@@ -163,7 +161,9 @@ def demand(settings: Settings, whom: str) -> None:
     settings.SIGNON = replace(settings.SIGNON, second_factor=whom)
 
 
-def test_an_admin_who_must_have_one_gets_nowhere_without(people: Cast, settings: Settings) -> None:
+def test_admin_without_a_required_second_factor_is_redirected(
+    people: Cast, settings: Settings
+) -> None:
     demand(settings, "admins")
     client = client_of(people.ada)
     for path in ("/", "/audit/", "/profile/", "/access/"):
@@ -184,12 +184,12 @@ def test_an_admin_who_must_have_one_gets_nowhere_without(people: Cast, settings:
     assert client_of(people.alice).get("/profile/").status_code == 200
 
 
-def test_everybody_can_be_asked_for_one(people: Cast, settings: Settings) -> None:
+def test_second_factor_can_be_required_for_all(people: Cast, settings: Settings) -> None:
     demand(settings, "everybody")
     assert client_of(people.charlie).get("/profile/").status_code == 302
 
 
-def test_an_admin_resets_it_for_who_lost_it(people: Cast) -> None:
+def test_admin_resets_a_lost_second_factor(people: Cast) -> None:
     with_factor(people.alice)
     path = f"/access/{people.alice.pk}/factor/reset/"
     assert client_of(people.charlie).post(path).status_code == 403
@@ -205,7 +205,7 @@ def test_an_admin_resets_it_for_who_lost_it(people: Cast) -> None:
     assert (event.actor, event.target) == (people.ada, "user/alice")
 
 
-def test_the_machines_own_command_resets_it_too(people: Cast, capsys: Any) -> None:
+def test_local_command_resets_a_second_factor(people: Cast, capsys: Any) -> None:
     from django.core.management import call_command
 
     with_factor(people.ada)

@@ -1,4 +1,4 @@
-"""`emberline doctor`: every no names what to do, and a no that matters is an exit code."""
+"""`emberline doctor`: each failure has a remedy, and serious ones an exit code."""
 
 from __future__ import annotations
 
@@ -60,50 +60,50 @@ def refused(*parts: str) -> None:
         assert part in line
 
 
-def test_all_is_well_on_one_machine() -> None:
+def test_valid_local_setup_passes() -> None:
     told = doctor()
     assert "FAIL" not in told
     assert "ok    database: " in told
     assert "cluster" not in told
 
 
-def test_all_is_well_in_a_pod(on_kubernetes: Path) -> None:
+def test_valid_pod_setup_passes(on_kubernetes: Path) -> None:
     told = doctor()
     assert "FAIL" not in told
     for subject in ("EMBERLINE_ENCRYPTION_KEY", "EMBERLINE_WORKER_IMAGE", "cluster"):
         assert f"ok    {subject}: " in told
 
 
-def test_migrations_to_do() -> None:
+def test_pending_migrations() -> None:
     MigrationRecorder.Migration.objects.filter(app="system").delete()
     refused("schema", "not applied", "console.programs migrate")
 
 
-def test_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         health, "verdicts", lambda: {"database": "ok", "broker": "failed: OperationalError"}
     )
     refused("broker", "OperationalError", "REDIS_URL")
 
 
-def test_keys_each_pod_would_make_for_itself(
+def test_keys_generated_separately_by_each_pod(
     on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EMBERLINE_ENCRYPTION_KEY_FILE")
     refused("EMBERLINE_ENCRYPTION_KEY", "cannot be decrypted by others", "from a Secret")
 
 
-def test_a_key_that_is_not_mounted(on_kubernetes: Path) -> None:
+def test_unmounted_key(on_kubernetes: Path) -> None:
     (on_kubernetes / "l2").unlink()
     refused("EMBERLINE_L2_PASSWORD_FILE", "not readable", "Mount the Secret")
 
 
-def test_an_image_without_a_name(on_kubernetes: Path, settings: Any) -> None:
+def test_missing_image_name(on_kubernetes: Path, settings: Any) -> None:
     settings.EMBERLINE = replace(settings.EMBERLINE, engine_image="")
     refused("EMBERLINE_ENGINE_IMAGE", "deploy/containers")
 
 
-def test_rights_that_are_missing(on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_rights(on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = refresh.ClusterObservation(
         ClusterPhase.DEGRADED, ClusterReason.RIGHTS_MISSING, "May not make deployments.apps."
     )
@@ -111,12 +111,12 @@ def test_rights_that_are_missing(on_kubernetes: Path, monkeypatch: pytest.Monkey
     refused("cluster", "deployments.apps", "Role")
 
 
-def test_what_only_looks_odd_is_a_note(settings: Any, tmp_path: Path) -> None:
+def test_unusual_settings_are_notes(settings: Any, tmp_path: Path) -> None:
     settings.STATIC_ROOT = tmp_path
     assert "note  static files: not collected" in doctor()
 
 
-def test_nothing_is_written(on_kubernetes: Path) -> None:
+def test_preflight_writes_nothing(on_kubernetes: Path) -> None:
     with CaptureQueriesContext(connection) as queries:
         preflight.ask()
     assert not [q for q in queries if not q["sql"].strip().startswith(("SELECT", "PRAGMA"))]

@@ -1,4 +1,4 @@
-"""Deaths under a real supervisord are recorded once; what was meant to happen is not recorded."""
+"""Crashes under a real supervisord are recorded once; intended stops are not."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def told() -> list[AuditEvent]:
+def list_crash_events() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(verb=program_watch.VERB).order_by("pk"))
 
 
-def test_a_killed_program_is_recorded_once(
+def test_killed_program_is_recorded_once(
     supervised_programs: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = supervised_programs.seen()
     program_watch.observe()
-    assert told() == []
+    assert list_crash_events() == []
 
     after = supervised_programs.kill()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             program_watch.observe()
 
-    (event,) = told()
+    (event,) = list_crash_events()
     assert (event.actor_name, event.target) == ("system", "process/valkey")
     assert event.changes["pid"] == [before.pid, after.pid]
     assert event.changes["ended"] == "terminated by SIGKILL"
@@ -61,16 +61,16 @@ def test_a_killed_program_is_recorded_once(
     )
 
 
-def test_each_death_is_one_line(supervised_programs: Rig) -> None:
+def test_each_crash_is_one_line(supervised_programs: Rig) -> None:
     program_watch.observe()
     for _ in range(3):
         supervised_programs.kill()
         program_watch.observe()
-    assert len(told()) == 3
+    assert len(list_crash_events()) == 3
     assert ProcessSeen.objects.get().restarts == 3
 
 
-def test_two_lookers_record_one_death(
+def test_concurrent_observers_record_one_crash(
     supervised_programs: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have read what was remembered and seen the new process before either writes."""
@@ -95,11 +95,11 @@ def test_two_lookers_record_one_death(
     with ThreadPoolExecutor(2) as pool:
         for call in [pool.submit(looker) for _ in range(2)]:
             call.result(30)
-    assert len(told()) == 1
+    assert len(list_crash_events()) == 1
     assert ProcessSeen.objects.get().restarts == 1
 
 
-def test_a_slow_looker_does_not_set_back_what_others_have_recorded(
+def test_slow_observer_does_not_revert_newer_records(
     supervised_programs: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it sleeps over what it saw, another one records that death and the next."""
@@ -117,13 +117,13 @@ def test_a_slow_looker_does_not_set_back_what_others_have_recorded(
 
     monkeypatch.setattr(programs, "list_programs", late)
     program_watch.observe()
-    assert len(told()) == 2
+    assert len(list_crash_events()) == 2
     assert ProcessSeen.objects.get().pid == supervised_programs.seen().pid
     program_watch.observe()
-    assert len(told()) == 2
+    assert len(list_crash_events()) == 2
 
 
-def test_without_the_trail_nothing_is_remembered(
+def test_failed_audit_keeps_the_crash_pending(
     supervised_programs: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look that dies half-way leaves the death to the next one."""
@@ -138,10 +138,10 @@ def test_without_the_trail_nothing_is_remembered(
         with pytest.raises(RuntimeError):
             program_watch.observe()
     program_watch.observe()
-    assert len(told()) == 1
+    assert len(list_crash_events()) == 1
 
 
-def test_a_new_supervisord_is_no_death(supervised_programs: Rig) -> None:
+def test_new_supervisord_is_no_crash(supervised_programs: Rig) -> None:
     program_watch.observe()
     before = supervised_programs.seen()
     supervised_programs.supervised.stop()
@@ -151,13 +151,13 @@ def test_a_new_supervisord_is_no_death(supervised_programs: Rig) -> None:
     after = supervised_programs.running()
     assert after.pid != before.pid
     program_watch.observe()
-    assert told() == []
+    assert list_crash_events() == []
     supervised_programs.kill()
     program_watch.observe()
-    assert len(told()) == 1, "the next one is seen again"
+    assert len(list_crash_events()) == 1, "the next one is seen again"
 
 
-def test_a_supervisord_killed_and_started_again_is_no_death_of_its_programs(
+def test_restarted_supervisord_is_no_crash_of_its_programs(
     supervised_programs: Rig,
 ) -> None:
     """It could tell of no ending; only that it is another one tells."""
@@ -168,10 +168,10 @@ def test_a_supervisord_killed_and_started_again_is_no_death_of_its_programs(
     supervised_programs.supervised.start()
     assert supervised_programs.running().pid != before.pid
     program_watch.observe()
-    assert told() == []
+    assert list_crash_events() == []
 
 
-def test_a_supervisord_that_is_away_is_an_outcome_not_a_crash(
+def test_unavailable_supervisord_is_an_outcome(
     supervised_programs: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be away for hours, and this is asked every few seconds."""
@@ -183,12 +183,12 @@ def test_a_supervisord_that_is_away_is_an_outcome_not_a_crash(
     assert [r.getMessage() for r in caplog.records if r.levelno > logging.INFO] == []
 
 
-def test_an_error_of_the_waist_survives_pickle() -> None:
+def test_supervisord_error_survives_pickling() -> None:
     error = pickle.loads(pickle.dumps(TemporaryError("Busy", "Ports are scarce.", delay_s=3.0)))
     assert (error.reason, str(error), error.delay_s) == ("Busy", "Ports are scarce.", 3.0)
 
 
-def test_a_restart_by_hand_is_no_death(supervised_programs: Rig) -> None:
+def test_manual_restart_is_no_crash(supervised_programs: Rig) -> None:
     program_watch.observe()
     supervisor = Supervisor(socket_path(supervised_programs.var))
     supervised_programs.stop(supervisor)
@@ -197,11 +197,11 @@ def test_a_restart_by_hand_is_no_death(supervised_programs: Rig) -> None:
     supervisor.add("valkey")
     supervised_programs.running()
     program_watch.observe()
-    assert told() == []
+    assert list_crash_events() == []
     assert ProcessSeen.objects.get().restarts == 0
 
 
-def test_a_workloads_program_is_counted_but_told_by_its_owner(supervised_programs: Rig) -> None:
+def test_workload_program_is_counted_and_reported_by_its_owner(supervised_programs: Rig) -> None:
     """A death counts; a rollout, which replaces the process on purpose, does not."""
     provisioner = LocalProvisioner(supervised_programs.var)
 
@@ -247,22 +247,22 @@ def test_a_workloads_program_is_counted_but_told_by_its_owner(supervised_program
     program_watch.observe()
     row.refresh_from_db()
     assert (row.restarts, row.pid) == (1, pid())
-    assert told() == [], "the endpoint's events tell it"
+    assert list_crash_events() == [], "the endpoint's events tell it"
     shown = {p.name: p for p in selectors.load_system().processes}["demo-worker-0"]
     assert shown.purpose == "Worker of endpoint demo"
 
 
-def test_a_program_that_is_gone_is_forgotten(supervised_programs: Rig) -> None:
+def test_removed_program_is_forgotten(supervised_programs: Rig) -> None:
     program_watch.observe()
     supervisor = Supervisor(socket_path(supervised_programs.var))
     supervised_programs.stop(supervisor)
     assert supervisor.remove("valkey")
     program_watch.observe()
     assert not ProcessSeen.objects.exists()
-    assert told() == []
+    assert list_crash_events() == []
 
 
-def test_where_programs_are_not_ours_nobody_asks(
+def test_no_observation_without_managed_programs(
     supervised_programs: Rig, settings: Settings
 ) -> None:
     point_at(settings, supervised_programs.var, provisioner="fake")
@@ -270,7 +270,7 @@ def test_where_programs_are_not_ours_nobody_asks(
     assert not ProcessSeen.objects.exists()
 
 
-def test_every_fixed_program_says_what_it_is_for(supervised_programs: Rig) -> None:
+def test_every_fixed_program_has_a_description(supervised_programs: Rig) -> None:
     layout = Layout(supervised_programs.var)
     write_facts(layout, prometheus_port=1)
     binary = supervised_programs.var / "x"

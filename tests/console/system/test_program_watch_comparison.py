@@ -1,4 +1,4 @@
-"""Every kind of difference between two looks, and which of them is a death."""
+"""Differences between two observations, and which of them are crashes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def seen(
         ),
     ],
 )
-def test_a_program_of_the_consoles_own(
+def test_console_program(
     before: ProgramMark | None, supervisor: str, now: ProgramSeen, verdict: ProgramChange
 ) -> None:
     assert compare_marks(before, supervisor, now) == verdict
@@ -73,13 +73,13 @@ def test_a_program_of_the_consoles_own(
         pytest.param(2, "boot-2", seen(101, 1005.0, None, 3), BEGAN, id="new supervisord"),
     ],
 )
-def test_a_program_of_a_workload(
+def test_workload_program(
     before: int, supervisor: str, now: ProgramSeen, verdict: ProgramChange
 ) -> None:
     assert compare_marks(ProgramMark("boot-1", 100, 1000.0, before), supervisor, now) == verdict
 
 
-def test_supervisords_log_tells_how_each_one_ended_last() -> None:
+def test_supervisord_log_has_the_last_exit_of_each_program() -> None:
     log = """\
 2026-11-21 06:00:00,001 INFO spawned: 'web' with pid 11
 2026-11-21 06:00:01,001 WARN exited: web (terminated by SIGKILL; not expected)

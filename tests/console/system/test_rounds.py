@@ -1,4 +1,4 @@
-"""What the console does by itself: said on its page, by REST and by the doctor; late is late."""
+"""Periodic tasks: state on page, REST and doctor; detection of late ones."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def of(name: str) -> Round:
     return found
 
 
-def told() -> None:
+def add_receiver() -> None:
     receiver = Receiver.objects.create(name="on-call", kind="email")
     Route.objects.create(receiver=receiver)
 
 
-def test_telling_of_alerts(console_folder: Path) -> None:
+def test_alert_dispatch_round(console_folder: Path) -> None:
     assert of("alerts").state is RoundState.LATE, "it was never done"
     now = timezone.now()
     Dispatch.objects.create(pk=1, looked_at=now, reason=LOOKING)
     found = of("alerts")
     assert (found.state, found.text) == (RoundState.IDLE, "No alert receivers configured.")
-    told()
+    add_receiver()
     Delivery.objects.create(receiver_name="on-call", kind="email", title="t", body={})
     found = of("alerts")
     assert (found.state, found.last_at) == (RoundState.WORKING, now)
@@ -76,7 +76,7 @@ def test_telling_of_alerts(console_folder: Path) -> None:
     assert "beat" in found.remedy
 
 
-def test_bringing_the_rules(console_folder: Path, settings: Any) -> None:
+def test_alert_rule_round(console_folder: Path, settings: Any) -> None:
     assert of("alert rules").state is RoundState.LATE, "nobody has brought them yet"
     row = RuleFile.objects.create(state=Load.LOADED, digest=rule_file._wanted()[1])
     found = of("alert rules")
@@ -116,7 +116,7 @@ def added(*back: int) -> None:
         MeasuredHour.objects.create(hour=ENDED - count * hours.HOUR, covered_s=3600)
 
 
-def test_adding_up_costs(since_nine: Callable[[int], None], settings: Any) -> None:
+def test_cost_round(since_nine: Callable[[int], None], settings: Any) -> None:
     found = of("costs")
     assert (found.state, found.last_at) == (RoundState.LATE, None)
     assert "Missing hours: 3, the latest from 2026-11-10 11:00 UTC" in found.text
@@ -131,11 +131,11 @@ def test_adding_up_costs(since_nine: Callable[[int], None], settings: Any) -> No
     assert of("costs").state is RoundState.IDLE
 
 
-def test_a_console_with_nothing_to_cost_is_idle(console_folder: Path) -> None:
+def test_console_without_costs_is_idle(console_folder: Path) -> None:
     assert of("costs").state is RoundState.IDLE
 
 
-def test_the_hour_that_has_just_ended_is_not_late(since_nine: Callable[[int], None]) -> None:
+def test_hour_that_just_ended_is_not_late(since_nine: Callable[[int], None]) -> None:
     added(2, 3)
     for minutes, state in ((9, RoundState.WORKING), (11, RoundState.LATE)):
         since_nine(minutes)
@@ -151,7 +151,7 @@ def trouble(monkeypatch: pytest.MonkeyPatch) -> Round:
     return found
 
 
-def test_whoever_looks_sees_it_on_the_page_and_by_rest(trouble: Round) -> None:
+def test_state_is_on_the_page_and_in_rest(trouble: Round) -> None:
     viewer = browser("viewer")
     page = viewer.get("/system/").text
     for text in (page, viewer.get("/system/rounds/", headers=PART).text):
@@ -165,13 +165,13 @@ def test_whoever_looks_sees_it_on_the_page_and_by_rest(trouble: Round) -> None:
     assert found["last_at"]
 
 
-def test_the_doctor_notes_it(trouble: Round) -> None:
+def test_doctor_reports_it(trouble: Round) -> None:
     (found,) = (one for one in preflight.ask() if one.subject == "a round")
     assert str(found).startswith("note  a round: It is <late>. Last run 0")
     assert str(found).endswith("ago. Push.")
 
 
-def test_the_doctor_survives_a_database_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_survives_an_unavailable_database(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> Round:
         raise DatabaseError
 
@@ -179,9 +179,9 @@ def test_the_doctor_survives_a_database_that_does_not(monkeypatch: pytest.Monkey
     assert list(rounds.round_checks()) == []
 
 
-def test_queries_do_not_grow(console_folder: Path) -> None:
+def test_number_of_queries_is_constant(console_folder: Path) -> None:
     make_endpoint()
-    told()
+    add_receiver()
     Dispatch.objects.create(pk=1, looked_at=timezone.now(), reason=LOOKING)
     RuleFile.objects.create(state=Load.LOADED)
     client = browser("viewer")

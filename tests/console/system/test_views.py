@@ -1,4 +1,4 @@
-"""The System page, its logs and its REST: who sees what, and what is shown when things are bad."""
+"""System page, logs and REST: permissions and failure states."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def quiet(settings: Settings, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_viewer_sees_every_program_and_no_log(supervised_programs: Rig, people: Cast) -> None:
+def test_viewer_sees_every_program_and_no_log(supervised_programs: Rig, people: Cast) -> None:
     program_watch.observe()
     after = supervised_programs.kill()
     program_watch.observe()
@@ -42,13 +42,13 @@ def test_a_viewer_sees_every_program_and_no_log(supervised_programs: Rig, people
     assert 'href="/system/"' in page, "it is in the menu"
 
 
-def test_htmx_gets_the_part_only(supervised_programs: Rig, people: Cast) -> None:
+def test_htmx_gets_only_the_part(supervised_programs: Rig, people: Cast) -> None:
     part = client_of(people.charlie).get("/system/", headers=PART).text
     assert "valkey" in part
     assert "<html" not in part
 
 
-def test_rest_says_the_same(supervised_programs: Rig, people: Cast) -> None:
+def test_rest_returns_the_same(supervised_programs: Rig, people: Cast) -> None:
     program_watch.observe()
     after = supervised_programs.kill()
     program_watch.observe()
@@ -62,7 +62,7 @@ def test_rest_says_the_same(supervised_programs: Rig, people: Cast) -> None:
     assert process["started_at"] == process["last_restart_at"]
 
 
-def test_one_query_whatever_the_number(supervised_programs: Rig, people: Cast) -> None:
+def test_number_of_queries_is_one(supervised_programs: Rig, people: Cast) -> None:
     for number in range(20):
         ProcessSeen.objects.create(name=f"p{number}", supervisor="x")
     client = client_of(people.charlie)
@@ -74,14 +74,14 @@ def test_one_query_whatever_the_number(supervised_programs: Rig, people: Cast) -
 @pytest.mark.parametrize(
     ("who", "status"), [("ada", 200), ("alice", 200), ("charlie", 403)], ids=str
 )
-def test_logs_are_for_operators(quiet: Path, people: Cast, who: str, status: int) -> None:
+def test_logs_need_an_operator(quiet: Path, people: Cast, who: str, status: int) -> None:
     log_path(quiet, "web").write_text("a line\n")
     answer = client_of(getattr(people, who)).get("/system/logs/web/")
     assert answer.status_code == status
     assert ("a line" in answer.text) == (status == 200)
 
 
-def test_a_log_is_shown_escaped_and_only_its_end(quiet: Path, people: Cast) -> None:
+def test_log_is_escaped_and_limited_to_its_end(quiet: Path, people: Cast) -> None:
     lines = [f"line {number}" for number in range(100)]
     bad = ["<script>alert(1)</script>", "\x1b[31mred\x1b[0m\x07", "x" * 5000]
     log_path(quiet, "web").write_text("\n".join([*lines, *bad]) + "\n")
@@ -110,7 +110,7 @@ def test_a_log_is_shown_escaped_and_only_its_end(quiet: Path, people: Cast) -> N
         "/etc/passwd",
     ],
 )
-def test_only_logs_of_known_programs(quiet: Path, people: Cast, name: str) -> None:
+def test_logs_are_limited_to_known_programs(quiet: Path, people: Cast, name: str) -> None:
     (quiet / "secrets").mkdir()
     (quiet / "secrets" / "key.log").write_text("do-not-show")
     log_path(quiet, "nobody").write_text("do-not-show")
@@ -121,22 +121,18 @@ def test_only_logs_of_known_programs(quiet: Path, people: Cast, name: str) -> No
     assert "do-not-show" not in answer.text
 
 
-def test_a_program_seen_before_has_a_log_while_supervisord_is_away(
-    quiet: Path, people: Cast
-) -> None:
+def test_known_program_has_a_log_without_supervisord(quiet: Path, people: Cast) -> None:
     ProcessSeen.objects.create(name="demo-worker-0", supervisor="x")
     for name in ("demo-worker-0", "supervisord"):
         log_path(quiet, name).write_text(f"last words of {name}")
         assert "last words" in client_of(people.alice).get(f"/system/logs/{name}/").text
 
 
-def test_a_program_without_a_log_says_so(quiet: Path, people: Cast) -> None:
+def test_missing_log_is_reported(quiet: Path, people: Cast) -> None:
     assert "Empty log" in client_of(people.alice).get("/system/logs/valkey/").text
 
 
-def test_a_program_that_keeps_dying_is_red_with_its_last_line(
-    settings: Settings, people: Cast
-) -> None:
+def test_crash_loop_is_red_with_its_last_line(settings: Settings, people: Cast) -> None:
     supervised = Supervised()
     try:
         rig = Rig(supervised)
@@ -152,7 +148,7 @@ def test_a_program_that_keeps_dying_is_red_with_its_last_line(
     assert "<code>no &lt;disk&gt;</code>" in part
 
 
-def test_without_supervisord_the_page_says_what_to_do(
+def test_missing_supervisord_is_reported_with_the_remedy(
     supervised_programs: Rig, people: Cast
 ) -> None:
     program_watch.observe()
@@ -167,7 +163,7 @@ def test_without_supervisord_the_page_says_what_to_do(
     assert [process["state"] for process in found["processes"]] == ["not watched"]
 
 
-def test_another_provisioner_is_said(people: Cast) -> None:
+def test_other_provisioner_is_reported(people: Cast) -> None:
     assert django_settings.EMBERLINE.provisioner == "fake"
     page = client_of(people.charlie).get("/system/")
     assert page.status_code == 200
@@ -177,7 +173,7 @@ def test_another_provisioner_is_said(people: Cast) -> None:
 
 
 @pytest.mark.parametrize("url", ["/system/", "/system/logs/web/", "/api/v1/system/processes/"])
-def test_it_is_read_only(people: Cast, url: str) -> None:
+def test_page_is_read_only(people: Cast, url: str) -> None:
     client = client_of(people.ada)
     for method in ("post", "put", "patch", "delete"):
         assert getattr(client, method)(url).status_code == 405

@@ -39,7 +39,7 @@ def port(health: Health) -> Iterator[str]:
     server.close()
 
 
-def test_health_says_why_not(port: str, health: Health) -> None:
+def test_health_states_its_reason(port: str, health: Health) -> None:
     assert httpx.get(f"{port}/healthz").status_code == 200
     assert httpx.get(f"{port}/readyz").json() == {"program": "worker", "ok": True, "why": ""}
     health.ready = "not yet"
@@ -51,7 +51,7 @@ def test_health_says_why_not(port: str, health: Health) -> None:
         assert (answer.status_code, answer.json()["why"]) == (503, "stuck")
 
 
-def test_metrics_are_counters_gauges_and_the_process(port: str) -> None:
+def test_metrics_have_counters_gauges_and_the_process(port: str) -> None:
     counters.increment("task_runs", task="tests.scraped", outcome="done")
     meters.task_ended("tests.scraped", 0.2)
     answer = httpx.get(f"{port}/metrics?x=1")
@@ -67,7 +67,7 @@ def test_metrics_are_counters_gauges_and_the_process(port: str) -> None:
     assert "# TYPE emberline_console_task_runs_total counter" in answer.text
 
 
-def test_nothing_else_is_there(port: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_paths_are_404(port: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         assert httpx.get(f"{port}/").status_code == 404
         assert httpx.get(f"{port}/metrics/../secrets").status_code == 404
@@ -77,11 +77,11 @@ def test_nothing_else_is_there(port: str, caplog: pytest.LogCaptureFixture) -> N
     assert not [r for r in caplog.records if r.name.startswith("console.")]
 
 
-def test_no_address_no_port() -> None:
+def test_missing_address_opens_no_port() -> None:
     assert start("", AdminSubject("web")) is None
 
 
-def test_a_port_that_is_taken_stops_the_start(port: str) -> None:
+def test_port_in_use_stops_the_start(port: str) -> None:
     with pytest.raises(OSError, match="in use"):
         start(port.removeprefix("http://"), AdminSubject("web"))
 
@@ -91,7 +91,7 @@ def _answered(**labels: str) -> float:
     return total(samples, "emberline_console_http_requests_total", **labels) or 0
 
 
-def test_requests_are_counted_by_route_never_by_path(client: Client, db: Any) -> None:
+def test_requests_are_counted_by_route_not_by_path(client: Client, db: Any) -> None:
     before = _answered(route="healthz", code="200", method="GET")
     client.get("/healthz")
     assert _answered(route="healthz", code="200", method="GET") == before + 1

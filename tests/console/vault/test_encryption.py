@@ -18,7 +18,7 @@ def use(settings: Settings, *keys: str) -> None:
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=keys)
 
 
-def test_it_opens_for_its_purpose_only(settings: Settings) -> None:
+def test_secret_is_decrypted_for_its_purpose_only(settings: Settings) -> None:
     use(settings, OLD)
     sealed = encryption.seal("kubeconfig of ö", "cluster/1")
     assert "kubeconfig" not in sealed
@@ -27,7 +27,7 @@ def test_it_opens_for_its_purpose_only(settings: Settings) -> None:
         encryption.unseal(sealed, "cluster/2")
 
 
-def test_keys_are_changed_one_after_the_other(settings: Settings) -> None:
+def test_keys_are_rotated_one_by_one(settings: Settings) -> None:
     use(settings, OLD)
     sealed = encryption.seal("text", "p")
     use(settings, NEW, OLD)
@@ -41,7 +41,7 @@ def test_keys_are_changed_one_after_the_other(settings: Settings) -> None:
         encryption.unseal(sealed, "p")
 
 
-def test_a_key_of_the_pod_s_own_is_warned_of(
+def test_pod_specific_key_gives_a_warning(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "secrets").mkdir()

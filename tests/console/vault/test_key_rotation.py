@@ -85,7 +85,7 @@ def sealed_texts() -> dict[tuple[str, str], set[str]]:
     return found
 
 
-def test_every_sealed_text_of_the_database_is_sealed_anew(
+def test_every_encrypted_value_is_reencrypted(
     encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
     old = live.EMBERLINE.encryption_keys
@@ -116,7 +116,7 @@ def test_every_sealed_text_of_the_database_is_sealed_anew(
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (201, "true")
 
 
-def test_it_says_what_it_did_and_does_it_once(
+def test_rotation_reports_its_work_and_runs_once(
     encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
     keys(settings, NEW, *live.EMBERLINE.encryption_keys)
@@ -140,7 +140,7 @@ def rekeyed_order(told: str) -> list[str]:
     return told.removeprefix("Re-encrypted: ").removesuffix(".").split(", ")
 
 
-def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
+def test_undecryptable_value_is_named_and_blocks_nothing(
     encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
     old = live.EMBERLINE.encryption_keys
@@ -163,7 +163,7 @@ def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
     assert encryption.unseal(row.sealed["secret"], row.purpose("secret")) == "of-mimir"
 
 
-def test_the_doctor_says_whether_an_earlier_key_can_go(
+def test_doctor_states_whether_an_earlier_key_can_be_removed(
     encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
     def told() -> str:
@@ -184,7 +184,7 @@ def test_the_doctor_says_whether_an_earlier_key_can_go(
     assert "Append the previous key" in told()
 
 
-def test_who_seals_is_known_here() -> None:
+def test_every_encrypting_module_is_registered() -> None:
     """Fails for new encryption code until it is registered here."""
     rooms = ("console", "endpoints", "cachetier", "routing", "dashboards")
     files = (file for room in rooms for file in (ROOT / room).rglob("*.py"))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 OTHER = "another-key-which-is-long-enough-to-be-one"
 
 
-def test_what_is_put_comes_back_and_the_row_shows_nothing() -> None:
+def test_stored_secret_is_returned_and_the_row_is_opaque() -> None:
     store.put("a", "open sesame")
     store.put("b", "open sesame")
     assert store.get("a") == "open sesame"
@@ -29,13 +29,13 @@ def test_what_is_put_comes_back_and_the_row_shows_nothing() -> None:
     assert store.get("a") == ""
 
 
-def test_a_row_put_under_another_name_does_not_open() -> None:
+def test_row_moved_to_another_name_is_not_decrypted() -> None:
     store.put("a", "open sesame")
     SealedText.objects.filter(name="a").update(name="b")
     assert store.get("b") == ""
 
 
-def test_what_another_key_sealed_counts_as_absent(
+def test_value_encrypted_by_another_key_counts_as_absent(
     settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.put("a", "open sesame")
@@ -49,9 +49,7 @@ def test_what_another_key_sealed_counts_as_absent(
 
 
 @pytest.mark.parametrize("where", ["file", "database"])
-def test_the_consoles_key_is_kept_where_all_its_processes_find_it(
-    settings: Any, where: str
-) -> None:
+def test_console_key_is_found_by_all_processes(settings: Any, where: str) -> None:
     settings.EMBERLINE = replace(live.EMBERLINE, keys=where)
     storage.write_console_key("vaulted", "ebk_secret")
     assert storage.read_console_key("vaulted") == "ebk_secret"

@@ -1,4 +1,4 @@
-"""A database that is locked or away: 503 with a reason on pages and REST, for any kind of it."""
+"""Locked or unavailable database: 503 with a reason on pages and REST."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_reasons(error: BaseException | None, reason: str) -> None:
     assert database_unavailable(error) == reason
 
 
-def test_a_postgresql_that_does_not_answer() -> None:
+def test_unreachable_postgresql() -> None:
     databases = ConnectionHandler(
         {
             "default": {
@@ -86,7 +86,7 @@ def locked(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     connection.close()  # and its timeout of nothing
 
 
-def test_a_page_and_the_api_say_so(locked: str) -> None:
+def test_page_and_api_report_it(locked: str) -> None:
     client = Client(raise_request_exception=False)
     before = counters.total("database_unavailable", reason="locked")
     page = client.post("/login/", {"username": "alice", "password": PASSWORD})
@@ -100,7 +100,7 @@ def test_a_page_and_the_api_say_so(locked: str) -> None:
     assert counters.total("database_unavailable", reason="locked") == before + 2
 
 
-def test_an_error_of_ours_is_still_a_crash(
+def test_programming_error_is_a_crash(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing_table(*_: object) -> None:

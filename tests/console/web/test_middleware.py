@@ -1,4 +1,4 @@
-"""The shell: request ids, error pages, health, banners, navigation, filters, static files."""
+"""Page shell: request IDs, error pages, health, banners, navigation, filters, static files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.web.templatetags import emberline
 from tests.support.people import Cast, client_of
 
 
-def test_a_sane_request_id_is_kept_and_another_replaced(db: None) -> None:
+def test_valid_request_id_is_kept_and_an_invalid_one_replaced(db: None) -> None:
     client = Client()
     kept = client.get("/healthz", headers={"X-Request-ID": "abc.DEF-1:2"})
     assert kept.headers["X-Request-ID"] == "abc.DEF-1:2"
@@ -34,7 +34,7 @@ def test_a_sane_request_id_is_kept_and_another_replaced(db: None) -> None:
         assert made != bad
 
 
-def test_log_lines_carry_the_request_id(db: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_contain_the_request_id(db: None, caplog: pytest.LogCaptureFixture) -> None:
     from console.core.request_log import LogFilter
 
     caplog.handler.addFilter(LogFilter())
@@ -44,7 +44,7 @@ def test_log_lines_carry_the_request_id(db: None, caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.django_db
-def test_pages_for_what_is_missing_or_forbidden(people: Cast) -> None:
+def test_pages_for_missing_and_forbidden(people: Cast) -> None:
     client = client_of(people.charlie)
     missing = client.get("/nowhere", headers={"X-Request-ID": "id-404"})
     assert missing.status_code == 404
@@ -55,7 +55,7 @@ def test_pages_for_what_is_missing_or_forbidden(people: Cast) -> None:
 
 
 @pytest.mark.django_db
-def test_a_stale_form_is_explained(people: Cast) -> None:
+def test_expired_form_is_explained(people: Cast) -> None:
     client = Client(enforce_csrf_checks=True)
     response = client.post("/login/", {"username": "alice", "password": "x"})
     assert response.status_code == 403
@@ -63,7 +63,7 @@ def test_a_stale_form_is_explained(people: Cast) -> None:
 
 
 @pytest.mark.django_db
-def test_a_crash_shows_no_inside(people: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_page_reveals_no_internals(people: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object, **__: object) -> None:
         raise RuntimeError("private-detail")
 
@@ -75,7 +75,7 @@ def test_a_crash_shows_no_inside(people: Cast, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.django_db
-def test_readyz_names_what_fails_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_names_the_failure_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_disk", lambda: "ok")  # of the machine that runs the tests
 
     def broken() -> None:
@@ -92,7 +92,7 @@ def test_readyz_names_what_fails_and_no_secret(monkeypatch: pytest.MonkeyPatch) 
     assert "hush-hush" not in response.content.decode()
 
 
-def test_healthz_asks_no_database() -> None:
+def test_healthz_needs_no_database() -> None:
     assert Client().get("/healthz").status_code == 200  # no `db` fixture: a query would raise
 
 
@@ -102,9 +102,7 @@ def own_providers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.django_db
-def test_banners_stand_on_every_page_and_cannot_break_one(
-    people: Cast, own_providers: None
-) -> None:
+def test_banners_are_on_every_page_and_cannot_break_one(people: Cast, own_providers: None) -> None:
     def broken(_viewer: object) -> Banner:
         raise RuntimeError
 
@@ -120,7 +118,7 @@ def test_banners_stand_on_every_page_and_cannot_break_one(
 
 
 @pytest.mark.django_db
-def test_the_menu_shows_what_the_role_may_see_and_where_one_is(people: Cast) -> None:
+def test_menu_follows_the_role_and_marks_the_current_page(people: Cast) -> None:
     html = client_of(people.charlie).get("/audit/").content.decode()
     assert 'href="/audit/" aria-current="page"' in html
     assert 'href="/playground/"' not in html
@@ -128,7 +126,7 @@ def test_the_menu_shows_what_the_role_may_see_and_where_one_is(people: Cast) -> 
     assert 'class="skip-link' in html
 
 
-def test_the_menu_is_ordered_and_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_menu_is_ordered_and_replaceable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(navigation._items, "_items", {})
     navigation.register_item(navigation.NavItem("B", "b", "box", 2))
     navigation.register_item(navigation.NavItem("A", "a", "box", 1))
@@ -252,7 +250,7 @@ def test_duration(seconds: float | None, text: str) -> None:
     assert emberline.duration(seconds) == text
 
 
-def test_phase_badge_speaks_and_escapes() -> None:
+def test_phase_badge_is_accessible_and_escaped() -> None:
     html = Template("{% phase_badge phase reason %}").render(
         Context({"phase": "Degraded", "reason": '"><script>'})
     )
@@ -261,7 +259,7 @@ def test_phase_badge_speaks_and_escapes() -> None:
     assert 'aria-hidden="true"' in html
 
 
-def test_every_icon_named_is_in_the_sprite() -> None:
+def test_every_used_icon_is_in_the_sprite() -> None:
     import re
     from pathlib import Path
 
@@ -278,14 +276,14 @@ def test_every_icon_named_is_in_the_sprite() -> None:
     assert missing == []
 
 
-def test_static_names_without_collectstatic_stay_plain() -> None:
+def test_static_names_without_collectstatic_are_plain() -> None:
     storage = HashedStorage()
     assert storage.url("vendor/htmx/htmx.min.js") == "/static/vendor/htmx/htmx.min.js"
     with override_settings(WHITENOISE_USE_FINDERS=True):
         assert Client().get("/static/vendor/htmx/htmx.min.js").status_code == 200
 
 
-def test_vendored_files_bring_their_licence_and_no_source_map() -> None:
+def test_vendored_files_have_a_licence_and_no_source_map() -> None:
     from pathlib import Path
 
     vendor = Path(finders.find("vendor/README.md")).parent
@@ -296,7 +294,7 @@ def test_vendored_files_bring_their_licence_and_no_source_map() -> None:
         assert "sourceMappingURL" not in file.read_text(), file.name
 
 
-def test_htmx_history_and_boost_get_the_whole_page() -> None:
+def test_htmx_history_and_boost_get_the_complete_page() -> None:
     from console.web import responses
 
     def request(**headers: str) -> HttpRequest:
@@ -314,7 +312,7 @@ def test_htmx_history_and_boost_get_the_whole_page() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("shown", ["http://[", "http://evil.example/there", ""])
-def test_no_header_breaks_the_way_to_the_login(shown: str) -> None:
+def test_headers_do_not_break_the_login_redirect(shown: str) -> None:
     headers = {"HX-Request": "true", "HX-Current-URL": shown}
     answer = Client().get("/endpoints/", headers=headers)
     assert answer.status_code == 401
@@ -334,5 +332,5 @@ def test_no_header_breaks_the_way_to_the_login(shown: str) -> None:
         (5e9, "5.00 G"),
     ],
 )
-def test_large_numbers_are_short(number: float | None, shown: str) -> None:
+def test_large_numbers_are_abbreviated(number: float | None, shown: str) -> None:
     assert emberline.quantity(number) == shown

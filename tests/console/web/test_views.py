@@ -41,7 +41,7 @@ def hits(client: Any, text: str) -> list[str]:
     return re.findall(r'<a [^>]*href="([^"]+)"', page)
 
 
-def test_things_and_pages_are_found_by_a_few_letters(people: Cast) -> None:
+def test_objects_and_pages_are_found_by_a_few_letters(people: Cast) -> None:
     for name in ("demo", "other-demo", "chat"):
         make_endpoint(name)
     ada = client_of(people.ada)
@@ -60,7 +60,7 @@ def test_things_and_pages_are_found_by_a_few_letters(people: Cast) -> None:
     assert "&lt;b&gt;" in ada.get("/search/?q=<b>").content.decode()
 
 
-def test_only_what_one_may_see_is_found(people: Cast) -> None:
+def test_search_finds_only_visible_objects(people: Cast) -> None:
     make_endpoint("demo")
     team = Team.objects.create(name="Blue", slug="blue")
     bob = User.objects.create_user("bob", password="x", role="member")
@@ -100,7 +100,7 @@ def test_objects_of_every_kind_are_found_and_grouped(people: Cast) -> None:
         assert hits(client_of(stranger), text) == [], text
 
 
-def test_a_room_that_fails_takes_no_other_with_it(people: Cast, broken: None) -> None:
+def test_failing_search_source_affects_no_other(people: Cast, broken: None) -> None:
     make_endpoint("demo")
     ada = client_of(people.ada)
     assert hits(ada, "demo") == ["/endpoints/demo/"]
@@ -109,7 +109,7 @@ def test_a_room_that_fails_takes_no_other_with_it(people: Cast, broken: None) ->
     assert "Retention" in text
 
 
-def test_settings_say_what_is_set_and_where_it_is_changed(people: Cast, settings: Any) -> None:
+def test_settings_show_values_and_their_source(people: Cast, settings: Any) -> None:
     text = client_of(people.charlie).get("/settings/").content.decode()
     for words in ("Clusters", "Prices", "Metrics and alerts", "Retention", "Installation"):
         assert words in text
@@ -120,7 +120,7 @@ def test_settings_say_what_is_set_and_where_it_is_changed(people: Cast, settings
     assert _hide_login("") == ""
 
 
-def test_a_card_for_admins_is_for_admins(people: Cast) -> None:
+def test_admin_card_needs_an_admin(people: Cast) -> None:
     card = Card("x-admin", "Only admins", "", 1, lambda _: (Fact("a", "b"),), role="admin")
     cards.register_card(card)
     try:
@@ -130,7 +130,7 @@ def test_a_card_for_admins_is_for_admins(people: Cast) -> None:
         cards._cards.unregister(card)
 
 
-def test_about_tells_versions_and_licences(people: Cast) -> None:
+def test_about_page_lists_versions_and_licences(people: Cast) -> None:
     text = client_of(people.ada).get("/about/").content.decode()
     for words in ("Python", "Django", "htmx.org", "0BSD", "@tabler/icons", "SQLite", "celery"):
         assert words in text, words
@@ -140,7 +140,7 @@ def test_about_tells_versions_and_licences(people: Cast) -> None:
     assert len(about.browser_files()) >= 4, "every vendored package of the list"
 
 
-def test_the_menu_has_headings_in_their_order(people: Cast) -> None:
+def test_menu_headings_are_ordered(people: Cast) -> None:
     text = client_of(people.ada).get("/audit/").content.decode()
     headings = re.findall(r'class="nav-section"[^>]*>([^<]+)<', text)
     assert headings == ["Traffic", "Observability", "Infrastructure", "Administration"]
@@ -149,7 +149,7 @@ def test_the_menu_has_headings_in_their_order(people: Cast) -> None:
     assert text.count('class="nav-link active"') == 1
 
 
-def test_a_page_below_anothers_address_is_its_own(people: Cast) -> None:
+def test_page_below_another_url_is_selected_itself(people: Cast) -> None:
     item = navigation.NavItem("Followed", "endpoints:followed", "eye", 21)
     navigation.register_item(item)
     try:

@@ -1,4 +1,4 @@
-"""Boards for programs: what there is, and the numbers as they were measured."""
+"""Boards over REST: declarations and measured values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_all_boards_with_all_their_panels() -> None:
         ]
 
 
-def test_the_numbers_of_one_endpoint_as_they_were_measured() -> None:
+def test_measured_values_of_one_endpoint() -> None:
     make_endpoint("demo")
     asked = {"endpoint": "demo", "panel": "sources", "compare": "previous"}
     found = program("viewer").get(ONE, asked).json()
@@ -59,20 +59,20 @@ def test_the_numbers_of_one_endpoint_as_they_were_measured() -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_what_is_refused_names_the_field(given: dict[str, str], field: str) -> None:
+def test_rejected_query_names_the_field(given: dict[str, str], field: str) -> None:
     refused = program("viewer").get(ONE, given)
     assert refused.status_code == 400
     assert refused.json()["field"] == field
     assert refused.json()["remedy"]
 
 
-def test_what_is_not_there() -> None:
+def test_unknown_board_and_panel() -> None:
     client = program("viewer")
     assert client.get(f"{ALL}nothing/").status_code == 404
     assert client.get(ONE, {"endpoint": "nobody"}).status_code == 404
 
 
-def test_a_member_sees_their_teams_endpoints_only() -> None:
+def test_member_sees_only_endpoints_of_their_teams() -> None:
     made = teams()
     their_endpoints(made)
     frank = client_of(made.frank)

@@ -1,4 +1,4 @@
-"""Custom boards for programs: created, read, replaced, deleted, exported."""
+"""Custom boards over REST: create, read, replace, delete, export."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TTFT = {"type": "panel", "board": "overview", "panel": "ttft"}
 BOARD: dict[str, Any] = {"version": 1, "title": "Mine", "panels": [TTFT]}
 
 
-def test_what_is_read_can_be_sent_back() -> None:
+def test_board_document_can_be_sent_back() -> None:
     client = program("operator")
     made = client.post(ALL, {**BOARD, "shared": True}, format="json")
     assert made.status_code == 201
@@ -39,7 +39,7 @@ def test_what_is_read_can_be_sent_back() -> None:
     assert client.get(one).status_code == 404
 
 
-def test_an_export_makes_the_same_board() -> None:
+def test_export_recreates_the_board() -> None:
     client = program("operator")
     first = client.post(ALL, BOARD, format="json").json()
     exported = client.get(f"{ALL}{first['id']}/export/").json()
@@ -48,7 +48,7 @@ def test_an_export_makes_the_same_board() -> None:
     assert set(exported) == {"format", "version", "title", "panels"}
 
 
-def test_a_refusal_names_field_value_and_remedy() -> None:
+def test_error_names_field_value_and_remedy() -> None:
     bad = {**BOARD, "panels": [{**TTFT, "width": "wide"}]}
     found = program("operator").post(ALL, bad, format="json")
     assert found.status_code == 400
@@ -58,7 +58,7 @@ def test_a_refusal_names_field_value_and_remedy() -> None:
     assert not CustomBoard.objects.exists()
 
 
-def test_a_reader_writes_no_board() -> None:
+def test_viewer_cannot_write_boards() -> None:
     shared = program("operator").post(ALL, {**BOARD, "shared": True}, format="json").json()
     client = program("viewer")
     assert client.post(ALL, BOARD, format="json").status_code == 403
@@ -67,7 +67,7 @@ def test_a_reader_writes_no_board() -> None:
     assert client.get(ALL).json()["results"] == [], "shared by its link only"
 
 
-def test_other_teams_read_only_what_is_theirs() -> None:
+def test_other_teams_read_only_their_boards() -> None:
     world: Teams = teams()
     their_endpoints(world)
     ours = {**BOARD, "owner": "team/ours", "panels": [{**TTFT, "endpoint": CANARY}]}

@@ -1,4 +1,4 @@
-"""Two simulated workers behind a real router, and an endpoint that says it is these."""
+"""Two simulated workers behind a real router, and their endpoint."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A benchmark as a process: begun once, seen, ended, and nothing left; simulated workers behind a
-real router."""
+"""Benchmark process with simulated workers behind a real router: start, progress, end, cleanup."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def pid_of(run: Benchmark) -> int:
     return int(until(lambda: (folder / "pid").exists() and (folder / "pid").read_text()))
 
 
-def test_a_run_measures_and_leaves_nothing(fleet: Fleet) -> None:
+def test_run_is_measured_and_leaves_nothing(fleet: Fleet) -> None:
     fleet.endpoint()
     run = passes(start(), "running")
     pid = pid_of(run)
@@ -64,7 +63,7 @@ def test_a_run_measures_and_leaves_nothing(fleet: Fleet) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_fresh_prompts_begin_cold_and_shared_ones_are_found_again(fleet: Fleet) -> None:
+def test_fresh_prompts_start_cold_and_shared_ones_hit(fleet: Fleet) -> None:
     fleet.endpoint()
     work = {"workload": "documents", "documents": 1, "rate": 50, "max_requests": 5}
     first = passes(start(**work), "done")
@@ -78,7 +77,7 @@ def test_fresh_prompts_begin_cold_and_shared_ones_are_found_again(fleet: Fleet) 
     assert (selectors.read_samples(warm[1])[0].cached_tokens or 0) > 1400
 
 
-def test_an_abort_ends_it_at_once(fleet: Fleet) -> None:
+def test_abort_ends_a_run_at_once(fleet: Fleet) -> None:
     fleet.endpoint()
     run = passes(start(duration_s=600, rate=5), "running")
     until(lambda: (lifecycle.read_current_progress(run) or {}).get("sent"))
@@ -90,7 +89,7 @@ def test_an_abort_ends_it_at_once(fleet: Fleet) -> None:
     until(lambda: (lifecycle.sweep(), not Path(f"/proc/{pid}").exists())[1], 10)
 
 
-def test_an_abort_of_what_waits_sends_nothing(fleet: Fleet) -> None:
+def test_abort_of_a_queued_run_sends_nothing(fleet: Fleet) -> None:
     fleet.endpoint()
     run = start()
     actions.abort(person("operator"), run)
@@ -99,7 +98,7 @@ def test_an_abort_of_what_waits_sends_nothing(fleet: Fleet) -> None:
     assert run.progress == {}
 
 
-def test_a_killed_generator_is_said_and_its_last_word_kept(fleet: Fleet) -> None:
+def test_killed_generator_is_reported_and_its_last_progress_kept(fleet: Fleet) -> None:
     fleet.endpoint()
     run = passes(start(duration_s=600, rate=20), "running")
     until(lambda: (files.read_progress(lifecycle._folder(run)) or {}).get("done"))
@@ -110,7 +109,7 @@ def test_a_killed_generator_is_said_and_its_last_word_kept(fleet: Fleet) -> None
     assert start().state == BenchmarkState.QUEUED  # it does not block the next one
 
 
-def test_a_second_process_in_the_folder_sends_nothing(fleet: Fleet) -> None:
+def test_second_process_in_the_folder_sends_nothing(fleet: Fleet) -> None:
     """The keeper may start one twice, or anew after a death: twice the load it must not be."""
     fleet.endpoint()
     run = passes(start(duration_s=600, rate=5), "running")
@@ -125,14 +124,14 @@ def test_a_second_process_in_the_folder_sends_nothing(fleet: Fleet) -> None:
         os.kill(pid_of(run), signal.SIGCONT)
 
 
-def test_a_generator_started_anew_says_that_the_run_was_lost(tmp_path: Path) -> None:
+def test_restarted_generator_reports_a_lost_run(tmp_path: Path) -> None:
     files.write_progress(tmp_path, {"state": files.RUNNING, "sent": 3})
     argv = [sys.executable, "-m", keeper.MODULE, "--folder", str(tmp_path)]
     subprocess.run(argv, cwd=ROOT, check=True, timeout=30)
     assert files.read_progress(tmp_path) == {"state": files.LOST, "sent": 3}
 
 
-def test_two_sweeps_begin_a_run_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sweeps_start_a_run_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.endpoint()
     run = start()
     begun: list[str] = []
@@ -144,7 +143,7 @@ def test_two_sweeps_begin_a_run_once(fleet: Fleet, monkeypatch: pytest.MonkeyPat
     assert begun == [str(run.pk)]
 
 
-def test_one_at_a_time_and_a_second_endpoint_afterwards(fleet: Fleet) -> None:
+def test_runs_of_two_endpoints_are_sequential(fleet: Fleet) -> None:
     fleet.endpoint()
     fleet.endpoint("other")
     wish = BenchmarkRequest(dict(QUICK), second="other")
@@ -164,7 +163,7 @@ def test_one_at_a_time_and_a_second_endpoint_afterwards(fleet: Fleet) -> None:
     }
 
 
-def test_an_endpoint_that_cannot_serve_is_refused_and_one_that_stopped_fails(fleet: Fleet) -> None:
+def test_unready_endpoint_is_rejected_and_a_stopped_one_fails_the_run(fleet: Fleet) -> None:
     make_endpoint("cold")
     with pytest.raises(ConflictError, match="nothing to measure"):
         start("cold")
@@ -176,14 +175,14 @@ def test_an_endpoint_that_cannot_serve_is_refused_and_one_that_stopped_fails(fle
     assert "was Failed at the start" in run.message
 
 
-def test_nobody_answering_is_a_failed_run(fleet: Fleet) -> None:
+def test_unreachable_endpoint_fails_the_run(fleet: Fleet) -> None:
     pretend_ready(make_endpoint("gone"), url=f"http://127.0.0.1:{free_port()}")
     run = passes(start("gone", rate=100), "failed")
     assert run.message == "No request was completed."
     assert run.progress["stopped_by"] == "errors"
 
 
-def test_what_another_machine_ran_is_given_up_after_a_while(fleet: Fleet) -> None:
+def test_run_of_another_machine_is_abandoned_after_a_while(fleet: Fleet) -> None:
     fleet.endpoint()
     run = start()
     moment = timezone.now()
@@ -201,7 +200,7 @@ def test_what_another_machine_ran_is_given_up_after_a_while(fleet: Fleet) -> Non
     assert not Benchmark.objects.get(pk=run.pk).left
 
 
-def test_the_key_is_in_its_private_file_only(fleet: Fleet) -> None:
+def test_key_is_only_in_its_private_file(fleet: Fleet) -> None:
     fleet.endpoint()
     run = passes(start(duration_s=600, rate=5), "running")
     pid = pid_of(run)
@@ -218,7 +217,7 @@ def test_the_key_is_in_its_private_file_only(fleet: Fleet) -> None:
     assert key not in json.dumps([run.job, run.endpoint_facts, run.progress])
 
 
-def test_four_at_once_are_enough_for_one_machine(fleet: Fleet) -> None:
+def test_concurrent_runs_are_bounded(fleet: Fleet) -> None:
     for number in range(5):
         fleet.endpoint(f"e{number}")
     for number in range(4):
@@ -227,7 +226,7 @@ def test_four_at_once_are_enough_for_one_machine(fleet: Fleet) -> None:
         start("e4")
 
 
-def test_a_viewer_may_not_and_the_trail_says_who_did(fleet: Fleet) -> None:
+def test_viewer_cannot_start_and_the_author_is_audited(fleet: Fleet) -> None:
     fleet.endpoint()
     with pytest.raises(PermissionDenied):
         actions.start(person("viewer"), "demo", BenchmarkRequest(dict(QUICK)))
@@ -240,7 +239,9 @@ def test_a_viewer_may_not_and_the_trail_says_who_did(fleet: Fleet) -> None:
     assert said.changes["rate"] == 40
 
 
-def test_old_runs_go_and_the_latest_stay(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_runs_are_pruned_and_the_latest_kept(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(actions, "KEPT", 2)
     endpoint = fleet.endpoint()
     for _ in range(4):
@@ -249,7 +250,7 @@ def test_old_runs_go_and_the_latest_stay(fleet: Fleet, monkeypatch: pytest.Monke
     assert Benchmark.objects.count() == 3
 
 
-def test_a_load_nobody_can_hear_of_ends(fleet: Fleet) -> None:
+def test_unobserved_load_ends(fleet: Fleet) -> None:
     fleet.endpoint()
     run = passes(start(duration_s=600, rate=5), "running")
     until(lambda: lifecycle.read_current_progress(run).get("sent"))

@@ -1,4 +1,4 @@
-"""The same run as a program of a real supervisord: it needs no console, and ends with it."""
+"""Benchmark as a program of a real supervisord, independent of the console."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def start(**given: Any) -> Benchmark:
     return actions.start(person("operator"), "demo", wish)[0]
 
 
-def test_it_is_a_program_of_supervisord_and_nothing_is_left_of_it(
+def test_run_is_a_program_of_supervisord_and_leaves_nothing(
     supervised: Supervised, fleet: Fleet
 ) -> None:
     endpoint = fleet.endpoint()
@@ -54,7 +54,7 @@ def test_it_is_a_program_of_supervisord_and_nothing_is_left_of_it(
     assert endpoint.benchmarks.count() == 2
 
 
-def test_when_its_keeper_went_the_run_is_lost_and_no_load_comes_back(
+def test_run_without_its_supervisor_is_lost_and_does_not_resume(
     supervised: Supervised, fleet: Fleet
 ) -> None:
     fleet.endpoint()
@@ -71,9 +71,7 @@ def test_when_its_keeper_went_the_run_is_lost_and_no_load_comes_back(
     assert run.message  # nobody asked for this end
 
 
-def test_a_run_whose_endpoint_was_removed_leaves_no_program(
-    supervised: Supervised, fleet: Fleet
-) -> None:
+def test_run_of_a_removed_endpoint_leaves_no_program(supervised: Supervised, fleet: Fleet) -> None:
     endpoint = fleet.endpoint()
     passes(start(duration_s=600), "running")
     until(supervised.processes)

@@ -1,4 +1,4 @@
-"""Pages and REST of benchmarks: what they say, whom they let, and what they refuse."""
+"""Benchmark pages and REST: content, permissions and errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def made(endpoint: Endpoint, mean_s: float = 0.2, **fields: Any) -> Benchmark:
     return run
 
 
-def test_the_form_says_whom_it_loads_with_how_much() -> None:
+def test_form_states_target_and_load() -> None:
     ready()
     html = browser("operator").get("/benchmarks/endpoints/demo/new/").content.decode()
     assert "demo-worker-0, demo-worker-1" in html
@@ -92,7 +92,7 @@ def test_the_form_says_whom_it_loads_with_how_much() -> None:
 
 @pytest.mark.parametrize("workload", ["chat", "documents", "trace"])
 @pytest.mark.parametrize("mode", ["rate", "concurrency"])
-def test_each_workload_shows_its_own_fields_only(workload: str, mode: str) -> None:
+def test_each_workload_shows_only_its_fields(workload: str, mode: str) -> None:
     ready()
     url = f"/benchmarks/endpoints/demo/new/?workload={workload}&mode={mode}"
     html = browser("operator").get(url).content.decode()
@@ -104,13 +104,13 @@ def test_each_workload_shows_its_own_fields_only(workload: str, mode: str) -> No
     assert ("At most" in html) is True
 
 
-def test_values_stay_when_another_workload_is_chosen() -> None:
+def test_values_are_kept_when_the_workload_changes() -> None:
     ready()
     url = "/benchmarks/endpoints/demo/new/?workload=documents&mode=rate&duration_s=77"
     assert 'value="77"' in browser("operator").get(url).content.decode()
 
 
-def test_what_is_posted_is_started() -> None:
+def test_submitted_run_is_started() -> None:
     ready()
     answer = browser("operator").post("/benchmarks/endpoints/demo/new/", {**FORM, "title": "Mine"})
     run = Benchmark.objects.get()
@@ -122,7 +122,7 @@ def test_what_is_posted_is_started() -> None:
     assert "Abort" in page
 
 
-def test_nothing_starts_without_the_word_that_one_knows() -> None:
+def test_start_needs_the_confirmation() -> None:
     ready()
     answer = browser("operator").post(
         "/benchmarks/endpoints/demo/new/", {k: v for k, v in FORM.items() if k != "understood"}
@@ -144,9 +144,7 @@ def test_nothing_starts_without_the_word_that_one_knows() -> None:
         ({"title": "x" * 81}, "80"),
     ],
 )
-def test_a_refusal_stands_beside_its_field_and_keeps_what_was_typed(
-    more: dict[str, str], said: str
-) -> None:
+def test_error_is_shown_at_its_field_and_input_is_kept(more: dict[str, str], said: str) -> None:
     ready()
     answer = browser("operator").post("/benchmarks/endpoints/demo/new/", {**FORM, **more})
     html = answer.content.decode()
@@ -159,7 +157,7 @@ def test_a_refusal_stands_beside_its_field_and_keeps_what_was_typed(
         assert f'id="id_{name}_error"' in html
 
 
-def test_a_trace_can_be_brought() -> None:
+def test_trace_can_be_uploaded() -> None:
     ready()
     lines = traces.as_lines(traces.sample()[:7]).encode()
     form = {**FORM, "workload": "trace", "trace": SimpleUploadedFile("t.jsonl", lines)}
@@ -170,7 +168,7 @@ def test_a_trace_can_be_brought() -> None:
     assert len(run.trace_digest) == 16
 
 
-def test_a_trace_that_is_none_is_refused_with_its_line() -> None:
+def test_invalid_trace_is_rejected_with_its_line() -> None:
     ready()
     lines = b'{"timestamp": 1, "input_length": 5, "output_length": 1}\nnonsense\n'
     upload = SimpleUploadedFile("t.jsonl", lines)
@@ -181,7 +179,7 @@ def test_a_trace_that_is_none_is_refused_with_its_line() -> None:
     assert "Line 2: The line is not JSON." in answer.content.decode()
 
 
-def test_the_outlook_starts_nothing() -> None:
+def test_preview_starts_nothing() -> None:
     ready()
     ready("other")
     answer = browser("operator").post(
@@ -195,7 +193,7 @@ def test_the_outlook_starts_nothing() -> None:
     assert "not a number" in wrong.content.decode()
 
 
-def test_a_viewer_looks_and_starts_nothing() -> None:
+def test_viewer_reads_and_starts_nothing() -> None:
     run = made(ready())
     client = browser("viewer")
     for url in ("/benchmarks/", "/benchmarks/endpoints/demo/", run.get_absolute_url()):
@@ -211,7 +209,7 @@ def test_a_viewer_looks_and_starts_nothing() -> None:
         assert client.post(url, FORM).status_code == 403
 
 
-def test_a_run_shows_its_result_and_what_it_doubts() -> None:
+def test_run_shows_its_result_and_its_caveats() -> None:
     run = made(ready())
     html = browser("viewer").get(run.get_absolute_url()).content.decode()
     for part in ("TTFT", "HTTP 503", "full", "demo-worker-1 does not answer", "<svg"):
@@ -219,7 +217,7 @@ def test_a_run_shows_its_result_and_what_it_doubts() -> None:
     assert "hx-get" not in html.split('id="benchmark-run"')[1].split("<details")[0]
 
 
-def test_another_endpoints_run_is_not_found_under_this_name() -> None:
+def test_run_of_another_endpoint_is_404() -> None:
     run = made(ready())
     ready("other")
     client = browser("operator")
@@ -241,7 +239,7 @@ def test_exports() -> None:
     assert found["result"]["requests"] == 240
 
 
-def test_two_are_compared_and_one_is_not() -> None:
+def test_comparison_needs_two_runs() -> None:
     endpoint = ready()
     a, b = made(endpoint, 0.3), made(endpoint, 0.1)
     client = browser("viewer")
@@ -252,7 +250,7 @@ def test_two_are_compared_and_one_is_not() -> None:
     assert client.get("/benchmarks/compare/?run=x&run=y").status_code == 404
 
 
-def test_what_was_not_the_same_work_gets_no_verdict() -> None:
+def test_different_workloads_get_no_verdict() -> None:
     endpoint = ready()
     a, b = made(endpoint, 0.3), made(endpoint, 0.1)
     b.job["rate"] = 9
@@ -262,7 +260,7 @@ def test_what_was_not_the_same_work_gets_no_verdict() -> None:
     assert "rate: 2.0 in A, 9 in B" in html
 
 
-def test_one_that_runs_is_not_deleted() -> None:
+def test_active_run_cannot_be_deleted() -> None:
     run = made(ready())
     Benchmark.objects.update(state="running")
     client = browser("operator")
@@ -273,7 +271,7 @@ def test_one_that_runs_is_not_deleted() -> None:
     assert not Benchmark.objects.exists()
 
 
-def test_pages_ask_the_database_as_often_for_one_run_as_for_many() -> None:
+def test_pages_need_a_constant_number_of_queries() -> None:
     endpoint = ready()
     run = made(endpoint)
     client = browser("viewer")
@@ -286,7 +284,7 @@ def test_pages_ask_the_database_as_often_for_one_run_as_for_many() -> None:
     assert client.get(run.get_absolute_url()).status_code == 200
 
 
-def test_an_empty_list_says_what_a_benchmark_is() -> None:
+def test_empty_list_explains_benchmarks() -> None:
     ready()
     assert "No benchmarks" in browser("viewer").get("/benchmarks/").content.decode()
 
@@ -314,7 +312,7 @@ def test_rest_starts_lists_reads_aborts_and_deletes() -> None:
     assert api.get(f"{url}{id_}/").status_code == 404
 
 
-def test_rest_says_what_would_happen_and_does_nothing() -> None:
+def test_rest_dry_run_previews_and_does_nothing() -> None:
     ready()
     answer = program("operator").post(
         "/api/v1/endpoints/demo/benchmarks/plan/", {"rate": 2, "duration_s": 10}
@@ -338,7 +336,7 @@ def test_rest_says_what_would_happen_and_does_nothing() -> None:
         ({"duration_s": None, "rate": {"a": 1}}, "rate"),
     ],
 )
-def test_rest_refuses_by_field(body: dict[str, Any], field: str) -> None:
+def test_rest_rejects_by_field(body: dict[str, Any], field: str) -> None:
     ready()
     answer = program("operator").post("/api/v1/endpoints/demo/benchmarks/", body)
     assert answer.status_code == 400
@@ -356,7 +354,7 @@ def test_rest_compares() -> None:
     assert missing.status_code == 404
 
 
-def test_a_member_of_another_team_finds_nothing(client: Client) -> None:
+def test_member_of_another_team_gets_404(client: Client) -> None:
     mine, other = (Team.objects.create(name=name, slug=name) for name in ("mine", "other"))
     endpoint = ready("secret")
     endpoint.team = other

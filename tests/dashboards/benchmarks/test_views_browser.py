@@ -1,4 +1,4 @@
-"""The pages as a person sees them: started from the form, live without reload, ended, compared."""
+"""Benchmark pages in Chromium: start, live progress, end and comparison."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def judged(it: Watched, name: str) -> None:
     assert it.complaints == []
 
 
-def test_from_the_form_to_an_abort(
+def test_benchmark_from_the_form_to_an_abort(
     chrome: Browser, live_server: Any, settings: Any, fleet: Fleet
 ) -> None:
     fleet.endpoint()

@@ -1,4 +1,4 @@
-"""What a board says happened meanwhile, and whom it tells."""
+"""Annotations of boards, and their visibility."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def window() -> Window:
     return Window.ending(time.time() + 2 * STEP, 50 * STEP, STEP)
 
 
-def told(
+def list_shown_notes(
     scope: Scope = DEMO, viewer: User | None = None, prometheus: Told | None = None
 ) -> list[dict[str, Any]]:
     found = boards_annotations.list_notes(prometheus or Told(), viewer, scope, window())
@@ -72,7 +72,7 @@ def test_revisions_of_users_and_automatic_rollbacks_are_annotated() -> None:
     actions.update(alice, "demo", {**spec, "replicas": 3, "routing": wanted}, note="try it")
     actions.rollback(alice, "demo", 1)
     actions.pause(alice, "demo")
-    found = told()
+    found = list_shown_notes()
     assert texts(found) == {
         ("deploy", "Created"),
         ("scale", "Scaled 1 → 3"),
@@ -92,7 +92,7 @@ def test_failures_are_annotated_and_routine_events_are_not() -> None:
         Occurrence(str(EventKind.WORKER_STARTED), "demo-worker-1 was started"),
     ]
     events.write(endpoint, happened, timezone.now())
-    found = texts(told())
+    found = texts(list_shown_notes())
     assert ("worker", "demo-worker-0 is gone") in found
     assert ("node", "the cache is away") in found
     assert not any("was started" in text for _, text in found)
@@ -101,21 +101,21 @@ def test_failures_are_annotated_and_routine_events_are_not() -> None:
 def test_events_outside_the_range_are_omitted() -> None:
     make_endpoint("demo")
     Revision.objects.update(created_at=timezone.now() - timedelta(hours=1))
-    assert told() == []
+    assert list_shown_notes() == []
 
 
-def test_cache_nodes_are_told_of_the_fleet() -> None:
+def test_cache_node_events_are_annotated_on_the_fleet() -> None:
     record(None, "restart", "cache-node/default-0", {})
     record(None, "flush", "cache-tier/default", {})
     record(None, "create", "cluster/elsewhere", {})
-    found = texts(told(Scope()))
+    found = texts(list_shown_notes(Scope()))
     assert found == {
         ("node", "Cache-node default-0: restart"),
         ("node", "Cache-tier default: flush"),
     }
 
 
-def test_an_alert_begins_and_ends_where_its_series_does() -> None:
+def test_alert_annotation_spans_its_series() -> None:
     make_endpoint("demo")
     Revision.objects.all().delete()
     seen = window()
@@ -124,7 +124,7 @@ def test_an_alert_begins_and_ends_where_its_series_does() -> None:
     values[-2:] = [1.0] * 2
     early: list[float | None] = [1.0, *([None] * (seen.points - 1))]
     prometheus = Told(("HighTTFT", "demo", tuple(values)), ("Odd", "demo", tuple(early)))
-    latest, middle, first = told(prometheus=prometheus)
+    latest, middle, first = list_shown_notes(prometheus=prometheus)
     assert latest["text"].startswith("HighTTFT fired: ")
     assert latest["end"] is None, "it fires still"
     assert middle["end"] - middle["at"] == 4 * STEP
@@ -132,20 +132,22 @@ def test_an_alert_begins_and_ends_where_its_series_does() -> None:
     assert 'endpoint="demo"' in prometheus.queries[0]
 
 
-def test_a_member_is_told_of_their_teams_only() -> None:
+def test_members_see_annotations_of_their_teams() -> None:
     made = teams()
     their_endpoints(made)
     actions.scale(made.hugo, CANARY, 2)
     prometheus = Told()
-    found = told(dashboards_selectors.get_fleet_scope(made.frank), made.frank, prometheus)
+    found = list_shown_notes(
+        dashboards_selectors.get_fleet_scope(made.frank), made.frank, prometheus
+    )
     assert {note["endpoint"] for note in found} == {OURS}
     assert CANARY not in prometheus.queries[0]
     assert OURS in prometheus.queries[0]
-    everything = told(Scope(), person("viewer"))
+    everything = list_shown_notes(Scope(), person("viewer"))
     assert {OURS, CANARY} <= {note["endpoint"] for note in everything}
 
 
-def test_as_many_queries_for_many_endpoints_and_the_latest_are_kept() -> None:
+def test_annotations_need_constant_queries_and_keep_the_latest() -> None:
     def asked() -> int:
         with CaptureQueriesContext(connection) as seen:
             boards_annotations.list_notes(Told(), None, Scope(), window())

@@ -1,4 +1,4 @@
-"""What a page's question is answered with: shared where it may be, fresh where it must be."""
+"""Board responses: shared between viewers, cached and expired."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_other_query_is_rendered_separately(drawings: list[str], other: str) -> 
     assert len(drawings) == 2
 
 
-def test_viewers_who_may_see_other_endpoints_share_nothing(drawings: list[str]) -> None:
+def test_viewers_of_different_endpoints_share_no_board(drawings: list[str]) -> None:
     made = teams()
     their_endpoints(made)
     url = "/dashboards/data?range=1h"
@@ -90,14 +90,14 @@ def test_unchanged_board_returns_304() -> None:
     assert fleet["ETag"] != first["ETag"]
 
 
-def test_a_large_answer_is_packed_for_who_can_unpack_it() -> None:
+def test_large_response_is_compressed_if_accepted() -> None:
     make_endpoint("demo")
     packed = browser("viewer").get(ONE, headers={"Accept-Encoding": "gzip"})
     assert packed["Content-Encoding"] == "gzip"
     assert "no-store" in packed["Cache-Control"]
 
 
-def test_a_panel_by_itself_and_one_nobody_has(client: Client) -> None:
+def test_single_and_unknown_panel(client: Client) -> None:
     make_endpoint("demo")
     viewer = browser("viewer")
     only = viewer.get(f"{ONE}&panel=ttft").json()
@@ -107,7 +107,7 @@ def test_a_panel_by_itself_and_one_nobody_has(client: Client) -> None:
     assert page.count("data-panel=") > 1, "all of them are shown then"
 
 
-def test_boards_have_tabs_which_keep_what_was_chosen() -> None:
+def test_board_tabs_keep_the_selection() -> None:
     make_endpoint("demo")
     viewer = browser("viewer")
     page = viewer.get("/dashboards/endpoints/demo/?range=6h&compare=previous&worker=w").content
@@ -124,7 +124,7 @@ def test_invalid_query_shows_a_notice(settings: Any) -> None:
     assert "Invalid value for" in html
 
 
-def test_the_second_caller_waits_for_the_first_and_the_oldest_goes() -> None:
+def test_second_caller_waits_for_the_first_and_the_oldest_entry_is_evicted() -> None:
     kept, made = BoardCache(), []
     for key in (1, 1, *range(2, answers.MAX_CACHED + 2), 1):
         kept.get(key, 60, lambda k=key: made.append(k))
@@ -139,7 +139,7 @@ def test_expired_cache_entry_is_rendered_again() -> None:
     assert len(made) == 2
 
 
-def test_numbers_are_exported_as_they_are() -> None:
+def test_exported_values_are_unrounded() -> None:
     make_endpoint("demo")
     viewer = browser("viewer")
     for url in (f"/dashboards/endpoints/demo/csv?{FIXED}&panel=ttft", f"/dashboards/csv?{FIXED}"):
@@ -149,7 +149,7 @@ def test_numbers_are_exported_as_they_are() -> None:
     assert json.loads(viewer.get(ONE).content)["window"]["step"] == 10
 
 
-def test_as_many_queries_for_many_endpoints() -> None:
+def test_number_of_queries_is_constant() -> None:
     for number in range(3):
         make_endpoint(f"demo-{number}")
     viewer = browser("viewer")
@@ -158,7 +158,7 @@ def test_as_many_queries_for_many_endpoints() -> None:
         check(viewer, url, COUNTS)
 
 
-def test_times_of_a_board_are_in_the_zone_of_the_profile(drawings: list[str]) -> None:
+def test_times_of_a_board_are_in_the_time_zone_of_the_profile(drawings: list[str]) -> None:
     make_endpoint("demo")
     viewer = browser("viewer")
     viewer.get(ONE)

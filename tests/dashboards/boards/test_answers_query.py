@@ -1,4 +1,4 @@
-"""What an address says of the times and lines of a board, and the address of what is chosen."""
+"""Query parameters of boards, and the URL of a selection."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refused(query: str) -> str:
         "from=1794990000&to=1794993600&refresh=5&compare=previous",
     ],
 )
-def test_the_address_reproduces_the_view(query: str) -> None:
+def test_url_reproduces_the_view(query: str) -> None:
     assert read(query).query() == query
 
 
@@ -48,20 +48,20 @@ def test_empty_query_is_the_default_range_up_to_now() -> None:
     assert not found.fixed
 
 
-def test_fixed_times_are_asked_for_once_and_may_be_asked_again() -> None:
+def test_fixed_times_are_polled_only_on_request() -> None:
     assert read("from=1794990000&to=1794993600").poll_s == 0
     assert read("from=1794990000&to=1794993600&refresh=10").poll_s == 10
     assert read("range=1h&refresh=off").poll_s == 0
 
 
-def test_times_are_seconds_or_what_a_browsers_field_writes() -> None:
+def test_times_are_seconds_or_browser_input() -> None:
     typed = read("from=2026-11-18T08:00&to=2026-11-18T09:30:00")
     assert typed.range.length_s == 5400
     assert typed.query() == read(typed.query()).query()
     assert "Nov 18, 08:00 to Nov 18, 09:30 UTC" in typed.range.label
 
 
-def test_an_open_or_future_end_is_now() -> None:
+def test_open_or_future_end_is_now() -> None:
     for query in ("from=1794999000", "from=1794999000&to=1900000000"):
         found = read(query)
         assert found.until == int(NOW)
@@ -89,16 +89,16 @@ def test_invalid_parameter_names_the_field(query: str, field: str) -> None:
 
 
 @pytest.mark.parametrize("length", [60, 61, 299, 3601, 86_400, 7 * 86_400 + 5, answers.LONGEST_S])
-def test_any_length_fits_into_the_points_of_a_line(length: int) -> None:
+def test_any_range_fits_the_points_of_a_line(length: int) -> None:
     chosen = answers.make_fixed_range(int(NOW) - length, int(NOW))
     window = client.Window.ending(NOW, chosen.length_s, chosen.step_s)
     assert 1 < window.points <= client.MAX_POINTS
 
 
 @pytest.mark.parametrize("choice", RANGES.values(), ids=list(RANGES))
-def test_every_range_has_enough_points_and_not_too_many(choice: answers.Range) -> None:
+def test_every_range_has_a_suitable_number_of_points(choice: answers.Range) -> None:
     assert 150 < choice.length_s // choice.step_s < client.MAX_POINTS
 
 
-def test_zero_bytes_reach_nobody() -> None:
+def test_nul_bytes_are_rejected() -> None:
     assert read("worker=a%00b&panel=%00ttft").worker == "ab"

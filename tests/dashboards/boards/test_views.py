@@ -1,4 +1,4 @@
-"""Both dashboards with a real Prometheus behind them, through the views a browser asks."""
+"""Both dashboards through their views, with a real Prometheus."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def use_prometheus(settings: Any) -> Configure:
     return configure
 
 
-def asked(client: Client, url: str) -> Data:
+def get_board_data(client: Client, url: str) -> Data:
     """The answer, its panels by id."""
     response = client.get(url)
     assert response.status_code == 200
@@ -58,7 +58,7 @@ def asked(client: Client, url: str) -> Data:
 
 def of(client: Client, name: str) -> Data:
     make_endpoint(name)
-    return asked(client, f"/dashboards/endpoints/{name}/data")
+    return get_board_data(client, f"/dashboards/endpoints/{name}/data")
 
 
 def of_board(
@@ -110,7 +110,7 @@ class TestNumbers:
 
     def test_the_fleet(self, viewer: Client, use_prometheus: Configure, scraping: Scraping) -> None:
         use_prometheus(scraping.url)
-        data = asked(viewer, FLEET)
+        data = get_board_data(viewer, FLEET)
         assert unlike(data, "ok") == {"failed"}, "none did"
         requests = latest(data["panels"]["requests"])
         assert set(requests) == {"demo", "idle", "left", "old"}
@@ -124,7 +124,7 @@ class TestNumbers:
         self, viewer: Client, use_prometheus: Configure, scraping: Scraping, key: str
     ) -> None:
         use_prometheus(scraping.url)
-        data = asked(viewer, f"{FLEET}?range={key}")
+        data = get_board_data(viewer, f"{FLEET}?range={key}")
         assert data["range"] == key
         assert data["fault"] is None
         assert not {"bad_query", "too_slow", "prometheus"} & set(states(data).values())
@@ -132,14 +132,12 @@ class TestNumbers:
             for line in panel["figure"]["data"] if panel["figure"] else []:
                 assert 150 < len(line["y"]) <= http_client.MAX_POINTS
 
-    def test_an_unknown_range_is_the_default(
-        self, viewer: Client, use_prometheus: Configure
-    ) -> None:
+    def test_unknown_range_is_the_default(self, viewer: Client, use_prometheus: Configure) -> None:
         use_prometheus("")
-        assert asked(viewer, f"{FLEET}?range=1y%22")["range"] == "15m"
+        assert get_board_data(viewer, f"{FLEET}?range=1y%22")["range"] == "15m"
 
 
-class TestReasonsForNothing:
+class TestEmptyPanels:
     """Four different reasons, from a real Prometheus; each is a different sentence."""
 
     def test_idle_endpoint_has_quiet_panels(
@@ -151,7 +149,7 @@ class TestReasonsForNothing:
         assert states(data)["queue"] == "zero"
         assert "Send a request" in data["panels"]["requests"]["message"]["fix"]
 
-    def test_not_known_to_prometheus(
+    def test_endpoint_unknown_to_prometheus(
         self, viewer: Client, use_prometheus: Configure, scraping: Scraping
     ) -> None:
         use_prometheus(scraping.url)
@@ -160,7 +158,7 @@ class TestReasonsForNothing:
         assert data["scraped"] == "no workers, no routers"
         assert "scrapes no workers" in data["panels"]["ttft"]["message"]["text"]
 
-    def test_never_reached(
+    def test_endpoint_never_scraped(
         self, viewer: Client, use_prometheus: Configure, scraping: Scraping
     ) -> None:
         use_prometheus(scraping.url)
@@ -169,7 +167,7 @@ class TestReasonsForNothing:
         assert "cannot reach the worker" in data["panels"]["ttft"]["message"]["text"]
         assert data["scraped"] == "workers 0 of 1, routers 0 of 1"
 
-    def test_stopped_answering(
+    def test_endpoint_stopped_responding(
         self, viewer: Client, use_prometheus: Configure, scraping: Scraping
     ) -> None:
         use_prometheus(scraping.url)
@@ -179,14 +177,16 @@ class TestReasonsForNothing:
         assert requests["message"]["title"].startswith("No data since ")
         assert requests["figure"] is not None, "what was measured stays on show"
 
-    def test_not_in_this_version(self, use_prometheus: Configure, scraping: Scraping) -> None:
+    def test_metric_not_in_this_version(
+        self, use_prometheus: Configure, scraping: Scraping
+    ) -> None:
         data = of_board(scraping, "cache", Scope("demo"))
         chunks = data["panels"]["chunks"]
         assert chunks["state"] == "absent"
         assert "vllm:kv_offload_tiering_chunk_queries_total" in chunks["message"]["text"]
         assert "0.28" in chunks["message"]["fix"]
 
-    def test_an_older_worker_tells_what_it_can(self, scraping: Scraping) -> None:
+    def test_older_worker_shows_available_metrics(self, scraping: Scraping) -> None:
         sources = of_board(scraping, "overview", Scope("old"))["panels"]["sources"]
         assert sources["state"] == "ok"
         shares = latest(sources)
@@ -211,25 +211,25 @@ class TestReasonsForNothing:
         assert latest(hour) == {"demo": "$1.50/h"}
 
 
-class TestPrometheusItself:
+class TestPrometheusFailures:
     def check(self, client: Client, title: str) -> Data:
-        data = asked(client, FLEET)
+        data = get_board_data(client, FLEET)
         assert data["fault"]["title"] == title
         assert data["fault"]["fix"]
         assert set(states(data).values()) == {"prometheus"}
         assert all(panel["figure"] is None for panel in data["panels"].values())
         return data
 
-    def test_none(self, viewer: Client, use_prometheus: Configure) -> None:
+    def test_no_prometheus_configured(self, viewer: Client, use_prometheus: Configure) -> None:
         use_prometheus("")
         assert "PROMETHEUS_URL" in self.check(viewer, "No Prometheus configured")["fault"]["fix"]
 
-    def test_away(self, viewer: Client, use_prometheus: Configure) -> None:
+    def test_prometheus_unreachable(self, viewer: Client, use_prometheus: Configure) -> None:
         (port,) = free_ports(1)
         use_prometheus(f"http://127.0.0.1:{port}")
         self.check(viewer, "Prometheus is unreachable")
 
-    def test_hanging(
+    def test_prometheus_hanging(
         self, viewer: Client, use_prometheus: Configure, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         quick = (0.5, 0.5, 2.0, 5.0)
@@ -244,7 +244,7 @@ class TestPrometheusItself:
             use_prometheus(stub.url)
             self.check(viewer, "Not a Prometheus server")
 
-    def test_one_refused_query_spoils_only_its_panel(
+    def test_rejected_query_affects_only_its_panel(
         self,
         viewer: Client,
         use_prometheus: Configure,
@@ -253,7 +253,7 @@ class TestPrometheusItself:
     ) -> None:
         monkeypatch.setitem(queries.QUERIES, "l2_fill", lambda *_: "sum(")
         use_prometheus(scraping.url)
-        data = asked(viewer, FLEET)
+        data = get_board_data(viewer, FLEET)
         assert data["fault"] is None
         bad = data["panels"].pop("l2")
         assert bad["state"] == "bad_query"
@@ -262,7 +262,7 @@ class TestPrometheusItself:
 
 class TestPages:
     @pytest.mark.parametrize("path", ["/dashboards/", "/dashboards/endpoints/demo/"])
-    def test_the_page_does_not_wait_for_prometheus(
+    def test_page_does_not_wait_for_prometheus(
         self, viewer: Client, use_prometheus: Configure, path: str
     ) -> None:
         make_endpoint("demo")
@@ -279,16 +279,16 @@ class TestPages:
     @pytest.mark.parametrize(
         "path", ["/dashboards/endpoints/nobody/", "/dashboards/endpoints/nobody/data"]
     )
-    def test_an_endpoint_that_is_not_there(self, viewer: Client, path: str) -> None:
+    def test_unknown_endpoint(self, viewer: Client, path: str) -> None:
         assert viewer.get(path).status_code == 404
 
-    def test_the_answer_is_never_kept_by_a_browser(
+    def test_response_is_not_cached_by_browsers(
         self, viewer: Client, use_prometheus: Configure
     ) -> None:
         use_prometheus("")
         assert "no-store" in viewer.get(FLEET)["Cache-Control"]
 
-    def test_scripts_are_small_rooms_and_ask_no_other_host(self) -> None:
+    def test_scripts_are_small_modules_and_use_no_other_host(self) -> None:
         for script in (Path(dashboards.__file__).parent / "static" / "dashboards").glob("*.js"):
             told = script.read_text()
             assert len(told.splitlines()) <= 150, f"{script.name} has grown: split it"
@@ -316,7 +316,7 @@ def test_from_a_created_endpoint_to_a_chart(
             client = browser("viewer")
 
             def all_drawn() -> bool:
-                data = asked(client, "/dashboards/endpoints/fresh/data")
+                data = get_board_data(client, "/dashboards/endpoints/fresh/data")
                 return set(states(data).values()) == {"ok"}
 
             until(all_drawn, deadline_s=60)

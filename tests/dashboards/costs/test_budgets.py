@@ -50,12 +50,12 @@ def test_budget_usage_and_forecast(stub_prometheus: Told, one: Endpoint) -> None
     )
 
 
-def test_without_a_measured_hour_nothing_is_foreseen(one: Endpoint) -> None:
+def test_without_a_measured_hour_there_is_no_forecast(one: Endpoint) -> None:
     found = state(budget(10.0))
     assert (found.spent, found.foreseen, found.forecast, found.passed) == (0.0, None, None, [])
 
 
-def test_by_team_tag_and_endpoint(stub_prometheus: Told, one: Endpoint) -> None:
+def test_budgets_by_team_tag_and_endpoint(stub_prometheus: Told, one: Endpoint) -> None:
     hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     CostDay.objects.update(team="search", tags={"app": "chat", "a=b": "c"})
     wanted = {
@@ -70,7 +70,7 @@ def test_by_team_tag_and_endpoint(stub_prometheus: Told, one: Endpoint) -> None:
         assert state(budget(1.0, whose, subject)).spent == pytest.approx(spent), subject
 
 
-def test_a_mark_is_passed_once_a_month(stub_prometheus: Told, one: Endpoint) -> None:
+def test_threshold_is_reported_once_a_month(stub_prometheus: Told, one: Endpoint) -> None:
     hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     tight = budget(HOURLY / 0.85)
     assert {one.mark for one in budgets.record_crossings(NOON)} == {50, 80, FORESEEN}
@@ -83,7 +83,7 @@ def test_a_mark_is_passed_once_a_month(stub_prometheus: Told, one: Endpoint) -> 
     )
 
 
-def test_prometheus_is_told(stub_prometheus: Told, one: Endpoint) -> None:
+def test_budget_metrics_are_exported(stub_prometheus: Told, one: Endpoint) -> None:
     hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     for whose, subject in ((Whose.TEAM, "search"), (Whose.ENDPOINT, "one")):
         budget(1.0, whose, subject)
@@ -99,7 +99,7 @@ def test_prometheus_is_told(stub_prometheus: Told, one: Endpoint) -> None:
     assert again.render() == text, "it is not reckoned for every scrape"
 
 
-def test_a_word_on_every_page(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
+def test_budget_banner_is_on_every_page(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
     cache.clear()
     now = datetime.now(UTC).replace(day=15, hour=12, minute=0, second=0, microsecond=0)
     mine = budget(1.0)
@@ -120,7 +120,7 @@ def test_a_word_on_every_page(stub_prometheus: Told, one: Endpoint, people: Cast
     cache.clear()
 
 
-def test_whose_budgets_a_team_sees(two_teams: Teams, people: Cast) -> None:
+def test_visible_budgets_of_a_team(two_teams: Teams, people: Cast) -> None:
     for whose, subject in (
         (Whose.ALL, ""),
         (Whose.TAG, "a=b"),

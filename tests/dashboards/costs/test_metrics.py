@@ -24,37 +24,39 @@ from tests.support.prometheus import PROMTOOL
 pytestmark = pytest.mark.django_db
 
 
-def told(prices: metrics.PriceMetrics) -> str:
+def render_metrics(prices: metrics.PriceMetrics) -> str:
     registry = Registry()
     prices(registry)
     return registry.render()
 
 
-def test_known_prices_are_told_and_unknown_ones_are_not() -> None:
+def test_known_prices_are_exported_and_unknown_ones_are_not() -> None:
     endpoint("unpriced")
-    assert told(metrics.PriceMetrics()) == ""
+    assert render_metrics(metrics.PriceMetrics()) == ""
     catalogue.save_instance_type(cast().ada, THIS_MACHINE, PRICE)
     measured(endpoint("chat", resources={"cpus": 1, "memory_gib": 1, "gpus": 0}), 0.0036)
     prices = metrics.PriceMetrics()
-    text = told(prices)
+    text = render_metrics(prices)
     found = {(one.name, one.labels["endpoint_name"]): one.value for one in parse_samples(text)}
     assert found["emberline_worker_usd_hour", "chat"] == pytest.approx(0.2)  # one CPU of ten
     assert found["emberline_saved_usd_per_token", "chat"] == pytest.approx(0.0036 * 0.2 / 3600)
     endpoint("later")
-    assert told(prices) == text, "they are not read for every scrape"
+    assert render_metrics(prices) == text, "they are not read for every scrape"
 
 
-def test_a_database_that_is_away_costs_only_these_series(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_database_affects_only_these_series(monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> Any:
         raise DatabaseError("no secret of the connection")
 
     monkeypatch.setattr(metrics, "factors", away)
     before = counters.total("prices_unknown")
-    assert told(metrics.PriceMetrics()) == ""
+    assert render_metrics(metrics.PriceMetrics()) == ""
     assert counters.total("prices_unknown") == before + 1
 
 
-def test_grafana_multiplies_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grafana_expressions_use_the_price_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each endpoint with its own price, however many consoles export it."""
 
     def tokens(*_: Any) -> str:

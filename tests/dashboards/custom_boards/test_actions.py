@@ -1,4 +1,4 @@
-"""Who may change which board, and what is recorded."""
+"""Permissions on custom boards, and audit events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_by(viewer: Any, board: CustomBoard) -> bool:
         return False
 
 
-def test_a_personal_board_is_its_users_until_it_is_shared(people: Cast, world: Teams) -> None:
+def test_personal_board_is_private_until_shared(people: Cast, world: Teams) -> None:
     board = actions.create(world.frank, BOARD)
     others = (people.ada, world.erin, world.hugo)
     assert open_by(world.frank, board)
@@ -58,7 +58,7 @@ def test_a_personal_board_is_its_users_until_it_is_shared(people: Cast, world: T
         actions.remove_panel(people.ada, board.pk, "p1")
 
 
-def test_a_teams_board_is_changed_by_its_operators(people: Cast, world: Teams) -> None:
+def test_team_board_is_edited_by_team_operators(people: Cast, world: Teams) -> None:
     board = actions.create(world.erin, BOARD, owner="team/ours")
     assert open_by(world.frank, board)
     assert open_by(people.charlie, board)
@@ -74,7 +74,7 @@ def test_a_teams_board_is_changed_by_its_operators(people: Cast, world: Teams) -
         actions.create(world.frank, BOARD, owner="team/ours")
 
 
-def test_another_teams_board_cannot_be_made(world: Teams) -> None:
+def test_board_of_another_team_cannot_be_created(world: Teams) -> None:
     for owner in ("team/theirs", "team/none", "user/gina", "x", 7):
         with pytest.raises(Refused) as refused:
             actions.create(world.erin, BOARD, owner=owner)
@@ -99,7 +99,7 @@ def test_panels_are_moved_resized_and_removed(people: Cast) -> None:
     assert refused.value.errors[0].value == "p9"
 
 
-def test_a_change_made_for_an_older_board_is_refused(people: Cast) -> None:
+def test_change_based_on_an_older_board_is_rejected(people: Cast) -> None:
     board = actions.create(people.alice, BOARD)
     actions.resize_panel(people.alice, board.pk, "p1", "full")
     with pytest.raises(Refused) as refused:
@@ -107,7 +107,7 @@ def test_a_change_made_for_an_older_board_is_refused(people: Cast) -> None:
     assert refused.value.status_code == 409
 
 
-def test_a_change_that_changes_nothing_leaves_no_trace(people: Cast) -> None:
+def test_unchanged_board_leaves_no_audit_event(people: Cast) -> None:
     board = actions.create(people.alice, BOARD)
     events = AuditEvent.objects.count()
     assert actions.resize_panel(people.alice, board.pk, "p1", "half").generation == 1
@@ -127,7 +127,7 @@ def test_every_change_is_recorded_for_the_team_without_queries(world: Teams, peo
     assert all('"up"' not in str(event.changes) for event in events)
 
 
-def test_only_a_role_for_all_endpoints_writes_queries(world: Teams, people: Cast) -> None:
+def test_query_panels_need_a_console_wide_role(world: Teams, people: Cast) -> None:
     with_query = {**BOARD, "panels": [{**QUERY, "id": "q"}]}
     for writer in (world.erin, people.charlie):
         with pytest.raises(Refused) as refused:
@@ -144,7 +144,7 @@ def test_only_a_role_for_all_endpoints_writes_queries(world: Teams, people: Cast
         actions.change_panel(world.erin, board.pk, "q", {"query": f"up{{endpoint='{CANARY}'}}"})
 
 
-def test_what_is_hidden_is_not_taken_along_by_a_new_owner(world: Teams, people: Cast) -> None:
+def test_hidden_panels_are_not_taken_over_by_a_new_owner(world: Teams, people: Cast) -> None:
     theirs = {**TTFT, "endpoint": CANARY}
     board = actions.create(people.alice, {**BOARD, "panels": [theirs]}, owner="team/ours")
     assert CANARY not in str(selectors.export(world.erin, board))
@@ -155,7 +155,7 @@ def test_what_is_hidden_is_not_taken_along_by_a_new_owner(world: Teams, people: 
     assert CANARY not in str(selectors.export(world.erin, board))
 
 
-def test_the_owner_exports_what_was_imported(world: Teams) -> None:
+def test_owner_exports_the_imported_board(world: Teams) -> None:
     """Also panels of an endpoint that does not exist here."""
     panels = [{**TTFT, "id": name, "endpoint": name} for name in (OURS, "elsewhere")]
     board = actions.create(world.erin, {**BOARD, "panels": panels})
@@ -164,7 +164,7 @@ def test_the_owner_exports_what_was_imported(world: Teams) -> None:
     assert [panel["endpoint"] for panel in again.panels] == [OURS, "elsewhere"]
 
 
-def test_a_token_of_a_team_has_no_personal_boards(people: Cast, world: Teams) -> None:
+def test_team_token_has_no_personal_boards(people: Cast, world: Teams) -> None:
     board = actions.create(people.ada, BOARD)
     shared = actions.create(people.alice, BOARD, shared=True)
     people.ada.team_cap = world.ours.pk
@@ -173,7 +173,7 @@ def test_a_token_of_a_team_has_no_personal_boards(people: Cast, world: Teams) ->
     assert not selectors.list_boards(people.ada).exists()
 
 
-def test_a_token_that_only_reads_changes_nothing(people: Cast) -> None:
+def test_read_only_token_changes_nothing(people: Cast) -> None:
     board = actions.create(people.ada, BOARD)
     people.ada.role_cap = "viewer"
     with pytest.raises(PermissionDenied):

@@ -1,4 +1,4 @@
-"""The JSON format of a board: what is read, and what is refused with field, value and remedy."""
+"""JSON format of a board: accepted documents, and errors with field, value and remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUERY = {
 BOARD = {"format": "emberline/custom-board", "version": 1, "title": "Mine"}
 
 
-def test_a_board_is_exported_as_it_was_read() -> None:
+def test_board_round_trips_through_export() -> None:
     document = {**BOARD, "panels": [PINNED, QUERY]}
     assert parse_board(document).export() == document
 
@@ -72,9 +72,7 @@ def test_defaults_and_ids_are_filled_in() -> None:
         ({"panels": [{"id": "p", "type": "hidden"}]}, "panels[0].type", "hidden"),
     ],
 )
-def test_what_is_no_board_is_refused_by_field(
-    change: dict[str, Any], field: str, value: Any
-) -> None:
+def test_invalid_board_is_rejected_by_field(change: dict[str, Any], field: str, value: Any) -> None:
     with pytest.raises(Refused) as refused:
         parse_board({**BOARD, "panels": [PINNED], **change})
     found = {problem.field: problem for problem in refused.value.errors}
@@ -84,7 +82,7 @@ def test_what_is_no_board_is_refused_by_field(
     assert found[field].remedy
 
 
-def test_a_worker_needs_its_endpoint() -> None:
+def test_worker_panel_needs_an_endpoint() -> None:
     alone = {**PINNED, "board": "workers", "panel": "", "endpoint": "", "worker": "demo-0"}
     with pytest.raises(Refused) as refused:
         parse_board({**BOARD, "panels": [alone]})
@@ -98,7 +96,7 @@ def test_all_problems_are_reported_at_once() -> None:
     assert fields == {"version", "title", "panels[0].width", "panels[1].unit"}
 
 
-def test_a_hidden_panel_keeps_its_content_and_takes_the_new_width() -> None:
+def test_hidden_panel_keeps_its_content_and_gets_the_new_width() -> None:
     stored = (BoardPanel("p1", "panel", board="overview", panel="ttft", endpoint="demo"),)
     hidden = {"id": "p1", "type": "hidden", "title": "", "width": "full"}
     (found,) = parse_board({**BOARD, "panels": [hidden]}, stored).panels

@@ -1,4 +1,4 @@
-"""Values of a board with a real Prometheus: in batches, and only what the viewer may see."""
+"""Values of a custom board with a real Prometheus: batched, and limited to the viewer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def latest(panel: Mapping[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("prometheus")
-def test_panels_of_several_scopes_have_the_values_of_their_boards() -> None:
+def test_panels_of_several_scopes_equal_those_of_their_boards() -> None:
     make_endpoint("demo")
     make_endpoint("old")
     found = measured(
@@ -77,7 +77,7 @@ def test_panels_of_several_scopes_have_the_values_of_their_boards() -> None:
 
 
 @pytest.mark.usefixtures("prometheus")
-def test_the_error_of_a_query_is_shown_as_it_is() -> None:
+def test_query_error_is_shown_unchanged() -> None:
     found = measured(person("viewer"), query("bad", "sum(up"), query("none", "absent_metric"))
     message = found["panels"]["bad"]["message"]
     assert (found["panels"]["bad"]["state"], found["fault"]) == ("bad_query", None)
@@ -85,7 +85,7 @@ def test_the_error_of_a_query_is_shown_as_it_is() -> None:
     assert found["panels"]["none"]["message"]["title"] == "No data in this range"
 
 
-def test_panels_that_a_viewer_may_not_see_are_one_line(world: Teams) -> None:
+def test_panels_hidden_from_a_viewer_are_one_line(world: Teams) -> None:
     found = measured(
         world.frank,
         pinned("ours", endpoint=OURS),
@@ -105,7 +105,7 @@ def test_panels_that_a_viewer_may_not_see_are_one_line(world: Teams) -> None:
     assert lines["old"] == "This version of the console has no such panel. Remove it."
 
 
-def test_a_batch_for_each_scope_and_one_for_all_queries(
+def test_one_batch_per_scope_and_one_for_all_queries(
     monkeypatch: pytest.MonkeyPatch, settings: Any, django_assert_max_num_queries: Any
 ) -> None:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="http://stub")

@@ -1,4 +1,4 @@
-"""Pages of boards: listed, opened by link, arranged, pinned to, found by search."""
+"""Pages of custom boards: list, link, arrange, pin and search."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fresh(board: CustomBoard) -> CustomBoard:
     return CustomBoard.objects.get(pk=board.pk)
 
 
-def test_no_boards_yet_leads_to_the_dashboards(operator: Client) -> None:
+def test_empty_page_links_to_the_dashboards(operator: Client) -> None:
     text = operator.get(ALL).text
     assert "No custom boards" in text
     assert 'href="/dashboards/"' in text
@@ -56,7 +56,7 @@ def test_many_boards_are_listed_by_page(operator: Client, monkeypatch: pytest.Mo
     assert "Board 0" in second
 
 
-def test_a_board_is_shown_with_the_panels_of_built_in_boards(operator: Client) -> None:
+def test_board_shows_panels_of_built_in_boards(operator: Client) -> None:
     make_endpoint("demo")
     board = made(
         {**TTFT, "endpoint": "demo", "width": "third"},
@@ -78,7 +78,7 @@ def test_a_board_is_shown_with_the_panels_of_built_in_boards(operator: Client) -
     assert "This board has no panel" in operator.get(f"{ALL}{board.pk}/?panel=p9").text
 
 
-def test_the_link_keeps_range_and_endpoint(operator: Client) -> None:
+def test_link_keeps_range_and_endpoint(operator: Client) -> None:
     for name in ("demo", "other"):
         make_endpoint(name)
     board = made({**TTFT, "endpoint": "demo"}, TTFT, shared=True)
@@ -93,14 +93,14 @@ def test_the_link_keeps_range_and_endpoint(operator: Client) -> None:
     assert "data-arrange" not in browser("viewer").get(f"{url}&edit=1").text
 
 
-def test_a_panel_of_a_deleted_endpoint_links_nowhere(operator: Client) -> None:
+def test_panel_of_a_deleted_endpoint_has_no_link(operator: Client) -> None:
     board = made({**TTFT, "endpoint": "gone"})
     text = operator.get(f"{ALL}{board.pk}/").text
     assert "gone · Overview" in text
     assert "/endpoints/gone/" not in text
 
 
-def test_data_is_one_answer_with_an_etag(operator: Client) -> None:
+def test_data_is_one_response_with_an_etag(operator: Client) -> None:
     board = made(TTFT, QUERY)
     response = operator.get(f"{ALL}{board.pk}/data")
     data = response.json()
@@ -120,7 +120,7 @@ def test_csv_of_a_query(operator: Client) -> None:
     assert operator.get(f"{ALL}{board.pk}/csv").status_code == 404
 
 
-def test_an_export_is_imported_as_it_is(operator: Client) -> None:
+def test_export_can_be_imported_unchanged(operator: Client) -> None:
     board = made({**TTFT, "endpoint": "demo"}, {**QUERY, "legend": "{{job}}"})
     exported = operator.get(f"{ALL}{board.pk}/export.json")
     assert exported["Content-Disposition"] == 'attachment; filename="night-shift.json"'
@@ -140,7 +140,7 @@ def test_an_export_is_imported_as_it_is(operator: Client) -> None:
         ('{"version": 3, "title": "x"}', "version: “3” rejected. Unsupported version."),
     ],
 )
-def test_what_cannot_be_imported_says_why(operator: Client, text: str, said: str) -> None:
+def test_import_error_states_the_reason(operator: Client, text: str, said: str) -> None:
     response = operator.post(f"{ALL}import/", {"document": text})
     assert response.status_code == 400
     assert said in response.text
@@ -219,7 +219,7 @@ def test_settings_and_deletion(operator: Client) -> None:
     assert operator.get(f"{ALL}{board.pk}/").status_code == 404
 
 
-def test_another_team_sees_nothing_of_a_board() -> None:
+def test_other_teams_see_nothing_of_a_board() -> None:
     world: Teams = teams()
     their_endpoints(world)
     board = made({**TTFT, "endpoint": CANARY}, {**QUERY, "query": CANARY}, owner="team/ours")
@@ -232,7 +232,7 @@ def test_another_team_sees_nothing_of_a_board() -> None:
     assert erin.get(f"{ALL}{board.pk}/data").json()["panels"][0]["state"] == "hidden"
 
 
-def test_search_and_menu_lead_to_boards(operator: Client) -> None:
+def test_search_and_menu_link_to_boards(operator: Client) -> None:
     board = made()
     found = [hit for group in search_all(person("operator"), "night") for hit in group.hits]
     assert [(hit.kind, hit.url) for hit in found] == [("custom board", f"{ALL}{board.pk}/")]

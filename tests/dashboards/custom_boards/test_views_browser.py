@@ -1,4 +1,4 @@
-"""A board as a person makes it: pinned from a dashboard, arranged by keyboard and by mouse."""
+"""Custom board in Chromium: pinned from a dashboard, arranged by keyboard and mouse."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def order() -> list[str]:
     return [panel["panel"] for panel in CustomBoard.objects.get().panels]
 
 
-def test_pinned_by_keyboard_arranged_and_opened_by_link(operator: Watched) -> None:
+def test_panel_is_pinned_by_keyboard_arranged_and_opened_by_link(operator: Watched) -> None:
     page = operator.page
     for name, title in (("requests", "Requests/s"), ("ttft", "Time to first token")):
         page.goto(f"{operator.base}/dashboards/?panel={name}")

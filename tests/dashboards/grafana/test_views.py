@@ -1,4 +1,4 @@
-"""The page, the files it offers, and the same through the API."""
+"""Grafana export page, its files, and the API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unpacked(client: Client) -> dict[str, str]:
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
-def test_all_of_it_in_one_file(viewer: Client) -> None:
+def test_all_boards_in_one_file(viewer: Client) -> None:
     found = unpacked(viewer)
     boards = {name: text for name, text in found.items() if name.endswith(".json")}
     assert set(boards) == {
@@ -59,7 +59,7 @@ def test_all_of_it_in_one_file(viewer: Client) -> None:
     assert provider["type"] == "file"
 
 
-def test_for_large_fleets_boards_ask_what_rules_have_added_up(viewer: Client) -> None:
+def test_large_fleets_query_recorded_series(viewer: Client) -> None:
     plain = {file["path"]: file["text"] for file in viewer.get(f"{API}/export/").json()["files"]}
     asked = viewer.get(f"{API}/export/?recorded=true").json()["files"]
     found = {file["path"]: file["text"] for file in asked}
@@ -81,7 +81,7 @@ def test_for_large_fleets_boards_ask_what_rules_have_added_up(viewer: Client) ->
         assert "emberline-grafana/rules/emberline-large-fleet.yml" in archive.namelist()
 
 
-def test_the_same_state_is_the_same_bytes(viewer: Client) -> None:
+def test_equal_state_gives_equal_bytes(viewer: Client) -> None:
     """So that a pipeline which keeps it commits only what changed."""
     first, second = (viewer.get("/grafana/emberline-grafana.zip").content for _ in range(2))
     assert first == second
@@ -98,7 +98,7 @@ def test_one_board(viewer: Client) -> None:
     assert viewer.get(f"{API}/dashboards/emberline-none/").status_code == 404
 
 
-def test_the_api_lists_and_exports_what_the_page_offers(viewer: Client) -> None:
+def test_api_lists_and_exports_the_boards_of_the_page(viewer: Client) -> None:
     listed = viewer.get(f"{API}/dashboards/").json()["results"]
     assert [one["uid"] for one in listed] == [one.uid for one in export.list_exports()]
     assert {one["scope"] for one in listed} == {"fleet", "endpoint"}
@@ -107,7 +107,7 @@ def test_the_api_lists_and_exports_what_the_page_offers(viewer: Client) -> None:
     assert {f"emberline-grafana/{file['path']}": file["text"] for file in files} == packed
 
 
-def test_the_page_says_what_there_is_and_what_it_means(viewer: Client) -> None:
+def test_page_lists_and_explains_the_boards(viewer: Client) -> None:
     text = viewer.get("/grafana/").content.decode()
     for one in export.list_exports():
         assert one.title in text
@@ -117,7 +117,7 @@ def test_the_page_says_what_there_is_and_what_it_means(viewer: Client) -> None:
     assert viewer.get("/grafana/recording.yml").content.decode() == recording_rules.render()
 
 
-def test_settings_lead_there(viewer: Client) -> None:
+def test_settings_page_links_to_the_boards(viewer: Client) -> None:
     assert "/grafana/" in viewer.get("/settings/").content.decode()
 
 
@@ -127,7 +127,7 @@ def test_no_board_names_an_endpoint(viewer: Client) -> None:
     assert not [name for name, text in unpacked(viewer).items() if "somebody-elses" in text]
 
 
-def test_rules_as_they_are_set_are_not_for_members_of_a_team(viewer: Client) -> None:
+def test_team_members_cannot_export_configured_rules(viewer: Client) -> None:
     """A number of its own names the endpoint."""
     made = teams()
     their_endpoints(made)

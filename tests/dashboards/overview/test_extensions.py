@@ -19,7 +19,7 @@ def test_header_figures_without_prometheus_give_the_reason() -> None:
     assert all(one.text == "" and "Prometheus" in one.why for one in figures)
 
 
-def test_header_figures_are_asked_for_one_endpoint_in_one_round(
+def test_header_figures_are_queried_for_one_endpoint_in_one_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rounds: list[tuple[str, list[str]]] = []

@@ -1,4 +1,4 @@
-"""Key figures: values, changes and sparklines from known answers; price and visibility of costs."""
+"""Key figures: values, changes and sparklines from known results; price and visibility of costs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_one_round_is_shared_by_viewers_of_the_same_endpoints() -> None:
     assert sum("scraped" not in asked for asked in asker.rounds) == 2
 
 
-def test_large_fleets_are_not_read_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_fleets_are_not_queried_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = []
     for targets in (3, 500):
         monkeypatch.setattr(scraped_targets, "count_targets", lambda *_, n=targets: n)
@@ -124,24 +124,24 @@ def test_large_fleets_are_not_read_window_by_window(monkeypatch: pytest.MonkeyPa
     assert ":30s]" not in texts[1]
 
 
-def test_without_a_complete_hour_before_nothing_is_compared() -> None:
+def test_incomplete_previous_hour_gives_no_comparison() -> None:
     young = Answers(workers={"demo": (None,) * 10 + (1.0,) * 15})
     assert all(figure.change is None for figure in load(young).figures)
 
 
-def test_a_figure_without_data_says_so_and_the_others_stay() -> None:
+def test_figure_without_data_is_marked_and_the_others_stay() -> None:
     found = by_key(load(Answers(VALUES | {"ttft_p90": (None, 0.5)})))
     assert (found["ttft_p90"].value, found["ttft_p90"].note) == ("–", "No data in the last hour")
     assert found["requests_total"].value == "3.00"
 
 
-def test_without_prometheus_one_reason_is_left() -> None:
+def test_missing_prometheus_is_reported_once() -> None:
     found = load(Answers(fault=AWAY))
     assert found.why == AWAY.detail
     assert [figure.key for figure in found.figures] == ["cost"]
 
 
-def test_hit_rates_of_several_sources_are_weighed_by_their_tokens() -> None:
+def test_hit_rates_of_several_sources_are_weighted_by_tokens() -> None:
     apart = (one(0.0, metrics_source="a"), one(1.0, metrics_source="b"))
     assert by_key(load(Answers(apart=apart)))["reuse"].value == "99.0 %"
 
@@ -158,7 +158,7 @@ def test_cost_needs_prices_and_follows_the_workers() -> None:
     assert load(Answers(fault=AWAY)).cost.value == cost.value, "prices need no Prometheus"
 
 
-def test_a_team_sees_the_cost_of_its_own_endpoints() -> None:
+def test_team_sees_the_cost_of_its_own_endpoints() -> None:
     made = people.teams()
     people.their_endpoints(made)
     catalogue.save_instance_type(person("admin"), THIS_MACHINE, PRICE)
@@ -188,7 +188,7 @@ def test_changes(value: float, earlier: float | None, change: Change | None) -> 
     assert key_figures.compare(COST, value, earlier) == change
 
 
-def test_sparklines_stay_in_their_box() -> None:
+def test_sparklines_fit_their_box() -> None:
     for values in ([0.0, 0.0], [5.0, 5.0], [0.0, 9.0, 1.0], [1.0, None, 1.001], [1e9, 1e-9]):
         drawn = key_figures.draw(REQUESTS, values)
         assert drawn is not None
@@ -199,7 +199,7 @@ def test_sparklines_stay_in_their_box() -> None:
 
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
-def test_tiles_are_even_and_first_steps_unfold_by_keyboard(
+def test_tiles_have_equal_heights_and_first_steps_expand_by_keyboard(
     chrome: Browser, live_server: LiveServer, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No value wraps at desk widths; the saving survives a refresh of the tiles."""

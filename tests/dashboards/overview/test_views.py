@@ -1,4 +1,4 @@
-"""Overview, proof runs and their REST: who may start one, what is kept, what is said."""
+"""Overview, proof runs and their REST: permissions, state and messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def queued() -> ProofRun:
     return actions.start_proof(person("operator"), "demo")
 
 
-def test_an_empty_console_says_how_to_begin() -> None:
+def test_empty_console_lists_the_first_steps() -> None:
     text = browser("operator").get("/").text
     assert "First steps" in text
     assert "Create endpoint" in text
@@ -51,7 +51,7 @@ def test_an_empty_console_says_how_to_begin() -> None:
     assert "Create endpoint" not in viewer
 
 
-def test_a_newcomer_is_led_until_all_is_done_or_does_not_want_it() -> None:
+def test_first_steps_are_shown_until_done_or_dismissed() -> None:
     operator = browser("operator")
     text = operator.get("/").text
     assert 'data-done="no"' in text
@@ -75,7 +75,7 @@ def test_a_newcomer_is_led_until_all_is_done_or_does_not_want_it() -> None:
     assert "guide-title" in operator.get("/").text
 
 
-def test_every_phase_is_counted_and_leads_to_its_endpoints(demo_endpoint: Endpoint) -> None:
+def test_every_phase_is_counted_and_links_to_its_endpoints(demo_endpoint: Endpoint) -> None:
     broken = make_endpoint("broken")
     EndpointStatus.objects.filter(pk=broken.pk).update(
         phase="Failed", reason="WorkersCrashLooping", message="It <died>.", remedy="Look at it."
@@ -102,7 +102,7 @@ def test_changes_of_deleted_endpoints_have_no_link(demo_endpoint: Endpoint) -> N
     assert 'href="/endpoints/demo/"' in text
 
 
-def test_numbers_nobody_refreshes_are_said_to_be_old(demo_endpoint: Endpoint) -> None:
+def test_outdated_figures_are_marked(demo_endpoint: Endpoint) -> None:
     viewer = browser("viewer")
     assert "data-stale" not in viewer.get("/overview/now").text
     late = timezone.now() - timedelta(minutes=3)
@@ -113,7 +113,7 @@ def test_numbers_nobody_refreshes_are_said_to_be_old(demo_endpoint: Endpoint) ->
     assert "data-stale" in viewer.get("/endpoints/demo/head/").text
 
 
-def test_the_overview_asks_as_much_for_many_as_for_few(demo_endpoint: Endpoint) -> None:
+def test_overview_needs_a_constant_number_of_queries(demo_endpoint: Endpoint) -> None:
     for n in range(12):
         made = make_endpoint(f"more-{n}")
         EndpointStatus.objects.filter(pk=made.pk).update(phase="Failed")
@@ -121,7 +121,7 @@ def test_the_overview_asks_as_much_for_many_as_for_few(demo_endpoint: Endpoint) 
         check(browser("admin"), url, KEPT)
 
 
-def test_without_prometheus_the_key_figures_say_so_in_one_line(demo_endpoint: Endpoint) -> None:
+def test_without_prometheus_the_key_figures_have_one_notice(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/overview/numbers").text
     assert text.count("Metrics unavailable") == 1
     assert "Current hourly cost" in text, "prices need no Prometheus"
@@ -129,7 +129,7 @@ def test_without_prometheus_the_key_figures_say_so_in_one_line(demo_endpoint: En
     assert "Cache savings unknown" in browser("viewer").get("/overview/money").text
 
 
-def test_key_figures_name_their_change_in_words(
+def test_key_figures_describe_their_change(
     demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "fleet", Answers)
@@ -141,7 +141,7 @@ def test_key_figures_name_their_change_in_words(
     assert text.count("<polyline") == 6, "three lines, each with a gap"
 
 
-def test_a_refresh_replaces_the_changes_too(demo_endpoint: Endpoint) -> None:
+def test_refresh_replaces_the_changes_too(demo_endpoint: Endpoint) -> None:
     viewer = browser("viewer")
     assert 'id="changes"' in viewer.get("/").text
     assert "hx-swap-oob" not in viewer.get("/").text
@@ -155,7 +155,7 @@ def test_charts_cover_the_hour_of_the_key_figures(demo_endpoint: Endpoint) -> No
 
 
 @pytest.mark.parametrize(("count", "shown"), [(1, 1), (7, 5)])
-def test_alerts_are_coloured_by_severity_and_few(count: int, shown: int) -> None:
+def test_alerts_are_coloured_by_severity_and_bounded(count: int, shown: int) -> None:
     alerts = [
         FiringAlert(f"Rule{n}", "", "", severity, timezone.now(), "", "")
         for n, severity in zip(range(count), ["page", *["ticket"] * 6], strict=False)
@@ -169,7 +169,7 @@ def test_alerts_are_coloured_by_severity_and_few(count: int, shown: int) -> None
     assert text.count("bg-orange-lt") == shown - 1
 
 
-def test_the_page_links_endpoints_and_needs_no_prometheus(demo_endpoint: Endpoint) -> None:
+def test_page_links_endpoints_without_prometheus(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/").text
     assert demo_endpoint.get_absolute_url() in text
     assert "No run on demo yet" in text
@@ -178,7 +178,7 @@ def test_the_page_links_endpoints_and_needs_no_prometheus(demo_endpoint: Endpoin
     assert {panel["id"] for panel in data["panels"]} == {"sources", "ttft"}
 
 
-def test_a_run_from_the_button_to_the_result(demo_endpoint: Endpoint) -> None:
+def test_proof_runs_from_the_button_to_the_result(demo_endpoint: Endpoint) -> None:
     operator = browser("operator")
     started = operator.post(
         "/overview/proof/", {"endpoint": "demo"}, headers={"HX-Request": "true"}
@@ -206,14 +206,14 @@ def test_failed_proof_shows_its_reason(demo_endpoint: Endpoint) -> None:
     assert "L2 miss on demo-worker-1" in text
 
 
-def test_a_second_run_waits_for_the_first(demo_endpoint: Endpoint) -> None:
+def test_second_run_waits_for_the_first(demo_endpoint: Endpoint) -> None:
     queued()
     with pytest.raises(ConflictError, match="already running"):
         queued()
     assert ProofRun.objects.count() == 1
 
 
-def test_a_message_delivered_twice_makes_one_run(demo_endpoint: Endpoint) -> None:
+def test_redelivered_message_makes_one_run(demo_endpoint: Endpoint) -> None:
     run = queued()
     worlds = [World(), World()]
     for world in worlds:
@@ -221,7 +221,7 @@ def test_a_message_delivered_twice_makes_one_run(demo_endpoint: Endpoint) -> Non
     assert [len(world.asked) for world in worlds] == [3, 0]
 
 
-def test_a_run_whose_worker_died_blocks_nothing(demo_endpoint: Endpoint) -> None:
+def test_run_of_a_dead_worker_blocks_nothing(demo_endpoint: Endpoint) -> None:
     run = queued()
     late = timezone.now() - timedelta(seconds=actions.ABANDONED_S + 1)
     ProofRun.objects.filter(pk=run.pk).update(state="running", touched_at=late)
@@ -229,7 +229,7 @@ def test_a_run_whose_worker_died_blocks_nothing(demo_endpoint: Endpoint) -> None
     assert queued().pk != run.pk
 
 
-def test_a_crash_is_an_end_too(demo_endpoint: Endpoint) -> None:
+def test_crash_ends_a_run(demo_endpoint: Endpoint) -> None:
     run = queued()
 
     def broken(_endpoint: Endpoint) -> Any:
@@ -242,14 +242,14 @@ def test_a_crash_is_an_end_too(demo_endpoint: Endpoint) -> None:
     assert run.message
 
 
-def test_an_endpoint_that_does_not_serve_is_refused() -> None:
+def test_unready_endpoint_is_rejected() -> None:
     make_endpoint()
     page = browser("operator").post("/overview/proof/", {"endpoint": "demo"}, follow=True)
     assert "nothing to measure" in page.text
     assert not ProofRun.objects.exists()
 
 
-def test_only_an_operator_starts_one(demo_endpoint: Endpoint) -> None:
+def test_run_needs_an_operator(demo_endpoint: Endpoint) -> None:
     assert browser("viewer").post("/overview/proof/", {"endpoint": "demo"}).status_code == 403
     assert program("viewer").post("/api/v1/endpoints/demo/proof/").status_code == 403
     assert not ProofRun.objects.exists()
@@ -269,7 +269,7 @@ def test_rest(demo_endpoint: Endpoint) -> None:
     assert client.post("/api/v1/endpoints/nope/proof/").status_code == 404
 
 
-def test_the_console_key_is_in_no_page_and_no_row(demo_endpoint: Endpoint) -> None:
+def test_console_key_is_in_no_page_and_no_row(demo_endpoint: Endpoint) -> None:
     from endpoints import selectors
 
     key = selectors.console_key(demo_endpoint)
@@ -293,7 +293,7 @@ def test_queries_do_not_grow_with_endpoints(demo_endpoint: Endpoint) -> None:
     assert len(many) == len(few)
 
 
-def test_bars_compare_with_the_slowest_and_never_vanish() -> None:
+def test_bars_are_relative_to_the_slowest_and_always_visible() -> None:
     shots = [
         {"step": "cold", "ttft_s": 4.0, "sources": {}},
         {"step": "again", "ttft_s": 0.001, "sources": {"device": 9}, "ratio": 0.00025},
@@ -315,7 +315,7 @@ def test_bars_compare_with_the_slowest_and_never_vanish() -> None:
         (None, 0, "No cached tokens in 24 h"),
     ],
 )
-def test_until_a_saving_is_known_its_tile_counts_cached_tokens(
+def test_tile_counts_cached_tokens_until_savings_are_known(
     saved: float | None, cached: int, words: str
 ) -> None:
     context = {"report": {"saved_a_day": saved, "fault": None}, "cached_tokens": cached}

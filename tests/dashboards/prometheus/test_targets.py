@@ -1,4 +1,4 @@
-"""What Prometheus is told to scrape, and who is told."""
+"""Scrape targets and their access token."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def groups() -> list[dict[str, Any]]:
     return found
 
 
-def test_the_consoles_own_numbers_need_the_token_too() -> None:
+def test_console_metrics_need_the_token_too() -> None:
     assert Client().get("/prometheus/console").status_code == 401
     response = Client().get("/prometheus/console", headers=WITH)
     assert response.status_code == 200
@@ -57,7 +57,7 @@ def test_console_metrics_name_endpoints_that_start() -> None:
     assert 'endpoint_name="served"' not in shown
 
 
-class TestWhoIsTold:
+class TestTargetAccess:
     @pytest.mark.parametrize(
         "header",
         [
@@ -78,7 +78,7 @@ class TestWhoIsTold:
         assert response["WWW-Authenticate"].startswith("Bearer")
         assert TOKEN not in response.content.decode()
 
-    def test_a_login_is_no_token(self) -> None:
+    def test_session_does_not_replace_the_token(self) -> None:
         assert browser("admin").get(URL).status_code == 401
 
     @pytest.mark.parametrize("content", [None, "", "\n"])
@@ -91,7 +91,7 @@ class TestWhoIsTold:
         for header in ("Bearer ", "Bearer", f"Bearer {TOKEN}"):
             assert Client().get(URL, headers={"Authorization": header}).status_code == 401
 
-    def test_a_new_token_holds_at_once(self, token_file: Path) -> None:
+    def test_new_token_is_valid_at_once(self, token_file: Path) -> None:
         assert Client().get(URL, headers=WITH).status_code == 200
         token_file.write_text("another")
         assert Client().get(URL, headers=WITH).status_code == 401
@@ -100,12 +100,12 @@ class TestWhoIsTold:
         assert Client().post(URL, headers=WITH).status_code == 405
 
 
-class TestWhatIsTold:
+class TestTargetContents:
     def test_targets_are_empty_without_endpoints(self) -> None:
         make_endpoint()
         assert groups() == []
 
-    def test_everything_with_an_address(self) -> None:
+    def test_every_addressable_process_is_a_target(self) -> None:
         pretend_ready(
             make_endpoint("demo"),
             url="http://127.0.0.1:9000",
@@ -140,7 +140,7 @@ class TestWhatIsTold:
             assert len(groups()) == 12
 
 
-def test_a_source_is_told_what_it_is_for_and_no_more() -> None:
+def test_source_gets_only_its_own_targets() -> None:
     clusters.add_cluster(person("admin"), "eu", {"kind": "in-cluster"})
     for name, spec in (("here", {}), ("there", {"placement": {"cluster": "eu"}})):
         workers = {f"{name}-worker-0": "http://127.0.0.1:9001"}

@@ -1,4 +1,4 @@
-"""The proof claims what was measured and nothing else: over a pair of workers made of numbers."""
+"""Cache proof: verdicts follow the measurements of two simulated workers."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def run(world: World, facts: ProofFacts = BOTH) -> ProofOutcome:
     return cache_proof.run(facts, world, lambda _stage, _shots: None)
 
 
-def said(outcome: ProofOutcome) -> str:
+def join_failed_verdicts(outcome: ProofOutcome) -> str:
     return " ".join(verdict.text for verdict in outcome.verdicts if not verdict.ok)
 
 
-def test_the_three_requests_prove_it() -> None:
+def test_three_requests_prove_the_cache() -> None:
     world = World()
     outcome = run(world)
-    assert outcome.proved, said(outcome)
+    assert outcome.proved, join_failed_verdicts(outcome)
     cold, again, other = outcome.shots
     assert (cold.worker, again.worker, other.worker) == (A, A, B)
     assert (again.sources, other.sources) == ({"device": 576}, {"L2": 576})
@@ -101,26 +101,26 @@ def test_the_three_requests_prove_it() -> None:
     assert [pin for _, pin in world.asked] == ["", "", B]
 
 
-def test_every_run_has_a_prompt_of_its_own_from_the_first_words_on() -> None:
+def test_every_run_has_a_unique_prompt_from_the_first_words() -> None:
     first, second = World(), World()
     run(first)
     run(second)
     assert first.asked[0][0][:40] != second.asked[0][0][:40]
 
 
-def test_the_other_worker_is_asked_only_when_l2_has_it() -> None:
+def test_other_worker_is_queried_only_with_l2() -> None:
     """The write comes after a while, and L1's own writes do not count as L2's."""
     world = World(l2_after_s=7.0)
     assert run(world).proved
     assert world.asked_at[2] >= 7.0
 
 
-def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
+def test_wait_for_l2_is_bounded_and_stated_in_the_verdict() -> None:
     world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
     outcome = run(world)
     assert not outcome.proved
-    assert "L2 miss on demo-worker-1" in said(outcome)
-    assert "had not written the prefix to L2 within 20 s" in said(outcome)
+    assert "L2 miss on demo-worker-1" in join_failed_verdicts(outcome)
+    assert "had not written the prefix to L2 within 20 s" in join_failed_verdicts(outcome)
     assert world.now < 30
 
 
@@ -131,11 +131,11 @@ def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
         (ProofFacts((A, B), True, False, "prefixaware", True), "L2 is disabled"),
     ],
 )
-def test_what_cannot_be_tried_is_said_and_not_tried(facts: ProofFacts, why: str) -> None:
+def test_impossible_step_is_reported_and_not_run(facts: ProofFacts, why: str) -> None:
     world = World()
     outcome = run(world, facts)
     assert not outcome.proved
-    assert why in said(outcome)
+    assert why in join_failed_verdicts(outcome)
     assert len(world.asked) == 2
 
 
@@ -156,23 +156,23 @@ def test_what_cannot_be_tried_is_said_and_not_tried(facts: ProofFacts, why: str)
         ({"without_counter": True}, "did not report cache counters"),
     ],
 )
-def test_what_did_not_work_is_never_called_proved(changes: dict[str, Any], why: str) -> None:
+def test_failed_step_is_never_called_proved(changes: dict[str, Any], why: str) -> None:
     outcome = run(World(**changes))
     assert not outcome.proved
-    assert why in said(outcome)
+    assert why in join_failed_verdicts(outcome)
 
 
 def test_times_of_simulated_workers_are_not_judged() -> None:
     slow = World(ttft=[4.0, 0.2, 5.0])
     outcome = run(slow, replace(BOTH, simulated=True))
-    assert outcome.proved, said(outcome)
+    assert outcome.proved, join_failed_verdicts(outcome)
     assert "TTFT 125 % of cold" in outcome.verdicts[-1].text
 
 
 def test_l1_counts_for_the_second_request_and_unnamed_tiers_for_l2() -> None:
     world = World(sources=[("", 0), ("host", 576), ("external_unspecified", 576)])
     outcome = run(world)
-    assert outcome.proved, said(outcome)
+    assert outcome.proved, join_failed_verdicts(outcome)
     assert outcome.shots[1].sources == {"L1": 576}
 
 

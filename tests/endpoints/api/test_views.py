@@ -1,4 +1,4 @@
-"""/api/v1/endpoints/ as a program sees it."""
+"""REST of endpoints."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_create_read_list(
     assert event.request_id
 
 
-def test_defaults_make_a_whole_spec(api: APIClient) -> None:
+def test_defaults_complete_the_spec(api: APIClient) -> None:
     body = api.post(URL, {"name": "demo", "model": "smollm2-135m-instruct"}).json()
     assert body["spec"]["engine"] == "simulated", "the installation's own"
     assert body["spec"]["cache"]["l1"]["size_gib"] == 0.5
@@ -81,7 +81,7 @@ def test_defaults_make_a_whole_spec(api: APIClient) -> None:
         ({"zzz": 1}, "zzz"),
     ],
 )
-def test_a_bad_value_creates_nothing_at_all(
+def test_invalid_value_creates_nothing(
     api: APIClient, data: dict[str, Any], change: dict[str, Any], field: str
 ) -> None:
     make_endpoint("taken")
@@ -101,7 +101,7 @@ def test_a_bad_value_creates_nothing_at_all(
     assert not storage.console_key_file("demo").exists()
 
 
-def test_a_failure_in_the_middle_leaves_nothing(
+def test_failure_halfway_leaves_nothing(
     api: APIClient, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_args: Any, **_kwargs: Any) -> None:
@@ -115,7 +115,7 @@ def test_a_failure_in_the_middle_leaves_nothing(
 
 
 @pytest.mark.parametrize("body", ["[]", "1", '"demo"', "null", "{"])
-def test_what_is_no_object_is_refused(api: APIClient, body: str) -> None:
+def test_non_object_body_is_rejected(api: APIClient, body: str) -> None:
     answer = api.post(URL, body, content_type="application/json")
     assert answer.status_code == 400
     assert answer.json()["code"]
@@ -124,7 +124,7 @@ def test_what_is_no_object_is_refused(api: APIClient, body: str) -> None:
 @pytest.mark.parametrize(
     "change", [{"a": [], "a.b": 1}, {"cache": 7, "cache.l1.enabled": True}, {"a": 1, "a.b.c": 2}]
 )
-def test_a_path_below_what_is_no_object_is_refused(
+def test_path_below_a_non_object_is_rejected(
     api: APIClient, data: dict[str, Any], change: dict[str, Any]
 ) -> None:
     api.post(URL, data)
@@ -132,7 +132,7 @@ def test_a_path_below_what_is_no_object_is_refused(
     assert (answer.status_code, answer.json()["field"]) == (400, next(iter(change)))
 
 
-def test_patch_changes_only_what_it_names(api: APIClient, data: dict[str, Any]) -> None:
+def test_patch_changes_only_named_fields(api: APIClient, data: dict[str, Any]) -> None:
     api.post(URL, data)
     answer = api.patch(ONE, {"routing": {"strategy": "session"}, "replicas": 1})
     assert answer.status_code == 200
@@ -143,7 +143,7 @@ def test_patch_changes_only_what_it_names(api: APIClient, data: dict[str, Any]) 
     assert changes == {"replicas": [2, 1], "routing.strategy": ["prefixaware", "session"]}
 
 
-def test_put_replaces_and_fills_with_defaults(api: APIClient, data: dict[str, Any]) -> None:
+def test_put_replaces_the_spec_and_fills_defaults(api: APIClient, data: dict[str, Any]) -> None:
     api.post(URL, data)
     spec = api.put(ONE, {"model": "smollm2-135m-instruct"}).json()["spec"]
     assert spec["replicas"] == 1
@@ -151,15 +151,13 @@ def test_put_replaces_and_fills_with_defaults(api: APIClient, data: dict[str, An
     assert api.put(ONE, {"name": "other", "model": "x"}).json()["field"] in ("name", "model")
 
 
-def test_a_change_that_changes_nothing_makes_no_revision(
-    api: APIClient, data: dict[str, Any]
-) -> None:
+def test_unchanged_spec_makes_no_revision(api: APIClient, data: dict[str, Any]) -> None:
     api.post(URL, data)
     assert api.put(ONE, data).json()["generation"] == 1
     assert Revision.objects.count() == 1
 
 
-def test_a_stale_change_is_refused(api: APIClient, data: dict[str, Any]) -> None:
+def test_stale_change_is_rejected(api: APIClient, data: dict[str, Any]) -> None:
     tag = {"If-Match": api.post(URL, data).headers["ETag"]}
     api.post(f"{ONE}scale/", {"replicas": 1})
     stale = [
@@ -194,7 +192,7 @@ def test_scale_pause_resume(api: APIClient, data: dict[str, Any]) -> None:
     assert verbs == ["create", "pause", "resume"]
 
 
-def test_what_the_machine_lost_keeps_no_endpoint_running(
+def test_missing_password_file_does_not_block_scaling_down(
     api: APIClient, data: dict[str, Any], settings: Any
 ) -> None:
     secret = settings.EMBERLINE.l2_secrets / "l2-password"
@@ -223,7 +221,7 @@ def test_rollback(api: APIClient, data: dict[str, Any]) -> None:
     assert listed[0]["verb"] == "rollback"
 
 
-def test_delete_is_asked_for_once_and_ends_changes(api: APIClient, data: dict[str, Any]) -> None:
+def test_delete_is_requested_once_and_stops_changes(api: APIClient, data: dict[str, Any]) -> None:
     api.post(URL, data)
     for _ in range(2):
         answer = api.delete(ONE)
@@ -237,7 +235,7 @@ def test_delete_is_asked_for_once_and_ends_changes(api: APIClient, data: dict[st
     assert taken.json()["code"] == "name_taken"
 
 
-def test_what_is_not_there_is_404(api: APIClient, data: dict[str, Any]) -> None:
+def test_unknown_endpoint_is_404(api: APIClient, data: dict[str, Any]) -> None:
     make_endpoint("other")
     missing = "00000000-0000-0000-0000-000000000000"
     calls = [
@@ -283,7 +281,7 @@ def test_keys_are_shown_once_and_revoked(api: APIClient, data: dict[str, Any]) -
     assert api.delete(f"{ONE}keys/{console.pk}/").status_code == 409
 
 
-def test_a_viewer_reads_and_changes_nothing(data: dict[str, Any]) -> None:
+def test_viewer_reads_and_changes_nothing(data: dict[str, Any]) -> None:
     make_endpoint()
     viewer = program("viewer")
     for path in ("", "demo/", "demo/events/", "demo/revisions/", "demo/keys/"):
@@ -307,7 +305,7 @@ def test_a_viewer_reads_and_changes_nothing(data: dict[str, Any]) -> None:
     assert nobody.post(URL, data).status_code in (401, 403)
 
 
-def test_actions_themselves_ask_for_the_role(data: dict[str, Any], charlie: Any) -> None:
+def test_actions_check_the_role(data: dict[str, Any], charlie: Any) -> None:
     from django.core.exceptions import PermissionDenied
 
     make_endpoint()
@@ -329,7 +327,7 @@ def test_actions_themselves_ask_for_the_role(data: dict[str, Any], charlie: Any)
             call()
 
 
-def test_the_list_takes_as_many_queries_for_many_as_for_one(api: APIClient) -> None:
+def test_list_needs_a_constant_number_of_queries(api: APIClient) -> None:
     def queries() -> int:
         with CaptureQueriesContext(
             connection,
@@ -346,7 +344,7 @@ def test_the_list_takes_as_many_queries_for_many_as_for_one(api: APIClient) -> N
     assert queries() == few
 
 
-def test_the_schema_describes_every_operation(api: APIClient) -> None:
+def test_schema_describes_every_operation(api: APIClient) -> None:
     schema = api.get("/api/v1/schema/?format=json").json()
     operations = schema["paths"]
     for path, methods in {
@@ -364,7 +362,7 @@ def test_the_schema_describes_every_operation(api: APIClient) -> None:
     assert sorted(spec["required"]) == ["model", "name"]
 
 
-def test_nobody_sees_a_key_in_the_document(api: APIClient, data: dict[str, Any]) -> None:
+def test_document_contains_no_key(api: APIClient, data: dict[str, Any]) -> None:
     api.post(URL, data)
     clear = storage.read_console_key("demo")
     assert clear
@@ -373,14 +371,14 @@ def test_nobody_sees_a_key_in_the_document(api: APIClient, data: dict[str, Any])
     assert SYSTEM is actions.SYSTEM
 
 
-def test_an_if_match_of_thousands_of_digits_is_refused(api: APIClient) -> None:
+def test_if_match_of_thousands_of_digits_is_rejected(api: APIClient) -> None:
     make_endpoint()
     answer = api.post(f"{ONE}scale/", {"replicas": 1}, headers={"If-Match": "9" * 5000})
     assert answer.status_code == 400
     assert answer.json()["field"] == "If-Match"
 
 
-def test_an_endpoint_is_given_to_a_team_and_back(api: APIClient, data: dict[str, Any]) -> None:
+def test_endpoint_is_moved_to_a_team_and_back(api: APIClient, data: dict[str, Any]) -> None:
     Team.objects.create(name="Blue", slug="blue")
     api.post(URL, data)
     assert api.post(f"{ONE}move/?dry_run=true", {"team": "blue"}).status_code == 200

@@ -1,4 +1,4 @@
-"""`manage.py emberline ...`: the same rules and words, from a shell."""
+"""`manage.py emberline ...`: equal rules and messages on the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
-def test_create_from_words() -> None:
+def test_create_from_arguments() -> None:
     text = run(
         *("endpoint", "create", "demo", "--model", "smollm2-135m-instruct", "--replicas", "2"),
         *("--set", "cache.l1.size_gib=0.25", "--set", "cache.l2.enabled=true"),
@@ -60,7 +60,7 @@ def test_create_from_a_file(data: dict[str, Any], tmp_path: Path, dump: Any) -> 
     assert Endpoint.objects.get().spec == {**data, "replicas": 1}
 
 
-def test_what_is_created_can_be_exported_and_created_again(data: dict[str, Any]) -> None:
+def test_exported_endpoint_can_be_created_again(data: dict[str, Any]) -> None:
     make_endpoint(**data)
     assert json.loads(run("endpoint", "get", "demo", "-o", "json"))["spec"] == data
     assert yaml.safe_load(run("endpoint", "list", "-o", "yaml"))[0]["spec"] == data
@@ -77,7 +77,7 @@ def test_what_is_created_can_be_exported_and_created_again(data: dict[str, Any])
         ("nonsense", ("FIELD=VALUE",)),
     ],
 )
-def test_a_refusal_names_field_value_and_remedy(setting: str, words: tuple[str, ...]) -> None:
+def test_error_names_field_value_and_remedy(setting: str, words: tuple[str, ...]) -> None:
     text = refused(
         "endpoint", "create", "demo", "--model", "smollm2-135m-instruct", "--set", setting
     )
@@ -184,7 +184,7 @@ def test_seed_demo_once() -> None:
 
 
 @pytest.mark.parametrize(("mib", "l1"), [(8192, 0.5), (1024, 0.4), (64, 0.0)])
-def test_the_demo_fits_the_shared_memory(
+def test_demo_fits_the_shared_memory(
     mib: int, l1: float, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Logs and drift from a shell: the same sources, decisions and refusals as on the pages."""
+"""Logs and drift on the command line, with the decisions and errors of the pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def refused(*words: str) -> str:
 # --- logs ---------------------------------------------------------------------------------------
 
 
-def test_the_end_of_a_log_of_a_cluster(
+def test_tail_of_a_cluster_log(
     reconcile_world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any
 ) -> None:
     assert "no workers yet" in run("logs", "demo")
@@ -68,7 +68,7 @@ def test_the_end_of_a_log_of_a_cluster(
     assert cluster.followed == [(2, False), (sources.TAIL_LINES, True)]
 
 
-def test_what_cannot_be_read_is_named(
+def test_unreadable_logs_are_named(
     reconcile_world: World, cluster: PaperCluster, placed: Endpoint
 ) -> None:
     reconcile_world.until(placed, "Ready")
@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_named(
     assert "does not answer" in refused("logs", "demo")
 
 
-def test_ctrl_c_ends_it_quietly(
+def test_ctrl_c_exits_quietly(
     reconcile_world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any, monkeypatch: Any
 ) -> None:
     reconcile_world.until(placed, "Ready")
@@ -103,7 +103,7 @@ def test_ctrl_c_ends_it_quietly(
     assert run("logs", "demo", "-f") == "one"
 
 
-def test_a_log_of_this_machine(reconcile_world: World, placed: Endpoint) -> None:
+def test_local_log(reconcile_world: World, placed: Endpoint) -> None:
     """What is shown first is `tail` lines; a busy log is known again by more than those."""
     del reconcile_world, placed
     looks = iter((["a", "b", "c"], ["a", "b", "c", "d", "e", "f"]))
@@ -154,7 +154,7 @@ def test_drift_is_shown_healed_and_adopted(
     assert {event.actor_name for event in heard} == {"system"}
 
 
-def test_what_is_no_drift_is_refused(placed: Endpoint) -> None:
+def test_healing_without_drift_is_rejected(placed: Endpoint) -> None:
     assert "demo has no drift Deployment/x" in refused("adopt", "demo", "Deployment/x.spec")
     assert "has no drift stranger" in refused("heal", "demo", "--workload", "stranger")
     make_endpoint(name="here")

@@ -1,4 +1,4 @@
-"""A namespace of a cluster whose objects are followed, and passes made by hand."""
+"""Followed namespace of a cluster, and manual passes."""
 
 from __future__ import annotations
 

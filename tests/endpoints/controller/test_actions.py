@@ -1,4 +1,4 @@
-"""Following and letting go: REST, page and command line."""
+"""Following and releasing a namespace: REST, page and command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(*words: str) -> str:
     return out.getvalue()
 
 
-def test_a_namespace_is_followed_and_let_go_over_rest() -> None:
+def test_namespace_is_followed_and_released_over_rest() -> None:
     api = program("admin")
     made = api.post(URL, {"cluster": "west", "namespace": "team-a"})
     assert made.status_code == 201
@@ -58,14 +58,14 @@ def test_a_namespace_is_followed_and_let_go_over_rest() -> None:
         ([], None),
     ],
 )
-def test_what_is_wrong_is_said(data: Any, field: str | None) -> None:
+def test_errors_are_reported(data: Any, field: str | None) -> None:
     answer = program("admin").post(URL, data, format="json")
     assert answer.status_code == 400
     assert answer.json()["field"] == field
     assert not Follow.objects.exists()
 
 
-def test_only_an_admin_may() -> None:
+def test_following_needs_an_admin() -> None:
     for role in ("viewer", "operator"):
         assert program(role).post(URL, {"cluster": "west", "namespace": "a"}).status_code == 403
     made = actions.follow(SYSTEM, "west", "a")
@@ -75,7 +75,7 @@ def test_only_an_admin_may() -> None:
     assert program("admin").delete(f"{URL}{unknown}/").status_code == 404
 
 
-def test_a_page_follows_and_lets_go() -> None:
+def test_namespace_is_followed_and_released_on_the_page() -> None:
     client = browser("admin")
     client.post("/endpoints/followed/add/", {"cluster": "west", "namespace": "team-a"})
     made = Follow.objects.get()
@@ -89,7 +89,7 @@ def test_a_page_follows_and_lets_go() -> None:
     assert "Stop following" not in browser("viewer").get("/endpoints/followed/").content.decode()
 
 
-def test_the_command_line_follows_and_lets_go() -> None:
+def test_namespace_is_followed_and_released_on_the_command_line() -> None:
     assert "No followed namespaces" in run("list")
     assert "Following west/team-a." in run("add", "west", "team-a")
     assert "team-a" in run("list") and '"namespace": "team-a"' in run("list", "-o", "json")
@@ -98,7 +98,7 @@ def test_the_command_line_follows_and_lets_go() -> None:
         run("remove", "west", "team-b", "--yes")
 
 
-def test_the_page_of_an_owned_endpoint_says_who_owns_it() -> None:
+def test_page_of_an_owned_endpoint_names_its_owner() -> None:
     make_endpoint()
     follow = actions.follow(SYSTEM, "west", "team-a")
     Owned.objects.create(uid="u", follow=follow, name="llama", endpoint="demo")
@@ -110,12 +110,12 @@ def test_the_page_of_an_owned_endpoint_says_who_owns_it() -> None:
     keys_actions.create(SYSTEM, "demo", "mine")
 
 
-def test_a_followed_cluster_is_in_use() -> None:
+def test_followed_cluster_counts_as_used() -> None:
     actions.follow(SYSTEM, "west", "team-a")
     assert "objects of namespace team-a" in related_objects.list_users("west")
 
 
-def test_the_sweep_looks_again(
+def test_sweep_reconciles_again(
     monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     made = actions.follow(SYSTEM, "west", "team-a")
@@ -130,7 +130,7 @@ def test_the_sweep_looks_again(
     assert found == [str(made.pk)]
 
 
-def test_a_pass_by_hand_says_what_failed() -> None:
+def test_manual_pass_reports_its_failure() -> None:
     actions.follow(SYSTEM, "west", "team-a")
     with pytest.raises(CommandError, match="UnknownCluster"):
         call_command("emberline_controller", "--once")

@@ -1,4 +1,4 @@
-"""The rights which are asked for to follow objects are enough, and without them it is said."""
+"""The displayed rights are sufficient to follow objects, and missing ones are reported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _bind(cluster: Cluster, namespace: str, role: dict[str, Any]) -> None:
     )
 
 
-def test_the_group_of_rights_is_enough(
+def test_role_group_is_sufficient(
     cluster: Cluster, followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = cluster.plane.kubeconfig_of(PERSON, followed.namespace).read_text(encoding="utf-8")
@@ -75,7 +75,7 @@ def test_the_group_of_rights_is_enough(
             cluster.api.delete(kind, "", f"{rights.NAME}-{followed.namespace}")
 
 
-def test_the_group_is_of_what_is_followed() -> None:
+def test_role_group_depends_on_followed_namespaces() -> None:
     """The room of clusters does not know ours, so it says the names again."""
     asked = {(one.group, one.resource) for one in GROUP}
     kinds = {
@@ -91,7 +91,7 @@ def test_the_group_is_of_what_is_followed() -> None:
         assert "delete" not in one.verbs
 
 
-def test_followed_namespaces_are_told_until_they_are_let_go(followed: Followed) -> None:
+def test_followed_namespaces_are_reported_until_released(followed: Followed) -> None:
     assert related_objects.followed_namespaces("west") == [followed.namespace]
     assert related_objects.followed_namespaces("east") == []
     follows.unfollow(SYSTEM, str(followed.row.pk))

@@ -1,4 +1,4 @@
-"""`kubectl apply` makes, changes and ends endpoints; their objects tell how they do."""
+"""`kubectl apply` creates, changes and deletes endpoints; objects report their status."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def alice() -> User:
     return User.objects.create_user("alice", password=PASSWORD, role="operator")
 
 
-def test_the_definition_is_installed_and_an_object_becomes_an_endpoint(followed: Followed) -> None:
+def test_definition_is_installed_and_an_object_becomes_an_endpoint(followed: Followed) -> None:
     assert followed.look().message == "0 objects."
     definition = followed.cluster.api.get("CustomResourceDefinition", "", schemas.NAME)
     assert {one["name"] for one in definition["spec"]["versions"]} == {"v1", "v1alpha1"}
@@ -46,7 +46,7 @@ def test_the_definition_is_installed_and_an_object_becomes_an_endpoint(followed:
     assert ("Applied", "Endpoint llama: create.") in followed.events()
 
 
-def test_its_status_follows_the_endpoint(ready: Followed) -> None:
+def test_object_status_follows_the_endpoint(ready: Followed) -> None:
     status = ready.get()["status"]
     assert status["state"] == "DeploymentComplete"
     assert (status["replicas"], status["observedGeneration"]) == (1, 1)
@@ -57,9 +57,7 @@ def test_its_status_follows_the_endpoint(ready: Followed) -> None:
     assert ready.condition("Ready")["status"] == "True"
 
 
-def test_what_has_not_changed_is_not_written(
-    ready: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unchanged_status_is_not_written(ready: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     before = ready.get()["metadata"]["resourceVersion"]
     asked: list[str] = []
     for verb in ("merge", "apply"):
@@ -71,7 +69,7 @@ def test_what_has_not_changed_is_not_written(
     assert ready.endpoint().generation == 1
 
 
-def test_a_change_of_the_object_changes_the_endpoint(ready: Followed) -> None:
+def test_changed_object_changes_the_endpoint(ready: Followed) -> None:
     since = ready.condition("Accepted")["lastTransitionTime"]
     ready.apply(**{"spec/replicas": 2})
     ready.look()
@@ -87,20 +85,20 @@ def test_a_change_of_the_object_changes_the_endpoint(ready: Followed) -> None:
     assert (revision.verb, revision.author) == ("apply", f"{ready.namespace}/llama in west")
 
 
-def test_the_scale_subresource_scales(ready: Followed) -> None:
+def test_scale_subresource_scales(ready: Followed) -> None:
     """As `kubectl scale` and autoscalers do."""
     ready.cluster.api.merge(KIND, ready.namespace, "llama", {"spec": {"replicas": 3}}, sub="scale")
     ready.look()
     assert ready.endpoint().parsed.replicas == 3
 
 
-def test_an_annotation_counts_as_a_change(ready: Followed) -> None:
+def test_changed_annotation_is_a_change(ready: Followed) -> None:
     ready.apply(**{"metadata/annotations": {"emberline.dev/cache.l1.policy": "arc"}})
     ready.look()
     assert ready.endpoint().parsed.cache.l1.policy == "arc"
 
 
-def test_a_refused_object_says_why_and_changes_nothing(ready: Followed) -> None:
+def test_rejected_object_has_a_reason_and_changes_nothing(ready: Followed) -> None:
     ready.apply(**{"spec/kvCacheSpec": {"enableL2Cache": True}})
     assert ready.look().message == "1 object, 1 rejected."
     assert ready.endpoint().generation == 1
@@ -115,7 +113,7 @@ def test_a_refused_object_says_why_and_changes_nothing(ready: Followed) -> None:
     assert ready.condition("Accepted")["status"] == "True"
 
 
-def test_an_object_reaches_no_further_than_its_namespace(ready: Followed) -> None:
+def test_object_is_limited_to_its_namespace(ready: Followed) -> None:
     """Whoever may create objects there is no operator of the console."""
     for volume, grant in (
         ({"name": "root", "hostPath": {"path": "/"}}, "host"),
@@ -131,13 +129,13 @@ def test_an_object_reaches_no_further_than_its_namespace(ready: Followed) -> Non
             assert ready.endpoint().generation == 1
 
 
-def test_the_server_itself_refuses_what_does_not_fit_the_definition(followed: Followed) -> None:
+def test_server_rejects_objects_that_violate_the_definition(followed: Followed) -> None:
     followed.look()
     with pytest.raises(Refused):
         followed.apply(**{"spec/replicas": "two"})
 
 
-def test_the_console_may_not_change_what_an_object_says(ready: Followed, alice: User) -> None:
+def test_console_cannot_change_object_fields(ready: Followed, alice: User) -> None:
     for change in (
         lambda: actions.scale(alice, "llama", 3),
         lambda: actions.scale(SYSTEM, "llama", 3),
@@ -153,7 +151,7 @@ def test_the_console_may_not_change_what_an_object_says(ready: Followed, alice: 
     keys_actions.create(alice, "llama", "mine")
 
 
-def test_a_failing_change_that_was_taken_back_is_told_and_not_repeated(ready: Followed) -> None:
+def test_automatic_rollback_is_reported_and_not_repeated(ready: Followed) -> None:
     ready.apply(**{"spec/worker/image": "vllm/vllm-openai:broken"})
     ready.look()
     changed = ready.endpoint()
@@ -170,7 +168,7 @@ def test_a_failing_change_that_was_taken_back_is_told_and_not_repeated(ready: Fo
     assert ready.condition("Synced")["status"] == "True"
 
 
-def test_an_object_goes_after_its_endpoint(ready: Followed) -> None:
+def test_object_is_removed_after_its_endpoint(ready: Followed) -> None:
     ready.delete()
     ready.look()
     assert ready.endpoint().deleting and ready.there()
@@ -181,7 +179,7 @@ def test_an_object_goes_after_its_endpoint(ready: Followed) -> None:
     assert not Endpoint.objects.exists() and not Owned.objects.exists()
 
 
-def test_a_refused_object_goes_at_once(followed: Followed) -> None:
+def test_rejected_object_is_removed_at_once(followed: Followed) -> None:
     followed.look()
     followed.apply(**{"spec/kvCacheSpec": {"enableL2Cache": True}})
     followed.look()
@@ -190,7 +188,7 @@ def test_a_refused_object_goes_at_once(followed: Followed) -> None:
     assert not followed.there() and not Endpoint.objects.exists()
 
 
-def test_a_finalizer_taken_off_by_hand_lets_the_endpoint_live(ready: Followed) -> None:
+def test_endpoint_survives_a_finalizer_removed_by_hand(ready: Followed) -> None:
     ready.cluster.api.merge(KIND, ready.namespace, "llama", {"metadata": {"finalizers": None}})
     ready.delete()
     assert not ready.there()
@@ -199,7 +197,7 @@ def test_a_finalizer_taken_off_by_hand_lets_the_endpoint_live(ready: Followed) -
     actions.scale(SYSTEM, "llama", 2)
 
 
-def test_an_empty_answer_ends_nothing(ready: Followed) -> None:
+def test_empty_list_response_deletes_nothing(ready: Followed) -> None:
     """The definition away is no word about its objects."""
     remove_definition(ready.cluster.api)
     reconciler.follow(str(ready.row.pk))
@@ -208,7 +206,7 @@ def test_an_empty_answer_ends_nothing(ready: Followed) -> None:
     assert not ready.endpoint().deleting
 
 
-def test_the_name_of_another_namespace_gets_a_name_beside_it(ready: Followed) -> None:
+def test_equal_names_of_two_namespaces_get_distinct_endpoints(ready: Followed) -> None:
     other = ready.cluster.namespace()
     second = Followed(ready.cluster, other, follows.follow(SYSTEM, "west", other))
     second.apply()
@@ -224,7 +222,7 @@ def test_the_name_of_another_namespace_gets_a_name_beside_it(ready: Followed) ->
     assert not second.there() and ready.there()
 
 
-def test_an_endpoint_of_the_console_is_taken_over_only_when_asked(followed: Followed) -> None:
+def test_console_endpoint_is_adopted_only_on_request(followed: Followed) -> None:
     followed.look()
     data = {
         "name": "llama",
@@ -248,7 +246,7 @@ def test_an_endpoint_of_the_console_is_taken_over_only_when_asked(followed: Foll
         actions.scale(SYSTEM, "llama", 3)
 
 
-def test_a_namespace_no_longer_followed_lets_its_endpoints_live(ready: Followed) -> None:
+def test_endpoints_survive_when_their_namespace_is_released(ready: Followed) -> None:
     follows.unfollow(SYSTEM, str(ready.row.pk))
     reconciler.follow(str(ready.row.pk))
     assert not Follow.objects.exists() and not Owned.objects.exists()
@@ -257,7 +255,7 @@ def test_a_namespace_no_longer_followed_lets_its_endpoints_live(ready: Followed)
     actions.scale(SYSTEM, "llama", 2)
 
 
-def test_a_definition_of_somebody_else_is_left_alone(followed: Followed) -> None:
+def test_foreign_definition_is_left_unchanged(followed: Followed) -> None:
     followed.look()
     api = followed.cluster.api
     labels = {"app.kubernetes.io/managed-by": "Helm"}
@@ -277,7 +275,7 @@ def test_a_definition_of_somebody_else_is_left_alone(followed: Followed) -> None
         remove_definition(api)
 
 
-def test_two_passes_never_act_at_once(ready: Followed) -> None:
+def test_passes_are_exclusive(ready: Followed) -> None:
     from console.claims import take_claim
     from endpoints.controller.models import FollowStatus
 
@@ -291,9 +289,7 @@ def test_two_passes_never_act_at_once(ready: Followed) -> None:
     assert ready.endpoint().parsed.replicas == 4
 
 
-def test_a_pass_that_dies_anywhere_is_done_again(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_pass_is_repeated(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed before and after every call that changes the cluster or an endpoint."""
     followed.look()
     followed.apply()
@@ -330,7 +326,9 @@ def _expire(followed: Followed) -> None:
     FollowStatus.objects.filter(pk=followed.row.pk).update(claim_until=None, claim_token="")
 
 
-def test_a_cluster_that_is_away_is_said_and_nothing_ends(cluster: Cluster, ready: Followed) -> None:
+def test_unreachable_cluster_is_reported_and_deletes_nothing(
+    cluster: Cluster, ready: Followed
+) -> None:
     if cluster.kind != "fake":
         pytest.skip("only the fake can be stopped within a test")
     cluster.plane.stop_api()

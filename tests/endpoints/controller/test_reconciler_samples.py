@@ -1,4 +1,4 @@
-"""The published samples, as `kubectl apply` sends them: to a cluster, running there, and back."""
+"""Published samples applied to a cluster, running there, and exported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIGS = [path for path in SAMPLES if sample(path)["kind"] == KIND]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem.removeprefix("sample_v1_"))
-def test_a_sample_runs_and_is_told_of(
+def test_sample_starts_and_reports_its_status(
     path: Path, cluster: Cluster, followed: Followed, reached: ClusterAccess
 ) -> None:
     followed.look()
@@ -71,7 +71,7 @@ def _all_of(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
-def test_the_server_refuses_the_samples_placeholders(cluster: Cluster, followed: Followed) -> None:
+def test_server_rejects_placeholders_of_samples(cluster: Cluster, followed: Followed) -> None:
     """Those which the published schema can tell; the others are refused by us."""
     from endpoints.manifests import documents
 

@@ -1,4 +1,4 @@
-"""Verdicts on machines people know, and that each names a fix which works."""
+"""Verdicts on common machines, each with a working fix."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_eight_billion_on_one_a10g_with_a_short_context() -> None:
     assert found.workers_per_machine == 1
 
 
-def test_its_whole_context_does_not_fit_and_the_remedy_does() -> None:
+def test_full_context_does_not_fit_and_the_remedy_does() -> None:
     found = fit("llama-3.1-8b", A10G)
     assert found.verdict is FitVerdict.DOES_NOT_FIT
     assert codes(found) == ["context_does_not_fit"]
@@ -46,7 +46,7 @@ def test_its_whole_context_does_not_fit_and_the_remedy_does() -> None:
     assert codes(again) == ["few_at_once"]
 
 
-def test_seventy_billion_need_more_gpus_and_the_remedy_says_how_many() -> None:
+def test_seventy_billion_need_more_gpus_and_the_remedy_states_the_number() -> None:
     found = fit("llama-3.1-70b", H100, max_context=8192)
     assert found.verdict is FitVerdict.DOES_NOT_FIT
     assert found.findings[0].field == "resources.gpus"
@@ -63,7 +63,7 @@ def test_no_number_of_small_gpus_holds_seventy_billion() -> None:
     assert "larger instance type" in found.findings[0].remedy
 
 
-def test_fp8_is_advised_where_it_is_enough() -> None:
+def test_fp8_is_recommended_where_it_is_sufficient() -> None:
     found = fit("qwen2.5-14b", A10G, max_context=4096)
     assert found.verdict is FitVerdict.DOES_NOT_FIT
     assert "--quantization=fp8" in found.findings[0].remedy
@@ -82,7 +82,7 @@ def test_fp8_is_advised_where_it_is_enough() -> None:
         ({"tensor": 8, "l1_bytes": 3000 * GIB}, "over_capacity"),
     ],
 )
-def test_what_could_not_start_is_blocked(wish: dict[str, Any], code: str) -> None:
+def test_impossible_starts_are_blocked(wish: dict[str, Any], code: str) -> None:
     found = fit("llama-3.1-70b", H100, **wish)
     assert found.verdict is FitVerdict.DOES_NOT_FIT
     assert code in [finding.code for finding in found.blocking]
@@ -113,7 +113,7 @@ def test_on_a_cpu_memory_holds_weights_and_kv() -> None:
 
 
 @pytest.mark.parametrize(("model", "machine"), [("nobody/knows", A10G), ("llama-3.1-8b", None)])
-def test_what_is_not_known_is_not_judged(model: str, machine: Machine | None) -> None:
+def test_unknown_values_are_not_judged(model: str, machine: Machine | None) -> None:
     found = fit(model, machine)
     assert found.verdict is FitVerdict.UNKNOWN
     assert not found.blocking

@@ -1,4 +1,4 @@
-"""Parameters as published, KV as vLLM counts it, and silence where a shape is not understood."""
+"""Published parameters, KV size as in vLLM, and unknown shapes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def found(model: str) -> ModelShape:
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
-def test_parameters_are_those_of_the_models_card(model: str) -> None:
+def test_parameters_equal_those_of_the_model_card(model: str) -> None:
     assert found(model).params / 1e9 == pytest.approx(PUBLISHED[model], rel=0.005)
 
 
@@ -43,11 +43,11 @@ def test_every_known_name_has_a_shape() -> None:
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-9b", "some/llama-3.1-8b-abliterated", "", "gpt-2"])
-def test_a_name_that_is_merely_alike_is_not_known(model: str) -> None:
+def test_similar_name_is_unknown(model: str) -> None:
     assert find_shape(model) is None
 
 
-def test_kv_of_a_token_by_tensor_parallel_rank() -> None:
+def test_kv_bytes_of_a_token_by_tensor_parallel_rank() -> None:
     shape = found("llama-3.1-70b")
     assert shape.kv_token_bytes(2) == 327_680  # 2 x 80 layers x 8 heads x 128 x 2 bytes
     assert shape.kv_token_bytes(2, 8) == 40_960
@@ -55,12 +55,12 @@ def test_kv_of_a_token_by_tensor_parallel_rank() -> None:
     assert shape.whole_kv_token_bytes(1) == 163_840
 
 
-def test_a_latent_vector_is_on_every_gpu() -> None:
+def test_latent_vector_is_stored_on_every_gpu() -> None:
     shape = found("deepseek-v3")
     assert shape.kv_token_bytes(2) == shape.kv_token_bytes(2, 8) == 61 * 576 * 2
 
 
-def test_quantized_weights_take_less_and_embeddings_as_much() -> None:
+def test_quantized_weights_are_smaller_and_embeddings_are_not() -> None:
     shape = found("llama-3.1-8b")
     assert shape.weights() == shape.params * 2
     assert shape.weights(quantization="fp8") == shape.linear_params + shape.other_params * 2
@@ -68,7 +68,7 @@ def test_quantized_weights_take_less_and_embeddings_as_much() -> None:
     assert shape.weights(dtype="float32") == shape.params * 4
 
 
-def test_what_lies_on_disk_is_believed_until_it_is_to_be_changed() -> None:
+def test_size_on_disk_counts_unless_quantization_changes() -> None:
     config = {**json.loads(CONFIG), "torch_dtype": "float32"}
     shape = from_config(config, weight_bytes=538_091_000)
     assert shape is not None
@@ -87,11 +87,11 @@ def test_only_full_attention_grows_with_the_context() -> None:
 @pytest.mark.parametrize(
     "config", [{}, {"hidden_size": "x"}, {"hidden_size": 8, "num_hidden_layers": None}, {"d": 1}]
 )
-def test_a_shape_that_is_not_understood_is_none(config: dict[str, object]) -> None:
+def test_unknown_shape_is_none(config: dict[str, object]) -> None:
     assert from_config(config) is None
 
 
-def test_the_language_part_of_a_model_that_sees() -> None:
+def test_language_part_of_a_vision_model() -> None:
     shape = from_config({"model_type": "x", "text_config": json.loads(CONFIG)})
     assert shape is not None
     assert shape.layers == 30
@@ -112,7 +112,7 @@ CONFIG = json.dumps(
 )
 
 
-def test_the_demo_model_is_the_size_of_its_file() -> None:
+def test_demo_model_has_the_size_of_its_file() -> None:
     """Its config as published, against the parameters its card names."""
     shape = from_config(json.loads(CONFIG))
     assert shape is not None

@@ -1,4 +1,4 @@
-"""From an endpoint's spec to the estimate, and what the console refuses by it."""
+"""From the spec of an endpoint to the estimate, and rejected specs."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_flags_in_every_form() -> None:
 @pytest.mark.parametrize(
     ("text", "tokens"), [("4096", 4096), ("4k", 4000), ("4K", 4096), ("auto", 0), ("-1", 0)]
 )
-def test_a_length_as_vllm_reads_it(text: str, tokens: int) -> None:
+def test_length_is_parsed_as_in_vllm(text: str, tokens: int) -> None:
     assert worker_requirements(spec(worker_args=[f"--max-model-len={text}"])).max_context == tokens
 
 
-def test_a_spec_as_a_wish() -> None:
+def test_spec_is_converted_to_requirements() -> None:
     found = worker_requirements(
         spec(worker_args=["--kv-cache-dtype=fp8", "--gpu-memory-utilization=0.8"])
     )
@@ -60,13 +60,13 @@ def test_a_spec_as_a_wish() -> None:
     assert worker_requirements(spec(cache={"l1": {"enabled": False}})).l1_bytes == 0
 
 
-def test_gpus_of_a_pods_own_resources() -> None:
+def test_gpus_from_the_resources_of_a_pod() -> None:
     mine = spec(pod={"resources": {"limits": {"nvidia.com/gpu": "4"}}}, resources={"gpus": 0})
     assert worker_requirements(mine).tensor == 4
 
 
 @pytest.mark.django_db
-def test_each_instance_type_is_judged_and_one_that_fits_is_enough() -> None:
+def test_each_instance_type_is_judged_and_one_match_suffices() -> None:
     both = spec(
         placement={"instance_types": ["ml.g5.8xlarge", "ml.p5.48xlarge"]},
         worker_args=["--max-model-len=131072"],
@@ -79,7 +79,7 @@ def test_each_instance_type_is_judged_and_one_that_fits_is_enough() -> None:
 
 
 @pytest.mark.django_db
-def test_what_fits_nowhere_is_refused_with_numbers_and_a_fix() -> None:
+def test_impossible_requirements_are_rejected_with_numbers_and_a_fix() -> None:
     (refused,) = capacity_check.refusals(spec())
     assert refused.field == "worker_args"
     assert "ml.g5.8xlarge" in refused.message
@@ -98,12 +98,12 @@ def test_what_fits_nowhere_is_refused_with_numbers_and_a_fix() -> None:
         {"worker_args": ["--max-model-len=4096"]},
     ],
 )
-def test_nobody_is_kept_from_what_might_work(changes: dict[str, Any]) -> None:
+def test_uncertain_fit_is_not_rejected(changes: dict[str, Any]) -> None:
     assert capacity_check.refusals(spec(**changes)) == []
 
 
 @pytest.mark.django_db
-def test_on_this_machine_it_is_told_and_not_refused() -> None:
+def test_local_shortage_is_reported_and_not_rejected() -> None:
     local = spec(placement={"cluster": "", "instance_types": []}, resources={"gpus": 0})
     report = capacity_check.check_capacity(local)
     assert report.best.machine == "this machine"
@@ -111,7 +111,7 @@ def test_on_this_machine_it_is_told_and_not_refused() -> None:
     assert capacity_check.refusals(local) == []
 
 
-def test_a_folder_says_its_own_shape(tmp_path: Any) -> None:
+def test_local_folder_defines_its_shape(tmp_path: Any) -> None:
     (tmp_path / "config.json").write_text('{"hidden_size": 64}')
     assert capacity_check.model_shape(str(tmp_path)) is None
     (tmp_path / "config.json").write_text(CONFIG)

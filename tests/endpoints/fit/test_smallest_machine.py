@@ -24,7 +24,7 @@ def test_the_first_machine_with_the_full_context_is_taken() -> None:
     assert found.context == 32_768
 
 
-def test_a_shorter_context_is_better_than_none() -> None:
+def test_shorter_context_is_preferred_to_none() -> None:
     shape = find_shape("meta-llama/Llama-3.1-8B-Instruct")
     assert shape is not None
     found = smallest(shape, (L4,))

@@ -1,4 +1,4 @@
-"""Callers' keys: terms, groups, new secrets, use added up once, budgets, and who may do what."""
+"""API keys: terms, groups, renewal, usage, budgets and permissions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compiled(endpoint: Endpoint, key: InferenceKey) -> list[dict[str, Any]]:
     return [entry for entry in found if entry["id"] == str(key.pk)]
 
 
-def told(key: InferenceKey, instance: str = "r1", **counts: int) -> dict[str, Any]:
+def usage_report(key: InferenceKey, instance: str = "r1", **counts: int) -> dict[str, Any]:
     return {"instance": instance, "keys": {str(key.pk): {**counts, "last_at": 1.79e9}}}
 
 
@@ -65,7 +65,7 @@ def told(key: InferenceKey, instance: str = "r1", **counts: int) -> dict[str, An
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_wrong_terms_are_refused_by_name(data: dict[str, Any], field: str) -> None:
+def test_invalid_terms_are_rejected_by_name(data: dict[str, Any], field: str) -> None:
     with pytest.raises(SpecErrors) as refused:
         parse(data, NOW)
     (error,) = refused.value.errors
@@ -73,7 +73,7 @@ def test_wrong_terms_are_refused_by_name(data: dict[str, Any], field: str) -> No
     assert error.remedy
 
 
-def test_what_is_left_out_stays_and_terms_survive_storage() -> None:
+def test_omitted_terms_stay_and_terms_survive_storage() -> None:
     first = parse({"models": ["a", "a", "b"], "expires_in_days": 2, "weight": 2}, NOW)
     assert first.models == ("a", "b")
     assert first.expires_at == NOW + timedelta(days=2)
@@ -95,7 +95,7 @@ def test_periods_begin_and_end_in_utc() -> None:
 # -- what routers are told
 
 
-def test_terms_reach_the_routers_file(demo_endpoint: Endpoint, alice: User) -> None:
+def test_terms_reach_the_router_file(demo_endpoint: Endpoint, alice: User) -> None:
     terms = {"models": ["m"], "control": True, "requests_per_minute": 60, "weight": 3}
     made = keys_actions.create(alice, "demo", "app", {**terms, "expires_in_days": 1})
     (entry,) = compiled(demo_endpoint, made.key)
@@ -115,7 +115,9 @@ def test_a_limit_is_shared_among_routers(placed: Endpoint, alice: User) -> None:
     assert entry["limits"] == {"requests_per_minute": 3}
 
 
-def test_a_new_secret_lets_the_old_one_in_for_a_while(demo_endpoint: Endpoint, alice: User) -> None:
+def test_previous_secret_is_valid_during_the_grace_period(
+    demo_endpoint: Endpoint, alice: User
+) -> None:
     made = keys_actions.create(alice, "demo", "app", {"requests_per_minute": 60})
     fresh = keys_actions.rotate(alice, str(made.key.pk), 3600)
     entries = {entry["sha256"]: entry for entry in compiled(demo_endpoint, made.key)}
@@ -133,14 +135,14 @@ def test_a_new_secret_lets_the_old_one_in_for_a_while(demo_endpoint: Endpoint, a
 
 
 @pytest.mark.parametrize("grace", [-1, True, "60", 10**9])
-def test_a_senseless_grace_is_refused(demo_endpoint: Endpoint, alice: User, grace: Any) -> None:
+def test_invalid_grace_period_is_rejected(demo_endpoint: Endpoint, alice: User, grace: Any) -> None:
     made = keys_actions.create(alice, "demo", "app")
     with pytest.raises(SpecErrors, match="grace_s"):
         keys_actions.rotate(alice, str(made.key.pk), grace)
     assert compiled(demo_endpoint, made.key)[0]["sha256"] == storage.hash_key(made.clear)
 
 
-def test_a_groups_key_opens_each_member_and_none_after_it_left(
+def test_group_key_opens_each_member_and_none_after_removal(
     demo_endpoint: Endpoint, data: dict[str, Any], alice: User
 ) -> None:
     other = actions.create(SYSTEM, {**data, "name": "other", "replicas": 1})
@@ -156,7 +158,7 @@ def test_a_groups_key_opens_each_member_and_none_after_it_left(
     assert Endpoint.objects.count() == 2
 
 
-def test_a_change_is_carried_out_at_once(demo_endpoint: Endpoint, alice: User) -> None:
+def test_change_is_applied_at_once(demo_endpoint: Endpoint, alice: User) -> None:
     """Nobody waits for the next round: whoever is concerned is due now."""
     group = keys_actions.save_group(alice, None, "chats", ["demo"])
     made = keys_actions.create_in_group(alice, str(group.pk), "app")
@@ -166,7 +168,7 @@ def test_a_change_is_carried_out_at_once(demo_endpoint: Endpoint, alice: User) -
     assert EndpointStatus.objects.get(pk=demo_endpoint.pk).due_at < later
 
 
-def test_the_consoles_own_key_stays(demo_endpoint: Endpoint, alice: User) -> None:
+def test_console_key_is_kept(demo_endpoint: Endpoint, alice: User) -> None:
     own = demo_endpoint.keys.get(name=storage.CONSOLE)
     for act in (keys_actions.revoke, keys_actions.rotate):
         with pytest.raises(ConflictError, match="own key"):
@@ -175,7 +177,7 @@ def test_the_consoles_own_key_stays(demo_endpoint: Endpoint, alice: User) -> Non
         keys_actions.change(alice, str(own.pk), {"requests_per_minute": 1})
 
 
-def test_a_key_is_found_under_its_own_endpoint_only(
+def test_key_is_found_only_under_its_own_endpoint(
     demo_endpoint: Endpoint, data: dict[str, Any], alice: User
 ) -> None:
     actions.create(SYSTEM, {**data, "name": "other", "replicas": 1})
@@ -189,7 +191,7 @@ def test_a_key_is_found_under_its_own_endpoint_only(
     assert answer.status_code == 404
 
 
-def test_every_write_leaves_a_line_and_no_secret(demo_endpoint: Endpoint, alice: User) -> None:
+def test_every_write_is_audited_without_secrets(demo_endpoint: Endpoint, alice: User) -> None:
     made = keys_actions.create(alice, "demo", "app", {"tokens_per_minute": 5})
     keys_actions.change(alice, str(made.key.pk), {"tokens_per_minute": 6})
     fresh = keys_actions.rotate(alice, str(made.key.pk), 60)
@@ -209,7 +211,7 @@ def test_every_write_leaves_a_line_and_no_secret(demo_endpoint: Endpoint, alice:
 
 
 @pytest.mark.parametrize("verb", ["create", "change", "rotate", "revoke", "save_group"])
-def test_a_viewer_changes_no_key(
+def test_viewer_changes_no_key(
     demo_endpoint: Endpoint, alice: User, charlie: User, verb: str
 ) -> None:
     made = keys_actions.create(alice, "demo", "app")
@@ -230,22 +232,20 @@ def test_a_viewer_changes_no_key(
 # -- use
 
 
-def test_a_count_is_added_once_however_often_it_is_told(
-    demo_endpoint: Endpoint, alice: User
-) -> None:
+def test_repeated_usage_reports_are_counted_once(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
     for told_now in (
-        told(key, requests=3, prompt_tokens=30),
-        told(key, requests=3, prompt_tokens=30),
-        told(key, requests=5, prompt_tokens=50),
-        told(key, requests=4, prompt_tokens=40),  # an older answer which came late
-        told(key, requests=6, prompt_tokens=60),
+        usage_report(key, requests=3, prompt_tokens=30),
+        usage_report(key, requests=3, prompt_tokens=30),
+        usage_report(key, requests=5, prompt_tokens=50),
+        usage_report(key, requests=4, prompt_tokens=40),  # an older answer which came late
+        usage_report(key, requests=6, prompt_tokens=60),
     ):
         keys_usage.add_report(demo_endpoint, told_now, NOW)
     assert keys_usage.used(KeyUsage.objects.all()).requests == 6
-    keys_usage.add_report(demo_endpoint, told(key, "r2", requests=2, prompt_tokens=20), NOW)
+    keys_usage.add_report(demo_endpoint, usage_report(key, "r2", requests=2, prompt_tokens=20), NOW)
     keys_usage.add_report(
-        demo_endpoint, told(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1)
+        demo_endpoint, usage_report(key, requests=7, prompt_tokens=70), NOW + timedelta(hours=1)
     )
     assert keys_usage.used(KeyUsage.objects.all()) == keys_usage.KeyUse(9, 0, 90)
     assert keys_usage.used(keys_usage.usage_since(NOW + timedelta(hours=1))).prompt_tokens == 10
@@ -255,7 +255,7 @@ def test_a_count_is_added_once_however_often_it_is_told(
 
 def test_a_report_without_increase_is_recognized(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
-    report = told(key, requests=3, prompt_tokens=30)
+    report = usage_report(key, requests=3, prompt_tokens=30)
 
     def is_added(found: dict[str, Any], after_s: float = 5) -> bool:
         marks = keys_usage.latest_marks(NOW + timedelta(seconds=after_s))
@@ -264,32 +264,36 @@ def test_a_report_without_increase_is_recognized(demo_endpoint: Endpoint, alice:
     assert not is_added(report), "never reported"
     keys_usage.add_report(demo_endpoint, report, NOW)
     assert is_added(report)
-    assert not is_added(told(key, requests=4, prompt_tokens=40))
-    assert not is_added(told(key, "r2", requests=3, prompt_tokens=30)), "another process"
+    assert not is_added(usage_report(key, requests=4, prompt_tokens=40))
+    assert not is_added(usage_report(key, "r2", requests=3, prompt_tokens=30)), "another process"
     assert not is_added(report, after_s=31), "its mark is to be renewed"
 
 
 @pytest.mark.parametrize("nonsense", [{"requests": "7"}, {"requests": None}, {}, {"x": 1}])
-def test_an_odd_answer_adds_nothing(demo_endpoint: Endpoint, nonsense: dict[str, Any]) -> None:
+def test_malformed_usage_adds_nothing(demo_endpoint: Endpoint, nonsense: dict[str, Any]) -> None:
     keys_usage.add_report(demo_endpoint, {"instance": "r", "keys": {"k": nonsense}}, NOW)
     assert not KeyUsage.objects.exists()
 
 
-def test_use_of_what_is_deleted_is_still_counted(demo_endpoint: Endpoint, alice: User) -> None:
+def test_usage_of_deleted_keys_is_counted(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
-    keys_usage.add_report(demo_endpoint, told(key, requests=3), NOW)
+    keys_usage.add_report(demo_endpoint, usage_report(key, requests=3), NOW)
     demo_endpoint.delete()
     assert keys_usage.used(KeyUsage.objects.filter(endpoint_name="demo")).requests == 3
 
 
-def test_a_spent_budget_shuts_the_key_until_the_period_ends(
+def test_spent_budget_closes_the_key_until_the_period_ends(
     demo_endpoint: Endpoint, alice: User
 ) -> None:
     terms = {"budget_tokens": 100, "budget_period": "day"}
     key = keys_actions.create(alice, "demo", "app", terms).key
-    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=60, completion_tokens=39), NOW)
+    keys_usage.add_report(
+        demo_endpoint, usage_report(key, prompt_tokens=60, completion_tokens=39), NOW
+    )
     assert keys_usage.update_budgets(NOW) == []
-    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=60, completion_tokens=40), NOW)
+    keys_usage.add_report(
+        demo_endpoint, usage_report(key, prompt_tokens=60, completion_tokens=40), NOW
+    )
     assert keys_usage.update_budgets(NOW) == [key]
     assert list(keys_usage.endpoints_of_keys([key])) == [demo_endpoint]
     (entry,) = compiled(demo_endpoint, key)
@@ -300,17 +304,17 @@ def test_a_spent_budget_shuts_the_key_until_the_period_ends(
     assert "spent_until" not in compiled(demo_endpoint, key)[0]
 
 
-def test_a_larger_budget_opens_the_key_again_at_once(demo_endpoint: Endpoint, alice: User) -> None:
+def test_larger_budget_reopens_the_key_at_once(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
     now = timezone.now()
-    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=10), now)
+    keys_usage.add_report(demo_endpoint, usage_report(key, prompt_tokens=10), now)
     keys_usage.update_budgets(now)
     assert "spent_until" in compiled(demo_endpoint, key)[0]
     keys_actions.change(alice, str(key.pk), {"budget_tokens": 11})
     assert "spent_until" not in compiled(demo_endpoint, key)[0]
 
 
-def test_what_is_left_of_a_budget_is_shared_by_the_routers_that_answer(
+def test_remaining_budget_is_divided_among_reachable_routers(
     demo_endpoint: Endpoint, data: dict[str, Any], alice: User
 ) -> None:
     other = actions.create(SYSTEM, {**data, "name": "other", "replicas": 1})
@@ -318,10 +322,10 @@ def test_what_is_left_of_a_budget_is_shared_by_the_routers_that_answer(
     terms = {"budget_tokens": 100, "budget_period": "day"}
     key = keys_actions.create_in_group(alice, str(group.pk), "app", terms).key
     keys_usage.add_report(
-        demo_endpoint, told(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5)
+        demo_endpoint, usage_report(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5)
     )
-    keys_usage.add_report(demo_endpoint, told(key, prompt_tokens=30), NOW)
-    keys_usage.add_report(other, told(key, "r2", completion_tokens=6), NOW)
+    keys_usage.add_report(demo_endpoint, usage_report(key, prompt_tokens=30), NOW)
+    keys_usage.add_report(other, usage_report(key, "r2", completion_tokens=6), NOW)
     end = period_of(NOW, "day")[1].timestamp()
     for endpoint in (demo_endpoint, other):
         left = keys_usage.budgets_left(endpoint, NOW)
@@ -331,16 +335,16 @@ def test_what_is_left_of_a_budget_is_shared_by_the_routers_that_answer(
         assert together["left"] == 30, "each endpoint has one router"
         wanted = {"gone": 4, "r1": 30} if endpoint == demo_endpoint else {"r2": 6}
         assert together["counted"] == wanted
-    keys_usage.add_report(other, told(key, "r2", completion_tokens=76), NOW)
+    keys_usage.add_report(other, usage_report(key, "r2", completion_tokens=76), NOW)
     assert keys_usage.budgets_left(demo_endpoint, NOW)[str(key.pk)]["left"] == -10, (
         "a debt is not shared"
     )
 
 
-def test_a_router_is_told_what_it_may_still_give(demo_endpoint: Endpoint, alice: User) -> None:
+def test_router_receives_its_remaining_budget(demo_endpoint: Endpoint, alice: User) -> None:
     terms = {"budget_tokens": 100}
     key = keys_actions.create(alice, "demo", "app", terms).key
-    counted = told(key, prompt_tokens=20, completion_tokens=10)
+    counted = usage_report(key, prompt_tokens=20, completion_tokens=10)
     with http_stub({"/usage": (200, counted), "/budgets": (200, {})}) as router:
         pretend_ready(demo_endpoint, url=router.url, admin_url=router.url)
         assert key_usage.collect_key_usage() == 1
@@ -353,11 +357,11 @@ def test_a_router_is_told_what_it_may_still_give(demo_endpoint: Endpoint, alice:
         )
 
 
-def test_estimates_are_told_apart(demo_endpoint: Endpoint, alice: User) -> None:
+def test_estimates_are_marked(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
     estimated = {"estimated_prompt_tokens": 3, "estimated_completion_tokens": 2, "unreported": 1}
     keys_usage.add_report(
-        demo_endpoint, told(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW
+        demo_endpoint, usage_report(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW
     )
     found = keys_usage.used(KeyUsage.objects.all())
     assert (found.tokens, found.estimated_tokens, found.unreported) == (10, 5, 1)
@@ -378,7 +382,7 @@ def test_isolation_budget_and_group_reach_the_router(demo_endpoint: Endpoint, al
         actions.patch(alice, "demo", {"routing": {"cache_isolation": "team"}})
 
 
-def test_old_use_is_forgotten_in_the_end(demo_endpoint: Endpoint) -> None:
+def test_old_usage_is_pruned(demo_endpoint: Endpoint) -> None:
     keys_usage.add_report(demo_endpoint, {"instance": "r", "keys": {"k": {"requests": 1}}}, NOW)
     keys_usage.prune(NOW + timedelta(days=keys_usage.KEPT_DAYS - 1))
     assert KeyUsage.objects.exists()
@@ -389,7 +393,7 @@ def test_old_use_is_forgotten_in_the_end(demo_endpoint: Endpoint) -> None:
 # -- pages and REST
 
 
-def test_a_key_is_made_changed_renewed_and_revoked_by_hand(
+def test_key_is_created_changed_renewed_and_revoked_on_the_page(
     demo_endpoint: Endpoint, alice: User
 ) -> None:
     client: Client = client_of(alice)
@@ -414,7 +418,9 @@ def test_a_key_is_made_changed_renewed_and_revoked_by_hand(
     assert demo_endpoint.keys.get(name="app").revoked_at is not None
 
 
-def test_a_group_is_made_used_and_deleted_by_hand(demo_endpoint: Endpoint, alice: User) -> None:
+def test_group_is_created_used_and_deleted_on_the_page(
+    demo_endpoint: Endpoint, alice: User
+) -> None:
     client: Client = client_of(alice)
     answer = client.post("/keys/groups/", {"name": "chats", "endpoints": ["demo"]})
     assert answer.status_code == 302
@@ -430,7 +436,7 @@ def test_a_group_is_made_used_and_deleted_by_hand(demo_endpoint: Endpoint, alice
     assert not InferenceKey.objects.filter(name="app").exists()
 
 
-def test_rest_has_all_of_it(demo_endpoint: Endpoint, alice: User) -> None:
+def test_rest_covers_all_operations(demo_endpoint: Endpoint, alice: User) -> None:
     client: Client = client_of(alice)
 
     def call(method: str, path: str, body: Any = None) -> Any:
@@ -445,7 +451,9 @@ def test_rest_has_all_of_it(demo_endpoint: Endpoint, alice: User) -> None:
     assert call("get", path)["terms"]["budget_tokens"] == 9
     assert call("post", f"{path}rotate/", {"grace_s": 60})["key"] != made["key"]
     key = InferenceKey.objects.get(pk=made["id"])
-    keys_usage.add_report(demo_endpoint, told(key, requests=2, prompt_tokens=5), timezone.now())
+    keys_usage.add_report(
+        demo_endpoint, usage_report(key, requests=2, prompt_tokens=5), timezone.now()
+    )
     use = call("get", "endpoints/demo/usage/")
     assert use["keys"][0]["key_name"] == "app"
     assert (use["total"]["requests"], use["total"]["prompt_tokens"]) == (2, 5)

@@ -1,4 +1,4 @@
-"""The table of phases: every row reached, no combination of facts without an answer."""
+"""Phase table: every row is reached, and every combination of facts has a phase."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("phase", "reason", "given"), ROWS, ids=[f"{p}-{r}" for p, r, _ in ROWS])
-def test_each_row(phase: str, reason: str, given: dict[str, Any]) -> None:
+def test_each_row_of_the_phase_table(phase: str, reason: str, given: dict[str, Any]) -> None:
     verdict = decide(facts(**given))
     assert (str(verdict.phase), str(verdict.reason)) == (phase, reason)
     assert verdict.message
 
 
-def test_the_lines_above_are_all_rows_in_order() -> None:
+def test_phase_table_lists_every_case_in_order() -> None:
     hit = [next(i for i, row in enumerate(TABLE) if row.when(facts(**given))) for *_, given in ROWS]
     assert hit == list(range(len(TABLE)))
 
@@ -159,7 +159,7 @@ def every_combination() -> list[LifecycleFacts]:
     ]
 
 
-def test_whatever_meets_there_is_an_answer_and_ready_means_ready() -> None:
+def test_every_combination_has_a_phase_and_ready_means_serving() -> None:
     for found in every_combination():
         verdict = decide(found)
         assert verdict.reason
@@ -190,7 +190,7 @@ def test_whatever_meets_there_is_an_answer_and_ready_means_ready() -> None:
             assert len(failed) <= 1
 
 
-def test_a_part_that_stands_again_makes_it_ready_again() -> None:
+def test_recovered_component_restores_ready() -> None:
     for given in (
         {"workers": (GONE,)},
         {"components": (NO_ROUTER,)},
@@ -201,7 +201,7 @@ def test_a_part_that_stands_again_makes_it_ready_again() -> None:
         assert decide(facts()).phase is Phase.READY
 
 
-def test_messages_name_who_and_why() -> None:
+def test_messages_name_the_object_and_the_reason() -> None:
     assert "Exited with 1." in decide(facts(workers=(LOOPING,))).message
     killed = replace(GONE, name="w-1", message="Killed.")
     assert "w-1: Killed." in decide(facts(**TWO, workers=(GOOD, killed))).message
@@ -219,7 +219,7 @@ def codes(found: tuple[StepNow, ...]) -> dict[str, str]:
     return {str(step.code): str(step.state) for step in found}
 
 
-def test_steps_come_one_after_the_other() -> None:
+def test_steps_are_sequential() -> None:
     waiting = build_steps(facts(cache=NO_TIER, workers=(), **NEW), Phase.PROVISIONING)
     assert codes(waiting) == {
         "Accepted": "done",
@@ -240,7 +240,7 @@ def test_steps_come_one_after_the_other() -> None:
     assert codes(failed)["Serving"] == "waiting"
 
 
-def test_times_are_kept_from_pass_to_pass() -> None:
+def test_times_are_kept_between_passes() -> None:
     def at(second: int, state: ProgressState, before: list[Any], anew: bool = False) -> list[Any]:
         now = T0 + timedelta(seconds=second)
         return merge_steps(before, now, [StepNow(ProgressStep.WORKERS_READY, state)], anew=anew)
@@ -264,7 +264,7 @@ def test_times_are_kept_from_pass_to_pass() -> None:
     assert spent(at(3, ProgressState.DONE, [])) == ("03", "03")
 
 
-def test_reasons_are_words_of_the_table() -> None:
+def test_reasons_are_listed_in_the_table() -> None:
     all_told = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
     stalled = replace(all_told, stalled=QUOTA)
     told = {row.reason(one) for row in TABLE for one in (all_told, stalled)}
@@ -272,7 +272,7 @@ def test_reasons_are_words_of_the_table() -> None:
     assert told - others <= {str(reason) for reason in PhaseReason}
 
 
-def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
+def test_impaired_component_has_a_remedy_and_yields_to_every_loss() -> None:
     found = decide(facts(components=(ROUTER, IMPAIRED)))
     assert (found.message, remedy_of(found)) == ("It guesses.", "Ask it.")
     away = decide(facts(components=(replace(IMPAIRED, ready=False),)))
@@ -286,7 +286,7 @@ def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
 # --- on a cluster -------------------------------------------------------------------------------
 
 
-def test_fewer_than_stood_is_a_loss_also_under_an_autoscaler() -> None:
+def test_lost_replicas_are_a_loss_under_an_autoscaler_too() -> None:
     """Two served, three are wanted, one is there: no autoscaler asked for that."""
     given = {**AUTO, "wanted": 3, "stood": 2, "workers": (GOOD, STARTING, STARTING)}
     assert decide(facts(**given)).reason == PhaseReason.WORKER_UNAVAILABLE
@@ -295,20 +295,20 @@ def test_fewer_than_stood_is_a_loss_also_under_an_autoscaler() -> None:
     assert decide(facts(**{**given, "autoscaled": False})).phase is Phase.DEGRADED
 
 
-def test_one_that_leaves_is_missed_by_nobody() -> None:
+def test_leaving_workers_are_not_missing() -> None:
     leaving = replace(GOOD, ready=False, current=False, leaving=True)
     assert decide(facts(workers=(GOOD, leaving))).phase is Phase.READY
     assert decide(facts(workers=(GOOD, leaving), **ROLLING)).reason == PhaseReason.PROVING
 
 
-def test_where_no_way_leads_to_the_pods_that_is_said() -> None:
+def test_unreachable_pods_are_reported() -> None:
     assert decide(facts(components=(LIFTED,))).reason == PhaseReason.PODS_UNREACHABLE
     found = decide(facts(components=(LIFTED,), **NEW))
     assert found.reason == PhaseReason.PODS_UNREACHABLE
     assert "in the cluster" in remedy_of(found)
 
 
-def test_a_router_whose_port_is_taken_degrades_the_endpoint_and_says_what_to_do() -> None:
+def test_router_port_in_use_degrades_the_endpoint_with_a_remedy() -> None:
     held = ObservedComponent(
         "router", False, PhaseReason.ROUTER_PORT_TAKEN, "Port 20001 is in use by pid 7 (nc)."
     )
@@ -319,12 +319,12 @@ def test_a_router_whose_port_is_taken_degrades_the_endpoint_and_says_what_to_do(
     assert decide(facts(components=(held,), **NEW)).reason == PhaseReason.ROUTER_PORT_TAKEN
 
 
-def test_drift_is_an_impairment_and_says_what_to_do() -> None:
+def test_drift_is_an_impairment_with_a_remedy() -> None:
     found = decide(facts(drifted=DRIFTED))
     assert (found.phase, found.reason, found.remedy) == (Phase.DEGRADED, "Drifted", "Heal it.")
 
 
-def test_more_than_wanted_is_nothing_missing() -> None:
+def test_surplus_workers_are_no_loss() -> None:
     """Somebody scaled the Deployment: four of two serve."""
     many = {"wanted": 1, "workers": (GOOD, replace(GOOD, name="w-1"))}
     assert decide(facts(drifted=DRIFTED, **many)).reason == "Drifted"
@@ -344,7 +344,7 @@ def staged(*stages: str, **given: Any) -> tuple[StepNow, ...]:
     )
 
 
-def test_steps_on_a_cluster_follow_the_slowest_worker() -> None:
+def test_cluster_steps_follow_the_slowest_worker() -> None:
     found = codes(staged("loading", "pulling"))
     assert [code for code in found if found[code] == "done"] == ["Accepted", "Scheduled"]
     assert found["ImagePulled"] == "active"
@@ -354,14 +354,14 @@ def test_steps_on_a_cluster_follow_the_slowest_worker() -> None:
     assert (found["Scheduled"], found["ImagePulled"]) == ("active", "waiting")
 
 
-def test_the_step_says_why_it_stands_still() -> None:
+def test_stalled_step_states_its_reason() -> None:
     workers = (replace(STUCK, stage="scheduling"),)
     found = build_steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
     said = {step.code: step.message for step in found}
     assert said[ProgressStep.SCHEDULED] == "0/1. 0/3 nodes have a GPU."
 
 
-def test_route_and_certificate_are_steps_of_their_own() -> None:
+def test_route_and_certificate_are_separate_steps() -> None:
     good = replace(GOOD, stage="ready")
     certificate = ObservedComponent("certificate", ready=True)
     given = {"staged": True, "workers": (good,), "exposure": (ROUTE, certificate)}
@@ -375,7 +375,7 @@ def test_route_and_certificate_are_steps_of_their_own() -> None:
 OLD_LOOPING = replace(LOOPING, name="old-0", current=False, reason="CrashLoopBackOff")
 
 
-def test_only_workers_of_the_wanted_revision_make_it_failed() -> None:
+def test_only_workers_of_the_target_revision_cause_failure() -> None:
     """Corrected after it crashed: the old pod is still there, dead, beside the new one."""
     for life in (NEW, ROLLING):
         for new in ((), (STARTING,), (replace(STARTING, name="new-0"),)):
@@ -388,7 +388,7 @@ def test_only_workers_of_the_wanted_revision_make_it_failed() -> None:
     assert decide(facts(workers=(OLD_LOOPING, LOOPING), **ROLLING)).phase is Phase.FAILED
 
 
-def test_old_workers_are_shown_as_what_they_are() -> None:
+def test_outdated_workers_are_marked() -> None:
     text = decide(facts(workers=(OLD_LOOPING, STARTING), **ROLLING)).message
     assert "old-0 (previous revision): Exited with 1." in text
     text = decide(facts(**TWO, workers=(GOOD, OLD_LOOPING))).message
@@ -420,7 +420,7 @@ AFFINITY = "1 node(s) didn't match Pod's node affinity/selector"
     ],
 )
 @pytest.mark.parametrize("others", [(), (GOOD,)], ids=["alone", "beside one that serves"])
-def test_a_worker_pending_after_a_drain_says_why_and_what_helps(
+def test_pending_worker_after_a_drain_has_a_reason_and_a_remedy(
     why: tuple[str, ...], what_helps: tuple[str, ...], others: tuple[ObservedWorker, ...]
 ) -> None:
     text = f"{NODES}{', '.join(why)}{TAIL}"
@@ -434,7 +434,7 @@ def test_a_worker_pending_after_a_drain_says_why_and_what_helps(
         assert words in told
 
 
-def test_words_of_the_scheduler_that_are_not_known_get_the_general_remedy() -> None:
+def test_unknown_scheduler_messages_get_the_general_remedy() -> None:
     found = decide(facts(workers=(replace(STUCK, message=f"{NODES}3 something new{TAIL}"),)))
     assert "Add nodes" in remedy_of(found)
     router = replace(NO_ROUTER, message=f"r-0 is starting: {NODES}3 Insufficient cpu{TAIL}")
@@ -442,7 +442,7 @@ def test_words_of_the_scheduler_that_are_not_known_get_the_general_remedy() -> N
 
 
 @pytest.mark.parametrize("reason", ["Hung", "OOMKilled", "ImagePullBackOff"])
-def test_reasons_that_need_somebody_are_the_endpoints_own(reason: str) -> None:
+def test_reasons_that_need_an_operator_are_shown_on_the_endpoint(reason: str) -> None:
     found = decide(facts(**TWO, workers=(GOOD, replace(STARTING, reason=reason, message="So."))))
     assert (found.phase, found.reason) == (Phase.DEGRADED, reason)
     assert "Nothing has to be done" not in remedy_of(found)

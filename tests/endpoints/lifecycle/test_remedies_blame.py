@@ -1,4 +1,4 @@
-"""What a revision is blamed for, and what it is not."""
+"""Failures attributed to a revision."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def facts(**given: Any) -> LifecycleFacts:
         ({"trouble": Trouble(True, "MissingCapability", "No.")}, "MissingCapability"),
     ],
 )
-def test_blamed(given: dict[str, Any], reason: str) -> None:
+def test_revision_is_blamed(given: dict[str, Any], reason: str) -> None:
     found = find_blame(facts(**given))
     assert found is not None
     assert found.reason == reason
@@ -59,7 +59,7 @@ def test_blamed(given: dict[str, Any], reason: str) -> None:
         {"workers": (OLD, replace(LOOPING, leaving=True))},
     ],
 )
-def test_not_blamed(given: dict[str, Any]) -> None:
+def test_revision_is_not_blamed(given: dict[str, Any]) -> None:
     assert find_blame(facts(**given)) is None
 
 

@@ -1,4 +1,4 @@
-"""Logs of any container, followed: what is offered, what is told again, and when it ends."""
+"""Followed container logs: offered sources, repeated lines, and end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def reconcile_world(cluster: PaperCluster) -> World:
     return World(cluster)
 
 
-def told(raw: bytes) -> list[dict[str, str]]:
+def parse_events(raw: bytes) -> list[dict[str, str]]:
     """The events of an answer, as a browser reads them."""
     found = []
     for block in raw.decode().split("\n\n"):
@@ -63,7 +63,7 @@ async def read(lines: logs_stream.Lines, seconds: float = 20.0) -> bytes:
 
 
 @pytest.mark.django_db
-def test_every_container_of_workers_and_components_is_offered(
+def test_every_container_of_workers_and_components_is_listed(
     reconcile_world: World, placed: Endpoint, alice: User
 ) -> None:
     reconcile_world.until(placed, "Ready")
@@ -118,7 +118,7 @@ def test_by_rest(
 # --- lines --------------------------------------------------------------------------------------
 
 
-def test_what_was_told_is_not_told_again() -> None:
+def test_seen_lines_are_not_repeated() -> None:
     """A cluster only counts whole seconds, and leaves out zeros at a fraction's end."""
 
     class Cluster(PaperCluster):
@@ -151,11 +151,11 @@ def test_what_was_told_is_not_told_again() -> None:
         (["a"], [], 0),
     ],
 )
-def test_the_new_end_of_a_log(before: list[str], now: list[str], known: int) -> None:
+def test_new_end_of_a_log(before: list[str], now: list[str], known: int) -> None:
     assert overlap(before, now) == known
 
 
-def test_on_one_machine_the_end_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_log_end_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "LOOK_S", 0.01)
     texts = iter(["a\nb\n", "a\nb\n", "b\nc\n", "other\n"])
     stop = threading.Event()
@@ -182,16 +182,16 @@ def test_on_one_machine_the_end_is_looked_at_again(monkeypatch: pytest.MonkeyPat
 # --- the stream ---------------------------------------------------------------------------------
 
 
-async def test_events_carry_text_whole_and_a_mark() -> None:
+async def test_events_contain_complete_lines_and_a_mark() -> None:
     lines = [LogLine("a\rb: {x}", "2026-01-01T00:00:01Z"), LogLine("", anew=True)]
-    found = told(await read(lambda _stop: iter(lines)))
+    found = parse_events(await read(lambda _stop: iter(lines)))
     assert found == [
         {"id": "2026-01-01T00:00:01Z", "data": "a\rb: {x}"},
         {"event": "anew", "data": ""},
     ]
 
 
-async def test_an_answer_ends_though_the_log_does_not() -> None:
+async def test_response_ends_although_the_log_continues() -> None:
     stopped = threading.Event()
 
     def endless(stop: threading.Event) -> Iterator[LogLine]:
@@ -200,12 +200,12 @@ async def test_an_answer_ends_though_the_log_does_not() -> None:
             stopped.set()
         yield LogLine("never told")
 
-    found = told(await read(endless, seconds=0.2))
+    found = parse_events(await read(endless, seconds=0.2))
     assert [event["data"] for event in found] == ["first"]
     await asyncio.to_thread(until, stopped.is_set)
 
 
-async def test_a_reader_who_leaves_ends_the_thread() -> None:
+async def test_disconnected_reader_ends_the_thread() -> None:
     ended = threading.Event()
 
     def flood(_stop: threading.Event) -> Iterator[LogLine]:
@@ -222,16 +222,16 @@ async def test_a_reader_who_leaves_ends_the_thread() -> None:
     await asyncio.to_thread(until, ended.is_set)
 
 
-async def test_trouble_is_said_in_the_logs_place() -> None:
+async def test_errors_are_shown_in_place_of_the_log() -> None:
     def broken(_stop: threading.Event) -> Iterator[LogLine]:
         yield LogLine("one")
         raise PermanentError("ClusterRefused", "pods/log may not be read.")
 
-    found = told(await read(broken))
+    found = parse_events(await read(broken))
     assert found[-1] == {"event": "problem", "data": "pods/log may not be read."}
 
 
-async def test_only_so_many_are_followed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_followed_logs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs_stream, "_free", threading.BoundedSemaphore(1))
 
     def waiting(stop: threading.Event) -> Iterator[LogLine]:
@@ -241,15 +241,15 @@ async def test_only_so_many_are_followed_at_once(monkeypatch: pytest.MonkeyPatch
     first = logs_stream.stream(waiting)
     await anext(first)
     await anext(first)
-    found = told(await read(lambda _stop: iter([LogLine("yours")])))
+    found = parse_events(await read(lambda _stop: iter([LogLine("yours")])))
     assert "log streams are already open" in found[0]["data"]
     await first.aclose()
-    found = told(await read(lambda _stop: iter([LogLine("yours")])))
+    found = parse_events(await read(lambda _stop: iter([LogLine("yours")])))
     assert found[0]["data"] == "yours"
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_the_page_asks_again_from_the_last_mark(
+async def test_page_continues_from_the_last_mark(
     placed: Endpoint, alice: User, cluster: PaperCluster, async_client: Any
 ) -> None:
     await EndpointStatus.objects.filter(pk=placed.pk).aupdate(pods=[POD])
@@ -257,8 +257,8 @@ async def test_the_page_asks_again_from_the_last_mark(
     url = "/endpoints/demo/logs/lines/?replica=demo-router-x&container=router"
     first = await async_client.get(url)
     assert first["Content-Type"] == "text/event-stream"
-    found = told(b"".join([part async for part in first.streaming_content]))
+    found = parse_events(b"".join([part async for part in first.streaming_content]))
     assert [event["data"][-6:] for event in found] == ["line 0", "line 1", "line 2"]
     again = await async_client.get(url, headers={"Last-Event-ID": found[1]["id"]})
-    found = told(b"".join([part async for part in again.streaming_content]))
+    found = parse_events(b"".join([part async for part in again.streaming_content]))
     assert [event["data"][-6:] for event in found] == ["line 2"]

@@ -1,4 +1,4 @@
-"""The published samples, filled in, and a small object to change."""
+"""Published samples with filled placeholders, and a minimal object."""
 
 from __future__ import annotations
 

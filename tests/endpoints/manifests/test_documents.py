@@ -1,4 +1,4 @@
-"""Text to objects: what is read, and what never gets in."""
+"""From manifest text to objects, and rejected input."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from endpoints.manifests import documents
 from endpoints.spec.endpoint_spec import SpecErrors
 
 
-def test_many_documents_lists_and_json_are_read() -> None:
+def test_multiple_documents_lists_and_json_are_parsed() -> None:
     text = "a: 1\n---\n---\nkind: List\nitems:\n- b: 2\n- c: 3\n---\n" + '{"d": [1, "x", null]}'
     assert documents.read_documents(text) == [{"a": 1}, {"b": 2}, {"c": 3}, {"d": [1, "x", None]}]
 
 
-def test_a_date_stays_the_text_it_is() -> None:
+def test_date_stays_a_string() -> None:
     assert documents.read_documents("metadata:\n  day: 2026-11-21") == [
         {"metadata": {"day": "2026-11-21"}}
     ]
@@ -42,25 +42,25 @@ def test_merge_keys_are_no_second_key() -> None:
         ("[" * 3000, "cannot be read"),
     ],
 )
-def test_what_is_not_read_is_said(text: str, says: str) -> None:
+def test_ignored_content_is_reported(text: str, says: str) -> None:
     with pytest.raises(SpecErrors) as caught:
         documents.read_documents(text)
     assert says in caught.value.errors[0].message + caught.value.errors[0].remedy
 
 
-def test_little_text_cannot_become_very_large() -> None:
+def test_small_input_cannot_expand() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(SpecErrors, match="values, aliases expanded"):
         documents.read_documents("\n".join(lines))
 
 
-def test_text_of_any_length_is_not_parsed() -> None:
+def test_oversized_input_is_not_parsed() -> None:
     with pytest.raises(SpecErrors, match="characters"):
         documents.read_documents("a: " + "x" * MAX_CHARACTERS)
 
 
-def test_written_is_read_back() -> None:
+def test_dumped_documents_parse_back() -> None:
     shared = {"x": ["yes", "1", "2026-11-21", "", "ä\n", 1, 1.5, True, None]}
     data = {"b": shared, "a": shared}
     text = documents.to_yaml(data, {"c": 1})

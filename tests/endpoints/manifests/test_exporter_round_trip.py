@@ -1,4 +1,4 @@
-"""There and back: an object imported and exported, an endpoint exported and imported."""
+"""Round trips: imported objects exported, exported endpoints imported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def same(one: EndpointSpec, other: EndpointSpec) -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_a_sample_comes_out_as_it_went_in(path: Path) -> None:
+def test_sample_is_exported_unchanged(path: Path) -> None:
     document = sample(path)
     spec = spec_of(document)
     assert exporter.manifest(spec) == document
@@ -36,19 +36,19 @@ def test_a_sample_comes_out_as_it_went_in(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_a_sample_without_its_text_is_still_said_in_full(path: Path) -> None:
+def test_sample_without_its_source_is_exported_completely(path: Path) -> None:
     spec = spec_of(sample(path))
     bare = parse({**spec.to_dict(), "manifest": {}})
     same(spec_of(exporter.manifest(bare)), spec)
 
 
-def test_only_what_was_changed_is_written(least: dict[str, Any]) -> None:
+def test_only_changed_fields_are_written(least: dict[str, Any]) -> None:
     spec = spec_of(least)
     changed = parse(merge(spec.to_dict(), {"replicas": 3}))
     assert exporter.manifest(changed) == put(least, "spec/replicas", 3)
 
 
-def test_what_the_manifest_has_no_word_for_is_an_annotation(least: dict[str, Any]) -> None:
+def test_fields_without_a_manifest_counterpart_are_annotations(least: dict[str, Any]) -> None:
     changes = {"cache": {"l1": {"size_gib": 8.0, "policy": "arc"}}, "rollout": {"drain_s": 20}}
     changed = parse(merge(spec_of(least).to_dict(), changes))
     whole = exporter.manifest(changed)
@@ -61,7 +61,7 @@ def test_what_the_manifest_has_no_word_for_is_an_annotation(least: dict[str, Any
     same(spec_of(whole), changed)
 
 
-def test_an_annotation_goes_when_it_says_nothing_new(least: dict[str, Any]) -> None:
+def test_redundant_annotation_is_removed(least: dict[str, Any]) -> None:
     least["metadata"]["annotations"] = {"emberline.dev/replicas": "4", "team": "a"}
     changed = parse(merge(spec_of(least).to_dict(), {"replicas": 2}))
     whole = exporter.manifest(changed)
@@ -69,7 +69,7 @@ def test_an_annotation_goes_when_it_says_nothing_new(least: dict[str, Any]) -> N
     assert whole["spec"]["replicas"] == 2
 
 
-def test_what_the_server_adds_is_left_out(least: dict[str, Any]) -> None:
+def test_server_defaults_are_omitted(least: dict[str, Any]) -> None:
     from_server = copy.deepcopy(least)
     from_server["status"] = {"state": "DeploymentComplete"}
     from_server["metadata"] |= {"uid": "1", "resourceVersion": "2", "generation": 3}
@@ -78,7 +78,7 @@ def test_what_the_server_adds_is_left_out(least: dict[str, Any]) -> None:
     assert exporter.manifest(spec_of(from_server)) == least
 
 
-def test_fields_which_emberline_does_not_know_stay(least: dict[str, Any]) -> None:
+def test_unknown_fields_are_kept(least: dict[str, Any]) -> None:
     document = put(least, "spec/dataCapture", {"s3Uri": "s3://a/b", "modelPod": {"enabled": True}})
     document = put(document, "spec/kvCacheSpec", {"cacheConfigFile": "f", "enableL1Cache": True})
     changed = parse(merge(spec_of(document).to_dict(), {"cache": {"l1": {"enabled": False}}}))
@@ -87,7 +87,7 @@ def test_fields_which_emberline_does_not_know_stay(least: dict[str, Any]) -> Non
     assert whole["spec"]["kvCacheSpec"] == {"cacheConfigFile": "f", "enableL1Cache": False}
 
 
-def test_a_kind_without_resources_says_them_by_annotations() -> None:
+def test_kind_without_resources_uses_annotations() -> None:
     jumpstart = next(sample(path) for path in SAMPLES if "deepseek_model" in path.name)
     changes = {"resources": {"memory_gib": 60.0, "gpus": 1}}
     changed = parse(merge(spec_of(jumpstart).to_dict(), changes))
@@ -116,7 +116,7 @@ ON_CLUSTER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("data", [LOCAL, ON_CLUSTER, {**LOCAL, "model": "/srv/models/x"}])
-def test_an_endpoint_of_the_console_can_be_written_and_read_back(data: dict[str, Any]) -> None:
+def test_console_endpoint_is_exported_and_parsed_back(data: dict[str, Any]) -> None:
     spec = parse(data)
     whole = exporter.manifest(spec, "registry.example/worker:1")
     assert rules.errors(read(whole)) == []
@@ -156,7 +156,7 @@ def _value(path: str, index: int) -> Any:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([*range(len(SAMPLES)), -1]), CHANGES, st.booleans())
-def test_whatever_is_changed_is_said(which: int, changes: dict[str, int], bare: bool) -> None:
+def test_every_change_is_exported(which: int, changes: dict[str, int], bare: bool) -> None:
     document = LEAST if which == -1 else sample(SAMPLES[which])
     spec = spec_of(document)
     data = spec.to_dict() | ({"manifest": {}} if bare else {})
@@ -184,7 +184,7 @@ def test_whatever_is_changed_is_said(which: int, changes: dict[str, int], bare: 
         ("a." * 30 + "a", None),
     ],
 )
-def test_names_of_objects_make_names_of_endpoints(given: str, name: str | None) -> None:
+def test_object_names_become_endpoint_names(given: str, name: str | None) -> None:
     made = importer.short_name(given)
     assert parse({"name": made, "model": "m"}).name == made
     assert name is None or made == name

@@ -1,4 +1,4 @@
-"""Refusals across fields and words of advice, each by its path."""
+"""Errors and warnings across manifest fields, each with its path."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ def codes(document: dict[str, Any]) -> dict[str, str]:
         ("maxDeployTimeInSeconds", 5, "spec.maxDeployTimeInSeconds", "out_of_range"),
     ],
 )  # fmt: skip
-def test_fields_which_do_not_go_together(
+def test_conflicting_fields(
     least: dict[str, Any], place: str, value: Any, path: str, code: str
 ) -> None:
     assert codes(put(least, f"spec/{place}", value)) == {path: code}
 
 
-def test_a_secret_in_an_address_is_not_repeated(least: dict[str, Any]) -> None:
+def test_secret_in_an_address_is_not_repeated(least: dict[str, Any]) -> None:
     second = {"l2CacheBackend": "redis", "l2CacheLocalUrl": "redis://u:hunter2@h:1"}
     block = {"enableL2Cache": True, "l2CacheSpec": second}
     assert "hunter2" not in repr(refusals(put(least, "spec/kvCacheSpec", block)))
 
 
-def test_devices_are_asked_for_and_limited_alike(least: dict[str, Any]) -> None:
+def test_device_requests_equal_limits(least: dict[str, Any]) -> None:
     block = {"requests": {GPU: 1}, "limits": {GPU: 2}}
     assert codes(put(least, "spec/worker/resources", block)) == {
         f"spec.worker.resources.limits[{GPU}]": "invalid"
@@ -90,12 +90,12 @@ def test_each_role_of_a_split_needs_a_gpu(least: dict[str, Any]) -> None:
     assert codes(put(least, "spec/pdSpec", split)) == {}, "the shared ones count"
 
 
-def test_a_chat_path_is_one_of_completions(least: dict[str, Any]) -> None:
+def test_chat_path_is_one_of_completions(least: dict[str, Any]) -> None:
     routed = put(least, "spec/intelligentRoutingSpec", ROUTED)
     assert codes(put(routed, "spec/invocationEndpoint", "v1/chat/completions")) == {}
 
 
-def test_a_claim_is_found_by_the_name_of_the_mount(least: dict[str, Any]) -> None:
+def test_claim_is_found_by_its_mount_name(least: dict[str, Any]) -> None:
     volume = {"name": "model-weights", "persistentVolumeClaim": {"claimName": "weights"}}
     of_volume = put(least, "spec/modelSourceConfig", {"modelSourceType": "kubernetesVolume"})
     assert codes(put(of_volume, "spec/kubernetes", {"volumes": [volume]})) == {}
@@ -126,13 +126,13 @@ def test_a_claim_is_found_by_the_name_of_the_mount(least: dict[str, Any]) -> Non
          "metadata.annotations[emberline.dev/cache.l1.size_gib]", "type"),
     ],
 )  # fmt: skip
-def test_objects_of_a_wrong_shape(
+def test_objects_of_an_invalid_shape(
     least: dict[str, Any], change: tuple[str, Any], path: str, code: str
 ) -> None:
     assert codes(put(least, *change)) == {path: code}
 
 
-def test_v1alpha1_knows_fewer_fields(least: dict[str, Any]) -> None:
+def test_v1alpha1_has_fewer_fields(least: dict[str, Any]) -> None:
     old = put(least, "apiVersion", "inference.sagemaker.aws.amazon.com/v1alpha1")
     assert "spec.worker.args" in codes(old)
     old = put(old, "spec/worker/args", None)
@@ -145,7 +145,7 @@ def test_v1alpha1_knows_fewer_fields(least: dict[str, Any]) -> None:
     assert codes(put(old, "spec/modelSourceConfig", source)) == {}
 
 
-def test_placeholders_of_samples_must_be_filled() -> None:
+def test_placeholders_of_samples_must_be_replaced() -> None:
     for path in SAMPLES:
         if "llama31" in path.name:
             from endpoints.manifests import documents
@@ -154,12 +154,12 @@ def test_placeholders_of_samples_must_be_filled() -> None:
             assert "placeholder" in codes(raw).values()
 
 
-def test_a_name_may_come_from_the_endpoint(least: dict[str, Any]) -> None:
+def test_name_may_come_from_the_endpoint(least: dict[str, Any]) -> None:
     bare = put(put(least, "metadata/name", None), "spec/endpointName", "served")
     assert codes(bare) == {}
 
 
-def told(document: dict[str, Any]) -> dict[str, str]:
+def list_advice(document: dict[str, Any]) -> dict[str, str]:
     return {note.path: note.code for note in advice.notes(read(document))}
 
 
@@ -183,15 +183,15 @@ def told(document: dict[str, Any]) -> dict[str, str]:
          "spec.intelligentRoutingSpec.autoScalingSpec", "router_scaling"),
     ],
 )  # fmt: skip
-def test_what_is_accepted_and_yet_worth_a_word(
+def test_accepted_manifests_with_warnings(
     least: dict[str, Any], place: str, value: Any, path: str, code: str
 ) -> None:
-    before = told(put(least, "spec/loadBalancer", {"healthCheckPath": "/health"}))
+    before = list_advice(put(least, "spec/loadBalancer", {"healthCheckPath": "/health"}))
     assert path not in before
-    assert told(put(least, f"spec/{place}", value))[path] == code
+    assert list_advice(put(least, f"spec/{place}", value))[path] == code
 
 
-def test_a_secret_in_clear_is_pointed_at(least: dict[str, Any]) -> None:
+def test_plain_secret_is_a_warning(least: dict[str, Any]) -> None:
     said = [{"name": "HF_TOKEN", "value": "hf_abc"}, {"name": "PATH", "value": "x"},
             {"name": "B_TOKEN", "valueFrom": {"fieldRef": {"fieldPath": "a"}}}]  # fmt: skip
     notes = advice.notes(read(put(least, "spec/worker/environmentVariables", said)))
@@ -200,12 +200,12 @@ def test_a_secret_in_clear_is_pointed_at(least: dict[str, Any]) -> None:
     assert "hf_abc" not in repr(found)
 
 
-def test_an_annotation_that_wins_is_pointed_at(least: dict[str, Any]) -> None:
+def test_overriding_annotation_is_a_warning(least: dict[str, Any]) -> None:
     over = put(least, "metadata/annotations", {"emberline.dev/replicas": "4"})
-    assert told(over)["metadata.annotations[emberline.dev/replicas]"] == "annotation_wins"
+    assert list_advice(over)["metadata.annotations[emberline.dev/replicas]"] == "annotation_wins"
 
 
-def test_every_sample_says_what_only_aws_does() -> None:
+def test_every_sample_lists_its_aws_only_fields() -> None:
     for path in SAMPLES:
         notes = advice.notes(objects.read(sample(path)))
         assert any(note.mark is NoteMark.KEPT for note in notes), path.name

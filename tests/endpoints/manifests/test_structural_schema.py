@@ -1,4 +1,4 @@
-"""The schema check: our words, and the same verdict as an independent validator."""
+"""Manifest schema check: messages, and verdicts equal to an independent validator."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ VALUES = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(range(len(PLACES))), VALUES)
-def test_the_verdict_is_that_of_another_validator(place: int, value: Any) -> None:
+def test_verdict_equals_that_of_another_validator(place: int, value: Any) -> None:
     spec, path = PLACES[place]
     changed = _replaced(spec, path, value)
     assert bool(found(changed)) is not ORACLE.is_valid(changed)
@@ -86,7 +86,7 @@ def test_each_problem_has_its_path_and_code(change: dict[str, Any], path: str, c
     assert found({**LEAST["spec"], **change}) == {path: code}
 
 
-def test_all_problems_come_at_once_and_near_names_are_offered() -> None:
+def test_all_problems_are_listed_with_similar_names() -> None:
     errors = list(check({"modelname": 1, "replicas": "x"}, SCHEMA, "spec"))
     by_field = {error.field: error for error in errors}
     assert {"spec.modelname", "spec.replicas", "spec.modelName", "spec.worker"} < set(by_field)
@@ -94,21 +94,21 @@ def test_all_problems_come_at_once_and_near_names_are_offered() -> None:
     assert by_field["spec.replicas"].remedy == "Give an integer."
 
 
-def test_a_variable_given_twice_is_refused() -> None:
+def test_duplicate_variable_is_rejected() -> None:
     worker = {**LEAST["spec"]["worker"], "environmentVariables": [{"name": "A"}, {"name": "A"}]}
     assert found({**LEAST["spec"], "worker": worker}) == {
         "spec.worker.environmentVariables[1]": "duplicate"
     }
 
 
-def test_the_value_of_a_variable_is_never_repeated() -> None:
+def test_value_of_a_variable_is_never_repeated() -> None:
     worker = {**LEAST["spec"]["worker"], "environmentVariables": [{"name": "T", "value": 918273}]}
     errors = list(check({**LEAST["spec"], "worker": worker}, SCHEMA, "spec"))
     assert [error.code for error in errors] == ["type"]
     assert "918273" not in repr(errors)
 
 
-def test_our_definition_takes_whatever_the_published_one_takes() -> None:
+def test_definition_accepts_everything_the_published_one_accepts() -> None:
     """Relaxed in one place only: the address of a Prometheus."""
     theirs, ours = schemas.spec_schema(schemas.KIND, "v1"), schemas.relaxed_spec(schemas.KIND, "v1")
     changed = [path for path in _spots(theirs) if isinstance(_at(theirs, path), str)
@@ -122,7 +122,7 @@ def test_our_definition_takes_whatever_the_published_one_takes() -> None:
     assert found({"serverAddress": "prometheus"}, address)
 
 
-def test_the_definition_is_whole() -> None:
+def test_definition_is_complete() -> None:
     made = schemas.definition()
     versions = {version["name"]: version for version in made["spec"]["versions"]}
     assert [versions[name]["storage"] for name in ("v1", "v1alpha1")] == [True, False]

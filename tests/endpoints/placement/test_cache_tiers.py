@@ -1,4 +1,4 @@
-"""Which endpoint uses which cache tier, and what follows from it."""
+"""Use of cache tiers by endpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def on(data: dict[str, Any], name: str, tier: str) -> dict[str, Any]:
     return merge(data, {"name": name, "cache.l2.enabled": True, "cache.l2.tier": tier})
 
 
-def test_a_used_tier_cannot_be_deleted_and_an_unused_one_can(
+def test_used_tier_cannot_be_deleted_and_an_unused_one_can(
     data: dict[str, Any], operator: User
 ) -> None:
     tiers.create(operator, "chat", {})
@@ -44,7 +44,7 @@ def test_a_used_tier_cannot_be_deleted_and_an_unused_one_can(
         actions.create(SYSTEM, on(data, "three", "spare"))
 
 
-def test_only_endpoints_of_the_tier_that_moved_look_again(
+def test_only_endpoints_of_the_changed_tier_are_reconciled(
     data: dict[str, Any], operator: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiers.create(operator, "chat", {})

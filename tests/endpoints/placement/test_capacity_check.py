@@ -1,4 +1,4 @@
-"""The same verdict in the form's panel, over REST, and at the gate."""
+"""Equal capacity verdicts in the form panel, over REST and on admission."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def test_routers_on_a_cluster_are_in_the_check_with_their_price() -> None:
 
 
 @pytest.mark.parametrize("data", [[1], {"model": 7}, {**BASE, "colour": "red"}])
-def test_nonsense_is_told_by_its_field(data: Any) -> None:
+def test_invalid_input_is_reported_at_its_field(data: Any) -> None:
     answer = ask(data)
     assert answer.status_code == 400
     assert answer.json()["detail"]
 
 
-def test_a_name_may_be_left_out() -> None:
+def test_name_may_be_omitted() -> None:
     data = {key: value for key, value in BASE.items() if key != "name"}
     assert ask(data).status_code == 200
 
 
-def test_the_panel_answers_what_is_typed() -> None:
+def test_panel_responds_to_typed_values() -> None:
     people = cast()
     client = client_of(people.alice)
     typed = {"model": "Qwen/Qwen3-8B", "engine": "vllm", "resources.memory_gib": "4"}
@@ -74,7 +74,7 @@ def test_the_panel_answers_what_is_typed() -> None:
     assert "new/look/" in client.get("/endpoints/new/").content.decode()
 
 
-def test_the_gate_asks_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admission_uses_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     from endpoints.placement import capacity_check, spec_context
     from endpoints.spec.endpoint_spec import parse
     from endpoints.spec.rules import violations

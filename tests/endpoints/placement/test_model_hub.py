@@ -111,21 +111,21 @@ def test_only_names_that_workers_download_are_looked_up() -> None:
         ("org/odd", "127.0.0.1 returned a response that is not JSON"),
     ],
 )
-def test_a_useless_answer_is_not_checked(hub: list[str], name: str, reason: str) -> None:
+def test_malformed_hub_response_is_not_checked(hub: list[str], name: str, reason: str) -> None:
     assert model_hub.lookup(name) == HubModel(name, HubStatus.NOT_CHECKED, reason)
     assert model_hub.lookup("org/name").reason == reason, "no other request for a minute"
     assert len(hub) == 1
     assert model_hub.hub_problem(spec_of(name)) is None
 
 
-def test_an_unreachable_hub_is_not_checked(hub: list[str], settings: Any) -> None:
+def test_unreachable_hub_is_not_checked(hub: list[str], settings: Any) -> None:
     settings.EMBERLINE = replace(settings.EMBERLINE, model_hub="http://127.0.0.1:1")
     found = model_hub.lookup("org/name")
     assert found.status is HubStatus.NOT_CHECKED
     assert found.reason == "127.0.0.1 is not reachable from the console"
 
 
-def test_a_hanging_name_resolution_ends_at_the_deadline(
+def test_hanging_name_resolution_ends_at_the_deadline(
     hub: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = threading.Event()
@@ -135,6 +135,6 @@ def test_a_hanging_name_resolution_ends_at_the_deadline(
     release.set()
 
 
-def test_the_check_can_be_off(settings: Any) -> None:
+def test_check_can_be_disabled(settings: Any) -> None:
     settings.EMBERLINE = replace(settings.EMBERLINE, model_hub="")
     assert model_hub.lookup("org/name").reason == "the check is off (EMBERLINE_MODEL_HUB)"

@@ -122,6 +122,6 @@ def test_facts_of_the_typed_model(
     assert "Hugging Face" not in words_of(page.get(FACTS, {**typed, "engine": "simulated"}))
 
 
-def test_nonsense_has_no_facts(page: Client) -> None:
+def test_invalid_model_has_no_facts(page: Client) -> None:
     for typed in ("", "a b", "../x", "<b>"):
         assert page.get(FACTS, {"model": typed}).content == b""

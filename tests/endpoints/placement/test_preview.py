@@ -1,4 +1,4 @@
-"""What will run is what the reconciler would render, without a secret and without a trace."""
+"""Preview equals the reconciler's rendering, without secrets and side effects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 LOCAL: dict[str, Any] = {"name": "chat", "model": "org/some-model", "engine": "vllm"}
 
 
-def test_on_this_machine_it_is_the_reconcilers_command() -> None:
+def test_local_preview_is_the_command_of_the_reconciler() -> None:
     spec = parse_nameless(LOCAL)
     found = preview(spec)
     assert found.argv == worker_spec(spec, installation(spec)).argv
@@ -27,7 +27,7 @@ def test_on_this_machine_it_is_the_reconcilers_command() -> None:
     assert not found.objects
 
 
-def test_a_password_is_marked_and_not_read() -> None:
+def test_password_is_masked_and_not_read() -> None:
     l2 = {"enabled": True, "backend": "redis", "url": "redis://c:6379", "password_file": "/nowhere"}
     spec = parse_nameless(merge(LOCAL, {"cache": {"l2": l2}}))
     found = preview(spec)
@@ -36,20 +36,20 @@ def test_a_password_is_marked_and_not_read() -> None:
     assert found.env[variable] == HIDDEN
 
 
-def test_the_tiers_address_is_named_as_not_known_yet() -> None:
+def test_unknown_tier_address_is_named() -> None:
     spec = parse_nameless(merge(LOCAL, {"cache": {"l2": {"enabled": True}}}))
     found = preview(spec)
     assert any(PLACEHOLDER_ADDRESS in word for word in (*found.argv, *found.env.values()))
     assert PLACEHOLDER_ADDRESS in found.notes[0]
 
 
-def test_a_cluster_that_is_not_there_is_said() -> None:
+def test_missing_cluster_is_reported() -> None:
     found = preview(parse_nameless(merge(LOCAL, {"placement": {"cluster": "nowhere"}})))
     assert found.refused.startswith("UnknownCluster: ")
     assert not found.objects
 
 
-def test_over_rest_and_on_the_page_nothing_is_created() -> None:
+def test_rest_and_page_previews_create_nothing() -> None:
     people = cast()
     alice = client_of(people.alice)
     answer = alice.post("/api/v1/preview/", LOCAL, content_type="application/json")
@@ -65,7 +65,7 @@ def test_over_rest_and_on_the_page_nothing_is_created() -> None:
     assert alice.get("/endpoints/nobody/preview/").status_code == 404
 
 
-def test_one_flag_a_line() -> None:
+def test_each_flag_is_on_its_own_line() -> None:
     argv = ("python3", "-m", "vllm", "--host", "{host}", "--enforce-eager", "--served", "a", "b")
     assert command_lines(argv) == [
         "python3",

@@ -1,4 +1,4 @@
-"""Who uses a cluster, so that it is not removed under them."""
+"""Users of a cluster, which prevent its removal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from endpoints.models import Endpoint
 pytestmark = pytest.mark.django_db
 
 
-def test_a_cluster_knows_its_endpoints_and_tiers(
-    demo_endpoint: Endpoint, settings: Settings
-) -> None:
+def test_cluster_lists_its_endpoints_and_tiers(demo_endpoint: Endpoint, settings: Settings) -> None:
     tiers.ensure_default_tier()
     assert related_objects.users_by_cluster() == {}, "this machine is no cluster"
     settings.EMBERLINE = replace(live.EMBERLINE, provisioner="kubernetes")
@@ -31,7 +29,7 @@ def test_a_cluster_knows_its_endpoints_and_tiers(
         actions.remove_cluster(None, "in-cluster")
 
 
-def test_one_that_is_named_is_meant(demo_endpoint: Endpoint) -> None:
+def test_users_follow_the_cluster_of_the_spec(demo_endpoint: Endpoint) -> None:
     demo_endpoint.spec["placement"] = {"cluster": "work"}
     demo_endpoint.save(update_fields=["spec"])
     assert related_objects.list_users("work") == [f"endpoint {demo_endpoint.name}"]

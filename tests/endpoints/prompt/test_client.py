@@ -1,4 +1,4 @@
-"""The console as a caller, against a server that does what a test tells it."""
+"""Prompt client against a scripted server."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def send(server: Server, **facts: Any) -> PromptAnswer:
     )
 
 
-def test_a_stream_is_read_and_measured(server: Server) -> None:
+def test_stream_is_read_and_measured(server: Server) -> None:
     server.chunks = GOOD
     answer = send(server, pin="demo-worker-1")
     assert answer.ok
@@ -107,7 +107,7 @@ def test_a_stream_is_read_and_measured(server: Server) -> None:
     assert (body["model"], body["prompt"], body["stream"]) == ("demo", "Hi", True)
 
 
-def test_a_chats_first_token_is_its_first_text(server: Server) -> None:
+def test_first_token_of_a_chat_is_its_first_text(server: Server) -> None:
     server.chunks = [
         event({"choices": [{"delta": {"role": "assistant", "content": ""}}]}),
         event({"choices": [{"delta": {"content": "Hello"}}]}),
@@ -130,7 +130,7 @@ def test_a_chats_first_token_is_its_first_text(server: Server) -> None:
         ([b"nonsense\n", event(b"{not json"), event(b"5"), *GOOD], ""),
     ],
 )
-def test_half_an_answer_is_no_answer(server: Server, chunks: list[bytes], words: str) -> None:
+def test_truncated_response_is_an_error(server: Server, chunks: list[bytes], words: str) -> None:
     server.chunks = chunks
     answer = send(server)
     assert answer.ok is (words == "")
@@ -146,7 +146,7 @@ def test_half_an_answer_is_no_answer(server: Server, chunks: list[bytes], words:
         (500, b"[1]", "http"),
     ],
 )
-def test_refusals_are_told(server: Server, status: int, body: bytes, code: str) -> None:
+def test_errors_are_reported(server: Server, status: int, body: bytes, code: str) -> None:
     server.status, server.chunks = status, [body]
     answer = send(server)
     assert not answer.ok
@@ -161,7 +161,7 @@ def test_silence_ends_at_the_deadline(server: Server) -> None:
     assert "0 s" in answer.error
 
 
-def test_drops_without_end_end_at_the_deadline(server: Server) -> None:
+def test_endless_slow_bytes_end_at_the_deadline(server: Server) -> None:
     """Each piece comes in time, the whole does not."""
     server.chunks = [GOOD[0]] * 200_000
     answer = send(server, deadline_s=0.2)
@@ -169,16 +169,14 @@ def test_drops_without_end_end_at_the_deadline(server: Server) -> None:
     assert answer.text.replace("A ", "") == ""
 
 
-def test_nobody_there() -> None:
+def test_unreachable_router() -> None:
     answer = ask(PromptRequest("http://127.0.0.1:1", KEY, "demo", "Hi"))
     assert answer.code == "connection"
     answer = ask(PromptRequest("http://[", KEY, "demo", "Hi"))
     assert not answer.ok
 
 
-def test_nothing_secret_is_logged_or_printed(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_secret_is_logged_or_printed(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     server.chunks = GOOD
     with caplog.at_level(logging.DEBUG):
         send(server, prompt="very private")
@@ -189,7 +187,7 @@ def test_nothing_secret_is_logged_or_printed(
     assert KEY not in everything
 
 
-def test_a_proof_needs_a_real_token(server: Server) -> None:
+def test_proof_needs_a_real_token(server: Server) -> None:
     server.chunks = GOOD
     assert probe(server.url, KEY, "demo") == ""
     assert server.seen[0][2]["max_tokens"] == 1
@@ -204,7 +202,7 @@ def test_a_proof_needs_a_real_token(server: Server) -> None:
     assert "missing" in probe(server.url, "", "demo")
 
 
-def test_a_worker_name_no_header_can_carry_is_told(server: Server) -> None:
+def test_invalid_worker_name_is_reported(server: Server) -> None:
     for pin in ("é", "a\r\nb"):
         assert ask(PromptRequest(server.url, KEY, "demo", "Hi", pin=pin)).code == "connection"
     assert not server.seen
@@ -212,14 +210,14 @@ def test_a_worker_name_no_header_can_carry_is_told(server: Server) -> None:
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("drips", [b": still here\n\n", b"x", b"\n"])
-def test_a_server_that_drips_for_ever_is_left(server: Server, status: int, drips: bytes) -> None:
+def test_endless_slow_response_is_abandoned(server: Server, status: int, drips: bytes) -> None:
     server.status, server.drips = status, drips
     answer = ask(PromptRequest(server.url, KEY, "demo", "Hello", deadline_s=0.3))
     assert not answer.ok
     assert status == 500 or answer.code == "timeout"
 
 
-def test_a_line_without_an_end_is_not_held(server: Server) -> None:
+def test_endless_line_is_not_buffered(server: Server) -> None:
     server.drips = b"data: " + b"x" * 400_000
     answer = ask(PromptRequest(server.url, KEY, "demo", "Hello", deadline_s=30))
     assert answer.code == "connection"

@@ -1,4 +1,4 @@
-"""A look at somebody's Redis is a fact, whatever is there: never an exception."""
+"""State of an external Redis: a result in every case, never an exception."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.cachenode import CacheNode
 from tests.support.ports import free_port
 
 
-def test_a_password_file_of_bytes_is_told(tmp_path: Path) -> None:
+def test_binary_password_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_bytes(b"\xff\xfe\x00")
     assert "is not UTF-8 text" in l2_status._ping(
@@ -25,7 +25,7 @@ def test_a_password_file_of_bytes_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["redis://" + "x" * 64 + ":1", "redis://a..b:1"])
-def test_a_host_which_no_resolver_takes_is_told(url: str) -> None:
+def test_unresolvable_host_is_reported(url: str) -> None:
     assert "cannot be queried" in l2_status._ping(L2Access(url))
 
 
@@ -42,20 +42,20 @@ def secret(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_one_that_answers_is_well(node: CacheNode, tmp_path: Path) -> None:
+def test_responding_server_is_healthy(node: CacheNode, tmp_path: Path) -> None:
     assert (
         l2_status._ping(L2Access(node.url, secret(tmp_path, "open sesame\n"), str(tmp_path))) == ""
     )
 
 
 @pytest.mark.parametrize("password", ["", "wrong"])
-def test_a_refused_password_is_told(node: CacheNode, tmp_path: Path, password: str) -> None:
+def test_rejected_password_is_reported(node: CacheNode, tmp_path: Path, password: str) -> None:
     path = secret(tmp_path, password) if password else ""
     assert "rejects the password" in l2_status._ping(L2Access(node.url, path, str(tmp_path)))
 
 
 @pytest.mark.parametrize(("kind", "is_well"), [("list", False), ("cluster", True)])
-def test_of_several_each_must_answer_and_of_a_cluster_one(
+def test_all_standalone_servers_or_one_of_a_cluster_must_respond(
     node: CacheNode, tmp_path: Path, kind: str, is_well: bool
 ) -> None:
     away = free_port()
@@ -65,7 +65,7 @@ def test_of_several_each_must_answer_and_of_a_cluster_one(
     assert is_well or (f"127.0.0.1:{away}" in problem and str(node.port) not in problem)
 
 
-def test_a_name_which_only_the_cluster_knows_is_not_asked_from_here(
+def test_cluster_internal_name_is_not_queried(
     monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     def unknown(*_args: object, **_facts: object) -> None:

@@ -1,4 +1,4 @@
-"""From what is wanted to what runs, and back to Ready from whatever happens on the way."""
+"""Reconciler: from the spec to Ready, and recovery from failures."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ REF = Ref("fake", "demo-worker")
 pytestmark = pytest.mark.django_db
 
 
-def test_a_new_endpoint_comes_up_step_by_step(
-    reconcile_world: World, demo_endpoint: Endpoint
-) -> None:
+def test_new_endpoint_starts_step_by_step(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     assert demo_endpoint.status.phase == "Pending"
     status = reconcile_world.step(demo_endpoint)
     assert status is not None
@@ -39,7 +37,7 @@ def test_a_new_endpoint_comes_up_step_by_step(
     assert kinds(demo_endpoint)[-1] == "PhaseChanged"
 
 
-def test_ready_needs_a_real_answer_through_the_router(
+def test_ready_needs_a_real_response_through_the_router(
     reconcile_world: World, demo_endpoint: Endpoint
 ) -> None:
     reconcile_world.proof_error = "HTTP 503: no worker"
@@ -55,7 +53,7 @@ def test_ready_needs_a_real_answer_through_the_router(
     assert storage.hash_key(key) == demo_endpoint.keys.get(name="console").sha256
 
 
-def test_a_ready_endpoint_is_proven_once(reconcile_world: World, ready: Endpoint) -> None:
+def test_ready_endpoint_is_verified_once(reconcile_world: World, ready: Endpoint) -> None:
     asked = len(reconcile_world.proofs)
     reconcile_world.step(ready)
     reconcile_world.step(ready)
@@ -73,7 +71,7 @@ def test_ready_needs_the_router(reconcile_world: World, demo_endpoint: Endpoint)
     reconcile_world.until(demo_endpoint, "Ready")
 
 
-def test_a_dead_worker_is_degraded_told_and_proven_again(
+def test_dead_worker_degrades_the_endpoint_and_is_verified_again(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     asked = len(reconcile_world.proofs)
@@ -89,14 +87,14 @@ def test_a_dead_worker_is_degraded_told_and_proven_again(
     assert (event.subject, event.severity) == ("demo-worker-1", "warning")
 
 
-def test_a_restart_between_two_looks_is_not_missed(reconcile_world: World, ready: Endpoint) -> None:
+def test_restart_between_two_passes_is_noticed(reconcile_world: World, ready: Endpoint) -> None:
     row = Replica.objects.get(endpoint=ready, index=0)
     Replica.objects.filter(pk=row.pk).update(started_at=timezone.now().replace(year=2020))
     reconcile_world.step(ready)
     assert "WorkerRestarted" in kinds(ready)
 
 
-def test_another_pid_of_the_same_start_is_no_restart(
+def test_changed_pid_with_the_same_start_is_no_restart(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     """A launcher's pid gives way to that of the worker it starts."""
@@ -105,7 +103,9 @@ def test_another_pid_of_the_same_start_is_no_restart(
     assert "WorkerRestarted" not in kinds(ready)
 
 
-def test_a_silent_router_is_degraded_and_heals(reconcile_world: World, ready: Endpoint) -> None:
+def test_silent_router_degrades_the_endpoint_and_recovers(
+    reconcile_world: World, ready: Endpoint
+) -> None:
     reconcile_world.router.down = "The router does not answer."
     status = reconcile_world.step(ready)
     assert status is not None
@@ -117,7 +117,7 @@ def test_a_silent_router_is_degraded_and_heals(reconcile_world: World, ready: En
     assert "RouterReady" in kinds(ready)
 
 
-def test_a_restarted_router_is_told_though_never_seen_down(
+def test_router_restart_is_reported_without_an_observed_outage(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     asked = len(reconcile_world.proofs)
@@ -129,7 +129,7 @@ def test_a_restarted_router_is_told_though_never_seen_down(
     assert "RouterRestarted" in kinds(ready)
 
 
-def test_a_router_that_cannot_reach_workers_is_not_serving(
+def test_router_without_reachable_workers_is_not_serving(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     reconcile_world.router.restarts = 1
@@ -141,7 +141,7 @@ def test_a_router_that_cannot_reach_workers_is_not_serving(
     reconcile_world.until(ready, "Ready")
 
 
-def test_crash_looping_fails_with_log_and_heals_by_itself(
+def test_crash_loop_fails_with_its_log_and_recovers(
     reconcile_world: World, demo_endpoint: Endpoint
 ) -> None:
     reconcile_world.provisioner.log_text = "ValueError: no such flag"
@@ -160,7 +160,7 @@ def test_crash_looping_fails_with_log_and_heals_by_itself(
     assert status.detail == ""
 
 
-def test_deaths_long_ago_are_no_loop(reconcile_world: World, ready: Endpoint) -> None:
+def test_old_crashes_are_no_loop(reconcile_world: World, ready: Endpoint) -> None:
     for _ in range(4):
         reconcile_world.paper.crash(REF, 0)
         reconcile_world.until(ready, "Ready")
@@ -170,9 +170,7 @@ def test_deaths_long_ago_are_no_loop(reconcile_world: World, ready: Endpoint) ->
     assert status.reason == "WorkerUnavailable"
 
 
-def test_a_refusal_is_failed_and_tried_again(
-    reconcile_world: World, demo_endpoint: Endpoint
-) -> None:
+def test_rejection_is_failed_and_retried(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     reconcile_world.provisioner.breaks["apply"] = PermanentError(
         "NoSuchProgram", "vllm is not installed."
     )
@@ -184,9 +182,7 @@ def test_a_refusal_is_failed_and_tried_again(
     reconcile_world.until(demo_endpoint, "Ready")
 
 
-def test_a_passing_trouble_is_not_a_failure(
-    reconcile_world: World, demo_endpoint: Endpoint
-) -> None:
+def test_temporary_error_is_no_failure(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     reconcile_world.provisioner.breaks["observe"] = TemporaryError(
         "SupervisorAway", "No supervisor."
     )
@@ -206,7 +202,7 @@ def test_a_passing_trouble_is_not_a_failure(
     reconcile_world.until(demo_endpoint, "Ready")
 
 
-def test_a_passed_deadline_is_failed(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_exceeded_deadline_is_failed(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     reconcile_world.step(demo_endpoint)
     reconcile_world.paper.crash(REF, 0)
     reconcile_world.paper.crash(REF, 1)
@@ -217,16 +213,14 @@ def test_a_passed_deadline_is_failed(reconcile_world: World, demo_endpoint: Endp
     reconcile_world.until(demo_endpoint, "Ready")
 
 
-def test_an_unchanged_endpoint_is_not_written_about(
-    reconcile_world: World, ready: Endpoint
-) -> None:
+def test_unchanged_endpoint_is_not_written(reconcile_world: World, ready: Endpoint) -> None:
     before = EndpointEvent.objects.count()
     for _ in range(3):
         reconcile_world.step(ready)
     assert EndpointEvent.objects.count() == before
 
 
-def test_repeated_trouble_is_counted_not_repeated(reconcile_world: World, ready: Endpoint) -> None:
+def test_repeated_errors_are_counted_in_one_event(reconcile_world: World, ready: Endpoint) -> None:
     reconcile_world.provisioner.breaks["observe"] = TemporaryError(
         "SupervisorAway", "No supervisor."
     )
@@ -248,7 +242,7 @@ def test_scale_up(reconcile_world: World, ready: Endpoint) -> None:
     assert status.ready_replicas == 3
 
 
-def test_scale_down_tells_the_router_before_it_stops_a_worker(
+def test_scale_down_updates_the_router_before_stopping_a_worker(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     reconcile_world.router.in_flight["demo-worker-1"] = 1
@@ -268,7 +262,7 @@ def test_scale_down_tells_the_router_before_it_stops_a_worker(
     assert {"WorkerDraining", "WorkerRemoved"} <= set(kinds(ready))
 
 
-def test_a_worker_that_never_drains_is_stopped_at_its_deadline(
+def test_worker_that_never_drains_is_stopped_at_the_deadline(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     reconcile_world.router.in_flight["demo-worker-1"] = 1
@@ -281,7 +275,7 @@ def test_a_worker_that_never_drains_is_stopped_at_its_deadline(
     assert [r.index for r in reconcile_world.observe().replicas] == [0]
 
 
-def test_an_update_replaces_workers_one_by_one(
+def test_update_replaces_workers_one_by_one(
     reconcile_world: World, ready: Endpoint, data: dict[str, Any]
 ) -> None:
     old = {r.spec_hash for r in reconcile_world.observe().replicas}
@@ -305,7 +299,7 @@ def test_an_update_replaces_workers_one_by_one(
     assert not new & old
 
 
-def test_no_worker_is_told_to_leave_before_the_router_reaches_the_others(
+def test_no_worker_drains_before_the_router_reaches_the_others(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     actions.patch(SYSTEM, "demo", {"cache": {"l1": {"size_gib": 1.0}}})
@@ -326,7 +320,7 @@ def test_no_worker_is_told_to_leave_before_the_router_reaches_the_others(
     reconcile_world.until(ready, "Ready", passes=20)
 
 
-def test_a_change_of_routing_restarts_no_worker(reconcile_world: World, ready: Endpoint) -> None:
+def test_routing_change_restarts_no_worker(reconcile_world: World, ready: Endpoint) -> None:
     before = reconcile_world.observe().replicas
     asked = len(reconcile_world.proofs)
     actions.patch(SYSTEM, "demo", {"routing": {"strategy": "session"}})
@@ -355,7 +349,7 @@ def test_pause_and_resume(reconcile_world: World, ready: Endpoint) -> None:
     assert status.ready_replicas == 2
 
 
-def test_a_failed_change_heals_with_the_next(reconcile_world: World, ready: Endpoint) -> None:
+def test_failed_change_is_fixed_by_the_next(reconcile_world: World, ready: Endpoint) -> None:
     actions.patch(SYSTEM, "demo", {"worker_args": ["--bad"]})
     reconcile_world.until(ready, "Provisioning")
     actions.rollback(SYSTEM, "demo", 1)
@@ -381,19 +375,19 @@ def test_delete_leaves_nothing(reconcile_world: World, ready: Endpoint) -> None:
     assert [e.verb for e in AuditEvent.objects.order_by("id")] == ["create", "delete", "deleted"]
 
 
-def test_delete_while_it_comes_up(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_delete_during_the_start(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     reconcile_world.step(demo_endpoint)
     actions.delete(SYSTEM, "demo")
     reconcile_world.gone(demo_endpoint)
     assert not reconcile_world.observe().exists
 
 
-def test_delete_before_the_first_look(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_delete_before_the_first_pass(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     actions.delete(SYSTEM, "demo")
     reconcile_world.gone(demo_endpoint)
 
 
-def test_a_delete_waits_for_a_provisioner_that_is_away(
+def test_delete_waits_for_an_unavailable_provisioner(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     actions.delete(SYSTEM, "demo")

@@ -1,4 +1,4 @@
-"""Two reconcilers at once, deaths at any line, lost messages, and a cache tier that is away."""
+"""Concurrent reconcilers, crashes at any line, lost messages, and an unavailable cache tier."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 # --- two at once, and death ---------------------------------------------------------------------
 
 
-def test_who_has_no_claim_does_nothing(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_pass_without_a_claim_does_nothing(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     held = take_claim(EndpointStatus, str(demo_endpoint.pk))
     assert held is not None
     status = reconcile_world.step(demo_endpoint)
@@ -43,7 +43,7 @@ def test_who_has_no_claim_does_nothing(reconcile_world: World, demo_endpoint: En
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_reconcilers_at_once_apply_once(reconcile_world: World, data: dict[str, Any]) -> None:
+def test_two_reconcilers_apply_once(reconcile_world: World, data: dict[str, Any]) -> None:
     demo = actions.create(SYSTEM, data)
     inside, go_on = threading.Event(), threading.Event()
 
@@ -87,7 +87,7 @@ STEPS = [
 
 @pytest.mark.parametrize(("where", "kind"), STEPS)
 @pytest.mark.parametrize("passes_before", [0, 1, 2])
-def test_killed_at_any_step_it_converges_later(
+def test_reconciler_converges_after_a_kill_at_any_step(
     reconcile_world: World,
     demo_endpoint: Endpoint,
     monkeypatch: pytest.MonkeyPatch,
@@ -124,7 +124,7 @@ def test_killed_at_any_step_it_converges_later(
     assert len([k for k in kinds(demo_endpoint) if k == "WorkerStarted"]) == 2
 
 
-def test_an_error_pushes_the_row_into_the_future(
+def test_error_postpones_the_row(
     reconcile_world: World, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_args: Any) -> None:
@@ -139,7 +139,7 @@ def test_an_error_pushes_the_row_into_the_future(
     assert (status.due_at - timezone.now()).total_seconds() > 10
 
 
-def test_a_lost_claim_writes_nothing(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_lost_claim_writes_nothing(reconcile_world: World, demo_endpoint: Endpoint) -> None:
     def steal(*_args: str) -> str:
         age(demo_endpoint.status, claim_until=1)
         return ""
@@ -155,7 +155,7 @@ def test_a_lost_claim_writes_nothing(reconcile_world: World, demo_endpoint: Endp
     assert EndpointEvent.objects.count() == before
 
 
-def test_a_lost_nudge_is_found_by_the_sweep(
+def test_lost_nudge_is_found_by_the_sweep(
     demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
@@ -164,7 +164,7 @@ def test_a_lost_nudge_is_found_by_the_sweep(
     assert found == [str(demo_endpoint.pk)]
 
 
-def test_a_wish_during_a_pass_is_not_forgotten(reconcile_world: World, ready: Endpoint) -> None:
+def test_request_during_a_pass_is_kept(reconcile_world: World, ready: Endpoint) -> None:
     def prove(*_args: str) -> str:
         actions.scale(SYSTEM, "demo", 1)
         return ""
@@ -178,7 +178,7 @@ def test_a_wish_during_a_pass_is_not_forgotten(reconcile_world: World, ready: En
     assert due(EndpointStatus, timezone.now()) == [ready.pk]
 
 
-def test_a_lost_console_key_is_renewed(reconcile_world: World, ready: Endpoint) -> None:
+def test_lost_console_key_is_renewed(reconcile_world: World, ready: Endpoint) -> None:
     storage.console_key_file("demo").unlink()
     reconcile_world.step(ready)
     key = ready.keys.get(name="console", revoked_at__isnull=True)
@@ -189,7 +189,7 @@ def test_a_lost_console_key_is_renewed(reconcile_world: World, ready: Endpoint) 
 # --- the cache tier -----------------------------------------------------------------------------
 
 
-def test_workers_wait_for_the_address_of_l2(
+def test_workers_wait_for_the_l2_address(
     reconcile_world: World, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cachetier.selectors import Attachment
@@ -226,7 +226,7 @@ def test_workers_wait_for_the_address_of_l2(
     assert {"L2Lost", "L2Ready"} <= set(kinds(demo))
 
 
-def test_a_redis_that_is_away_hinders_nobody(reconcile_world: World, data: dict[str, Any]) -> None:
+def test_unavailable_redis_blocks_no_endpoint(reconcile_world: World, data: dict[str, Any]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses
         url = f"redis://127.0.0.1:{taken.getsockname()[1]}"
@@ -238,7 +238,7 @@ def test_a_redis_that_is_away_hinders_nobody(reconcile_world: World, data: dict[
     assert reconcile_world.proofs, "it serves without its L2"
 
 
-def test_a_tier_in_use_is_known_and_its_changes_wake_its_users(
+def test_used_tier_is_known_and_its_changes_nudge_its_endpoints(
     data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cachetier import signals
@@ -254,7 +254,7 @@ def test_a_tier_in_use_is_known_and_its_changes_wake_its_users(
     assert woken == [str(demo.pk)]
 
 
-def test_pruning_keeps_what_is_new(ready: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_keeps_recent_rows(ready: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("endpoints.tasks.EVENTS_KEPT", 2)
     orphan = storage.console_key_file("nobody")
     storage.write_console_key("nobody", "x")
@@ -267,7 +267,7 @@ def test_pruning_keeps_what_is_new(ready: Endpoint, monkeypatch: pytest.MonkeyPa
     assert storage.console_key_file("demo").exists()
 
 
-def test_an_impaired_component_degrades_and_heals_without_anybody(
+def test_impaired_component_degrades_and_recovers_by_itself(
     reconcile_world: World, demo_endpoint: Endpoint
 ) -> None:
     reconcile_world.until(demo_endpoint, "Ready")

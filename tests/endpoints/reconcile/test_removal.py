@@ -1,4 +1,4 @@
-"""The end of an endpoint: what is asked while it waits, how often, and what proves it at last."""
+"""Endpoint removal: queries while waiting, intervals, and proof of completion."""
 
 from __future__ import annotations
 
@@ -61,52 +61,54 @@ def replaced(world: World, router: Router) -> Router:
     return router
 
 
-def said(status: EndpointStatus | None) -> str:
+def get_reason(status: EndpointStatus | None) -> str:
     return status.reason if status is not None else "gone"
 
 
-def test_a_router_that_is_gone_is_asked_for_at_the_end_only(
-    reconcile_world: World, going: Endpoint
-) -> None:
+def test_absent_router_is_queried_only_at_the_end(reconcile_world: World, going: Endpoint) -> None:
     router = replaced(reconcile_world, Router(False))
-    told = [said(reconcile_world.step(going)) for _ in range(5)]
+    told = [get_reason(reconcile_world.step(going)) for _ in range(5)]
     assert told == ["RemovingRouter", *["StoppingWorkers"] * 3, "gone"]
     assert router.asked == 3, "until it was gone, and as the last proof"
 
 
-def test_one_that_is_back_at_the_end_keeps_the_row(reconcile_world: World, going: Endpoint) -> None:
+def test_router_that_returns_at_the_end_keeps_the_row(
+    reconcile_world: World, going: Endpoint
+) -> None:
     router = replaced(reconcile_world, Router(True, False, True))
-    told = [said(reconcile_world.step(going)) for _ in range(5)]
+    told = [get_reason(reconcile_world.step(going)) for _ in range(5)]
     assert told == [*["StoppingWorkers"] * 3, "RemovingRouter", "gone"]
     assert router.asked == 3
 
 
-def test_after_trouble_nothing_is_taken_for_known(reconcile_world: World, going: Endpoint) -> None:
+def test_after_an_error_everything_is_queried_again(
+    reconcile_world: World, going: Endpoint
+) -> None:
     router = replaced(reconcile_world, Router())
-    assert said(reconcile_world.step(going)) == "StoppingWorkers"
+    assert get_reason(reconcile_world.step(going)) == "StoppingWorkers"
     reconcile_world.provisioner.breaks["observe"] = TemporaryError("ClusterUnreachable", "Away.")
-    assert said(reconcile_world.step(going)) == "ClusterUnreachable"
+    assert get_reason(reconcile_world.step(going)) == "ClusterUnreachable"
     reconcile_world.provisioner.breaks.clear()
     reconcile_world.step(going)
     assert router.asked == 2
 
 
-def test_what_was_said_before_the_deletion_is_not_believed(
+def test_observations_before_the_deletion_are_discarded(
     reconcile_world: World, going: Endpoint
 ) -> None:
     EndpointStatus.objects.update(reason="StoppingWorkers")
     router = replaced(reconcile_world, Router(False))
-    assert said(reconcile_world.step(going)) == "RemovingRouter"
+    assert get_reason(reconcile_world.step(going)) == "RemovingRouter"
     assert router.asked == 1
 
 
 @pytest.mark.parametrize(("waited_s", "again_s"), [(0, 0.8), (8, 0.8), (20, 2.0), (3600, 4.0)])
-def test_the_longer_it_takes_the_rarer_it_is_looked_at(waited_s: float, again_s: float) -> None:
+def test_removal_passes_become_less_frequent(waited_s: float, again_s: float) -> None:
     endpoint = Endpoint(deleted_at=timezone.now() - timedelta(seconds=waited_s))
     assert removal.next_pass_s(endpoint) == pytest.approx(again_s, abs=0.05)
 
 
-def test_waiting_for_a_cluster_asks_little(
+def test_waiting_for_a_cluster_sends_few_requests(
     fake_cluster: Cluster, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = ClusterWorld(fake_cluster, monkeypatch)

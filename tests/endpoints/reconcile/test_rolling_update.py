@@ -1,4 +1,4 @@
-"""An endpoint on a cluster that replaces workers by itself, from wish to Ready and back again."""
+"""Endpoint on a cluster that replaces workers by itself: rollout and rollback."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wanted_hash(cluster: PaperCluster) -> str:
     return cluster.workloads[WORKLOAD].spec.spec_hash
 
 
-def test_it_comes_up_through_the_stages_of_its_pods(
+def test_endpoint_passes_the_stages_of_its_pods(
     reconcile_world: World, demo_endpoint: Endpoint
 ) -> None:
     reconcile_world.provisioner.inner.held = True
@@ -65,7 +65,7 @@ def test_it_comes_up_through_the_stages_of_its_pods(
     assert (row.stage, row.node, row.containers) == ("ready", "node-1", ["worker", "fetch"])
 
 
-def test_a_change_never_leaves_fewer_ready_and_plans_no_draining(
+def test_change_keeps_the_ready_count_and_plans_no_draining(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     old = wanted_hash(cluster)
@@ -83,7 +83,7 @@ def test_a_change_never_leaves_fewer_ready_and_plans_no_draining(
 
 
 @pytest.mark.parametrize("how", ["bad", "crashing"])
-def test_a_failing_revision_is_taken_back_by_itself(
+def test_failing_revision_is_rolled_back_automatically(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint, how: str
 ) -> None:
     cluster.least_ready = 2
@@ -104,7 +104,7 @@ def test_a_failing_revision_is_taken_back_by_itself(
     assert AuditEvent.objects.filter(verb="auto-rollback", target="endpoint/demo").exists()
 
 
-def test_a_corrected_endpoint_is_not_failed_by_pods_of_the_revision_before(
+def test_corrected_endpoint_is_not_failed_by_old_pods(
     reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
     """Its first revision crashes; while the new pods come up, the old ones still end."""
@@ -121,7 +121,7 @@ def test_a_corrected_endpoint_is_not_failed_by_pods_of_the_revision_before(
         assert len(seen) < 30, seen
 
 
-def test_what_was_gone_back_to_is_not_gone_back_from(
+def test_rollback_target_is_not_rolled_back(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     first = wanted_hash(cluster)
@@ -142,7 +142,7 @@ def test_what_was_gone_back_to_is_not_gone_back_from(
     assert ready.events.get(kind="RolledBack").count == 1
 
 
-def test_nobody_goes_back_who_does_not_want_to(
+def test_rollback_can_be_disabled(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     changed = change()
@@ -157,7 +157,7 @@ def test_nobody_goes_back_who_does_not_want_to(
     assert Endpoint.objects.get(pk=ready.pk).generation == 2
 
 
-def test_a_first_deployment_that_fails_has_nothing_to_go_back_to(
+def test_failed_first_deployment_has_no_rollback(
     reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
     reconcile_world.step(demo_endpoint)
@@ -170,7 +170,7 @@ def test_a_first_deployment_that_fails_has_nothing_to_go_back_to(
     assert Endpoint.objects.get(pk=demo_endpoint.pk).generation == 1
 
 
-def test_a_deadline_takes_a_change_back(
+def test_deadline_rolls_a_change_back(
     reconcile_world: World, cluster: PaperCluster, ready: Any
 ) -> None:
     change()
@@ -185,7 +185,7 @@ def test_a_deadline_takes_a_change_back(
 @pytest.mark.parametrize(
     ("reason", "generation"), [("RefusedByCluster", 3), ("ClusterRefused", 2), ("FieldConflict", 2)]
 )
-def test_only_what_the_revision_itself_earned_takes_it_back(
+def test_only_failures_of_the_revision_roll_it_back(
     reconcile_world: World, ready: Endpoint, reason: str, generation: int
 ) -> None:
     """A missing right or a foreign hand would hinder the earlier revision as well."""
@@ -195,7 +195,7 @@ def test_only_what_the_revision_itself_earned_takes_it_back(
     assert Endpoint.objects.get(pk=ready.pk).generation == generation
 
 
-def test_somebodys_newer_wish_is_not_laid_over(
+def test_newer_change_is_not_overwritten_by_a_rollback(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change()
@@ -220,7 +220,7 @@ def test_somebodys_newer_wish_is_not_laid_over(
 # --- an autoscaler ------------------------------------------------------------------------------
 
 
-def test_an_autoscaler_decides_how_many_and_growing_is_no_loss(
+def test_autoscaler_owns_the_count_and_growth_is_no_loss(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     cluster.wanted = 2
@@ -241,7 +241,7 @@ def test_an_autoscaler_decides_how_many_and_growing_is_no_loss(
     assert status.reason == "WorkerUnavailable", "four stood, three are left"
 
 
-def test_down_to_nothing_and_up_again(
+def test_scale_to_zero_and_up_again(
     reconcile_world: World, cluster: PaperCluster, ready: Any
 ) -> None:
     cluster.wanted = 0
@@ -255,7 +255,7 @@ def test_down_to_nothing_and_up_again(
     reconcile_world.until(ready, "Ready")
 
 
-def test_what_is_paused_nobody_scales(
+def test_paused_endpoint_is_not_scaled(
     reconcile_world: World, cluster: PaperCluster, ready: Any
 ) -> None:
     cluster.wanted = 3
@@ -268,7 +268,7 @@ def test_what_is_paused_nobody_scales(
 # --- what the cluster tells beside --------------------------------------------------------------
 
 
-def test_events_of_the_cluster_are_told_as_it_counts_them(
+def test_cluster_events_are_reported_with_their_count(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     seen = ClusterEvent("pod/x", "FailedScheduling", "No GPU.", True, 3, 1000.0, 2000.0)
@@ -283,7 +283,7 @@ def test_events_of_the_cluster_are_told_as_it_counts_them(
     assert (event.count, event.last_at.timestamp()) == (5, 3000.0)
 
 
-def test_an_exposure_that_does_not_stand_is_said_and_awaited(
+def test_unready_exposure_is_reported_and_awaited(
     reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
     cluster.parts = (PartCondition("route", False, "NoParent", "No gateway took it."),)
@@ -298,7 +298,7 @@ def test_an_exposure_that_does_not_stand_is_said_and_awaited(
     assert [row["part"] for row in status.conditions] == ["route", "scaler"]
 
 
-def test_pods_that_the_cluster_reaches_and_we_do_not(
+def test_pods_reachable_only_inside_the_cluster(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = cluster.observe(
@@ -317,7 +317,7 @@ def test_pods_that_the_cluster_reaches_and_we_do_not(
     assert status.reason == "RouterUnavailable"
 
 
-def test_an_unreachable_cluster_is_no_failure_and_changes_nothing(
+def test_unreachable_cluster_is_no_failure_and_changes_nothing(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     cluster.away = True
@@ -329,9 +329,7 @@ def test_an_unreachable_cluster_is_no_failure_and_changes_nothing(
     reconcile_world.until(ready, "Ready")
 
 
-def test_a_cluster_that_is_not_known_any_more_is_said(
-    reconcile_world: World, ready: Endpoint
-) -> None:
+def test_removed_cluster_is_reported(reconcile_world: World, ready: Endpoint) -> None:
     def unknown(_spec: Any) -> Any:
         raise PermanentError("UnknownCluster", "There is no cluster 'east'.")
 
@@ -348,7 +346,7 @@ def test_a_cluster_that_is_not_known_any_more_is_said(
     assert (status.phase, status.reason) == ("Deleting", "UnknownCluster")
 
 
-def test_also_where_its_namespace_was_that_clusters_own(
+def test_removed_cluster_is_reported_with_its_own_namespace(
     reconcile_world: World, placed: Endpoint
 ) -> None:
     placed.spec["placement"] = {"cluster": "west"}
@@ -358,7 +356,7 @@ def test_also_where_its_namespace_was_that_clusters_own(
     assert (status.phase, status.reason) == ("Failed", "UnknownCluster")
 
 
-def test_what_stands_is_applied_again_only_now_and_then(
+def test_unchanged_objects_are_applied_periodically(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     for _ in range(3):
@@ -382,7 +380,7 @@ def test_what_stands_is_applied_again_only_now_and_then(
     assert cluster.applied[-1].replicas == 3
 
 
-def test_it_goes_without_a_trace(
+def test_deletion_leaves_nothing(
     reconcile_world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     actions.delete(SYSTEM, "demo")
@@ -394,7 +392,7 @@ def test_it_goes_without_a_trace(
 DRIFT = Drift("Deployment/demo-worker", ".spec.paused", False, True, "kubectl-edit")
 
 
-def test_drift_is_found_and_told_once(
+def test_drift_is_detected_and_reported_once(
     reconcile_world: World, cluster: PaperCluster, ready: Any
 ) -> None:
     cluster.drift = (DRIFT,)
@@ -412,7 +410,7 @@ def test_drift_is_found_and_told_once(
     assert "DriftEnded" in kinds(ready)
 
 
-def test_two_clusters_do_not_meet(data: dict[str, Any], cluster: PaperCluster) -> None:
+def test_two_clusters_are_independent(data: dict[str, Any], cluster: PaperCluster) -> None:
     """Each endpoint is asked for where its own spec says."""
     other = PaperCluster()
     world = World(cluster)

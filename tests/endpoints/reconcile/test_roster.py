@@ -1,4 +1,4 @@
-"""From one look at the workers to the next."""
+"""Worker roster between two observations."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def kinds(found: Roster) -> list[str]:
     return [happening.kind for happening in found.happenings]
 
 
-def test_nothing_new_is_nothing_to_write() -> None:
+def test_unchanged_roster_writes_nothing() -> None:
     found = look([row()], [seen()])
     assert not found.changed
     assert not found.happenings
     assert one(found).ready
 
 
-def test_one_that_hangs_on_its_probe_has_been_started() -> None:
+def test_worker_that_hangs_on_its_probe_counts_as_started() -> None:
     hung = one(look([row()], [seen("unknown")]))
     assert hung.running
     assert not hung.ready
@@ -72,19 +72,19 @@ def test_one_that_hangs_on_its_probe_has_been_started() -> None:
         ({"restarts": 5, "restarts_ready": 5}, 0, 0),
     ],
 )
-def test_crashes_count_since_it_was_last_ready_or_changed(
+def test_crashes_count_since_the_last_ready_state_or_change(
     before: dict[str, Any] | None, restarts: int, crashes: int
 ) -> None:
     rows = [] if before is None else [row(**before)]
     assert one(look(rows, [seen("backoff", restarts=restarts)])).crashes == crashes
 
 
-def test_being_ready_forgives() -> None:
+def test_ready_state_resets_the_crash_count() -> None:
     found = look([row("starting", restarts=2)], [seen(restarts=5)])
     assert found.rows[0].restarts_ready == 5
 
 
-def test_one_that_was_given_up_is_looping_at_once() -> None:
+def test_abandoned_worker_is_a_crash_loop_at_once() -> None:
     assert one(look([], [seen("exited")])).looping
     assert not one(look([], [seen("backoff", restarts=2)])).looping
 
@@ -110,7 +110,7 @@ def test_surplus_and_outdated() -> None:
         ({"spec_hash": "old"}, {"state": "starting"}, ["WorkerStarted"]),
     ],
 )
-def test_what_happened(before: Any, now: dict[str, Any], kind: list[str]) -> None:
+def test_events_of_a_pass(before: Any, now: dict[str, Any], kind: list[str]) -> None:
     rows = [] if before is None else [row(**before)]
     assert kinds(look(rows, [seen(**now)])) == kind
 
@@ -149,13 +149,13 @@ def test_ready_event_states_the_start_only_once() -> None:
     assert [one.message for one in again.happenings] == ["w-0 is ready."]
 
 
-def test_one_that_vanished_is_told_and_removed() -> None:
+def test_vanished_worker_is_reported_and_removed() -> None:
     found = look([row()], [])
     assert kinds(found) == ["WorkerRemoved"]
     assert [r.name for r in found.removed] == ["w-0"]
 
 
-def test_leaving_keeps_its_hour_and_ends_when_it_may_stay() -> None:
+def test_leaving_worker_keeps_its_deadline_and_can_return() -> None:
     first = look([row()], [seen()], leaving=frozenset({0}))
     assert first.rows[0].draining_since == NOW
     assert kinds(first) == ["WorkerDraining"]
@@ -167,7 +167,7 @@ def test_leaving_keeps_its_hour_and_ends_when_it_may_stay() -> None:
     assert stays.rows[0].draining_since is None
 
 
-def test_simulated_is_what_runs_not_what_is_wanted() -> None:
+def test_simulated_flag_follows_the_running_worker() -> None:
     """While an endpoint moves to real workers, the old ones are still simulated."""
     old = look([row(spec_hash="old", simulated=True)], [seen(spec_hash="old")])
     assert old.rows[0].simulated
@@ -175,7 +175,7 @@ def test_simulated_is_what_runs_not_what_is_wanted() -> None:
     assert not new.rows[0].simulated
 
 
-def test_components_see_workers_with_an_address_only() -> None:
+def test_components_get_only_workers_with_an_address() -> None:
     rows = [row(), row(url=""), row("stopping"), row(draining_since=NOW)]
     facts = worker_facts(rows)
     assert [(f.ready, f.draining) for f in facts] == [(True, False), (False, True), (True, True)]
@@ -199,7 +199,7 @@ def _part(state: str | None, in_flight: int = 0, *, ready: bool = True) -> Compo
         (ComponentStatus(False), False),
     ],
 )
-def test_a_worker_stops_when_its_callers_are_served(part: ComponentStatus, may: bool) -> None:
+def test_worker_stops_after_its_requests_complete(part: ComponentStatus, may: bool) -> None:
     rows = [row(draining_since=NOW), row(name="w-1", index=1)]
     assert may_stop(rows, [part], NOW) is may
     assert may_stop(rows, [part], NOW + DRAIN), "its time is up"

@@ -66,7 +66,7 @@ def test_reconciler_measures_the_start(reconcile_world: World, ready: Endpoint) 
     ("change", "kind"),
     [({"worker_args": ["--seed=3"]}, Transition.UPDATE), ({"replicas": 0}, Transition.STOP)],
 )
-def test_a_change_is_expected(
+def test_change_is_expected(
     reconcile_world: World, ready: Endpoint, change: dict, kind: str
 ) -> None:
     actions.patch(actions.SYSTEM, ready.name, change)
@@ -75,7 +75,7 @@ def test_a_change_is_expected(
     assert transition() is kind
 
 
-def test_a_resumed_endpoint_starts_again(reconcile_world: World, ready: Endpoint) -> None:
+def test_resumed_endpoint_starts_again(reconcile_world: World, ready: Endpoint) -> None:
     actions.pause(actions.SYSTEM, ready.name)
     reconcile_world.until(ready, "Paused")
     assert transition() is Transition.STOP
@@ -84,7 +84,7 @@ def test_a_resumed_endpoint_starts_again(reconcile_world: World, ready: Endpoint
     assert transition() is Transition.START
 
 
-def test_an_added_worker_of_a_serving_endpoint_is_expected(
+def test_added_worker_of_a_serving_endpoint_is_expected(
     reconcile_world: World, ready: Endpoint
 ) -> None:
     """As an autoscaler adds one: the endpoint itself is in no transition."""
@@ -99,7 +99,7 @@ def test_deletion_is_expected(reconcile_world: World, ready: Endpoint) -> None:
     assert transition() is Transition.STOP
 
 
-def test_a_loss_and_a_failure_are_not_expected(reconcile_world: World, ready: Endpoint) -> None:
+def test_losses_and_failures_are_not_expected(reconcile_world: World, ready: Endpoint) -> None:
     reconcile_world.paper.crash(Ref("fake", "demo-worker"), 1)
     assert reconcile_world.step(ready).phase == "Degraded"
     assert expected_absences(timezone.now()) == [], "a crashed worker that restarts is a loss"
@@ -107,7 +107,7 @@ def test_a_loss_and_a_failure_are_not_expected(reconcile_world: World, ready: En
     assert transition() is None
 
 
-def test_an_overdue_update_is_not_expected(reconcile_world: World, ready: Endpoint) -> None:
+def test_overdue_update_is_not_expected(reconcile_world: World, ready: Endpoint) -> None:
     actions.patch(actions.SYSTEM, ready.name, {"worker_args": ["--seed=3"]})
     reconcile_world.step(ready)
     status = status_of(ready)
@@ -116,7 +116,7 @@ def test_an_overdue_update_is_not_expected(reconcile_world: World, ready: Endpoi
     assert transition() is None
 
 
-def test_the_number_of_queries_does_not_grow(
+def test_number_of_queries_is_constant(
     reconcile_world: World, demo_endpoint: Endpoint, django_assert_num_queries: object
 ) -> None:
     reconcile_world.step(demo_endpoint)

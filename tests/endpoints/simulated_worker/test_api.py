@@ -1,4 +1,4 @@
-"""The API, over real sockets: shapes, streams, usage, refusals."""
+"""API of the simulated worker over real sockets: shapes, streams, usage, errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_chat(worker: SimulatedWorker, model: str | None) -> None:
     assert usage["total_tokens"] == usage["prompt_tokens"] + 12
 
 
-def test_an_answer_depends_on_the_prompt_only(worker: SimulatedWorker) -> None:
+def test_response_depends_only_on_the_prompt(worker: SimulatedWorker) -> None:
     first, again, other = (
         worker.complete(text, 200)["choices"][0] for text in ("one", "one", "two")
     )
@@ -50,12 +50,12 @@ def test_an_answer_depends_on_the_prompt_only(worker: SimulatedWorker) -> None:
     assert first["text"] != other["text"]
 
 
-def test_seed_changes_answers(start: Any) -> None:
+def test_seed_changes_responses(start: Any) -> None:
     one, two = (start("--seed", seed).complete("hi", 64) for seed in ("1", "2"))
     assert one["choices"][0]["text"] != two["choices"][0]["text"]
 
 
-def test_chat_stream_is_the_same_text_in_pieces(worker: SimulatedWorker) -> None:
+def test_chat_stream_has_the_same_text_in_chunks(worker: SimulatedWorker) -> None:
     body = {"messages": MESSAGES, "max_tokens": 40, "stream_options": {"include_usage": True}}
     events = list(worker.stream("/v1/chat/completions", body))
     assert events.pop() == "[DONE]"
@@ -73,7 +73,7 @@ def test_chat_stream_is_the_same_text_in_pieces(worker: SimulatedWorker) -> None
     assert text == whole["choices"][0]["message"]["content"]
 
 
-def test_no_usage_in_a_stream_unless_asked(worker: SimulatedWorker) -> None:
+def test_stream_has_no_usage_unless_requested(worker: SimulatedWorker) -> None:
     events = list(worker.stream("/v1/completions", {"prompt": "x", "max_tokens": 3}))
     assert events[-1] == "[DONE]"
     chunks = [json.loads(event) for event in events[:-1]]
@@ -82,7 +82,7 @@ def test_no_usage_in_a_stream_unless_asked(worker: SimulatedWorker) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_stop_texts(worker: SimulatedWorker, streamed: bool) -> None:
+def test_stop_strings(worker: SimulatedWorker, streamed: bool) -> None:
     body = {"prompt": "x", "max_tokens": 60, "stop": ["runs here", "zzz"]}
     if streamed:
         chunks = [json.loads(e) for e in worker.stream("/v1/completions", body) if e != "[DONE]"]
@@ -95,7 +95,7 @@ def test_stop_texts(worker: SimulatedWorker, streamed: bool) -> None:
     assert finish == "stop"
 
 
-def test_least_tokens(worker: SimulatedWorker) -> None:
+def test_minimum_tokens(worker: SimulatedWorker) -> None:
     assert worker.complete("x", 300, ignore_eos=True)["usage"]["completion_tokens"] == 300
     assert worker.complete("x", 300, min_tokens=200)["usage"]["completion_tokens"] >= 200
     assert worker.complete("x")["usage"]["completion_tokens"] == 1
@@ -148,7 +148,7 @@ def test_tokenize_counts_what_usage_counts(worker: SimulatedWorker) -> None:
         ("/health", {}, 405, None),
     ],
 )
-def test_refusals_have_openais_shape(
+def test_errors_have_the_openai_shape(
     worker: SimulatedWorker, path: str, body: Any, status: int, param: str | None
 ) -> None:
     got, answer = worker.post(path, body)
@@ -159,11 +159,11 @@ def test_refusals_have_openais_shape(
     assert answer["error"]["message"]
 
 
-def test_plain_values_of_what_is_not_simulated_are_fine(worker: SimulatedWorker) -> None:
+def test_default_values_of_unsimulated_parameters_are_accepted(worker: SimulatedWorker) -> None:
     worker.complete("x", n=1, logprobs=None, echo=False, temperature=0.7, top_p=1, user="me")
 
 
-def test_a_request_id_is_kept(worker: SimulatedWorker) -> None:
+def test_request_id_is_kept(worker: SimulatedWorker) -> None:
     connection = worker.connect()
     connection.request("POST", "/v1/completions", b'{"prompt":"x"}', {"X-Request-Id": "abc"})
     answer = connection.getresponse()
@@ -182,7 +182,7 @@ def test_a_request_id_is_kept(worker: SimulatedWorker) -> None:
         (["--speed", "0"], "not above 0"),
     ],
 )
-def test_the_command_line_refuses_clearly(flags: list[str], text: str) -> None:
+def test_command_line_errors_are_clear(flags: list[str], text: str) -> None:
     argv = [sys.executable, "-m", "endpoints.simulated_worker", "--listen", "127.0.0.1:1"]
     done = subprocess.run(
         [*argv, "--model", "m", *flags], cwd=ROOT, capture_output=True, text=True, timeout=30
@@ -192,7 +192,7 @@ def test_the_command_line_refuses_clearly(flags: list[str], text: str) -> None:
     assert "secret" not in done.stderr
 
 
-def test_vllms_other_arguments_are_named_and_ignored(start: Any) -> None:
+def test_other_vllm_arguments_are_named_and_ignored(start: Any) -> None:
     media = ("--allowed-media-domains", "a.example", "b.example")
     worker = start("--dtype", "float32", "--max-model-len=64", "--enforce-eager", *media)
     assert "--dtype float32 --enforce-eager --allowed-media-domains" in worker.log.read_text()

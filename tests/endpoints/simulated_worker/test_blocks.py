@@ -1,4 +1,4 @@
-"""The block model: chains, holding, eviction; and ARC beside LRU."""
+"""Block model: hash chains, reference counts, eviction; ARC and LRU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from endpoints.simulated_worker.blocks import Device, L1Arc, L1Lru, chain_hashes
 
 
-def test_a_chain_covers_full_blocks_and_everything_before() -> None:
+def test_chain_covers_full_blocks_and_their_prefix() -> None:
     first = chain_hashes(range(100), 32)
     assert len(first) == 3
     assert chain_hashes(range(96), 32) == first
@@ -22,7 +22,7 @@ def test_a_chain_covers_full_blocks_and_everything_before() -> None:
     assert chain_hashes(range(31), 32) == []
 
 
-def test_what_runs_is_never_evicted_and_the_tail_goes_first() -> None:
+def test_running_blocks_are_never_evicted_and_the_tail_goes_first() -> None:
     device = Device(6)
     blocks = [bytes([n]) for n in range(4)]
     one = device.take([], 4)
@@ -44,7 +44,7 @@ def test_what_runs_is_never_evicted_and_the_tail_goes_first() -> None:
     assert device.match(blocks) == 3
 
 
-def test_two_that_computed_the_same_share_the_name_only() -> None:
+def test_duplicate_computations_share_only_the_hash() -> None:
     device = Device(4)
     one, two = device.take([], 1), device.take([], 1)
     assert one is not None
@@ -60,7 +60,7 @@ def test_two_that_computed_the_same_share_the_name_only() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.booleans()), max_size=60))
-def test_the_device_is_never_overbooked(steps: list[tuple[int, int, bool]]) -> None:
+def test_device_memory_is_never_exceeded(steps: list[tuple[int, int, bool]]) -> None:
     device = Device(8)
     running = []
     for prompt, size, end in steps:
@@ -95,7 +95,7 @@ def fill(cache: L1Lru | L1Arc, *blocks: int) -> list[int]:
     return hits
 
 
-def test_lru_forgets_what_was_used_longest_ago() -> None:
+def test_lru_evicts_the_least_recently_used() -> None:
     cache = L1Lru(3)
     assert fill(cache, 1, 2, 3, 1, 4) == [1]
     assert fill(cache, 2) == []
@@ -103,7 +103,7 @@ def test_lru_forgets_what_was_used_longest_ago() -> None:
     assert fill(L1Lru(0), 1, 1) == []
 
 
-def test_arc_keeps_what_was_used_twice_through_a_scan() -> None:
+def test_arc_keeps_twice_used_blocks_through_a_scan() -> None:
     scan = tuple(range(10, 30))
     assert fill(L1Lru(4), 1, 2, 1, 2, *scan, 1, 2) == [1, 2]
     assert fill(L1Arc(4), 1, 2, 1, 2, *scan, 1, 2) == [1, 2, 1, 2]

@@ -1,4 +1,4 @@
-"""Queueing, going away in the middle, and ending."""
+"""Queueing, disconnects and shutdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def begin(worker: SimulatedWorker, prompt: int, length: int = 100) -> socket.soc
     return sock
 
 
-def test_one_prefill_at_a_time_the_others_wait(start: Any) -> None:
+def test_one_prefill_runs_at_a_time(start: Any) -> None:
     worker = start(speed=SLOW)
     socks = [begin(worker, n) for n in range(3)]
     until(lambda: worker.metric("vllm:num_requests_waiting") == 2)
@@ -42,7 +42,7 @@ def test_one_prefill_at_a_time_the_others_wait(start: Any) -> None:
     assert worker.metric("vllm:kv_cache_usage_perc") == 0
 
 
-def test_seats_are_limited(start: Any) -> None:
+def test_running_sequences_are_limited(start: Any) -> None:
     worker = start("--max-num-seqs", "1", speed=STEADY)
     first = begin(worker, 1, length=2)
     assert b"200 OK" in first.recv(4096)
@@ -53,7 +53,7 @@ def test_seats_are_limited(start: Any) -> None:
     second.close()
 
 
-def test_blocks_that_run_are_waited_for(start: Any) -> None:
+def test_requests_wait_for_blocks_in_use(start: Any) -> None:
     worker = start("--device-blocks", "20", speed=STEADY)
     first = begin(worker, 1, length=2)
     assert b"200 OK" in first.recv(4096)
@@ -64,7 +64,7 @@ def test_blocks_that_run_are_waited_for(start: Any) -> None:
     second.close()
 
 
-def test_term_lets_streams_end_and_refuses_new_ones(start: Any) -> None:
+def test_term_completes_streams_and_rejects_new_ones(start: Any) -> None:
     worker = start(speed=STEADY)
     events: list[str] = []
     begun = threading.Event()
@@ -88,7 +88,7 @@ def test_term_lets_streams_end_and_refuses_new_ones(start: Any) -> None:
     assert worker.process.wait(60) == 0
 
 
-def test_term_with_nothing_to_do_ends_at_once(start: Any) -> None:
+def test_term_without_requests_exits_at_once(start: Any) -> None:
     worker = start()
     idle = worker.connect()
     idle.request("GET", "/health")
@@ -98,7 +98,7 @@ def test_term_with_nothing_to_do_ends_at_once(start: Any) -> None:
     idle.close()
 
 
-def test_term_waits_no_longer_than_it_was_told(start: Any) -> None:
+def test_term_waits_at_most_its_timeout(start: Any) -> None:
     worker = start("--shutdown-timeout", "0.2", speed=SLOW)
     sock = begin(worker, 1)
     until(lambda: worker.metric("vllm:num_requests_running") == 1)
@@ -109,7 +109,7 @@ def test_term_waits_no_longer_than_it_was_told(start: Any) -> None:
     assert "canceled requests" in worker.log.read_text()
 
 
-def test_a_slow_reader_is_waited_for(start: Any) -> None:
+def test_slow_reader_is_awaited(start: Any) -> None:
     worker = start("--max-model-len", "200000", "--device-blocks", "8000", speed=1e6)
     body = json.dumps(
         {"prompt": "x", "max_tokens": 150000, "ignore_eos": True, "stream": True}

@@ -1,4 +1,4 @@
-"""Requests read whole, byte by byte and with a tail; and connections of a real server."""
+"""HTTP parsing at any split, and connections of a real server."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_requests(data: bytes, path: str, body: bytes, keep_alive: bool) -> None
         (b"GET / HTTP/1.1\r\nA: " + b"x" * 70_000, 431),
     ],
 )
-def test_what_is_no_request(data: bytes, status: int) -> None:
+def test_invalid_requests(data: bytes, status: int) -> None:
     with pytest.raises(BadRequestError) as caught:
         parse(data)
     assert caught.value.status == status
@@ -90,7 +90,7 @@ def test_pipelined_requests_are_answered_in_order(worker: SimulatedWorker) -> No
     assert data.endswith(b"\r\n\r\n{}")
 
 
-def test_a_bad_request_ends_the_connection(worker: SimulatedWorker) -> None:
+def test_invalid_request_closes_the_connection(worker: SimulatedWorker) -> None:
     with socket.create_connection(("127.0.0.1", worker.port), timeout=10) as sock:
         sock.sendall(b"GET /version HTTP/1.1\r\n\r\nrubbish\r\n\r\n")
         data = b"".join(iter(lambda: sock.recv(65536), b""))

@@ -1,4 +1,4 @@
-"""A simulated worker tells of its blocks as vLLM does: frames, maps, numbers and replays."""
+"""KV events of the simulated worker in vLLM's encoding: frames, maps, sequence numbers, replays."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def kinds(events: Events) -> list[tuple[str, str | None, int]]:
     ]
 
 
-def test_a_prefill_is_one_event_as_vllm_writes_it(publish: Any) -> None:
+def test_prefill_is_one_event_in_vllm_encoding(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED)
     ((number, ts, (event,)),) = publishing.listener.replayed()
@@ -120,7 +120,7 @@ def test_a_prefill_is_one_event_as_vllm_writes_it(publish: Any) -> None:
     assert event["block_hashes"] == [event_hash(item) for item in chain_hashes(HUNDRED, 32)]
 
 
-def test_discovery_names_the_endpoints(publish: Any) -> None:
+def test_discovery_lists_the_addresses(publish: Any) -> None:
     publishing = publish()
     status, body = publishing.worker.get("/kv_event_sources")
     events, replay = publishing.ports
@@ -132,11 +132,11 @@ def test_discovery_names_the_endpoints(publish: Any) -> None:
     assert source["enable_kv_cache_events"] is True
 
 
-def test_without_events_there_is_no_source(worker: SimulatedWorker) -> None:
+def test_source_is_absent_without_events(worker: SimulatedWorker) -> None:
     assert worker.get("/kv_event_sources") == (200, b"{}")
 
 
-def test_live_messages_carry_the_topic_and_count_on(publish: Any) -> None:
+def test_live_messages_have_topic_and_sequence(publish: Any) -> None:
     publishing = publish()
     sub = publishing.listener.sub
     sub.rcvtimeo = 100
@@ -155,7 +155,7 @@ def test_live_messages_carry_the_topic_and_count_on(publish: Any) -> None:
     assert publishing.listener.replayed(number)[0][0] == number
 
 
-def test_a_hit_says_nothing_and_what_is_new_chains_on_it(publish: Any) -> None:
+def test_hit_publishes_nothing_and_new_blocks_chain_on_it(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED)
     publishing.worker.complete(HUNDRED)
@@ -167,7 +167,7 @@ def test_a_hit_says_nothing_and_what_is_new_chains_on_it(publish: Any) -> None:
     assert event["token_ids"] == longer[96:160]
 
 
-def test_decoding_fills_blocks_one_by_one(publish: Any) -> None:
+def test_decoding_publishes_blocks_one_by_one(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED[:60], max_tokens=40, ignore_eos=True)
     events = publishing.said()
@@ -175,7 +175,7 @@ def test_decoding_fills_blocks_one_by_one(publish: Any) -> None:
     assert events[1]["parent_block_hash"] == events[0]["block_hashes"][0]
 
 
-def test_evictions_come_before_what_took_their_room_deepest_first(publish: Any) -> None:
+def test_evictions_precede_the_new_blocks_deepest_first(publish: Any) -> None:
     publishing = publish("--device-blocks", "5")
     publishing.worker.complete(HUNDRED)  # 4 blocks, 3 named
     publishing.worker.complete([7, *HUNDRED])
@@ -188,7 +188,7 @@ def test_evictions_come_before_what_took_their_room_deepest_first(publish: Any) 
     assert kinds(events)[-1] == ("BlockStored", "GPU", 3)
 
 
-def test_salts_are_told_and_change_the_hashes(publish: Any) -> None:
+def test_salts_are_published_and_change_the_hashes(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED, cache_salt="tenant1")
     publishing.worker.complete(HUNDRED)
@@ -199,7 +199,7 @@ def test_salts_are_told_and_change_the_hashes(publish: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["lru", "arc"])
-def test_l1_is_told_as_vllms_connector_tells_it(publish: Any, policy: str) -> None:
+def test_l1_events_equal_those_of_the_vllm_connector(publish: Any, policy: str) -> None:
     block_bytes = 32 * 46080
     publishing = publish("--l1-bytes", str(4 * block_bytes), "--l1-policy", policy)
     publishing.worker.complete(HUNDRED)
@@ -215,7 +215,7 @@ def test_l1_is_told_as_vllms_connector_tells_it(publish: Any, policy: str) -> No
     assert sum(stored) == 3
 
 
-def test_a_reset_is_published_with_the_next_step(
+def test_reset_is_published_with_the_next_step(
     publish: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(os.environ, "VLLM_SERVER_DEV_MODE", "1")
@@ -230,11 +230,11 @@ def test_a_reset_is_published_with_the_next_step(
     ]
 
 
-def test_a_reset_needs_developer_mode(worker: SimulatedWorker) -> None:
+def test_reset_needs_developer_mode(worker: SimulatedWorker) -> None:
     assert worker.post("/reset_prefix_cache", b"")[0] == 404
 
 
-def test_reused_blocks_are_told_again_on_request(publish: Any) -> None:
+def test_reused_blocks_are_published_again_on_request(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED)
     publishing.worker.complete(HUNDRED, vllm_xargs={"kv_cache_report_mode": "full"})
@@ -242,7 +242,7 @@ def test_reused_blocks_are_told_again_on_request(publish: Any) -> None:
     assert again == first
 
 
-def test_nothing_is_remembered_of_blocks_nobody_holds() -> None:
+def test_freed_blocks_are_forgotten() -> None:
     log = KvLog(2, lambda _events: None)
     hashes = chain_hashes([1, 2, 3, 4], 2)
     log.know([1, 2, 3, 4], hashes, 0, "")

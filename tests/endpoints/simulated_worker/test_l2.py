@@ -1,4 +1,4 @@
-"""Hits in each tier, over real requests, and what the counters say about them."""
+"""Hits in each tier over real requests, and their counters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_device_hits_are_full_blocks_of_a_common_prefix(start: Any) -> None:
     assert worker.metric("vllm:kv_cache_usage_perc") == 0  # nothing runs
 
 
-def test_a_second_turn_finds_the_first_answer(start: Any) -> None:
+def test_second_turn_hits_the_first_response(start: Any) -> None:
     worker = start()
     messages = [{"role": "user", "content": "Tell me about rivers and stones, please. " * 8}]
     body: dict[str, Any] = {"messages": messages, "max_tokens": 90}
@@ -61,7 +61,7 @@ def prompt(number: int) -> list[int]:
     return [number] * 320  # 10 blocks, and one more for the answer
 
 
-def test_the_device_evicts_the_oldest_and_its_tail_first(start: Any) -> None:
+def test_device_evicts_the_oldest_blocks_tail_first(start: Any) -> None:
     worker = start("--device-blocks", "24")
     assert [worker.cached(prompt(n)) for n in (1, 2)] == [0, 0]
     # 20 blocks are kept (an eleventh is never full); a third prompt wants 11 of 24.
@@ -73,7 +73,7 @@ def test_the_device_evicts_the_oldest_and_its_tail_first(start: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["lru", "arc"])
-def test_l1_serves_what_the_device_lost(start: Any, policy: str) -> None:
+def test_l1_serves_blocks_evicted_from_the_device(start: Any, policy: str) -> None:
     # 12 blocks on the device, 40 in L1: 32 tokens x 1000 bytes each.
     flags = ("--device-blocks", "12", "--kv-bytes-per-token", "1000", "--l1-bytes", "1280000")
     worker = start(*flags, "--l1-policy", policy)
@@ -115,7 +115,7 @@ def test_l2_serves_another_worker_and_promotes(start: Any, l2: Any) -> None:
     assert other.cached(HUNDRED) == 0  # unlike workers do not share
 
 
-def test_a_dead_l2_is_a_miss_and_counted(start: Any, tmp_path: Path) -> None:
+def test_dead_l2_is_a_counted_miss(start: Any, tmp_path: Path) -> None:
     node = Valkey(tmp_path)
     worker = start("--l2-url", node.url)
     worker.cached(HUNDRED)
@@ -128,7 +128,7 @@ def test_a_dead_l2_is_a_miss_and_counted(start: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["stall", "cut"])
-async def test_a_broken_l2_never_fails_a_request(start: Any, l2: Any, mode: str) -> None:
+async def test_broken_l2_never_fails_a_request(start: Any, l2: Any, mode: str) -> None:
     loop = asyncio.get_running_loop()
     async with FaultProxy("127.0.0.1", l2.port) as proxy:
         flags = ("--l2-url", f"redis://127.0.0.1:{proxy.port}", "--l2-timeout", "0.05")
@@ -153,7 +153,7 @@ async def test_a_broken_l2_never_fails_a_request(start: Any, l2: Any, mode: str)
         proxy.released.set()
 
 
-def test_a_wrong_password_is_a_miss(start: Any, l2: Any) -> None:
+def test_wrong_password_is_a_miss(start: Any, l2: Any) -> None:
     worker = start("--l2-url", l2.url, password="wrong")
     assert worker.cached(HUNDRED) == 0
     assert "left alone" in until(worker.log.read_text) or worker.cached([3] * 100) == 0

@@ -1,4 +1,4 @@
-"""The exposition, against what vLLM 0.32's own source declares.
+"""Metrics of the simulated worker, compared with those declared by vLLM 0.32.
 
 `vllm_0_32_metrics.json` was taken from vllm/v1/metrics/{loggers,buckets}.py of 0.32.0 for a
 context of 2048 tokens: every family it makes without optional features.
@@ -33,7 +33,7 @@ def samples(text: str, name: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_family_is_as_vllm_makes_it(text: str, name: str) -> None:
+def test_metric_family_equals_that_of_vllm(text: str, name: str) -> None:
     real = REAL[name]
     assert f"# TYPE {name} {real['type']}\n" in text
     is_histogram = real["type"] == "histogram"
@@ -48,14 +48,14 @@ def test_family_is_as_vllm_makes_it(text: str, name: str) -> None:
     assert all(labels["model_name"] == "demo" for labels in found)
 
 
-def test_no_vllm_family_is_made_up(text: str) -> None:
+def test_no_vllm_family_is_invented(text: str) -> None:
     """What is not in the list is the KV connector's, or the facts'."""
     named = set(re.findall(r"^# TYPE (vllm:\S+) ", text, re.MULTILINE))
     extra = {name for name in named - set(REAL) if not name.startswith("vllm:kv_offload_")}
     assert extra == {"vllm:cache_config_info"}
 
 
-def test_it_says_that_it_is_simulated(text: str) -> None:
+def test_worker_is_marked_simulated(text: str) -> None:
     assert "\nemberline_simulated_worker 1.0\n" in text
 
 

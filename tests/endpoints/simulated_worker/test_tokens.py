@@ -1,4 +1,4 @@
-"""Text, tokens and made-up answers."""
+"""Text, tokens and simulated responses."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from endpoints.simulated_worker import tokens
 
 
 @given(st.text())
-def test_pieces_are_the_text(text: str) -> None:
+def test_pieces_join_to_the_text(text: str) -> None:
     assert "".join(tokens.pieces(text)) == text
 
 
 @given(st.text(alphabet=" abcdefgh.,\n1", max_size=60), st.integers(0, 3), st.integers(1, 400))
-def test_an_answer_put_into_the_next_prompt_keeps_its_tokens(
-    text: str, seed: int, most: int
-) -> None:
+def test_response_in_the_next_prompt_keeps_its_tokens(text: str, seed: int, most: int) -> None:
     turn = {"role": "user", "content": text}
     prompt = tokens.encode(tokens.chat_prompt([turn]))
     answer, ended = tokens.answer(prompt, seed, 0, most)
@@ -28,7 +26,7 @@ def test_an_answer_put_into_the_next_prompt_keeps_its_tokens(
     assert after[: len(whole)] == whole
 
 
-def test_the_answer_says_what_it_is() -> None:
+def test_response_text_describes_the_simulation() -> None:
     answer, _ = tokens.answer([1], 0, 0, 100)
     assert "".join(answer).startswith("[simulated] No model runs here: ")
 

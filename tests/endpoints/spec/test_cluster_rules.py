@@ -1,4 +1,4 @@
-"""What a spec on a cluster is refused for, before anything is made of it."""
+"""Rejected specs of endpoints on a cluster."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(
     return []
 
 
-def test_what_is_good_passes_and_no_machine_is_asked(data: dict[str, Any]) -> None:
+def test_valid_spec_passes_without_a_local_check(data: dict[str, Any]) -> None:
     big = {"resources.memory_gib": 900, "resources.cpus": 96, "resources.gpus": 8, "replicas": 60}
     assert refused(data, big) == []
 
@@ -125,7 +125,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("changes", "path", "code"), REFUSED)
-def test_refusals_name_field_and_remedy(
+def test_errors_name_field_and_remedy(
     data: dict[str, Any], changes: dict[str, Any], path: str, code: str
 ) -> None:
     (error,) = refused(data, changes)
@@ -172,7 +172,7 @@ LACKING: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("changes", "capability", "path"), LACKING)
-def test_what_the_cluster_was_seen_to_lack_is_refused_with_why(
+def test_missing_cluster_capabilities_are_rejected_with_a_reason(
     data: dict[str, Any], changes: dict[str, Any], capability: str, path: str
 ) -> None:
     assert refused(data, changes) == []
@@ -184,7 +184,7 @@ def test_what_the_cluster_was_seen_to_lack_is_refused_with_why(
     assert refused(data, changes, context(capabilities=None)) == [], "nobody has looked yet"
 
 
-def test_no_pod_without_an_image(data: dict[str, Any]) -> None:
+def test_pod_needs_an_image(data: dict[str, Any]) -> None:
     bare = context(worker_image=False, engine_image=False)
     fields = [(e.field, e.code) for e in refused(data, {}, bare)]
     assert fields == [("placement.cluster", "no_image"), ("pod.image", "no_image")]
@@ -192,7 +192,7 @@ def test_no_pod_without_an_image(data: dict[str, Any]) -> None:
     assert "EMBERLINE_ENGINE_IMAGE" in error.remedy
 
 
-def test_a_tier_of_the_same_cluster_can_be_used(data: dict[str, Any]) -> None:
+def test_tier_of_the_same_cluster_can_be_used(data: dict[str, Any]) -> None:
     assert refused(data, {"cache.l2.enabled": True, "cache.l2.tier": "chat"}) == []
     here = merge(data, {"cache.l2.enabled": True, "cache.l2.tier": "chat"})
     with pytest.raises(SpecErrors) as caught:
@@ -200,7 +200,7 @@ def test_a_tier_of_the_same_cluster_can_be_used(data: dict[str, Any]) -> None:
     assert caught.value.errors[0].code == "tier_elsewhere"
 
 
-def test_an_endpoint_stays_on_its_cluster(data: dict[str, Any]) -> None:
+def test_endpoint_stays_on_its_cluster(data: dict[str, Any]) -> None:
     present = parse(merge(data, {**HF, "placement.cluster": "prod", "placement.namespace": "a"}))
     unsaid = merge(data, {**HF, "replicas": 3})
     assert check(unsaid, context(), present).placement == present.placement

@@ -1,4 +1,4 @@
-"""Fields for endpoints on a cluster: absent where nothing of them is wanted, refused elsewhere."""
+"""Spec fields for clusters: absent by default, rejected elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def another(field: SpecField) -> Any:
 
 
 @pytest.mark.parametrize("field", CLUSTER_FIELDS, ids=lambda field: field.path)
-def test_a_field_goes_round_and_is_refused_without_a_cluster(
+def test_field_round_trips_and_is_rejected_without_a_cluster(
     data: dict[str, Any], field: SpecField
 ) -> None:
     sent = merge(data, {field.path: another(field)})
@@ -52,13 +52,13 @@ def test_a_field_goes_round_and_is_refused_without_a_cluster(
     assert "placement.cluster" in error.remedy
 
 
-def test_a_spec_for_this_machine_is_stored_as_before(data: dict[str, Any]) -> None:
+def test_local_spec_is_stored_unchanged(data: dict[str, Any]) -> None:
     assert parse(data).to_dict() == data
     whole = parse(merge(data, {"placement.cluster": "prod"})).to_dict()
     assert set(whole) - set(data) == {"placement"}
 
 
-def test_what_a_spec_was_read_from_does_not_change_it(data: dict[str, Any]) -> None:
+def test_source_of_a_spec_does_not_change_it(data: dict[str, Any]) -> None:
     wanted = {"pod.env": {"A": "1"}, "tags": {"team": "x"}}
     sent = merge(data, wanted)
     spec = parse(sent)
@@ -89,7 +89,7 @@ def test_what_a_spec_was_read_from_does_not_change_it(data: dict[str, Any]) -> N
         ("manifest", {"a": "x" * 300_000}, "type"),
     ],
 )
-def test_bad_values_are_refused_in_words(
+def test_invalid_values_are_rejected_with_a_message(
     data: dict[str, Any], path: str, value: Any, code: str
 ) -> None:
     found = {e.field: e for e in errors_of(merge(data, {path: value}))}
@@ -97,13 +97,13 @@ def test_bad_values_are_refused_in_words(
     assert found[path].remedy
 
 
-def test_what_may_hold_secrets_is_not_repeated(data: dict[str, Any]) -> None:
+def test_possible_secrets_are_not_repeated(data: dict[str, Any]) -> None:
     with pytest.raises(SpecErrors) as caught:
         parse(merge(data, {"pod.env": {"TOKEN": ["hunter2"]}, "manifest": ["hunter2"]}))
     assert "hunter2" not in f"{caught.value} {[e.value for e in caught.value.errors]}"
 
 
-def test_the_form_keeps_what_it_does_not_show(data: dict[str, Any]) -> None:
+def test_form_keeps_hidden_fields(data: dict[str, Any]) -> None:
     present = parse(merge(data, {"tags": {"team": "x"}, "manifest": {"kind": "K"}})).to_dict()
     typed = {"name": "demo", "model": "m", "replicas": "1"}
     kept = EndpointForm(typed, spec=present).spec_data()

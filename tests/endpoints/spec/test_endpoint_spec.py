@@ -1,4 +1,4 @@
-"""What a spec accepts, and in which words it refuses."""
+"""Accepted and rejected specs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def errors_of(data: Any, context: Context = MACHINE) -> list[Problem]:
     return list(caught.value.errors)
 
 
-def test_a_whole_spec_goes_round_unchanged(data: dict[str, Any]) -> None:
+def test_complete_spec_round_trips(data: dict[str, Any]) -> None:
     assert parse(data).to_dict() == data
 
 
@@ -50,7 +50,7 @@ def test_only_name_and_model_are_required() -> None:
     assert [e.field for e in read({})[1]] == ["name", "model"]
 
 
-def test_the_table_has_each_field_of_the_spec_once(data: dict[str, Any]) -> None:
+def test_table_has_each_field_of_the_spec_once(data: dict[str, Any]) -> None:
     paths = [spec_field.path for spec_field in FIELDS]
     assert sorted(paths) == sorted(EndpointSpec("a", "b").flat())
     assert len(paths) == len(set(paths))
@@ -124,7 +124,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("path", "value", "code", "message", "remedy"), REFUSED)
-def test_a_bad_value_is_refused_with_field_value_and_remedy(
+def test_invalid_value_is_rejected_with_field_value_and_remedy(
     data: dict[str, Any], path: str, value: Any, code: str, message: str, remedy: str
 ) -> None:
     (error,) = errors_of(merge(data, {path: value}))
@@ -156,7 +156,7 @@ def _redis(data: dict[str, Any], **l2: Any) -> dict[str, Any]:
         ("redis://[::1", "invalid_url"),
     ],
 )
-def test_a_redis_address_must_be_one(data: dict[str, Any], url: str, code: str) -> None:
+def test_invalid_redis_address_is_rejected(data: dict[str, Any], url: str, code: str) -> None:
     (error,) = errors_of(_redis(data, url=url))
     assert (error.field, error.code) == ("cache.l2.url", code)
     assert "redis://HOST:PORT" in error.remedy
@@ -173,14 +173,14 @@ def test_a_redis_address_must_be_one(data: dict[str, Any], url: str, code: str) 
         "redis://a,b,c?replicas=2",
     ],
 )
-def test_good_redis_addresses(data: dict[str, Any], url: str) -> None:
+def test_valid_redis_addresses(data: dict[str, Any], url: str) -> None:
     assert check(_redis(data, url=url), MACHINE).cache.l2.url == url
 
 
 @pytest.mark.parametrize(
     "url", ["redis://:hunter2@cache:6379", "redis://bob:hunter2@cache/0", "hunter2@cache"]
 )
-def test_credentials_in_an_address_are_refused_and_not_repeated(
+def test_credentials_in_an_address_are_rejected_and_not_repeated(
     data: dict[str, Any], url: str
 ) -> None:
     with pytest.raises(SpecErrors) as caught:
@@ -191,7 +191,7 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(
     assert "hunter2" not in f"{caught.value} {error}"
 
 
-def test_a_secret_among_the_arguments_is_refused_and_not_repeated(data: dict[str, Any]) -> None:
+def test_secret_among_the_arguments_is_rejected_and_not_repeated(data: dict[str, Any]) -> None:
     for args in (["--api-key=hunter2"], ["--api_key", "hunter2"]):
         (error,) = errors_of(merge(data, {"worker_args": args}))
         assert error.code == "collision"
@@ -203,7 +203,7 @@ def test_other_arguments_pass(data: dict[str, Any]) -> None:
     assert check(merge(data, {"worker_args": args}), MACHINE).worker_args == tuple(args)
 
 
-def test_fields_of_the_other_backend_are_refused(data: dict[str, Any]) -> None:
+def test_fields_of_the_other_backend_are_rejected(data: dict[str, Any]) -> None:
     found = errors_of(_redis(data, backend="tieredstorage", url="redis://a", password_file="/x"))
     assert [(e.field, e.code) for e in found] == [
         ("cache.l2.url", "not_used"),
@@ -211,7 +211,7 @@ def test_fields_of_the_other_backend_are_refused(data: dict[str, Any]) -> None:
     ]
 
 
-def test_a_tier_that_does_not_exist_is_refused_with_those_that_do(data: dict[str, Any]) -> None:
+def test_unknown_tier_is_rejected_with_the_existing_ones(data: dict[str, Any]) -> None:
     offered = replace(MACHINE, tiers=frozenset({"default", "chat"}))
     wanted = merge(data, {"cache.l2.enabled": True, "cache.l2.tier": "chat"})
     assert check(wanted, offered).cache.l2.tier == "chat"
@@ -220,12 +220,12 @@ def test_a_tier_that_does_not_exist_is_refused_with_those_that_do(data: dict[str
     assert "default" in error.remedy
 
 
-def test_a_spec_from_before_tiers_had_names_wants_the_default_one(data: dict[str, Any]) -> None:
+def test_spec_without_a_tier_name_uses_the_default_tier(data: dict[str, Any]) -> None:
     del data["cache"]["l2"]["tier"]
     assert check(data, MACHINE).cache.l2.tier == "default"
 
 
-def test_a_password_file_must_be_readable(data: dict[str, Any]) -> None:
+def test_password_file_must_be_readable(data: dict[str, Any]) -> None:
     check(_redis(data, url="redis://a", password_file="/secrets/good"), MACHINE)
     (error,) = errors_of(_redis(data, url="redis://a", password_file="/secrets/bad"))
     assert error.code == "file_unreadable"
@@ -258,7 +258,7 @@ def test_real_workers_need_shared_memory_and_the_model(data: dict[str, Any]) -> 
     check(merge(data, {"model": "org/name", "engine": "vllm"}), MACHINE)
 
 
-def test_unknown_fields_are_refused_by_name(data: dict[str, Any]) -> None:
+def test_unknown_fields_are_rejected_by_name(data: dict[str, Any]) -> None:
     found = errors_of({**data, "replica": 2, "cache": {**data["cache"], "l3": {}}})
     assert {(e.field, e.code) for e in found} == {
         ("replica", "unknown_field"),
@@ -269,17 +269,17 @@ def test_unknown_fields_are_refused_by_name(data: dict[str, Any]) -> None:
     assert "cache.l1, cache.l2" in remedies["cache.l3"]
 
 
-def test_a_section_must_be_an_object(data: dict[str, Any]) -> None:
+def test_section_must_be_an_object(data: dict[str, Any]) -> None:
     (error,) = errors_of({**data, "cache": "on"})
     assert (error.field, error.code) == ("cache", "type")
 
 
 @pytest.mark.parametrize("value", [None, [], "demo", 1, True])
-def test_only_an_object_is_a_spec(value: Any) -> None:
+def test_spec_must_be_an_object(value: Any) -> None:
     assert errors_of(value)[0].code == "type"
 
 
-def test_all_errors_come_at_once(data: dict[str, Any]) -> None:
+def test_all_errors_are_reported_at_once(data: dict[str, Any]) -> None:
     found = errors_of(
         merge(
             _redis(data),
@@ -295,7 +295,7 @@ def test_all_errors_come_at_once(data: dict[str, Any]) -> None:
     ]
 
 
-def test_the_default_engine_is_the_installations() -> None:
+def test_default_engine_is_that_of_the_installation() -> None:
     assert parse({"name": "a", "model": "m"}, {"engine": "simulated"}).simulated
 
 
@@ -308,7 +308,7 @@ JSON = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.dictionaries(st.sampled_from([f.path for f in FIELDS] + ["cache", "x"]), JSON))
-def test_whatever_is_sent_is_accepted_or_refused_in_words(patch: dict[str, Any]) -> None:
+def test_arbitrary_input_is_accepted_or_rejected_with_a_message(patch: dict[str, Any]) -> None:
     base = EndpointSpec("demo", "smollm2-135m-instruct", engine="simulated").to_dict()
     for sent in (patch, merge(base, {k: v for k, v in patch.items() if k != "cache"})):
         try:
@@ -319,7 +319,7 @@ def test_whatever_is_sent_is_accepted_or_refused_in_words(patch: dict[str, Any])
             assert parse(spec.to_dict()) == spec
 
 
-def test_a_diff_tells_what_restarts(data: dict[str, Any]) -> None:
+def test_diff_lists_what_restarts(data: dict[str, Any]) -> None:
     before = parse(data)
     live = parse(merge(data, {"replicas": 3, "routing.strategy": "session"}))
     changes = diff(before, live)
@@ -343,7 +343,7 @@ def test_a_diff_tells_what_restarts(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("path", [f.path for f in FIELDS if f.kind in (int, float)])
 @pytest.mark.parametrize("value", [10**400, -(10**400)])
-def test_a_number_beyond_all_numbers_is_refused_in_words(
+def test_huge_number_is_rejected_with_a_message(
     data: dict[str, Any], path: str, value: int
 ) -> None:
     [error] = [e for e in errors_of(merge(data, {path: value})) if e.field == path]
@@ -352,7 +352,7 @@ def test_a_number_beyond_all_numbers_is_refused_in_words(
 
 
 @pytest.mark.parametrize("host", ["x" * 64, "a..b", "h" * 300 + ".example"])
-def test_a_host_that_no_resolver_takes_is_refused(data: dict[str, Any], host: str) -> None:
+def test_unresolvable_host_is_rejected(data: dict[str, Any], host: str) -> None:
     changes = {"cache.l2.backend": "redis", "cache.l2.url": f"redis://{host}:6379"}
     codes = [e.code for e in errors_of(merge(data, changes)) if e.field == "cache.l2.url"]
     assert codes == ["invalid_url"]

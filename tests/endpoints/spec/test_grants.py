@@ -35,7 +35,7 @@ def grants(patch: dict[str, Any], base: dict[str, Any] = BASE) -> set[Grant]:
     return {one.grant for one in required_grants(parse(merge(base, patch)), lambda _path: False)}
 
 
-def test_every_field_is_judged_or_known_to_be_free() -> None:
+def test_every_field_is_judged_or_declared_free() -> None:
     """Whoever adds a field decides which of the two it is."""
     paths = {field.path for field in FIELDS}
     free = {path for path in paths if path.partition(".")[0] in FREE_SECTIONS} | FREE
@@ -123,7 +123,7 @@ REACHES = [
 
 
 @pytest.mark.parametrize(("patch", "grant"), REACHES)
-def test_what_reaches_beyond_its_pods_needs_a_grant(patch: dict[str, Any], grant: str) -> None:
+def test_fields_beyond_the_pods_need_a_grant(patch: dict[str, Any], grant: str) -> None:
     assert grants(patch) == {Grant(grant)}
 
 
@@ -157,7 +157,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("patch", PLAIN)
-def test_a_plain_pod_needs_no_grant(patch: dict[str, Any]) -> None:
+def test_plain_pod_needs_no_grant(patch: dict[str, Any]) -> None:
     assert grants(patch) == set()
 
 
@@ -190,14 +190,14 @@ HERE = {"name": "demo", "model": "smollm2-135m-instruct"}
         ["--something-new"],
     ],
 )
-def test_an_argument_that_may_name_files_or_code_needs_a_grant_here(args: list[str]) -> None:
+def test_arguments_that_name_files_or_code_need_a_local_grant(args: list[str]) -> None:
     """A worker of this machine runs as the console's own user."""
     assert grants({"worker_args": args}, HERE) == {Grant.MACHINE}
     assert grants({"worker_args": args}) == set(), "a pod has nothing of the console's"
     assert grants({"worker_args": args, "engine": "simulated"}, HERE) == set()
 
 
-def test_plain_arguments_and_known_models_need_none_here() -> None:
+def test_plain_arguments_and_known_models_need_no_local_grant() -> None:
     args = [
         "--max-model-len=2048",
         "--dtype",

@@ -1,4 +1,4 @@
-"""What runs for a spec on a cluster, compared with files that a person has read."""
+"""Worker workload of a spec on a cluster, compared with golden files."""
 
 from __future__ import annotations
 
@@ -114,9 +114,7 @@ BASES = {
 
 
 @pytest.mark.parametrize("field", CLUSTER_FIELDS, ids=lambda field: field.path)
-def test_a_field_restarts_workers_exactly_where_it_says_so(
-    data: dict[str, Any], field: Any
-) -> None:
+def test_field_restarts_workers_exactly_as_declared(data: dict[str, Any], field: Any) -> None:
     if field.effect is Effect.FIXED or field.path.startswith("pd."):
         return
     base = {"model": "org/big", **BASES.get(field.path, {})}
@@ -125,7 +123,7 @@ def test_a_field_restarts_workers_exactly_where_it_says_so(
     assert (after.spec_hash != before.spec_hash) == (field.effect is Effect.RESTART)
 
 
-def test_the_limit_of_memory_counts_l1(data: dict[str, Any]) -> None:
+def test_memory_limit_includes_l1(data: dict[str, Any]) -> None:
     changes = {"resources.memory_gib": 4.0, "cache.l1.size_gib": 2.0, "model": "org/big"}
     spec = made(data, changes, None)
     assert spec.pod is not None
@@ -133,7 +131,7 @@ def test_the_limit_of_memory_counts_l1(data: dict[str, Any]) -> None:
     assert spec.memory_bytes == 4 * GIB + spec.pod.shm_bytes
 
 
-def test_a_token_reaches_only_the_step_that_downloads(data: dict[str, Any]) -> None:
+def test_token_reaches_only_the_download_step(data: dict[str, Any]) -> None:
     spec = made(data, {"model": "org/big", **HF}, None)
     assert spec.pod is not None
     assert list(spec.pod.init[0].secret_env) == ["HF_TOKEN"]
@@ -159,7 +157,7 @@ def _run(script: str, *argv: str, **env: str) -> str:
     return done.stdout
 
 
-def test_the_steps_do_what_they_say(tmp_path: Path) -> None:
+def test_init_steps_work(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     (source / "sub").mkdir(parents=True)
     (source / "config.json").write_text("{}")
@@ -177,7 +175,7 @@ def test_the_steps_do_what_they_say(tmp_path: Path) -> None:
     assert "('org/big',) {'revision': None" in said
 
 
-def test_the_plug_in_is_copied_whole(tmp_path: Path) -> None:
+def test_plug_in_is_copied_completely(tmp_path: Path) -> None:
     here = Path(worker_pod.__file__).parents[2]
     _run(worker_pod._COPY_PLUGIN, str(tmp_path), PYTHONPATH=str(here))
     found = "import cachetier.vllm_connector.settings as s; print(s.__file__)"
@@ -192,7 +190,7 @@ def start(tmp_path: Path, argv: list[str], *needs: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("needs", [(), ("json", "email")])
-def test_what_a_killed_worker_left_in_shared_memory_goes(
+def test_shared_memory_of_a_killed_worker_is_removed(
     tmp_path: Path, needs: tuple[str, ...]
 ) -> None:
     left, other = tmp_path / "vllm_offload_1.mmap", tmp_path / "else"
@@ -204,7 +202,7 @@ def test_what_a_killed_worker_left_in_shared_memory_goes(
     assert [path.name for path in tmp_path.iterdir()] == ["else"]
 
 
-def test_what_the_worker_image_lacks_is_named_in_one_line(tmp_path: Path) -> None:
+def test_missing_parts_of_the_image_are_named_in_one_line(tmp_path: Path) -> None:
     runs = [sys.executable, "-c", "print('started')"]
     done = start(tmp_path, runs, "json", "no_such_package", "nor_this")
     said = "emberline: the worker image lacks no_such_package, nor_this"
@@ -216,7 +214,7 @@ def test_what_the_worker_image_lacks_is_named_in_one_line(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("linked", "code"), [(b"\0libnosuch.so.1\0", 1), (b"\0libc.so.6\0", 0)])
-def test_a_library_is_missed_only_where_vllm_is_linked_against_it(
+def test_library_is_required_only_where_vllm_links_it(
     tmp_path: Path, linked: bytes, code: int
 ) -> None:
     package = tmp_path / "built"
@@ -240,13 +238,11 @@ def test_a_library_is_missed_only_where_vllm_is_linked_against_it(
         ({"pod": {"command": ["serve"]}}, ()),
     ],
 )
-def test_only_what_this_worker_needs_is_looked_for(
-    changes: dict[str, Any], needs: tuple[str, ...]
-) -> None:
+def test_only_required_parts_are_checked(changes: dict[str, Any], needs: tuple[str, ...]) -> None:
     base = {"name": "demo", "model": "org/m", "placement": {"cluster": "prod"}}
     assert worker_pod.image_needs(parse(merge(base, changes))) == needs
 
 
-def test_a_worker_of_one_machine_has_no_pod(data: dict[str, Any]) -> None:
+def test_local_worker_has_no_pod(data: dict[str, Any]) -> None:
     local = worker_spec(parse(data), Installation("p", "v", "/r", "m", "i"), None)
     assert (local.pod, local.around) == (None, None)

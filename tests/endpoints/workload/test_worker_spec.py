@@ -1,4 +1,4 @@
-"""What runs for a spec, compared with files that a person has read."""
+"""Worker workload of a spec, compared with golden files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_golden(data: dict[str, Any], name: str) -> None:
     assert text == path.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
 
 
-def test_the_cache_is_configured_by_its_own_room(data: dict[str, Any]) -> None:
+def test_cache_configuration_comes_from_cachetier(data: dict[str, Any]) -> None:
     for name, expected in {
         "vllm_l1": kv_transfer_config(GIB // 2, "arc", None, "cpu", chunk_tokens=64),
         "vllm_l1_l2": kv_transfer_config(
@@ -71,7 +71,7 @@ def test_the_cache_is_configured_by_its_own_room(data: dict[str, Any]) -> None:
     assert "--kv-transfer-config" not in made(data, "vllm_no_cache").argv
 
 
-def test_only_what_needs_a_restart_counts_in_the_hash(data: dict[str, Any]) -> None:
+def test_only_restart_fields_are_in_the_hash(data: dict[str, Any]) -> None:
     from endpoints.spec.field import Effect
     from endpoints.spec.fields import FIELDS
 
@@ -108,7 +108,7 @@ def test_only_what_needs_a_restart_counts_in_the_hash(data: dict[str, Any]) -> N
     assert moved.spec_hash != before
 
 
-def test_a_user_may_replace_a_default(data: dict[str, Any]) -> None:
+def test_user_can_override_a_default(data: dict[str, Any]) -> None:
     args = ["--dtype=bfloat16", "--shutdown_timeout", "5"]
     spec = worker_spec(parse(merge(data, {"engine": "vllm", "worker_args": args})), HERE, None)
     assert "float32" not in spec.argv
@@ -123,7 +123,7 @@ FLAG, REDIRECTS = "--allowed-media-domains", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
     ("hosts", "rendered"),
     [([], ["none.invalid"]), (["a.example", "10.0.0.1"], ["a.example", "10.0.0.1"]), (["*"], None)],
 )
-def test_a_worker_fetches_media_from_named_hosts_only(
+def test_worker_fetches_media_from_listed_hosts_only(
     data: dict[str, Any], hosts: list[str], rendered: list[str] | None
 ) -> None:
     """Whoever may call an endpoint chooses the URL, and the worker is inside the network."""
@@ -141,7 +141,7 @@ def test_a_worker_fetches_media_from_named_hosts_only(
         assert spec.env[REDIRECTS] == "0"
 
 
-def test_hosts_among_the_arguments_take_the_fields_place(data: dict[str, Any]) -> None:
+def test_hosts_in_the_arguments_replace_the_field(data: dict[str, Any]) -> None:
     args = [FLAG, "b.example"]
     spec = worker_spec(parse(merge(data, {"engine": "vllm", "worker_args": args})), HERE, None)
     assert spec.argv.count(FLAG) == 1
@@ -150,7 +150,7 @@ def test_hosts_among_the_arguments_take_the_fields_place(data: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("host", ["https://a.example", "A.example", "a/b", "", "*.example", "-x"])
-def test_what_is_no_host_is_refused(data: dict[str, Any], host: str) -> None:
+def test_invalid_host_is_rejected(data: dict[str, Any], host: str) -> None:
     with pytest.raises(SpecErrors) as caught:
         parse(merge(data, {"media_domains": [host]}))
     assert caught.value.errors[0].code == "invalid_host"
@@ -158,7 +158,7 @@ def test_what_is_no_host_is_refused(data: dict[str, Any], host: str) -> None:
         parse(merge(data, {"media_domains": ["*", "a.example"]}))
 
 
-def test_no_secret_is_in_the_spec(data: dict[str, Any], tmp_path: Path) -> None:
+def test_spec_contains_no_secret(data: dict[str, Any], tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text("hunter2")
     spec = worker_spec(parse(data), HERE, L2Access("redis://127.0.0.1:1", str(secret)))
@@ -167,7 +167,7 @@ def test_no_secret_is_in_the_spec(data: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("simulated")])
-def test_the_simulated_worker_understands_its_arguments(data: dict[str, Any], name: str) -> None:
+def test_simulated_worker_accepts_its_arguments(data: dict[str, Any], name: str) -> None:
     argv = [word.replace("{host}:{port:http}", "127.0.0.1:1") for word in made(data, name).argv]
     options = parse_simulated(argv[3:])
     assert options.models == ("demo", "smollm2-135m-instruct")

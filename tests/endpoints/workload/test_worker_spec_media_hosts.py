@@ -51,7 +51,7 @@ HERE = Installation("python", "python", str(ROOT), "/m", "")
 
 
 @pytest.mark.parametrize(("hosts", "asked"), [([], []), (["127.0.0.1"], ["/away"])])
-def test_a_real_vllm_keeps_to_the_hosts(hosts: list[str], asked: list[str]) -> None:
+def test_real_vllm_restricts_media_hosts(hosts: list[str], asked: list[str]) -> None:
     data = {"name": "demo", "model": "/m", "cache": {"l1": {"enabled": False}}}
     spec = worker_spec(parse({**data, "media_domains": hosts}), HERE, None)
     filled = [word.replace("{port:http}", "8000") for word in spec.argv[3:]]

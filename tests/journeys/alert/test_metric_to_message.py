@@ -1,4 +1,4 @@
-"""From a metric to a message: a real Prometheus, its rules, the console's task, a real receiver."""
+"""From a metric to a message: real Prometheus, rules, the console's task, real receiver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 _next = [0.0]
 
 
-def test_a_metric_that_rises_is_a_message_and_its_fall_another(
+def test_rising_metric_sends_a_message_and_falling_another(
     tmp_path: Path, settings: Any, monkeypatch: Any
 ) -> None:
     """Times are shortened where a person sets them, and the one which nobody can."""

@@ -1,4 +1,4 @@
-"""Adding a cluster in a real Chromium: contexts are offered while one pastes."""
+"""Adding a cluster in Chromium: contexts are offered while typing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def logged_in(browser: Browser, url: str, width: int, theme: str) -> Watched:
     return watched
 
 
-def test_a_cluster_is_added_and_seen(
+def test_cluster_is_added_and_surveyed(
     chrome: Browser, people: Cast, api: Stub, live_server: LiveServer
 ) -> None:
     wide = logged_in(chrome, live_server.url, 1280, "light")

@@ -1,4 +1,4 @@
-"""Swagger UI in a real Chromium: under our policy, from our host, as who looks."""
+"""Swagger UI in Chromium: own policy, own host, current user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
 
 
-def test_an_operation_is_tried_from_the_page(chrome: Browser, live_server: LiveServer) -> None:
+def test_operation_is_tried_from_the_page(chrome: Browser, live_server: LiveServer) -> None:
     User.objects.create_user("ada", password="correct-horse-7", role="admin")
     watched = watch(chrome, live_server.url, PHONE, "dark")
     page: Any = watched.page

@@ -1,4 +1,4 @@
-"""Endpoints on a cluster while everything around them fails: they converge, and leave nothing."""
+"""Endpoints on a cluster under failures: they converge and leave nothing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Reaper:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "carried-out"])
-def test_killed_at_every_request_of_its_whole_life(
+def test_reconciler_survives_a_kill_at_every_request(
     cluster_world: ClusterWorld,
     demo_endpoint: Endpoint,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +104,7 @@ def test_killed_at_every_request_of_its_whole_life(
     assert cluster_world.left() == []
 
 
-def test_two_workers_at_once_act_as_one(
+def test_two_concurrent_workers_act_as_one(
     cluster_world: ClusterWorld, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second comes while the first is in the middle: at every single request."""
@@ -129,7 +129,7 @@ def test_two_workers_at_once_act_as_one(
     assert len(names) == len(set(names)) == 2
 
 
-def test_one_that_slept_for_too_long_writes_nothing(
+def test_worker_with_an_expired_claim_writes_nothing(
     cluster_world: ClusterWorld, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claim ran out in the middle of a pass, and another one has brought all to an end."""
@@ -167,9 +167,7 @@ def away(world: ClusterWorld) -> Any:
     return world.cluster.plane
 
 
-def test_the_api_server_is_away_in_the_middle_of_everything(
-    over_fake: ClusterWorld, data: dict[str, Any]
-) -> None:
+def test_api_server_outage_at_any_time(over_fake: ClusterWorld, data: dict[str, Any]) -> None:
     """While it comes up, while it changes, while it stands, and while it goes."""
     world = over_fake
     demo = world.create(data)
@@ -206,7 +204,7 @@ def _gone_and_back(world: ClusterWorld, endpoint: Endpoint, phase: str) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_an_overloaded_api_server_is_no_failure(
+def test_overloaded_api_server_is_no_failure(
     over_fake: ClusterWorld, data: dict[str, Any], status: int
 ) -> None:
     demo = over_fake.create(data)
@@ -218,7 +216,9 @@ def test_an_overloaded_api_server_is_no_failure(
     over_fake.until(demo, "Ready")
 
 
-def test_a_fleet_comes_up_together_and_goes(over_fake: ClusterWorld, data: dict[str, Any]) -> None:
+def test_fleet_is_created_and_deleted_concurrently(
+    over_fake: ClusterWorld, data: dict[str, Any]
+) -> None:
     _fleet(over_fake, data, 4)
 
 

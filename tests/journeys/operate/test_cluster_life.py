@@ -1,4 +1,4 @@
-"""The life of an endpoint on a cluster, over an API server: from create to nothing left."""
+"""Endpoint lifecycle on a cluster over an API server: from create to deletion."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def only_old_ones_work(world: ClusterWorld, behaviour: str) -> None:
     world.cluster.rule(world.namespace, "c-new", behaviour=behaviour)
 
 
-def test_from_create_to_ready_to_nothing(
+def test_endpoint_from_create_to_ready_to_deleted(
     cluster_world: ClusterWorld, demo_endpoint: Endpoint
 ) -> None:
     status = cluster_world.until(demo_endpoint, "Ready")
@@ -81,7 +81,9 @@ def test_from_create_to_ready_to_nothing(
     assert cluster_world.left() == []
 
 
-def test_a_change_rolls_out_with_all_ready(cluster_world: ClusterWorld, served: Endpoint) -> None:
+def test_change_is_rolled_out_with_all_replicas_ready(
+    cluster_world: ClusterWorld, served: Endpoint
+) -> None:
     before = hash_of(cluster_world)
     change()
     least = []
@@ -98,7 +100,7 @@ def test_a_change_rolls_out_with_all_ready(cluster_world: ClusterWorld, served: 
 
 
 @pytest.mark.parametrize("behaviour", ["crash-loop", "pull-error"])
-def test_a_failing_revision_is_taken_back(
+def test_failing_revision_is_rolled_back(
     cluster_world: ClusterWorld, served: Endpoint, behaviour: str
 ) -> None:
     old = hash_of(cluster_world)
@@ -123,7 +125,7 @@ def test_a_failing_revision_is_taken_back(
     )
 
 
-def test_what_the_cluster_says_is_on_the_endpoint(
+def test_cluster_events_are_shown_on_the_endpoint(
     cluster_world: ClusterWorld, data: dict[str, Any]
 ) -> None:
     """No node has what is asked for: said with the scheduler's own words, as reason and event."""
@@ -141,7 +143,7 @@ def test_what_the_cluster_says_is_on_the_endpoint(
     assert (event.origin, event.severity) == ("cluster", "warning")
 
 
-def test_a_quota_is_named(cluster_world: ClusterWorld, data: dict[str, Any]) -> None:
+def test_quota_is_named(cluster_world: ClusterWorld, data: dict[str, Any]) -> None:
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "0"}}}
     cluster_world.cluster.api.create("ResourceQuota", cluster_world.namespace, quota)
 
@@ -159,7 +161,9 @@ def test_a_quota_is_named(cluster_world: ClusterWorld, data: dict[str, Any]) -> 
     cluster_world.until(demo, "Ready")
 
 
-def test_pause_keeps_all_but_the_workers(cluster_world: ClusterWorld, served: Endpoint) -> None:
+def test_pause_keeps_everything_except_workers(
+    cluster_world: ClusterWorld, served: Endpoint
+) -> None:
     actions.pause(SYSTEM, "demo")
     cluster_world.until(served, "Paused")
     assert cluster_world.pods() == []
@@ -169,7 +173,7 @@ def test_pause_keeps_all_but_the_workers(cluster_world: ClusterWorld, served: En
     assert cluster_world.ready() == 2
 
 
-def test_a_lost_node_is_a_loss_until_its_workers_are_elsewhere(
+def test_lost_node_is_a_loss_until_its_workers_are_replaced(
     cluster_world: ClusterWorld, data: dict[str, Any]
 ) -> None:
     mine = {"chaos": cluster_world.namespace}
@@ -188,7 +192,7 @@ def test_a_lost_node_is_a_loss_until_its_workers_are_elsewhere(
 
 
 @pytest.mark.usefixtures("looking_closely")
-def test_what_others_change_is_found_named_and_healed(
+def test_external_change_is_found_named_and_healed(
     cluster_world: ClusterWorld, served: Endpoint
 ) -> None:
     edit = {"spec": {"minReadySeconds": 77}}
@@ -206,7 +210,7 @@ def test_what_others_change_is_found_named_and_healed(
 
 
 @pytest.mark.usefixtures("looking_closely")
-def test_what_others_change_is_adopted(cluster_world: ClusterWorld, served: Endpoint) -> None:
+def test_external_change_is_adopted(cluster_world: ClusterWorld, served: Endpoint) -> None:
     edit = {"spec": {"replicas": 3, "revisionHistoryLimit": 9}}
     cluster_world.cluster.api.merge("Deployment", cluster_world.namespace, "demo-worker", edit)
     status = cluster_world.until(served, "Degraded")
@@ -222,7 +226,7 @@ def test_what_others_change_is_adopted(cluster_world: ClusterWorld, served: Endp
 
 @pytest.mark.usefixtures("looking_closely")
 @pytest.mark.parametrize("kind", ["Deployment", "Service"])
-def test_what_others_delete_comes_back(
+def test_deleted_objects_are_recreated(
     cluster_world: ClusterWorld, served: Endpoint, kind: str
 ) -> None:
     cluster_world.cluster.api.delete(kind, cluster_world.namespace, "demo-worker")
@@ -242,7 +246,7 @@ def test_what_others_delete_comes_back(
     until(back, what=f"{kind} is there again")
 
 
-def test_rights_that_are_missing_are_named(
+def test_missing_rights_are_named(
     cluster_world: ClusterWorld, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from console.clusters import actions as clusters
@@ -259,7 +263,7 @@ def test_rights_that_are_missing_are_named(
     cluster_world.until(demo_endpoint, "Ready")
 
 
-def test_a_deletion_that_somebody_began_by_hand_is_finished(
+def test_deletion_started_by_hand_is_completed(
     cluster_world: ClusterWorld, served: Endpoint
 ) -> None:
     """The object which owns all others is gone, and they are orphans."""
@@ -271,7 +275,7 @@ def test_a_deletion_that_somebody_began_by_hand_is_finished(
     assert cluster_world.left() == []
 
 
-def test_a_containers_log_is_followed_and_gone_on_with(
+def test_container_log_is_followed_and_resumed(
     cluster_world: ClusterWorld, data: dict[str, Any]
 ) -> None:
     cluster_world.cluster.rule(

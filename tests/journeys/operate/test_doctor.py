@@ -1,7 +1,7 @@
-"""The doctor before real vLLM: nothing to find where all is well, and each break by its name.
+"""Doctor with real vLLM: no finding without faults, and each fault by name.
 
-One worker as it should be, one with everything wrong that can be wrong without anybody noticing:
-no events, other blocks, other hashes, another chat template, another length.
+One correct worker, and one with every silent fault: no events, other blocks, other hashes, another
+chat template, another length.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def by_code(found: Examination) -> dict[str, DoctorFinding]:
     return {finding.code: finding for finding in found.findings}
 
 
-def test_where_all_is_well_there_is_nothing_to_find(
-    workers: tuple[Worker, Worker], tmp_path: Path
-) -> None:
+def test_healthy_endpoint_has_no_finding(workers: tuple[Worker, Worker], tmp_path: Path) -> None:
     found = examined(Router(tmp_path, [Seat("good", workers[0])]))
     assert found.findings == ()
     assert found.exit_code == 0
@@ -77,7 +75,7 @@ def test_where_all_is_well_there_is_nothing_to_find(
     assert all("two workers" in o.why for o in found.skipped if o.code in compared)
 
 
-def test_a_worker_with_everything_wrong(workers: tuple[Worker, Worker], tmp_path: Path) -> None:
+def test_worker_with_every_fault(workers: tuple[Worker, Worker], tmp_path: Path) -> None:
     good, bad = workers
     third = Seat("same", good)  # the same engine again, so that two of three agree
     found = examined(Unsettled(tmp_path, [Seat("good", good), Seat("bad", bad), third]))
@@ -92,7 +90,7 @@ def test_a_worker_with_everything_wrong(workers: tuple[Worker, Worker], tmp_path
     assert found.exit_code == 2
 
 
-def test_a_router_with_another_template(workers: tuple[Worker, Worker], tmp_path: Path) -> None:
+def test_router_with_another_template(workers: tuple[Worker, Worker], tmp_path: Path) -> None:
     template = tmp_path / "router.jinja"
     template.write_text(_TEMPLATE)
     router = Unsettled(tmp_path, [Seat("good", workers[0])], kv={"chat_template": str(template)})

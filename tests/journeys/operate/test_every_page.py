@@ -159,7 +159,7 @@ def _why(node: dict[str, Any]) -> str:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_everybody_can_use_every_page(
+def test_every_page_is_accessible(
     chrome: Browser, furnished: Cast, live_server: LiveServer, share: int
 ) -> None:
     client = client_of(furnished.ada)
@@ -172,7 +172,7 @@ def test_everybody_can_use_every_page(
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def test_the_walk_finds_the_pages(furnished: Cast) -> None:
+def test_walk_finds_the_pages(furnished: Cast) -> None:
     client = client_of(furnished.ada)
     walked = {place.path for place in places()}
     for path in ("/", "/endpoints/", "/endpoints/demo/", "/cache/demo/", "/clusters/demo/"):
@@ -182,7 +182,7 @@ def test_the_walk_finds_the_pages(furnished: Cast) -> None:
     assert len(walked) > 100
 
 
-def test_the_look_sees_what_is_wrong(chrome: Browser, live_server: LiveServer) -> None:
+def test_checker_detects_faults(chrome: Browser, live_server: LiveServer) -> None:
     watched = watch(chrome, live_server.url, 390)
     watched.page.goto(live_server.url + "/healthz")
     watched.page.set_content("<h1>One</h1><h1>Two</h1><input><div style='width: 900px'>wide</div>")

@@ -1,4 +1,4 @@
-"""The KV index and the doctor in a real Chromium: phone and desk, light and dark, by keyboard."""
+"""KV index and doctor in Chromium: phone and desktop, light and dark, by keyboard."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kept(it: Watched, name: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
-def test_both_pages_are_whole(
+def test_both_pages_are_complete(
     chrome: Browser, live_server: Any, settings: Any, router: Stub, width: int, theme: str
 ) -> None:
     it = seen(chrome, live_server, settings, width=width, theme=theme)
@@ -66,7 +66,7 @@ def test_both_pages_are_whole(
     assert it.complaints == []
 
 
-def test_the_doctor_is_run_again_by_keyboard(
+def test_doctor_is_repeated_by_keyboard(
     chrome: Browser, live_server: Any, settings: Any, router: Stub
 ) -> None:
     it = seen(chrome, live_server, settings)
@@ -88,7 +88,7 @@ def test_the_doctor_is_run_again_by_keyboard(
     assert it.complaints == []
 
 
-def test_the_index_moves_by_itself_and_stays_when_the_router_goes(
+def test_index_updates_itself_and_stays_when_the_router_stops(
     chrome: Browser, live_server: Any, settings: Any, router: Stub
 ) -> None:
     it = seen(chrome, live_server, settings)

@@ -1,4 +1,4 @@
-"""The way in, in a real Chromium under our policy: a provider, a second factor, a confirmation."""
+"""Login in Chromium under our policy: provider, second factor, confirmation."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def own(watched: Watched, idp: OpenIdProvider) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
-def test_signing_on_setting_up_a_factor_and_logging_in_with_it(
+def test_single_sign_on_second_factor_setup_and_login(
     chrome: Browser,
     idp: OpenIdProvider,
     live_server: LiveServer,
@@ -117,7 +117,7 @@ def test_signing_on_setting_up_a_factor_and_logging_in_with_it(
     assert Session.objects.get().method == "with ACME and a recovery code"
 
 
-def test_a_confirmation_carries_on_what_was_typed(
+def test_confirmation_continues_with_the_input(
     chrome: Browser, live_server: LiveServer, settings: Settings
 ) -> None:
     people = cast()
@@ -139,7 +139,7 @@ def test_a_confirmation_carries_on_what_was_typed(
     assert ApiToken.objects.get(user=people.alice).name == "deploy bot"
 
 
-def test_a_provider_that_is_away_leaves_the_page_usable(
+def test_unreachable_provider_leaves_the_page_usable(
     chrome: Browser, idp: OpenIdProvider, live_server: LiveServer, settings: Settings
 ) -> None:
     settings.OIDC_PROVIDERS = (replace(settings.OIDC_PROVIDERS[0], issuer="http://127.0.0.1:9"),)

@@ -45,7 +45,7 @@ DOUBTS = bool(GENERATOR_STATS)  # of names that stand for two things, for one
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}
 
 
-def test_the_document_is_written_without_a_doubt() -> None:
+def test_document_is_generated_without_warnings() -> None:
     assert not DOUBTS, "`manage.py spectacular --validate` says which"
 
 
@@ -64,7 +64,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_the_api_is_as_its_document_says(label: str, token: str) -> None:
+def test_api_matches_its_document(label: str, token: str) -> None:
     operation = OPERATIONS[label]
     good = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
     bad = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)

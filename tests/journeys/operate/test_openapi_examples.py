@@ -1,5 +1,4 @@
-"""What the OpenAPI document shows to copy is accepted when it is sent: every named example of a
-request about nothing that is there yet. (What asks a running router needs one.)"""
+"""Every named request example of the OpenAPI document about new objects is accepted."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ def shown() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("method", "path", "body"), list(shown()))
-def test_an_example_is_accepted(method: str, path: str, body: Any) -> None:
+def test_example_is_accepted(method: str, path: str, body: Any) -> None:
     answer = getattr(program("admin"), method)(path, body)
     assert 200 <= answer.status_code < 300, answer.content
 
 
-def test_there_are_examples_of_what_people_create() -> None:
+def test_common_objects_have_examples() -> None:
     paths = {case.values[1] for case in shown()}
     assert paths >= {"/api/v1/endpoints/", "/api/v1/cache-tiers/", "/api/v1/clusters/"}

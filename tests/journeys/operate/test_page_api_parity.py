@@ -1,4 +1,4 @@
-"""Whatever a person can do on a page, a program can do over REST, or it is said why not.
+"""Every form of a page has a REST operation or a stated reason.
 
 A page that takes a form needs a line here: its operation, or a reason in words.
 """
@@ -174,13 +174,13 @@ def operations() -> set[str]:
     }
 
 
-def test_every_form_of_a_page_has_its_operation_or_a_reason() -> None:
+def test_every_page_form_has_its_operation_or_a_reason() -> None:
     make_endpoint("demo")
     found = [name for name in verbs() if not name.startswith(OF_PEOPLE)]
     missing = sorted(set(found) - set(PARITY))
     assert " ".join(missing) == "", "say in PARITY which operation does the same, or why none can"
 
 
-def test_every_operation_named_is_there() -> None:
+def test_every_named_operation_exists() -> None:
     named = {line for line in PARITY.values() if "/api/" in line}
     assert named - operations() == set()

@@ -1,5 +1,4 @@
-"""The script against a console over the network, as it is served: a login, each verb's way to end,
-progress over a stream, and what each no is to a script."""
+"""Script client against a served console: login, exit codes, progress stream and errors."""
 
 from __future__ import annotations
 
@@ -95,7 +94,7 @@ def meanwhile(work: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-def test_a_login_is_kept_for_its_owner_alone(shell: Shell, url: str, tmp_path: Path) -> None:
+def test_login_is_stored_privately(shell: Shell, url: str, tmp_path: Path) -> None:
     clear = token(person("viewer"), "viewer")
     assert f"Logged in at {url} as one-viewer (viewer)" in shell("login", url, typed=clear + "\n")
     saved = tmp_path / "emberline" / "profiles.json"
@@ -112,7 +111,7 @@ def test_a_login_is_kept_for_its_owner_alone(shell: Shell, url: str, tmp_path: P
     assert "system (admin) at the local console" in shell("whoami")
 
 
-def test_a_token_that_is_none_is_not_kept(shell: Shell, url: str, tmp_path: Path) -> None:
+def test_invalid_token_is_not_stored(shell: Shell, url: str, tmp_path: Path) -> None:
     shell("login", url, typed="emb_wrong\n")
     assert shell.code == context.NOT_ALLOWED
     assert "rejected the token" in shell.err
@@ -121,7 +120,7 @@ def test_a_token_that_is_none_is_not_kept(shell: Shell, url: str, tmp_path: Path
     assert not (tmp_path / "emberline").exists()
 
 
-def test_profiles_are_told_apart(shell: Shell, url: str, monkeypatch: Any) -> None:
+def test_profiles_are_separate(shell: Shell, url: str, monkeypatch: Any) -> None:
     shell("--profile", "west", "login", url, typed=token(person("viewer"), "viewer"))
     assert "as profile west" in shell.out
     assert "one-viewer" in shell("--profile", "west", "whoami")
@@ -133,14 +132,14 @@ def test_profiles_are_told_apart(shell: Shell, url: str, monkeypatch: Any) -> No
     assert "Known: west" in shell.err
 
 
-def test_who_changes_is_on_the_trail(operator: Shell) -> None:
+def test_author_of_a_change_is_audited(operator: Shell) -> None:
     operator("endpoint", "create", "demo", *SPEC)
     assert (operator.code, "demo created" in operator.out) == (0, True)
     assert AuditEvent.objects.get(target="endpoint/demo").actor_name == "one-operator"
     assert Endpoint.objects.get().created_by == person("operator")
 
 
-def test_each_no_has_a_code_of_its_own(operator: Shell, monkeypatch: Any) -> None:
+def test_each_error_has_its_exit_code(operator: Shell, monkeypatch: Any) -> None:
     def coded(*words: str) -> tuple[int, str]:
         assert operator(*words) == ""
         return operator.code, operator.err
@@ -164,7 +163,7 @@ def test_each_no_has_a_code_of_its_own(operator: Shell, monkeypatch: Any) -> Non
     assert (code, "does not respond" in told) == (context.UNREACHABLE, True)
 
 
-def test_a_dry_run_tells_and_changes_nothing(operator: Shell) -> None:
+def test_dry_run_previews_and_changes_nothing(operator: Shell) -> None:
     operator("endpoint", "create", "demo", *SPEC, "--dry-run")
     assert "Dry run: nothing was changed" in operator.out and "model" in operator.out
     assert not Endpoint.objects.exists()
@@ -176,7 +175,7 @@ def test_a_dry_run_tells_and_changes_nothing(operator: Shell) -> None:
     assert not Endpoint.objects.get().deleting
 
 
-def test_waiting_tells_each_step_and_prints_what_came(operator: Shell) -> None:
+def test_waiting_prints_each_step_and_the_result(operator: Shell) -> None:
     def come_up() -> None:
         endpoint = until(lambda: Endpoint.objects.filter(name="demo").first())
         assert endpoint is not None
@@ -196,7 +195,7 @@ def test_waiting_tells_each_step_and_prints_what_came(operator: Shell) -> None:
     assert "polling" not in operator.err, "it is a stream"
 
 
-def test_without_a_stream_waiting_says_how_it_knows(
+def test_waiting_without_a_stream_states_its_method(
     operator: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.web.server.sse.PLACES", 0)
@@ -220,7 +219,7 @@ class Rolling(FakeProvisioner):
     heal = adopt = follow
 
 
-def test_a_log_is_followed_to_its_end(operator: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_followed_to_its_end(operator: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     platform = Rolling()
     monkeypatch.setattr(sources, "provisioner_of", lambda _spec: platform)
     pretend_ready(make_endpoint(), workers={"demo-worker-0": "http://w"})
@@ -230,7 +229,7 @@ def test_a_log_is_followed_to_its_end(operator: Shell, monkeypatch: pytest.Monke
     assert platform.asked == [(0.0, 7)]
 
 
-def test_a_viewer_reads_no_log(shell: Shell, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_viewer_reads_no_log(shell: Shell, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_ready(make_endpoint(), workers={"demo-worker-0": "http://w"})
     monkeypatch.setenv("EMBERLINE_URL", url)
     monkeypatch.setenv("EMBERLINE_TOKEN", token(person("viewer"), "viewer"))
@@ -239,14 +238,14 @@ def test_a_viewer_reads_no_log(shell: Shell, url: str, monkeypatch: pytest.Monke
         assert (shell.code, shell.out) == (context.NOT_ALLOWED, "")
 
 
-def test_what_was_ready_before_the_change_is_not_yet(operator: Shell) -> None:
+def test_ready_state_before_the_change_does_not_count(operator: Shell) -> None:
     pretend_ready(make_endpoint(), url="http://r")
     operator("endpoint", "scale", "demo", "3", "--wait", "--timeout=0.5")
     assert operator.code == context.TIMEOUT
     assert "generation 2 (observed 1)" in operator.err
 
 
-def test_waiting_ends_in_time_and_when_it_is_gone(operator: Shell) -> None:
+def test_waiting_ends_on_timeout_and_deletion(operator: Shell) -> None:
     endpoint = make_endpoint()
     operator("endpoint", "wait", "demo", "--timeout=0.5")
     assert operator.code == context.TIMEOUT
@@ -261,9 +260,7 @@ def test_waiting_ends_in_time_and_when_it_is_gone(operator: Shell) -> None:
     thread.join()
 
 
-def test_what_has_failed_for_good_is_not_waited_for(
-    operator: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_permanent_failure_ends_the_wait(operator: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.commandline.endpoint.wait.RECOVERY_S", 0.2)
     endpoint = pretend_ready(make_endpoint())
     EndpointStatus.objects.filter(pk=endpoint.pk).update(phase="Failed", remedy="Mend it.")
@@ -282,7 +279,7 @@ def test_objects_are_applied_from_standard_input(operator: Shell) -> None:
     assert "kind: InferenceEndpointConfig" in exported
 
 
-def test_tables_are_for_people_and_the_rest_for_programs(operator: Shell) -> None:
+def test_lists_are_tables_json_or_names(operator: Shell) -> None:
     make_endpoint("a")
     make_endpoint("b")
     head, *rows = operator("endpoint", "list").splitlines()
@@ -294,7 +291,7 @@ def test_tables_are_for_people_and_the_rest_for_programs(operator: Shell) -> Non
     assert "No endpoint matches." in operator("endpoint", "list", "--phase", "Ready")
 
 
-def test_a_profile_that_others_can_read_is_not_used(shell: Shell, tmp_path: Path) -> None:
+def test_profile_readable_by_others_is_not_used(shell: Shell, tmp_path: Path) -> None:
     place = profiles.profiles_path({"XDG_CONFIG_HOME": str(tmp_path)})
     profiles.write(place, {"default": profiles.Profile("https://console.example", "emb_x")})
     place.chmod(0o640)

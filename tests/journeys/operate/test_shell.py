@@ -1,4 +1,4 @@
-"""The shell in a real Chromium: keyboard, themes, phone width, and no script the policy blocks."""
+"""Page shell in Chromium: keyboard, themes, phone width, and no blocked script."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def log_in(watched: Watched, name: str = "ada") -> None:
     watched.page.wait_for_selector("aside.navbar")
 
 
-def test_the_theme_is_kept(chrome: Browser, people: Cast, live_server: LiveServer) -> None:
+def test_theme_is_kept(chrome: Browser, people: Cast, live_server: LiveServer) -> None:
     watched = watch(chrome, live_server.url, theme="dark")
     log_in(watched)
     shown = "document.documentElement.dataset.bsTheme"
@@ -39,9 +39,7 @@ def test_the_theme_is_kept(chrome: Browser, people: Cast, live_server: LiveServe
     assert watched.complaints == []
 
 
-def test_the_palette_and_the_time_zone(
-    chrome: Browser, people: Cast, live_server: LiveServer
-) -> None:
+def test_palette_and_time_zone(chrome: Browser, people: Cast, live_server: LiveServer) -> None:
     watched = watch(chrome, live_server.url)
     page = watched.page
     zone = {"timezoneId": "Asia/Tokyo"}
@@ -74,7 +72,7 @@ def test_the_palette_and_the_time_zone(
     assert watched.complaints == []
 
 
-def test_keyboard_alone_reaches_the_content_and_the_menu(
+def test_keyboard_reaches_content_and_menu(
     chrome: Browser, people: Cast, live_server: LiveServer
 ) -> None:
     watched = watch(chrome, live_server.url, width=390)
@@ -92,7 +90,7 @@ def test_keyboard_alone_reaches_the_content_and_the_menu(
     assert watched.page.locator("#menu a[href='/audit/']").is_visible()
 
 
-def test_the_audit_filter_works_as_a_part_and_stays_in_the_address(
+def test_audit_filter_updates_the_part_and_the_url(
     chrome: Browser, people: Cast, live_server: LiveServer
 ) -> None:
     watched = watch(chrome, live_server.url)
@@ -107,7 +105,7 @@ def test_the_audit_filter_works_as_a_part_and_stays_in_the_address(
     assert watched.complaints == []
 
 
-def test_a_token_is_made_and_revoked_by_hand(
+def test_token_is_created_and_revoked_on_the_page(
     chrome: Browser, people: Cast, live_server: LiveServer
 ) -> None:
     watched = watch(chrome, live_server.url)

@@ -1,4 +1,4 @@
-"""The System page in a real Chromium: it refreshes itself, and an open log stays open."""
+"""System page in Chromium: it refreshes itself, and an open log stays open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.people import PASSWORD, Cast
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_death_is_seen_without_a_reload_and_the_open_log_stays(
+def test_crash_is_shown_without_a_reload_and_the_open_log_stays(
     chrome: Browser, supervised_programs: Rig, people: Cast, live_server: LiveServer
 ) -> None:
     watched = watch(chrome, live_server.url, PHONE, "dark")

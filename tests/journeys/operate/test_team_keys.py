@@ -1,4 +1,4 @@
-"""Groups of keys are for who holds every endpoint in them; the others do not even see them."""
+"""Key groups are visible only to users with access to all their endpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mixed(two_teams: Teams) -> KeyGroup:
     return actions.save_group(SYSTEM, None, "everything", [OURS, CANARY])
 
 
-def test_a_team_makes_groups_of_its_own_endpoints_only(two_teams: Teams) -> None:
+def test_team_groups_only_its_own_endpoints(two_teams: Teams) -> None:
     actions.save_group(two_teams.erin, None, "mine", [OURS])
     for stolen in ([CANARY], [OURS, CANARY]):
         with pytest.raises(NotFoundError):
@@ -27,7 +27,7 @@ def test_a_team_makes_groups_of_its_own_endpoints_only(two_teams: Teams) -> None
     assert not selectors.groups(two_teams.hugo).exists()
 
 
-def test_a_group_with_anothers_endpoint_is_not_there(two_teams: Teams, mixed: KeyGroup) -> None:
+def test_group_with_a_foreign_endpoint_is_404(two_teams: Teams, mixed: KeyGroup) -> None:
     made = actions.create_in_group(SYSTEM, str(mixed.pk), "master")
     assert not selectors.groups(two_teams.erin).exists()
     assert not selectors.visible_keys(two_teams.erin).exists()
@@ -46,6 +46,6 @@ def test_a_group_with_anothers_endpoint_is_not_there(two_teams: Teams, mixed: Ke
     assert list(mixed.keys.values_list("name", "pin", "revoked_at")) == [("master", False, None)]
 
 
-def test_somebody_with_both_teams_may(two_teams: Teams, mixed: KeyGroup) -> None:
+def test_member_of_both_teams_can_group_their_endpoints(two_teams: Teams, mixed: KeyGroup) -> None:
     two_teams.theirs.memberships.create(user=two_teams.erin, role=Role.OPERATOR)
     assert actions.create_in_group(two_teams.erin, str(mixed.pk), "mine").clear

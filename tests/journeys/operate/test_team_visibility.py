@@ -1,4 +1,4 @@
-"""What lists, sums and numbers show to people of a team."""
+"""Lists, sums and figures visible to team members."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_endpoints_by_viewer(two_teams: Teams, people: Cast) -> None:
     assert names(limited) == {CANARY}
 
 
-def test_sums_and_banners(two_teams: Teams, people: Cast) -> None:
+def test_sums_and_banners_are_limited_to_the_viewer(two_teams: Teams, people: Cast) -> None:
     assert sum(selectors.read_fleet(two_teams.erin).phases.values()) == 1
     assert sum(selectors.read_fleet(people.ada).phases.values()) == 3
     banner = simulated_banner(two_teams.erin)
@@ -45,7 +45,7 @@ def test_sums_and_banners(two_teams: Teams, people: Cast) -> None:
     assert simulated_banner(two_teams.nora) is None
 
 
-def test_who_uses_a_shared_thing_is_counted_and_not_named(two_teams: Teams, people: Cast) -> None:
+def test_users_of_a_shared_object_are_counted_and_not_named(two_teams: Teams, people: Cast) -> None:
     words = [f"endpoint {CANARY}", f"endpoint {OURS}", "cache tier default"]
     assert gate.filter_references(words, people.charlie) == words
     assert gate.filter_references(words, two_teams.erin) == [
@@ -56,7 +56,9 @@ def test_who_uses_a_shared_thing_is_counted_and_not_named(two_teams: Teams, peop
     assert gate.filter_references(words[1:], two_teams.erin) == words[1:]
 
 
-def test_prometheus_is_asked_for_the_teams_endpoints_alone(two_teams: Teams, people: Cast) -> None:
+def test_prometheus_is_queried_only_for_endpoints_of_the_team(
+    two_teams: Teams, people: Cast
+) -> None:
     assert dashboards_selectors.get_fleet_scope(people.charlie) == Scope()
     assert dashboards_selectors.get_fleet_scope(two_teams.erin) == Scope(among=(OURS,))
     nothing = dashboards_selectors.get_fleet_scope(two_teams.nora)
@@ -74,13 +76,15 @@ def test_prometheus_is_asked_for_the_teams_endpoints_alone(two_teams: Teams, peo
         assert 'endpoint_name=~"a"' in question.query
 
 
-def test_costs_are_of_the_teams_endpoints(two_teams: Teams) -> None:
+def test_costs_are_those_of_team_endpoints(two_teams: Teams) -> None:
     found = report(Prometheus(""), "24h", 1.7e9, two_teams.erin)
     assert [row.endpoint.name for row in found.rows] == [OURS]
 
 
 @pytest.mark.parametrize("name", ["erin", "frank"])
-def test_followed_namespaces_are_of_their_team(two_teams: Teams, people: Cast, name: str) -> None:
+def test_followed_namespaces_belong_to_their_team(
+    two_teams: Teams, people: Cast, name: str
+) -> None:
     for namespace in ("search", "secret-project"):
         made = Follow.objects.create(cluster="prod", namespace=namespace)
         FollowStatus.objects.create(follow=made)
@@ -99,7 +103,7 @@ def test_followed_namespaces_are_of_their_team(two_teams: Teams, people: Cast, n
     ("namespaces", "team", "taken"),
     [([], False, True), ([], True, False), (["work"], True, True), (["lab/work"], True, True)],
 )
-def test_an_object_takes_over_where_the_team_names_its_namespace(
+def test_object_takes_over_where_the_team_lists_its_namespace(
     two_teams: Teams, namespaces: list[str], team: bool, taken: bool
 ) -> None:
     from endpoints.models import Endpoint

@@ -1,4 +1,4 @@
-"""Nothing is open by accident, nothing lets a viewer write, no page carries an inline script."""
+"""URL map: no open view, no write access for viewers, no inline script."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def careless(request: HttpRequest) -> HttpResponse:
 urlpatterns = [path("careless/", careless)]
 
 
-def test_everything_asks_for_a_login() -> None:
+def test_every_url_requires_a_login() -> None:
     found = places()
     assert {place.path for place in found} >= OPEN
     assert len(found) > 15
     assert left_open(Client(raise_request_exception=False), found) == []
 
 
-def test_the_walk_notices_a_view_left_open(settings: object) -> None:
+def test_walk_detects_an_open_view(settings: object) -> None:
     settings.ROOT_URLCONF = __name__  # type: ignore[attr-defined]
     found = places(__name__)
     assert left_open(Client(), found) == [
@@ -46,7 +46,7 @@ def test_the_walk_notices_a_view_left_open(settings: object) -> None:
     ]
 
 
-def test_open_places_answer_without_a_login() -> None:
+def test_public_urls_respond_without_a_login() -> None:
     client = Client()
     assert client.get("/healthz").content == b"ok\n"
     assert client.get("/login/").status_code == 200
@@ -54,7 +54,7 @@ def test_open_places_answer_without_a_login() -> None:
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
-def test_a_viewer_writes_nowhere(people: Cast, method: str) -> None:
+def test_viewer_writes_nowhere(people: Cast, method: str) -> None:
     client = client_of(people.charlie)
     wrote = []
     for place in places():
@@ -92,7 +92,7 @@ def inline_scripts(html: str) -> list[str]:
     return bodies + handlers + links
 
 
-def test_the_search_for_inline_scripts_finds_them() -> None:
+def test_checker_finds_inline_scripts() -> None:
     assert inline_scripts("<script src='/a.js'></script>") == []
     assert inline_scripts('<script type="application/json">{"a": 1}</script>') == []
     assert inline_scripts("<script>alert(1)</script>")
@@ -100,7 +100,7 @@ def test_the_search_for_inline_scripts_finds_them() -> None:
     assert inline_scripts("<a href='javascript:x()'>")
 
 
-def test_pages_ask_no_other_host(people: Cast) -> None:
+def test_pages_use_no_other_host(people: Cast) -> None:
     client = client_of(people.ada)
     for url in ("/login/", "/profile/", "/access/", "/audit/", "/api/v1/docs/"):
         html = client.get(url, follow=True).content.decode()

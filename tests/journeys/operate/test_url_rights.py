@@ -1,4 +1,4 @@
-"""Every URL by every method, for everybody who might ask: each gets the answer which is due.
+"""Every URL and method for every role gets the expected response.
 
 Views which other rooms add later are found here: a list which forgot its viewer shows the canary.
 """
@@ -28,7 +28,7 @@ ONESELF = re.compile(
 )
 
 
-def _asked(client: Client, method: str, path: str, headers: Any = None) -> Any:
+def _request(client: Client, method: str, path: str, headers: Any = None) -> Any:
     more = {} if method == "get" else {"data": {}, "content_type": "application/json"}
     return getattr(client, method)(path, headers=headers, **more)
 
@@ -52,12 +52,12 @@ def _bearer(user: User, **limits: Any) -> dict[str, str]:
     return {"authorization": f"Bearer {clear}"}
 
 
-def test_who_has_no_right_gets_nothing_but_pages_about_themselves(two_teams: Teams) -> None:
+def test_user_without_a_role_gets_only_their_own_pages(two_teams: Teams) -> None:
     client, wrong = client_of(two_teams.nora), []
     for place in _others(places(endpoint=CANARY)):
         due = (404,) if "endpoint" in place.about else (403,)
         for method in METHODS:
-            response = _asked(client, method, place.path)
+            response = _request(client, method, place.path)
             if response.status_code not in due:
                 wrong.append(f"{method} {place.path} {response.status_code}")
     assert wrong == []
@@ -66,25 +66,23 @@ def test_who_has_no_right_gets_nothing_but_pages_about_themselves(two_teams: Tea
 @pytest.mark.parametrize(
     ("name", "endpoint"), [("erin", CANARY), ("gina", NOBODYS), ("frank", "absent")]
 )
-def test_what_is_another_teams_or_nobodys_is_not_there(
-    two_teams: Teams, name: str, endpoint: str
-) -> None:
+def test_foreign_and_unassigned_objects_are_404(two_teams: Teams, name: str, endpoint: str) -> None:
     client, wrong = client_of(getattr(two_teams, name)), []
     for place in places(endpoint=endpoint):
         for method in METHODS if "endpoint" in place.about else ():
-            response = _asked(client, method, place.path)
+            response = _request(client, method, place.path)
             if response.status_code != 404:
                 wrong.append(f"{method} {place.path} {response.status_code}")
     assert wrong == []
 
 
-def test_a_token_for_one_team_knows_nothing_of_others(two_teams: Teams, people: Cast) -> None:
+def test_team_token_finds_no_other_teams(two_teams: Teams, people: Cast) -> None:
     """Not even an admin's."""
     headers, wrong = _bearer(people.ada, team=two_teams.ours), []
     found = [one for one in places(endpoint=CANARY) if one.path.startswith("/api/")]
     for place in _others(found):
         for method in METHODS:
-            response = _asked(Client(), method, place.path, headers)
+            response = _request(Client(), method, place.path, headers)
             body = _read(response)
             if "endpoint" in place.about and response.status_code != 404:
                 wrong.append(f"{method} {place.path} {response.status_code}")
@@ -93,7 +91,7 @@ def test_a_token_for_one_team_knows_nothing_of_others(two_teams: Teams, people: 
     assert wrong == []
 
 
-def test_another_teams_endpoint_is_named_nowhere(two_teams: Teams) -> None:
+def test_endpoint_of_another_team_is_named_nowhere(two_teams: Teams) -> None:
     client, shown = client_of(two_teams.gina), []
     for place in places(endpoint=OURS):
         for path in (place.path, f"{place.path}?endpoint={NOBODYS}&name={NOBODYS}&q=kan"):
@@ -103,9 +101,7 @@ def test_another_teams_endpoint_is_named_nowhere(two_teams: Teams) -> None:
     assert shown == []
 
 
-def test_who_runs_a_team_reads_what_is_theirs_as_an_admin_does(
-    two_teams: Teams, people: Cast
-) -> None:
+def test_team_admin_reads_team_objects_like_an_admin(two_teams: Teams, people: Cast) -> None:
     erin, ada, wrong = client_of(two_teams.erin), client_of(people.ada), []
     for place in places(endpoint=OURS):
         if place.about == {"endpoint"}:
@@ -115,11 +111,11 @@ def test_who_runs_a_team_reads_what_is_theirs_as_an_admin_does(
     assert wrong == []
 
 
-def test_a_teams_viewer_writes_nowhere(two_teams: Teams) -> None:
+def test_team_viewer_writes_nowhere(two_teams: Teams) -> None:
     client, wrote = client_of(two_teams.frank), []
     for place in _others(places(endpoint=OURS)):
         for method in WRITES:
-            response = _asked(client, method, place.path)
+            response = _request(client, method, place.path)
             if response.status_code not in (403, 404, 405) and not HARMLESS.search(place.path):
                 wrote.append(f"{method} {place.path} {response.status_code}")
     assert wrote == []
@@ -133,13 +129,13 @@ HARMLESS = re.compile(
 )
 
 
-def test_an_operator_of_a_team_changes_nothing_of_the_platform(two_teams: Teams) -> None:
+def test_team_operator_changes_nothing_of_the_platform(two_teams: Teams) -> None:
     """Where the role in some team will do is a short list, and each of it asks for which."""
     client, wrote = client_of(two_teams.erin), []
     for place in _others(places(endpoint=OURS)):
         harmless = FOR_SOME_TEAM.match(place.path) or HARMLESS.search(place.path)
         for method in WRITES if "endpoint" not in place.about else ():
-            response = _asked(client, method, place.path)
+            response = _request(client, method, place.path)
             if response.status_code not in (403, 404, 405) and not harmless:
                 wrote.append(f"{method} {place.path} {response.status_code}")
     assert wrote == []
@@ -154,7 +150,7 @@ FOR_SOME_TEAM = re.compile(
 
 
 @pytest.mark.parametrize("state", ["expired", "revoked", "inactive", "nonsense"])
-def test_a_token_that_is_no_more_opens_nothing(two_teams: Teams, people: Cast, state: str) -> None:
+def test_revoked_token_gives_no_access(two_teams: Teams, people: Cast, state: str) -> None:
     past = timezone.now() - timedelta(seconds=1)
     headers = _bearer(people.ada, expires_at=past if state == "expired" else None)
     if state == "revoked":
@@ -167,13 +163,13 @@ def test_a_token_that_is_no_more_opens_nothing(two_teams: Teams, people: Cast, s
     for place in _others(places(endpoint=OURS)):
         if place.path.startswith("/api/") and place.path not in PAGES:
             for method in ("get", "post"):
-                status = _asked(Client(), method, place.path, headers).status_code
+                status = _request(Client(), method, place.path, headers).status_code
                 if status != 401:
                     wrong.append(f"{method} {place.path} {status}")
     assert wrong == []
 
 
-def test_who_was_deactivated_is_out_at_once(two_teams: Teams) -> None:
+def test_deactivated_user_is_logged_out_at_once(two_teams: Teams) -> None:
     client = client_of(two_teams.erin)
     User.objects.filter(pk=two_teams.erin.pk).update(is_active=False)
     for place in _others(places(endpoint=OURS)):

@@ -1,4 +1,4 @@
-"""A real vLLM whose engine process is killed: what it had in flight is answered by another worker.
+"""Killed engine process of a real vLLM: its requests are retried on another worker.
 
 The other worker is a fake, which answers at once.
 """
@@ -49,7 +49,7 @@ def engine_of(worker: Worker) -> int:
     raise AssertionError(f"no engine process: {worker.log.read_text()[-2000:]}")
 
 
-async def test_requests_of_a_killed_engine_are_answered_elsewhere(vllm: Worker) -> None:
+async def test_requests_of_a_killed_engine_are_retried_elsewhere(vllm: Worker) -> None:
     engine = engine_of(vllm)
     async with FakeWorker() as other:
         entries = [{"id": "vllm", "url": vllm.url}, {"id": "other", "url": other.url}]

@@ -1,4 +1,4 @@
-"""Real vLLM behind the router with `kvaware`: what it predicts is what the engine reports.
+"""Real vLLM behind the router with `kvaware`: predicted tokens equal reported ones.
 
 The router has the model's own tokenizer. Each test brings prompts nobody has seen.
 """
@@ -47,7 +47,7 @@ def router(vllm_pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         found.kill()
 
 
-def test_a_repeated_prompt_is_a_kv_hit_with_exactly_the_tokens_the_engine_reports(
+def test_repeated_prompt_is_a_kv_hit_with_the_reported_tokens(
     router: Router,
 ) -> None:
     prompt = text(250)
@@ -99,7 +99,9 @@ def mixed(number: int) -> tuple[str, dict[str, Any]]:
     return "/v1/completions", {"prompt": text(120, seed), "cache_salt": f"s{seed % 2}"}
 
 
-def test_predicted_is_reported_within_a_block_on_200_mixed_requests(router: Router) -> None:
+def test_predicted_tokens_equal_reported_ones_within_a_block_on_200_requests(
+    router: Router,
+) -> None:
     def off(decisions: list[dict[str, Any]]) -> list[tuple[int, int]]:
         assert {decision["fallback"] for decision in decisions} == {""}
         pairs = [(d["predicted_cached_tokens"], d["cached_tokens"]) for d in decisions]
@@ -115,7 +117,7 @@ def test_predicted_is_reported_within_a_block_on_200_mixed_requests(router: Rout
     assert len(off(together)) <= 40, off(together)
 
 
-def test_a_reset_prefix_cache_is_learnt(router: Router) -> None:
+def test_prefix_cache_reset_is_detected(router: Router) -> None:
     prompt = text(200)
     home = router.complete(prompt)["chosen"]
     router.knows(home, prompt, 160)
@@ -126,7 +128,7 @@ def test_a_reset_prefix_cache_is_learnt(router: Router) -> None:
     until(lambda: router.explain(body)["predicted_cached_tokens"] == 0, what="the reset")
 
 
-def test_a_restarted_router_learns_by_replay_what_workers_hold(router: Router) -> None:
+def test_restarted_router_rebuilds_its_index_by_replay(router: Router) -> None:
     prompt = text(200)
     home = router.complete(prompt)["chosen"]
     router.knows(home, prompt, 160)
@@ -137,7 +139,7 @@ def test_a_restarted_router_learns_by_replay_what_workers_hold(router: Router) -
     assert decision["predicted_cached_tokens"] == decision["cached_tokens"]
 
 
-def test_two_routers_know_the_same(router: Router) -> None:
+def test_two_routers_have_equal_indexes(router: Router) -> None:
     prompt = text(200)
     home = router.complete(prompt)["chosen"]
     second = Router(router.folder, router.seats, kv=router.kv)
@@ -162,7 +164,7 @@ def metered(router: Router) -> Iterator[Router]:
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_every_token_counts_for_its_key(router: Router, metered: Router, keyed: bool) -> None:
+def test_every_token_is_counted_for_its_key(router: Router, metered: Router, keyed: bool) -> None:
     """The sums by key are the engines' own totals, however an answer is read."""
     front, keys = (metered, metered.keys) if keyed else (router, ("",))
     idle(front.seats)
@@ -180,7 +182,7 @@ def test_every_token_counts_for_its_key(router: Router, metered: Router, keyed: 
     assert set(counted.keys()) == set(keys)
 
 
-def test_an_aborted_answer_counts_what_the_engine_has_done(metered: Router) -> None:
+def test_aborted_response_counts_the_engine_work(metered: Router) -> None:
     idle(metered.seats)
     counted = Counted(metered)
     long = chat(stream=True, max_tokens=400, ignore_eos=True)
@@ -198,7 +200,7 @@ def test_an_aborted_answer_counts_what_the_engine_has_done(metered: Router) -> N
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETE])
 @pytest.mark.parametrize("more", [{}, {"n": 2}, {"logprobs": 1}])
-def test_a_stream_is_that_of_the_engine(
+def test_stream_equals_that_of_the_engine(
     metered: Router, router: Router, path: str, more: dict[str, Any]
 ) -> None:
     """From the first answer after the router's start on, however vLLM cuts it into events.
@@ -220,7 +222,7 @@ def test_a_stream_is_that_of_the_engine(
         assert through == alone
 
 
-def test_one_key_does_not_see_what_another_sent(metered: Router) -> None:
+def test_keys_do_not_share_cached_prompts(metered: Router) -> None:
     """Neither by the engine's word nor where the router sends it; its own prompts it finds."""
     prompt = text(250)
 
@@ -237,7 +239,7 @@ def test_one_key_does_not_see_what_another_sent(metered: Router) -> None:
     assert last["predicted_cached_tokens"] == last["cached_tokens"] > 200
 
 
-def test_a_killed_worker_is_forgotten_and_learnt_again(router: Router) -> None:
+def test_killed_worker_is_forgotten_and_indexed_again(router: Router) -> None:
     prompt = text(200)
     home = router.complete(prompt)["chosen"]
     router.knows(home, prompt, 160)

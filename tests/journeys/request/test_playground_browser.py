@@ -1,5 +1,4 @@
-"""The playground in a real Chromium, over a real router and simulated workers: it streams, stops,
-is edited, compared, and told what each answer took."""
+"""Playground in Chromium, over a real router and simulated workers: stream, stop, edit, compare."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def fact(turn: Locator, name: str) -> Locator:
     return turn.locator(f"[data-fact={name}]")
 
 
-def test_the_sample_prompt_is_sent_with_one_click_and_its_miss_explained(
+def test_sample_prompt_is_sent_with_one_click_and_its_miss_explained(
     chrome: Browser, console: str, settings: Any
 ) -> None:
     it = seen(chrome, console, settings)
@@ -70,7 +69,7 @@ def test_the_sample_prompt_is_sent_with_one_click_and_its_miss_explained(
     assert not it.complaints
 
 
-def test_a_conversation_streams_and_says_what_it_took(
+def test_conversation_is_streamed_with_its_measurements(
     chrome: Browser, console: str, settings: Any
 ) -> None:
     it = seen(chrome, console, settings)
@@ -106,7 +105,7 @@ def test_a_conversation_streams_and_says_what_it_took(
     assert it.complaints == []
 
 
-def test_an_answer_is_stopped_and_a_turn_edited_by_keyboard(
+def test_response_is_stopped_and_a_turn_edited_by_keyboard(
     chrome: Browser, console: str, settings: Any
 ) -> None:
     it = seen(chrome, console, settings, width=390, theme="dark")
@@ -153,7 +152,7 @@ def test_two_strategies_side_by_side(chrome: Browser, console: str, settings: An
     assert it.complaints == []
 
 
-def test_decisions_come_by_themselves_and_can_be_held(
+def test_decisions_are_updated_and_can_be_paused(
     chrome: Browser, console: str, settings: Any, running: Fleet
 ) -> None:
     it = seen(chrome, console, settings)
@@ -177,7 +176,7 @@ def test_decisions_come_by_themselves_and_can_be_held(
     assert it.complaints == []
 
 
-def test_a_dry_run_and_the_strategies_side_by_side(
+def test_dry_run_and_strategies_side_by_side(
     chrome: Browser, console: str, settings: Any, running: Fleet
 ) -> None:
     for number in range(6):

@@ -1,5 +1,6 @@
-"""kvaware that cannot place what its callers send, in the whole product: named, Degraded, Ready
-again by itself. (Workers broken on purpose are refused by the form; tests/routing has those.)"""
+"""kvaware without usable KV events in the complete product: reported, Degraded, recovered.
+(The form rejects misconfigured workers; tests/routing covers those.)
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def send_pictures(product: Product, times: int) -> None:
         assert answer.status_code == 200, answer.text
 
 
-def test_a_silent_fallback_is_found_called_degraded_and_heals(simulated: Product) -> None:
+def test_silent_fallback_is_detected_degrades_and_recovers(simulated: Product) -> None:
     assert simulated.api("POST", "/endpoints/", SPEC).status_code == 201
     simulated.wait_phase("seer", "Ready", 90)
     assert not {"KvEventsOff", "KvEventsNotFollowed", "RoutingFallback"} & set(findings(simulated))
@@ -73,7 +74,7 @@ def test_a_silent_fallback_is_found_called_degraded_and_heals(simulated: Product
     eventually("gone", lambda: simulated.api("GET", "/endpoints/seer/").status_code == 404)
 
 
-def test_the_product_s_prometheus_has_our_rules(simulated: Product) -> None:
+def test_embedded_prometheus_has_the_product_rules(simulated: Product) -> None:
     port = json.loads((simulated.var / "launcher.json").read_text())["prometheus_port"]
     data = httpx.get(f"http://127.0.0.1:{port}/api/v1/rules", timeout=10).json()["data"]
     rules = {rule["name"]: rule for group in data["groups"] for rule in group["rules"]}

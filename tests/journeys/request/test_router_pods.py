@@ -122,7 +122,7 @@ def endpoint(
         cluster.close()
 
 
-def test_routers_find_their_workers_drop_one_that_ends_and_read_their_files(
+def test_routers_discover_workers_drop_terminating_ones_and_read_their_files(
     endpoint: Endpoint,
 ) -> None:
     """Two routers, two workers; one worker is deleted while callers ask: nobody notices, and the
@@ -173,7 +173,9 @@ def _gone(endpoint: Endpoint, name: str) -> bool:
     return endpoint.cluster.api.find("Pod", endpoint.space, name) is None
 
 
-def test_what_one_worker_computed_another_reads_from_the_tier(endpoint: Endpoint) -> None:
+def test_prefix_computed_by_one_worker_is_loaded_by_another_from_the_tier(
+    endpoint: Endpoint,
+) -> None:
     """Two cache nodes by the name of their Service, two workers: values cross over as on a
     cluster, with the tier's password from a Secret."""
     until(lambda: len(endpoint.ready(endpoint.workers)) == 2, 60, "workers ready")

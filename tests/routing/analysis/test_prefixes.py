@@ -1,4 +1,4 @@
-"""Beginnings that prompts share: found, named, and the same for all routers of an endpoint."""
+"""Shared prefixes: detection, names, and agreement of an endpoint's routers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def record(prefix: list[str], worker: str = "w0", cached: int | None = None) -> 
     }
 
 
-def test_a_shared_beginning_is_told_as_far_as_it_is_shared() -> None:
+def test_shared_prefixes_are_reported_up_to_their_common_length() -> None:
     records = [record([A, B, C]), record([A, B, D], "w1"), record([A, B]), record(["e" * 16])]
     (group,) = group_prefixes(records, {})
     assert (group.digest, group.requests, group.share) == (B, 3, 0.75)
@@ -49,12 +49,12 @@ def test_a_shared_beginning_is_told_as_far_as_it_is_shared() -> None:
     assert group.cached_share is None
 
 
-def test_a_frequent_part_and_a_rarer_whole_are_both_shown() -> None:
+def test_frequent_prefixes_and_rarer_extensions_are_both_listed() -> None:
     records = [record([A, letter * 16]) for letter in "123456"] + [record([A, B, C])] * 3
     assert {(one.digest, one.requests) for one in group_prefixes(records, {})} == {(A, 9), (C, 3)}
 
 
-def test_one_that_is_named_is_shown_however_rare() -> None:
+def test_named_prefixes_are_listed_however_rare() -> None:
     records = [record([A, B, C])] * 3 + [record([A, B, D], cached=128)]
     assert [one.digest for one in group_prefixes(records, {})] == [C]
     found = {one.digest: one for one in group_prefixes(records, {D: "once"})}
@@ -64,11 +64,11 @@ def test_one_that_is_named_is_shown_however_rare() -> None:
     assert find_name([A, B, C], {A: "short", D: "long"}) == "short"
 
 
-def test_what_has_no_prefix_is_no_group() -> None:
+def test_decisions_without_a_prefix_form_no_group() -> None:
     assert group_prefixes([record([]), {}, record([A])], {}) == []
 
 
-def test_routers_of_an_endpoint_hash_alike_and_others_do_not(tmp_path: Any) -> None:
+def test_routers_of_one_endpoint_hash_alike_and_those_of_others_do_not(tmp_path: Any) -> None:
     keys = compile_keys(ENDPOINT)
     spec = router_spec("demo", compile_config(ENDPOINT, ()), keys)
     config_file = spec.live_files[-1]
@@ -99,7 +99,7 @@ def demo_endpoint(db: None, router: Stub) -> Endpoint:
     return pretend_ready(make_endpoint(), admin_url=router.url)
 
 
-def test_an_operator_names_one_and_the_name_is_seen(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_prefix_named_by_an_operator_is_shown(demo_endpoint: Endpoint, router: Stub) -> None:
     client = browser("operator")
     assert f'data-prefix="{B}"' in client.get(PAGE).text
     client.post(f"{PAGE}{B}/name/", {"name": " Support bot "})
@@ -119,7 +119,7 @@ def test_an_operator_names_one_and_the_name_is_seen(demo_endpoint: Endpoint, rou
         (B, "a\nb", "Invalid name"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(
+def test_invalid_prefix_names_are_rejected(
     demo_endpoint: Endpoint, digest: str, name: str, said: str
 ) -> None:
     answer = browser("operator").post(f"{PAGE}{digest}/name/", {"name": name}, follow=True)
@@ -129,7 +129,7 @@ def test_what_cannot_be_kept_is_refused(
     assert not PrefixName.objects.exists()
 
 
-def test_a_viewer_looks_only(demo_endpoint: Endpoint) -> None:
+def test_viewers_cannot_name_prefixes(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get(PAGE).text
     assert f'data-prefix="{B}"' in text
     assert "Name it" not in text
@@ -138,7 +138,7 @@ def test_a_viewer_looks_only(demo_endpoint: Endpoint) -> None:
     assert program("viewer").put(path, {"name": "x"}).status_code == 403
 
 
-def test_the_action_itself_asks_for_the_right(demo_endpoint: Endpoint) -> None:
+def test_naming_action_checks_the_permission(demo_endpoint: Endpoint) -> None:
     with pytest.raises(PermissionDenied):
         actions.name_prefix(person("viewer"), "demo", B, "x")
 

@@ -1,4 +1,4 @@
-"""A replay says what the strategies' own code would have done, and nothing it cannot know."""
+"""Replays follow the strategies' own code and report missing facts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def record(
     }  # fmt: skip
 
 
-def told(records: list[dict[str, Any]], current: str) -> dict[str, Any]:
+def replay_by_strategy(records: list[dict[str, Any]], current: str) -> dict[str, Any]:
     return {one.strategy: one for one in replay_strategies(records, current)}
 
 
@@ -41,9 +41,9 @@ def chats(turns: int = 5) -> list[dict[str, Any]]:
     return found[::-1]
 
 
-def test_conversations_kept_together_are_torn_apart_by_turns() -> None:
+def test_conversations_of_one_prefix_are_split_by_round_robin() -> None:
     # Hexadecimal names: a0, b0, a1, ...
-    found = told(chats(), "prefixaware")
+    found = replay_by_strategy(chats(), "prefixaware")
     now, turns = found["prefixaware"], found["roundrobin"]
     assert (now.current, now.moved, now.requests) == (True, 0, 10)
     # Each turn but the first finds all blocks of the turn before.
@@ -53,44 +53,44 @@ def test_conversations_kept_together_are_torn_apart_by_turns() -> None:
     assert turns.busiest == 0.5
 
 
-def test_round_robin_breaks_a_pair_that_comes_in_another_rhythm() -> None:
+def test_round_robin_splits_pairs_that_arrive_in_another_rhythm() -> None:
     records = [record(["a0", "a1", "a2", "a3"], "w0") for _ in range(8)]
-    found = told(records, "prefixaware")
+    found = replay_by_strategy(records, "prefixaware")
     assert found["roundrobin"].moved == 4
     assert found["roundrobin"].known_tokens == 4 * 64 * 6, "each worker computes it once"
     assert found["prefixaware"].known_tokens == 4 * 64 * 7
 
 
-def test_kvaware_s_records_hold_prefixes_which_prefixaware_can_use() -> None:
-    found = told(chats(), "kvaware")
+def test_kvaware_records_contain_prefixes_usable_by_prefixaware() -> None:
+    found = replay_by_strategy(chats(), "kvaware")
     assert found["prefixaware"].why_not == ""
     assert found["prefixaware"].known_tokens > 0
     assert found["kvaware"].current
 
 
-def test_what_records_do_not_hold_is_said() -> None:
+def test_missing_fields_of_records_are_reported() -> None:
     bare = [record([], "w0", "round_robin") for _ in range(8)]
-    found = told(bare, "roundrobin")
+    found = replay_by_strategy(bare, "roundrobin")
     assert found["roundrobin"].known_tokens is None
     assert "record no prefixes" in found["prefixaware"].why_not
     assert "record no sessions" in found["session"].why_not
     assert "doctor" in found["kvaware"].why_not
 
 
-def test_too_few_broken_and_pinned_records_are_not_counted() -> None:
+def test_sparse_broken_and_pinned_records_are_not_counted() -> None:
     broken: list[dict[str, Any]] = [{}, {"candidates": [{}], "prompt_tokens": 1, "chosen": "x"}]
     pinned = record(["a0"], "w0", "pinned")
     down = record(["a0"], "w0")
     for candidate in down["candidates"]:
         candidate["healthy"] = False
     few = [*broken, pinned, *([record(["a0"], "w0")] * (MIN_REQUESTS - 1))]
-    assert "Fewer than" in told(few, "prefixaware")["roundrobin"].why_not
+    assert "Fewer than" in replay_by_strategy(few, "prefixaware")["roundrobin"].why_not
     enough = [*few, *([down] * 3)]
-    assert told(enough, "prefixaware")["roundrobin"].requests == MIN_REQUESTS - 1
+    assert replay_by_strategy(enough, "prefixaware")["roundrobin"].requests == MIN_REQUESTS - 1
 
 
-def test_a_busy_worker_is_left_alone_as_the_record_says_it_was_busy() -> None:
+def test_busy_workers_of_the_record_are_avoided() -> None:
     busy = [record(["a0", "a1"], "w0") for _ in range(6)]
     for one in busy:
         one["candidates"][0]["score"] += 100_000
-    assert told(busy, "kvaware")["prefixaware"].moved == 6
+    assert replay_by_strategy(busy, "kvaware")["prefixaware"].moved == 6

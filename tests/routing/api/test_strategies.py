@@ -1,4 +1,4 @@
-"""REST about routing: how it stands, where a request would go, one answer with what it took."""
+"""Routing REST: status, dry run, and a response with its measurements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def demo_endpoint(router: Stub) -> Endpoint:
     return pretend_ready(made, url=router.url, admin_url=router.url)
 
 
-def test_how_it_stands(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_routing_status_is_returned(demo_endpoint: Endpoint, router: Stub) -> None:
     told = program("viewer").get(f"{HOME}routing/").json()
     assert (told["strategy"], told["routers"], told["note"]) == ("prefixaware", 1, "")
     assert [one["state"] for one in told["workers"]] == ["up", "down"]
@@ -55,7 +55,7 @@ def test_how_it_stands(demo_endpoint: Endpoint, router: Stub) -> None:
         assert (away.status_code, away.json()["code"]) == (503, "router_away")
 
 
-def test_a_viewer_asks_where_a_request_would_go(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_viewers_can_dry_run_a_request(demo_endpoint: Endpoint, router: Stub) -> None:
     body = {"request": CHAT, "strategy": "session", "session": "me"}
     (word,) = program("viewer").post(f"{HOME}explain/", body).json()["routers"]
     assert (word["error"], word["ranking"]["chosen"]) == ("", "demo-worker-0")
@@ -65,7 +65,7 @@ def test_a_viewer_asks_where_a_request_would_go(demo_endpoint: Endpoint, router:
         assert program("viewer").post(f"{HOME}explain/", bad).status_code == 400
 
 
-def test_an_operator_gets_an_answer_and_what_it_took(demo_endpoint: Endpoint) -> None:
+def test_operators_get_a_response_with_its_measurements(demo_endpoint: Endpoint) -> None:
     told = program("operator").post(f"{HOME}chat/", CHAT).json()
     assert told["text"] == "Once <b>upon a time"
     assert told["tokens"]["computed"] == 8
@@ -75,7 +75,7 @@ def test_an_operator_gets_an_answer_and_what_it_took(demo_endpoint: Endpoint) ->
     assert (refused.status_code, refused.json()["field"]) == (400, "messages")
 
 
-def test_an_endpoint_without_an_address_is_a_conflict_and_no_mistake_of_the_callers() -> None:
+def test_endpoint_without_an_address_is_a_conflict() -> None:
     make_endpoint()
     refused = program("operator").post(f"{HOME}chat/", CHAT)
     assert (refused.status_code, refused.json()["code"]) == (409, "no_address")

@@ -1,4 +1,4 @@
-"""From facts to the router's files and workload: pure, and accepted by the router's parser."""
+"""From facts to the router's files and workload, which the router's parser accepts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_routing(**fields: object) -> EndpointFacts:
     return replace(ENDPOINT, spec=replace(ENDPOINT.spec, routing=RoutingSpec(**fields)))
 
 
-def test_the_router_itself_reads_the_files_as_meant(tmp_path: Path) -> None:
+def test_router_parses_the_compiled_files(tmp_path: Path) -> None:
     spec = router_spec(
         "demo",
         compile_config(ENDPOINT, (worker(1, draining=True), worker(0))),
@@ -59,12 +59,12 @@ def test_the_router_itself_reads_the_files_as_meant(tmp_path: Path) -> None:
     assert (config.endpoint, config.namespace, config.model) == ("demo", "default", "demo")
 
 
-def test_a_worker_without_an_address_is_left_out_and_one_that_is_not_ready_is_not() -> None:
+def test_workers_without_an_address_are_omitted_and_unready_ones_are_not() -> None:
     config = compile_config(ENDPOINT, (worker(0, ready=False), worker(1, url="")))
     assert [w["id"] for w in config["workers"]] == ["demo-worker-0"]
 
 
-def test_where_workers_tell_what_they_hold_is_published_for_every_strategy() -> None:
+def test_kv_event_addresses_are_published_for_every_strategy() -> None:
     telling = replace(worker(0), channels={"kv-events": "ipc:///a/e", "kv-replay": "ipc:///a/r"})
     config = compile_config(replace(ENDPOINT, model_folder="/"), (telling, worker(1)))
     found = parse({**config, "listen": "127.0.0.1:1", "admin": "", "api_keys_file": ""}, Path("/"))
@@ -85,11 +85,11 @@ def test_where_workers_tell_what_they_hold_is_published_for_every_strategy() -> 
         ({}, "prefixaware"),
     ],
 )
-def test_routing_off_means_in_turn(fields: dict[str, object], strategy: str) -> None:
+def test_disabled_routing_compiles_to_round_robin(fields: dict[str, object], strategy: str) -> None:
     assert compile_config(with_routing(**fields), ())["strategy"] == strategy
 
 
-def test_what_the_router_would_refuse_is_never_published() -> None:
+def test_configurations_that_the_router_would_reject_are_not_published() -> None:
     with pytest.raises(PermanentError, match="session_key") as caught:
         compile_config(with_routing(session_key="nonsense"), ())
     assert caught.value.reason == "RouterConfigRefused"
@@ -99,11 +99,11 @@ def test_what_the_router_would_refuse_is_never_published() -> None:
         compile_keys(replace(ENDPOINT, keys=(KeyFacts("k", "short"),)))
 
 
-def test_without_keys_nobody_gets_in() -> None:
+def test_without_keys_every_request_is_rejected() -> None:
     assert compile_keys(replace(ENDPOINT, keys=())) == {"keys": []}
 
 
-def test_another_strategy_worker_or_key_costs_no_restart() -> None:
+def test_changed_strategies_workers_and_keys_need_no_restart() -> None:
     first = router_spec("demo", compile_config(ENDPOINT, (worker(0),)), compile_keys(ENDPOINT))
     second = router_spec(
         "demo",
@@ -114,13 +114,13 @@ def test_another_strategy_worker_or_key_costs_no_restart() -> None:
     assert first.spec_hash == second.spec_hash
 
 
-def test_the_same_facts_give_the_same_bytes() -> None:
+def test_equal_inputs_compile_to_equal_bytes() -> None:
     one = compile_config(ENDPOINT, (worker(0), worker(1)))
     other = compile_config(ENDPOINT, (worker(1), worker(0)))
     assert as_text(one) == as_text(other)
 
 
-def test_no_clear_secret_can_be_in_the_workload() -> None:
+def test_workload_contains_no_plain_secret() -> None:
     spec = router_spec("demo", compile_config(ENDPOINT, ()), compile_keys(ENDPOINT))
     assert spec.probe.path == "/healthz"
     assert spec.ports == (compiler.HTTP_PORT, compiler.ADMIN_PORT)

@@ -1,4 +1,4 @@
-"""The router in an endpoint's life: against the shipped fake, its own words, and a real router."""
+"""Router component with the fake provisioner and a real router."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def stands(
     )
 
 
-def test_the_room_takes_part() -> None:
+def test_routing_component_is_registered() -> None:
     assert "router" in [one.name for one in all_components()]
 
 
-def test_ready_means_the_router_reports_every_ready_worker_up() -> None:
+def test_component_is_ready_once_every_ready_worker_is_reported_up() -> None:
     assert stands().ready
     assert stands().facts["workers"]["demo-worker-1"] == {"state": "up", "in_flight": 1}
     waiting = stands(seen=known("up", "down"))
@@ -81,7 +81,7 @@ def test_ready_means_the_router_reports_every_ready_worker_up() -> None:
     assert "demo-worker-1" in waiting.message
 
 
-def test_a_worker_that_is_not_ready_or_leaves_is_not_waited_for() -> None:
+def test_unready_and_leaving_workers_do_not_delay_readiness() -> None:
     starting = (worker(0), worker(1, ready=False))
     assert stands(workers=starting, seen=known("up", "down")).ready
     leaving = (worker(0), worker(1, draining=True))
@@ -103,19 +103,19 @@ def test_a_router_with_an_older_configuration_is_not_ready(running: RunningConfi
     assert (stands(running).ready, stands(running).reason) == (False, "RouterTakingOver")
 
 
-def test_other_workers_than_given_are_an_older_configuration_too() -> None:
+def test_router_with_other_workers_has_an_outdated_configuration() -> None:
     assert stands(seen=known("up")).reason == "RouterTakingOver"
     moved = replace(known("up")[0], url="http://127.0.0.1:1")
     assert stands(seen=(moved, known("up", "up")[1])).reason == "RouterTakingOver"
 
 
-def test_a_refused_file_is_said() -> None:
+def test_rejected_configuration_files_are_reported() -> None:
     status = stands(replace(RUNNING, refused="workers[0].url: no"))
     assert (status.ready, status.reason) == (False, "RouterRefused")
     assert "workers[0].url" in status.message
 
 
-def test_on_paper_from_start_to_end() -> None:
+def test_component_passes_its_states_from_start_to_end() -> None:
     paper = FakeProvisioner()
     component = RouterComponent(lambda _endpoint: paper)
     first = component.reconcile(ENDPOINT, BOTH)
@@ -129,7 +129,7 @@ def test_on_paper_from_start_to_end() -> None:
     assert component.delete(ENDPOINT), "asking again is harmless"
 
 
-def test_a_configuration_it_would_refuse_reaches_no_provisioner() -> None:
+def test_rejected_configurations_reach_no_provisioner() -> None:
     paper = FakeProvisioner()
     with pytest.raises(PermanentError):
         RouterComponent(lambda _endpoint: paper).reconcile(with_routing(session_key="?"), BOTH)
@@ -174,7 +174,7 @@ def recent(bad: int, good: int, reason: str = "no_events", window_s: float = 300
     return Recent(window_s, bad + good, {reason: bad} if bad else {})
 
 
-def test_a_router_that_mostly_guesses_is_impaired_and_says_why() -> None:
+def test_router_with_mostly_fallback_decisions_is_impaired_with_a_reason() -> None:
     found = judge_impairment("demo", recent(bad=30, good=10))
     assert found is not None
     assert found.reason == "RoutingFallback"
@@ -197,11 +197,11 @@ def test_a_router_that_mostly_guesses_is_impaired_and_says_why() -> None:
     ],
     ids=["all known", "half", "few", "just begun", "loading", "callers' errors", "few count"],
 )
-def test_what_says_nothing_of_kvaware_impairs_nothing(harmless: Recent) -> None:
+def test_status_without_kvaware_impairs_nothing(harmless: Recent) -> None:
     assert judge_impairment("demo", harmless) is None
 
 
-def test_a_real_router_that_guesses_is_impaired_until_it_need_not_know(
+def test_real_router_is_impaired_until_it_has_an_index(
     real: RouterComponent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its worker tells nothing: all requests are answered, none is placed by its blocks."""
@@ -234,7 +234,7 @@ def with_key(endpoint: EndpointFacts) -> tuple[EndpointFacts, str]:
     return replace(endpoint, keys=(KeyFacts("console", digest),)), "clear"
 
 
-def test_impaired_or_not_is_the_router_s_word() -> None:
+def test_impairment_follows_the_state_reported_by_the_router() -> None:
     told: dict[str, Any] = {
         "kv": {"recent": {"window_s": 300, "requests": 40, "fallbacks": {"timeout": 40}}}
     }
@@ -266,7 +266,7 @@ def real(tmp_path: Path) -> Iterator[RouterComponent]:
         provisioner.stop()
 
 
-def test_a_real_router_takes_over_each_change_without_a_restart(real: RouterComponent) -> None:
+def test_real_router_applies_each_change_without_a_restart(real: RouterComponent) -> None:
     with http_stub(HEALTHY) as first_worker, http_stub(HEALTHY) as second_worker:
         one, two = first_worker.url, second_worker.url
         first = (worker(0, url=one),)
@@ -292,7 +292,7 @@ def _waiting(status: Any) -> Any:
     return status if status.reason == "RouterWaitingForWorkers" else None
 
 
-def test_a_new_key_does_not_make_an_endpoint_degraded_unless_it_is_never_known(
+def test_new_keys_degrade_an_endpoint_only_if_the_router_never_loads_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
@@ -310,7 +310,7 @@ def test_a_new_key_does_not_make_an_endpoint_degraded_unless_it_is_never_known(
     assert not judging._bears_with(WANTED, replace(RUNNING, keys=None), "a"), "it is open to all"
 
 
-def test_a_router_whose_port_is_taken_says_who_holds_it() -> None:
+def test_router_with_a_port_in_use_names_the_holder() -> None:
     class Held(FakeProvisioner):
         def observe(self, ref: Ref) -> Observation:
             found = super().observe(ref)

@@ -1,4 +1,4 @@
-"""Routers on a cluster: what their pods are, what they read, and how several stand as one."""
+"""Router pods on a cluster: workload, files, and several routers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_golden() -> None:
     assert text == GOLDEN.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
 
 
-def test_a_router_finds_workers_itself_and_only_those_of_its_endpoint() -> None:
+def test_router_discovers_only_workers_of_its_endpoint() -> None:
     endpoint = on_cluster()
     config = compile_config(endpoint, (worker(0), worker(1)))
     assert "workers" not in config
@@ -73,12 +73,12 @@ def test_a_router_finds_workers_itself_and_only_those_of_its_endpoint() -> None:
     assert around.watches_services == ("demo-worker-pods",)
 
 
-def test_what_workers_come_and_go_changes_no_file_of_a_router() -> None:
+def test_worker_changes_change_no_file_of_a_router() -> None:
     endpoint = on_cluster()
     assert compile_config(endpoint, (worker(0),)) == compile_config(endpoint, ())
 
 
-def test_keys_lie_in_a_secret_and_the_service_has_the_port_callers_are_told() -> None:
+def test_keys_are_in_a_secret_and_the_service_has_the_published_port() -> None:
     target = RenderingTarget("llm", frozenset(able.CAPABILITIES))
     objects = render(pods(on_cluster()), target, Secrets())
     by_kind = {(one["kind"], one["metadata"]["name"]): one for one in objects}
@@ -201,7 +201,7 @@ def pod(index: int, admin: str, state: ReplicaState = ReplicaState.READY) -> Rep
     return ReplicaObservation(f"demo-router-{index}", index, state, "any", urls, message="late")
 
 
-def told(strategy: str = "prefixaware", **workers: tuple[str, int]) -> dict[str, Any]:
+def router_status(strategy: str = "prefixaware", **workers: tuple[str, int]) -> dict[str, Any]:
     listed = [
         {"id": name, "url": "u", "state": state, "in_flight": count}
         for name, (state, count) in workers.items()
@@ -216,8 +216,8 @@ def reconcile(cluster: Cluster) -> Any:
     return component.reconcile(on_cluster(), (worker(0),))
 
 
-def test_every_router_is_asked_and_the_worst_speaks_for_all() -> None:
-    good = told(**{"demo-worker-0": ("up", 2)})
+def test_every_router_is_queried_and_the_worst_status_counts() -> None:
+    good = router_status(**{"demo-worker-0": ("up", 2)})
     with http_stub(dict(good)) as one, http_stub(dict(good)) as two:
         cluster = Cluster(pod(0, one.url), pod(1, two.url))
         status = reconcile(cluster)
@@ -229,12 +229,12 @@ def test_every_router_is_asked_and_the_worst_speaks_for_all() -> None:
         assert status.facts["admin_urls"] == [one.url, two.url]
         assert cluster.applied[0].image == "image"
 
-        two.answers.update(told("session", **{"demo-worker-0": ("up", 2)}))
+        two.answers.update(router_status("session", **{"demo-worker-0": ("up", 2)}))
         assert reconcile(cluster).reason == "RouterTakingOver"
-        two.answers.update(told(**{"demo-worker-0": ("down", 0)}))
+        two.answers.update(router_status(**{"demo-worker-0": ("down", 0)}))
         assert reconcile(cluster).reason == "RouterWaitingForWorkers"
         assert reconcile(cluster).facts["workers"]["demo-worker-0"]["state"] == "down"
-        two.answers.update(told())
+        two.answers.update(router_status())
         blind = reconcile(cluster)
         assert blind.reason == "RouterWaitingForWorkers"
         assert "not discovered yet" in blind.message
@@ -244,8 +244,8 @@ def test_every_router_is_asked_and_the_worst_speaks_for_all() -> None:
     assert reconcile(cluster).reason == "RouterSilent"
 
 
-def test_fewer_routers_than_asked_for_are_not_enough_and_say_why() -> None:
-    with http_stub(told(**{"demo-worker-0": ("up", 0)})) as one:
+def test_missing_routers_are_reported_with_the_reason() -> None:
+    with http_stub(router_status(**{"demo-worker-0": ("up", 0)})) as one:
         late = pod(1, "", ReplicaState.STARTING)
         status = reconcile(Cluster(pod(0, one.url), late))
     assert (status.ready, status.reason) == (False, "RouterStarting")

@@ -1,4 +1,4 @@
-"""Facts of a fleet where all is well, for a test to break one thing of."""
+"""Facts of a healthy fleet, for tests to break one."""
 
 from __future__ import annotations
 

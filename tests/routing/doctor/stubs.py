@@ -1,4 +1,4 @@
-"""A worker and a router as `http_stub` answers for them: all is well with both."""
+"""Healthy worker and router responses for `http_stub`."""
 
 from __future__ import annotations
 

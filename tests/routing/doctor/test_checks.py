@@ -1,4 +1,4 @@
-"""Each check against facts where one thing is wrong: it says so, and nobody else who should not."""
+"""Each check on facts with one fault: it reports it, and no other check does."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ BROKEN: list[tuple[str, FleetFacts, str, set[str]]] = [
 ]
 
 
-def test_where_all_is_well_every_check_passes() -> None:
+def test_healthy_fleet_passes_every_check() -> None:
     found = run_checks(fleet())
     assert found.findings == ()
     assert [one.code for one in found.skipped] == []
@@ -268,13 +268,13 @@ def test_where_all_is_well_every_check_passes() -> None:
     assert "no problems" in format_examination(found)
 
 
-def test_codes_are_unique_and_every_check_is_broken_below() -> None:
+def test_codes_are_unique_and_every_check_has_a_failing_case() -> None:
     assert len(BY_CODE) == len(CHECKS)
     assert {code for code, *_ in BROKEN} == set(BY_CODE)
 
 
 @pytest.mark.parametrize(("code", "facts", "said", "names"), BROKEN, ids=[b[0] for b in BROKEN])
-def test_what_is_broken_is_named(code: str, facts: FleetFacts, said: str, names: set[str]) -> None:
+def test_each_fault_is_named(code: str, facts: FleetFacts, said: str, names: set[str]) -> None:
     outcome = made(code, facts)
     assert outcome.state is CheckState.FOUND, outcome
     (finding,) = outcome.findings
@@ -293,7 +293,7 @@ ALSO = {
 }
 
 
-def test_a_check_that_cannot_be_made_is_not_passed() -> None:
+def test_checks_that_cannot_run_do_not_pass() -> None:
     found = run_checks(with_router(error="nothing listens"))
     skipped = {one.code: one.why for one in found.skipped}
     assert skipped["KvEventsLate"] == "The router did not respond."
@@ -304,7 +304,7 @@ def test_a_check_that_cannot_be_made_is_not_passed() -> None:
     assert {one.code for one in alone.skipped} >= {"BlockSizeDiffers", "TemplateDiffers"}
 
 
-def test_with_another_strategy_kvaware_s_troubles_are_notes() -> None:
+def test_kvaware_faults_are_notes_under_another_strategy() -> None:
     """A look ahead: what would be wrong if it were switched on."""
     off = worker(1, publishers=Statement((), status=200))
     facts = fleet(workers=(worker(0), off), router=router(strategy="prefixaware", kv=None))
@@ -316,7 +316,7 @@ def test_with_another_strategy_kvaware_s_troubles_are_notes() -> None:
     assert run_checks(down).exit_code == 2, "what matters to every strategy still does"
 
 
-def test_whoever_is_followed_needs_no_discovery_of_its_own() -> None:
+def test_followed_workers_need_no_discovery_of_their_own() -> None:
     """Its sockets were given to the router by name."""
     old = worker(1, publishers=Statement(error="/kv_event_sources returned 404", status=404))
     assert made("KvDiscoveryMissing", with_worker(old)).state is CheckState.PASSED
@@ -325,7 +325,7 @@ def test_whoever_is_followed_needs_no_discovery_of_its_own() -> None:
     assert made("KvReplayOff", with_worker(publishing(replay=""))).state is CheckState.PASSED
 
 
-def test_a_few_requests_prove_nothing() -> None:
+def test_few_requests_give_no_verdict() -> None:
     assert (
         made("RoutingFallback", requests("timeout", MIN_REQUESTS - 1, 0)).state is CheckState.PASSED
     )
@@ -335,12 +335,12 @@ def test_a_few_requests_prove_nothing() -> None:
     assert made("RoutingFallback", with_router(decisions=old)).state is CheckState.PASSED
 
 
-def test_every_reason_of_the_engine_has_words() -> None:
+def test_every_engine_reason_has_a_text() -> None:
     assert set(FALLBACKS) <= set(NAMES["reason"])
     assert set(FALLBACKS) >= FORM_REASONS
 
 
-def test_the_worst_comes_first_and_decides() -> None:
+def test_findings_are_sorted_by_severity_and_the_worst_decides() -> None:
     facts = fleet(
         workers=(worker(0), cache(block_size="128")),
         router=router(refused="no", kv=index(tokenizer="", problem="none", compared="")),
@@ -366,7 +366,7 @@ SILENT = WorkerFacts("w1", "http://y")
         ("KvEventsNotFollowed", "endpoint_unusable"),
     ],
 )
-def test_where_a_worker_is_silent_the_router_s_word_stands(code: str, reason: str) -> None:
+def test_router_state_counts_where_a_worker_is_silent(code: str, reason: str) -> None:
     facts = unfollowed(SILENT, reason=reason, message="as the router found it")
     (finding,) = made(code, facts).findings
     assert finding.workers == ("w1",)
@@ -375,7 +375,7 @@ def test_where_a_worker_is_silent_the_router_s_word_stands(code: str, reason: st
     assert others == {"WorkerNotReached"}
 
 
-def test_late_is_a_warning_and_stale_an_error() -> None:
+def test_late_events_are_a_warning_and_stale_ones_an_error() -> None:
     for lag_s, severity in ((29.0, Severity.WARNING), (30.5, Severity.ERROR)):
         facts = with_index(sources=(source(0), source(1, lag_s=lag_s)))
         assert made("KvEventsLate", facts).findings[0].severity is severity
@@ -384,7 +384,7 @@ def test_late_is_a_warning_and_stale_an_error() -> None:
     )
 
 
-def test_nobody_telling_anything_is_said_for_the_fleet() -> None:
+def test_fleet_without_any_events_is_one_finding() -> None:
     mute = tuple(worker(n, publishers=Statement((), status=200)) for n in (0, 1))
     sources = tuple(source(n, state="none", endpoint="", reason="events_off") for n in (0, 1))
     facts = fleet(workers=mute, router=router(kv=index(sources=sources, telling=False)))
@@ -410,12 +410,12 @@ def connecting(odd: WorkerFacts) -> FleetFacts:
         ("ipc:///run/kv.sock", "KvEventsNotFollowed"),
     ],
 )
-def test_in_vain_has_two_explanations(endpoint: str, code: str) -> None:
+def test_failed_connections_have_two_explanations(endpoint: str, code: str) -> None:
     facts = connecting(publishing(endpoint=endpoint))
     assert {finding.code for finding in run_checks(facts).findings} == {code}
 
 
-def test_a_worker_the_router_does_not_listen_to() -> None:
+def test_worker_that_the_router_does_not_subscribe_to() -> None:
     facts = with_index(sources=(source(0),))
     (finding,) = made("KvEventsNotFollowed", facts).findings
     assert finding.evidence == ("w1: publishes events, but the router is not connected",)
@@ -423,14 +423,14 @@ def test_a_worker_the_router_does_not_listen_to() -> None:
     assert made("KvEventsNotFollowed", unknown).state is CheckState.PASSED, "not registered at all"
 
 
-def test_being_followed_counts_more_than_what_a_worker_says() -> None:
+def test_router_subscription_overrides_the_worker_settings() -> None:
     """Its sockets were named to the router; what answers its HTTP port does not know of them."""
     assert made(
         "KvEventsOff", with_worker(worker(1, publishers=Statement((), status=200)))
     ).state is (CheckState.PASSED)
 
 
-def test_a_replay_of_nothing_is_no_replay() -> None:
+def test_empty_replay_is_no_replay() -> None:
     facts = with_worker(publishing(buffer_steps=0))
     (finding,) = made("KvReplayOff", facts).findings
     assert finding.evidence == ("w1: buffer_steps is 0: no events are buffered for a replay",)
@@ -438,12 +438,12 @@ def test_a_replay_of_nothing_is_no_replay() -> None:
     assert made("KvReplayOff", off).state is CheckState.PASSED, "events off is another finding"
 
 
-def test_catching_up_is_being_followed() -> None:
+def test_index_that_is_catching_up_counts_as_followed() -> None:
     facts = with_index(sources=(source(0), source(1, state="catching_up")))
     assert made("KvEventsNotFollowed", facts).state is CheckState.PASSED
 
 
-def test_without_kvaware_and_without_a_word_of_a_worker_nothing_is_passed() -> None:
+def test_without_kvaware_and_worker_state_no_check_passes() -> None:
     mute = tuple(worker(n, publishers=Statement(error="no answer")) for n in (0, 1))
     facts = fleet(workers=mute, router=router(strategy="prefixaware", kv=None))
     for code in ("KvEventsOff", "KvDiscoveryMissing", "KvReplayOff", "KvEventsDialOut"):
@@ -453,7 +453,7 @@ def test_without_kvaware_and_without_a_word_of_a_worker_nothing_is_passed() -> N
     assert made("KvDiscoveryMissing", facts).state is CheckState.FOUND
 
 
-def test_what_happened_once_long_ago_is_a_note() -> None:
+def test_single_old_failure_is_a_note() -> None:
     for batches, severity in ((999, Severity.WARNING), (1000, Severity.INFO)):
         one = source(1, counts={"gap_lost": 1}, batches=batches)
         assert made("KvEventsLost", with_index(sources=(one,))).findings[0].severity is severity
@@ -466,7 +466,7 @@ def test_what_happened_once_long_ago_is_a_note() -> None:
     assert made("RequestFormUnsupported", requests("timeout", 5, 5)).state is CheckState.PASSED
 
 
-def test_what_says_nothing_of_caches_does_not_count() -> None:
+def test_decisions_without_cache_data_do_not_count() -> None:
     failed = (placed(status=500, cached_tokens=None),) * 60
     assert made("CachedTokensNotReported", with_router(decisions=failed)).state is CheckState.PASSED
     empty = (placed(prompt_tokens=0, cached_tokens=None),) * 60
@@ -476,7 +476,7 @@ def test_what_says_nothing_of_caches_does_not_count() -> None:
     assert "No worker probed" in made("ProbeFailing", with_index(probes={})).why
 
 
-def test_one_cause_is_one_finding_about_tokens() -> None:
+def test_one_cause_gives_one_token_finding() -> None:
     unusable = with_index(problem="no tokenizer.json", compared="", trust="")
     assert {one.code for one in run_checks(unusable).findings} == {"TokenizerUnusable"}
     unreached = with_index(compared="unreachable", differences=(MISMATCH,))
@@ -487,7 +487,7 @@ def test_one_cause_is_one_finding_about_tokens() -> None:
     assert finding.evidence == ("w1: unreachable (0 tokens predicted, nothing reported), refused",)
 
 
-def test_who_tells_nothing_and_who_has_adapters_differs_from_nobody() -> None:
+def test_workers_without_events_or_with_adapters_do_not_differ() -> None:
     base = worker(1).models.found
     assert base is not None
     adapter = Model("sql", "/adapters/sql", "demo", 8192)

@@ -50,7 +50,7 @@ def run(*words: str) -> tuple[str, int]:
     return out.getvalue(), 0
 
 
-def test_the_command_line_says_it_and_ends_with_the_verdict(
+def test_command_prints_findings_and_exits_with_the_verdict(
     demo_endpoint: Endpoint, worker: Stub, router: Stub
 ) -> None:
     text, code = run("demo")
@@ -66,20 +66,20 @@ def test_the_command_line_says_it_and_ends_with_the_verdict(
     assert yaml.safe_load(run("demo", "-o", "yaml")[0])["workers"] == ["demo-worker-0"]
 
 
-def test_notes_alone_end_with_zero(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_command_exits_with_zero_for_notes_alone(demo_endpoint: Endpoint, router: Stub) -> None:
     router.answers["/config"] = (200, {"config": {"strategy": "prefixaware"}})
     shown, code = run("demo")
     assert code == 0, shown
     assert "info KvReplayOff" in shown, "what would matter to kvaware is a note"
 
 
-def test_an_endpoint_that_is_not_there_is_an_error() -> None:
+def test_unknown_endpoint_is_an_error() -> None:
     with pytest.raises(CommandError, match="Unknown endpoint nope") as caught:
         run("nope")
     assert caught.value.returncode == 2
 
 
-def test_rest_answers_with_findings(demo_endpoint: Endpoint) -> None:
+def test_rest_returns_findings(demo_endpoint: Endpoint) -> None:
     answer = program("viewer").get("/api/v1/endpoints/demo/doctor/")
     assert answer.status_code == 200
     data = answer.json()
@@ -89,14 +89,14 @@ def test_rest_answers_with_findings(demo_endpoint: Endpoint) -> None:
     assert program("viewer").get("/api/v1/endpoints/nope/doctor/").status_code == 404
 
 
-def test_a_router_that_is_away_is_a_finding_and_no_failure() -> None:
+def test_unreachable_router_is_a_finding() -> None:
     pretend_ready(make_endpoint(), admin_url="http://127.0.0.1:9")
     data = program("viewer").get("/api/v1/endpoints/demo/doctor/").json()
     assert data["findings"][0]["code"] == "RouterSilent"
     assert data["verdict"] == "error"
 
 
-def test_it_is_in_the_openapi_document() -> None:
+def test_operation_is_in_the_openapi_document() -> None:
     schema: Any = (
         browser("viewer").get("/api/v1/schema/", headers={"Accept": "application/json"}).json()
     )

@@ -1,5 +1,4 @@
-"""A real router in front of simulated workers, each broken in its own way: the doctor names them
-all, with the fix, and finds nothing where nothing is broken."""
+"""Real router with faulty simulated workers: the doctor names each fault and its fix."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ async def settled(server: RouterServer, *states: str) -> None:
     await until(sources, f"sources are {states}")
 
 
-async def test_a_whole_fleet_has_no_finding(fleet: dict[str, SimulatedWorker]) -> None:
+async def test_healthy_fleet_has_no_finding(fleet: dict[str, SimulatedWorker]) -> None:
     async with router(strategy="kvaware", workers=listed(fleet, "whole")) as server:
         await settled(server, "following")
         found = await examined(server)
@@ -140,7 +139,7 @@ async def test_another_tokenizer_than_the_workers_is_found(
     assert "plain text" in finding.evidence[0]
 
 
-async def test_a_fallback_nobody_sees_is_seen(fleet: dict[str, SimulatedWorker]) -> None:
+async def test_unnoticed_fallback_is_found(fleet: dict[str, SimulatedWorker]) -> None:
     """The only worker tells nothing: each request goes by its prefix, and all are answered."""
     async with router(strategy="kvaware", workers=listed(fleet, "quiet")) as server:
         await settled(server, "none")
@@ -157,7 +156,7 @@ async def test_a_fallback_nobody_sees_is_seen(fleet: dict[str, SimulatedWorker])
     assert "--kv-events-config" in said.fix
 
 
-async def test_a_probe_of_the_router_is_read(fleet: dict[str, SimulatedWorker]) -> None:
+async def test_probe_of_the_router_is_parsed(fleet: dict[str, SimulatedWorker]) -> None:
     kv = {"probe_interval_s": 0.1}
     async with router(strategy="kvaware", workers=listed(fleet, "whole"), kv=kv) as server:
         await settled(server, "following")
@@ -178,7 +177,7 @@ async def test_a_probe_of_the_router_is_read(fleet: dict[str, SimulatedWorker]) 
     assert "ProbeFailing" in {one.code for one in found.passed}
 
 
-async def test_a_worker_the_router_was_not_told_of(fleet: dict[str, SimulatedWorker]) -> None:
+async def test_worker_unknown_to_the_router(fleet: dict[str, SimulatedWorker]) -> None:
     async with router(strategy="kvaware", workers=listed(fleet, "whole")) as server:
         await settled(server, "following")
         there = [

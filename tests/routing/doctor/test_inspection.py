@@ -1,4 +1,4 @@
-"""Asking a router and workers that hang, ramble, refuse or are not there: facts all the same."""
+"""Queries to hanging, malformed, rejecting and unreachable routers and workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def worker() -> Iterator[Stub]:
         yield stub
 
 
-def test_what_a_worker_tells(worker: Stub) -> None:
+def test_worker_status_is_parsed(worker: Stub) -> None:
     with http_stub(router_of(worker.url)) as router:
         facts = gather_facts("demo", [router.url])
     (found,) = facts.workers
@@ -38,7 +38,7 @@ def test_what_a_worker_tells(worker: Stub) -> None:
     assert asked == {("POST" if path == "/tokenize" else "GET", path) for path in WORKER}
 
 
-def test_a_refused_chat_is_an_answer(worker: Stub) -> None:
+def test_rejected_chat_is_a_valid_response(worker: Stub) -> None:
     """A model without a chat template."""
 
     def tokenize(_path: str, body: bytes) -> tuple[int, Any]:
@@ -52,7 +52,7 @@ def test_a_refused_chat_is_an_answer(worker: Stub) -> None:
 
 @pytest.mark.parametrize("answer", [(500, "boom"), (200, "<html>"), (200, []), (404, "none")])
 @pytest.mark.parametrize("path", WORKER)
-def test_a_worker_that_answers_badly_spoils_nothing_else(
+def test_malformed_worker_response_affects_only_its_worker(
     worker: Stub, path: str, answer: Any
 ) -> None:
     worker.answers[path] = answer
@@ -68,7 +68,7 @@ def test_a_worker_that_answers_badly_spoils_nothing_else(
     "answer",
     [(500, "boom"), (200, "<html>"), (200, [1]), (200, {}), (200, {"workers": [1], "kv": [2]})],
 )
-def test_a_router_that_answers_badly_is_a_finding_at_most(
+def test_malformed_router_response_is_at_most_a_finding(
     worker: Stub, path: str, answer: Any
 ) -> None:
     with http_stub(router_of(worker.url, **{path: answer})) as router:
@@ -79,7 +79,7 @@ def test_a_router_that_answers_badly_is_a_finding_at_most(
     )
 
 
-def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
+def test_hanging_worker_costs_at_most_the_deadline(worker: Stub) -> None:
     slow = dict.fromkeys(WORKER, (HANG, ""))
     with http_stub(slow) as one, http_stub(router_of(worker.url, *[one.url] * 40)) as router:
         begun = time.monotonic()
@@ -98,7 +98,7 @@ def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
     }
 
 
-def test_nobody_there_at_all() -> None:
+def test_unreachable_worker_and_router() -> None:
     found = run_checks(
         gather_facts("demo", ["http://127.0.0.1:9"], [NamedWorker("w0", "http://127.0.0.1:9")])
     )
@@ -108,7 +108,7 @@ def test_nobody_there_at_all() -> None:
     )
 
 
-def test_an_index_of_any_shape_is_read() -> None:
+def test_index_of_any_shape_is_parsed() -> None:
     assert read_index({}) is None
     odd = {
         "telling": "yes",

@@ -1,4 +1,4 @@
-"""A router in this process on free ports, and a client which sees every byte."""
+"""Router in this process on free ports, and a client that sees every byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/explain?strategy=: where a request would go under a strategy that is not in force."""
+"""/explain?strategy=: ranking under a strategy that is not active."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def explained(server: Any, strategy: str, body: Any = STORY, lines: str = 
     return await admin(server, f"/explain?strategy={strategy}", "POST", wire, lines)
 
 
-async def test_each_strategy_ranks_as_it_would_and_nothing_is_remembered() -> None:
+async def test_each_strategy_ranks_without_side_effects() -> None:
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
         homes = [(await ask(server, post(STORY))).headers["x-emberline-worker"] for _ in range(2)]
         assert homes[0] == homes[1], "prefixaware keeps it together"
@@ -30,7 +30,7 @@ async def test_each_strategy_ranks_as_it_would_and_nothing_is_remembered() -> No
         assert len((await admin(server, "/decisions")).json["decisions"]) == 2
 
 
-async def test_a_session_is_read_where_it_will_be() -> None:
+async def test_session_is_read_from_its_configured_place() -> None:
     async with FakeWorker() as one, FakeWorker() as two:
         for key, send in (
             ("header:x-session-id", lambda name: (STORY, f"x-session-id: {name}\r\n")),
@@ -49,7 +49,7 @@ async def test_a_session_is_read_where_it_will_be() -> None:
                 assert homes == {"w0", "w1"}
 
 
-async def test_kvaware_knows_what_prefixaware_would_do() -> None:
+async def test_kvaware_explains_the_prefixaware_ranking() -> None:
     async with FakeWorker() as one, FakeWorker() as two:
         async with router(one, two, strategy="kvaware") as server:
             home = (await ask(server, post(STORY))).headers["x-emberline-worker"]
@@ -57,7 +57,7 @@ async def test_kvaware_knows_what_prefixaware_would_do() -> None:
             assert (told["chosen"], told["reason"]) == (home, "prefix_hit")
 
 
-async def test_what_a_router_cannot_know_it_says() -> None:
+async def test_unknown_facts_are_reported_as_such() -> None:
     async with FakeWorker() as one, router(one, strategy="roundrobin") as server:
         for strategy, said in (
             ("prefixaware", "has no prefix memory"),
@@ -69,13 +69,13 @@ async def test_what_a_router_cannot_know_it_says() -> None:
             assert said in answer.json["error"]["message"]
 
 
-async def test_without_a_worker_there_is_no_ranking() -> None:
+async def test_without_workers_the_ranking_is_empty() -> None:
     async with FakeWorker() as one, router(one) as server:
         await admin(server, "/drain?worker=w0", "POST")
         assert (await explained(server, "roundrobin")).status == 503
 
 
-async def test_a_list_of_decisions_is_brief_and_in_parts_for_who_asks_so() -> None:
+async def test_decision_list_is_brief_and_paged_on_request() -> None:
     async with FakeWorker() as one, router(one) as server:
         for _ in range(5):
             await ask(server, post(STORY))

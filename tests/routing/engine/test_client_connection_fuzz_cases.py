@@ -1,5 +1,4 @@
-"""Every input that ever broke a promise, every seed of the fuzzer, and random sentences of its
-words: the targets of bench/fuzz hold for them all."""
+"""Former fuzzing failures, all seeds, and random protocol words against the router's parsers."""
 
 from __future__ import annotations
 
@@ -24,16 +23,16 @@ SENTENCE = st.lists(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_was_found_stays_mended(case: Path) -> None:
+def test_former_failures_stay_fixed(case: Path) -> None:
     TARGETS[case.parent.name](case.read_bytes())
 
 
-def test_no_target_lacks_its_cases_folder_by_a_typing_error() -> None:
+def test_every_target_has_its_cases_folder() -> None:
     assert {case.parent.name for case in CASES} <= set(TARGETS) == set(SEEDS)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_seeds_are_good(name: str) -> None:
+def test_seeds_are_valid(name: str) -> None:
     for seed in SEEDS[name]:
         TARGETS[name](seed)
 
@@ -41,14 +40,14 @@ def test_the_seeds_are_good(name: str) -> None:
 @pytest.mark.parametrize("name", ["requests", "answers", "chunks"])
 @settings(max_examples=60, deadline=None)
 @given(steer=st.binary(min_size=5, max_size=5), wire=SENTENCE)
-def test_sentences_of_protocol_words(name: str, steer: bytes, wire: bytes) -> None:
+def test_sequences_of_protocol_words(name: str, steer: bytes, wire: bytes) -> None:
     TARGETS[name](steer + wire)
 
 
 @pytest.mark.parametrize("name", ["requests", "answers"])
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_good_input_with_one_change(name: str, data: st.DataObject) -> None:
+def test_valid_input_with_one_mutation(name: str, data: st.DataObject) -> None:
     """Most bugs of parsers are one byte away from what is right."""
     seed = data.draw(st.sampled_from(SEEDS[name]))
     at = data.draw(st.integers(0, len(seed)))

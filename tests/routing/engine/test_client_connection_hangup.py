@@ -1,4 +1,4 @@
-"""Clients which stop sending: one still reads and gets its answer, another is gone."""
+"""Half-closed and disconnected clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def final(client: Client) -> tuple[int, dict[str, str]]:
 
 
 @pytest.mark.parametrize("when", ["before the answer", "with its first byte"])
-async def test_a_client_which_only_stopped_sending_gets_its_answer(when: str) -> None:
+async def test_half_closed_client_gets_its_response(when: str) -> None:
     shut = asyncio.Event()
 
     async def slow(talk: Conversation) -> None:
@@ -58,7 +58,7 @@ async def test_a_client_which_only_stopped_sending_gets_its_answer(when: str) ->
         assert worker.cancelled == []
 
 
-async def test_a_stream_goes_on_for_a_client_which_stopped_sending_in_its_middle() -> None:
+async def test_stream_continues_for_a_half_closed_client() -> None:
     """What is put in to find out whether it reads is a comment, which is no event."""
     shut = asyncio.Event()
 
@@ -82,7 +82,7 @@ async def test_a_stream_goes_on_for_a_client_which_stopped_sending_in_its_middle
             assert body == event("one") + b":\n\n" + event("two")
 
 
-async def test_pipelined_requests_are_all_answered_after_the_last_was_sent() -> None:
+async def test_pipelined_requests_are_answered_after_a_half_close() -> None:
     health = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
     async with FakeWorker() as worker, router(worker) as server:
         wire = health + b"".join(post(chat(f"{index}")) for index in range(10)) + health * 3
@@ -95,7 +95,7 @@ async def test_pipelined_requests_are_all_answered_after_the_last_was_sent() -> 
         assert len(worker.requests) == 10
 
 
-async def test_more_answers_than_fit_are_all_read_after_the_last_was_asked() -> None:
+async def test_buffered_responses_are_delivered_after_a_half_close() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         client = await Client.to(server.listen)
         async with client:
@@ -107,7 +107,7 @@ async def test_more_answers_than_fit_are_all_read_after_the_last_was_asked() -> 
             assert await client.closed()
 
 
-async def test_requests_which_wait_for_slow_reading_are_answered_though_all_was_sent() -> None:
+async def test_requests_delayed_by_a_slow_reader_are_answered_after_a_half_close() -> None:
     """They are in the router's hands when the end comes, and fewer than would stop its reading."""
     async with FakeWorker("m" * 20_000) as worker, router(worker) as server:
         await until(lambda: server.router.table.workers["w0"].models)
@@ -124,14 +124,14 @@ async def test_requests_which_wait_for_slow_reading_are_answered_though_all_was_
 
 
 @pytest.mark.parametrize("wire", [b"", b"GET / HT", post(chat("x"))[:-3]])
-async def test_half_a_request_is_not_waited_for(wire: bytes) -> None:
+async def test_incomplete_request_is_dropped_after_a_half_close(wire: bytes) -> None:
     async with FakeWorker() as worker, router(worker) as server:
         async with await half_closed(server, wire) as client:
             assert await client.closed()
         assert worker.requests == []
 
 
-async def test_half_an_upload_stops_the_worker() -> None:
+async def test_incomplete_upload_stops_the_worker() -> None:
     async with FakeWorker() as worker, router(worker, limits={"hold_bytes": 1024}) as server:
         wire = post(b"x" * 100_000, "/upload")[:-50_000]
         connections = worker.connections
@@ -145,7 +145,7 @@ async def test_half_an_upload_stops_the_worker() -> None:
         assert await metric(server, ERRORS, reason="client_cancelled") == 1
 
 
-async def test_http_1_0_cannot_be_asked_and_is_taken_as_gone() -> None:
+async def test_http_1_0_half_close_counts_as_a_disconnect() -> None:
     async def never(talk: Conversation) -> None:
         await asyncio.Event().wait()
 
@@ -160,7 +160,7 @@ async def test_http_1_0_cannot_be_asked_and_is_taken_as_gone() -> None:
 
 @pytest.mark.parametrize("how", ["closed", "reset"])
 @pytest.mark.parametrize("when", ["before the head", "in the stream", "inside an event"])
-async def test_a_client_which_is_gone_stops_the_worker_at_once(when: str, how: str) -> None:
+async def test_disconnected_client_stops_the_worker_at_once(when: str, how: str) -> None:
     """Whatever the worker does in the meantime, even nothing; the clock is not waited for."""
 
     async def silent(talk: Conversation) -> None:
@@ -193,7 +193,7 @@ async def test_a_client_which_is_gone_stops_the_worker_at_once(when: str, how: s
         assert await metric(server, ERRORS, reason="client_cancelled") == 1
 
 
-async def test_a_reset_is_seen_though_nothing_is_read() -> None:
+async def test_reset_is_noticed_while_reading_is_paused() -> None:
     """More was pipelined than is held, so the router has stopped reading."""
     never = asyncio.Event()
 
@@ -228,7 +228,7 @@ async def an_upload_in_a_queue(server: RouterServer, worker: FakeWorker) -> tupl
 ONE_SLOT = {"limits": {"hold_bytes": 1024}, "admission": {"max_in_flight": 1}}
 
 
-async def test_an_upload_which_waits_may_have_been_sent_to_its_end() -> None:
+async def test_queued_upload_may_be_complete_before_a_half_close() -> None:
     release = asyncio.Event()
 
     async def wait(talk: Conversation) -> None:
@@ -248,7 +248,7 @@ async def test_an_upload_which_waits_may_have_been_sent_to_its_end() -> None:
         assert await second.reader.readuntil(b"}") == b'{"bytes": 200000}'
 
 
-async def test_an_upload_which_waits_for_nobody_leaves_the_queue() -> None:
+async def test_queued_upload_of_a_disconnected_client_leaves_the_queue() -> None:
     async def never(talk: Conversation) -> None:
         await asyncio.Event().wait()
 

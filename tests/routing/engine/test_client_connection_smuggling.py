@@ -1,7 +1,6 @@
-"""What must not be read two ways, through a real router: refused, nothing sent on, closed.
+"""Request smuggling through a real router: rejected, not forwarded, closed.
 
-Each case carries a second request in what one of two readings would take for a body or for the
-next request; the worker must never see it, nor anything of the first.
+Each case hides a second request in an ambiguous body or trailer; the worker must see no part of it.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ CASES: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_two_readings_are_refused_and_nothing_is_sent_on(case: str) -> None:
+async def test_ambiguous_requests_are_rejected_and_not_forwarded(case: str) -> None:
     wire, status = CASES[case]
     async with FakeWorker() as worker, router(worker) as server:
         async with await Client.to(server.listen) as client:
@@ -121,7 +120,7 @@ BODIES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", BODIES)
-async def test_chunks_which_could_end_elsewhere_are_refused(case: str) -> None:
+async def test_ambiguous_chunks_are_rejected(case: str) -> None:
     wire = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\n" + CHUNKED + b"\r\n" + BODIES[case]
     async with FakeWorker() as worker, router(worker) as server:
         async with await Client.to(server.listen) as client:
@@ -139,7 +138,7 @@ async def echo(talk: Conversation) -> None:
     )
 
 
-async def test_extensions_and_trailers_of_a_request_end_here() -> None:
+async def test_chunk_extensions_and_trailers_are_removed() -> None:
     wire = (
         b"POST /v1/completions HTTP/1.1\r\nhost: a\r\n" + CHUNKED + b"trailer: x-t\r\n\r\n"
         b"5;name=value\r\nhello\r\n0;last\r\nx-t: 1\r\n\r\n"
@@ -157,7 +156,7 @@ async def test_extensions_and_trailers_of_a_request_end_here() -> None:
         assert second.json == chat("next")
 
 
-async def test_an_absolute_target_says_a_path_and_nothing_else() -> None:
+async def test_absolute_target_is_reduced_to_its_path() -> None:
     targets = {
         b"http://user:secret@other:1/a/b?c=d": "/a/b?c=d",
         b"HTTP://other": "/",
@@ -182,7 +181,7 @@ async def test_an_absolute_target_says_a_path_and_nothing_else() -> None:
         b"connection: upgrade\r\nupgrade: TLS/1.3, h2c\r\n",
     ],
 )
-async def test_an_offer_of_another_protocol_is_left(lines: bytes) -> None:
+async def test_upgrade_offers_are_removed(lines: bytes) -> None:
     """An answer in HTTP/1.1 is the RFC's way to decline."""
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = echo
@@ -195,7 +194,7 @@ async def test_an_offer_of_another_protocol_is_left(lines: bytes) -> None:
                 assert not {"connection", "upgrade", "http2-settings"} & seen
 
 
-async def test_headers_named_by_connection_do_not_travel() -> None:
+async def test_headers_named_by_connection_are_removed() -> None:
     wire = (
         b"GET /x HTTP/1.1\r\nhost: a\r\nconnection: x-hop, close\r\nx-hop: 1\r\nx-stay: 1\r\n\r\n"
     )
@@ -210,7 +209,7 @@ async def test_headers_named_by_connection_do_not_travel() -> None:
         assert [request.target for request in worker.requests] == ["/x"]
 
 
-async def test_connection_cannot_take_the_framing_away() -> None:
+async def test_connection_header_cannot_remove_the_framing() -> None:
     """A proxy which drops Content-Length because Connection names it smuggles for the caller."""
     wire = post(chat("x"), connection="content-length, host, transfer-encoding, x-request-id")
     async with FakeWorker() as worker, router(worker) as server:

@@ -23,7 +23,7 @@ from tests.support.fake_worker import Conversation, FakeWorker, event
 LONG = "Once upon a time there was a very long prompt. " * 60
 
 
-async def test_a_plain_answer_and_what_is_added_to_it() -> None:
+async def test_response_is_forwarded_with_added_headers() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         answer = await ask(server, post(chat("hi"), x_custom="kept", x_request_id="mine"))
         assert answer.status == 200
@@ -39,7 +39,7 @@ async def test_a_plain_answer_and_what_is_added_to_it() -> None:
         assert (found["chosen"], found["status"], found["request_id"]) == ("w0", 200, "mine")
 
 
-async def test_every_path_and_method_passes() -> None:
+async def test_every_path_and_method_is_forwarded() -> None:
     async def echo(talk: Conversation) -> None:
         request = talk.request
         await talk.json({"method": request.method, "target": request.target})
@@ -61,7 +61,7 @@ async def test_every_path_and_method_passes() -> None:
         assert absolute.json["target"] == "/version"
 
 
-async def test_a_stream_is_the_same_bytes() -> None:
+async def test_stream_is_forwarded_byte_for_byte() -> None:
     chunks = [
         b"data: {}\n\n",
         b"\r\n0\r\n\r\n",  # looks like an end, is payload
@@ -91,7 +91,7 @@ async def test_a_stream_is_the_same_bytes() -> None:
             assert (await client.response()).status == 200
 
 
-async def test_events_come_as_they_are_made() -> None:
+async def test_events_are_forwarded_immediately() -> None:
     """Each event reaches the client before the worker makes the next."""
     step = asyncio.Event()
 
@@ -158,7 +158,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert order == [f"n{index}" for index in range(20)]
 
 
-async def test_a_flood_of_pipelined_requests_is_not_collected() -> None:
+async def test_flood_of_pipelined_requests_is_not_buffered() -> None:
     release = asyncio.Event()
 
     async def slow(talk: Conversation) -> None:
@@ -179,7 +179,7 @@ async def test_a_flood_of_pipelined_requests_is_not_collected() -> None:
                 assert (await client.response()).status == 200
 
 
-async def test_a_flood_whose_answers_are_not_read_is_not_collected() -> None:
+async def test_flood_with_unread_responses_is_not_buffered() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         async with await Client.to(server.listen) as client:
             client.writer.write(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n" * 250_000)
@@ -191,7 +191,7 @@ async def test_a_flood_whose_answers_are_not_read_is_not_collected() -> None:
                 assert (await client.response()).status == 200
 
 
-async def test_a_large_body_is_streamed_through_and_complete() -> None:
+async def test_large_body_is_streamed_completely() -> None:
     body = bytes(range(256)) * 4096 * 3
     async with FakeWorker() as worker, router(worker, limits={"hold_bytes": 65_536}) as server:
         sizes = (len(body), 70_000)
@@ -233,7 +233,7 @@ async def test_expect_continue() -> None:
         assert "expect" not in worker.requests[0].headers
 
 
-async def test_head_requests_and_answers_without_a_body() -> None:
+async def test_head_requests_and_responses_without_a_body() -> None:
     async def head(talk: Conversation) -> None:
         if talk.request.method == "HEAD":
             await talk.send(b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n")
@@ -252,7 +252,7 @@ async def test_head_requests_and_answers_without_a_body() -> None:
             assert (await client.response("HEAD")).status == 200
 
 
-async def test_an_answer_by_close_ends_by_close() -> None:
+async def test_response_ended_by_close_closes_the_client() -> None:
     async def until_close(talk: Conversation) -> None:
         await talk.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")
         talk.writer.write_eof()
@@ -311,7 +311,7 @@ async def test_connection_close_is_honoured() -> None:
         (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n\r\n", 501, "unsupported"),
     ],
 )  # fmt: skip
-async def test_bad_requests_are_answered_and_the_connection_ends(
+async def test_invalid_requests_are_answered_and_the_connection_ends(
     wire: bytes, status: int, code: str
 ) -> None:
     async with FakeWorker() as worker, router(worker, limits={"body_bytes": 1024}) as server:
@@ -327,7 +327,7 @@ async def test_bad_requests_are_answered_and_the_connection_ends(
         )
 
 
-async def test_a_refused_upload_still_gets_its_answer() -> None:
+async def test_rejected_upload_gets_its_response() -> None:
     """The client is in the middle of sending; a reset would throw the answer away."""
     async with FakeWorker() as worker, router(worker, limits={"body_bytes": 100_000}) as server:
         async with await Client.to(server.listen) as client:
@@ -338,7 +338,7 @@ async def test_a_refused_upload_still_gets_its_answer() -> None:
                 assert await client.reader.read() == b"", "an end, not a reset"
 
 
-async def test_smuggled_bytes_after_a_refusal_are_not_a_request() -> None:
+async def test_bytes_after_a_rejection_are_no_request() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         async with await Client.to(server.listen) as client:
             inner = post(chat("smuggled"))
@@ -351,7 +351,7 @@ async def test_smuggled_bytes_after_a_refusal_are_not_a_request() -> None:
         assert worker.requests == []
 
 
-async def test_silent_clients_are_sent_away() -> None:
+async def test_silent_clients_are_disconnected() -> None:
     # Under TLS the handshake has the time of a header.
     limits = {"header_timeout_s": 0.5, "body_timeout_s": 0.1, "idle_timeout_s": 1.0}
     async with FakeWorker() as worker, router(worker, limits=limits) as server:
@@ -365,7 +365,7 @@ async def test_silent_clients_are_sent_away() -> None:
         assert worker.requests == []
 
 
-async def test_models_and_health_are_answered_here() -> None:
+async def test_models_and_health_are_served_by_the_router() -> None:
     async with FakeWorker("base") as one, FakeWorker("base") as two:
         async with router(one, two) as server:
             await until(
@@ -388,7 +388,7 @@ async def test_models_and_health_are_answered_here() -> None:
         assert one.requests == two.requests == []
 
 
-async def test_one_prefix_one_worker_many_prefixes_all_workers() -> None:
+async def test_one_prefix_uses_one_worker_and_many_prefixes_all_workers() -> None:
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
         async with await Client.to(server.listen) as client:
             homes: dict[str, set[str]] = {}
@@ -465,7 +465,7 @@ async def test_round_robin_takes_turns() -> None:
             ) == 9  # fmt: skip
 
 
-async def test_tokens_and_cache_are_read_from_usage() -> None:
+async def test_tokens_and_cache_hits_are_read_from_usage() -> None:
     async with FakeWorker() as worker, router(worker, model="m") as server:
         worker.cached_tokens = 640
         request = chat(LONG, stream=True, stream_options={"include_usage": True})
@@ -490,7 +490,7 @@ async def test_tokens_and_cache_are_read_from_usage() -> None:
         assert await metric(server, f"{prefix}requests_total", model="m", code="200") == 2
 
 
-async def test_usage_teaches_how_many_tokens_a_prompt_has() -> None:
+async def test_usage_calibrates_the_bytes_per_token() -> None:
     async with FakeWorker() as worker, router(worker, model="m") as server:
         body = json.dumps(chat(LONG)).encode()
         before = (await admin(server, "/explain", "POST", body)).json["prompt_tokens"]
@@ -500,7 +500,7 @@ async def test_usage_teaches_how_many_tokens_a_prompt_has() -> None:
         assert after == pytest.approx(len(worker.requests[0].body) // 4, abs=1)
 
 
-async def test_a_plain_answers_usage_is_read_too() -> None:
+async def test_usage_of_a_plain_response_is_read() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.cached_tokens = 5
         answer = await ask(server, post(chat("hi")))

@@ -1,8 +1,7 @@
-"""Answers which do not come to their end: the client sees it, and a stream says why.
+"""Incomplete responses are visible to the client, and streams state the reason.
 
-A stream of events gets one more event with the error, where an event can begin, and then ends
-without its end: no reader can take it for a whole one, and readers of OpenAI's (or Anthropic's)
-errors raise what it says.
+An event stream gets one error event at an event boundary and then ends without its terminator, so
+that readers of OpenAI (or Anthropic) errors raise it.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def breaks(*parts: bytes, chunked: bool = True):
 
 
 @pytest.mark.parametrize("ending", [b"\n\n", b"\r\n\r\n"])
-async def test_a_broken_stream_says_why_and_does_not_end_well(ending: bytes) -> None:
+async def test_broken_stream_ends_with_an_error_event(ending: bytes) -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = breaks(event("one"), b"data: {}" + ending[:1], ending[1:])
         async with await Client.to(server.listen) as client:
@@ -82,7 +81,7 @@ async def test_a_broken_stream_says_why_and_does_not_end_well(ending: bytes) -> 
         assert await metric(server, ERRORS, reason="broken_stream") == 1
 
 
-async def test_messages_streams_name_the_event() -> None:
+async def test_messages_streams_name_the_error_event() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = breaks(b"event: ping\ndata: {}\n\n")
         async with await Client.to(server.listen) as client:
@@ -92,7 +91,7 @@ async def test_messages_streams_name_the_event() -> None:
         assert b'event: error\ndata: {"type":"error","error":{"message":' in wire
 
 
-async def test_without_chunks_the_event_comes_before_the_reset() -> None:
+async def test_without_chunks_the_event_precedes_the_reset() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = breaks(event("one"))
         async with await Client.to(server.listen) as client:
@@ -113,7 +112,7 @@ async def test_without_chunks_the_event_comes_before_the_reset() -> None:
         ((b"%x\r\n%b" % (len(event("one")) + 9, event("one")),), False),  # inside a chunk
     ],
 )
-async def test_where_no_event_can_begin_none_is_put(parts: tuple[bytes, ...], chunked) -> None:
+async def test_no_event_is_inserted_inside_another(parts: tuple[bytes, ...], chunked) -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = breaks(*parts, chunked=chunked)
         async with await Client.to(server.listen) as client:
@@ -126,7 +125,7 @@ async def test_where_no_event_can_begin_none_is_put(parts: tuple[bytes, ...], ch
 
 
 @pytest.mark.parametrize("rest", [b"", b"\r\n"])
-async def test_after_a_chunk_which_is_not_what_it_says_nothing_is_put(rest: bytes) -> None:
+async def test_no_event_is_inserted_after_a_malformed_chunk(rest: bytes) -> None:
     """Also where the bad bytes complete a chunk which the client has begun: they are not sent."""
     seen = asyncio.Event()
     first = b"%x\r\n%b" % (len(event("one")), event("one"))
@@ -149,7 +148,7 @@ async def test_after_a_chunk_which_is_not_what_it_says_nothing_is_put(rest: byte
             assert await read_all(client) == (b"", False)
 
 
-async def test_an_answer_which_is_no_stream_of_events_gets_nothing_added() -> None:
+async def test_response_that_is_no_event_stream_gets_nothing_added() -> None:
     async def script(talk: Conversation) -> None:
         await talk.send(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -165,7 +164,7 @@ async def test_an_answer_which_is_no_stream_of_events_gets_nothing_added() -> No
             assert await read_all(client) == (b"6\r\nline\n\n\r\n", False)
 
 
-async def test_a_worker_which_falls_silent_in_the_middle_ends_the_stream() -> None:
+async def test_worker_timeout_in_a_stream_ends_it() -> None:
     """A machine which vanished sends no reset: without this its streams would never end."""
 
     async def silent(talk: Conversation) -> None:
@@ -188,7 +187,7 @@ async def test_a_worker_which_falls_silent_in_the_middle_ends_the_stream() -> No
         assert await metric(server, ERRORS, reason="broken_stream") == 1
 
 
-async def test_a_client_which_pauses_is_not_held_against_the_worker() -> None:
+async def test_client_pause_does_not_count_against_the_worker() -> None:
     """While the client does not read, the worker may not write: that is no silence of its."""
     block = b"x" * 65_536
 
@@ -223,7 +222,7 @@ async def test_a_client_which_pauses_is_not_held_against_the_worker() -> None:
 
 
 @pytest.mark.parametrize("status", [204, 304])
-async def test_what_has_no_body_names_no_length(status: int) -> None:
+async def test_bodyless_responses_have_no_content_length(status: int) -> None:
     """A worker may name a length there by mistake: a client would wait for that body."""
     for line in (b"content-length: 5", b"transfer-encoding: chunked"):
 
@@ -240,7 +239,7 @@ async def test_what_has_no_body_names_no_length(status: int) -> None:
                     assert not {"content-length", "transfer-encoding"} & set(headers)
 
 
-async def test_the_version_is_our_own() -> None:
+async def test_http_version_is_that_of_the_router() -> None:
     async def old(talk: Conversation) -> None:
         await talk.send(b"HTTP/1.0 200 Fine\r\ncontent-length: 2\r\n\r\n{}")
 
@@ -255,7 +254,7 @@ async def test_the_version_is_our_own() -> None:
         assert server.router.table.workers["w0"].pool.idle == [], "1.0 does not keep connections"
 
 
-async def test_a_worker_which_stops_reading_an_upload_is_given_up() -> None:
+async def test_worker_that_stops_reading_an_upload_times_out() -> None:
     """Nothing else would end it: the router reads neither its client nor the worker then."""
     accepted = asyncio.Event()
 
@@ -284,7 +283,7 @@ async def test_a_worker_which_stops_reading_an_upload_is_given_up() -> None:
     listener.close()
 
 
-async def test_an_upload_finds_another_worker_while_none_of_it_is_sent() -> None:
+async def test_unsent_upload_is_retried_on_another_worker() -> None:
     async with FakeWorker() as a, FakeWorker() as b:
         limits = {"hold_bytes": 1024}
         async with router(a, b, limits=limits, health={"interval_s": 60}) as server:
@@ -297,7 +296,7 @@ async def test_an_upload_finds_another_worker_while_none_of_it_is_sent() -> None
             assert await metric(server, name, reason="upstream_connect") == 1
 
 
-async def test_an_upload_takes_no_kept_connection() -> None:
+async def test_uploads_use_no_kept_connection() -> None:
     """It could be closed as it is used, and an upload cannot be sent twice."""
     async with FakeWorker() as worker, router(worker, limits={"hold_bytes": 1024}) as server:
         worker.script = lambda talk: talk.json({})
@@ -308,7 +307,7 @@ async def test_an_upload_takes_no_kept_connection() -> None:
         assert kept.uses == 1
 
 
-async def test_small_chunks_are_held_in_little_memory() -> None:
+async def test_small_chunks_are_buffered_compactly() -> None:
     """A list of two-byte pieces would take sixty bytes for each of them."""
     body = b"ab" * 100_000
     wire = b"POST /x HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -325,7 +324,7 @@ async def test_small_chunks_are_held_in_little_memory() -> None:
         assert worker.requests[0].body == body
 
 
-async def test_a_body_which_drips_is_not_waited_for_for_ever() -> None:
+async def test_slow_upload_times_out() -> None:
     """A byte now and then would keep an idle timeout from ever running out."""
     limits = {"body_timeout_s": 0.6}
     async with FakeWorker() as worker, router(worker, limits=limits) as server:
@@ -345,7 +344,7 @@ async def test_a_body_which_drips_is_not_waited_for_for_ever() -> None:
         assert worker.requests == []
 
 
-async def test_a_dead_machine_is_found_by_the_kernel() -> None:
+async def test_keepalive_detects_a_dead_machine() -> None:
     """Keep-alive probes are on for connections to workers: no packet tells of a power cut."""
     async with FakeWorker() as worker, router(worker) as server:
         assert (await ask(server, post(chat("x")))).status == 200
@@ -356,7 +355,7 @@ async def test_a_dead_machine_is_found_by_the_kernel() -> None:
         assert 0 < sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 120_000
 
 
-async def test_decisions_say_what_broke() -> None:
+async def test_decisions_name_the_failure() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = breaks(event("one"))
         async with await Client.to(server.listen) as client:

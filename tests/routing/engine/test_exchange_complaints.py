@@ -1,8 +1,7 @@
-"""What users of other routers complained about, one test for each complaint.
+"""Complaints of other routers' users, one test each.
 
-The docstrings name where it was said. Complaints about one part of the router only are tested
-with that part; those here are about the whole, or about what becomes of a request; where
-requests go is in test_complaints_picking.py.
+The docstrings name the source. Complaints about one module are tested with it; those here concern
+the whole router; placement is in policies/test_base_complaints.py.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ async def mirror(talk: Conversation) -> None:
 
 
 @pytest.mark.parametrize("case", ODD)
-async def test_what_the_engine_answers_the_client_gets(case: str) -> None:
+async def test_engine_response_reaches_the_client_unchanged(case: str) -> None:
     """production-stack#612: a benchmark passed against the engine itself, and was mostly answered
     400 through the router."""
     async with FakeWorker() as worker, router(worker) as server:
@@ -91,7 +90,7 @@ async def test_what_the_engine_answers_the_client_gets(case: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_streams_are_never_cut_whatever_their_chunks(seed: int) -> None:
+async def test_streams_of_any_chunking_are_complete(seed: int) -> None:
     """production-stack#952, vllm-project/router#113: streamed replies broke off with incomplete
     chunks."""
     draw = random.Random(seed)
@@ -117,7 +116,7 @@ async def test_streams_are_never_cut_whatever_their_chunks(seed: int) -> None:
 # -- 5, 8, 15: workers which come and go
 
 
-async def test_every_request_ends_while_workers_come_and_go() -> None:
+async def test_every_request_completes_while_workers_change() -> None:
     """ai-dynamo/dynamo#13088: about 1.6 % of requests never finished during worker churn, and only
     a client's disconnect cleaned them up."""
 
@@ -164,7 +163,7 @@ async def test_every_request_ends_while_workers_come_and_go() -> None:
             assert counted == sum(outcomes.values()), "each is counted once"
 
 
-async def test_a_stale_or_empty_list_of_workers_is_no_crash(tmp_path: Path) -> None:
+async def test_outdated_or_empty_worker_list_is_no_crash(tmp_path: Path) -> None:
     """production-stack PR#1061: an instance which was not (or no longer) known gave a 500, an
     empty list an IndexError."""
     path = tmp_path / "r.json"
@@ -186,7 +185,7 @@ async def test_a_stale_or_empty_list_of_workers_is_no_crash(tmp_path: Path) -> N
         assert (await ask(server, post(chat(PREFIX)))).status == 200
 
 
-async def test_an_evicted_worker_leaves_no_ghost(tmp_path: Path) -> None:
+async def test_evicted_worker_leaves_nothing(tmp_path: Path) -> None:
     """production-stack#1008: an evicted pod stayed an endpoint until the router was restarted."""
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two:
@@ -203,7 +202,7 @@ async def test_an_evicted_worker_leaves_no_ghost(tmp_path: Path) -> None:
             assert set((await admin(server, "/index")).json["workers"]) == {"w0"}
 
 
-async def test_a_worker_which_ends_gets_nothing_new_and_finishes_what_it_has(
+async def test_draining_worker_gets_nothing_new_and_completes_its_requests(
     tmp_path: Path,
 ) -> None:
     """production-stack#601: terminating pods still received traffic during rolling updates."""
@@ -252,7 +251,7 @@ async def test_each_model_is_counted_under_its_own_name() -> None:
                 assert counted == 1
 
 
-async def test_a_router_which_leaves_is_not_ready_serves_on_and_cuts_no_stream() -> None:
+async def test_stopping_router_is_unready_and_completes_its_streams() -> None:
     """kubernetes-sigs/gateway-api-inference-extension#548: the picker must drain. kserve PR#5602:
     streams were truncated by a grace period which was too short."""
     step = asyncio.Event()
@@ -282,7 +281,7 @@ async def test_a_router_which_leaves_is_not_ready_serves_on_and_cuts_no_stream()
             await closing
 
 
-async def test_when_every_worker_is_suspected_all_are_tried_all_the_same() -> None:
+async def test_workers_are_tried_when_all_are_suspected() -> None:
     """envoyproxy/ai-gateway#2502: fail-open was configured and not honoured."""
 
     async def die(talk: Conversation) -> None:
@@ -298,7 +297,7 @@ async def test_when_every_worker_is_suspected_all_are_tried_all_the_same() -> No
         assert (await ask(server, post(chat("x")))).status == 200
 
 
-async def test_models_do_not_vanish_while_workers_are_replaced(tmp_path: Path) -> None:
+async def test_models_stay_listed_while_workers_are_replaced(tmp_path: Path) -> None:
     """kserve#5443: a model vanished from the list in the middle of an update."""
     path = tmp_path / "r.json"
     wire = b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -326,7 +325,7 @@ VLLM_PATHS = (
 )  # fmt: skip
 
 
-async def test_no_path_but_health_answers_without_a_key(tmp_path: Path) -> None:
+async def test_only_health_answers_without_a_key(tmp_path: Path) -> None:
     """production-stack#910, vllm-project/vllm#18892: the router's key was missing on one path;
     some routes of the engine skipped it."""
     keys = tmp_path / "keys.json"

@@ -1,6 +1,6 @@
-"""A worker whose engine process died still answers: with a 500, or with an error as first event.
+"""A worker with a dead engine responds with a 500 or an error as first event.
 
-The words are vLLM's; tests/journeys/request/test_engine_death.py shows that it still uses them.
+The messages are vLLM's; tests/journeys/request/test_engine_death.py verifies them.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ RETRIES = "emberline_router_retries_total"
 MESSAGE = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
-def said(message: str = MESSAGE) -> dict[str, Any]:
+def engine_error(message: str = MESSAGE) -> dict[str, Any]:
     return {
         "error": {"message": message, "type": "InternalServerError", "param": None, "code": 500}
     }
 
 
 async def dead(talk: Conversation) -> None:
-    await talk.json(said(), 500)
+    await talk.json(engine_error(), 500)
 
 
 async def dead_in_chunks(talk: Conversation) -> None:
     await talk.send(
         b"HTTP/1.1 500 X\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     )
-    text = json.dumps(said()).encode()
+    text = json.dumps(engine_error()).encode()
     await talk.chunk(text[:20])
     await talk.chunk(text[20:])
     await talk.stream_end()
 
 
 async def dead_to_the_close(talk: Conversation) -> None:
-    await talk.send(b"HTTP/1.1 500 X\r\n\r\n" + json.dumps(said()).encode())
+    await talk.send(b"HTTP/1.1 500 X\r\n\r\n" + json.dumps(engine_error()).encode())
     talk.writer.write_eof()
 
 
 async def dead_stream(talk: Conversation) -> None:
     """Its head is out when the engine dies: the error is the first event."""
     await talk.stream_head()
-    await talk.chunk(b"data: " + json.dumps(said()).encode() + b"\n\n")
+    await talk.chunk(b"data: " + json.dumps(engine_error()).encode() + b"\n\n")
     await talk.chunk(b"data: [DONE]\n\n")
     await talk.stream_end()
 
 
 async def dead_named_stream(talk: Conversation) -> None:
     await talk.stream_head()
-    error = {"type": "error", **said()}
+    error = {"type": "error", **engine_error()}
     await talk.chunk(b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n")
     await talk.stream_end()
 
@@ -62,7 +62,7 @@ DEATHS = (dead, dead_in_chunks, dead_to_the_close, dead_stream, dead_named_strea
 
 
 @pytest.mark.parametrize("death", DEATHS, ids=lambda script: script.__name__)
-async def test_another_worker_answers_what_the_dead_engine_had(death: Any) -> None:
+async def test_requests_of_a_dead_engine_are_retried_elsewhere(death: Any) -> None:
     async with FakeWorker() as bad, FakeWorker() as good:
         async with router(bad, good, strategy="roundrobin", health={"eject_s": 600}) as server:
             bad.script = death
@@ -85,21 +85,21 @@ async def test_another_worker_answers_what_the_dead_engine_had(death: Any) -> No
         "",
     ],
 )
-async def test_a_request_s_own_500_is_passed_on_and_not_repeated(message: str) -> None:
+async def test_request_specific_500_is_forwarded_and_not_retried(message: str) -> None:
     async def own_fault(talk: Conversation) -> None:
-        await talk.json(said(message), 500)
+        await talk.json(engine_error(message), 500)
 
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
         one.script = two.script = own_fault
         answer = await ask(server, post(chat("x")))
-        assert (answer.status, answer.json) == (500, said(message))
+        assert (answer.status, answer.json) == (500, engine_error(message))
         assert len(one.requests) + len(two.requests) == 1
         assert await metric(server, ERRORS, reason="upstream_5xx") == 1
         assert {w.circuit.state for w in server.router.table.workers.values()} == {0}
 
 
 @pytest.mark.parametrize("size", [0, 10, 16_384, 200_000])
-async def test_a_500_of_any_size_is_passed_on_whole(size: int) -> None:
+async def test_a_500_of_any_size_is_forwarded_completely(size: int) -> None:
     async def fails(talk: Conversation) -> None:
         await talk.text("x" * size, 500)
 
@@ -113,7 +113,7 @@ async def test_a_500_of_any_size_is_passed_on_whole(size: int) -> None:
         assert await metric(server, ERRORS, reason="upstream_5xx") == 2
 
 
-async def test_a_request_which_kills_engines_reaches_two_and_is_not_to_be_repeated() -> None:
+async def test_request_that_kills_engines_is_tried_twice() -> None:
     fakes = [FakeWorker() for _ in range(4)]
     async with fakes[0], fakes[1], fakes[2], fakes[3]:
         async with router(*fakes, retry={"attempts": 4}) as server:
@@ -126,7 +126,7 @@ async def test_a_request_which_kills_engines_reaches_two_and_is_not_to_be_repeat
             assert await metric(server, ERRORS, reason="engine_died") == 1
 
 
-async def test_alone_a_dead_engine_is_named_and_the_request_may_be_repeated() -> None:
+async def test_single_dead_engine_is_named_and_the_error_is_retryable() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = dead
         answer = await ask(server, post(chat("x")))
@@ -134,13 +134,13 @@ async def test_alone_a_dead_engine_is_named_and_the_request_may_be_repeated() ->
         assert "x-should-retry" not in answer.headers
 
 
-async def test_a_stream_which_began_is_not_repeated() -> None:
+async def test_started_stream_is_not_retried() -> None:
     """One event was passed on: the client gets the worker's error as the worker sent it."""
 
     async def dies_later(talk: Conversation) -> None:
         await talk.stream_head()
         await talk.chunk(event("one"))
-        await talk.chunk(b"data: " + json.dumps(said()).encode() + b"\n\n")
+        await talk.chunk(b"data: " + json.dumps(engine_error()).encode() + b"\n\n")
         await talk.stream_end()
 
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
@@ -151,7 +151,7 @@ async def test_a_stream_which_began_is_not_repeated() -> None:
         assert len(one.requests) + len(two.requests) == 1
 
 
-async def test_what_the_dead_engine_had_cached_is_forgotten() -> None:
+async def test_cached_prefixes_of_a_dead_engine_are_dropped() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         assert (await ask(server, post(chat("long " * 400)))).status == 200
         assert server.router.policy.sizes()["w0"] > 0

@@ -1,4 +1,4 @@
-"""When workers, clients and wires break: what is repeated, what is visible, what is counted."""
+"""Failing workers, clients and connections: retries, visible errors and counters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def plain(fake: FakeWorker) -> int:
         (refuse, "upstream_5xx"),
     ],
 )
-async def test_a_failure_before_the_first_byte_goes_elsewhere(script, reason) -> None:
+async def test_failure_before_the_first_byte_is_retried_elsewhere(script, reason) -> None:
     async with FakeWorker() as bad, FakeWorker() as good, router(bad, good) as server:
         bad.script = script
         async with await Client.to(server.listen) as client:
@@ -74,7 +74,7 @@ async def test_a_failure_before_the_first_byte_goes_elsewhere(script, reason) ->
             assert (worker.load, worker.in_flight) == (0, 0)
 
 
-async def test_a_retry_never_goes_back_for_the_sake_of_a_match() -> None:
+async def test_retry_ignores_a_match_on_the_failed_worker() -> None:
     async with FakeWorker() as a, FakeWorker() as b, router(a, b) as server:
         request = post(chat("a long prompt " * 200))
         home = (await ask(server, request)).headers["x-emberline-worker"]
@@ -84,7 +84,7 @@ async def test_a_retry_never_goes_back_for_the_sake_of_a_match() -> None:
         assert answer.headers["x-emberline-worker"] != home
 
 
-async def test_a_worker_which_refuses_connections_goes_down_at_once() -> None:
+async def test_worker_that_refuses_connections_is_down_at_once() -> None:
     async with FakeWorker() as bad, FakeWorker() as good:
         async with router(bad, good, health={"interval_s": 60}) as server:
             await bad.stop()
@@ -97,7 +97,7 @@ async def test_a_worker_which_refuses_connections_goes_down_at_once() -> None:
             assert "refused" in states[0]["last_error"].lower()
 
 
-async def test_when_nobody_is_left_the_error_says_so() -> None:
+async def test_error_states_that_no_worker_is_left() -> None:
     async with FakeWorker() as only, router(only) as server:
         only.script = die
         answer = await ask(server, post(chat("x")))
@@ -136,7 +136,7 @@ async def test_retries_have_a_budget() -> None:
         assert await metric(server, RETRIES, reason="upstream_5xx") <= 7
 
 
-async def test_a_500_is_handed_on_and_ejects_nobody() -> None:
+async def test_a_500_is_forwarded_and_ejects_no_worker() -> None:
     async def error(talk: Conversation) -> None:
         await talk.json({"error": {"message": "theirs"}}, 500)
 
@@ -149,7 +149,7 @@ async def test_a_500_is_handed_on_and_ejects_nobody() -> None:
         assert await metric(server, "emberline_router_worker_circuit_state", worker="w0") == 0
 
 
-async def test_a_worker_which_keeps_failing_is_left_out_and_comes_back() -> None:
+async def test_failing_worker_is_ejected_and_returns() -> None:
     async with FakeWorker() as bad, FakeWorker() as good, router(bad, good) as server:
         bad.script = die
         for index in range(12):
@@ -167,7 +167,7 @@ async def until_served(server, fake: FakeWorker, before: int) -> None:
     assert plain(fake) > before
 
 
-async def test_when_all_are_left_out_they_are_used_all_the_same() -> None:
+async def test_ejected_workers_are_used_when_all_are_ejected() -> None:
     async with FakeWorker() as only, router(only) as server:
         only.script = die
         for _ in range(4):
@@ -179,7 +179,7 @@ async def test_when_all_are_left_out_they_are_used_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-async def test_a_stream_cut_in_the_middle_is_seen_by_the_client(version: bytes) -> None:
+async def test_truncated_stream_is_visible_to_the_client(version: bytes) -> None:
     async def cut(talk: Conversation) -> None:
         await talk.stream_head()
         await talk.chunk(event("one"))
@@ -207,7 +207,7 @@ async def test_a_stream_cut_in_the_middle_is_seen_by_the_client(version: bytes) 
         assert plain(worker) == 1, "never sent again after its first byte"
 
 
-async def test_workers_count_the_requests_that_decisions_show_as_failed() -> None:
+async def test_worker_failure_counts_match_the_decisions() -> None:
     """Error answers of the worker, broken streams and attempts without any answer alike."""
 
     async def refuse(talk: Conversation) -> None:
@@ -233,7 +233,7 @@ async def test_workers_count_the_requests_that_decisions_show_as_failed() -> Non
         assert shown["failed_requests"] == len(failed)
 
 
-async def test_a_short_answer_is_seen_by_the_client() -> None:
+async def test_truncated_response_is_visible_to_the_client() -> None:
     async def short(talk: Conversation) -> None:
         await talk.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly this")
         talk.writer.write_eof()
@@ -246,7 +246,7 @@ async def test_a_short_answer_is_seen_by_the_client() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 30, 150])
-async def test_cut_wires_repeat_or_show(after: int) -> None:
+async def test_cut_connections_are_retried_or_visible(after: int) -> None:
     """Wherever the wire is cut: a whole answer from elsewhere, or an end that is seen."""
     async with FakeWorker(words=50) as one, FakeWorker(words=50) as two:
         async with FaultProxy("127.0.0.1", one.port) as proxy:
@@ -266,7 +266,7 @@ async def test_cut_wires_repeat_or_show(after: int) -> None:
                 assert whole >= 3
 
 
-async def test_a_dripping_worker_changes_nothing() -> None:
+async def test_slow_worker_changes_nothing() -> None:
     async with FakeWorker() as worker:
         async with FaultProxy("127.0.0.1", worker.port, mode="drip") as proxy:
             async with router(workers=[{"id": "w0", "url": proxy.url}], ready=1) as server:
@@ -276,7 +276,7 @@ async def test_a_dripping_worker_changes_nothing() -> None:
                 assert plain_answer.json["model"] == "m"
 
 
-async def test_a_stalled_worker_times_out_and_is_told_to_stop() -> None:
+async def test_stalled_worker_times_out_and_is_aborted() -> None:
     async with FakeWorker() as worker:
         async with FaultProxy("127.0.0.1", worker.port) as proxy:
             limits = {"response_timeout_s": 0.2}
@@ -292,7 +292,7 @@ async def test_a_stalled_worker_times_out_and_is_told_to_stop() -> None:
 
 
 @pytest.mark.parametrize("when", ["before the head", "in the stream"])
-async def test_a_client_which_hangs_up_stops_the_worker(when: str) -> None:
+async def test_client_disconnect_stops_the_worker(when: str) -> None:
     async def endless(talk: Conversation) -> None:
         if when == "in the stream":
             await talk.stream_head()
@@ -313,7 +313,7 @@ async def test_a_client_which_hangs_up_stops_the_worker(when: str) -> None:
         assert await metric(server, ERRORS, reason="client_cancelled") == 1
 
 
-async def test_a_client_which_hangs_up_while_connecting_leaves_nothing() -> None:
+async def test_client_disconnect_while_connecting_leaves_nothing() -> None:
     async with FakeWorker() as fake, router(fake) as server:
         worker = server.router.table.workers["w0"]
         hanging = asyncio.Event()
@@ -336,7 +336,7 @@ async def test_a_client_which_hangs_up_while_connecting_leaves_nothing() -> None
         await until(lambda: worker.in_flight == 0)
 
 
-async def test_a_kept_connection_closed_by_the_worker_is_not_an_error() -> None:
+async def test_kept_connection_closed_by_the_worker_is_no_error() -> None:
     """uvicorn closes idle connections; a request on its way then is asked once more."""
     gone = 0
 
@@ -372,7 +372,7 @@ async def test_a_kept_connection_closed_by_the_worker_is_not_an_error() -> None:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n",
     ],
 )
-async def test_a_worker_which_breaks_http_is_not_believed(answer: bytes) -> None:
+async def test_worker_that_violates_http_is_rejected(answer: bytes) -> None:
     async def broken(talk: Conversation) -> None:
         await talk.send(answer)
         await talk.gone.wait()
@@ -383,7 +383,7 @@ async def test_a_worker_which_breaks_http_is_not_believed(answer: bytes) -> None
         assert (found.status, found.code) == (502, "upstream_protocol")
 
 
-async def test_interim_answers_are_swallowed_and_extra_bytes_end_the_connection() -> None:
+async def test_interim_responses_are_dropped_and_extra_bytes_close_the_connection() -> None:
     async def odd(talk: Conversation) -> None:
         await talk.send(
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
@@ -398,7 +398,7 @@ async def test_interim_answers_are_swallowed_and_extra_bytes_end_the_connection(
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_flood_of_interim_answers_is_not_an_answer(at_once: bool) -> None:
+async def test_flood_of_interim_responses_is_an_error(at_once: bool) -> None:
     """In one write as much as one by one; the other worker answers, and the reason is counted."""
     interim = b"HTTP/1.1 102 Processing\r\n\r\n"
 
@@ -415,7 +415,7 @@ async def test_a_flood_of_interim_answers_is_not_an_answer(at_once: bool) -> Non
         assert await metric(server, RETRIES, reason="upstream_protocol") == len(bad.requests)
 
 
-async def test_interim_answers_are_counted_for_each_request_anew() -> None:
+async def test_interim_responses_are_counted_per_request() -> None:
     async def patient(talk: Conversation) -> None:
         await talk.send(b"HTTP/1.1 102 Processing\r\n\r\n" * (MAX_INTERIM_RESPONSES - 1))
         await talk.json({})
@@ -426,7 +426,7 @@ async def test_interim_answers_are_counted_for_each_request_anew() -> None:
             assert (await ask(server, post(chat("x")))).status == 200
 
 
-async def test_a_slow_reader_slows_the_worker_down() -> None:
+async def test_slow_reader_slows_the_worker() -> None:
     """Back-pressure: what a client does not read is not collected here."""
     sent = 0
     stop = asyncio.Event()
@@ -463,7 +463,7 @@ async def test_a_slow_reader_slows_the_worker_down() -> None:
             assert (await client.response()).status == 200
 
 
-async def test_a_client_which_never_reads_is_cut_and_the_worker_stops() -> None:
+async def test_client_that_never_reads_is_disconnected_and_the_worker_stops() -> None:
     async def firehose(talk: Conversation) -> None:
         await talk.stream_head()
         while True:
@@ -477,7 +477,7 @@ async def test_a_client_which_never_reads_is_cut_and_the_worker_stops() -> None:
         assert await metric(server, ERRORS, reason="stalled_client") == 1
 
 
-async def test_an_upload_to_a_slow_worker_waits() -> None:
+async def test_upload_to_a_slow_worker_is_paused() -> None:
     """Back-pressure the other way: a body the worker does not read is not collected here."""
     taken = asyncio.Event()
     accepted = asyncio.Event()
@@ -514,7 +514,7 @@ async def test_an_upload_to_a_slow_worker_waits() -> None:
     listener.close()
 
 
-async def test_a_worker_which_answers_before_the_upload_ends() -> None:
+async def test_worker_that_responds_before_the_upload_ends() -> None:
     async def early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         if b"GET /" in head:
@@ -536,7 +536,7 @@ async def test_a_worker_which_answers_before_the_upload_ends() -> None:
     listener.close()
 
 
-async def test_an_upload_is_never_sent_twice() -> None:
+async def test_uploads_are_never_sent_twice() -> None:
     async with FakeWorker() as a, FakeWorker() as b:
         async with router(a, b, limits={"hold_bytes": 1024}) as server:
             a.script = b.script = die
@@ -545,7 +545,7 @@ async def test_an_upload_is_never_sent_twice() -> None:
             assert plain(a) + plain(b) == 1
 
 
-async def test_nobody_listening_at_start_is_not_fatal() -> None:
+async def test_start_without_reachable_workers_is_not_fatal() -> None:
     (port,) = free_ports(1)
     async with router(workers=[{"id": "w0", "url": f"http://127.0.0.1:{port}"}], ready=0) as server:
         assert (await admin(server, "/readyz")).status == 503

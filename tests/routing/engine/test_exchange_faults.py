@@ -1,7 +1,7 @@
-"""Every fault at every place: real sockets, a proxy which breaks the wire between them.
+"""Every fault at every place: real sockets, and a proxy that breaks the connection.
 
-Whatever breaks wherever, a request ends; the client has a whole and right answer or sees that it
-has none; nothing of the request is left in the router; the next request is served.
+Each request ends with a complete response or a visible error; nothing of it stays in the router;
+the next request is served.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ async def test_faults_between_client_and_router(mode: str, toward: str, after: i
             await nothing_is_left(server)
 
 
-async def test_kept_connections_closed_at_the_worst_moment_cost_no_request() -> None:
+async def test_kept_connections_closed_at_any_moment_cost_no_request() -> None:
     """A worker which ends its kept connections as it likes: the end and a request cross."""
     served = itertools.count(1)
 
@@ -146,7 +146,7 @@ async def test_kept_connections_closed_at_the_worst_moment_cost_no_request() -> 
         assert server.router.table.workers["w0"].failures == 0
 
 
-async def test_a_worker_which_accepts_and_resets_is_retried_elsewhere() -> None:
+async def test_worker_that_accepts_and_resets_is_retried_elsewhere() -> None:
     """A service mesh's sidecar accepts for a pod which is gone."""
 
     async def reset(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -167,7 +167,7 @@ async def test_a_worker_which_accepts_and_resets_is_retried_elsewhere() -> None:
     listener.close()
 
 
-async def test_a_head_which_drips_is_not_waited_for_for_ever() -> None:
+async def test_slow_response_head_times_out() -> None:
     """Slowloris: one more header now and then, and never the end."""
     limits = {"header_timeout_s": 0.5}
     async with FakeWorker() as worker, router(worker, limits=limits) as server:
@@ -187,7 +187,7 @@ async def test_a_head_which_drips_is_not_waited_for_for_ever() -> None:
         assert worker.requests == []
 
 
-async def test_a_large_head_passes_and_a_larger_one_is_refused() -> None:
+async def test_large_head_passes_and_an_oversized_one_is_rejected() -> None:
     async def echo(talk: Conversation) -> None:
         await talk.json({"size": len(talk.request.headers.get("x-large", ""))})
 

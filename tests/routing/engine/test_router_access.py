@@ -1,4 +1,4 @@
-"""Keys, pins and the admin port: who may do what, and what is shown."""
+"""Keys, pins and the admin port: permissions and shown data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bearer(name: str) -> str:
     return f"Bearer {SECRET}-{name}"
 
 
-async def test_without_a_key_nothing_but_health_is_served(tmp_path: Path) -> None:
+async def test_only_health_is_served_without_a_key(tmp_path: Path) -> None:
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=keys(tmp_path, a=False)) as server:
             for path in ("/v1/chat/completions", "/metrics", "/v1/models", "/", "/health/x"):
@@ -54,13 +54,13 @@ async def test_without_a_key_nothing_but_health_is_served(tmp_path: Path) -> Non
             assert shown["key_id"] == "a"
 
 
-async def test_an_open_router_hands_authorization_on() -> None:
+async def test_open_router_forwards_authorization() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         await ask(server, post(chat("hi"), authorization="Bearer theirs"))
         assert worker.requests[0].headers["authorization"] == "Bearer theirs"
 
 
-async def test_a_refused_body_is_not_read(tmp_path: Path) -> None:
+async def test_rejected_body_is_not_read(tmp_path: Path) -> None:
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=keys(tmp_path, a=False)) as server:
             async with await Client.to(server.listen) as client:
@@ -69,7 +69,7 @@ async def test_a_refused_body_is_not_read(tmp_path: Path) -> None:
                 assert await client.closed()
 
 
-async def test_a_pin_needs_the_right_and_a_worker(tmp_path: Path) -> None:
+async def test_pin_needs_permission_and_an_existing_worker(tmp_path: Path) -> None:
     async with FakeWorker() as one, FakeWorker() as two:
         path = keys(tmp_path, console=True, user=False)
         async with router(one, two, api_keys_file=path) as server:
@@ -94,7 +94,7 @@ async def test_a_pin_needs_the_right_and_a_worker(tmp_path: Path) -> None:
             assert (answer.status, answer.code) == (503, "no_healthy_worker")
 
 
-async def test_a_pinned_request_never_goes_elsewhere() -> None:
+async def test_pinned_request_is_never_rerouted() -> None:
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
 
         async def die(talk: Any) -> None:
@@ -106,7 +106,7 @@ async def test_a_pinned_request_never_goes_elsewhere() -> None:
         assert two.requests == []
 
 
-async def test_a_revoked_key_stops_working_and_a_new_one_starts(tmp_path: Path) -> None:
+async def test_revoked_and_added_keys_apply(tmp_path: Path) -> None:
     path = keys(tmp_path, a=False)
     config = tmp_path / "router.json"
     async with FakeWorker() as worker:
@@ -173,7 +173,7 @@ async def test_admin_pages() -> None:
         b"host: rebound.example:9090",
     ],
 )
-async def test_a_browser_may_not_use_the_admin_port(headers: bytes) -> None:
+async def test_browsers_cannot_use_the_admin_port(headers: bytes) -> None:
     async with FakeWorker() as worker, router(worker) as server:
         for line, refused in (
             (b"POST /drain", True),
@@ -185,7 +185,7 @@ async def test_a_browser_may_not_use_the_admin_port(headers: bytes) -> None:
         assert not server.router.draining
 
 
-async def test_the_admin_port_survives_nonsense() -> None:
+async def test_admin_port_survives_invalid_input() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         for wire, status in (
             (b"nonsense\r\n\r\n", 400),
@@ -197,7 +197,7 @@ async def test_the_admin_port_survives_nonsense() -> None:
                 assert (await client.response()).status == status
 
 
-async def test_explain_tells_the_ranking_and_sends_nothing() -> None:
+async def test_explain_returns_the_ranking_and_sends_nothing() -> None:
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
         request = chat("a long story " * 100)
         home = (await ask(server, post(request))).headers["x-emberline-worker"]
@@ -217,7 +217,7 @@ async def test_explain_tells_the_ranking_and_sends_nothing() -> None:
         assert len((await admin(server, "/decisions")).json["decisions"]) == 1
 
 
-async def test_draining_takes_no_new_picks_and_can_be_undone() -> None:
+async def test_draining_stops_new_picks_and_can_be_reverted() -> None:
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
         assert (await admin(server, "/drain?worker=w0", "POST")).json["draining"] is True
         for index in range(4):
@@ -238,7 +238,7 @@ SECRETS = ("tell nobody", "alice", "salty", SECRET)
 
 
 @pytest.mark.parametrize("strategy", ["prefixaware", "session"])
-async def test_nothing_private_is_shown_or_logged(
+async def test_no_secret_is_shown_or_logged(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], strategy: str
 ) -> None:
     async with FakeWorker() as worker:
@@ -263,7 +263,7 @@ async def test_nothing_private_is_shown_or_logged(
     assert digest not in shown
 
 
-async def test_one_connection_too_many_is_told_so() -> None:
+async def test_excess_connection_is_rejected_with_a_message() -> None:
     async with FakeWorker() as worker, router(worker, limits={"clients": 2}) as server:
         async with await Client.to(server.listen) as one, await Client.to(server.listen) as two:
             for client in (one, two):

@@ -1,4 +1,4 @@
-"""The program itself: its command line, its end, and what it does not import."""
+"""Router program: command line, shutdown and imports."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_start_errors_name_value_and_remedy(arguments: tuple[str, ...], words: t
         assert word in done.stderr
 
 
-def test_the_engine_needs_no_django() -> None:
+def test_engine_imports_no_django() -> None:
     code = (
         "import sys\n"
         "for name in ('django', 'celery', 'kubernetes', 'httpx', 'yaml'):\n"
@@ -91,7 +91,7 @@ def test_the_engine_needs_no_django() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
-async def test_flags_serve_and_term_lets_a_stream_finish() -> None:
+async def test_flags_configure_and_term_completes_a_stream() -> None:
     step = asyncio.Event()
 
     async def stream(talk: Conversation) -> None:
@@ -142,7 +142,7 @@ async def test_flags_serve_and_term_lets_a_stream_finish() -> None:
                 assert await running.process.wait() == 0
 
 
-async def test_what_outlives_the_grace_is_cut(tmp_path: Path) -> None:
+async def test_requests_beyond_the_grace_period_are_cut(tmp_path: Path) -> None:
     async def endless(talk: Conversation) -> None:
         await talk.stream_head()
         await talk.chunk(event("one"))
@@ -173,7 +173,7 @@ async def test_what_outlives_the_grace_is_cut(tmp_path: Path) -> None:
             await worker.until(lambda: len(worker.cancelled) == 1)
 
 
-async def test_hup_reads_the_file_again(tmp_path: Path) -> None:
+async def test_hup_reloads_the_file(tmp_path: Path) -> None:
     config = tmp_path / "r.yaml"
     config.write_text("listen: 127.0.0.1:0\nworkers: []\n")
     async with program("--config", str(config)) as (running, _):
@@ -184,14 +184,14 @@ async def test_hup_reads_the_file_again(tmp_path: Path) -> None:
         assert running.process.returncode is None
 
 
-async def test_the_same_port_twice_is_a_clear_error() -> None:
+async def test_duplicate_port_is_a_clear_error() -> None:
     async with program("--listen", "127.0.0.1:0") as (_, address):
         done = await asyncio.to_thread(run, "--listen", str(address))
         assert done.returncode == 2
         assert str(address) in done.stderr
 
 
-async def test_kill_and_start_again_serves_again() -> None:
+async def test_restart_after_kill_serves_again() -> None:
     """Nothing is kept on disk: a restarted router needs only its configuration."""
     async with FakeWorker() as worker:
         arguments = ("--listen", "127.0.0.1:0", "--worker", worker.url)
@@ -208,7 +208,7 @@ async def test_kill_and_start_again_serves_again() -> None:
         await until(lambda: len(worker.requests) == 1)
 
 
-def test_check_prints_what_would_run_and_no_secret(tmp_path: Path) -> None:
+def test_check_prints_the_configuration_without_secrets(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("hunter2" * 5)
     config = tmp_path / "r.json"
     data = {"listen": ["127.0.0.1:1", "[::1]:1"], "hash_key_file": "secret", "workers": []}
@@ -233,7 +233,7 @@ def test_version() -> None:
     assert done.stdout.startswith("emberline ")
 
 
-async def test_files_named_by_flags_are_watched_too(tmp_path: Path) -> None:
+async def test_files_named_by_flags_are_watched(tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
     keys.write_text('{"keys": []}')
     async with program("--listen", "127.0.0.1:0", "--api-keys", str(keys)) as (running, _):
@@ -243,7 +243,7 @@ async def test_files_named_by_flags_are_watched_too(tmp_path: Path) -> None:
         await running.line("config_loaded")
 
 
-async def test_a_second_order_to_stop_ends_at_once() -> None:
+async def test_second_stop_signal_ends_at_once() -> None:
     async def endless(talk: Conversation) -> None:
         await talk.stream_head()
         await talk.chunk(event("one"))
@@ -266,7 +266,7 @@ async def test_a_second_order_to_stop_ends_at_once() -> None:
                     assert await running.process.wait() == 0
 
 
-async def test_told_to_stop_it_serves_on_while_it_says_not_ready() -> None:
+async def test_stopping_router_serves_while_unready() -> None:
     """Who sends us clients needs a moment to notice: until then nobody is refused."""
     async with FakeWorker() as worker:
         arguments = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--worker", worker.url)
@@ -286,7 +286,7 @@ async def test_told_to_stop_it_serves_on_while_it_says_not_ready() -> None:
                 assert await running.process.wait() == 0
 
 
-async def test_what_needs_a_restart_is_said_by_name(tmp_path: Path) -> None:
+async def test_settings_that_need_a_restart_are_named(tmp_path: Path) -> None:
     config = tmp_path / "r.json"
     config.write_text('{"listen": "127.0.0.1:0", "model": "a"}')
     async with program("--config", str(config)) as (running, _):

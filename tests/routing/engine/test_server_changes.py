@@ -1,4 +1,4 @@
-"""Live changes: configuration, workers that come, go, drain, fall and rise."""
+"""Live changes: configuration, and workers added, removed, drained, lost and recovered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rewrite(path: Path, server: RouterServer, **changes: Any) -> None:
     server.reload(False)
 
 
-async def test_a_stream_survives_every_change(tmp_path: Path) -> None:
+async def test_stream_survives_every_change(tmp_path: Path) -> None:
     """Strategy, keys, limits, even its own worker's removal: the stream goes on to its end."""
     step = asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_a_stream_survives_every_change(tmp_path: Path) -> None:
             assert await metric(server, RELOADS, result="ok") == 5
 
 
-async def test_an_invalid_file_keeps_the_last_good(tmp_path: Path) -> None:
+async def test_invalid_file_keeps_the_last_valid_one(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     async with FakeWorker() as one, router(one, path=path, strategy="roundrobin") as server:
         good = path.read_text()
@@ -100,7 +100,7 @@ async def test_an_invalid_file_keeps_the_last_good(tmp_path: Path) -> None:
         assert (await admin(server, "/config")).json["refused"] == ""
 
 
-async def test_the_file_is_watched_without_being_told(tmp_path: Path) -> None:
+async def test_file_is_watched_without_a_signal(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two:
         async with router(one, path=path) as server:
@@ -112,7 +112,7 @@ async def test_the_file_is_watched_without_being_told(tmp_path: Path) -> None:
             await until(lambda: len(server.router.table.eligible) == 2, "the change is seen")
 
 
-async def test_the_strategy_changes_live(tmp_path: Path) -> None:
+async def test_strategy_changes_live(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two:
         async with router(one, two, path=path) as server:
@@ -128,7 +128,7 @@ async def test_the_strategy_changes_live(tmp_path: Path) -> None:
             assert await metric(server, name, strategy="prefixaware") == 4
 
 
-async def test_memory_outlives_a_change_which_does_not_concern_it(tmp_path: Path) -> None:
+async def test_prefix_memory_survives_unrelated_changes(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two:
         async with router(one, path=path) as server:
@@ -141,7 +141,7 @@ async def test_memory_outlives_a_change_which_does_not_concern_it(tmp_path: Path
             assert server.router.policy.sizes() == {}
 
 
-async def test_workers_come_and_go_and_leave_nothing(tmp_path: Path) -> None:
+async def test_added_and_removed_workers_leave_nothing(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     async with FakeWorker() as one, router(one, path=path) as server:
         for index in range(200):
@@ -155,7 +155,7 @@ async def test_workers_come_and_go_and_leave_nothing(tmp_path: Path) -> None:
         assert 'worker="w0"' in text
 
 
-async def test_a_worker_at_a_new_address_is_a_new_worker(tmp_path: Path) -> None:
+async def test_worker_at_a_new_address_is_a_new_worker(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two:
         async with router(one, path=path) as server:
@@ -167,7 +167,7 @@ async def test_a_worker_at_a_new_address_is_a_new_worker(tmp_path: Path) -> None
             assert len(two.requests) == 1
 
 
-async def test_a_draining_worker_in_the_file_gets_nothing_new(tmp_path: Path) -> None:
+async def test_draining_worker_in_the_file_gets_nothing_new(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two:
         async with router(one, two, path=path) as server:
@@ -179,7 +179,7 @@ async def test_a_draining_worker_in_the_file_gets_nothing_new(tmp_path: Path) ->
                 assert answer.headers["x-emberline-worker"] != home
 
 
-async def test_unhealthy_down_healthy_up() -> None:
+async def test_unhealthy_worker_goes_down_and_healthy_one_up() -> None:
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
         table = server.router.table
         one.healthy = False
@@ -192,7 +192,7 @@ async def test_unhealthy_down_healthy_up() -> None:
         await until(lambda: len(table.eligible) == 2)
 
 
-async def test_a_lost_workers_memory_is_forgotten_an_unwell_ones_is_not() -> None:
+async def test_memory_is_dropped_for_lost_workers_and_kept_for_unhealthy_ones() -> None:
     """A process that is gone lost its cache; one that is only slow to answer has it still."""
     async with FakeWorker() as one, router(one) as server:
         await ask(server, post(chat("same " * 200)))
@@ -207,7 +207,7 @@ async def test_a_lost_workers_memory_is_forgotten_an_unwell_ones_is_not() -> Non
         assert server.router.policy.sizes() == {}
 
 
-async def test_a_match_on_a_worker_which_is_down_is_counted() -> None:
+async def test_match_on_a_down_worker_is_counted() -> None:
     async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
         home = (await ask(server, post(chat("same " * 200)))).headers["x-emberline-worker"]
         fake = one if home == "w0" else two

@@ -1,4 +1,4 @@
-"""Ten thousand workers come and go under traffic, and leave nothing behind.
+"""Ten thousand workers added and removed under traffic leave nothing.
 
 Live objects, metrics, memories and allocated blocks are counted, not guessed from resident size.
 The router and its connections are the real ones; transports only remember, so that ten thousand
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("strategy", ["prefixaware", "session", "roundrobin"])
-def test_ten_thousand_workers_leave_nothing_behind(strategy: str) -> None:
+def test_ten_thousand_removed_workers_leave_nothing(strategy: str) -> None:
     """smg-project/smg PR#2132: the prefix trees of removed workers were never freed."""
     turns = 10_000 if strategy == "prefixaware" else 1000
     command = [sys.executable, "-m", "tests.routing.engine.churn_process", strategy, str(turns)]

@@ -1,7 +1,6 @@
-"""Much at once: two thousand streams, a storm of configurations, a router that is killed.
+"""Volume: two thousand streams, rapid reconfiguration, and a killed router.
 
-Every stream tells its own checksum at its end, so that a byte lost, doubled or mixed up with
-another stream's shows.
+Every stream ends with its checksum, which reveals lost, duplicated or mixed bytes.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ async def stream(address: Address | None, name: str) -> str:
         return "right" if is_right(name, answer.body) else "wrong"
 
 
-async def test_two_thousand_streams_at_once_and_every_byte_is_right() -> None:
+async def test_two_thousand_concurrent_streams_are_correct() -> None:
     """vllm-project/production-stack#448: the router fell over and restarted above about a
     thousand users at once."""
     limits = {"connect_timeout_s": 60}  # router, workers and users share one busy loop here
@@ -83,7 +82,7 @@ async def test_two_thousand_streams_at_once_and_every_byte_is_right() -> None:
             await until(lambda: not server.router.clients)
 
 
-async def test_a_killed_router_loses_its_own_streams_only() -> None:
+async def test_killed_router_loses_only_its_own_streams() -> None:
     """The others do not notice, and the worker stops what nobody waits for any more."""
     async with FakeWorker() as worker:
         worker.script = gate = Gate(80 + 1)  # the last one comes after the kill
@@ -117,7 +116,7 @@ def configurations(a: FakeWorker, b: FakeWorker, steady: FakeWorker) -> list[dic
     ]
 
 
-async def test_a_storm_of_configurations_loses_no_request(tmp_path: Path) -> None:
+async def test_rapid_reconfiguration_loses_no_request(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     changes = itertools.count()
     storm = 200

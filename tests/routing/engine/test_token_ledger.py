@@ -1,4 +1,4 @@
-"""Every token counts for its key: streams, aborted and unreported answers, budgets in flight."""
+"""Token accounting by key: streams, aborted and unreported responses, budgets in flight."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def vllm(fingerprint: str | None) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("known", [None, "", PRINT])
 @pytest.mark.parametrize("fingerprint", [None, PRINT])
-def test_a_stream_is_as_without_the_option_wherever_it_is_cut(
+def test_stream_equals_one_without_the_option_at_any_split(
     fingerprint: str | None, known: str | None
 ) -> None:
     if known is not None and known != (fingerprint or ""):
@@ -93,12 +93,12 @@ def test_a_stream_is_as_without_the_option_wherever_it_is_cut(
         b"".join([dump(choices=[{"text": '"usage":{"prompt_tokens":1}'}]), DONE]),
     ],
 )
-def test_all_else_passes_as_it_is(stream: bytes) -> None:
+def test_other_responses_pass_unchanged(stream: bytes) -> None:
     for step in (1, 7, 1000, len(stream)):
         assert through(stream, list(range(step, len(stream), step)), Engine())[0] == stream
 
 
-def test_an_event_is_let_through_at_once() -> None:
+def test_events_are_forwarded_at_once() -> None:
     found = StreamFilter(Engine())
     assert found.feed([TOKENS[0]]) == [TOKENS[0]]
     assert found.feed([TOKENS[1] + TOKENS[2][:9]]) == [TOKENS[1]]
@@ -112,7 +112,7 @@ def framed(*chunks: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-async def test_chunks_stay_whole_wherever_the_wire_is_cut(version: bytes) -> None:
+async def test_chunks_stay_whole_at_any_split(version: bytes) -> None:
     """Also where events are cut or joined into chunks by a proxy on the way."""
     stream, plain = vllm(PRINT)
     halves = [stream[at : at + 90] for at in range(0, len(stream), 90)]
@@ -137,7 +137,7 @@ async def test_chunks_stay_whole_wherever_the_wire_is_cut(version: bytes) -> Non
                     assert (await client.response()).body == plain, (at, wire)
 
 
-def test_usage_is_found_wherever_a_body_has_it() -> None:
+def test_usage_is_found_anywhere_in_a_body() -> None:
     body = json.dumps(
         {"tools": [{"usage": {"prompt_tokens": "no"}}], "usage": USED, "ids": ["usage"] * 9000}
     ).encode()
@@ -167,7 +167,7 @@ def test_usage_is_found_wherever_a_body_has_it() -> None:
     ],
 )
 @pytest.mark.parametrize("strategy", ["prefixaware", "roundrobin"])
-async def test_the_engine_is_asked_for_usage(options: Any, sent: Any, strategy: str) -> None:
+async def test_usage_is_requested_from_the_engine(options: Any, sent: Any, strategy: str) -> None:
     async with FakeWorker() as worker, router(worker, strategy=strategy) as server:
         for wanted in (True, "true", 1):
             worker.script = lambda talk: talk.json({})
@@ -179,7 +179,7 @@ async def test_the_engine_is_asked_for_usage(options: Any, sent: Any, strategy: 
 
 @pytest.mark.parametrize("strategy", ["prefixaware", "roundrobin"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/chat/%63ompletions", "/invocations"])
-async def test_no_spelling_hides_a_stream(path: str, strategy: str) -> None:
+async def test_every_spelling_of_stream_is_detected(path: str, strategy: str) -> None:
     body = b'{"model":"m","\\u0073tream" : true,"messages":[{"role":"user","content":"hi"}] }\n'
     async with FakeWorker() as worker, router(worker, strategy=strategy) as server:
         answer = await ask(server, post(body, path))
@@ -188,7 +188,7 @@ async def test_no_spelling_hides_a_stream(path: str, strategy: str) -> None:
         assert (mine["unreported"], mine["completion_tokens"]) == (0, 3)
 
 
-async def test_what_is_no_stream_is_sent_as_it_came() -> None:
+async def test_non_stream_bodies_are_sent_unchanged() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         for body in (chat("stream"), chat("hi", stream=False), chat("hi", **WITH_USAGE)):
             await ask(server, post(body))
@@ -203,7 +203,7 @@ async def used(server: Any) -> dict[str, Any]:
     return found
 
 
-async def test_a_stream_counts_like_any_answer_and_shows_no_usage(tmp_path: Path) -> None:
+async def test_stream_is_counted_and_hides_the_added_usage(tmp_path: Path) -> None:
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=keys(tmp_path, a=False)) as server:
             plain = await ask(server, post(chat("hi", stream=True), authorization=bearer("a")))
@@ -216,7 +216,7 @@ async def test_a_stream_counts_like_any_answer_and_shows_no_usage(tmp_path: Path
             assert mine["prompt_tokens"] == sum(len(one.body) // 4 for one in worker.requests)
 
 
-async def test_a_prompt_counts_for_each_of_its_answers() -> None:
+async def test_prompt_counts_for_each_of_its_choices() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         await ask(server, post(chat("hi", n=3)))
         await ask(server, post(chat("hi", n="3", stream=True)))
@@ -233,7 +233,7 @@ async def hung_up(server: Any, body: dict[str, Any], until_seen: bytes, **header
                 await client.reader.readuntil(until_seen)
 
 
-async def test_an_aborted_stream_counts_what_came() -> None:
+async def test_aborted_stream_counts_its_received_tokens() -> None:
     async def endless(talk: Conversation) -> None:
         await talk.stream_head()
         for number in range(9):
@@ -252,7 +252,7 @@ async def test_an_aborted_stream_counts_what_came() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_answer_which_was_not_begun(stream: bool) -> None:
+async def test_response_that_was_not_started(stream: bool) -> None:
     """vLLM counts nothing before a prompt's first token: of a stream that is its first event."""
 
     async def silent(talk: Conversation) -> None:
@@ -269,7 +269,7 @@ async def test_an_answer_which_was_not_begun(stream: bool) -> None:
         assert (await used(server))[""]["prompt_tokens"] == (0 if stream else 301)
 
 
-async def test_an_engine_which_reports_nothing_is_estimated() -> None:
+async def test_missing_usage_is_estimated() -> None:
     async def mute(talk: Conversation) -> None:
         if not talk.request.json.get("stream"):
             await talk.json({"choices": [{"message": {"content": "word " * 20}}]})
@@ -294,7 +294,7 @@ async def test_an_engine_which_reports_nothing_is_estimated() -> None:
 @pytest.mark.parametrize(
     ("path", "status"), [("/tokenize", 200), ("/version", 200), ("/v1/embeddings", 500)]
 )
-async def test_what_no_model_computed_costs_nothing(path: str, status: int) -> None:
+async def test_requests_without_computation_cost_nothing(path: str, status: int) -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = lambda talk: talk.json({"tokens": [1] * 99}, status)
         await ask(server, post(chat("hi " * 40), path))
@@ -302,7 +302,7 @@ async def test_what_no_model_computed_costs_nothing(path: str, status: int) -> N
         assert (mine["prompt_tokens"], mine["completion_tokens"]) == (0, 0)
 
 
-def test_what_an_answer_may_take() -> None:
+def test_reservation_covers_the_possible_response() -> None:
     def completion(path: bytes = b"/v1/completions", **data: Any) -> int:
         asked = engine_request.EngineRequest(path)
         engine_request.read_parameters(asked, data)
@@ -328,7 +328,7 @@ def budgeted(tmp_path: Path, tokens: int) -> str:
     return str(file)
 
 
-async def test_requests_at_a_time_cannot_pass_a_budget_together(tmp_path: Path) -> None:
+async def test_concurrent_requests_cannot_exceed_a_budget(tmp_path: Path) -> None:
     """Eight of 390 tokens each on a budget of 1,000: it is exceeded by less than one of them."""
     gate = asyncio.Event()
 
@@ -363,7 +363,7 @@ async def test_requests_at_a_time_cannot_pass_a_budget_together(tmp_path: Path) 
             assert (await ask(server, other)).status == 200, "another key has a budget of its own"
 
 
-async def test_the_console_says_what_is_left(tmp_path: Path) -> None:
+async def test_remaining_budget_comes_from_the_console(tmp_path: Path) -> None:
     async def tell(instance: str, **budget: float) -> int:
         told = {"instance": instance, "keys": {"a": budget, "unknown": budget}}
         return (await admin(server, "/budgets", "POST", json.dumps(told).encode())).status
@@ -390,7 +390,7 @@ async def test_the_console_says_what_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["refused", "cancelled", "failed"])
-async def test_what_was_reserved_is_given_back(tmp_path: Path, end: str) -> None:
+async def test_reservation_is_released(tmp_path: Path, end: str) -> None:
     async def script(talk: Conversation) -> None:
         if end == "failed":
             talk.cut()

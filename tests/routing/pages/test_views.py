@@ -1,4 +1,4 @@
-"""Routing pages and REST over a router's admin port that answers, refuses, hangs or rambles."""
+"""Routing pages and REST over a responding, rejecting, hanging or malformed admin port."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def demo_endpoint(router: Stub) -> Endpoint:
     return pretend_ready(make_endpoint(), admin_url=router.url)
 
 
-def test_the_page_shows_workers_and_decisions_with_reasons(demo_endpoint: Endpoint) -> None:
+def test_page_shows_workers_and_decisions_with_reasons(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/routing/endpoints/demo/").text
     for shown in ("Prefix match", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
         assert shown in text
@@ -117,13 +117,13 @@ def test_the_page_shows_workers_and_decisions_with_reasons(demo_endpoint: Endpoi
     assert "running" in text, "a decision whose request is still running"
 
 
-def test_htmx_gets_the_part_only(demo_endpoint: Endpoint) -> None:
+def test_htmx_gets_only_the_part(demo_endpoint: Endpoint) -> None:
     part = browser("viewer").get("/routing/endpoints/demo/", headers={"HX-Request": "true"}).text
     assert "Workers (router view)" in part
     assert "<html" not in part
 
 
-def test_one_decision_is_a_table_of_candidates(demo_endpoint: Endpoint) -> None:
+def test_decision_is_a_table_of_candidates(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
     assert text.count("chosen</span>") == 1
     for shown in ("480", "52", "500", "served a prompt with the same prefix"):
@@ -136,7 +136,7 @@ def test_one_decision_is_a_table_of_candidates(demo_endpoint: Endpoint) -> None:
 EVICTED = {"causes": {"evicted_l1": 448, "below_block": 20}}
 
 
-def test_a_miss_is_explained_by_its_main_cause() -> None:
+def test_miss_is_explained_by_its_main_cause() -> None:
     miss = {**DECISION, "cached_tokens": 32, "misses": EVICTED}
     explanation = explain_miss(read_decision(miss))
     assert explanation == "Evicted from L1: 448 of 500 prompt tokens. Enlarge L1, or enable L2."
@@ -147,9 +147,7 @@ def test_a_miss_is_explained_by_its_main_cause() -> None:
     assert explain_miss(read_decision({**miss, "misses": None})) == "", "a router of before"
 
 
-def test_the_page_of_a_miss_begins_with_its_explanation(
-    demo_endpoint: Endpoint, router: Stub
-) -> None:
+def test_page_of_a_miss_begins_with_its_explanation(demo_endpoint: Endpoint, router: Stub) -> None:
     path = "/routing/endpoints/demo/decisions/abc-1/"
     assert 'id="miss"' not in browser("viewer").get(path).text, "a hit"
     router.answers["/decisions/abc-1"] = (200, {**DECISION, "cached_tokens": 32, "misses": EVICTED})
@@ -158,7 +156,7 @@ def test_the_page_of_a_miss_begins_with_its_explanation(
     assert "Evicted from L1: 448 of 500" in text
 
 
-def test_of_many_workers_the_page_says_how_many_were_compared(
+def test_page_states_how_many_of_many_workers_were_compared(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
     path = "/routing/endpoints/demo/decisions/abc-1/"
@@ -167,9 +165,7 @@ def test_of_many_workers_the_page_says_how_many_were_compared(
     assert "2 of 1000 workers" in browser("viewer").get(path).text
 
 
-def test_a_pin_does_not_make_the_other_worker_look_down(
-    demo_endpoint: Endpoint, router: Stub
-) -> None:
+def test_pin_does_not_mark_the_other_worker_down(demo_endpoint: Endpoint, router: Stub) -> None:
     router.answers["/decisions/abc-1"] = (200, {**DECISION, "reason": "pinned"})
     text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
     assert "another worker is pinned" in text
@@ -182,7 +178,7 @@ def dry_run(prompt: str, **more: str) -> Any:
     return browser("viewer").post("/routing/endpoints/demo/explain/", form, headers=part)
 
 
-def test_a_dry_run_asks_the_router_and_sends_nothing_else(
+def test_dry_run_queries_the_router_and_sends_nothing_else(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
     page = dry_run("<b>Once</b> upon")
@@ -194,7 +190,9 @@ def test_a_dry_run_asks_the_router_and_sends_nothing_else(
     assert "&lt;i&gt;x" in whole.text, "without a script the page comes back with what was typed"
 
 
-def test_a_dry_run_takes_messages_and_whole_requests(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_dry_run_accepts_messages_and_complete_requests(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
     messages = [{"role": "user", "content": "Hello"}]
     dry_run(json.dumps(messages))
     assert json.loads(router.seen[-1][2])["messages"] == messages
@@ -216,14 +214,14 @@ def test_a_dry_run_takes_messages_and_whole_requests(demo_endpoint: Endpoint, ro
         ('{"messages": 1}', "is not a list"),
     ],
 )
-def test_what_cannot_be_ranked_is_said(
+def test_unrankable_requests_are_reported(
     demo_endpoint: Endpoint, router: Stub, prompt: str, said: str
 ) -> None:
     assert said in dry_run(prompt).text
     assert router.seen == []
 
 
-def test_filters_leave_what_is_asked_for(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_filters_limit_the_decisions(demo_endpoint: Endpoint, router: Stub) -> None:
     failed = {**DECISION, "id": "bad", "status": 502, "reason": "retry", "key_id": "k1"}
     missed = {**DECISION, "id": "miss", "cached_tokens": 8}
     router.answers["/decisions"] = (200, {"decisions": [failed, missed, DECISION]})
@@ -281,7 +279,7 @@ def test_counts_are_those_of_the_filtered_decisions(demo_endpoint: Endpoint, rou
     assert "Routing reasons: last 7 decisions" in whole
 
 
-def test_the_index_lists_endpoints_without_asking_routers(
+def test_index_lists_endpoints_without_querying_routers(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
     text = browser("viewer").get("/routing/").text
@@ -300,7 +298,7 @@ def test_the_index_lists_endpoints_without_asking_routers(
         ((500, "boom"), "returned HTTP 500"),
     ],
 )
-def test_a_router_that_answers_badly_is_a_message(
+def test_malformed_router_response_is_a_message(
     demo_endpoint: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch, answer: Any, said: str
 ) -> None:
     monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
@@ -311,7 +309,7 @@ def test_a_router_that_answers_badly_is_a_message(
     assert "Router data unavailable" in page.text
 
 
-def test_a_router_that_is_gone_or_was_never_there_is_a_message() -> None:
+def test_missing_or_stopped_router_is_a_message() -> None:
     endpoint = make_endpoint()
     page = browser("viewer").get("/routing/endpoints/demo/")
     assert "has no router yet" in page.text
@@ -319,7 +317,7 @@ def test_a_router_that_is_gone_or_was_never_there_is_a_message() -> None:
     assert "nothing listens" in browser("viewer").get("/routing/endpoints/demo/").text
 
 
-def test_rest_gives_the_records_and_plain_errors(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_rest_returns_records_and_plain_errors(demo_endpoint: Endpoint, router: Stub) -> None:
     client = program("viewer")
     answer = client.get("/api/v1/endpoints/demo/decisions/?limit=7")
     assert answer.json()["decisions"][0] == DECISION
@@ -335,7 +333,7 @@ def test_rest_gives_the_records_and_plain_errors(demo_endpoint: Endpoint, router
     assert (away.status_code, away.json()["code"]) == (503, "router_away")
 
 
-def test_a_record_of_another_version_is_shown_as_far_as_it_goes() -> None:
+def test_record_of_another_version_is_shown_as_far_as_possible() -> None:
     decision = read_decision({"id": "x", "reason": "brand_new", "candidates": [{}]})
     assert decision.label == "brand_new"
     assert decision.prompt_tokens is None

@@ -1,4 +1,4 @@
-"""The KV index and the doctor as pages: every state in words, and no failure without a router."""
+"""KV index and doctor pages: a text for every state, also without a router."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows(**changes: Any) -> dict[str, kv_rows.WorkerRow]:
     return {row.name: row for row in kv_rows.worker_rows(index)}
 
 
-def test_a_row_says_state_and_why() -> None:
+def test_row_shows_state_and_reason() -> None:
     found = rows()
     assert [row.level for row in found.values()] == ["good", "good", "bad", "bad"]
     assert found["0"].why == "KV events are received; the index is current."
@@ -62,21 +62,21 @@ def test_a_row_says_state_and_why() -> None:
     assert found["1"].probe_skipped == "skipped: the worker is busy"
 
 
-def test_of_several_ranks_the_worst_is_shown_and_numbers_are_summed() -> None:
+def test_worst_of_several_ranks_is_shown_and_counts_are_summed() -> None:
     both = [source("w", blocks=5), source("w", rank=1, blocks=7, state="disconnected", lag_s=9)]
     row = rows(sources=both, tiers={})["w"]
     assert (row.state, row.level, row.blocks, row.lag_s) == ("disconnected", "bad", 12, 9)
     assert row.tiers[0].blocks == 12, "a router that tells no tiers"
 
 
-def test_who_has_not_been_asked_yet_is_not_called_broken() -> None:
+def test_worker_without_a_query_yet_is_not_called_broken() -> None:
     asked = {"worker": "w", "state": "none", "reason": "undiscovered", "message": ""}
     row = rows(sources=[asked])["w"]
     assert (row.state, row.level) == ("discovering", "busy")
     assert row.why == "Its KV event endpoint has not been discovered yet."
 
 
-def test_a_probe_has_its_time_and_its_remedy() -> None:
+def test_probe_has_a_time_and_a_remedy() -> None:
     found = rows()
     assert found["0"].probe is not None
     assert found["0"].probe.hit
@@ -88,18 +88,18 @@ def test_a_probe_has_its_time_and_its_remedy() -> None:
     assert found["1"].probe_at is None
 
 
-def test_reasons_come_by_how_often_they_happened() -> None:
+def test_reasons_are_sorted_by_count() -> None:
     ordered = kv_rows.fallback_reasons({"timeout": 3, "multimodal": 17, "no_events": 3})
     assert [one.reason for one in ordered] == ["multimodal", "no_events", "timeout"]
 
 
-def test_a_state_of_another_version_is_shown_as_it_is() -> None:
+def test_state_of_another_version_is_shown_unchanged() -> None:
     row = rows(sources=[source("w", state="brand_new")])["w"]
     assert (row.state, row.level) == ("brand_new", "bad")
     assert kv_rows.fallback_reasons({"brand_new": 1})[0].words == "brand_new"
 
 
-def test_the_page_shows_each_worker_and_why_requests_fell_back(demo_endpoint: Endpoint) -> None:
+def test_page_shows_each_worker_and_its_fallback_reason(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get(KV).text
     for shown in (
         *("demo-worker-0", "1300", "not trusted", "71 % missing", "1 lost"),
@@ -112,7 +112,7 @@ def test_the_page_shows_each_worker_and_why_requests_fell_back(demo_endpoint: En
     assert "<html" not in part
 
 
-def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
+def test_last_state_of_a_silent_router_stays_and_is_marked_stale(
     demo_endpoint: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
@@ -127,7 +127,7 @@ def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
     assert "Stale" not in browser("viewer").get(KV).text
 
 
-def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
+def test_rest_returns_the_router_record_and_marks_it_stale(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
     path = "/api/v1/endpoints/demo/kv-index/"
@@ -148,14 +148,12 @@ def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
 
 
 @pytest.mark.parametrize("bad", [(500, "boom"), (200, "<html>"), (200, {"kv": {"sources": [1]}})])
-def test_an_odd_answer_is_no_failure(demo_endpoint: Endpoint, router: Stub, bad: Any) -> None:
+def test_malformed_response_is_no_failure(demo_endpoint: Endpoint, router: Stub, bad: Any) -> None:
     router.answers["/index"] = bad
     assert browser("viewer").get(KV).status_code == 200
 
 
-def test_another_strategy_has_no_index_and_says_what_that_means(
-    demo_endpoint: Endpoint, router: Stub
-) -> None:
+def test_strategies_without_an_index_are_explained(demo_endpoint: Endpoint, router: Stub) -> None:
     router.answers["/index"] = (200, {"strategy": "prefixaware"})
     assert "No KV index" in browser("viewer").get(KV).text
     gone = pretend_ready(make_endpoint("gone"), admin_url="http://127.0.0.1:9")
@@ -164,7 +162,7 @@ def test_another_strategy_has_no_index_and_says_what_that_means(
     assert "nothing listens" in text
 
 
-def test_the_doctor_s_page_is_there_before_anybody_is_asked(
+def test_doctor_page_is_rendered_before_any_query(
     demo_endpoint: Endpoint, router: Stub, worker: Stub
 ) -> None:
     text = browser("viewer").get(DOCTOR).text
@@ -173,7 +171,7 @@ def test_the_doctor_s_page_is_there_before_anybody_is_asked(
     assert router.seen == worker.seen == []
 
 
-def test_its_findings_have_evidence_and_a_fix(demo_endpoint: Endpoint, worker: Stub) -> None:
+def test_findings_have_evidence_and_a_fix(demo_endpoint: Endpoint, worker: Stub) -> None:
     part = browser("viewer").get(f"{DOCTOR}?run=1", headers={"HX-Request": "true"}).text
     assert "<html" not in part
     assert 'data-finding="IndexNotBelieved"' in part
@@ -188,7 +186,7 @@ def test_its_findings_have_evidence_and_a_fix(demo_endpoint: Endpoint, worker: S
     assert "<script>alert" not in browser("viewer").get(f"{DOCTOR}?run=1").text
 
 
-def test_where_nothing_is_wrong_it_says_how_many_checks_passed(
+def test_number_of_passed_checks_is_shown_without_findings(
     demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from routing import selectors
@@ -201,7 +199,7 @@ def test_where_nothing_is_wrong_it_says_how_many_checks_passed(
     assert text.count('data-state="passed"') == len(CHECKS)
 
 
-def test_a_doctor_without_a_router_finds_just_that() -> None:
+def test_doctor_without_a_router_finds_only_that() -> None:
     pretend_ready(make_endpoint(), admin_url="http://127.0.0.1:9")
     text = browser("viewer").get(f"{DOCTOR}?run=1").text
     assert 'data-finding="RouterSilent"' in text
@@ -209,7 +207,7 @@ def test_a_doctor_without_a_router_finds_just_that() -> None:
     assert browser("viewer").get("/routing/endpoints/nope/doctor/").status_code == 404
 
 
-def test_the_three_pages_lead_to_each_other_and_the_endpoint_to_the_doctor(
+def test_pages_link_to_each_other_and_the_endpoint_to_the_doctor(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
     for here in ("/routing/endpoints/demo/", KV, DOCTOR):

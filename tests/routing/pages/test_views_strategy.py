@@ -1,4 +1,4 @@
-"""The strategy of an endpoint: seen beforehand, switched by who may, refused in words."""
+"""Strategy page: preview, permissions and errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def form(**more: str) -> dict[str, str]:
     }
 
 
-def test_each_strategy_is_told_or_said_why_not(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_each_strategy_is_offered_or_has_a_reason(demo_endpoint: Endpoint, router: Stub) -> None:
     text = browser("viewer").get(PAGE).text
     assert text.count("data-strategy=") == 4
     assert "last 6 requests" in text
@@ -52,7 +52,7 @@ def test_each_strategy_is_told_or_said_why_not(demo_endpoint: Endpoint, router: 
     assert "No requests can be replayed" in away.text
 
 
-def test_an_operator_switches_and_says_why(demo_endpoint: Endpoint) -> None:
+def test_operator_switches_the_strategy_with_a_note(demo_endpoint: Endpoint) -> None:
     answer = browser("operator").post(PAGE, form(note="Measure the difference"), follow=True)
     assert "Strategy roundrobin is being applied" in answer.text
     demo_endpoint.refresh_from_db()
@@ -62,7 +62,7 @@ def test_an_operator_switches_and_says_why(demo_endpoint: Endpoint) -> None:
     assert "Nothing changed" in again.text
 
 
-def test_a_viewer_may_not(demo_endpoint: Endpoint) -> None:
+def test_viewer_cannot_switch_the_strategy(demo_endpoint: Endpoint) -> None:
     assert browser("viewer").post(PAGE, form()).status_code == 403
     demo_endpoint.refresh_from_db()
     assert demo_endpoint.generation == 1
@@ -76,7 +76,7 @@ def test_a_viewer_may_not(demo_endpoint: Endpoint) -> None:
         ({"generation": "7"}, ""),
     ],
 )
-def test_a_refusal_keeps_what_was_typed(
+def test_rejected_form_keeps_its_input(
     demo_endpoint: Endpoint, change: dict[str, str], said: str
 ) -> None:
     answer = browser("operator").post(PAGE, form(note="because", **change))
@@ -87,9 +87,7 @@ def test_a_refusal_keeps_what_was_typed(
     assert demo_endpoint.generation == 1
 
 
-def test_who_watches_is_told_what_is_new_or_has_changed(
-    demo_endpoint: Endpoint, router: Stub
-) -> None:
+def test_watch_sends_added_and_changed_decisions(demo_endpoint: Endpoint, router: Stub) -> None:
     running = {**DECISION, "status": None, "id": "x"}
     router.answers["/decisions"] = (200, {"decisions": [running]})
     watching = DecisionStream("demo", DecisionFilter(), 50)
@@ -115,7 +113,7 @@ def test_who_watches_is_told_what_is_new_or_has_changed(
     assert watching.look() is None
 
 
-def test_a_filter_holds_for_who_watches(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_filter_applies_to_a_watch(demo_endpoint: Endpoint, router: Stub) -> None:
     event = DecisionStream("demo", DecisionFilter(reason="retry"), 50).look()
     assert event is not None
     assert event.data == ""

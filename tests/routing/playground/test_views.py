@@ -1,4 +1,4 @@
-"""The playground's pages over a router which says what the test tells it."""
+"""Playground pages over a scripted router."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def demo_endpoint(router: Stub) -> Endpoint:
     return pretend_ready(made, url=router.url, admin_url=router.url, workers=workers)
 
 
-def said(**more: Any) -> dict[str, Any]:
+def chat_request(**more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": "Tell me"}], **more}
 
 
@@ -108,21 +108,23 @@ def sent(router: Stub, path: str = "/v1/chat/completions") -> dict[str, Any]:
     return next(json.loads(body) for _, where, body in router.seen if where == path)
 
 
-def test_a_miss_is_explained_below_the_answer(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_miss_is_explained_below_the_response(demo_endpoint: Endpoint, router: Stub) -> None:
     usage = {**USAGE, "prompt_tokens_details": {"cached_tokens": 8}}
     body = lines({"choices": [{"delta": {"content": "Once"}}]}, {"choices": [], "usage": usage})
     router.answers["/v1/chat/completions"] = (200, body)
     missed = {**DECISION, "misses": {"causes": {"evicted_device": 32}}}
     router.answers["/decisions/d-1"] = (200, missed)
-    done = events(chat(browser("operator"), said()))[-1][1]
+    done = events(chat(browser("operator"), chat_request()))[-1][1]
     assert done["miss"].startswith("Evicted from device memory: 32 of 40 prompt tokens.")
     assert "data-miss" in done["html"] and "Explain cache miss" in done["html"]
-    cold = events(chat(browser("operator"), said(cold=True)))[-1][1]
+    cold = events(chat(browser("operator"), chat_request(cold=True)))[-1][1]
     assert cold["miss"] == "", "every prompt token is computed on purpose"
 
 
-def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo_endpoint: Endpoint) -> None:
-    answer = chat(browser("operator"), said(parameters={"max_tokens": 5, "temperature": 0.5}))
+def test_response_is_streamed_and_ends_with_its_measurements(demo_endpoint: Endpoint) -> None:
+    answer = chat(
+        browser("operator"), chat_request(parameters={"max_tokens": 5, "temperature": 0.5})
+    )
     (first, head), *pieces, (last, done) = events(answer)
     assert (first, head["worker"]) == ("head", "demo-worker-0")
     assert [data["text"] for kind, data in pieces if kind == "piece"] == ["Once <b>upon", " a time"]
@@ -143,8 +145,8 @@ def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo_endpoint: End
     assert SECRET not in json.dumps(done)
 
 
-def test_the_request_is_what_was_asked_for(demo_endpoint: Endpoint, router: Stub) -> None:
-    body = said(parameters={"max_tokens": 5, "seed": 3}, stop=["END"], session="me")
+def test_request_has_the_submitted_fields(demo_endpoint: Endpoint, router: Stub) -> None:
+    body = chat_request(parameters={"max_tokens": 5, "seed": 3}, stop=["END"], session="me")
     events(chat(browser("operator"), body))
     got = sent(router)
     assert got["messages"] == body["messages"]
@@ -152,19 +154,17 @@ def test_the_request_is_what_was_asked_for(demo_endpoint: Endpoint, router: Stub
     assert "cache_salt" not in got
 
 
-def test_cold_means_a_salt_which_is_another_each_time(
-    demo_endpoint: Endpoint, router: Stub
-) -> None:
+def test_cold_requests_have_a_new_salt_each_time(demo_endpoint: Endpoint, router: Stub) -> None:
     for _ in range(2):
-        events(chat(browser("operator"), said(cold=True)))
+        events(chat(browser("operator"), chat_request(cold=True)))
     salts = {json.loads(b)["cache_salt"] for _, p, b in router.seen if p == "/v1/chat/completions"}
     assert len(salts) == 2
 
 
-def test_another_strategy_is_asked_first_and_its_worker_pinned(
+def test_other_strategy_is_dry_run_first_and_its_worker_pinned(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
-    done = events(chat(browser("operator"), said(route="roundrobin")))[-1][1]
+    done = events(chat(browser("operator"), chat_request(route="roundrobin")))[-1][1]
     assert [p for _, p, _ in router.seen][:2] == [
         "/explain?strategy=roundrobin",
         "/v1/chat/completions",
@@ -172,16 +172,16 @@ def test_another_strategy_is_asked_first_and_its_worker_pinned(
     assert router.headers[1]["x-emberline-pin"] == "demo-worker-1"
     assert "routed as roundrobin" in done["html"]
     router.answers["/explain"] = (400, {"error": {"message": "It has no prefix memory."}})
-    refused = chat(browser("operator"), said(route="kvaware"))
+    refused = chat(browser("operator"), chat_request(route="kvaware"))
     assert refused.status_code == 400
     assert "has no prefix memory" in refused.json()["detail"]
 
 
-def test_a_viewer_sees_the_page_and_may_not_send(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_viewer_sees_the_page_and_cannot_send(demo_endpoint: Endpoint, router: Stub) -> None:
     page = browser("viewer").get(HOME)
     assert "requires the operator role" in page.text
     assert SECRET not in page.text
-    assert chat(browser("viewer"), said()).status_code == 403
+    assert chat(browser("viewer"), chat_request()).status_code == 403
     assert browser("viewer").post(HOME, {"message": "hi"}).status_code == 403
     assert router.seen == []
 
@@ -198,20 +198,20 @@ def test_a_viewer_sees_the_page_and_may_not_send(demo_endpoint: Endpoint, router
         ({"messages": [{"role": "user", "content": "x" * 400_001}]}, "messages"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages"),
         ({"messages": [{"role": "user", "content": "x"}] * 201}, "messages"),
-        (said(parameters={"max_tokens": 0}), "max_tokens"),
-        (said(parameters={"max_tokens": 1.5}), "max_tokens"),
-        (said(parameters={"temperature": "hot"}), "temperature"),
-        (said(parameters={"temperature": float("nan")}), "temperature"),
-        (said(parameters={"logit_bias": {}}), "logit_bias"),
-        (said(parameters=[1]), "parameters"),
-        (said(stop=["a"] * 5), "stop"),
-        (said(worker="a\r\nx: y"), "worker"),
-        (said(route="sideways"), "route"),
-        (said(api=["chat"]), "api"),
-        (said(model="other"), "model"),
+        (chat_request(parameters={"max_tokens": 0}), "max_tokens"),
+        (chat_request(parameters={"max_tokens": 1.5}), "max_tokens"),
+        (chat_request(parameters={"temperature": "hot"}), "temperature"),
+        (chat_request(parameters={"temperature": float("nan")}), "temperature"),
+        (chat_request(parameters={"logit_bias": {}}), "logit_bias"),
+        (chat_request(parameters=[1]), "parameters"),
+        (chat_request(stop=["a"] * 5), "stop"),
+        (chat_request(worker="a\r\nx: y"), "worker"),
+        (chat_request(route="sideways"), "route"),
+        (chat_request(api=["chat"]), "api"),
+        (chat_request(model="other"), "model"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_with_its_field(
+def test_invalid_requests_are_rejected_with_their_field(
     demo_endpoint: Endpoint, router: Stub, body: Any, field: str
 ) -> None:
     answer = chat(browser("operator"), body)
@@ -220,32 +220,34 @@ def test_what_cannot_be_sent_is_refused_with_its_field(
     assert router.seen == []
 
 
-def test_a_refusal_of_the_router_is_the_answer(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_router_rejection_is_shown_as_the_response(demo_endpoint: Endpoint, router: Stub) -> None:
     router.answers["/v1/chat/completions"] = (
         400,
         {"error": {"message": "no chat template", "code": "bad_request"}},
     )
-    ((kind, done),) = events(chat(browser("operator"), said()))
+    ((kind, done),) = events(chat(browser("operator"), chat_request()))
     assert kind == "done"
     assert "no chat template" in done["error"]
     assert "no chat template" in done["html"]
 
 
-def test_only_so_many_answers_at_once(
+def test_number_of_concurrent_responses_is_bounded(
     demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "PLACES", 0)
-    answer = chat(browser("operator"), said())
+    answer = chat(browser("operator"), chat_request())
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_watchers")
 
 
-async def test_who_stops_listening_hangs_up_on_the_router() -> None:
+async def test_client_disconnect_closes_the_router_connection() -> None:
     async with FakeWorker() as worker:
         worker.script = _for_ever
         ask = PromptRequest(
             worker.url, SECRET, "demo", "", messages=({"role": "user", "content": "x"},)
         )
-        source: Any = playground_answers.events(Endpoint(name="demo"), ask, from_json(said()))
+        source: Any = playground_answers.events(
+            Endpoint(name="demo"), ask, from_json(chat_request())
+        )
         async with aclosing(source) as told:
             assert [(await anext(told)).event for _ in range(2)] == ["head", "piece"]
             assert worker.cancelled == []
@@ -258,7 +260,7 @@ async def _for_ever(talk: Conversation) -> None:
     await asyncio.Event().wait()
 
 
-def test_without_a_script_one_message_is_answered(demo_endpoint: Endpoint, router: Stub) -> None:
+def test_single_message_is_answered_without_a_script(demo_endpoint: Endpoint, router: Stub) -> None:
     form = {"message": "Tell me", "system": "Be brief", "max_tokens": "7", "api": "chat"}
     page = browser("operator").post(HOME, form)
     assert "Once &lt;b&gt;upon a time" in page.text
@@ -271,8 +273,10 @@ def test_without_a_script_one_message_is_answered(demo_endpoint: Endpoint, route
     assert "Tell me" in bad.text, "what was typed is kept"
 
 
-def test_the_code_says_the_same_and_no_key(demo_endpoint: Endpoint, router: Stub) -> None:
-    body = json.dumps(said(parameters={"top_k": 4}))
+def test_code_example_equals_the_request_and_has_no_key(
+    demo_endpoint: Endpoint, router: Stub
+) -> None:
+    body = json.dumps(chat_request(parameters={"top_k": 4}))
     page = browser("viewer").post(f"{HOME}code/", body, content_type="application/json")
     for shown in ("curl -N", "OpenAI(", "fetch(", "EMBERLINE_API_KEY", "top_k"):
         assert shown in page.text
@@ -285,9 +289,9 @@ def test_pages_without_an_address_or_an_endpoint() -> None:
     make_endpoint()
     assert browser("operator").get("/playground/")["Location"] == HOME
     assert "has no URL yet" in browser("operator").get(HOME).text
-    refused = chat(browser("operator"), said())
+    refused = chat(browser("operator"), chat_request())
     assert (refused.status_code, refused.json()["field"]) == (409, "endpoint")
-    assert chat(browser("operator"), said(), "nope").status_code == 404
+    assert chat(browser("operator"), chat_request(), "nope").status_code == 404
 
 
 def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo_endpoint: Endpoint) -> None:
@@ -302,13 +306,13 @@ def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo_endpoint: E
 
 
 def test_a_response_has_a_row_for_the_table_of_runs(demo_endpoint: Endpoint) -> None:
-    row = events(chat(browser("operator"), said(cold=True)))[-1][1]["row"]
+    row = events(chat(browser("operator"), chat_request(cold=True)))[-1][1]["row"]
     for shown in ("demo-worker-0", "KV cache match", "device", "L1", "computed", "Explain"):
         assert shown in row
     assert row.count("<tr>") == 1
 
 
-def test_two_are_compared_side_by_side(demo_endpoint: Endpoint) -> None:
+def test_two_strategies_are_compared_side_by_side(demo_endpoint: Endpoint) -> None:
     make_endpoint("other")
     client = browser("operator")
     assert 'name="with" value="demo"' in client.get(HOME).text, "no other endpoint is Ready"

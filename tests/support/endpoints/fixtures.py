@@ -1,4 +1,4 @@
-"""People, an endpoint's data and a machine of known size for this room's tests."""
+"""Users, an endpoint's data and a machine of known size."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def waiting(cluster: Cluster, namespace: str) -> set[str]:
     return set(filter(None, states))
 
 
-def test_a_deployment_becomes_ready_and_is_collected(cluster: Cluster) -> None:
+def test_deployment_becomes_ready_and_is_collected(cluster: Cluster) -> None:
     api = cluster.api
     space = cluster.namespace(**cluster.restricted)
     api.apply("Deployment", space, deployment("web", 2))
@@ -62,7 +62,7 @@ def test_a_deployment_becomes_ready_and_is_collected(cluster: Cluster) -> None:
     until(lambda: not cluster.pods(space) and not api.list("ReplicaSet", space), 60)
 
 
-def test_pods_do_what_their_rule_says(cluster: Cluster) -> None:
+def test_pods_follow_their_rule(cluster: Cluster) -> None:
     api = cluster.api
     space = cluster.namespace()
     cluster.rule(space, behaviour="crash-loop", labels={"app": "bad"})
@@ -76,7 +76,7 @@ def test_pods_do_what_their_rule_says(cluster: Cluster) -> None:
     until(lambda: available(cluster, space, "bad") == 1, 60)
 
 
-def test_a_pod_nobody_can_carry_says_so(cluster: Cluster) -> None:
+def test_unschedulable_pod_is_reported(cluster: Cluster) -> None:
     space = cluster.namespace()
     pod = {"nodeSelector": {"node.kubernetes.io/instance-type": "ml.none"}}
     cluster.api.apply("Deployment", space, deployment("web", **pod))
@@ -88,7 +88,7 @@ def test_a_pod_nobody_can_carry_says_so(cluster: Cluster) -> None:
     until(lambda: why() == "Unschedulable", 60)
 
 
-def test_a_lost_node_s_pods_come_back_elsewhere(cluster: Cluster) -> None:
+def test_pods_of_a_lost_node_are_rescheduled(cluster: Cluster) -> None:
     api = cluster.api
     space = cluster.namespace()
     node = cluster.node("gone", "ml.lab", labels={"lab": space})
@@ -136,7 +136,7 @@ def test_logs_are_read_through_the_api(cluster: Cluster) -> None:
         assert list(lines) == []  # ends with the container
 
 
-def test_who_may_nothing_is_refused(cluster: Cluster) -> None:
+def test_missing_permission_is_rejected(cluster: Cluster) -> None:
     with cluster.plane.client("person-9") as api:
         with pytest.raises(Refused, match=r"403 Forbidden.*person-9"):
             api.list("Pod", "default")
@@ -146,7 +146,7 @@ def test_who_may_nothing_is_refused(cluster: Cluster) -> None:
         cluster.api.create("Pod", weak, pod)
 
 
-def test_a_misspelt_field_of_a_custom_resource_is_refused(cluster: Cluster) -> None:
+def test_misspelt_custom_resource_field_is_rejected(cluster: Cluster) -> None:
     space = cluster.namespace()
     data = {
         "metadata": {"name": "x"},

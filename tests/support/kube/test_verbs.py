@@ -30,7 +30,7 @@ def refused(code: int, reason: str, call: Any, *args: Any, **more: Any) -> Refus
     return caught.value
 
 
-def test_apply_owns_gives_up_and_fights(cluster: Cluster) -> None:
+def test_apply_owns_releases_and_conflicts(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     made = api.apply("ConfigMap", space, config(a="1", b="1"), manager="one")
     again = api.apply("ConfigMap", space, config(a="1", b="1"), manager="one")
@@ -48,7 +48,7 @@ def test_apply_owns_gives_up_and_fights(cluster: Cluster) -> None:
     assert owners(now) == {("two", "Apply")} or owners(now) == {("one", "Apply"), ("two", "Apply")}
 
 
-def test_another_write_takes_what_it_changes(cluster: Cluster) -> None:
+def test_other_write_takes_ownership_of_changed_fields(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     api.apply("ConfigMap", space, config(a="1", b="1"), manager="one")
     path = api.path("ConfigMap", space, "c")
@@ -69,7 +69,7 @@ def test_another_write_takes_what_it_changes(cluster: Cluster) -> None:
     assert api.apply("ConfigMap", space, config(a="1", b="1"), "one")["data"]["a"] == "1"
 
 
-def test_items_of_lists_belong_to_who_named_them(cluster: Cluster) -> None:
+def test_list_items_belong_to_their_manager(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     data = deployment("web", 0)
     container = data["spec"]["template"]["spec"]["containers"][0]
@@ -95,7 +95,7 @@ def test_items_of_lists_belong_to_who_named_them(cluster: Cluster) -> None:
     assert [cause["field"] for cause in no.status["details"]["causes"]] == [field]
 
 
-def test_a_dry_run_leaves_no_trace(cluster: Cluster) -> None:
+def test_dry_run_leaves_no_trace(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     said = api.apply("ConfigMap", space, config(a="1"), dryRun="All")
     assert said["data"] == {"a": "1"}
@@ -108,7 +108,7 @@ def test_a_dry_run_leaves_no_trace(cluster: Cluster) -> None:
     assert api.find("ConfigMap", space, "c") is not None
 
 
-def test_who_writes_what_has_changed_is_refused(cluster: Cluster) -> None:
+def test_stale_write_is_rejected(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     refused(404, "NotFound", api.replace, "ConfigMap", space, config())
     old = api.create("ConfigMap", space, config(a="1"))
@@ -124,7 +124,7 @@ def test_who_writes_what_has_changed_is_refused(cluster: Cluster) -> None:
     assert api.find("ConfigMap", space, "c") is None
 
 
-def test_what_may_not_change_does_not(cluster: Cluster) -> None:
+def test_immutable_field_stays(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     api.apply("Deployment", space, deployment("web", 0))
     other = deployment("web", 0)
@@ -138,7 +138,7 @@ def test_what_may_not_change_does_not(cluster: Cluster) -> None:
     refused(422, "Invalid", api.create, "ConfigMap", space, {"metadata": {"name": "Not_Good"}})
 
 
-def test_fields_nobody_knows(cluster: Cluster) -> None:
+def test_unknown_fields(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     data = {**config(a="1"), "dta": {}}
     no = refused(400, "BadRequest", api.create, "ConfigMap", space, data, fieldValidation="Strict")
@@ -153,7 +153,7 @@ def test_fields_nobody_knows(cluster: Cluster) -> None:
     assert "spec.groups[0].name: Required value" in str(no)
 
 
-def test_status_and_scale_are_doors_of_their_own(cluster: Cluster) -> None:
+def test_status_and_scale_are_subresources(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     data = {"metadata": {"name": "x"}, "spec": {"issuerRef": {"name": "i"}, "secretName": "s"}}
     made = api.create("Certificate", space, {**data, "status": {"conditions": []}})
@@ -170,7 +170,7 @@ def test_status_and_scale_are_doors_of_their_own(cluster: Cluster) -> None:
     assert 'with subresource "scale" using apps/v1: .spec.replicas' in str(no)
 
 
-def test_quota_is_said_by_name(cluster: Cluster) -> None:
+def test_quota_is_reported_by_name(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     hard = {"requests.nvidia.com/gpu": "2", "count/deployments.apps": "1"}
     cluster.quota(space, "q", **hard)
@@ -226,7 +226,7 @@ def _may(api: Any, space: str) -> bool:
         return False
 
 
-def test_owners_take_what_is_theirs_along(cluster: Cluster) -> None:
+def test_owned_objects_are_deleted_with_their_owner(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     anchor = api.create("ConfigMap", space, {"metadata": {"name": "anchor"}})
     ref = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor"}
@@ -243,7 +243,7 @@ def test_owners_take_what_is_theirs_along(cluster: Cluster) -> None:
     until(lambda: api.find("ConfigMap", space, "anchor") is None, 60)
 
 
-def test_watches_tell_what_a_selection_sees(cluster: Cluster) -> None:
+def test_watches_report_selected_objects(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     since = api.ask("GET", api.path("ConfigMap", space))["metadata"]["resourceVersion"]
     data = config(a="1")
@@ -257,7 +257,7 @@ def test_watches_tell_what_a_selection_sees(cluster: Cluster) -> None:
         assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_a_namespace_that_ends_takes_everything(cluster: Cluster) -> None:
+def test_ended_namespace_deletes_everything(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
     # The finalizer keeps the namespace terminating until the check is done.
     held = config()

@@ -1,5 +1,4 @@
-"""A LoRA adapter for the test model, made of noise: what it says is of no interest, only that its
-blocks are others than the base model's."""
+"""LoRA adapter of random weights for the test model; only its block hashes matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real vLLM workers which tell of their caches, and the router in front of them.
+"""Real vLLM workers with KV events, and the router in front of them.
 
 The router is a process of its own, so that it can be killed; what it decided and knows is read
 from its admin port.

@@ -1,4 +1,4 @@
-"""Requests of every kind by several keys, and what routers and engines counted of them."""
+"""Requests of every kind by several keys, and the tokens counted by routers and engines."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class ClusterSurvey:
             raise TemporaryError("ClusterBusy", text) from None
 
     def _list(self, path: str, lost: str, **query: str) -> list[dict[str, Any]] | None:
-        """List objects; on failure add a note with what is `lost` and return None."""
+        """List objects; on failure add a note about the `lost` information and return None."""
         try:
             return list(self._reader.items(path, **query))
         except QueryFailed as error:

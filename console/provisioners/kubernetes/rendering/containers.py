@@ -33,8 +33,9 @@ from console.provisioners.pods import InitStep, SecretKey
 STARTUP_PERIOD_S = 2
 """Startup probe period (s), the precision of measured start times."""
 HUNG_GRACE_S = 1
-"""Grace after a failed liveness probe: the process serves nobody, so there is nothing to drain. The
-kubelet then cuts preStop off, sends SIGTERM, and waits the 2 s which it always gives."""
+"""Grace after a failed liveness probe: a hung process has no requests to drain. The kubelet then
+ends preStop, sends SIGTERM and waits its minimum of 2 s.
+"""
 # Emberline processes write only to their volumes; a model server's image may write elsewhere.
 _READ_ONLY_ROLES = ("router", "cache-node")
 _HANDLERS = ("httpGet", "tcpSocket", "exec", "grpc")

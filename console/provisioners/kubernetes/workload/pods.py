@@ -26,7 +26,7 @@ _LATELY_S = 300.0
 HUNG = "Hung"
 _HUNG = "It was ready and now fails its health check."
 _KILL_S = 180.0
-"""Time after the last failed health check by which a hung process has ended, whatever its grace."""
+"""Time after the last failed health check by which a hung process has ended."""
 _KILLED = (0, 137, 143)
 """Exit codes of a process ended by the kubelet."""
 

@@ -103,8 +103,8 @@ class ClusterAlertsView(APIView):
         responses=answers(ClusterAlertsSerializer, 400, 404, 409, 412),
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Needs the admin role. `phase` reports the result shortly afterwards; what is turned off
-        is removed from the cluster.
+        """Needs the admin role. `phase` reports the result shortly afterwards; disabled objects
+        are removed from the cluster.
         """
         expected = expected_generation(request)
         actions.change(request.user, name, request.data, expected_generation=expected)

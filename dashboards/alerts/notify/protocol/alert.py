@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 TEAM: Final = "team"
-"""A label the console adds: whose endpoint it is about."""
+"""Label added by the console: the team of the alert's endpoint."""
 _OFFSET, _PRIME, _MASK = 14695981039346656037, 1099511628211, (1 << 64) - 1
 
 

@@ -18,7 +18,7 @@ from dashboards.alerts.notify.protocol.matchers import Matcher, Matchers
 
 UNMATCHED_RECEIVER: Final = "nobody"
 NAME: Final = "emberline-receivers"
-"""Of the object, and of the Secret it reads."""
+"""Name of the object and of its Secret."""
 MAIL_KEY: Final = "smtp-password"
 VERSION, KIND = "monitoring.coreos.com/v1alpha1", "AlertmanagerConfig"
 _FILE_HEAD = """\

@@ -1,4 +1,4 @@
-"""Patterns, walks and long commands: bounded cost, turns of others in between, true replies."""
+"""Patterns, scans and long commands: bounded cost, yields to other clients, correct replies."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.support.resp import RawClient, encode
 
 
 @pytest.mark.parametrize("pattern", [b"*a" * 40 + b"b", b"*" * 1000 + b"b", b"*?" * 60 + b"b"])
-def test_no_pattern_goes_back_over_what_it_has_matched(pattern: bytes) -> None:
+def test_pattern_matching_has_no_backtracking(pattern: bytes) -> None:
     """With backtracking this would take longer than the universe has."""
     assert compile_glob(pattern).fullmatch(b"a" * 4000) is None
 
 
-def test_a_walk_which_was_forgotten_does_not_look_finished(start: Start) -> None:
+def test_expired_scan_does_not_look_finished(start: Start) -> None:
     """Or who asks would take half the keys for all of them."""
     db = redis.Redis(port=start().port)
     for number in range(50):
@@ -41,7 +41,7 @@ def test_a_walk_which_was_forgotten_does_not_look_finished(start: Start) -> None
             db.scan(cursor)
 
 
-def test_a_walk_may_go_on_over_another_connection(start: Start) -> None:
+def test_scan_continues_over_another_connection(start: Start) -> None:
     node = start()
     db, other = redis.Redis(port=node.port), redis.Redis(port=node.port)
     for number in range(50):
@@ -51,7 +51,7 @@ def test_a_walk_may_go_on_over_another_connection(start: Start) -> None:
     assert (cursor, len({*keys, *rest})) == (0, 50)
 
 
-def test_keys_which_have_ended_are_not_shown(start: Start) -> None:
+def test_expired_keys_are_not_listed(start: Start) -> None:
     db = redis.Redis(port=start().port)
     db.set("stays", "")
     db.execute_command("SET", "ended", "", "PXAT", 1)
@@ -140,7 +140,7 @@ def out(monkeypatch: pytest.MonkeyPatch) -> _Out:
         ),
     ],
 )
-def test_a_long_command_lets_others_have_turns(
+def test_long_command_yields_to_other_clients(
     out: _Out, words: tuple[bytes, ...], head: bytes
 ) -> None:
     """Whatever names many keys, or goes over all of them."""
@@ -149,7 +149,7 @@ def test_a_long_command_lets_others_have_turns(
     assert out.ask(b"PING") == b"+PONG\r\n"
 
 
-def test_a_long_part_of_a_value_is_sent_in_slices(out: _Out) -> None:
+def test_long_value_range_is_sent_in_slices(out: _Out) -> None:
     value = bytes(range(256)) * 40_000
     out.node.store.put(b"long", value, now=0.0, ttl_s=None, condition=Condition.ALWAYS)
     assert out.ask(b"GETRANGE", b"long", b"5", b"-7") == b"$%d\r\n%b\r\n" % (
@@ -160,7 +160,7 @@ def test_a_long_part_of_a_value_is_sent_in_slices(out: _Out) -> None:
     assert out.node.store.usage().held_bytes == 0
 
 
-def test_what_a_client_gave_up_in_the_middle_is_let_go(out: _Out) -> None:
+def test_value_range_of_a_disconnected_client_is_released(out: _Out) -> None:
     value = bytes(8 << 20)
     out.node.store.put(b"long", value, now=0.0, ttl_s=None, condition=Condition.ALWAYS)
     out.is_behind = lambda: len(out.data) > 1000  # type: ignore[method-assign]
@@ -184,7 +184,7 @@ def test_what_a_client_gave_up_in_the_middle_is_let_go(out: _Out) -> None:
         ((b"ECHO", b"k" * (5 << 20)), b"ERR request arguments other than the value exceed"),
     ],
 )
-def test_what_would_take_long_is_refused_with_its_limit(
+def test_expensive_command_is_rejected_with_its_limit(
     start: Start, words: tuple[bytes, ...], refusal: bytes
 ) -> None:
     assert MAX_PATTERN_BYTES == 1024
@@ -193,7 +193,7 @@ def test_what_would_take_long_is_refused_with_its_limit(
         assert raw.say("PING") == ("+", b"PONG")
 
 
-def test_a_lease_names_so_many_keys(start: Start) -> None:
+def test_lease_has_a_bounded_number_of_keys(start: Start) -> None:
     node = start("--shm", "emberline-test-walking")
     with RawClient(node.port) as raw:
         refused = raw.ask("LEASE", "1000", *["k"] * 4097)[1]
@@ -201,7 +201,7 @@ def test_a_lease_names_so_many_keys(start: Start) -> None:
         assert raw.ask("LEASE", "1000", *["k"] * 4096)[0] == "*"
 
 
-def test_options_named_again_and_again_count_once(out: _Out) -> None:
+def test_repeated_options_count_once(out: _Out) -> None:
     scan = [b"SCAN", b"0", *[b"MATCH", b"none"] * 5000, b"MATCH", b"k17"]
     assert b"*1\r\n$3\r\nk17" in out.ask(*scan, b"COUNT", b"10000")
     kill = out.ask(b"CLIENT", b"KILL", *[b"TYPE", b"normal"] * 5000, b"ID", b"12345")
@@ -213,7 +213,7 @@ def test_options_named_again_and_again_count_once(out: _Out) -> None:
     assert docs.startswith(b"*2\r\n")
 
 
-def test_requests_without_a_word_end(start: Start) -> None:
+def test_empty_requests_are_bounded(start: Start) -> None:
     with RawClient(start().port) as raw:
         raw.socket.sendall(b"\r\n" * 500 + b"PING\r\n" + b"*0\r\n" * 1000)
         assert raw.read() == ("+", b"PONG")

@@ -1,7 +1,6 @@
-"""What redis-py sees: the same suite against our node, Redis 7 and Valkey, in RESP2 and RESP3.
+"""redis-py against our node, Redis 7 and Valkey, in RESP2 and RESP3.
 
-Where the two may differ the test says so; everything else must be equal, or a program written for
-Redis would notice.
+Intended differences are stated in the tests; everything else must be equal.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def test_values(db: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("size", [16_383, 16_384, 16_385, 65_536, len(LARGE)])
-def test_values_of_every_way_in(db: redis.Redis, size: int) -> None:
+def test_values_through_every_store_command(db: redis.Redis, size: int) -> None:
     value = LARGE[:size]
     assert db.set("k", value)
     assert db.get("k") == value
@@ -99,7 +98,7 @@ def test_conditions(db: redis.Redis) -> None:
     assert db.get("new") == LARGE
 
 
-def test_lives(db: redis.Redis) -> None:
+def test_expiry(db: redis.Redis) -> None:
     db.set("a", "1", ex=100)
     db.set("b", "1", px=100_000)
     db.execute_command("SETEX", "c", 100, LARGE)
@@ -144,7 +143,7 @@ def test_ranges(db: redis.Redis, first: int, last: int, expected: bytes) -> None
     assert db.getrange("empty", first, last) == b""
 
 
-def test_walking(db: redis.Redis) -> None:
+def test_scanning(db: redis.Redis) -> None:
     wanted = {b"key:%d" % i for i in range(257)}
     for key in wanted:
         db.set(key, "1")
@@ -155,7 +154,7 @@ def test_walking(db: redis.Redis) -> None:
     assert set(db.keys("key:[12]")) == {b"key:1", b"key:2"}
 
 
-def test_a_walk_sees_everything_that_stays(db: redis.Redis) -> None:
+def test_scan_returns_every_stable_key(db: redis.Redis) -> None:
     for i in range(300):
         db.set(f"stays:{i}", "1")
     seen: set[bytes] = set()
@@ -171,7 +170,7 @@ def test_a_walk_sees_everything_that_stays(db: redis.Redis) -> None:
     assert {b"stays:%d" % i for i in range(300)} <= seen
 
 
-def test_pipelines_answer_in_order(db: redis.Redis) -> None:
+def test_pipelines_are_answered_in_order(db: redis.Redis) -> None:
     with db.pipeline(transaction=False) as pipe:
         for i in range(200):
             pipe.set(f"k{i}", bytes([i]) * (i * 200))
@@ -180,7 +179,7 @@ def test_pipelines_answer_in_order(db: redis.Redis) -> None:
     assert answers[1::2] == [bytes([i]) * (i * 200) for i in range(200)]
 
 
-def test_about_the_node(db: redis.Redis) -> None:
+def test_server_information(db: redis.Redis) -> None:
     db.set("k", "v")
     info = db.info()
     assert info["maxmemory"] == 64 * 1024 * 1024 or info["maxmemory"] == 64_000_000
@@ -221,7 +220,7 @@ def _names(db: redis.Redis) -> list[bytes]:
         (("CLIENT", "SETNAME", "a b"), "cannot contain"),
     ],
 )
-def test_errors_are_replies_and_the_connection_goes_on(
+def test_errors_are_replies_and_keep_the_connection(
     db: redis.Redis, words: tuple[str, ...], code: str
 ) -> None:
     with pytest.raises(redis.ResponseError, match=f"(?i){code}"):
@@ -234,7 +233,7 @@ def guest(cache: CacheNode | Valkey, **login: str) -> redis.Redis:
     return redis.Redis(port=cache.port, retry=Retry(NoBackoff(), 0), **login)
 
 
-def test_login_is_needed(cache: CacheNode | Valkey) -> None:
+def test_login_is_required(cache: CacheNode | Valkey) -> None:
     with pytest.raises(redis.AuthenticationError):
         guest(cache).get("k")
     with pytest.raises(redis.AuthenticationError):

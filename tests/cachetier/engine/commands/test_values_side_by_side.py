@@ -1,8 +1,7 @@
-"""The same bytes to our node, Redis 7 and Valkey: the replies must be the same to the byte.
+"""Equal bytes to our node, Redis 7 and Valkey: the replies must be equal to the byte.
 
-Conversations are compared reply by reply in both versions of the protocol, with their types, which
-client libraries hide. What differs on purpose is not in these lists but has a test of its own,
-and stands in docs/cache-protocol.md.
+Conversations are compared reply by reply in both protocol versions, with their types, which client
+libraries hide. Intended differences have their own tests and are listed in docs/cache-protocol.md.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ CLIENT ID|AUTH default wrong
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("script", ["VALUES", "ERRORS", "CONNECTION"])
-def test_the_same_words_have_the_same_replies(
+def test_equal_commands_have_equal_replies(
     node: CacheNode, other: Valkey, script: str, version: int
 ) -> None:
     lines = [line for row in globals()[script].strip().splitlines() for line in row.split("|")]
@@ -114,7 +113,9 @@ def test_the_same_words_have_the_same_replies(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_texts_for_people_have_their_own_type(node: CacheNode, other: Valkey, version: int) -> None:
+def test_human_readable_replies_have_their_own_type(
+    node: CacheNode, other: Valkey, version: int
+) -> None:
     lines = ["INFO", "CLIENT INFO", "CLIENT LIST", "TIME", "CONFIG GET maxclients"]
     ours, theirs = (talk(server, lines, version) for server in (node, other))
     assert [kind for kind, _ in ours] == [kind for kind, _ in theirs]
@@ -139,7 +140,7 @@ _NEWER = {"client|setinfo", "client|no-touch", "command|getkeys"}
 _OURS = {command.name for command in LEASES}
 
 
-def test_the_table_is_redis_own(node: CacheNode, other: Valkey) -> None:
+def test_command_table_equals_that_of_redis(node: CacheNode, other: Valkey) -> None:
     names = list(TABLE) + [
         f"{one.name}|{sub.name}" for one in TABLE.values() for sub in one.subcommands
     ]
@@ -165,7 +166,7 @@ KEYS = [b"a", b"b", b"ab", b"ba", b"aab", b"*", b"?", b"[", b"]", b"a]", b"a-b",
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(pieces, max_size=6).map(b"".join), min_size=10, max_size=10))
-def test_patterns_mean_the_same(node: CacheNode, other: Valkey, patterns: list[bytes]) -> None:
+def test_patterns_match_as_in_redis(node: CacheNode, other: Valkey, patterns: list[bytes]) -> None:
     with RawClient(node.port) as ours, RawClient(other.port) as theirs:
         for client in (ours, theirs):
             client.ask("AUTH", PASSWORD)

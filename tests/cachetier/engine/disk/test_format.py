@@ -1,4 +1,4 @@
-"""What is packed is found again; whatever was changed, by one bit or more, is taken for nothing."""
+"""Disk format: packed data is read back, and changed bits are detected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 @given(number=st.integers(1, 2**63), slots=st.integers(1, 64), target=st.integers(0, 2**40))
-def test_a_superblock(number: int, slots: int, target: int) -> None:
+def test_superblock(number: int, slots: int, target: int) -> None:
     block = Superblock(number, slots, target)
     data = layout.pack_superblock(block)
     assert len(data) == block.records_offset
@@ -32,7 +32,7 @@ def test_a_superblock(number: int, slots: int, target: int) -> None:
             layout.parse_superblock(flipped(data[:36], bit))
 
 
-def test_a_seal_is_of_its_own_segment() -> None:
+def test_seal_is_valid_only_for_its_segment() -> None:
     seal = Seal(5000, 70, 99, 3)
     head = bytes(layout.SEAL_OFFSET) + layout.pack_seal(seal, 7)
     assert layout.parse_seal(head, 7) == seal
@@ -49,7 +49,7 @@ def test_a_seal_is_of_its_own_segment() -> None:
     ends_ms=st.integers(1, layout.NO_EXPIRY),
     crc=st.integers(0, 2**32 - 1),
 )
-def test_a_slot(number: int, slot: int, ends_ms: int, crc: int) -> None:
+def test_slot(number: int, slot: int, ends_ms: int, crc: int) -> None:
     data = layout.pack_slot(number, slot, ends_ms, crc)
     assert layout.parse_slot(data, number, slot) == (ends_ms, crc)
     assert layout.parse_slot(data, number, (slot + 1) % 65536) is None
@@ -59,7 +59,7 @@ def test_a_slot(number: int, slot: int, ends_ms: int, crc: int) -> None:
 
 
 @given(number=st.integers(1, 2**63), slot=st.integers(0, 65535))
-def test_a_wiped_slot_with_a_flipped_bit_is_still_no_record(number: int, slot: int) -> None:
+def test_wiped_slot_with_a_flipped_bit_is_no_record(number: int, slot: int) -> None:
     assert layout.parse_slot(layout.EMPTY_SLOT, number, slot) is None
     for bit in range(8 * layout.SLOT_BYTES):
         assert layout.parse_slot(flipped(layout.EMPTY_SLOT, bit), number, slot) is None
@@ -67,7 +67,7 @@ def test_a_wiped_slot_with_a_flipped_bit_is_still_no_record(number: int, slot: i
 
 @settings(max_examples=50)
 @given(key=keys, value=st.binary(max_size=300), slot=st.integers(0, 65535))
-def test_a_record_header(key: bytes, value: bytes, slot: int) -> None:
+def test_record_header(key: bytes, value: bytes, slot: int) -> None:
     crc = layout.value_crc([value])
     header, own = layout.pack_record(9, slot, key, len(value), crc)
     record = Record(slot, 4096, key, len(value), own)
@@ -81,7 +81,7 @@ def test_a_record_header(key: bytes, value: bytes, slot: int) -> None:
 
 
 @given(st.lists(st.tuples(keys, st.integers(0, 2**40)), max_size=8), bits)
-def test_a_table_of_contents(entries: list[tuple[bytes, int]], bit: int) -> None:
+def test_table_of_contents(entries: list[tuple[bytes, int]], bit: int) -> None:
     records = [Record(slot, 11 * slot, key, size, slot) for slot, (key, size) in enumerate(entries)]
     toc = layout.pack_toc(records)
     seal = Seal(1, len(toc), zlib.crc32(toc), len(records))

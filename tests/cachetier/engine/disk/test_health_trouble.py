@@ -1,4 +1,4 @@
-"""A disk which is full, fails, is read-only or gone: memory only, said so, tried again, no lies."""
+"""Disk faults (full, failing, read-only, removed): fallback to memory, reporting and retries."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def state(disk: Disk) -> DiskState:
         (errno.ETIMEDOUT, DiskState.FAILING),
     ],
 )
-def test_a_failed_write(
+def test_failed_write(
     open_disk: Open,
     faults: Faults,
     clock: SimpleNamespace,
@@ -134,7 +134,7 @@ def test_a_failed_write(
     assert again.get(b"after") == (None if call == "fdatasync" else value(1))
 
 
-def test_retries_are_further_and_further_apart() -> None:
+def test_retry_delays_grow() -> None:
     health, now, waits = DiskHealth("x"), 0.0, []
     health.worked(now)
     for _ in range(9):
@@ -149,7 +149,7 @@ def test_retries_are_further_and_further_apart() -> None:
     assert health.retry_at == now + 1001
 
 
-def test_what_cannot_be_wiped_goes_with_its_segment(
+def test_unwipeable_record_is_dropped_with_its_segment(
     open_disk: Open, faults: Faults, clock: SimpleNamespace
 ) -> None:
     disk = open_disk()
@@ -169,7 +169,7 @@ def test_what_cannot_be_wiped_goes_with_its_segment(
     assert again.get(b"30") == value(30)
 
 
-def test_an_end_which_cannot_be_written_is_now(open_disk: Open, faults: Faults) -> None:
+def test_unwritable_expiry_takes_effect_at_once(open_disk: Open, faults: Faults) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     faults.failing["pwritev"] = errno.EIO
@@ -179,7 +179,7 @@ def test_an_end_which_cannot_be_written_is_now(open_disk: Open, faults: Faults) 
     assert open_disk().get(b"k") is None
 
 
-def test_a_disk_which_refuses_everything_is_cleaned_before_it_is_used_again(
+def test_failed_disk_is_cleared_before_reuse(
     open_disk: Open, folder: Path, faults: Faults, clock: SimpleNamespace
 ) -> None:
     disk = open_disk()
@@ -200,7 +200,7 @@ def test_a_disk_which_refuses_everything_is_cleaned_before_it_is_used_again(
     assert open_disk().get(b"k") is None
 
 
-def test_a_value_which_cannot_be_read_is_a_miss(open_disk: Open, faults: Faults) -> None:
+def test_unreadable_value_is_a_miss(open_disk: Open, faults: Faults) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     faults.failing["preadv"] = errno.EIO
@@ -211,7 +211,7 @@ def test_a_value_which_cannot_be_read_is_a_miss(open_disk: Open, faults: Faults)
     assert state(disk) is DiskState.OK
 
 
-def test_a_folder_which_cannot_be_opened_is_tried_again(
+def test_failed_folder_open_is_retried(
     open_disk: Open, folder: Path, clock: SimpleNamespace
 ) -> None:
     folder.parent.joinpath("disk").write_text("a file")
@@ -226,9 +226,7 @@ def test_a_folder_which_cannot_be_opened_is_tried_again(
 
 
 # -- a folder that goes ------------------------------------------------------------------------
-def test_a_folder_which_was_replaced_is_anothers(
-    open_disk: Open, folder: Path, clock: SimpleNamespace
-) -> None:
+def test_replaced_folder_is_not_used(open_disk: Open, folder: Path, clock: SimpleNamespace) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     folder.rename(folder.with_name("moved"))
@@ -265,7 +263,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_disk_smaller_than_promised(small: Path, clock: SimpleNamespace) -> None:
+def test_disk_smaller_than_configured(small: Path, clock: SimpleNamespace) -> None:
     disk = Disk(small / "disk", 64 * MIB)
     fulls = 0
     for key in range(1000):
@@ -285,7 +283,7 @@ def test_a_disk_smaller_than_promised(small: Path, clock: SimpleNamespace) -> No
     again.close()
 
 
-def test_others_fill_the_disk(small: Path, clock: SimpleNamespace) -> None:
+def test_disk_filled_by_other_programs(small: Path, clock: SimpleNamespace) -> None:
     disk = Disk(small / "disk", 32 * MIB)
     for key in range(250):
         disk.put(b"%d" % key, value(key))
@@ -302,7 +300,7 @@ def test_others_fill_the_disk(small: Path, clock: SimpleNamespace) -> None:
     disk.close()
 
 
-def test_a_found_value_stays_readable_when_the_disk_goes(open_disk: Open, folder: Path) -> None:
+def test_value_being_read_stays_readable_when_the_disk_fails(open_disk: Open, folder: Path) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     found = disk.tier.find(b"k", 0.0)

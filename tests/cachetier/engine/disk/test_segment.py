@@ -1,4 +1,4 @@
-"""One file alone: only what was committed counts, only where it was, only as it was."""
+"""Segment file: only committed, unchanged records at their offset are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reopened(file: SegmentFile) -> list[tuple[bytes, int]]:
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-def test_only_what_was_committed_counts(tmp_path: Path, sealed: bool) -> None:
+def test_only_committed_records_count(tmp_path: Path, sealed: bool) -> None:
     file = SegmentFile.create(tmp_path, 1, MIB)
     records = [append(file, b"%d" % number, b"value") for number in range(5)]
     file.commit(1, NO_EXPIRY, records[1].crc)
@@ -38,7 +38,7 @@ def test_only_what_was_committed_counts(tmp_path: Path, sealed: bool) -> None:
     assert reopened(file) == [(b"1", NO_EXPIRY), (b"2", 5000)]
 
 
-def test_many_are_wiped_and_no_other(tmp_path: Path) -> None:
+def test_wiping_affects_only_the_given_records(tmp_path: Path) -> None:
     file = SegmentFile.create(tmp_path, 1, MIB)
     for number in range(9):
         file.commit(number, NO_EXPIRY, append(file, b"%d" % number, b"v").crc)
@@ -47,7 +47,7 @@ def test_many_are_wiped_and_no_other(tmp_path: Path) -> None:
     assert [key for key, _ in reopened(file)] == [b"0", b"1", b"4", b"5", b"7", b"8"]
 
 
-def test_another_record_in_its_place_is_not_read(tmp_path: Path) -> None:
+def test_another_record_at_the_offset_is_not_read(tmp_path: Path) -> None:
     file = SegmentFile.create(tmp_path, 1, MIB)
     there = append(file, b"there", b"value")
     file.read(there)
@@ -61,7 +61,7 @@ def test_another_record_in_its_place_is_not_read(tmp_path: Path) -> None:
     file.close()
 
 
-def test_a_segment_is_full_in_bytes_or_in_slots(tmp_path: Path) -> None:
+def test_segment_is_full_in_bytes_or_in_slots(tmp_path: Path) -> None:
     file = SegmentFile.create(tmp_path, 1, MIB)
     assert not file.fits(b"k", MIB)
     count = 0

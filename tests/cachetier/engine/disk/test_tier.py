@@ -1,4 +1,4 @@
-"""What leaves memory is found again; what is dropped, flushed or past its end is gone for good."""
+"""Disk tier: evicted values are found again; dropped, flushed and expired ones are not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def block(namespace: str, number: int) -> bytes:
     return envelope.block_key(namespace, 0, number.to_bytes(4, "big"))
 
 
-def test_a_value_comes_back_as_it_was(open_disk: Open) -> None:
+def test_value_round_trips(open_disk: Open) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     found = disk.tier.find(b"k", 0.0)
@@ -44,13 +44,13 @@ def test_a_value_comes_back_as_it_was(open_disk: Open) -> None:
     assert disk.tier.find(b"other", 0.0) is None
 
 
-def test_an_empty_value_is_a_value(open_disk: Open) -> None:
+def test_empty_value_is_a_value(open_disk: Open) -> None:
     disk = open_disk()
     disk.put(b"k", b"")
     assert disk.get(b"k") == b""
 
 
-def test_a_value_on_its_way_down_is_read_from_memory(open_disk: Open) -> None:
+def test_value_being_written_is_read_from_memory(open_disk: Open) -> None:
     disk = open_disk()
     disk.offer(b"k", value(1))
     found = disk.tier.find(b"k", 0.0)  # the end of the write is not heard yet
@@ -63,7 +63,7 @@ def test_a_value_on_its_way_down_is_read_from_memory(open_disk: Open) -> None:
     assert disk.tier.usage().waiting_bytes == 0
 
 
-def test_more_than_the_queue_is_declined_and_released(open_disk: Open) -> None:
+def test_values_beyond_the_queue_are_declined_and_released(open_disk: Open) -> None:
     disk = open_disk(queue_bytes=250_000)
     for number in range(3):
         disk.offer(b"%d" % number, value(number))
@@ -77,7 +77,7 @@ def test_more_than_the_queue_is_declined_and_released(open_disk: Open) -> None:
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_what_is_dropped_stays_dropped_after_a_restart(open_disk: Open, heard: bool) -> None:
+def test_dropped_values_stay_dropped_after_a_restart(open_disk: Open, heard: bool) -> None:
     disk = open_disk()
     for number in range(8):
         disk.offer(b"%d" % number, value(number))
@@ -95,7 +95,7 @@ def test_what_is_dropped_stays_dropped_after_a_restart(open_disk: Open, heard: b
     assert again.tier.usage().entries == 7
 
 
-def test_ends_outlive_the_process(open_disk: Open) -> None:
+def test_expiry_survives_the_process(open_disk: Open) -> None:
     disk = open_disk()
     now = time.monotonic()
     disk.put(b"long", value(1), now + 1000)
@@ -120,7 +120,7 @@ def test_ends_outlive_the_process(open_disk: Open) -> None:
         assert 490 < left <= 500
 
 
-def test_the_tick_frees_what_has_ended(open_disk: Open) -> None:
+def test_tick_frees_expired_values(open_disk: Open) -> None:
     disk = open_disk()
     for number in range(5):
         disk.put(b"%d" % number, value(number), time.monotonic() + 0.05)
@@ -132,7 +132,7 @@ def test_the_tick_frees_what_has_ended(open_disk: Open) -> None:
     until(gone, what="the end")
 
 
-def test_a_namespace_is_flushed_and_no_other(open_disk: Open) -> None:
+def test_flush_affects_only_its_namespace(open_disk: Open) -> None:
     disk = open_disk()
     for number in range(10):
         disk.put(block("aa", number), value(number))
@@ -146,7 +146,7 @@ def test_a_namespace_is_flushed_and_no_other(open_disk: Open) -> None:
     assert sorted(again.tier.walk()) == sorted([block("bb", n) for n in range(10)] + [b"plain"])
 
 
-def test_everything_is_flushed(open_disk: Open, folder: Path) -> None:
+def test_flush_all(open_disk: Open, folder: Path) -> None:
     disk = open_disk()
     for number in range(30):
         disk.put(b"%d" % number, value(number))
@@ -165,7 +165,7 @@ def sizes(folder: Path) -> Iterator[int]:
             yield path.stat().st_size
 
 
-def test_the_size_is_bounded_and_the_oldest_go_first(open_disk: Open, folder: Path) -> None:
+def test_size_is_bounded_and_the_oldest_are_evicted(open_disk: Open, folder: Path) -> None:
     disk = open_disk()
     for number in range(300):  # 30 MB through 16 MiB
         disk.put(b"%d" % number, value(number))
@@ -178,7 +178,7 @@ def test_the_size_is_bounded_and_the_oldest_go_first(open_disk: Open, folder: Pa
     assert disk.tier.counters.evicted == kept[0]
 
 
-def test_the_index_is_bounded(open_disk: Open) -> None:
+def test_index_is_bounded(open_disk: Open) -> None:
     disk = open_disk(index=50_000)
     for number in range(1000):  # 256 to a segment
         disk.put(b"%d" % number, b"v" * 2000)
@@ -186,7 +186,7 @@ def test_the_index_is_bounded(open_disk: Open) -> None:
     assert disk.tier.counters.evicted > 0
 
 
-def test_a_mostly_dead_segment_is_compacted(open_disk: Open) -> None:
+def test_mostly_dead_segment_is_compacted(open_disk: Open) -> None:
     disk = open_disk()
     kept: dict[bytes, bytes] = {}
     for number in range(300):
@@ -206,7 +206,7 @@ def test_a_mostly_dead_segment_is_compacted(open_disk: Open) -> None:
     assert {key: again.get(key) for key in again.tier.walk()} == kept
 
 
-def test_a_reader_keeps_its_bytes_while_the_segment_goes(open_disk: Open, folder: Path) -> None:
+def test_reader_keeps_its_bytes_while_the_segment_is_removed(open_disk: Open, folder: Path) -> None:
     disk = open_disk()
     disk.put(b"read", value(0))
     found = disk.tier.find(b"read", 0.0)
@@ -221,7 +221,7 @@ def test_a_reader_keeps_its_bytes_while_the_segment_goes(open_disk: Open, folder
     disk.wait(lambda: not first.exists())
 
 
-def test_a_use_is_counted_and_a_peek_is_not(open_disk: Open) -> None:
+def test_get_is_counted_and_peek_is_not(open_disk: Open) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     for _ in range(3):
@@ -240,7 +240,7 @@ def test_a_use_is_counted_and_a_peek_is_not(open_disk: Open) -> None:
     assert not found.is_current
 
 
-def test_a_value_brought_up_stays_and_is_not_written_again(open_disk: Open) -> None:
+def test_promoted_value_stays_on_disk_and_is_not_rewritten(open_disk: Open) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     disk.put(b"l", value(2))
@@ -266,7 +266,7 @@ def test_a_value_brought_up_stays_and_is_not_written_again(open_disk: Open) -> N
     assert open_disk().get(b"k") is None
 
 
-def test_an_old_place_is_left_for_a_new_one_when_a_value_comes_down_again(
+def test_rewritten_value_replaces_its_old_record(
     open_disk: Open,
 ) -> None:
     disk = open_disk()
@@ -285,7 +285,7 @@ def test_an_old_place_is_left_for_a_new_one_when_a_value_comes_down_again(
     assert disk.get(b"k") == value(1)
 
 
-def test_too_many_reads_waiting_are_misses(
+def test_reads_beyond_the_queue_are_misses(
     open_disk: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cachetier.engine.disk.threads.MAX_QUEUED_READS", 2)
@@ -304,7 +304,7 @@ def test_too_many_reads_waiting_are_misses(
 
 
 # -- the folder --------------------------------------------------------------------------------
-def test_others_cannot_look_in(open_disk: Open, folder: Path) -> None:
+def test_files_are_private(open_disk: Open, folder: Path) -> None:
     folder.mkdir(mode=0o755)
     disk = open_disk()
     disk.put(b"k", value(1))
@@ -321,7 +321,7 @@ def test_two_nodes_cannot_share_a_folder(open_disk: Open, folder: Path) -> None:
     open_disk()
 
 
-def test_a_folder_with_others_files_is_refused(folder: Path) -> None:
+def test_folder_with_foreign_files_is_rejected(folder: Path) -> None:
     folder.mkdir()
     (folder / "precious").write_text("mine")
     with pytest.raises(FolderInUseError, match="neither empty"):

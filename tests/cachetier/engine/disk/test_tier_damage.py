@@ -1,4 +1,4 @@
-"""Files which were changed behind our back: what is served is what was written, or nothing."""
+"""Damaged disk files: reads return the written bytes or nothing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def flip(path: Path, place: int, bit: int) -> None:
         file.write(bytes([byte ^ 1 << bit]))
 
 
-def test_all_is_there_to_begin_with(written: Path, folder: Path) -> None:
+def test_intact_folder_is_complete(written: Path, folder: Path) -> None:
     shutil.copytree(written, folder)
     disk = Disk(folder, CAPACITY)
     assert check(disk) == 20
@@ -80,7 +80,7 @@ def test_flipped_bits(written: Path, folder: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 100, 4096, 9000, 100_000, 200_000])
-def test_a_file_cut_short(written: Path, folder: Path, length: int) -> None:
+def test_truncated_file(written: Path, folder: Path, length: int) -> None:
     shutil.copytree(written, folder)
     first = min(folder.glob("*.seg"))
     os.truncate(first, length)
@@ -93,7 +93,7 @@ def test_a_file_cut_short(written: Path, folder: Path, length: int) -> None:
     again.close()
 
 
-def test_one_segment_under_the_name_of_another(written: Path, folder: Path) -> None:
+def test_swapped_segment_file(written: Path, folder: Path) -> None:
     shutil.copytree(written, folder)
     first, second = sorted(folder.glob("*.seg"))[:2]
     shutil.copy(first, second)
@@ -103,9 +103,7 @@ def test_one_segment_under_the_name_of_another(written: Path, folder: Path) -> N
     disk.close()
 
 
-def test_what_is_flipped_while_it_is_open_is_found_when_it_is_read(
-    open_disk: Open, folder: Path
-) -> None:
+def test_corruption_while_open_is_detected_on_read(open_disk: Open, folder: Path) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     found = disk.tier.find(b"k", 0.0)
@@ -122,7 +120,7 @@ def test_what_is_flipped_while_it_is_open_is_found_when_it_is_read(
     assert open_disk().get(b"k") is None
 
 
-def test_what_is_flipped_is_not_moved(open_disk: Open, folder: Path) -> None:
+def test_corrupt_record_is_not_compacted(open_disk: Open, folder: Path) -> None:
     disk = open_disk()
     for number in range(100):
         disk.put(b"%d" % number, value(number))
@@ -141,7 +139,7 @@ def test_what_is_flipped_is_not_moved(open_disk: Open, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["", "clean\0", "another boot", None])
-def test_a_folder_of_a_machine_which_crashed_is_emptied(
+def test_folder_of_a_crashed_machine_is_cleared(
     written: Path, folder: Path, state: str | None
 ) -> None:
     """Wipes may be missing from it: what was dropped could come back."""
@@ -156,7 +154,7 @@ def test_a_folder_of_a_machine_which_crashed_is_emptied(
     disk.close()
 
 
-def test_a_folder_left_in_order_is_believed_after_a_new_boot(
+def test_cleanly_closed_folder_is_used_after_a_reboot(
     written: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boot = tmp_path / "boot_id"

@@ -1,4 +1,4 @@
-"""A process killed at any moment: what is found afterwards was put last and never dropped."""
+"""Disk tier after a kill at any time: values are the last stored and never dropped ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def killed(folder: Path, seed: int, checker: Checker) -> None:
             checker.hear(line)
 
 
-def test_nothing_comes_back_and_nothing_is_wrong(tmp_path: Path) -> None:
+def test_killed_node_returns_no_wrong_or_dropped_value(tmp_path: Path) -> None:
     checker, found = Checker(), 0
     for seed in range(ROUNDS):
         killed(tmp_path / "disk", seed, checker)

@@ -1,4 +1,4 @@
-"""Everything at once: writes, drops, compaction, eviction, and readers who take their time."""
+"""Disk tier under load: writes, drops, compaction, eviction and slow readers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_compaction_under_load(open_disk: Open, caplog: pytest.LogCaptureFixture
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
 
 
-def test_a_disk_which_does_not_answer_keeps_only_its_askers_waiting(
+def test_hanging_disk_blocks_only_its_readers(
     open_disk: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = open_disk()
@@ -102,7 +102,7 @@ def test_a_disk_which_does_not_answer_keeps_only_its_askers_waiting(
     assert disk.get(b"new") == value(9)
 
 
-def test_a_fault_in_the_writer_is_a_disk_in_trouble_and_no_more(
+def test_writer_error_disables_only_the_disk(
     open_disk: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must neither hold memory nor go on unseen."""

@@ -1,5 +1,4 @@
-"""Against a dictionary: whatever is found is what was put last and not dropped, before and after
-restarts, clean ones and those of a process which was killed."""
+"""Disk tier compared with a dictionary, across clean restarts and kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction, stopped between one record and the next: what is done then counts in both places."""
+"""Interrupted compaction: operations between two records apply to both segments."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def crashed(folder: Path) -> Disk:
     return Disk(copy)
 
 
-def test_what_is_dropped_after_its_move_is_in_neither_place(
+def test_value_dropped_after_its_move_is_in_neither_segment(
     open_disk: Open, folder: Path, gate: Gate
 ) -> None:
     disk = open_disk()
@@ -87,9 +87,7 @@ def test_what_is_dropped_after_its_move_is_in_neither_place(
     assert disk.get(b"4") == value(4)
 
 
-def test_a_new_end_counts_wherever_the_value_lies(
-    open_disk: Open, folder: Path, gate: Gate
-) -> None:
+def test_changed_expiry_applies_to_any_location(open_disk: Open, folder: Path, gate: Gate) -> None:
     disk = open_disk()
     halfway(disk)
     for key in (b"0", b"1"):
@@ -109,7 +107,7 @@ def test_a_new_end_counts_wherever_the_value_lies(
     assert left <= 500
 
 
-def test_a_value_found_in_two_places_is_dropped_from_both(open_disk: Open, folder: Path) -> None:
+def test_value_found_twice_is_dropped_from_both_segments(open_disk: Open, folder: Path) -> None:
     """Killed after a move's end was written and before its beginning was wiped."""
     disk = open_disk()
     disk.put(b"k", value(1))
@@ -127,7 +125,7 @@ def test_a_value_found_in_two_places_is_dropped_from_both(open_disk: Open, folde
     last.close()
 
 
-def test_a_segment_found_with_nothing_left_is_no_obstacle(open_disk: Open, folder: Path) -> None:
+def test_empty_segment_is_skipped(open_disk: Open, folder: Path) -> None:
     disk = open_disk()
     for number in range(5):
         disk.put(b"%d" % number, value(number))
@@ -140,7 +138,7 @@ def test_a_segment_found_with_nothing_left_is_no_obstacle(open_disk: Open, folde
     again.close()
 
 
-def test_a_flush_in_the_middle(open_disk: Open, folder: Path, gate: Gate) -> None:
+def test_flush_during_a_move(open_disk: Open, folder: Path, gate: Gate) -> None:
     disk = open_disk()
     halfway(disk)
     disk.tier.clear(None)
@@ -154,7 +152,7 @@ def test_a_flush_in_the_middle(open_disk: Open, folder: Path, gate: Gate) -> Non
     assert list(open_disk().tier.walk()) == [b"after"]
 
 
-def test_an_end_given_between_the_writers_move_and_its_news(open_disk: Open, gate: Gate) -> None:
+def test_expiry_changed_during_a_move(open_disk: Open, gate: Gate) -> None:
     """The move is done on disk; the loop has not heard of it."""
     gate.opened.set()
     disk = open_disk()

@@ -1,4 +1,4 @@
-"""Memory comes when it is used and goes when it is not wanted, and nobody else's is touched."""
+"""Arena: memory is allocated on use and released, and foreign memory is not touched."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def resident(path: Path) -> int:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_values_lie_where_they_were_put(name: str, shared: bool) -> None:
+def test_values_are_stored_at_their_offsets(name: str, shared: bool) -> None:
     arena = Arena(4 * MIB, shm=name if shared else "")
     values = {os.urandom(size): size for size in (1, PAGE_BYTES, PAGE_BYTES + 1, MIB)}
     places = {}
@@ -65,7 +65,7 @@ def test_values_lie_where_they_were_put(name: str, shared: bool) -> None:
     arena.close()
 
 
-def test_a_reader_finds_the_values_by_their_offsets(name: str) -> None:
+def test_reader_finds_values_by_their_offsets(name: str) -> None:
     arena = Arena(4 * MIB, shm=name)
     data = os.urandom(100_000)
     extents = arena.take(len(data))
@@ -81,7 +81,7 @@ def test_a_reader_finds_the_values_by_their_offsets(name: str) -> None:
     assert not path.exists()
 
 
-def test_memory_is_taken_when_it_is_used_and_given_back_when_shrunk(name: str) -> None:
+def test_memory_is_allocated_on_use_and_released_on_shrink(name: str) -> None:
     arena, path = Arena(32 * MIB, limit_bytes=64 * MIB, shm=name), Path(wire.FOLDER, name)
     assert resident(path) <= MIB
     first, second = arena.take(8 * MIB), arena.take(8 * MIB)
@@ -104,7 +104,7 @@ def test_memory_is_taken_when_it_is_used_and_given_back_when_shrunk(name: str) -
     arena.close()
 
 
-def test_private_memory_is_given_back_too() -> None:
+def test_private_memory_is_released_too() -> None:
     arena = Arena(64 * MIB)
     extents = arena.take(48 * MIB)
     assert extents is not None
@@ -119,7 +119,7 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_memory_the_system_does_not_have_makes_the_arena_smaller(
+def test_memory_shortage_makes_the_arena_smaller(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not a SIGBUS in the middle of a value."""
@@ -143,7 +143,7 @@ def test_memory_the_system_does_not_have_makes_the_arena_smaller(
     arena.close()
 
 
-def test_more_than_there_is_is_refused_with_the_remedy(name: str) -> None:
+def test_excess_size_is_rejected_with_the_remedy(name: str) -> None:
     real = os.statvfs(wire.FOLDER)
     with pytest.raises(ArenaError, match=r"bytes free, this node needs .*reduce --memory"):
         Arena((real.f_bavail + 1) * real.f_frsize + PAGE_BYTES, shm=name)
@@ -171,7 +171,7 @@ def owner(name: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_running_nodes_arena_is_not_touched(name: str, owner: subprocess.Popen[str]) -> None:
+def test_arena_of_a_running_node_is_kept(name: str, owner: subprocess.Popen[str]) -> None:
     with pytest.raises(ArenaError, match=re.escape(name) + " belongs to a running node"):
         Arena(MIB, shm=name)
     other = Arena(MIB, shm=name + "-other")
@@ -180,7 +180,7 @@ def test_a_running_nodes_arena_is_not_touched(name: str, owner: subprocess.Popen
 
 
 @pytest.mark.parametrize("suffix", ["", "-other"])
-def test_a_dead_nodes_arena_is_removed_by_the_next(
+def test_arena_of_a_dead_node_is_removed_by_the_next(
     name: str, owner: subprocess.Popen[str], suffix: str
 ) -> None:
     path = Path(wire.FOLDER, name)
@@ -193,7 +193,7 @@ def test_a_dead_nodes_arena_is_removed_by_the_next(
     arena.close()
 
 
-def test_another_programs_file_is_left_alone(name: str) -> None:
+def test_file_of_another_program_is_kept(name: str) -> None:
     path = Path(wire.FOLDER, name)
     path.write_bytes(b"precious" * 100)
     with pytest.raises(ArenaError, match="exists and is not an arena"):

@@ -1,4 +1,4 @@
-"""A /dev/shm that is too small costs same-host readers their short cut, not the node its life."""
+"""Arena with a /dev/shm that is too small: only shared-memory reads are lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def node() -> Node:
     return Node(parse(["--memory", "8MiB", "--shm", NAME]))
 
 
-def test_without_room_the_arena_is_private_and_the_reason_is_told(
+def test_without_space_the_arena_is_private_with_a_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tight = SimpleNamespace(f_bavail=1, f_frsize=4096)
@@ -37,7 +37,7 @@ def test_without_room_the_arena_is_private_and_the_reason_is_told(
         made.store.arena.close()
 
 
-def test_with_room_it_is_shared_and_a_second_node_of_the_name_is_refused() -> None:
+def test_with_space_the_arena_is_shared_and_a_second_node_of_the_name_is_rejected() -> None:
     made = node()
     try:
         assert admin.stats_json(made)["shm"] == {"name": NAME, "off": ""}

@@ -1,5 +1,4 @@
-"""Bytes that somebody holds are never used again, whatever becomes of their key, and the account
-stays exact and below the capacity through all of it."""
+"""Held bytes are not reused, and the accounting stays exact and below the capacity."""
 
 from __future__ import annotations
 
@@ -168,7 +167,7 @@ class Model(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_held_bytes_and_accounts(policy: str) -> None:
+def test_held_bytes_are_accounted(policy: str) -> None:
     machine: Any = type(f"Model_{policy}", (Model,), {"policy": policy})
     case = machine.TestCase
     case.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
@@ -190,7 +189,7 @@ def held(store: MemoryStore, key: bytes) -> Hold:
     return hold
 
 
-def test_a_value_which_is_being_sent_is_spared_while_others_are_left() -> None:
+def test_value_being_sent_is_evicted_last() -> None:
     store = small_store()
     for key in (b"a", b"b", b"c"):
         assert stored(store, key, 5) is None
@@ -203,7 +202,7 @@ def test_a_value_which_is_being_sent_is_spared_while_others_are_left() -> None:
     hold.release()
 
 
-def test_when_all_is_held_a_write_is_declined_and_nothing_is_evicted_for_it() -> None:
+def test_write_is_declined_without_eviction_when_all_values_are_held() -> None:
     store = small_store()
     assert stored(store, b"a", 20) is None
     assert stored(store, b"b", 2) is None
@@ -215,7 +214,7 @@ def test_when_all_is_held_a_write_is_declined_and_nothing_is_evicted_for_it() ->
     assert stored(store, b"c", 10) is None
 
 
-def test_shrinking_under_a_hold_ends_when_it_is_released() -> None:
+def test_shrinking_under_a_hold_completes_on_release() -> None:
     store = small_store()
     assert stored(store, b"a", 20) is None
     hold = held(store, b"a")
@@ -239,7 +238,7 @@ class Refusing:
         hold.release()
 
 
-def test_shrinking_by_thousands_of_values_above_a_disk_which_takes_none() -> None:
+def test_shrinking_by_thousands_of_values_with_a_rejecting_disk() -> None:
     """Each value let go at once says that there may be more to do, while that is being done."""
     lower: Any = Refusing()
     store = MemoryStore(100 * PAGE_BYTES, lambda reason, age: None, lower=lower)
@@ -250,7 +249,7 @@ def test_shrinking_by_thousands_of_values_above_a_disk_which_takes_none() -> Non
     assert 0 < store.usage().used_bytes <= PAGE_BYTES
 
 
-def test_what_was_being_received_while_it_shrank_does_not_pass_the_new_capacity() -> None:
+def test_values_received_during_a_shrink_stay_within_the_new_capacity() -> None:
     store = small_store()
     room = store.room(b"a", 10 * PAGE_BYTES, 0, Condition.ALWAYS)
     assert not isinstance(room, Declined)
@@ -261,7 +260,7 @@ def test_what_was_being_received_while_it_shrank_does_not_pass_the_new_capacity(
     assert store.arena.capacity_bytes == 4 * PAGE_BYTES
 
 
-def test_a_store_does_with_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_works_with_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """One write is declined; after it the store evicts within what it has."""
     store = small_store()
     for key in (b"a", b"b"):

@@ -1,4 +1,4 @@
-"""Whoever only thrashes is refused, nobody else is, and the door opens when it would pay."""
+"""Admission gate: thrashing namespaces are rejected, others are not, and the gate reopens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Shop:
         return self.store.put(name, bytes(1000), now=0, ttl_s=None, condition=Condition.ALWAYS)
 
 
-def test_a_scan_is_refused_and_what_others_use_stays() -> None:
+def test_scan_is_rejected_and_used_values_stay() -> None:
     shop = Shop()
     for number in range(60):
         shop.ask(PEOPLE, number)
@@ -56,14 +56,14 @@ def test_a_scan_is_refused_and_what_others_use_stays() -> None:
     assert "enlarge the node" in declined.detail
 
 
-def test_going_round_and_round_finds_some_of_it() -> None:
+def test_cyclic_access_has_some_hits() -> None:
     """Without admission LRU finds nothing: each value goes just before it is wanted."""
     shop = Shop()
     found = [shop.ask(BATCH, at % 300) for at in range(6000)]
     assert sum(found[-300:]) >= 90
 
 
-def test_who_finds_what_it_stored_is_never_refused() -> None:
+def test_namespace_that_reads_its_values_is_never_rejected() -> None:
     shop = Shop()
     chance = random.Random(1)
     for _ in range(20_000):
@@ -71,7 +71,7 @@ def test_who_finds_what_it_stored_is_never_refused() -> None:
         assert not shop.gate.shut()
 
 
-def test_the_door_opens_when_what_is_refused_comes_again_in_time() -> None:
+def test_gate_opens_when_rejected_keys_return_in_time() -> None:
     shop = Shop()
     for number in range(1000):
         shop.ask(BATCH, number)
@@ -83,14 +83,14 @@ def test_the_door_opens_when_what_is_refused_comes_again_in_time() -> None:
     assert all(shop.ask(BATCH, number) for number in range(5000, 5050))
 
 
-def test_what_comes_again_too_late_does_not_open_it() -> None:
+def test_late_returns_do_not_open_the_gate() -> None:
     shop = Shop()
     for at in range(5000):
         shop.ask(BATCH, at % 400)
     assert shop.gate.shut() == [BATCH]
 
 
-def test_deleting_is_no_sign_of_thrashing() -> None:
+def test_deletions_are_no_sign_of_thrashing() -> None:
     shop = Shop()
     for number in range(2000):
         name = key(BATCH, number)
@@ -99,7 +99,7 @@ def test_deleting_is_no_sign_of_thrashing() -> None:
     assert not shop.gate.shut()
 
 
-def test_names_and_keys_do_not_pile_up() -> None:
+def test_namespaces_and_keys_are_bounded() -> None:
     gate = NamespaceAdmission(lambda: 1000)
     for number in range(3000):
         gate.used(key(f"{number:032x}", 0))
@@ -112,7 +112,7 @@ def test_names_and_keys_do_not_pile_up() -> None:
     assert len(refused) <= ROOM
 
 
-def test_what_was_used_long_ago_does_not_hold_the_door_open() -> None:
+def test_old_hits_do_not_keep_the_gate_open() -> None:
     shop = Shop()
     for at in range(20_000):
         shop.ask(BATCH, at if at % 10 == 0 else at % 50 + 10**6)
@@ -122,7 +122,7 @@ def test_what_was_used_long_ago_does_not_hold_the_door_open() -> None:
     assert shop.gate.shut() == [BATCH]
 
 
-def test_who_goes_on_asking_is_not_forgotten_for_names_that_come_once() -> None:
+def test_active_namespace_is_not_displaced_by_one_time_names() -> None:
     shop = Shop()
     for number in range(1000):
         shop.ask(BATCH, number)
@@ -131,7 +131,7 @@ def test_who_goes_on_asking_is_not_forgotten_for_names_that_come_once() -> None:
         assert isinstance(shop.put(key(BATCH, 10_000 + number)), Declined)
 
 
-def test_it_is_off_unless_asked_for_and_told_in_the_stats() -> None:
+def test_gate_is_off_by_default_and_in_the_stats() -> None:
     plain = Node(parse(("--memory", "16MiB")))
     asked = Node(parse(("--memory", "16MiB", "--admission")))
     assert plain.admission is None

@@ -1,4 +1,4 @@
-"""A namespace over its quota lets go of its own; nobody else pays, whatever comes and goes."""
+"""Quotas: a namespace over its quota evicts its own values only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Shop:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_it_lets_go_of_its_own_while_there_is_room(policy: str) -> None:
+def test_namespace_over_quota_evicts_its_own_values_while_there_is_space(policy: str) -> None:
     shop = Shop(policy=policy)
     for number in range(5):
         shop.put(FREE, number)
@@ -59,7 +59,7 @@ def test_it_lets_go_of_its_own_while_there_is_room(policy: str) -> None:
     assert shop.evicted == [EvictionReason.QUOTA] * 17
 
 
-def test_it_does_not_push_others_out_for_what_it_may_not_keep() -> None:
+def test_namespace_over_quota_does_not_evict_others() -> None:
     shop = Shop()
     for number in range(7):
         shop.put(FREE, number)
@@ -69,7 +69,7 @@ def test_it_does_not_push_others_out_for_what_it_may_not_keep() -> None:
     assert shop.has(SMALL) == [6, 7, 8]
 
 
-def test_what_it_uses_stays() -> None:
+def test_used_values_of_a_namespace_stay() -> None:
     shop = Shop()
     for number in range(3):
         shop.put(SMALL, number)
@@ -78,7 +78,7 @@ def test_what_it_uses_stays() -> None:
     assert sorted(shop.has(SMALL)) == [0, 2, 3]
 
 
-def test_others_may_push_it_below_its_quota_and_it_may_come_back() -> None:
+def test_namespace_below_quota_can_be_evicted_and_refilled() -> None:
     shop = Shop()
     for number in range(3):
         shop.put(SMALL, number)
@@ -92,7 +92,7 @@ def test_others_may_push_it_below_its_quota_and_it_may_come_back() -> None:
     assert EvictionReason.QUOTA not in shop.evicted
 
 
-def test_a_value_above_the_quota_is_refused_and_costs_nobody_anything() -> None:
+def test_value_above_the_quota_is_rejected_without_evictions() -> None:
     shop = Shop()
     shop.put(SMALL, 1)
     declined = shop.put(SMALL, 2, cost=3 * ONE + 1)
@@ -104,7 +104,7 @@ def test_a_value_above_the_quota_is_refused_and_costs_nobody_anything() -> None:
     assert shop.has(SMALL) == [2]
 
 
-def test_values_announced_at_once_do_not_sum_up_past_the_quota() -> None:
+def test_concurrent_values_do_not_exceed_the_quota() -> None:
     """Each alone fits; they are known to be too many only when they are there."""
     size = 2 * PAGE_BYTES
     name_bytes = len(key(SMALL, 0))
@@ -117,7 +117,7 @@ def test_values_announced_at_once_do_not_sum_up_past_the_quota() -> None:
     assert store.usage().entries == 2
 
 
-def test_deleting_overwriting_and_ending_give_the_share_back() -> None:
+def test_deletion_overwriting_and_expiry_release_the_quota() -> None:
     shop = Shop()
     for number in range(3):
         shop.put(SMALL, number)

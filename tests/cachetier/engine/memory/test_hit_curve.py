@@ -1,4 +1,4 @@
-"""The sampled curve is close to exact LRU stack distances, and its memory has a bound."""
+"""Sampled hit curve: close to exact LRU stack distances, with bounded memory."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Hashed(bytes):
 
 
 @pytest.mark.parametrize("make", LOADS)
-def test_with_every_key_followed_it_is_exact_but_for_the_width_of_its_buckets(
+def test_curve_is_exact_within_its_buckets_when_every_key_is_sampled(
     make: Callable[[random.Random], Load],
 ) -> None:
     load = make(random.Random(1))
@@ -103,7 +103,7 @@ def test_with_every_key_followed_it_is_exact_but_for_the_width_of_its_buckets(
 
 
 @pytest.mark.parametrize("make", LOADS)
-def test_with_few_followed_it_is_close(make: Callable[[random.Random], Load]) -> None:
+def test_sampled_curve_is_close(make: Callable[[random.Random], Load]) -> None:
     """Mean error over runs and sizes below 2.5 points, with 1,000 of 3,000 to 20,000 followed."""
     load = make(random.Random(2))
     errors = []
@@ -119,7 +119,7 @@ def test_with_few_followed_it_is_close(make: Callable[[random.Random], Load]) ->
     assert sum(errors) / len(errors) < 0.025
 
 
-def test_what_it_holds_is_bounded_whatever_comes() -> None:
+def test_sample_is_bounded() -> None:
     curve = HitCurve(100)
     chance = random.Random(3)
     for at in range(20_000):
@@ -131,7 +131,7 @@ def test_what_it_holds_is_bounded_whatever_comes() -> None:
     assert curve.hit_ratio(1 << 40) < 0.2  # nothing came back; a hundred samples say so roughly
 
 
-def test_keys_at_one_place_are_followed_together_or_not_at_all() -> None:
+def test_keys_of_one_place_are_sampled_together() -> None:
     curve = HitCurve(100)
     for at in range(2000):
         curve.asked(Hashed.of(b"%d" % at, at << 24 | at % 40 << 18), 1)
@@ -140,7 +140,7 @@ def test_keys_at_one_place_are_followed_together_or_not_at_all() -> None:
     assert 50 < curve.samples <= 100
 
 
-def test_what_was_long_ago_weighs_less() -> None:
+def test_old_accesses_weigh_less() -> None:
     curve = HitCurve(64)
     for at in range(40_000):
         curve.asked(b"%d" % (at % 50), 10)
@@ -159,7 +159,7 @@ def test_halving_keeps_the_ratio() -> None:
         assert curve.hit_ratio(size) == pytest.approx(ratio, abs=0.02)
 
 
-def test_within_a_bucket_the_curve_is_a_line() -> None:
+def test_curve_is_linear_within_a_bucket() -> None:
     curve = HitCurve()
     for key in (b"a", b"b", b"a"):
         curve.asked(key, 1000)
@@ -167,7 +167,7 @@ def test_within_a_bucket_the_curve_is_a_line() -> None:
     assert 0 < low < middle < high <= 1 / 3
 
 
-def test_costs_are_learnt_when_values_come() -> None:
+def test_value_sizes_are_learned_on_store() -> None:
     """A lookup that misses does not know how long the value will be."""
     curve = HitCurve()
     for key in (b"a", b"b"):
@@ -178,7 +178,7 @@ def test_costs_are_learnt_when_values_come() -> None:
     assert curve.hit_ratio(2500) == pytest.approx(1 / 3)
 
 
-def test_the_knee_is_where_more_memory_stops_to_pay() -> None:
+def test_knee_is_where_more_memory_stops_paying() -> None:
     load = looping(random.Random(0))  # 600,000 bytes, all or nothing
     curve = fed(load, 100_000)
     knee = curve.knee(500_000)
@@ -191,5 +191,5 @@ def test_the_knee_is_where_more_memory_stops_to_pay() -> None:
     assert HitCurve().knee(100) is None
 
 
-def test_nothing_asked_is_no_hit() -> None:
+def test_no_access_gives_no_hit_rate() -> None:
     assert HitCurve().hit_ratio(1 << 30) == 0

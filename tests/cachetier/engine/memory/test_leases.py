@@ -1,4 +1,4 @@
-"""A reader on the same host gets the very bytes, and nobody else's as long as its lease lasts."""
+"""Leases: local readers get the exact bytes, which are not reused during the lease."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_bytes_are_where_the_lease_says(shared: CacheNode, version: int) -> None:
+def test_leased_bytes_are_at_their_offset(shared: CacheNode, version: int) -> None:
     db = client(shared, version)
     values = {f"k{size}": os.urandom(size) for size in (16_384, 100_000, MIB, MIB + 1)}
     for key, value in values.items():
@@ -68,7 +68,7 @@ def test_the_bytes_are_where_the_lease_says(shared: CacheNode, version: int) -> 
     assert shared.metric("emberline_l2_leased_bytes") == 0
 
 
-def test_what_is_leased_is_not_used_again(shared: CacheNode) -> None:
+def test_leased_memory_is_not_reused(shared: CacheNode) -> None:
     db = client(shared)
     value = os.urandom(MIB)
     db.set("k", value)
@@ -87,7 +87,7 @@ def test_what_is_leased_is_not_used_again(shared: CacheNode) -> None:
 
 
 @pytest.mark.parametrize("end", ["time", "connection", "killed"])
-def test_a_lease_ends_without_being_given_back(shared: CacheNode, end: str) -> None:
+def test_lease_expires_without_a_release(shared: CacheNode, end: str) -> None:
     db, other = client(shared), client(shared)
     db.set("k", os.urandom(MIB))
     holder = db.client()  # one connection, which holds the lease
@@ -101,7 +101,7 @@ def test_a_lease_ends_without_being_given_back(shared: CacheNode, end: str) -> N
     assert shared.metric("emberline_l2_leases_expired_total") == int(end == "time")
 
 
-def test_nobody_ends_anothers_lease(shared: CacheNode) -> None:
+def test_lease_is_released_only_by_its_owner(shared: CacheNode) -> None:
     one, two = client(shared).client(), client(shared).client()
     one.set("k", os.urandom(MIB))
     number = one.execute_command("LEASE", 60_000, "k")[0]
@@ -109,7 +109,7 @@ def test_nobody_ends_anothers_lease(shared: CacheNode) -> None:
     assert one.execute_command("UNLEASE", number) == 1
 
 
-def test_leases_cannot_pin_all_the_memory(shared: CacheNode) -> None:
+def test_leases_cannot_pin_all_memory(shared: CacheNode) -> None:
     db = client(shared)
     for index in range(8):
         db.set(f"k{index}", os.urandom(MIB))
@@ -120,18 +120,18 @@ def test_leases_cannot_pin_all_the_memory(shared: CacheNode) -> None:
     assert db.set("another", os.urandom(2 * MIB))
 
 
-def test_without_shared_memory_there_is_nothing_to_lease(start: Start) -> None:
+def test_without_shared_memory_nothing_is_leased(start: Start) -> None:
     with pytest.raises(redis.ResponseError, match="start it with --shm NAME"):
         lease(client(start()), "k")
 
 
 @pytest.mark.parametrize("ms", ["0", "-1", "60001", "x"])
-def test_a_lease_has_an_end(shared: CacheNode, ms: str) -> None:
+def test_lease_has_a_maximum_duration(shared: CacheNode, ms: str) -> None:
     with pytest.raises(redis.ResponseError, match=r"1 to 60000 milliseconds|not an integer"):
         client(shared).execute_command("LEASE", ms, "k")
 
 
-def test_a_node_which_stops_takes_its_arena_along(shared: CacheNode) -> None:
+def test_stopping_node_removes_its_arena(shared: CacheNode) -> None:
     name = client(shared).execute_command("LEASE", 1000, "k")[1]
     assert Path(wire.FOLDER, name.decode()).exists()
     assert shared.stop() == 0

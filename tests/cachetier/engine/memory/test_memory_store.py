@@ -1,4 +1,4 @@
-"""Never a byte more than the capacity, accounts that add up, least recently used out first."""
+"""Memory store: capacity, accounting and LRU order."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ TestModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=
 
 
 @given(st.lists(st.integers(0, CAPACITY - ENTRY_BYTES - 3), max_size=60))
-def test_capacity_is_never_passed_not_even_for_a_moment(sizes: list[int]) -> None:
+def test_capacity_is_never_exceeded(sizes: list[int]) -> None:
     """The account is looked at when each victim leaves, in the middle of a put."""
     seen: list[int] = []
     one = MemoryStore(CAPACITY, lambda reason, age: seen.append(one.usage().used_bytes))
@@ -131,7 +131,7 @@ def test_capacity_is_never_passed_not_even_for_a_moment(sizes: list[int]) -> Non
     assert all(used <= CAPACITY for used in seen)
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_least_recently_used_is_evicted_first() -> None:
     one, evicted = store()
     for index in range(20):
         put(one, b"%02d" % index)
@@ -145,7 +145,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert gone == [2, 4]
 
 
-def test_a_value_larger_than_everything_is_refused_and_costs_nothing() -> None:
+def test_value_larger_than_the_capacity_is_rejected_without_evictions() -> None:
     one, evicted = store()
     put(one, b"a")
     assert not put(one, b"b", CAPACITY)
@@ -153,7 +153,7 @@ def test_a_value_larger_than_everything_is_refused_and_costs_nothing() -> None:
     assert evicted == []
 
 
-def test_an_end_is_kept_by_reading_and_by_sweeping() -> None:
+def test_expiry_is_enforced_by_reads_and_sweeps() -> None:
     one, evicted = store()
     put(one, b"short", now=10.0, ttl_s=0.5)
     put(one, b"long", now=10.0, ttl_s=100)
@@ -168,14 +168,14 @@ def test_an_end_is_kept_by_reading_and_by_sweeping() -> None:
     assert evicted == [EvictionReason.TTL] * 2
 
 
-def test_sweeping_visits_an_end_put_before_the_second_it_has_swept() -> None:
+def test_sweep_visits_an_expiry_before_its_last_second() -> None:
     one, _ = store()
     assert one.sweep(50.0) == 0
     put(one, b"a", now=48.0, ttl_s=0.5)
     assert one.sweep(51.0) == 1
 
 
-def test_churn_leaves_nothing_behind() -> None:
+def test_churn_leaves_nothing() -> None:
     one, _ = store()
     for index in range(5000):
         put(one, b"same", now=float(index), ttl_s=50)

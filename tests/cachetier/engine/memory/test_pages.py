@@ -1,4 +1,4 @@
-"""A page is free or somebody's, never both, never lost; and runs are as few as can be."""
+"""Pages: each is free or in use, and runs are as few as possible."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ TestModel = Model.TestCase
 TestModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
-def test_values_of_one_size_stay_whole_however_they_come_and_go() -> None:
+def test_values_of_one_size_stay_intact_under_churn() -> None:
     pages = Pages(0, 100)
     held = [pages.take(10) for _ in range(10)]
     for index in (3, 7, 1, 9, 4):
@@ -101,7 +101,7 @@ def test_values_of_one_size_stay_whole_however_they_come_and_go() -> None:
     assert pages.take(1) is None
 
 
-def test_what_was_used_is_used_again_before_what_never_was() -> None:
+def test_used_pages_are_reused_before_new_ones() -> None:
     pages = Pages(0, 1000)
     first = pages.take(10)
     assert first is not None

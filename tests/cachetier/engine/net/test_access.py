@@ -1,4 +1,4 @@
-"""The right password always gets in; wrong ones are limited by address."""
+"""Passwords: the correct one is always accepted, wrong ones are limited by address."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def gate(*users: str, password: str = "sesame", failures: int = 3) -> Gatekeeper
         (b"\xff\xfe", b"\xff", WRONG),
     ],
 )
-def test_name_and_password_must_both_be_right(
+def test_name_and_password_must_both_match(
     user: bytes, password: bytes, verdict: LoginVerdict
 ) -> None:
     assert gate().judge("1.2.3.4", user, password, 0.0) is verdict
 
 
-def test_name_and_password_are_compared_whole_and_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_and_password_are_compared_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     """However wrong they are: how long a refusal takes tells nothing."""
     compared: list[tuple[bytes, bytes]] = []
     real = hmac.compare_digest
@@ -63,7 +63,7 @@ def test_name_and_password_are_compared_whole_and_both(monkeypatch: pytest.Monke
         assert {len(word) for pair in compared for word in pair} == {32}, "digests"
 
 
-def test_a_user_of_its_own_switches_the_default_one_off() -> None:
+def test_custom_user_disables_the_default_one() -> None:
     only, both = gate("kv"), gate("kv", "default")
     assert only.judge("h", b"kv", b"sesame", 0.0) is OK
     assert only.judge("h", b"default", b"sesame", 0.0) is WRONG
@@ -72,13 +72,13 @@ def test_a_user_of_its_own_switches_the_default_one_off() -> None:
     assert both.judge("h", b"other", b"sesame", 0.0) is WRONG
 
 
-def test_without_a_password_any_will_do_for_who_exists() -> None:
+def test_without_a_password_existing_users_need_none() -> None:
     open_ = gate(password="")
     assert open_.judge("h", b"default", b"what", 0.0) is OK
     assert open_.judge("h", b"other", b"what", 0.0) is WRONG
 
 
-def test_wrong_passwords_are_limited_and_the_limit_recovers_with_time() -> None:
+def test_wrong_passwords_are_limited_and_the_limit_recovers() -> None:
     one = gate(failures=3)
     judged = [one.judge("h", b"default", b"%d" % i, 0.0) for i in range(5)]
     assert judged == [WRONG] * 3 + [LOCKED] * 2
@@ -88,7 +88,7 @@ def test_wrong_passwords_are_limited_and_the_limit_recovers_with_time() -> None:
     assert one.judge("h", b"default", b"guess", 20.0) is LOCKED
 
 
-def test_the_right_password_is_never_locked_out() -> None:
+def test_correct_password_is_never_locked_out() -> None:
     """All workers of a machine share an address: one with an old password must not stop them."""
     one = gate("kv", "default", failures=1)
     for _ in range(1000):
@@ -97,7 +97,7 @@ def test_the_right_password_is_never_locked_out() -> None:
         assert one.judge("h", b"kv", b"sesame", 0.0) is OK
 
 
-def test_tries_beyond_the_limit_do_not_make_it_longer() -> None:
+def test_attempts_beyond_the_limit_do_not_extend_it() -> None:
     one = gate(failures=1)
     one.judge("h", b"default", b"guess", 0.0)
     for second in range(60):
@@ -105,12 +105,12 @@ def test_tries_beyond_the_limit_do_not_make_it_longer() -> None:
     assert one.judge("h", b"default", b"guess", 60.0) is WRONG
 
 
-def test_being_right_costs_nothing() -> None:
+def test_correct_passwords_use_no_budget() -> None:
     one = gate(failures=1)
     assert {one.judge("h", b"default", b"sesame", 0.0) for _ in range(100)} == {OK}
 
 
-def test_others_are_not_locked_out() -> None:
+def test_other_hosts_are_not_locked_out() -> None:
     one = gate(failures=1)
     one.judge("1.2.3.4", b"default", b"guess", 0.0)
     assert one.judge("1.2.3.4", b"default", b"guess", 0.0) is LOCKED
@@ -125,13 +125,13 @@ def test_others_are_not_locked_out() -> None:
         ("fe80::1%eth0", "fe80::2"),
     ],
 )
-def test_one_host_has_one_budget_however_many_addresses(first: str, second: str) -> None:
+def test_one_host_has_one_budget_for_all_its_addresses(first: str, second: str) -> None:
     one = gate(failures=1)
     one.judge(first, b"default", b"guess", 0.0)
     assert one.judge(second, b"default", b"guess", 0.0) is LOCKED
 
 
-def test_addresses_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "_MAX_ADDRESSES", 100)
     one = gate(failures=2)
     for number in range(1000):
@@ -139,7 +139,7 @@ def test_addresses_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatc
     assert len(one._left) == 100
 
 
-def test_the_old_one_is_good_as_long_as_the_file_says(start: Start) -> None:
+def test_previous_password_is_valid_while_listed(start: Start) -> None:
     node = start("--login-failures", "100000", password="first")
     path = next(node.log.parent.glob("password-*"))
 
@@ -172,7 +172,7 @@ def test_the_old_one_is_good_as_long_as_the_file_says(start: Start) -> None:
     ("content", "words"),
     [(b"", "is empty"), (b"\n\r\n", "is empty"), (b"a\nb\nc", "has 3 lines"), (b"\xff", "UTF-8")],
 )
-def test_files_which_hold_no_password(tmp_path: Path, content: bytes, words: str) -> None:
+def test_files_without_a_password(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "secret"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=words):
@@ -181,7 +181,7 @@ def test_files_which_hold_no_password(tmp_path: Path, content: bytes, words: str
         read_passwords(str(tmp_path / "absent"))
 
 
-def test_a_broken_file_is_told_once_and_changes_nothing(
+def test_broken_file_is_logged_once_and_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "secret"
@@ -198,7 +198,7 @@ def test_a_broken_file_is_told_once_and_changes_nothing(
     assert one.lines == ("better", "good")
 
 
-def test_a_node_never_opens_itself() -> None:
+def test_node_never_drops_its_password() -> None:
     gate = Gatekeeper(("default",), ("good",), 10)
     gate.renew(())
     assert gate.judge("h", b"default", b"", 0.0) is LoginVerdict.WRONG

@@ -1,4 +1,4 @@
-"""Who may speak to a node: its users, its patience, and flags that contradict each other."""
+"""Access to a node: users, timeouts, and contradicting flags."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheNode]:
         ),
     ],
 )
-def test_contradictions_are_refused_naming_the_flag(
+def test_contradictions_are_rejected_with_the_flag(
     flags: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -70,7 +70,7 @@ def test_contradictions_are_refused_naming_the_flag(
         parse((*MEMORY, *flags))
 
 
-def test_others_may_come_with_a_password_a_certificate_or_if_told_so(tmp_path: Path) -> None:
+def test_remote_access_needs_a_password_a_certificate_or_a_flag(tmp_path: Path) -> None:
     cert, key = authority().write(tmp_path, "localhost")
     ca = authority().write_ca(tmp_path / "ca.pem")
     (tmp_path / "secret").write_text("sesame\n")
@@ -80,7 +80,7 @@ def test_others_may_come_with_a_password_a_certificate_or_if_told_so(tmp_path: P
 
 
 # -- users -------------------------------------------------------------------------------------
-def test_a_named_user_logs_in_and_default_does_not(start: Start) -> None:
+def test_named_user_logs_in_and_default_does_not(start: Start) -> None:
     node = start("--user", "kv", password="open sesame")
     named = redis.Redis(port=node.port, username="kv", password="open sesame")
     assert named.ping()
@@ -103,9 +103,7 @@ RIGHT = (("AUTH", "open sesame"), ("HELLO", "2", "AUTH", "default", "open sesame
 
 
 @pytest.mark.parametrize("most_waiting", [True, False])
-def test_wrong_passwords_cost_their_own_connection_and_nobody_else(
-    start: Start, most_waiting: bool
-) -> None:
+def test_wrong_passwords_affect_only_their_connection(start: Start, most_waiting: bool) -> None:
     """Whether they wait for their refusal or, being too many, are refused at once."""
     few = ("--max-clients", "1024" if most_waiting else "8")
     node = start("--login-failures", "3", *few, password="open sesame")
@@ -151,7 +149,7 @@ BODY = "SET stolen value\r\n*3\r\n$3\r\nSET\r\n$6\r\nstolen\r\n$5\r\nvalue\r\n"
         "User-Agent: SET a b",
     ],
 )
-def test_http_ends_the_connection_before_anything_is_done(node: CacheNode, first: str) -> None:
+def test_http_closes_the_connection_without_side_effects(node: CacheNode, first: str) -> None:
     before = node.metric(CLOSED, reason="http")
     with RawClient(node.port) as raw:
         raw.socket.sendall(f"{first}\r\n{BODY}".encode())
@@ -163,7 +161,7 @@ def test_http_ends_the_connection_before_anything_is_done(node: CacheNode, first
     assert node.log.read_text().count("sent HTTP to the client port") == 1, "once a minute"
 
 
-def test_words_like_those_of_http_are_values_in_resp(node: CacheNode) -> None:
+def test_http_words_are_values_in_resp(node: CacheNode) -> None:
     with RawClient(node.port) as raw:
         assert raw.ask("SET", "Host:", "POST / HTTP/1.1") == ("+", b"OK")
         raw.socket.sendall(b"STRLEN Host:\r\n")
@@ -185,7 +183,7 @@ def test_words_like_those_of_http_are_values_in_resp(node: CacheNode) -> None:
         "content-type: multipart/form-data; boundary=x",
     ],
 )
-def test_a_web_page_gives_no_orders(node: CacheNode, header: str) -> None:
+def test_web_pages_cannot_send_commands(node: CacheNode, header: str) -> None:
     redis.Redis(port=node.port).set("kept", "v")
     before = node.metric("emberline_l2_admin_requests_refused_total")
     lines = ["POST /flush HTTP/1.1", header, "", ""]
@@ -202,7 +200,7 @@ def test_a_web_page_gives_no_orders(node: CacheNode, header: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "[::1]:9091", "127.8.8.8", ""])
-def test_a_program_on_this_machine_gives_orders(node: CacheNode, host: str) -> None:
+def test_local_programs_can_send_commands(node: CacheNode, host: str) -> None:
     lines = ["POST /flush?namespace=ab HTTP/1.1", f"Host: {host}", "Content-Type: ", "", ""]
     assert _send(node.admin_port, lines)[9:12] == "200"
 
@@ -214,7 +212,7 @@ def _send(port: int, lines: list[str]) -> str:
             return answer.read()
 
 
-def test_before_login_no_value_is_taken_in(start: Start) -> None:
+def test_values_are_not_buffered_before_login(start: Start) -> None:
     """Nor is room made for one, which would drop what others stored."""
     node = start(password="open sesame")
     head = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n"
@@ -258,12 +256,12 @@ PATIENT = Guards(login_timeout_s=10, stall_timeout_s=60, idle_timeout_s=600)
         (Talk(), 601, "idle_timeout"),
     ],
 )
-def test_patience_ends(talk: Talk, after: float, reason: str) -> None:
+def test_stalled_connection_times_out(talk: Talk, after: float, reason: str) -> None:
     assert find_timeout(talk, PATIENT, 100.0 + after) == reason
     assert find_timeout(talk, Guards(login_timeout_s=0, stall_timeout_s=0), 100.0 + after) == ""
 
 
-def test_patience_begins_again_when_bytes_move() -> None:
+def test_timeout_restarts_when_bytes_arrive() -> None:
     talk = Talk(between=False)
     talk.bytes = (50, 0)
     assert find_timeout(talk, PATIENT, 150.0) == ""
@@ -273,7 +271,7 @@ def test_patience_begins_again_when_bytes_move() -> None:
     assert find_timeout(talk, PATIENT, 273.0) == "stalled"
 
 
-def test_who_does_not_log_in_is_shown_the_door(start: Start) -> None:
+def test_connection_without_login_times_out(start: Start) -> None:
     node = start("--login-timeout", "0.05", password="open sesame")
     with RawClient(node.port) as inside, RawClient(node.port) as outside:
         assert inside.ask("AUTH", "open sesame") == ("+", b"OK")
@@ -283,7 +281,7 @@ def test_who_does_not_log_in_is_shown_the_door(start: Start) -> None:
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
-def test_who_is_stuck_half_way_lets_go_of_memory(start: Start, direction: str) -> None:
+def test_incomplete_request_releases_its_memory(start: Start, direction: str) -> None:
     node = start("--stall-timeout", "0.05", memory="64MiB")
     with RawClient(node.port) as patient, RawClient(node.port) as stuck:
         patient.ask("SET", "k", bytes(8 << 20))
@@ -295,7 +293,7 @@ def test_who_is_stuck_half_way_lets_go_of_memory(start: Start, direction: str) -
         assert patient.say("PING") == ("+", b"PONG")
 
 
-def test_who_says_nothing_is_closed_only_where_it_was_asked_for(start: Start) -> None:
+def test_idle_connection_is_closed_only_if_configured(start: Start) -> None:
     node = start("--idle-timeout", "0.05")
     with RawClient(node.port) as raw:
         raw.say("PING")
@@ -303,7 +301,7 @@ def test_who_says_nothing_is_closed_only_where_it_was_asked_for(start: Start) ->
     assert node.metric(CLOSED, reason="idle_timeout") >= 1
 
 
-def test_a_client_which_vanished_is_asked_after(start: Start) -> None:
+def test_vanished_client_is_detected(start: Start) -> None:
     """The kernel's keepalive timer runs on the node's side of the connection."""
     node = start()
     with RawClient(node.port) as raw:
@@ -317,7 +315,7 @@ def test_a_client_which_vanished_is_asked_after(start: Start) -> None:
         assert timers == ["02"], "timer 2 is keepalive"
 
 
-def test_closing_others(start: Start) -> None:
+def test_client_kill(start: Start) -> None:
     node = start()
     with RawClient(node.port) as one, RawClient(node.port) as two:
         number = two.say("CLIENT ID")[1]
@@ -329,7 +327,7 @@ def test_closing_others(start: Start) -> None:
         assert one.is_closed()
 
 
-def test_a_client_which_takes_nothing_can_be_closed(start: Start) -> None:
+def test_client_that_reads_nothing_can_be_closed(start: Start) -> None:
     node = start()
     with RawClient(node.port) as one, socket.create_connection(("127.0.0.1", node.port)) as slow:
         one.ask("SET", "k", bytes(8 << 20))

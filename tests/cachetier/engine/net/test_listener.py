@@ -1,4 +1,4 @@
-"""Doors: handshakes are bounded in number and time, and running out of descriptors is survived."""
+"""Listener: bounded handshakes, and exhausted file descriptors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def echoes(one: TlsListener) -> bool:
     return answer == b"hello"
 
 
-async def test_handshakes_under_way_are_bounded(
+async def test_pending_handshakes_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "_MAX_HANDSHAKES", 2)
@@ -70,7 +70,7 @@ async def test_handshakes_under_way_are_bounded(
         assert await echoes(one)
 
 
-async def test_a_silent_handshake_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_handshake_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "_HANDSHAKE_S", 0.05)
     async with asyncio.timeout(30), opened(tmp_path) as (one, _):
         reader, writer = await silent(one)
@@ -78,7 +78,7 @@ async def test_a_silent_handshake_ends(tmp_path: Path, monkeypatch: pytest.Monke
         writer.close()
 
 
-async def test_a_closed_door_leaves_no_handshake_behind(tmp_path: Path) -> None:
+async def test_closed_listener_leaves_no_handshake(tmp_path: Path) -> None:
     async with asyncio.timeout(30):
         async with opened(tmp_path) as (one, _):
             reader, writer = await silent(one)
@@ -88,7 +88,7 @@ async def test_a_closed_door_leaves_no_handshake_behind(tmp_path: Path) -> None:
         writer.close()
 
 
-def test_running_out_of_descriptors_is_survived(start: Start) -> None:
+def test_exhausted_descriptors_are_survived(start: Start) -> None:
     """Without a busy loop: who waits outside is let in when others have left."""
     node = start()
     there = sum(1 for _ in Path(f"/proc/{node.process.pid}/fd").iterdir())

@@ -1,4 +1,4 @@
-"""Clients which break off pin nothing, however their connection ends."""
+"""Disconnecting clients leave nothing pinned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cachetier.engine.conftest import Start
 from tests.support.waiting import until
 
 
-def test_clients_gone_with_a_value_half_sent_and_replies_unread_are_forgotten(start: Start) -> None:
+def test_reset_clients_with_partial_data_are_released(start: Start) -> None:
     """The system resets the connection of such a client; of so many some do it in the middle of
     what the node does for them."""
     node = start("--stall-timeout", "0", password="soak")

@@ -1,4 +1,4 @@
-"""TLS of a node: whose certificate, which version, what is refused and counted, and renewal."""
+"""TLS of a node: certificates, versions, rejections, metrics and renewal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_values_of_every_size_over_tls(
     assert db.mget(["k"] * 3) == [LARGE] * 3
 
 
-def test_plain_text_and_old_tls_are_refused_and_counted(
+def test_plain_text_and_old_tls_are_rejected_and_counted(
     start: Start, pair: tuple[str, ...]
 ) -> None:
     node = start(*pair)
@@ -97,9 +97,7 @@ def _received(sock: socket.socket) -> bytes:
         return b""
 
 
-def test_clients_must_show_a_certificate_of_the_ca(
-    start: Start, pair: tuple[str, ...], ca: str
-) -> None:
+def test_client_certificates_are_required(start: Start, pair: tuple[str, ...], ca: str) -> None:
     """With it no password is needed; the admin port asks nobody for one, as probes have none."""
     node = start(*pair, "--tls-client-ca", ca)
     known, unknown = authority().client(), authority().client()
@@ -115,7 +113,7 @@ def test_clients_must_show_a_certificate_of_the_ca(
         until(lambda reason=reason: metric(node, FAILURES, reason=reason) == 1, what=reason)
 
 
-def test_the_admin_port_speaks_tls_unless_told_not_to(start: Start, pair: tuple[str, ...]) -> None:
+def test_admin_port_uses_tls_unless_disabled(start: Start, pair: tuple[str, ...]) -> None:
     node, plain = start(*pair), start(*pair, "--admin-plain")
     assert metric(node, "emberline_l2_node_up") == 1
     with pytest.raises((urllib.error.URLError, OSError)):
@@ -123,7 +121,7 @@ def test_the_admin_port_speaks_tls_unless_told_not_to(start: Start, pair: tuple[
     assert plain.page("/healthz") == "ok\n"
 
 
-def test_a_silent_handshake_does_not_hold_up_others(start: Start, pair: tuple[str, ...]) -> None:
+def test_silent_handshake_does_not_block_others(start: Start, pair: tuple[str, ...]) -> None:
     node = start(*pair)
     silent = [socket.create_connection(("localhost", node.port), 10) for _ in range(20)]
     assert shake_hands(node, authority().client())
@@ -131,7 +129,7 @@ def test_a_silent_handshake_does_not_hold_up_others(start: Start, pair: tuple[st
         sock.close()
 
 
-def test_new_certificates_are_taken_over_and_nobody_is_cut(
+def test_new_certificates_are_loaded_without_cutting_connections(
     start: Start, pair: tuple[str, ...], ca: str, tmp_path: Path
 ) -> None:
     node = start(*pair, password="open sesame")
@@ -158,14 +156,14 @@ def test_new_certificates_are_taken_over_and_nobody_is_cut(
 
 
 # -- the context itself ------------------------------------------------------------------------
-def test_files_which_do_not_change_are_not_read_again(tmp_path: Path) -> None:
+def test_unchanged_files_are_not_read_again(tmp_path: Path) -> None:
     live = LiveContext(TlsFiles(*authority().write(tmp_path, "localhost")))
     first = live.context
     assert not live.renew()
     assert live.context is first
 
 
-def test_a_link_that_is_turned_is_a_change(tmp_path: Path) -> None:
+def test_replaced_link_is_a_change(tmp_path: Path) -> None:
     """Kubernetes swaps a link to a folder; times and sizes may be the same."""
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
@@ -183,7 +181,7 @@ def test_a_link_that_is_turned_is_a_change(tmp_path: Path) -> None:
     assert live.context is not first
 
 
-def test_a_broken_file_keeps_the_last_good_context_and_says_so_once(
+def test_broken_file_keeps_the_last_valid_context_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cert, key = authority().write(tmp_path, "localhost")

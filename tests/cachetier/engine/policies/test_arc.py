@@ -1,4 +1,4 @@
-"""ARC does what its paper says, up to the moment at which the target moves."""
+"""ARC follows its paper, including the movement of the target."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def changing(chance: random.Random, at: int) -> int:
 
 
 @pytest.mark.parametrize("load", [skewed, skewed_and_scans, changing])
-def test_it_hits_as_often_as_the_papers_algorithm(
+def test_hit_rate_equals_that_of_the_paper(
     load: Callable[[random.Random, int], int],
 ) -> None:
     chance = random.Random(7)
@@ -82,7 +82,7 @@ def test_it_hits_as_often_as_the_papers_algorithm(
     assert sum(ours.ask(b"%d" % key) for key in keys) == pytest.approx(theirs, rel=0.01)
 
 
-def test_a_scan_does_not_sweep_away_what_is_used_often() -> None:
+def test_scan_does_not_evict_frequently_used_values() -> None:
     arc, lru = Shelf(Arc(100), 100), Shelf(Lru(100), 100)
     for shelf in (arc, lru):
         for turn in range(400):
@@ -94,7 +94,7 @@ def test_a_scan_does_not_sweep_away_what_is_used_often() -> None:
     assert not hot & set(lru.costs)
 
 
-def test_the_target_follows_the_ghosts_which_come_back() -> None:
+def test_target_follows_ghost_hits() -> None:
     """At least by what came, more when the other list has more ghosts, never past the capacity."""
     arc = Arc(20)
     for key in names("a b c d"):
@@ -117,7 +117,7 @@ def test_the_target_follows_the_ghosts_which_come_back() -> None:
     assert arc._target == 9
 
 
-def test_a_tie_goes_against_the_first_list_when_a_ghost_of_the_second_came() -> None:
+def test_tie_evicts_from_the_first_list_after_a_second_ghost_hit() -> None:
     arc = Arc(10)
     for key in names("a b"):
         arc.added(key, 2)
@@ -130,7 +130,7 @@ def test_a_tie_goes_against_the_first_list_when_a_ghost_of_the_second_came() -> 
     assert arc.victim() == b"b"
 
 
-def test_lists_and_ghosts_keep_within_the_papers_bounds() -> None:
+def test_lists_and_ghosts_stay_within_the_bounds_of_the_paper() -> None:
     chance = random.Random(11)
     arc = Arc(100)
     shelf = Shelf(arc, 100)

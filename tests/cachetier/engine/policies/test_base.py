@@ -1,4 +1,4 @@
-"""What a store relies on, whichever policy it has."""
+"""Properties of every eviction policy."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ TestLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=
 
 
 @every
-def test_what_is_used_often_outlives_a_stream_of_what_is_not(name: str) -> None:
+def test_frequently_used_values_outlive_a_stream(name: str) -> None:
     """With pauses between its uses shorter than the cache is long, as LRU needs it."""
     shelf = Shelf(make_policy(name, 100), 100)
     for number in range(5000):
@@ -92,7 +92,7 @@ def test_what_is_used_often_outlives_a_stream_of_what_is_not(name: str) -> None:
 
 
 @every
-def test_bytes_count_not_keys(name: str) -> None:
+def test_bytes_count_instead_of_keys(name: str) -> None:
     """A key's cost can change while it is there, and the sum stays right."""
     policy = make_policy(name, 100)
     shelf = Shelf(policy, 100)
@@ -107,9 +107,7 @@ def test_bytes_count_not_keys(name: str) -> None:
 
 
 @every
-def test_ghosts_are_bounded_however_small_the_values_are(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ghosts_are_bounded_for_small_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "MAX_GHOSTS", 50)
     capacity = 1_000_000
     policy = make_policy(name, capacity)
@@ -133,7 +131,7 @@ def test_ghosts_shrink_with_the_capacity(name: str) -> None:
     assert shelf.policy.ghosts() <= 20
 
 
-def test_a_ghost_leaves_once_and_its_bytes_with_it() -> None:
+def test_ghost_is_removed_once_with_its_bytes() -> None:
     ghosts = GhostList()
     ghosts.add(b"a", 5)
     ghosts.add(b"b", 7)
@@ -145,6 +143,6 @@ def test_a_ghost_leaves_once_and_its_bytes_with_it() -> None:
     assert (len(ghosts), ghosts.bytes) == (0, 0)
 
 
-def test_there_is_no_policy_of_another_name() -> None:
+def test_unknown_policy_is_rejected() -> None:
     with pytest.raises(KeyError):
         make_policy("mru", 1)

@@ -1,4 +1,4 @@
-"""The order in which keys go."""
+"""LRU order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cachetier.engine.policies import Lru
 from tests.cachetier.engine.policies.shelf import Shelf, names
 
 
-def test_the_oldest_use_goes_first() -> None:
+def test_least_recently_used_is_evicted_first() -> None:
     shelf = Shelf(Lru(3), 3)
     for key in names("a b c a d b e"):
         shelf.ask(key)

@@ -1,4 +1,4 @@
-"""S3-FIFO does what its paper says, key by key."""
+"""S3-FIFO follows its paper, key by key."""
 
 from __future__ import annotations
 
@@ -79,16 +79,16 @@ def compare(keys: list[int], size: int) -> None:
 
 @given(st.lists(st.integers(0, 40), max_size=300), st.integers(10, 30))
 @settings(max_examples=100, deadline=None)
-def test_it_is_the_papers_algorithm(keys: list[int], size: int) -> None:
+def test_evictions_equal_the_reference_algorithm(keys: list[int], size: int) -> None:
     compare(keys, size)
 
 
-def test_it_is_the_papers_algorithm_on_a_skewed_load() -> None:
+def test_evictions_equal_the_reference_algorithm_on_a_skewed_load() -> None:
     chance = random.Random(5)
     compare([int(chance.paretovariate(0.7)) % 2000 for _ in range(20_000)], 100)
 
 
-def test_one_use_is_not_enough_to_stay() -> None:
+def test_value_used_once_is_evicted() -> None:
     shelf = Shelf(S3Fifo(10), 10)
     for key in names("once twice") + names("once twice twice"):
         shelf.ask(key)
@@ -98,7 +98,7 @@ def test_one_use_is_not_enough_to_stay() -> None:
     assert b"twice" in shelf.costs
 
 
-def test_who_comes_back_soon_enters_the_main_queue() -> None:
+def test_early_reuse_promotes_to_the_main_queue() -> None:
     shelf = Shelf(S3Fifo(20), 20)
     for number in range(25):
         shelf.ask(b"%d" % number)
@@ -109,7 +109,7 @@ def test_who_comes_back_soon_enters_the_main_queue() -> None:
     assert b"24" not in shelf.costs
 
 
-def test_uses_are_counted_to_three() -> None:
+def test_uses_are_counted_up_to_three() -> None:
     policy = S3Fifo(10)
     for key in names("a b"):
         policy.added(key, 1)

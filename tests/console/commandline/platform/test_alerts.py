@@ -65,7 +65,9 @@ def test_receivers_and_routes(tmp_path: Path) -> None:
     assert refused("receiver", "create", "b", "--url-from", "-", "--secret-from", "-")[0] == 2
 
 
-def test_alerts_are_acknowledged_and_it_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alerts_are_acknowledged_and_the_acknowledgement_revoked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     make_endpoint("demo")
     path = "dashboards.alerts.evaluation.firing_alerts.query_firing"
     monkeypatch.setattr(path, lambda *_: FiringAlerts(why="unknown"))

@@ -34,7 +34,7 @@ def test_people() -> None:
     assert password not in json.dumps(list(AuditEvent.objects.values("changes", "target")))
 
 
-def test_the_last_admin_stays_one() -> None:
+def test_last_admin_is_kept() -> None:
     """The user "system" is not in the database and does not count as an admin."""
     person("admin")
     for words in (("role", "one-admin", "viewer"), ("deactivate", "one-admin", "--yes")):
@@ -60,7 +60,7 @@ def test_teams() -> None:
     assert refused("team", "get", "west")[0] == 4
 
 
-def test_tokens_are_made_for_somebody() -> None:
+def test_tokens_are_created_for_another_user() -> None:
     person("operator")
     words = ("token", "create", "ci", "--role", "viewer")
     assert refused(*words)[0] == 3, "whose?"
@@ -74,7 +74,7 @@ def test_tokens_are_made_for_somebody() -> None:
     assert refused("token", "revoke", "999")[0] == 4
 
 
-def test_the_trail() -> None:
+def test_audit_log() -> None:
     run("team", "create", "West")
     run("user", "create", "ada")
     assert "team/west" in run("audit", "--target", "team/")

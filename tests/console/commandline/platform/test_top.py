@@ -65,7 +65,7 @@ def remote(stub: Stub, *words: str) -> str:
     return context.run(options, lambda: Client(stub.url), out, err).text
 
 
-def test_one_frame_for_scripts(console: Stub) -> None:
+def test_single_frame_for_scripts(console: Stub) -> None:
     text = remote(console, "top", "--once")
     assert "\x1b" not in text
     assert "Endpoints Ready 1/2  Workers ready 2/2  Requests/s 4.2  In flight 3  Queued 2" in text
@@ -79,7 +79,7 @@ def test_one_frame_for_scripts(console: Stub) -> None:
     assert (row["ttft_p90_s"], row["hit_rate"], row["workers"][0]["state"]) == (0.2104, 0.714, "up")
 
 
-def test_a_console_without_metrics_still_has_workers(console: Stub) -> None:
+def test_workers_are_listed_without_metrics(console: Stub) -> None:
     fault = {"title": "Prometheus is unreachable.", "text": "Connection refused."}
     console.answers["/api/v1/boards/overview/"] = (200, {"fault": fault, "panels": []})
     text = remote(console, "top", "--once")
@@ -87,7 +87,7 @@ def test_a_console_without_metrics_still_has_workers(console: Stub) -> None:
     assert "chat-worker-0" in text
 
 
-def test_the_live_view_redraws_and_q_quits(console: Stub) -> None:
+def test_live_view_redraws_and_q_quits(console: Stub) -> None:
     keys, terminal = pty.openpty()
     words = [sys.executable, "-m", "console.cli", "top", "--interval", "1"]
     env = {**os.environ, "EMBERLINE_URL": console.url, "EMBERLINE_TOKEN": "t", "NO_COLOR": ""}
@@ -115,7 +115,7 @@ def test_the_live_view_redraws_and_q_quits(console: Stub) -> None:
     assert seen.rstrip().endswith(b"\x1b[?1049l"), "the terminal is restored"
 
 
-def test_a_frame_is_cut_to_the_terminal() -> None:
+def test_frame_is_cut_to_the_terminal() -> None:
     size = os.terminal_size((10, 3))
     text = "\n".join(["ENDPOINT  PHASE", "chat  Ready", "idle  Paused", "x"])
     assert top.paint(text, size, colors=False).splitlines() == [
@@ -134,14 +134,14 @@ def test_requests_per_second_are_the_growth_between_frames(monkeypatch: pytest.M
     assert collector._rate({"id": "w", "served": 3}) is None, "a restarted router counts anew"
 
 
-def test_the_panels_exist() -> None:
+def test_used_panels_exist() -> None:
     overview = BOARDS["overview"]
     assert {one.id for one in overview.panels(one=False)} >= set(top._FLEET_PANELS.values())
     assert top._TTFT in {one.id for one in overview.panels(one=True)}
 
 
 @pytest.mark.django_db
-def test_the_local_console_and_wrong_input() -> None:
+def test_local_console_and_invalid_input() -> None:
     assert "No endpoints." in run("top", "--once")
     make_endpoint()
     assert "Pending" in run("top", "demo", "--once")

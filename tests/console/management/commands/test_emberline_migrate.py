@@ -31,7 +31,7 @@ def password_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.django_db
-def test_the_first_admin_gets_the_password_of_the_file_once(password_file: Path) -> None:
+def test_first_admin_gets_the_password_of_the_file_once(password_file: Path) -> None:
     told = migrate()
     assert "admin" in told
     assert "correct-horse" not in told
@@ -44,7 +44,7 @@ def test_the_first_admin_gets_the_password_of_the_file_once(password_file: Path)
 
 
 @pytest.mark.django_db
-def test_a_password_that_is_too_easy_is_refused(password_file: Path) -> None:
+def test_weak_password_is_rejected(password_file: Path) -> None:
     password_file.write_text("12345")
     with pytest.raises(ValidationError):
         migrate()
@@ -52,12 +52,12 @@ def test_a_password_that_is_too_easy_is_refused(password_file: Path) -> None:
 
 
 @pytest.mark.django_db
-def test_without_a_password_the_way_is_told() -> None:
+def test_missing_password_states_the_remedy() -> None:
     assert "emberline_admin --create" in migrate()
 
 
 @pytest.mark.django_db
-def test_check_fails_while_something_is_to_do(settings: Any) -> None:
+def test_check_fails_while_migrations_are_pending(settings: Any) -> None:
     assert "up to date" in migrate("--check")
     MigrationRecorder.Migration.objects.filter(app="system").delete()
     with pytest.raises(CommandError, match=r"not applied yet: system\.0001"):

@@ -1,4 +1,4 @@
-"""REST of people, teams, tokens and the trail."""
+"""REST of users, teams, tokens and the audit log."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_people(people: Cast) -> None:
         ("users/nobody/", {"role": "admin"}, 404, None),
     ],
 )
-def test_a_change_of_people_is_refused(
+def test_invalid_change_of_users_is_rejected(
     people: Cast, path: str, data: Any, status: int, field: str | None
 ) -> None:
     answer = api(people.ada).patch(f"/api/v1/{path}", data)
@@ -60,12 +60,12 @@ def test_a_change_of_people_is_refused(
     assert User.objects.get(username="ada").role == "admin"
 
 
-def test_a_half_refused_change_changes_nothing(people: Cast) -> None:
+def test_partially_rejected_change_changes_nothing(people: Cast) -> None:
     api(people.ada).patch("/api/v1/users/alice/", {"role": "viewer", "active": "no"})
     assert User.objects.get(username="alice").role == "operator"
 
 
-def test_people_are_for_admins_and_teams_for_who_is_in_one(teams: Teams, people: Cast) -> None:
+def test_users_need_an_admin_and_teams_a_membership(teams: Teams, people: Cast) -> None:
     for user in (people.alice, teams.gina, teams.nora):
         client = api(user)
         assert client.get("/api/v1/users/").status_code == 403
@@ -98,7 +98,7 @@ def test_teams(teams: Teams, people: Cast) -> None:
     assert not Team.objects.filter(slug="search").exists()
 
 
-def test_a_teams_admin_says_who_is_in_it(teams: Teams) -> None:
+def test_team_admin_manages_its_members(teams: Teams) -> None:
     gina = api(teams.gina)
     assert gina.put("/api/v1/teams/ours/members/nora/", {"role": "operator"}).status_code == 200
     names = [one["username"] for one in gina.get("/api/v1/teams/ours/members/").json()["results"]]
@@ -109,7 +109,7 @@ def test_a_teams_admin_says_who_is_in_it(teams: Teams) -> None:
     )
 
 
-def test_tokens_are_ones_own_but_for_an_admin(teams: Teams, people: Cast) -> None:
+def test_tokens_are_private_except_for_admins(teams: Teams, people: Cast) -> None:
     erin = api(teams.erin)
     made = erin.post(
         "/api/v1/tokens/", {"name": "ci", "role": "operator", "team": "ours", "days": 7}
@@ -129,7 +129,7 @@ def test_tokens_are_ones_own_but_for_an_admin(teams: Teams, people: Cast) -> Non
     assert not ApiToken.objects.exists()
 
 
-def test_the_consoles_own_command_makes_a_token_for_somebody(teams: Teams) -> None:
+def test_local_command_creates_a_token_for_another_user(teams: Teams) -> None:
     made = api(make_system_user()).post(
         "/api/v1/tokens/", {"name": "ci", "role": "viewer", "user": "erin"}
     )
@@ -141,7 +141,7 @@ def test_the_consoles_own_command_makes_a_token_for_somebody(teams: Teams) -> No
     assert refused.json()["field"] == "role"
 
 
-def test_a_token_for_one_team_finds_no_others(teams: Teams, client: Any) -> None:
+def test_team_token_finds_no_other_teams(teams: Teams, client: Any) -> None:
     _, clear = token_actions.create_token(teams.erin, "one", "operator", team="ours")
     token_actions.create_token(teams.erin, "all", "operator")
     headers = {"authorization": f"Bearer {clear}"}
@@ -149,7 +149,7 @@ def test_a_token_for_one_team_finds_no_others(teams: Teams, client: Any) -> None
     assert [one["name"] for one in listed] == ["one"]
 
 
-def test_the_trail_is_read_by_whom_it_concerns(two_teams: Teams, people: Cast) -> None:
+def test_audit_log_is_visible_to_those_concerned(two_teams: Teams, people: Cast) -> None:
     from endpoints import actions
 
     actions.scale(people.ada, OURS, 2)

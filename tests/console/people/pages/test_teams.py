@@ -1,4 +1,4 @@
-"""The pages about access, as those who use them see them."""
+"""Access pages by role."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.people import Cast, client_of
 from tests.support.teams import Teams
 
 
-def test_an_admin_makes_a_team_and_takes_people_in(teams: Teams, people: Cast) -> None:
+def test_admin_creates_a_team_and_adds_members(teams: Teams, people: Cast) -> None:
     client = client_of(people.ada)
     refused = client.post("/access/teams/", {"name": "Ours", "namespaces": ""})
     assert refused.status_code == 409
@@ -31,14 +31,14 @@ def test_an_admin_makes_a_team_and_takes_people_in(teams: Teams, people: Cast) -
     assert Team.objects.get(slug="search").namespaces == []
 
 
-def test_a_deletion_is_typed(teams: Teams, people: Cast) -> None:
+def test_deletion_needs_the_typed_name(teams: Teams, people: Cast) -> None:
     client = client_of(people.ada)
     assert client.post("/access/teams/ours/delete/", {"name": "our"}).status_code == 400
     assert client.post("/access/teams/ours/delete/", {"name": "ours"}).status_code == 302
     assert not Team.objects.filter(slug="ours").exists()
 
 
-def test_a_teams_admin_sees_forms_and_others_do_not(teams: Teams, people: Cast) -> None:
+def test_team_admin_sees_forms_and_others_do_not(teams: Teams, people: Cast) -> None:
     gina = client_of(teams.gina).get("/access/teams/ours/").content.decode()
     assert "Add member" in gina
     assert "Delete team" not in gina
@@ -52,14 +52,14 @@ def test_a_teams_admin_sees_forms_and_others_do_not(teams: Teams, people: Cast) 
     assert "Theirs" not in listed
 
 
-def test_one_leaves_by_oneself(teams: Teams) -> None:
+def test_member_can_leave_a_team(teams: Teams) -> None:
     client = client_of(teams.frank)
     response = client.post("/access/teams/ours/members/remove/", {"username": "frank"})
     assert response.headers["Location"] == "/access/teams/"
     assert client.get("/access/teams/").status_code == 403  # no right is left
 
 
-def test_what_the_sign_on_says_has_no_form(teams: Teams) -> None:
+def test_memberships_of_single_sign_on_have_no_form(teams: Teams) -> None:
     Membership.objects.filter(user=teams.erin).update(source=MembershipSource.OIDC)
     page = client_of(teams.gina).get("/access/teams/ours/").content.decode()
     assert "Single sign-on" in page
@@ -78,12 +78,12 @@ def test_what_the_sign_on_says_has_no_form(teams: Teams) -> None:
         ("?role=nonsense&team=nonsense&state=nonsense&page=x", set()),
     ],
 )
-def test_people_are_found(teams: Teams, people: Cast, query: str, names: set[str]) -> None:
+def test_users_are_found(teams: Teams, people: Cast, query: str, names: set[str]) -> None:
     response = client_of(people.ada).get(f"/access/{query}")
     assert {user.username for user in response.context["page"]} == names
 
 
-def test_an_admin_sees_and_ends_everybodys_tokens(teams: Teams, people: Cast) -> None:
+def test_admin_lists_and_revokes_all_tokens(teams: Teams, people: Cast) -> None:
     token, _ = token_actions.create_token(teams.erin, "ci", "operator", team="ours", days=30)
     old, _ = token_actions.create_token(people.alice, "old", "viewer")
     ApiToken.objects.filter(pk=old.pk).update(expires_at="2020-01-01T00:00:00Z")
@@ -97,18 +97,18 @@ def test_an_admin_sees_and_ends_everybodys_tokens(teams: Teams, people: Cast) ->
     assert client_of(teams.gina).get("/access/tokens/").status_code == 403
 
 
-def test_who_is_new_is_told_what_to_do(teams: Teams) -> None:
+def test_new_user_gets_a_hint(teams: Teams) -> None:
     html = client_of(teams.nora).get("/")
     assert html.status_code == 403
     assert "Ask an administrator for a console role" in html.content.decode()
     assert client_of(teams.nora).get("/profile/").status_code == 200
 
 
-def test_the_profile_offers_what_one_may_give(teams: Teams) -> None:
+def test_profile_offers_only_grantable_roles(teams: Teams) -> None:
     form = client_of(teams.erin).get("/profile/").context["token_form"]
     assert [value for value, _ in form.fields["role"].choices] == ["viewer", "operator"]
     assert [value for value, _ in form.fields["team"].choices] == ["", "ours"]
 
 
-def test_somebody_new_has_no_right_by_themselves(db: None) -> None:
+def test_new_user_has_no_role_by_default(db: None) -> None:
     assert User.objects.create_user("fresh").role == "member"

@@ -86,14 +86,14 @@ def edit(rig: KubeRig, kind: str, name: str, patch: dict[str, Any]) -> None:
 
 
 class TestDrift:
-    def test_what_was_just_applied_did_not_drift(self, provisioner_rig: KubeRig) -> None:
+    def test_applied_objects_have_no_drift(self, provisioner_rig: KubeRig) -> None:
         settle(provisioner_rig, provisioner_rig.spec("demo", 1))
         assert provisioner_rig.provisioner.drift(REF) == ()
         provisioner_rig.provisioner.apply(rich(provisioner_rig))
         assert provisioner_rig.provisioner.drift(REF) == ()
         assert "ScaledObject/demo" in everything(provisioner_rig)
 
-    def test_a_foreign_edit_is_named_and_healed(self, provisioner_rig: KubeRig) -> None:
+    def test_external_edit_is_named_and_healed(self, provisioner_rig: KubeRig) -> None:
         spec = provisioner_rig.spec("demo", 2)
         settle(provisioner_rig, spec)
         edit(provisioner_rig, "Deployment", "demo", {"spec": {"replicas": 3}})
@@ -123,7 +123,7 @@ class TestDrift:
         assert provisioner_rig.provisioner.drift(REF) == ()
         assert fresh.observe(REF).drift == ()
 
-    def test_a_conflict_is_explained_and_everything_else_is_applied(
+    def test_conflict_is_explained_and_other_fields_are_applied(
         self, provisioner_rig: KubeRig
     ) -> None:
         settle(provisioner_rig, provisioner_rig.spec("demo", 1))
@@ -149,7 +149,7 @@ class TestDrift:
         assert len(settle(provisioner_rig, other).replicas) == 2
         assert provisioner_rig.get("Deployment", "demo")["spec"]["minReadySeconds"] == 1
 
-    def test_what_is_adopted_is_theirs_until_they_change_it_again(
+    def test_adopted_field_stays_foreign_until_the_spec_changes(
         self, provisioner_rig: KubeRig
     ) -> None:
         spec = provisioner_rig.spec("demo", 1)
@@ -167,7 +167,7 @@ class TestDrift:
         edit(provisioner_rig, "Deployment", "demo", {"spec": {"replicas": 4}})
         assert provisioner_rig.provisioner.drift(REF) == ()
 
-    def test_what_somebody_deleted_is_made_again(self, provisioner_rig: KubeRig) -> None:
+    def test_deleted_object_is_recreated(self, provisioner_rig: KubeRig) -> None:
         spec = provisioner_rig.spec("demo", 1)
         settle(provisioner_rig, spec)
         provisioner_rig.cluster.api.delete("Deployment", provisioner_rig.namespace, "demo")
@@ -182,7 +182,7 @@ class TestDrift:
 
 
 class TestChanges:
-    def test_objects_which_are_no_longer_wanted_go(self, provisioner_rig: KubeRig) -> None:
+    def test_unwanted_objects_are_removed(self, provisioner_rig: KubeRig) -> None:
         provisioner_rig.provisioner.apply(rich(provisioner_rig))
         more = set(everything(provisioner_rig))
         assert {"HTTPRoute/demo", "ScaledObject/demo", "PodDisruptionBudget/demo"} <= more
@@ -190,7 +190,7 @@ class TestChanges:
         assert not any(name.startswith("HTTPRoute/") for name in everything(provisioner_rig))
         assert "ScaledObject/demo" not in everything(provisioner_rig)
 
-    def test_an_autoscaler_takes_over_from_the_present_number_and_hands_it_back(
+    def test_autoscaler_starts_from_the_current_count_and_returns_it(
         self, provisioner_rig: KubeRig
     ) -> None:
         settle(provisioner_rig, provisioner_rig.spec("demo", 3))
@@ -210,7 +210,7 @@ class TestChanges:
         assert provisioner_rig.get("Deployment", "demo")["spec"]["replicas"] == 2
         assert settle(provisioner_rig, provisioner_rig.spec("demo", 1)).wanted is None
 
-    def test_pods_are_told_of_files_that_changed(self, provisioner_rig: KubeRig) -> None:
+    def test_pods_reload_changed_files(self, provisioner_rig: KubeRig) -> None:
         spec = dataclasses.replace(
             provisioner_rig.spec("demo", 1), live_files=(FileSpec("t.json", "1"),)
         )
@@ -225,7 +225,7 @@ class TestChanges:
         (pod,) = provisioner_rig.cluster.pods(provisioner_rig.namespace, LABEL)
         assert pod["metadata"]["annotations"]["emberline.dev/files"] != before
 
-    def test_a_secret_that_changes_alone_restarts_nothing(
+    def test_changed_secret_restarts_nothing(
         self, provisioner_rig: KubeRig, tmp_path: Path
     ) -> None:
         file = tmp_path / "key"
@@ -246,7 +246,7 @@ class TestChanges:
 
 
 class TestRefusals:
-    def test_what_is_somebody_elses_is_not_written_over(self, provisioner_rig: KubeRig) -> None:
+    def test_foreign_object_is_not_overwritten(self, provisioner_rig: KubeRig) -> None:
         api, space = provisioner_rig.cluster.api, provisioner_rig.namespace
         api.create("ConfigMap", space, {"metadata": {"name": "demo"}, "data": {"a": "b"}})
         error = refusal(lambda: provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 1)))
@@ -268,14 +268,14 @@ class TestRefusals:
         gone(provisioner_rig, REF)
         assert provisioner_rig.get("Service", "demo") is not None
 
-    def test_another_owner_keeps_its_workload(self, provisioner_rig: KubeRig) -> None:
+    def test_workload_of_another_owner_is_kept(self, provisioner_rig: KubeRig) -> None:
         settle(provisioner_rig, provisioner_rig.spec("demo", 1))
         other = dataclasses.replace(provisioner_rig.spec("demo", 1), owner="endpoint/other")
         error = refusal(lambda: provisioner_rig.provisioner.apply(other))
         assert error.reason == "NameTaken"
         assert "for endpoint/demo" in error.message
 
-    def test_who_may_nothing_is_told_which_role_to_grant(self, provisioner_rig: KubeRig) -> None:
+    def test_missing_permission_names_the_role_to_grant(self, provisioner_rig: KubeRig) -> None:
         stranger = provisioner_rig.another("person-1")
         for action in (
             lambda: stranger.observe(REF),
@@ -288,7 +288,7 @@ class TestRefusals:
             assert "resources [" in error.message
             assert provisioner_rig.namespace in error.message
 
-    def test_a_quota_is_temporary_and_named(self, provisioner_rig: KubeRig) -> None:
+    def test_quota_error_is_temporary_and_named(self, provisioner_rig: KubeRig) -> None:
         hard = {"spec": {"hard": {"count/deployments.apps": "0"}}, "metadata": {"name": "team"}}
         provisioner_rig.cluster.api.create("ResourceQuota", provisioner_rig.namespace, hard)
 
@@ -305,7 +305,7 @@ class TestRefusals:
         provisioner_rig.cluster.api.delete("ResourceQuota", provisioner_rig.namespace, "team")
         settle(provisioner_rig, provisioner_rig.spec("demo", 1))
 
-    def test_a_quota_of_pods_is_seen_at_the_rollout(self, provisioner_rig: KubeRig) -> None:
+    def test_pod_quota_is_reported_during_the_rollout(self, provisioner_rig: KubeRig) -> None:
         hard = {"spec": {"hard": {"pods": "1"}}, "metadata": {"name": "team"}}
         provisioner_rig.cluster.api.create("ResourceQuota", provisioner_rig.namespace, hard)
         provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 2))
@@ -318,7 +318,7 @@ class TestRefusals:
         assert seen.parts[0].ready is False
         assert "exceeded quota" in seen.message
 
-    def test_a_namespace_that_is_not_there(self, provisioner_rig: KubeRig) -> None:
+    def test_missing_namespace(self, provisioner_rig: KubeRig) -> None:
         lost = KubernetesProvisioner(provisioner_rig.access(), "nowhere", CAPABILITIES)
         assert not lost.observe(REF).exists
         assert (
@@ -326,7 +326,7 @@ class TestRefusals:
             == "NamespaceMissing"
         )
 
-    def test_what_the_cluster_finds_invalid(self, provisioner_rig: KubeRig) -> None:
+    def test_object_rejected_by_the_cluster(self, provisioner_rig: KubeRig) -> None:
         spec = provisioner_rig.podded(
             provisioner_rig.spec("demo", 1), volumes_raw=({"name": "x", "emptyDirr": {}},)
         )
@@ -343,7 +343,7 @@ class TestReasons:
             ("oom-killed", ReplicaState.BACKOFF, "OOMKilled"),
         ],
     )
-    def test_why_a_pod_is_not_ready(
+    def test_reason_of_an_unready_pod(
         self, provisioner_rig: KubeRig, behaviour: str, state: ReplicaState, reason: str
     ) -> None:
         provisioner_rig.cluster.rule(provisioner_rig.namespace, behaviour=behaviour)
@@ -359,7 +359,7 @@ class TestReasons:
         assert seen.replicas[0].containers == ("worker",)
         assert reason in seen.message
 
-    def test_the_cause_of_a_crash_is_found_where_the_termination_message_lacks_it(
+    def test_crash_cause_is_read_from_the_log_without_a_termination_message(
         self, provisioner_rig: KubeRig
     ) -> None:
         log = (CRASHES / "kv_memory_too_small_core.txt").read_text(encoding="utf-8")
@@ -379,7 +379,7 @@ class TestReasons:
         whole = provisioner_rig.provisioner.logs(REF, 400)[name]
         assert "EngineCore failed to start." in whole, "the whole text stays readable"
 
-    def test_no_room_is_told_with_the_schedulers_own_words(self, provisioner_rig: KubeRig) -> None:
+    def test_unschedulable_pod_has_the_scheduler_message(self, provisioner_rig: KubeRig) -> None:
         spec = dataclasses.replace(provisioner_rig.spec("demo", 1), gpus=999)
         provisioner_rig.provisioner.apply(spec)
 
@@ -398,10 +398,8 @@ class TestReasons:
         assert provisioner_rig.provisioner.events(REF)
 
 
-class TestDying:
-    def test_an_apply_that_dies_at_any_request_is_carried_on(
-        self, provisioner_rig: KubeRig
-    ) -> None:
+class TestInterruption:
+    def test_interrupted_apply_is_continued(self, provisioner_rig: KubeRig) -> None:
         spec = rich(provisioner_rig)
         for fatal in range(1, 60):
             dying = KubernetesProvisioner(
@@ -419,7 +417,7 @@ class TestDying:
         assert provisioner_rig.provisioner.drift(REF) == ()
         assert "Deployment/demo" in everything(provisioner_rig)
 
-    def test_what_is_no_longer_wanted_goes_also_where_that_died(
+    def test_unwanted_objects_are_removed_after_an_interrupted_apply(
         self, provisioner_rig: KubeRig
     ) -> None:
         plain = provisioner_rig.spec("demo", 2)
@@ -437,9 +435,7 @@ class TestDying:
         assert not kinds & {"HTTPRoute", "ScaledObject", "NetworkPolicy", "PodMonitor"}
         assert "Deployment" in kinds
 
-    def test_a_delete_that_dies_at_any_request_is_carried_on(
-        self, provisioner_rig: KubeRig
-    ) -> None:
+    def test_interrupted_delete_is_continued(self, provisioner_rig: KubeRig) -> None:
         settle(provisioner_rig, provisioner_rig.spec("demo", 1))
         for fatal in range(1, 60):
             dying = KubernetesProvisioner(
@@ -454,7 +450,7 @@ class TestDying:
         gone(provisioner_rig, REF)
         assert everything(provisioner_rig) == {}
 
-    def test_two_at_once_make_one_workload(self, provisioner_rig: KubeRig) -> None:
+    def test_two_concurrent_applies_make_one_workload(self, provisioner_rig: KubeRig) -> None:
         spec = rich(provisioner_rig)
         errors: list[ProvisionError] = []
 
@@ -481,7 +477,7 @@ class TestDying:
 
 
 class TestRemoval:
-    def test_nothing_at_all_is_left(self, provisioner_rig: KubeRig) -> None:
+    def test_delete_leaves_no_object(self, provisioner_rig: KubeRig) -> None:
         provisioner_rig.provisioner.apply(rich(provisioner_rig))
         until(lambda: provisioner_rig.provisioner.observe(REF).ready(), what="ready")
         provisioner_rig.provisioner.delete(REF)
@@ -490,7 +486,7 @@ class TestRemoval:
         gone(provisioner_rig, REF)
         assert everything(provisioner_rig) == {}
 
-    def test_volumes_of_the_whole_cluster_go_with_their_own_namespace(
+    def test_cluster_scoped_volumes_are_removed_with_their_namespace(
         self, provisioner_rig: KubeRig
     ) -> None:
         other = KubeRig(provisioner_rig.cluster)
@@ -527,7 +523,9 @@ class TestRemoval:
             api.merge("PersistentVolume", "", name, patch)
             api.delete("PersistentVolume", "", name)
 
-    def test_what_lost_its_anchor_is_found_and_removed(self, provisioner_rig: KubeRig) -> None:
+    def test_objects_without_an_anchor_are_found_and_removed(
+        self, provisioner_rig: KubeRig
+    ) -> None:
         provisioner_rig.provisioner.apply(rich(provisioner_rig))
         until(lambda: provisioner_rig.provisioner.observe(REF).ready(), what="ready")
         api = provisioner_rig.cluster.api
@@ -545,7 +543,7 @@ class TestRemoval:
         until(removed, what="all gone")
         assert everything(provisioner_rig) == {}
 
-    def test_what_lost_its_anchor_can_be_wanted_again(self, provisioner_rig: KubeRig) -> None:
+    def test_objects_without_an_anchor_can_be_applied_again(self, provisioner_rig: KubeRig) -> None:
         spec = provisioner_rig.spec("demo", 1)
         before = settle(provisioner_rig, spec)
         provisioner_rig.cluster.api.delete(

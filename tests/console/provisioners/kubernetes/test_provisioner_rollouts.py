@@ -32,7 +32,7 @@ def failing(rig: KubeRig) -> tuple[WorkloadSpec, WorkloadSpec]:
 
 
 class TestRollouts:
-    def test_a_failing_revision_costs_no_replica_and_is_taken_back(
+    def test_failing_revision_costs_no_replica_and_is_rolled_back(
         self, provisioner_rig: KubeRig
     ) -> None:
         good, bad = failing(provisioner_rig)
@@ -56,7 +56,7 @@ class TestRollouts:
         assert {r.name for r in after.replicas} == {r.name for r in before.replicas}
         assert after.failed == ""
 
-    def test_a_stateful_workload_keeps_names_and_says_when_it_is_stuck(
+    def test_stateful_workload_keeps_names_and_reports_a_stalled_rollout(
         self, provisioner_rig: KubeRig
     ) -> None:
         good, bad = (provisioner_rig.podded(spec, stable=True) for spec in failing(provisioner_rig))
@@ -74,7 +74,7 @@ class TestRollouts:
 
 @pytest.mark.kubernetes
 class TestNodes:
-    def test_a_lost_machine_is_told_and_replaced(self, real_cluster: Cluster) -> None:
+    def test_lost_node_is_reported_and_its_pods_replaced(self, real_cluster: Cluster) -> None:
         rig = KubeRig(real_cluster)
         node = real_cluster.node("lost", "m5.large")
         spec = rig.podded(

@@ -47,7 +47,7 @@ def shares(rig: KubeRig) -> dict[str, bool]:
     return {data["name"]: "deletionTimestamp" in data for data in found}
 
 
-def test_there_is_a_way_back_to_the_old_folder_until_the_new_one_serves(
+def test_old_folder_is_kept_until_the_new_one_serves(
     provisioner_rig: KubeRig,
 ) -> None:
     settle(provisioner_rig, reading(provisioner_rig, "v1"))
@@ -74,7 +74,7 @@ def test_there_is_a_way_back_to_the_old_folder_until_the_new_one_serves(
     assert shares(provisioner_rig) == {}
 
 
-def test_an_old_folder_is_let_go_when_nobody_reads_it(provisioner_rig: KubeRig) -> None:
+def test_old_folder_is_released_when_unused(provisioner_rig: KubeRig) -> None:
     settle(provisioner_rig, reading(provisioner_rig, "v1"))
     first = shares(provisioner_rig)
     second = reading(provisioner_rig, "v2")

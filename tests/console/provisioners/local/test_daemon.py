@@ -71,9 +71,7 @@ def say_more(supervised: Supervised, marks: Path, number: int) -> None:
     until((marks / f"round-{number}").exists, what="the program is not blocked by its log")
 
 
-def test_a_log_that_cannot_be_written_ends_and_blocks_nothing(
-    chatty: Supervised, tmp_path: Path
-) -> None:
+def test_unwritable_log_stops_and_blocks_nothing(chatty: Supervised, tmp_path: Path) -> None:
     log = log_path(chatty.var, "chatty")
     until((tmp_path / "round-0").exists)
     assert chatty.process is not None
@@ -91,7 +89,7 @@ def test_a_log_that_cannot_be_written_ends_and_blocks_nothing(
     assert chatty.process.poll() is None
 
 
-def test_a_program_that_dies_meanwhile_is_started_again(chatty: Supervised, tmp_path: Path) -> None:
+def test_crashed_program_is_restarted(chatty: Supervised, tmp_path: Path) -> None:
     until((tmp_path / "round-0").exists)
     log = log_path(chatty.var, "chatty")
     before = pid_of(chatty)
@@ -124,7 +122,7 @@ def small_disk() -> Iterator[LocalRig]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-def test_a_replica_that_dies_on_a_full_disk_is_started_again(small_disk: LocalRig) -> None:
+def test_replica_that_crashes_on_a_full_disk_is_restarted(small_disk: LocalRig) -> None:
     spec = small_disk.spec("demo", 1)
     ref = small_disk.provisioner.apply(spec)
 
@@ -156,7 +154,7 @@ def record(text: str) -> loggers.LogRecord:
     "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EMFILE]
 )
 @pytest.mark.parametrize("call", ["write", "open", "half"])
-def test_every_fault_costs_records_and_never_half_of_one(
+def test_faults_drop_complete_records_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, call: str
 ) -> None:
     real = os.write
@@ -181,7 +179,7 @@ def test_every_fault_costs_records_and_never_half_of_one(
     assert (tmp_path / "log").read_text() == f"first\n{notice}last\n"
 
 
-def test_a_log_is_rotated_and_its_oldest_part_dropped(tmp_path: Path) -> None:
+def test_log_is_rotated_and_its_oldest_part_deleted(tmp_path: Path) -> None:
     handler = LossyFileHandler(str(tmp_path / "log"), "a", 8, 2)
     for n in range(7):
         handler.emit(record(f"line {n}\n"))
@@ -195,7 +193,7 @@ def test_a_log_is_rotated_and_its_oldest_part_dropped(tmp_path: Path) -> None:
     }
 
 
-def test_a_log_that_cannot_be_rotated_does_not_grow(tmp_path: Path) -> None:
+def test_unrotatable_log_does_not_grow(tmp_path: Path) -> None:
     blocked = tmp_path / "log.1" / "not empty"
     blocked.mkdir(parents=True)
     handler = LossyFileHandler(str(tmp_path / "log"), "a", 8, 1)
@@ -210,7 +208,7 @@ def test_a_log_that_cannot_be_rotated_does_not_grow(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "[3 log records dropped: Is a directory]\nline 5\n"
 
 
-def test_supervisord_reports_a_wrong_file_where_the_launcher_reads_it(tmp_path: Path) -> None:
+def test_supervisord_reports_an_invalid_file_to_the_launcher(tmp_path: Path) -> None:
     config = tmp_path / "supervisord.conf"
     config.write_text("[supervisord]\nlogfile_maxbytes=many\n")
     command = [sys.executable, "-m", "console.provisioners.local.daemon", "-n", "-c", str(config)]

@@ -51,7 +51,7 @@ def showing(local: LocalRig, *words: str) -> WorkloadSpec:
     )
 
 
-def test_argv_and_environment_arrive_unchanged(local: LocalRig) -> None:
+def test_arguments_and_environment_arrive_unchanged(local: LocalRig) -> None:
     replica = settle(local, showing(local, *ODD)).replicas[0]
     folder = local.var / "workloads" / "demo" / "0"
     seen = json.loads((folder / "seen.json").read_text())
@@ -67,7 +67,7 @@ def test_argv_and_environment_arrive_unchanged(local: LocalRig) -> None:
     assert not [name for name in seen["env"] if name.startswith("SUPERVISOR_")]
 
 
-def test_secrets_are_in_the_environment_and_in_one_private_file_only(
+def test_secrets_are_only_in_the_environment_and_one_private_file(
     local: LocalRig, tmp_path: Path
 ) -> None:
     secret = tmp_path / "password"
@@ -91,7 +91,7 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_a_missing_secret_touches_nothing_that_runs(local: LocalRig, tmp_path: Path) -> None:
+def test_missing_secret_changes_nothing_that_runs(local: LocalRig, tmp_path: Path) -> None:
     before = settle(local, showing(local))
     spec = dataclasses.replace(showing(local), secret_env={"SECRET": str(tmp_path / "none")})
     with pytest.raises(TemporaryError) as caught:
@@ -101,7 +101,7 @@ def test_a_missing_secret_touches_nothing_that_runs(local: LocalRig, tmp_path: P
     assert local.provisioner.observe(ref).replicas == before.replicas
 
 
-def test_files_are_private_filled_and_live_ones_follow(local: LocalRig) -> None:
+def test_files_are_private_and_live_ones_are_updated(local: LocalRig) -> None:
     spec = local.spec("demo", 2)
     live = dataclasses.replace(spec, live_files=(FileSpec("table.json", '{"v": 1}'),))
     seen = settle(local, live)
@@ -117,7 +117,7 @@ def test_files_are_private_filled_and_live_ones_follow(local: LocalRig) -> None:
     assert local.provisioner.observe(ref).replicas == seen.replicas
 
 
-def test_live_files_reach_replicas_that_wait_for_their_turn(local: LocalRig) -> None:
+def test_live_files_reach_replicas_that_await_their_turn(local: LocalRig) -> None:
     settle(local, local.spec("demo", 2))
     bad = dataclasses.replace(
         local.spec("demo", 2, "2", "--unready"), live_files=(FileSpec("table.json", "2"),)
@@ -127,13 +127,13 @@ def test_live_files_reach_replicas_that_wait_for_their_turn(local: LocalRig) -> 
     until(old.exists)
 
 
-def test_gpus_are_not_promised(local: LocalRig) -> None:
+def test_gpus_are_not_supported(local: LocalRig) -> None:
     with pytest.raises(PermanentError) as caught:
         local.provisioner.apply(dataclasses.replace(local.spec("demo", 1), gpus=1))
     assert caught.value.reason == "GpusNotPlaced"
 
 
-def test_a_broken_file_of_somebody_else_is_temporary_and_named(local: LocalRig) -> None:
+def test_broken_foreign_file_is_temporary_and_named(local: LocalRig) -> None:
     stranger = include_dir(local.var) / "stranger.conf"
     stranger.write_text("[program:stranger]\n")
     with pytest.raises(TemporaryError) as caught:
@@ -145,7 +145,7 @@ def test_a_broken_file_of_somebody_else_is_temporary_and_named(local: LocalRig) 
     assert seen.replicas[0].state is ReplicaState.READY
 
 
-def test_a_peer_connects_where_a_channel_was_bound(local: LocalRig) -> None:
+def test_peer_connects_to_a_bound_channel(local: LocalRig) -> None:
     """A channel is bound by a bare name in the replica's folder and reached by its full path."""
     bind = (
         "import runpy, socket, sys; s = socket.socket(socket.AF_UNIX);"

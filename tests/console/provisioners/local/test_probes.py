@@ -34,7 +34,7 @@ def server(behave: Behaviour) -> Iterator[int]:
         thread.join(10)
 
 
-def says(data: bytes) -> Behaviour:
+def send_bytes(data: bytes) -> Behaviour:
     return lambda client, done: client.sendall(data)
 
 
@@ -50,32 +50,32 @@ def silence(client: socket.socket, done: threading.Event) -> None:
 @pytest.mark.parametrize(
     ("behave", "expected"),
     [
-        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), OK),
-        (says(b"HTTP/1.0 200\r\n"), OK),
-        (says(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), "answers 503"),
-        (says(b"HTTP/1.1 2000 OK\r\n\r\n"), "answers 2000"),
-        (says(b"+OK\r\n"), "no HTTP response"),
-        (says(b"HTTP/1.1 OK\r\n"), "no HTTP response"),
-        (says(b"x" * 10_000), "no HTTP response"),
-        (says(b""), "closed without a response"),
+        (send_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), OK),
+        (send_bytes(b"HTTP/1.0 200\r\n"), OK),
+        (send_bytes(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), "answers 503"),
+        (send_bytes(b"HTTP/1.1 2000 OK\r\n\r\n"), "answers 2000"),
+        (send_bytes(b"+OK\r\n"), "no HTTP response"),
+        (send_bytes(b"HTTP/1.1 OK\r\n"), "no HTTP response"),
+        (send_bytes(b"x" * 10_000), "no HTTP response"),
+        (send_bytes(b""), "closed without a response"),
         (silence, LATE),
         (drip, LATE),
     ],
 )
-def test_answers(behave: Behaviour, expected: str) -> None:
+def test_probe_results(behave: Behaviour, expected: str) -> None:
     with server(behave) as port:
         (answer,) = probe_targets([ProbeTarget("127.0.0.1", port, "/health", 0.5)])
     assert answer.startswith(expected)
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
     assert probe_targets([ProbeTarget("127.0.0.1", port, "/", 5.0)]) == ["connection refused"]
 
 
-def test_many_at_once_wait_for_the_slowest_only() -> None:
-    good = says(b"HTTP/1.1 200 OK\r\n\r\n")
+def test_concurrent_probes_wait_for_the_slowest_only() -> None:
+    good = send_bytes(b"HTTP/1.1 200 OK\r\n\r\n")
     with server(silence) as one, server(silence) as two, server(good) as three:
         targets = [ProbeTarget("127.0.0.1", port, "/", 1.0) for port in (one, two, three)]
         start = time.monotonic()
@@ -85,5 +85,5 @@ def test_many_at_once_wait_for_the_slowest_only() -> None:
     assert took_s < 1.9  # concurrently
 
 
-def test_nothing_to_ask() -> None:
+def test_no_probes() -> None:
     assert probe_targets([]) == []

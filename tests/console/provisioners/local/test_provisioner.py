@@ -69,7 +69,7 @@ def ready_after(restarts: int) -> Callable[[ReplicaObservation], bool]:
 
 
 @pytest.mark.parametrize("victim", ["worker", "launcher"])
-def test_kill_9_takes_every_helper_along(local: LocalRig, victim: str) -> None:
+def test_kill_9_ends_every_child(local: LocalRig, victim: str) -> None:
     spec = local.spec("demo", 1, "1", "--child", "--daemon")
     before = settle(local, spec).replicas[0]
     old = helpers(local, "demo-0")
@@ -87,7 +87,7 @@ def test_kill_9_takes_every_helper_along(local: LocalRig, victim: str) -> None:
     }
 
 
-def test_delete_ends_helpers_and_what_ignores_term(local: LocalRig) -> None:
+def test_delete_ends_children_and_processes_that_ignore_term(local: LocalRig) -> None:
     spec = dataclasses.replace(
         local.spec("demo", 1, "1", "--child", "--daemon", "--stubborn"), stop_grace_s=1
     )
@@ -102,7 +102,7 @@ def test_delete_ends_helpers_and_what_ignores_term(local: LocalRig) -> None:
     assert Supervisor(socket_path(local.var)).all() == {}
 
 
-def test_a_launcher_killed_while_it_stops_leaves_no_helper(local: LocalRig) -> None:
+def test_launcher_killed_while_stopping_leaves_no_child(local: LocalRig) -> None:
     spec = local.spec("demo", 1, "1", "--child", "--daemon", "--stubborn")
     replica = settle(local, spec).replicas[0]
     old, launcher = helpers(local, "demo-0"), launcher_of(replica)
@@ -113,7 +113,7 @@ def test_a_launcher_killed_while_it_stops_leaves_no_helper(local: LocalRig) -> N
     assert not any(alive(pid) for pid in old.values())
 
 
-def test_a_lost_term_is_repeated(local: LocalRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_term_is_repeated(local: LocalRig, monkeypatch: pytest.MonkeyPatch) -> None:
     def deaf(*args: object) -> str:
         """Ignore the stop signal, like a TERM between fork and exec."""
         return render_program(*args).replace("stopsignal=TERM", "stopsignal=WINCH")  # type: ignore
@@ -126,7 +126,7 @@ def test_a_lost_term_is_repeated(local: LocalRig, monkeypatch: pytest.MonkeyPatc
     gone(local, ref)
 
 
-def test_supervisord_restarted_finds_everything_again(local: LocalRig) -> None:
+def test_restarted_supervisord_finds_all_programs(local: LocalRig) -> None:
     spec = local.spec("demo", 2)
     before = settle(local, spec)
     local.supervised.stop()
@@ -139,7 +139,7 @@ def test_supervisord_restarted_finds_everything_again(local: LocalRig) -> None:
     assert {r.pid for r in after.replicas}.isdisjoint(r.pid for r in before.replicas)
 
 
-def test_supervisord_killed_leaves_no_orphan(local: LocalRig) -> None:
+def test_killed_supervisord_leaves_no_orphan(local: LocalRig) -> None:
     spec = local.spec("demo", 2, "1", "--child", "--daemon")
     before = settle(local, spec)
     local.supervised.kill()
@@ -149,7 +149,7 @@ def test_supervisord_killed_leaves_no_orphan(local: LocalRig) -> None:
     assert [r.urls for r in after.replicas] == [r.urls for r in before.replicas]
 
 
-def test_a_replica_that_keeps_dying_is_retried_and_mended_by_a_new_spec(local: LocalRig) -> None:
+def test_crashing_replica_is_retried_and_fixed_by_a_new_spec(local: LocalRig) -> None:
     bad = local.spec("demo", 1, "1", "--die")
     ref = local.provisioner.apply(bad)
 
@@ -163,7 +163,7 @@ def test_a_replica_that_keeps_dying_is_retried_and_mended_by_a_new_spec(local: L
     assert settle(local, local.spec("demo", 1)).replicas[0].restarts == 0
 
 
-def test_the_cause_of_a_crash_is_told_and_only_of_the_last_run(local: LocalRig) -> None:
+def test_crash_cause_is_that_of_the_last_run(local: LocalRig) -> None:
     script = (
         "from pathlib import Path; marker = Path('ran'); first = not marker.exists();"
         "marker.touch(); print('noise', flush=True);"
@@ -181,14 +181,14 @@ def test_the_cause_of_a_crash_is_told_and_only_of_the_last_run(local: LocalRig) 
     assert "ValueError: first run" in local.provisioner.logs(ref)["demo-0"]
 
 
-def test_a_command_that_does_not_exist_says_so(local: LocalRig) -> None:
+def test_missing_command_is_reported(local: LocalRig) -> None:
     spec = dataclasses.replace(local.spec("demo", 1), argv=("/nowhere/vllm",))
     ref = local.provisioner.apply(spec)
     until(lambda: "cannot start /nowhere" in local.provisioner.observe(ref).replicas[0].message)
     assert "cannot start /nowhere/vllm" in local.provisioner.logs(ref)["demo-0"]
 
 
-def test_one_that_does_not_serve_stops_the_rollout(local: LocalRig) -> None:
+def test_unready_replica_stops_the_rollout(local: LocalRig) -> None:
     good, bad = local.spec("demo", 2), local.spec("demo", 2, "2", "--unready")
     settle(local, good)
     ref = local.provisioner.apply(bad)
@@ -205,7 +205,7 @@ def test_one_that_does_not_serve_stops_the_rollout(local: LocalRig) -> None:
     settle(local, good)  # roll back
 
 
-def test_stopped_by_hand_is_started_by_the_next_apply(local: LocalRig) -> None:
+def test_replica_stopped_by_hand_is_started_by_the_next_apply(local: LocalRig) -> None:
     spec = local.spec("demo", 1)
     settle(local, spec)
     Supervisor(socket_path(local.var)).stop("demo-0")
@@ -213,7 +213,7 @@ def test_stopped_by_hand_is_started_by_the_next_apply(local: LocalRig) -> None:
     assert settle(local, spec).replicas[0].restarts == 0
 
 
-def test_a_port_taken_meanwhile_is_given_up(local: LocalRig) -> None:
+def test_port_taken_meanwhile_is_replaced(local: LocalRig) -> None:
     spec = local.spec("demo", 1)
     before = settle(local, spec).replicas[0]
     supervisor = Supervisor(socket_path(local.var))
@@ -229,7 +229,7 @@ def test_a_port_taken_meanwhile_is_given_up(local: LocalRig) -> None:
     assert after.urls != before.urls
 
 
-def test_a_lost_state_file_is_no_orphan(local: LocalRig) -> None:
+def test_lost_state_file_leaves_no_orphan(local: LocalRig) -> None:
     spec = local.spec("demo", 1)
     before = settle(local, spec).replicas[0]
     (state.workload_dir(local.var, "demo") / "state.json").unlink()
@@ -243,7 +243,7 @@ def test_a_lost_state_file_is_no_orphan(local: LocalRig) -> None:
     assert local.supervised.processes() == []
 
 
-def test_a_lost_folder_is_no_orphan(local: LocalRig) -> None:
+def test_lost_folder_leaves_no_orphan(local: LocalRig) -> None:
     spec = local.spec("demo", 1)
     settle(local, spec)
     ref = local.provisioner.apply(spec)
@@ -255,7 +255,7 @@ def test_a_lost_folder_is_no_orphan(local: LocalRig) -> None:
     assert list(include_dir(local.var).glob("*")) == []
 
 
-def test_deleted_while_supervisord_was_down(local: LocalRig) -> None:
+def test_delete_while_supervisord_is_down(local: LocalRig) -> None:
     spec = local.spec("demo", 1)
     settle(local, spec)
     ref = local.provisioner.apply(spec)
@@ -270,7 +270,7 @@ def test_deleted_while_supervisord_was_down(local: LocalRig) -> None:
     assert not Path(state.workload_dir(local.var, "demo")).exists()
 
 
-def test_the_port_of_a_router_is_kept_and_its_holder_named(local: LocalRig) -> None:
+def test_router_port_is_kept_and_its_holder_named(local: LocalRig) -> None:
     """Clients use it. Workers and cache nodes may move to a new address."""
     spec = dataclasses.replace(local.spec("demo-router", 1), role="router")
     before = settle(local, spec).replicas[0]

@@ -97,7 +97,7 @@ def life(local: LocalRig, bomb: Bomb, name: str, dies_at: int) -> bool:
 
 
 @pytest.mark.timeout(300)
-def test_a_caller_may_die_at_any_step(local: LocalRig, bomb: Bomb) -> None:
+def test_caller_may_be_killed_at_any_step(local: LocalRig, bomb: Bomb) -> None:
     steps = range(1, 49)  # a run has about 46
     with ThreadPoolExecutor(8) as pool:
         lives = [pool.submit(life, local, bomb, f"w{n}", n) for n in steps]
@@ -114,7 +114,7 @@ def _apply(var: Path, spec: WorkloadSpec, times: int) -> None:
         LocalProvisioner(var).apply(spec)
 
 
-def test_many_callers_at_once_make_one_set(local: LocalRig) -> None:
+def test_concurrent_callers_make_one_workload(local: LocalRig) -> None:
     spec = local.spec("demo", 3)
     context = multiprocessing.get_context("spawn")
     callers = [context.Process(target=_apply, args=(local.var, spec, 5)) for _ in range(3)]
@@ -132,7 +132,7 @@ def test_many_callers_at_once_make_one_set(local: LocalRig) -> None:
     assert len(local.supervised.processes()) == 6
 
 
-def test_workloads_started_at_once_get_different_ports(local: LocalRig) -> None:
+def test_concurrently_started_workloads_get_different_ports(local: LocalRig) -> None:
     specs = [local.spec(f"w{n}", 2) for n in range(6)]
     with ThreadPoolExecutor(6) as pool:
         refs = list(pool.map(local.provisioner.apply, specs))
@@ -141,7 +141,7 @@ def test_workloads_started_at_once_get_different_ports(local: LocalRig) -> None:
 
 
 @pytest.mark.parametrize("lock", ["workload", "ports"])
-def test_callers_wait_for_each_other_but_not_for_ever(
+def test_callers_wait_for_each_other_with_a_timeout(
     local: LocalRig, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
     monkeypatch.setattr(state, "_WAIT_S", 0.05)

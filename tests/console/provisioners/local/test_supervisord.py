@@ -41,7 +41,7 @@ def read(path: Path) -> ServerOptions:
     return options
 
 
-def test_supervisord_reads_what_was_meant(tmp_path: Path) -> None:
+def test_written_configuration_is_parsed_by_supervisord(tmp_path: Path) -> None:
     var = tmp_path / "with spaces"
     for folder in ("log", "run", "supervisor/conf.d"):
         (var / folder).mkdir(parents=True)
@@ -67,7 +67,7 @@ def test_supervisord_reads_what_was_meant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["50%", "a[b]", "what?", "x ;y"])
-def test_a_folder_it_cannot_work_in_is_refused(tmp_path: Path, name: str) -> None:
+def test_unusable_folder_is_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnsafeValueError):
         render_config(tmp_path / name, [], tmp_path)
     with pytest.raises(UnsafeValueError):
@@ -75,24 +75,24 @@ def test_a_folder_it_cannot_work_in_is_refused(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("word", ["a ;b", "a #b", "%(here)s", "two\nlines", "nul\0"])
-def test_what_would_be_cut_is_refused(tmp_path: Path, word: str) -> None:
+def test_truncated_value_is_rejected(tmp_path: Path, word: str) -> None:
     with pytest.raises(UnsafeValueError):
         render_config(tmp_path, [Program("x", ("run", word))], tmp_path)
 
 
 @pytest.mark.parametrize("value", ['say "hi"', "it's", "two\nlines"])
-def test_an_environment_that_cannot_be_quoted_is_refused(tmp_path: Path, value: str) -> None:
+def test_unquotable_environment_is_rejected(tmp_path: Path, value: str) -> None:
     with pytest.raises(UnsafeValueError):
         render_config(tmp_path, [Program("x", ("run",), env={"A": value})], tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x]\n[y", "a:b", "a/b"])
-def test_a_name_that_is_no_program_is_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_program_name_is_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnsafeValueError):
         render_config(tmp_path, [Program(name, ("run",))], tmp_path)
 
 
-def test_no_supervisord(tmp_path: Path) -> None:
+def test_missing_supervisord(tmp_path: Path) -> None:
     for prepare in (lambda: None, lambda: (tmp_path / "sock").touch()):
         prepare()
         with pytest.raises(TemporaryError) as caught:
@@ -101,7 +101,7 @@ def test_no_supervisord(tmp_path: Path) -> None:
         assert "make up" in caught.value.message
 
 
-def test_a_hung_supervisord_is_given_up(supervised: Supervised) -> None:
+def test_hung_supervisord_times_out(supervised: Supervised) -> None:
     assert supervised.process is not None
     os.kill(supervised.process.pid, signal.SIGSTOP)
     try:
@@ -112,7 +112,7 @@ def test_a_hung_supervisord_is_given_up(supervised: Supervised) -> None:
     assert caught.value.reason == "SupervisorSlow"
 
 
-def test_asking_for_what_is_so_is_no_error(supervised: Supervised) -> None:
+def test_repeated_request_is_no_error(supervised: Supervised) -> None:
     supervisor = Supervisor(socket_path(supervised.var))
     assert supervisor.remove("nobody")
     with pytest.raises(TemporaryError) as caught:
@@ -120,7 +120,7 @@ def test_asking_for_what_is_so_is_no_error(supervised: Supervised) -> None:
     assert caught.value.reason == "SupervisorRefused"
 
 
-def test_threads_share_it(supervised: Supervised) -> None:
+def test_connection_is_thread_safe(supervised: Supervised) -> None:
     supervisor = Supervisor(socket_path(supervised.var))
     answers: list[object] = []
     threads = [threading.Thread(target=lambda: answers.append(supervisor.all())) for _ in range(8)]

@@ -19,7 +19,7 @@ def bearer(people: Cast, name: str, role: str = "viewer") -> Client:
     return Client(headers={"Authorization": f"Bearer {clear}"})
 
 
-def test_ones_own_sessions_and_nobody_elses(people: Cast) -> None:
+def test_own_sessions_are_listed_without_those_of_others(people: Cast) -> None:
     alice, charlie = client_of(people.alice), client_of(people.charlie)
     program = bearer(people, "alice")
     (row,) = program.get("/api/v1/sessions/").json()["results"]
@@ -33,7 +33,7 @@ def test_ones_own_sessions_and_nobody_elses(people: Cast) -> None:
     assert charlie.get("/profile/").status_code == 200
 
 
-def test_an_admin_logs_out_and_resets(people: Cast) -> None:
+def test_admin_ends_sessions_and_resets_the_second_factor(people: Cast) -> None:
     with_factor(people.alice)
     session = client_of(people.alice)
     operator, admin = bearer(people, "alice", "operator"), bearer(people, "ada", "admin")
@@ -49,7 +49,7 @@ def test_an_admin_logs_out_and_resets(people: Cast) -> None:
     assert admin.delete("/api/v1/users/nobody/sessions/").status_code == 404
 
 
-def test_a_session_is_asked_before_dangerous_verbs_and_a_token_is_not(people: Cast) -> None:
+def test_session_confirms_sensitive_operations_and_a_token_does_not(people: Cast) -> None:
     browser, program = old(client_of(people.ada)), bearer(people, "ada", "admin")
     role = {"data": {"role": "admin"}, "content_type": "application/json"}
     answer = browser.patch("/api/v1/users/charlie/", **role)

@@ -1,4 +1,4 @@
-"""What an admin writes down, and that mistakes stop the start with a sentence."""
+"""Single sign-on configuration, and errors that stop the start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ providers:
 """
 
 
-def test_nothing_said_means_passwords_for_everybody() -> None:
+def test_default_is_password_login() -> None:
     policy = configuration.load_policy({})
     assert (policy.local_login, policy.second_factor) == ("everybody", "optional")
     assert (policy.idle.total_seconds(), policy.longest.days) == (12 * 3600, 7)
@@ -43,7 +43,7 @@ def test_nothing_said_means_passwords_for_everybody() -> None:
         ({"EMBERLINE_CONFIRM_MINUTES": "-3"}, "an integer"),
     ],
 )
-def test_a_policy_that_cannot_be_stops_the_start(env: dict[str, str], word: str) -> None:
+def test_contradictory_policy_stops_the_start(env: dict[str, str], word: str) -> None:
     with pytest.raises(SettingError) as refused:
         configuration.load_policy(env)
     assert word in str(refused.value)
@@ -91,25 +91,25 @@ def test_one_provider_from_variables(tmp_path: Path) -> None:
         ("- id: acme", "- id: [", "invalid YAML"),
     ],
 )
-def test_a_mistake_is_named_and_no_secret_told(old: str, new: str, word: str) -> None:
+def test_error_is_named_without_secrets(old: str, new: str, word: str) -> None:
     with pytest.raises(SettingError) as refused:
         configuration.parse_providers(ONE.replace(old, new))
     assert word in str(refused.value)
     assert "s3cret" not in str(refused.value)
 
 
-def test_nobody_could_sign_on() -> None:
+def test_policy_without_a_possible_login() -> None:
     text = "providers: [{id: a, issuer: 'https://id.example', client_id: b}]"
     with pytest.raises(SettingError, match="default_role"):
         configuration.parse_providers(text)
 
 
-def test_two_of_one_id_are_refused() -> None:
+def test_duplicate_ids_are_rejected() -> None:
     with pytest.raises(SettingError, match="a unique id"):
         configuration.parse_providers(ONE + ONE.replace("providers:\n", ""))
 
 
-def test_this_machine_may_speak_without_tls() -> None:
+def test_localhost_provider_needs_no_tls() -> None:
     assert configuration.is_safe_url("http://localhost:8080/realm")
     assert not configuration.is_safe_url("http://localhost.evil.example/")
     assert not configuration.is_safe_url("file:///etc/passwd")
@@ -139,19 +139,21 @@ ACME = Provider(
         ({"staff": 1}, "", {}),
     ],
 )
-def test_the_highest_of_what_groups_give(groups: object, role: str, teams: dict[str, str]) -> None:
+def test_highest_role_of_all_groups_applies(
+    groups: object, role: str, teams: dict[str, str]
+) -> None:
     found = configuration.rights_of(ACME, {"realm_access": {"roles": groups}})
     assert (found.role, found.teams) == (role, teams)
 
 
-def test_who_is_in_no_group_gets_what_the_admin_says() -> None:
+def test_user_without_a_group_gets_the_default_role() -> None:
     assert configuration.rights_of(replace(ACME, default_role="viewer"), {}).role == "viewer"
     assert configuration.rights_of(replace(ACME, default_role="member"), {}).role == "member"
     found = configuration.rights_of(ACME, {})
     assert (found.role, found.claimed) == ("", False)
 
 
-def test_a_claim_by_its_very_name_goes_before_a_path() -> None:
+def test_literal_claim_name_precedes_a_path() -> None:
     claims = {"https://x.example/groups": ["a"], "x": {"y": 1}}
     assert configuration.read_claim(claims, "https://x.example/groups") == ["a"]
     assert configuration.read_claim(claims, "x.y") == 1
@@ -168,7 +170,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_no_claim_of_whatever_shape_gives_a_stranger_anything(value: object) -> None:
+def test_malformed_claim_grants_nothing(value: object) -> None:
     found = configuration.rights_of(ACME, {"realm_access": {"roles": value}})
     if "bosses" not in str(value) and "staff" not in str(value):
         assert found.role in ("", "member")

@@ -1,4 +1,4 @@
-"""Passwords for break-glass admins only, the admin's page, and a person's own."""
+"""Password login for break-glass admins only, the admin page, and own sessions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def break_glass(settings: Settings) -> None:
 
 
 @pytest.mark.usefixtures("break_glass")
-def test_a_password_lets_in_who_is_named_and_nobody_else(people: Cast) -> None:
+def test_password_login_is_limited_to_named_users(people: Cast) -> None:
     assert log_in("alice").get("/profile/").status_code == 302
     assert log_in("ada").get("/profile/").status_code == 200
     event = AuditEvent.objects.get(verb="user.login.refused")
@@ -49,7 +49,7 @@ def test_a_password_lets_in_who_is_named_and_nobody_else(people: Cast) -> None:
 
 
 @pytest.mark.usefixtures("break_glass")
-def test_it_is_not_said_that_the_password_was_right(people: Cast) -> None:
+def test_response_does_not_reveal_a_correct_password(people: Cast) -> None:
     forms = [{"username": "alice", "password": word} for word in (PASSWORD, "nope")]
     right, wrong = (Client().post("/login/", form).content.decode() for form in forms)
     sentence = "User name and password do not match an active account."
@@ -58,16 +58,14 @@ def test_it_is_not_said_that_the_password_was_right(people: Cast) -> None:
 
 
 @pytest.mark.usefixtures("break_glass")
-def test_the_login_page_offers_providers_first() -> None:
+def test_login_page_offers_providers_first() -> None:
     page = Client().get("/login/?next=/audit/").content.decode()
     assert "Sign on with ACME" in page
     assert page.index("Sign on with ACME") < page.index("Break-glass login")
     assert page.count('name="next" value="/audit/"') == 2
 
 
-def test_the_admins_page_shows_the_mapping_and_what_is_wrong(
-    people: Cast, settings: Settings
-) -> None:
+def test_admin_page_shows_mapping_and_errors(people: Cast, settings: Settings) -> None:
     settings.SIGNON = replace(settings.SIGNON, break_glass=("ada", "alice", "ghost"))
     settings.OIDC_PROVIDERS = (ACME,)
     page = client_of(people.ada).get("/sign-on/").content.decode()
@@ -78,7 +76,7 @@ def test_the_admins_page_shows_the_mapping_and_what_is_wrong(
     assert client_of(people.alice).get("/sign-on/").status_code == 403
 
 
-def test_the_settings_page_has_the_gist(people: Cast, settings: Settings) -> None:
+def test_settings_page_has_a_summary(people: Cast, settings: Settings) -> None:
     settings.OIDC_PROVIDERS = (ACME,)
     page = client_of(people.ada).get("/settings/").content.decode()
     assert "Groups and policy" in page
@@ -86,7 +84,7 @@ def test_the_settings_page_has_the_gist(people: Cast, settings: Settings) -> Non
     assert "Groups and policy" not in client_of(people.alice).get("/settings/").content.decode()
 
 
-def test_an_admin_asks_whether_a_provider_answers(people: Cast, settings: Settings) -> None:
+def test_admin_tests_a_provider(people: Cast, settings: Settings) -> None:
     settings.OIDC_PROVIDERS = (ACME,)
     client = client_of(people.ada)
     page = client.post("/sign-on/acme/test/", follow=True).content.decode()
@@ -94,7 +92,7 @@ def test_an_admin_asks_whether_a_provider_answers(people: Cast, settings: Settin
     assert client.post("/sign-on/other/test/").status_code == 404
 
 
-def test_a_secret_can_wait_in_the_vault(db: None) -> None:
+def test_secret_can_be_stored_in_the_vault(db: None) -> None:
     bare = replace(ACME, secret="")
     assert oidc.secret_source(bare) == "none (public client)"
     oidc.store_secret("acme", "sealed-away")
@@ -104,7 +102,7 @@ def test_a_secret_can_wait_in_the_vault(db: None) -> None:
     assert oidc.client_secret(bare) == ""
 
 
-def test_own_sessions_and_nobody_elses(people: Cast) -> None:
+def test_own_sessions_are_listed_without_those_of_others(people: Cast) -> None:
     client, other = log_in("alice"), log_in("alice")
     foreign = Session.objects.get(pk=_key(client_of(people.charlie)))
     page = client.get("/profile/security/").content.decode()
@@ -121,7 +119,7 @@ def test_own_sessions_and_nobody_elses(people: Cast) -> None:
     assert client.get("/profile/").status_code == 302
 
 
-def test_a_new_password_ends_the_other_sessions(people: Cast) -> None:
+def test_new_password_ends_the_other_sessions(people: Cast) -> None:
     client, other = log_in("alice"), log_in("alice")
     new = "battery-staple-9"
     form = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
@@ -136,20 +134,20 @@ def test_a_new_password_ends_the_other_sessions(people: Cast) -> None:
     assert other.get("/profile/").status_code == 302
 
 
-def test_who_signs_on_elsewhere_has_no_password_to_change(people: Cast) -> None:
+def test_single_sign_on_user_has_no_password_form(people: Cast) -> None:
     people.alice.set_unusable_password()
     people.alice.save()
     assert "old_password" not in client_of(people.alice).get("/profile/security/").content.decode()
 
 
-def test_an_admin_logs_somebody_out_everywhere(people: Cast) -> None:
+def test_admin_ends_all_sessions_of_a_user(people: Cast) -> None:
     client = log_in("alice")
     client_of(people.ada).post(f"/access/{people.alice.pk}/sessions/end/")
     assert client.get("/profile/").status_code == 302
 
 
 @pytest.mark.parametrize("url", ["/profile/security/", "/sign-on/"])
-def test_pages_ask_no_more_with_more_rows(people: Cast, settings: Settings, url: str) -> None:
+def test_number_of_queries_is_constant(people: Cast, settings: Settings, url: str) -> None:
     settings.OIDC_PROVIDERS = (ACME,)
     for number in range(5):
         client_of(people.ada)
@@ -166,7 +164,7 @@ def _key(client: Client) -> str:
     return digest(client.cookies[settings.SESSION_COOKIE_NAME].value)
 
 
-def test_the_command_takes_a_secret_from_standard_input(
+def test_command_reads_a_secret_from_standard_input(
     db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.OIDC_PROVIDERS = (replace(ACME, secret=""),)

@@ -1,4 +1,4 @@
-"""What only a provider that shows odd keys could bend; the rest is in test_sso.py over HTTP."""
+"""ID tokens with unusual keys; test_single_signon.py covers the rest over HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def token(**more: Any) -> dict[str, Any]:
     return {"iss": "i", "sub": "s", "aud": "c", "iat": now, "exp": now + 60, "nonce": "n", **more}
 
 
-def test_a_symmetric_key_proves_nothing() -> None:
+def test_symmetric_key_is_rejected() -> None:
     """Whoever reads the provider's public keys could sign with it."""
     signed = jwt.encode(token(), SECRET, algorithm="HS256", headers={"kid": "odd"})
     with pytest.raises(id_token.Rejected, match="unaccepted signature algorithm"):
@@ -32,7 +32,7 @@ def test_a_symmetric_key_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("keys", [{}, {"keys": []}, {"keys": "x"}, {"keys": [{"kty": "new"}]}])
-def test_keys_of_another_shape_prove_nothing(keys: dict[str, Any]) -> None:
+def test_malformed_keys_are_rejected(keys: dict[str, Any]) -> None:
     signed = jwt.encode(token(), SECRET, algorithm="HS512", headers={"kid": "odd"})
     forged = signed.replace(signed.split(".")[0], _header("RS256"), 1)
     with pytest.raises(id_token.Rejected):

@@ -21,17 +21,17 @@ def attempt(name: str, password: str, address: str = "127.0.0.1", next_: str = "
     return Client(REMOTE_ADDR=address).post("/login/", form)
 
 
-def test_right_password_leads_in_and_is_on_the_trail(people: Cast) -> None:
+def test_correct_password_logs_in_and_is_audited(people: Cast) -> None:
     response = attempt("alice", PASSWORD, next_="/audit/")
     assert (response.status_code, response.url) == (302, "/audit/")
     assert AuditEvent.objects.get(verb="user.login").actor == people.alice
 
 
-def test_next_leads_nowhere_else(people: Cast) -> None:
+def test_next_stays_in_the_console(people: Cast) -> None:
     assert attempt("alice", PASSWORD, next_="https://evil.example/").url == "/"
 
 
-def test_wrong_password_and_unknown_name_read_the_same(people: Cast) -> None:
+def test_wrong_password_and_unknown_name_have_one_message(people: Cast) -> None:
     wrong = attempt("alice", "nope").content.decode()
     unknown = attempt("nobody", "nope").content.decode()
     sentence = "User name and password do not match an active account."
@@ -39,11 +39,11 @@ def test_wrong_password_and_unknown_name_read_the_same(people: Cast) -> None:
     assert sentence in unknown
 
 
-def test_who_left_does_not_get_in(people: Cast) -> None:
+def test_deactivated_user_cannot_log_in(people: Cast) -> None:
     assert attempt("dora", PASSWORD).status_code == 200
 
 
-def test_sixth_attempt_on_a_name_waits_even_with_the_right_password(people: Cast) -> None:
+def test_sixth_attempt_on_a_name_is_delayed_even_with_the_password(people: Cast) -> None:
     for _ in range(5):
         assert attempt("Alice", "nope").status_code == 200
     refused = attempt("alice", PASSWORD)
@@ -55,9 +55,7 @@ def test_sixth_attempt_on_a_name_waits_even_with_the_right_password(people: Cast
     assert attempt("alice", PASSWORD, address="10.0.0.7").status_code == 302
 
 
-def test_whoever_guesses_from_many_addresses_does_not_lock_the_owner_out(
-    people: Cast, settings: Settings
-) -> None:
+def test_distributed_guessing_does_not_lock_out_the_owner(people: Cast, settings: Settings) -> None:
     settings.LOGIN_BRAKE_PER_USER = 20
     for number in range(20):
         assert attempt("alice", "nope", address=f"10.0.0.{number}").status_code == 200
@@ -70,7 +68,7 @@ def test_whoever_guesses_from_many_addresses_does_not_lock_the_owner_out(
     assert attempt("charlie", PASSWORD, address="10.0.1.1").status_code == 302
 
 
-def test_the_whole_console_brakes_too(people: Cast, settings: Settings) -> None:
+def test_console_wide_limit_applies(people: Cast, settings: Settings) -> None:
     settings.LOGIN_BRAKE = 10
     for number in range(10):
         attempt(f"guess{number}", "nope", address=f"10.0.0.{number}")
@@ -78,7 +76,7 @@ def test_the_whole_console_brakes_too(people: Cast, settings: Settings) -> None:
     assert attempt("alice", PASSWORD, address="10.0.1.1").status_code == 429
 
 
-def test_a_browser_that_was_in_before_is_no_stranger(people: Cast) -> None:
+def test_known_browser_is_not_limited_as_a_stranger(people: Cast) -> None:
     browser = Client(REMOTE_ADDR="10.0.0.1")
     right = {"username": "alice", "password": PASSWORD}
     browser.post("/login/", right)
@@ -97,7 +95,7 @@ def test_a_browser_that_was_in_before_is_no_stranger(people: Cast) -> None:
     assert browser.post("/login/", right).status_code == 429
 
 
-def test_a_made_up_mark_makes_nobody_known(people: Cast, settings: Settings) -> None:
+def test_forged_browser_mark_is_ignored(people: Cast, settings: Settings) -> None:
     for _ in range(5):
         attempt("alice", "nope")
     stranger = Client()
@@ -107,21 +105,21 @@ def test_a_made_up_mark_makes_nobody_known(people: Cast, settings: Settings) -> 
         assert stranger.post("/login/", form).status_code == 429
 
 
-def test_one_customer_of_ipv6_is_one_network(people: Cast) -> None:
+def test_ipv6_network_counts_as_one_address(people: Cast) -> None:
     for number in range(5):
         attempt("alice", "nope", address=f"2001:db8:1:2::{number:x}")
     assert attempt("alice", PASSWORD, address="2001:db8:1:2:ffff::1").status_code == 429
     assert attempt("alice", PASSWORD, address="2001:db8:1:3::1").status_code == 302
 
 
-def test_many_names_from_one_address_wait_too(people: Cast) -> None:
+def test_many_names_from_one_address_are_limited(people: Cast) -> None:
     for number in range(20):
         attempt(f"guess{number}", "nope")
     assert attempt("alice", PASSWORD).status_code == 429
     assert attempt("alice", PASSWORD, address="10.9.9.9").status_code == 302
 
 
-def test_a_forwarded_header_does_not_change_the_address(people: Cast) -> None:
+def test_forwarded_header_does_not_change_the_address(people: Cast) -> None:
     for number in range(20):
         headers = {"X-Forwarded-For": f"10.1.1.{number}"}
         Client().post("/login/", {"username": f"g{number}", "password": "x"}, headers=headers)
@@ -137,11 +135,11 @@ def test_a_forwarded_header_does_not_change_the_address(people: Cast) -> None:
         ("unix:", "unix:"),
     ],
 )
-def test_what_a_limit_counts_for(address: str, counted: str) -> None:
+def test_scope_of_each_limit(address: str, counted: str) -> None:
     assert network_of(address) == counted
 
 
-def test_the_wait_ends_and_success_forgives(people: Cast) -> None:
+def test_limit_expires_and_success_resets_it(people: Cast) -> None:
     for _ in range(5):
         attempt("alice", "nope")
     LoginAttempt.objects.update(at=timezone.now() - timedelta(seconds=301))
@@ -149,7 +147,7 @@ def test_the_wait_ends_and_success_forgives(people: Cast) -> None:
     assert not LoginAttempt.objects.exists()
 
 
-def test_a_part_asked_by_htmx_sends_the_page_to_the_login() -> None:
+def test_htmx_request_redirects_the_page_to_the_login() -> None:
     headers = {"HX-Request": "true", "HX-Current-URL": "http://testserver/audit/?actor=x"}
     response = Client().get("/audit/", headers=headers)
     assert response.status_code == 401
@@ -164,14 +162,14 @@ def test_logout_needs_a_post(people: Cast) -> None:
     assert client.get("/profile/").status_code == 302
 
 
-def test_session_cookie_is_out_of_reach_of_scripts(people: Cast) -> None:
+def test_session_cookie_is_http_only(people: Cast) -> None:
     response = attempt("alice", PASSWORD)
     (cookie,) = [c for name, c in response.cookies.items() if name.startswith("emberline_session")]
     assert cookie["httponly"]
     assert cookie["samesite"] == "Lax"
 
 
-def test_refusals_are_on_the_trail_without_what_was_typed(people: Cast) -> None:
+def test_failed_logins_are_audited_without_the_input(people: Cast) -> None:
     attempt("alice", "nope", address="10.0.0.9")
     attempt("my-Secret-Password", "x")
     attempt("dora", PASSWORD)
@@ -186,7 +184,7 @@ def test_refusals_are_on_the_trail_without_what_was_typed(people: Cast) -> None:
     assert "my-Secret-Password" not in str([vars(e) for e in events])
 
 
-def test_a_logout_is_on_the_trail(people: Cast) -> None:
+def test_logout_is_audited(people: Cast) -> None:
     client = Client()
     client.force_login(people.alice)
     client.post("/logout/")

@@ -1,4 +1,4 @@
-"""Signing on at a real provider over HTTP, and everything that somebody could bend on the way."""
+"""Single sign-on at a real provider over HTTP, including forged responses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def text(response: Any) -> str:
     return str(response.content.decode())
 
 
-def test_whoever_signs_on_first_gets_an_account_with_the_role_of_their_groups(
+def test_first_sign_on_creates_an_account_with_the_group_role(
     idp: OpenIdProvider,
 ) -> None:
     client = Client()
@@ -74,7 +74,7 @@ def test_whoever_signs_on_first_gets_an_account_with_the_role_of_their_groups(
     assert list(events) == ["user.create", "user.login"]
 
 
-def test_what_is_asked_of_the_provider(idp: OpenIdProvider) -> None:
+def test_authorization_request_parameters(idp: OpenIdProvider) -> None:
     url = begin(Client(), next="https://evil.example/")
     idp.authorize(url, "sub-eve")
     asked = idp.asked[-1]
@@ -85,7 +85,7 @@ def test_what_is_asked_of_the_provider(idp: OpenIdProvider) -> None:
     assert "s3cret" not in url
 
 
-def test_next_leads_nowhere_else(idp: OpenIdProvider) -> None:
+def test_next_stays_in_the_console(idp: OpenIdProvider) -> None:
     assert sign_on(Client(), idp, "sub-eve", next="https://evil.example/").url == "/"
 
 
@@ -108,7 +108,7 @@ def test_role_and_teams_follow_the_groups_at_each_sign_on(idp: OpenIdProvider) -
     assert AuditEvent.objects.filter(verb="user.role", target="user/eve").count() == 3
 
 
-def test_who_is_in_no_group_any_more_is_out_with_sessions_and_rights(idp: OpenIdProvider) -> None:
+def test_removal_from_all_groups_ends_sessions_and_permissions(idp: OpenIdProvider) -> None:
     inside = Client()
     sign_on(inside, idp, "sub-eve")
     idp.person("sub-eve", preferred_username="eve", groups=["another"])
@@ -120,7 +120,7 @@ def test_who_is_in_no_group_any_more_is_out_with_sessions_and_rights(idp: OpenId
     assert reasons() == ["no group"]
 
 
-def test_a_stranger_without_a_group_gets_no_account(idp: OpenIdProvider) -> None:
+def test_user_without_a_group_gets_no_account(idp: OpenIdProvider) -> None:
     for claims in (
         {},
         {"groups": "nonsense"},
@@ -132,7 +132,7 @@ def test_a_stranger_without_a_group_gets_no_account(idp: OpenIdProvider) -> None
     assert not User.objects.filter(username="x").exists()
 
 
-def test_what_was_given_by_hand_stays(idp: OpenIdProvider) -> None:
+def test_manual_membership_stays(idp: OpenIdProvider) -> None:
     sign_on(Client(), idp, "sub-eve")
     team = Team.objects.create(name="Search", slug="search")
     Membership.objects.create(team=team, user=eve(), role="admin")
@@ -140,7 +140,7 @@ def test_what_was_given_by_hand_stays(idp: OpenIdProvider) -> None:
     assert Membership.objects.get().role == "admin"
 
 
-def test_a_membership_ends_with_its_mapping(idp: OpenIdProvider, settings: Settings) -> None:
+def test_membership_ends_with_its_mapping(idp: OpenIdProvider, settings: Settings) -> None:
     Team.objects.create(name="Search", slug="search")
     idp.person("sub-eve", preferred_username="eve", groups=["staff", "search"])
     sign_on(Client(), idp, "sub-eve")
@@ -150,7 +150,7 @@ def test_a_membership_ends_with_its_mapping(idp: OpenIdProvider, settings: Setti
     assert not Membership.objects.exists()
 
 
-def test_groups_do_not_take_the_last_admin(idp: OpenIdProvider) -> None:
+def test_groups_do_not_remove_the_last_admin(idp: OpenIdProvider) -> None:
     idp.person("sub-eve", preferred_username="eve", groups=["bosses"])
     sign_on(Client(), idp, "sub-eve")
     idp.person("sub-eve", preferred_username="eve", groups=["staff"])
@@ -159,9 +159,7 @@ def test_groups_do_not_take_the_last_admin(idp: OpenIdProvider) -> None:
     assert AuditEvent.objects.filter(verb="user.role.kept").count() == 1
 
 
-def test_a_name_or_an_address_that_is_taken_opens_nothing(
-    idp: OpenIdProvider, people: Cast
-) -> None:
+def test_taken_name_or_address_gives_no_access(idp: OpenIdProvider, people: Cast) -> None:
     people.ada.email = "ada@example.com"
     people.ada.save()
     idp.person(
@@ -179,14 +177,14 @@ def test_a_name_or_an_address_that_is_taken_opens_nothing(
     assert not Identity.objects.exists()
 
 
-def test_the_same_name_of_another_subject_is_another_person(idp: OpenIdProvider) -> None:
+def test_equal_name_of_another_subject_is_another_user(idp: OpenIdProvider) -> None:
     sign_on(Client(), idp, "sub-eve")
     idp.person("sub-other", preferred_username="eve", groups=["bosses"])
     assert sign_on(Client(), idp, "sub-other").status_code == 403
     assert eve().role == "viewer"
 
 
-def test_who_was_here_first_links_their_account_and_keeps_their_role(
+def test_existing_user_links_an_account_and_keeps_the_role(
     idp: OpenIdProvider, people: Cast
 ) -> None:
     client = client_of(people.alice)
@@ -203,7 +201,7 @@ def test_who_was_here_first_links_their_account_and_keeps_their_role(
     assert Identity.objects.get().user == people.alice
 
 
-def test_linking_is_for_whoever_began_it(idp: OpenIdProvider, people: Cast) -> None:
+def test_linking_is_limited_to_its_initiator(idp: OpenIdProvider, people: Cast) -> None:
     client = client_of(people.alice)
     back = idp.authorize(begin(client, "/profile/security/link/acme/"), "sub-eve")
     client.force_login(people.charlie)
@@ -211,7 +209,7 @@ def test_linking_is_for_whoever_began_it(idp: OpenIdProvider, people: Cast) -> N
     assert not Identity.objects.exists()
 
 
-def test_only_a_further_way_in_can_be_unlinked(idp: OpenIdProvider) -> None:
+def test_only_additional_logins_can_be_unlinked(idp: OpenIdProvider) -> None:
     client = Client()
     sign_on(client, idp, "sub-eve")
     path = f"/profile/security/unlink/{Identity.objects.get().pk}/"
@@ -224,14 +222,14 @@ def test_only_a_further_way_in_can_be_unlinked(idp: OpenIdProvider) -> None:
     assert not Identity.objects.exists()
 
 
-def test_a_switched_off_account_stays_off(idp: OpenIdProvider) -> None:
+def test_deactivated_account_stays_deactivated(idp: OpenIdProvider) -> None:
     sign_on(Client(), idp, "sub-eve")
     User.objects.filter(username="eve").update(is_active=False)
     assert "deactivated" in text(sign_on(Client(), idp, "sub-eve"))
     assert reasons() == ["inactive"]
 
 
-def test_no_new_people_when_the_admin_says_so(idp: OpenIdProvider, settings: Settings) -> None:
+def test_account_creation_can_be_disabled(idp: OpenIdProvider, settings: Settings) -> None:
     configure(settings, new_people=False)
     assert sign_on(Client(), idp, "sub-eve").status_code == 403
     assert not User.objects.exists()
@@ -240,7 +238,7 @@ def test_no_new_people_when_the_admin_says_so(idp: OpenIdProvider, settings: Set
 # What somebody could bend.
 
 
-def test_an_answer_counts_once_and_in_the_browser_that_asked(idp: OpenIdProvider) -> None:
+def test_response_is_valid_once_in_its_browser(idp: OpenIdProvider) -> None:
     client = Client()
     back = idp.authorize(begin(client), "sub-eve")
     assert Client().get(back).status_code == 403  # planted in a victim's browser
@@ -251,7 +249,7 @@ def test_an_answer_counts_once_and_in_the_browser_that_asked(idp: OpenIdProvider
     assert all("state" in reason for reason in reasons())
 
 
-def test_a_code_of_another_attempt_is_refused(idp: OpenIdProvider) -> None:
+def test_code_of_another_attempt_is_rejected(idp: OpenIdProvider) -> None:
     """Stolen elsewhere and put into one's own attempt: PKCE does not match."""
     theirs, mine = Client(), Client()
     stolen = idp.authorize(begin(theirs), "sub-eve")
@@ -282,7 +280,7 @@ STRANGE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     ],
     ids=str,
 )
-def test_a_token_with_a_bent_claim_is_refused(idp: OpenIdProvider, bend: dict[str, Any]) -> None:
+def test_token_with_an_invalid_claim_is_rejected(idp: OpenIdProvider, bend: dict[str, Any]) -> None:
     def forge(claims: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in {**claims, **bend}.items() if value is not None}
 
@@ -292,7 +290,7 @@ def test_a_token_with_a_bent_claim_is_refused(idp: OpenIdProvider, bend: dict[st
     assert len(reasons()) == 1
 
 
-def test_a_token_with_a_bent_signature_is_refused(idp: OpenIdProvider) -> None:
+def test_token_with_an_invalid_signature_is_rejected(idp: OpenIdProvider) -> None:
     for signed in (
         lambda c: jwt.encode(c, STRANGE_KEY, algorithm="RS256", headers={"kid": "front"}),
         lambda c: jwt.encode(c, STRANGE_KEY, algorithm="RS256", headers={"kid": "other"}),
@@ -306,7 +304,7 @@ def test_a_token_with_a_bent_signature_is_refused(idp: OpenIdProvider) -> None:
     assert not User.objects.exists()
 
 
-def test_metadata_of_another_issuer_is_refused(idp: OpenIdProvider) -> None:
+def test_metadata_of_another_issuer_is_rejected(idp: OpenIdProvider) -> None:
     page = "/.well-known/openid-configuration"
     idp.documents[page] = lambda found: {**found, "issuer": "https://evil.example"}
     answer = Client().post("/login/with/acme/")
@@ -316,7 +314,7 @@ def test_metadata_of_another_issuer_is_refused(idp: OpenIdProvider) -> None:
     assert Client().post("/login/with/acme/").status_code == 502
 
 
-def test_a_provider_that_is_away_is_said_and_the_login_page_stays(
+def test_unreachable_provider_is_reported_on_the_login_page(
     idp: OpenIdProvider, settings: Settings
 ) -> None:
     configure(settings, issuer="http://127.0.0.1:9")
@@ -328,7 +326,7 @@ def test_a_provider_that_is_away_is_said_and_the_login_page_stays(
 
 @pytest.mark.parametrize("path", ["/oauth2/token", "/jwks", "/userinfo"])
 @pytest.mark.parametrize("status", [500, 200])
-def test_a_provider_that_breaks_on_the_way_back(
+def test_provider_that_fails_during_the_callback(
     idp: OpenIdProvider, path: str, status: int
 ) -> None:
     client = Client()
@@ -338,7 +336,7 @@ def test_a_provider_that_breaks_on_the_way_back(
     assert not User.objects.exists()
 
 
-def test_who_says_no_over_there_reads_so(idp: OpenIdProvider) -> None:
+def test_denied_consent_is_reported(idp: OpenIdProvider) -> None:
     client = Client()
     url = begin(client)
     state = dict(part.split("=") for part in urlsplit(url).query.split("&"))["state"]
@@ -346,7 +344,7 @@ def test_who_says_no_over_there_reads_so(idp: OpenIdProvider) -> None:
     assert "Sign-on at ACME was cancelled" in text(answer)
 
 
-def test_leaving_tells_how_to_leave_the_provider_too(idp: OpenIdProvider) -> None:
+def test_logout_links_to_the_provider_logout(idp: OpenIdProvider) -> None:
     client = Client()
     sign_on(client, idp, "sub-eve")
     page = text(client.post("/logout/"))
@@ -354,7 +352,7 @@ def test_leaving_tells_how_to_leave_the_provider_too(idp: OpenIdProvider) -> Non
     assert client.get("/profile/").status_code == 302
 
 
-def test_no_secret_is_on_the_trail_or_in_a_row(idp: OpenIdProvider) -> None:
+def test_no_secret_is_audited_or_stored(idp: OpenIdProvider) -> None:
     sign_on(Client(), idp, "sub-eve")
     rows = str([vars(row) for row in (*AuditEvent.objects.all(), *Identity.objects.all())])
     assert "s3cret" not in rows
@@ -362,12 +360,12 @@ def test_no_secret_is_on_the_trail_or_in_a_row(idp: OpenIdProvider) -> None:
     assert "code_verifier" not in str(session.get_decoded())
 
 
-def test_an_unknown_provider_is_not_there(idp: OpenIdProvider) -> None:
+def test_unknown_provider_is_404(idp: OpenIdProvider) -> None:
     assert Client().post("/login/with/other/").status_code == 404
     assert Client().get("/login/with/other/back/").status_code == 404
 
 
-def test_the_way_to_the_provider_is_a_post(idp: OpenIdProvider) -> None:
+def test_sign_on_starts_with_a_post(idp: OpenIdProvider) -> None:
     """A link elsewhere must not log somebody in as whoever the provider says."""
     assert Client().get("/login/with/acme/").status_code == 405
     assert Client(enforce_csrf_checks=True).post("/login/with/acme/").status_code == 403

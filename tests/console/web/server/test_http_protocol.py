@@ -1,4 +1,4 @@
-"""Half heads, heads without end and too many connections, against both parsers of uvicorn."""
+"""Incomplete and endless request heads and connection limits, with both parsers of uvicorn."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ async def closed(transport: Transport) -> bytes:
     return transport.written
 
 
-async def test_who_sends_nothing_is_cut_off(impatient_server: World) -> None:
+async def test_silent_connection_is_closed(impatient_server: World) -> None:
     assert await closed(impatient_server.connect()[1]) == b""
 
 
-async def test_half_a_head_is_answered_and_cut_off_however_it_drips(
+async def test_slow_request_head_is_answered_and_closed(
     impatient_server: World,
 ) -> None:
     protocol, transport = impatient_server.connect()
@@ -91,7 +91,7 @@ async def test_half_a_head_is_answered_and_cut_off_however_it_drips(
     assert transport.written.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_half_a_second_head_is_cut_off_too(impatient_server: World) -> None:
+async def test_slow_second_request_head_is_closed(impatient_server: World) -> None:
     protocol, transport = impatient_server.connect()
     impatient_server.answer.set()
     protocol.data_received(WHOLE)
@@ -100,7 +100,7 @@ async def test_half_a_second_head_is_cut_off_too(impatient_server: World) -> Non
     assert b"408 " in await closed(transport)
 
 
-async def test_a_request_under_way_has_no_deadline(impatient_server: World) -> None:
+async def test_active_request_has_no_deadline(impatient_server: World) -> None:
     protocol, transport = impatient_server.connect()
     protocol.data_received(WHOLE)
     with pytest.raises(TimeoutError):
@@ -111,7 +111,7 @@ async def test_a_request_under_way_has_no_deadline(impatient_server: World) -> N
     assert b"204" in transport.written
 
 
-async def test_a_head_without_end_is_refused(impatient_server: World) -> None:
+async def test_endless_request_head_is_rejected(impatient_server: World) -> None:
     protocol, transport = impatient_server.connect()
     protocol.data_received(HALF)
     for _ in range(2 * http_protocol.MAX_HEAD // 4000):
@@ -130,6 +130,6 @@ async def test_connections_are_bounded(
     assert not first.written
 
 
-def test_the_console_is_served_by_it() -> None:
+def test_console_uses_this_protocol() -> None:
     path = f"{LimitedProtocol.__module__}:{LimitedProtocol.__qualname__}"
     assert f"--http {path}" in " ".join(programs.web_arguments("127.0.0.1", 1, behind_proxy=False))

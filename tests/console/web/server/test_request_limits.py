@@ -1,4 +1,4 @@
-"""How much of a body is read, from whom, and for how long."""
+"""Limits of request bodies: size, sender and time."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class Console:
 
 
 @pytest.mark.parametrize("sizes", [[0], [4], [2, 2]])
-async def test_a_form_is_read_from_anybody_and_nobody_is_looked_up(sizes: list[int]) -> None:
+async def test_anonymous_form_is_read_without_a_user_query(sizes: list[int]) -> None:
     console = Console()
     assert (await console.ask(sizes))[0] == 200
     assert console.asked == []
 
 
 @pytest.mark.parametrize("declared", [5, None])
-async def test_without_a_login_no_more_is_read(declared: int | None) -> None:
+async def test_anonymous_body_is_limited(declared: int | None) -> None:
     console = Console()
     status, facts = await console.ask([3, 3, 3], declared=declared)
     assert (status, facts["code"]) == (413, "too_large_without_login")
@@ -79,20 +79,20 @@ async def test_without_a_login_no_more_is_read(declared: int | None) -> None:
     assert sum(console.reads) <= LIMITS.anonymous
 
 
-async def test_with_a_login_it_is_and_one_look_suffices() -> None:
+async def test_authenticated_body_needs_one_user_query() -> None:
     console = Console()
     assert (await console.ask([4, 4, 4], "ada"))[0] == 200
     assert console.asked == ["ada"]
 
 
 @pytest.mark.parametrize("declared", [21, None])
-async def test_nobody_sends_more_than_a_request_may_have(declared: int | None) -> None:
+async def test_request_size_is_bounded(declared: int | None) -> None:
     limits = BodyLimits(anonymous=4, request=20, person=99, total=99)
     status, facts = await Console(limits).ask([10, 10, 10], "ada", declared)
     assert (status, facts["code"]) == (413, "too_large")
 
 
-async def test_what_one_person_and_all_hold_at_once_is_bounded_and_given_back() -> None:
+async def test_concurrent_bytes_are_bounded_per_user_and_in_total() -> None:
     console = Console()
     first = asyncio.create_task(console.ask([4, 8], "ada", holds=True))
     while not console.reads[1:]:
@@ -107,13 +107,13 @@ async def test_what_one_person_and_all_hold_at_once_is_bounded_and_given_back() 
 
 
 @pytest.mark.parametrize("sizes", [[-1], [1, -1], [2, 1, -1]])
-async def test_a_body_that_stalls_is_given_up(sizes: list[int]) -> None:
+async def test_stalled_body_times_out(sizes: list[int]) -> None:
     limits = BodyLimits(anonymous=9, step=2, stall_s=0.05)
     status, facts = await Console(limits).ask(sizes)
     assert (status, facts["code"]) == (408, "body_stalled")
 
 
-async def test_what_comes_after_the_body_has_no_deadline() -> None:
+async def test_processing_after_the_body_has_no_deadline() -> None:
     """A stream waits for its reader to leave for as long as it likes."""
     left = asyncio.Event()
 
@@ -140,7 +140,7 @@ async def test_what_comes_after_the_body_has_no_deadline() -> None:
     await served({"type": "http", "headers": []}, receive, _unused)
 
 
-async def test_a_database_that_is_away_is_no_login() -> None:
+async def test_unavailable_database_counts_as_anonymous() -> None:
     def identify(_scope: Any) -> str:
         raise OSError("away")
 
@@ -150,7 +150,7 @@ async def test_a_database_that_is_away_is_no_login() -> None:
     assert (status, facts["code"]) == (503, "database_unavailable")
 
 
-async def test_what_is_no_request_passes() -> None:
+async def test_other_scopes_pass() -> None:
     seen = []
 
     async def application(scope: Any, _receive: Any, _send: Any) -> None:
@@ -165,7 +165,7 @@ async def _unused(*_: Any) -> Any:
     raise AssertionError("not to be called")
 
 
-def test_uvicorn_calls_it_as_it_is_meant() -> None:
+def test_uvicorn_interface_is_respected() -> None:
     config = Config(limit_bodies(Console()._read, str), log_config=None)
     config.load()
     assert config.interface == "asgi3"

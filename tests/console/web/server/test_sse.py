@@ -1,4 +1,4 @@
-"""Streams of events: their bytes, their end, and who gets a place."""
+"""Event streams: encoding, end and slots."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ async def these(*events: ServerSentEvent) -> AsyncIterator[ServerSentEvent]:
         (ServerSentEvent(""), "data: \n\n"),
     ],
 )
-def test_an_event_is_what_the_standard_says_and_nothing_is_forged(
+def test_event_follows_the_standard_and_cannot_be_forged(
     event: ServerSentEvent, expected: str
 ) -> None:
     assert event.encode().decode() == expected
 
 
-async def test_a_source_is_sent_whole_and_ends(request_: HttpRequest) -> None:
+async def test_source_is_sent_completely_and_ends(request_: HttpRequest) -> None:
     answer = sse.stream(request_, these(ServerSentEvent("a"), ServerSentEvent("b", id="2")))
     assert answer.headers["Content-Type"] == "text/event-stream"
     assert answer.headers["Cache-Control"] == "no-store"
@@ -75,11 +75,11 @@ async def test_a_source_is_sent_whole_and_ends(request_: HttpRequest) -> None:
     assert await sent(answer) == ["retry: 2000\n\n", "data: a\n\n", "id: 2\ndata: b\n\n"]
 
 
-async def test_an_answer_that_was_never_begun_gives_its_place_back(request_: HttpRequest) -> None:
+async def test_unstarted_response_releases_its_slot(request_: HttpRequest) -> None:
     sse.stream(request_, these(ServerSentEvent("a"))).close()
 
 
-async def test_an_answer_that_was_dropped_holds_no_place(request_: HttpRequest) -> None:
+async def test_dropped_response_holds_no_slot(request_: HttpRequest) -> None:
     dropped = [sse.stream(request_, these(ServerSentEvent("a"))) for _ in range(3)]
     assert sse.places.taken() == 3
     dropped.clear()
@@ -87,7 +87,7 @@ async def test_an_answer_that_was_dropped_holds_no_place(request_: HttpRequest) 
     assert sse.places.taken() == 0
 
 
-async def test_silence_is_filled_and_the_life_ends(
+async def test_keep_alives_are_sent_and_the_stream_has_a_maximum_age(
     request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = []
@@ -105,7 +105,7 @@ async def test_silence_is_filled_and_the_life_ends(
     assert ended == [True], "the source was closed"
 
 
-async def test_a_reader_who_leaves_ends_the_source(request_: HttpRequest) -> None:
+async def test_disconnected_reader_ends_the_source(request_: HttpRequest) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def silent() -> AsyncIterator[ServerSentEvent]:
@@ -124,7 +124,7 @@ async def test_a_reader_who_leaves_ends_the_source(request_: HttpRequest) -> Non
     answer.close()
 
 
-async def test_a_source_that_fails_says_so_without_its_text(
+async def test_failing_source_is_reported_without_its_message(
     request_: HttpRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken() -> AsyncIterator[ServerSentEvent]:
@@ -138,7 +138,7 @@ async def test_a_source_that_fails_says_so_without_its_text(
     assert "private-detail" in caplog.text
 
 
-async def test_places_are_bounded_each_and_for_all(
+async def test_slots_are_bounded_per_user_and_in_total(
     request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = RequestFactory().get("/", REMOTE_ADDR="10.0.0.9")
@@ -158,7 +158,7 @@ async def test_places_are_bounded_each_and_for_all(
         answer.close()
 
 
-async def test_changes_are_sent_once_each_and_not_what_was_seen_before() -> None:
+async def test_changes_are_sent_once_and_the_initial_state_is_not() -> None:
     looks = iter(
         [
             ServerSentEvent("a", id="1"),
@@ -171,7 +171,7 @@ async def test_changes_are_sent_once_each_and_not_what_was_seen_before() -> None
     assert [(one.event, one.id) for one in found] == [("message", "2"), ("gone", "")]
 
 
-def test_the_last_seen_is_bounded() -> None:
+def test_remembered_states_are_bounded() -> None:
     asked = RequestFactory().get("/", headers={"Last-Event-ID": "9" * 5000})
     assert sse.last_event_id(asked) == "9" * 200
     assert sse.last_event_id(RequestFactory().get("/")) == ""
@@ -181,7 +181,7 @@ def test_the_last_seen_is_bounded() -> None:
 @pytest.mark.parametrize(
     "change", [{"is_active": False}, {"role": "viewer"}], ids=["switched off", "demoted"]
 )
-async def test_whoever_loses_their_right_reads_no_further(
+async def test_revoked_permission_ends_the_stream(
     request_: HttpRequest, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     user = await User.objects.acreate(username="alice", role="operator")
@@ -203,7 +203,7 @@ async def test_whoever_loses_their_right_reads_no_further(
     assert parts[-1] != "event: error"
 
 
-async def test_looks_at_the_same_are_shared_and_others_are_not() -> None:
+async def test_equal_queries_are_shared() -> None:
     looks, asked, go = sse._PollThreads(), [], threading.Event()
 
     def look() -> str:
@@ -220,7 +220,7 @@ async def test_looks_at_the_same_are_shared_and_others_are_not() -> None:
     assert all(name.startswith("watch") for name in asked), "in no thread that answers pages"
 
 
-async def test_a_look_rests_for_what_the_one_before_has_cost(
+async def test_query_interval_follows_its_cost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rests: list[float] = []
@@ -234,7 +234,7 @@ async def test_a_look_rests_for_what_the_one_before_has_cost(
     assert rests == [0.0, 2.0 * (1 / sse.CPU_SHARE - 1)]
 
 
-async def test_a_failing_look_fails_for_its_reader_and_the_next_works() -> None:
+async def test_failing_query_fails_only_its_reader() -> None:
     looks = sse._PollThreads()
     with pytest.raises(ZeroDivisionError):
         await looks.ask(lambda: 1 // 0, "a")
@@ -242,7 +242,7 @@ async def test_a_failing_look_fails_for_its_reader_and_the_next_works() -> None:
 
 
 @pytest.mark.parametrize(("limit", "reason"), [("PLACES_EACH", "person"), ("PLACES", "process")])
-async def test_a_refused_stream_is_counted_with_its_reason(
+async def test_rejected_stream_is_counted_with_its_reason(
     request_: HttpRequest, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
 ) -> None:
     monkeypatch.setattr(sse, limit, 0)

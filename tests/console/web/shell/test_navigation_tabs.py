@@ -1,4 +1,4 @@
-"""Tabs are brought by rooms, ordered, and the one a page is below of is the active one."""
+"""Tabs: registration by apps, order, and the active one."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def active(path: str) -> list[str]:
     ]
 
 
-def test_tabs_come_in_their_order_whoever_registered_first() -> None:
+def test_tabs_are_ordered_independently_of_registration() -> None:
     labels = [entry["tab"].label for entry in navigation.list_tabs("endpoint", "demo", "/")]
     assert labels == ["Overview", "Routing", "Events"]
 
 
-def test_a_page_below_a_tab_belongs_to_it_and_not_to_the_tab_above() -> None:
+def test_page_below_a_tab_selects_it() -> None:
     assert active("/endpoints/demo/") == ["Overview"]
     assert active("/endpoints/demo/events/") == ["Events"]
     assert active("/routing/endpoints/demo/kv/") == ["Routing"]
     assert active("/endpoints/other/") == []
 
 
-def test_a_tab_whose_page_is_not_there_is_left_out() -> None:
+def test_tab_without_a_page_is_omitted() -> None:
     navigation.register_tab(navigation.Tab("endpoint", "Gone", "endpoints:no-such-page", "x", 1))
     assert "Gone" not in [
         entry["tab"].label for entry in navigation.list_tabs("endpoint", "demo", "/")
@@ -67,5 +67,5 @@ def test_tabs_of_a_group_share_one_entry() -> None:
     assert [one["active"] for one in observability["tabs"]] == [False, True]
 
 
-def test_things_of_another_kind_have_tabs_of_their_own() -> None:
+def test_other_object_kinds_have_their_own_tabs() -> None:
     assert navigation.list_tabs("tier", "default", "/") == []

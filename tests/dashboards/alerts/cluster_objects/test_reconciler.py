@@ -32,7 +32,7 @@ from tests.support.waiting import until
 URL = "https://hooks.example.org/T0KEN"
 
 
-def test_rules_come_follow_what_is_set_and_go(kept: Kept) -> None:
+def test_rules_are_applied_updated_and_removed(kept: Kept) -> None:
     make_endpoint("chat")
     shown = kept.set(rules=True, labels={"release": "prometheus"})
     assert (shown.phase, shown.status.reason) == ("Ready", "Kept")
@@ -59,7 +59,7 @@ def test_rules_come_follow_what_is_set_and_go(kept: Kept) -> None:
     assert [one.verb for one in AuditEvent.objects.filter(verb="set alerts")] == ["set alerts"] * 2
 
 
-def test_what_somebody_changes_is_set_back_and_said(kept: Kept) -> None:
+def test_external_changes_are_reverted_and_reported(kept: Kept) -> None:
     kept.set(rules=True)
     before = counters.total("alert_objects_corrected", cluster="prod")
     groups = kept.find("PrometheusRule", RULES)["spec"]["groups"]
@@ -82,7 +82,7 @@ def test_what_somebody_changes_is_set_back_and_said(kept: Kept) -> None:
     assert kept.keep().status.corrected == 2
 
 
-def test_receivers_go_where_an_alertmanager_tells(kept: Kept, settings: Any) -> None:
+def test_receivers_are_stored_for_the_alertmanager(kept: Kept, settings: Any) -> None:
     receivers.create(person("admin"), {"name": "hook", "kind": "webhook", "url": URL})
     with pytest.raises(Refused, match="No Alertmanager is configured"):
         kept.set(receivers=True)
@@ -119,7 +119,7 @@ def _address(kept: Kept) -> str:
     return base64.b64decode(kept.find("Secret", CONFIG)["data"]["hook-url"]).decode()
 
 
-def test_nothing_of_somebody_elses_is_written_or_removed(kept: Kept, settings: Any) -> None:
+def test_foreign_objects_are_neither_written_nor_removed(kept: Kept, settings: Any) -> None:
     body = {"metadata": {"name": RULES}, "spec": {"groups": []}}
     kept.cluster.api.create("PrometheusRule", kept.space, body)
     shown = kept.set(rules=True)
@@ -132,7 +132,7 @@ def test_nothing_of_somebody_elses_is_written_or_removed(kept: Kept, settings: A
     assert kept.keep().status.reason == "NotOurs"
 
 
-def test_a_twin_is_said_and_another_namespace_takes_all_along(kept: Kept) -> None:
+def test_duplicate_is_reported_and_a_changed_namespace_moves_all_objects(kept: Kept) -> None:
     shown = kept.set(rules=True)
     groups = kept.find("PrometheusRule", RULES)["spec"]["groups"][:1]
     body = {"metadata": {"name": "emberline"}, "spec": {"groups": groups}}
@@ -147,7 +147,7 @@ def test_a_twin_is_said_and_another_namespace_takes_all_along(kept: Kept) -> Non
     assert kept.cluster.api.find("PrometheusRule", other, RULES)
 
 
-def test_a_right_that_is_missing_is_named(cluster: Cluster, db: None) -> None:
+def test_missing_permission_is_named(cluster: Cluster, db: None) -> None:
     kept = joined(cluster, "person-7")
     shown = kept.set(rules=True)
     assert (shown.phase, shown.status.reason) == ("Failed", "ClusterRefused")
@@ -155,7 +155,7 @@ def test_a_right_that_is_missing_is_named(cluster: Cluster, db: None) -> None:
     assert shown.status.due_at > timezone.now()
 
 
-def test_the_role_that_is_shown_is_enough(cluster: Cluster, db: None, settings: Any) -> None:
+def test_displayed_role_is_sufficient(cluster: Cluster, db: None, settings: Any) -> None:
     kept = joined(cluster, "person-6")
     there = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
     needed = [
@@ -171,7 +171,7 @@ def test_the_role_that_is_shown_is_enough(cluster: Cluster, db: None, settings: 
     until(lambda: kept.keep().phase == "Off", what="their end")
 
 
-def test_a_cluster_away_keeps_what_it_has_and_is_not_forgotten(faked: Kept) -> None:
+def test_unreachable_cluster_keeps_its_objects_and_is_not_forgotten(faked: Kept) -> None:
     faked.set(rules=True)
     with pytest.raises(Refused, match="alert rules of this console"):
         clusters.remove_cluster(person("admin"), "prod")
@@ -187,7 +187,7 @@ def test_a_cluster_away_keeps_what_it_has_and_is_not_forgotten(faked: Kept) -> N
     assert faked.find("PrometheusRule", RULES) is None
 
 
-def test_what_fails_half_way_is_known_and_not_called_somebodys_change(faked: Kept) -> None:
+def test_partial_failure_is_not_taken_for_an_external_change(faked: Kept) -> None:
     with faked.cluster.plane.failing("PATCH .*/prometheusrules/", 503, times=1):
         shown = faked.set(rules=True)
     assert (shown.phase, shown.objects) == ("Failed", [f"PrometheusRule/{RULES}"])
@@ -201,7 +201,7 @@ def test_what_fails_half_way_is_known_and_not_called_somebodys_change(faked: Kep
     until(lambda: faked.keep().objects == [], what="deleted in the foreground")
 
 
-def test_a_cluster_without_the_operator_is_told_so(faked: Kept) -> None:
+def test_cluster_without_the_operator_is_reported(faked: Kept) -> None:
     row = selectors.one("prod").cluster
     finding = {"name": "prometheus-operator", "present": False, "why_not": "No podmonitors."}
     type(row.status).objects.filter(cluster=row).update(
@@ -213,7 +213,7 @@ def test_a_cluster_without_the_operator_is_told_so(faked: Kept) -> None:
     assert faked.find("PrometheusRule", RULES) is None
 
 
-def test_budgets_are_judged_where_the_console_is_scraped(db: None) -> None:
+def test_budgets_are_evaluated_where_the_console_is_scraped(db: None) -> None:
     place = manifests.Placement("a", "n", {})
     for beside in (True, False):
         made = manifests.build_rules(DEFAULT_SETTINGS, place, routed=False, with_console=beside)

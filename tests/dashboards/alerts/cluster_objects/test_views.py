@@ -35,7 +35,7 @@ def prod() -> Cluster:
     return row
 
 
-def test_an_admin_sets_it_on_the_page() -> None:
+def test_admin_configures_it_on_the_page() -> None:
     ada = browser("admin")
     assert "off" in ada.get(PAGES).text
     typed = {"rules": "on", "namespace": "watching", "labels": "release=prometheus\n\nteam = ml"}
@@ -59,7 +59,7 @@ def test_an_admin_sets_it_on_the_page() -> None:
     assert ada.get(f"{PAGES}nowhere/").status_code == 404
 
 
-def test_what_became_of_it_is_shown() -> None:
+def test_result_is_shown() -> None:
     program("admin").patch(f"{API}prod/", {"rules": True}, format="json")
     words = {"phase": "Failed", "reason": "ClusterRefused", "message": "It does not let us."}
     there = [["PrometheusRule", "models", "emberline-alert-rules"]]
@@ -79,7 +79,7 @@ def test_what_became_of_it_is_shown() -> None:
     assert "PrometheusRule/emberline-alert-rules" in run("alert", "clusters", "-o", "yaml")
 
 
-def test_rest_holds_to_versions_and_roles() -> None:
+def test_rest_checks_versions_and_roles() -> None:
     ada = program("admin")
     seen = ada.get(f"{API}prod/")
     assert (seen.json()["phase"], seen.json()["namespace"]) == ("Off", "models")
@@ -100,7 +100,7 @@ def test_rest_holds_to_versions_and_roles() -> None:
     assert program("viewer").post(f"{API}prod/check/").status_code == 403
 
 
-def test_who_is_in_a_team_alone_sees_none_of_it() -> None:
+def test_team_members_see_none_of_it() -> None:
     program("admin").patch(f"{API}prod/", {"rules": True}, format="json")
     member = client_of(made.teams().gina)
     for path in (PAGES, f"{PAGES}prod/", API, f"{API}prod/"):
@@ -110,7 +110,7 @@ def test_who_is_in_a_team_alone_sees_none_of_it() -> None:
     assert "synced" not in member.get("/clusters/prod/").text
 
 
-def test_from_a_terminal() -> None:
+def test_command_line() -> None:
     assert "Off" in run("alert", "clusters")
     said = run("alert", "keep", "prod", "rules=true", 'labels={"release": "prometheus"}')
     assert "prod" in said
@@ -119,7 +119,7 @@ def test_from_a_terminal() -> None:
     assert refused("alert", "keep", "nowhere", "rules=true")[0] == 4
 
 
-def test_the_list_makes_as_many_queries_for_many_as_for_one(prod: Cluster) -> None:
+def test_list_needs_a_constant_number_of_queries(prod: Cluster) -> None:
     for index in range(5):
         row = Cluster.objects.create(name=f"more-{index}", kind="in-cluster")
         ClusterStatus.objects.create(cluster=row)
@@ -129,7 +129,7 @@ def test_the_list_makes_as_many_queries_for_many_as_for_one(prod: Cluster) -> No
     check(browser("viewer"), f"{PAGES}prod/", KEPT)
 
 
-def test_what_the_installer_asks_for_is_there_once(settings: Any) -> None:
+def test_installer_rights_are_listed_once(settings: Any) -> None:
     asked = {"alert_objects": ("rules",), "alert_object_labels": (("release", "prometheus"),)}
     tasks.sweep()
     assert not ClusterAlerts.objects.exists()  # not configured
@@ -146,7 +146,7 @@ def test_what_the_installer_asks_for_is_there_once(settings: Any) -> None:
     assert not ClusterAlerts.objects.get().rules
 
 
-def test_the_installers_words_are_read(tmp_path: Path) -> None:
+def test_installer_values_are_parsed(tmp_path: Path) -> None:
     plain = {**os.environ, "EMBERLINE_VAR": str(tmp_path)}
     said = {
         "EMBERLINE_ALERT_OBJECTS": "rules,receivers",
@@ -163,7 +163,7 @@ def test_the_installers_words_are_read(tmp_path: Path) -> None:
             load({**plain, name: wrong}, tmp_path)
 
 
-def test_rights_for_receivers_are_asked_for_where_they_are_kept(prod: Cluster) -> None:
+def test_receiver_rights_are_needed_where_receivers_are_stored(prod: Cluster) -> None:
     ClusterAlerts.objects.create(cluster=prod, rules=True)
     assert related_objects.required_parts("prod") == []
     ClusterAlerts.objects.update(receivers=True)

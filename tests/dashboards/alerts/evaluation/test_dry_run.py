@@ -74,7 +74,7 @@ def by_hand(text: str, lasting_s: int, step: int, since: int) -> tuple[int, int]
     return times, lasted
 
 
-def test_it_judges_as_prometheus_does() -> None:
+def test_dry_run_equals_prometheus() -> None:
     dice = random.Random(8)
     for _ in range(400):
         text = "".join(dice.choice("##.") if dice.random() < 0.3 else "#" for _ in range(40))
@@ -85,7 +85,7 @@ def test_it_judges_as_prometheus_does() -> None:
         assert (found.times, found.firing_s) == by_hand(text, lasting_s, step, since), text
 
 
-def test_what_was_seen_too_briefly_is_counted_apart() -> None:
+def test_matches_shorter_than_the_duration_are_counted_separately() -> None:
     looks = SampleTimes(0, 60, 0)
     assert summarize_firing(held("..##.."), looks, 60).times == 1
     one = summarize_firing(held("..#..."), looks, 60)  # up to two minutes between samples
@@ -116,7 +116,7 @@ def always(question: Any) -> QueryResult:
     return QueryResult((Series((("endpoint", "a"),), (1.0,) * question.window.points),))
 
 
-def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
+def test_queries_are_few_and_cover_the_duration() -> None:
     asked = Asked(always)
     measure = evaluation_measure.user_rule_measure("up == 0")
     for (key, (length, *steps)), lasting_s in itertools.product(RANGES.items(), (300, 1800)):
@@ -138,7 +138,7 @@ def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
     assert all(one.heavy for one in asked.questions.values())
 
 
-def test_what_cannot_be_asked_is_refused_and_gaps_are_said() -> None:
+def test_unanswerable_queries_are_rejected_and_gaps_reported() -> None:
     draft, measure = (
         ConditionValues((Condition("x > 1", 0),)),
         evaluation_measure.user_rule_measure("x > 1"),
@@ -195,9 +195,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.django_db
-def test_a_real_prometheus_says_when_a_rule_of_ones_own_would_have_fired(
-    server: str, settings: Any
-) -> None:
+def test_prometheus_reports_past_firing_of_a_custom_rule(server: str, settings: Any) -> None:
     prometheus(settings, server)
     operator = program("operator")
 
@@ -264,7 +262,7 @@ def strict(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         ("crowd) or (crowd", "promql", "parse error"),
     ],
 )
-def test_what_costs_too_much_is_neither_tried_nor_saved(
+def test_expensive_expressions_are_neither_run_nor_saved(
     strict: str, settings: Any, expr: str, code: str, words: str
 ) -> None:
     """Form and REST reject alike and state how to narrow; boards keep working."""
@@ -296,7 +294,7 @@ ANSWERS: dict[str, Any] = {"/api/v1/query": vector, "/api/v1/query_range": matri
 
 
 @pytest.mark.django_db
-def test_numbers_are_tried_and_nothing_is_kept(settings: Any) -> None:
+def test_dry_run_stores_nothing(settings: Any) -> None:
     make_endpoint("demo")
     operator = program("operator")
     stub: Stub
@@ -340,7 +338,7 @@ def test_numbers_are_tried_and_nothing_is_kept(settings: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_who_may_set_it_may_try_it_and_nobody_else(settings: Any) -> None:
+def test_dry_run_needs_the_permission_to_edit(settings: Any) -> None:
     world = made.teams()
     made.their_endpoints(world)
     OwnRule.objects.create(name="Secret", expr=f'up{{endpoint="{CANARY}"}}', summary="x")
@@ -369,7 +367,7 @@ def test_who_may_set_it_may_try_it_and_nobody_else(settings: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None:
+def test_pages_dry_run_typed_values_with_and_without_scripts(settings: Any) -> None:
     make_endpoint("demo")
     operator = browser("operator")
     OwnRule.objects.create(name="LongQueue", expr="up == 0", summary="x")
@@ -406,7 +404,7 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
     assert not RuleSetting.objects.exists()
 
 
-def test_an_alert_between_two_points_of_the_past_is_listed() -> None:
+def test_alert_between_two_points_is_listed() -> None:
     """A day has a point every five minutes; two short alerts fired within the hour."""
     asked = Asked(lambda _question: QueryResult())
     found = query_history(asked, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")

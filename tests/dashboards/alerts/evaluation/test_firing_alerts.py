@@ -74,7 +74,7 @@ def client(url: str) -> Prometheus:
     return Prometheus(url, Deadlines(cache_s=0.1))
 
 
-def test_they_fire_name_themselves_and_end(watched: Watched) -> None:
+def test_alerts_fire_with_their_labels_and_resolve(watched: Watched) -> None:
     prometheus = client(watched.url)
     found = until(lambda: query_firing(prometheus, Scope("demo")).alerts, what="an alert")
     (alert,) = found
@@ -90,19 +90,19 @@ def test_they_fire_name_themselves_and_end(watched: Watched) -> None:
     prometheus.close()
 
 
-def told(viewer: Client, path: str) -> str:
+def get_page_with_alert(viewer: Client, path: str) -> str:
     text = viewer.get(path).text
     return text if "IndexStale" in text else ""
 
 
 @pytest.mark.django_db
-def test_pages_show_what_fires(watched: Watched, settings: Any) -> None:
+def test_pages_show_firing_alerts(watched: Watched, settings: Any) -> None:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=watched.url)
     make_endpoint("demo")
     make_endpoint("well")
     viewer = browser("viewer")
     path = "/dashboards/endpoints/demo/alerts"
-    text = until(lambda: told(viewer, path), what="the alert")
+    text = until(lambda: get_page_with_alert(viewer, path), what="the alert")
     assert "demo-worker-0" in text
     assert "Compare the clocks" in text
     assert viewer.get("/dashboards/endpoints/well/alerts").text.strip() == ""
@@ -112,13 +112,13 @@ def test_pages_show_what_fires(watched: Watched, settings: Any) -> None:
     assert 'hx-get="/dashboards/alerts"' in viewer.get("/").text
     Endpoint.objects.filter(name="demo").delete()
     for url in ("/dashboards/alerts", "/alerts/"):
-        text = until(lambda url=url: told(viewer, url), what="the alert")
+        text = until(lambda url=url: get_page_with_alert(viewer, url), what="the alert")
         assert "demo" in text
         assert "/endpoints/demo/" not in text, "a deleted endpoint has no page"
 
 
 @pytest.mark.django_db
-def test_without_prometheus_pages_say_that_nothing_is_known(settings: Any) -> None:
+def test_pages_report_unknown_state_without_prometheus(settings: Any) -> None:
     make_endpoint("demo")
     for url in ("", f"http://127.0.0.1:{free_port()}"):
         settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
@@ -128,7 +128,7 @@ def test_without_prometheus_pages_say_that_nothing_is_known(settings: Any) -> No
 
 
 @pytest.mark.django_db
-def test_the_rules_can_be_had_for_one_s_own_prometheus(tmp_path: Path) -> None:
+def test_rules_can_be_exported_for_another_prometheus(tmp_path: Path) -> None:
     answer = browser("viewer").get("/dashboards/alerts.yml")
     assert answer["content-type"] == "application/yaml"
     groups = yaml.safe_load(answer.content)["groups"]

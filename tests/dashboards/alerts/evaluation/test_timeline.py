@@ -74,7 +74,7 @@ def intervals(sampled: Sampled, key: str = "24h") -> list[AlertInterval]:
     return query_timeline(sampled, Scope(), key).intervals
 
 
-def test_pending_and_firing_meet_and_the_ongoing_one_has_no_end() -> None:
+def test_pending_and_firing_are_joined_and_an_ongoing_alert_has_no_end() -> None:
     sampled = Sampled(
         (LABELS, "pending", NOW - 3000, NOW - 2400), (LABELS, "firing", NOW - 2400, None)
     )
@@ -85,19 +85,19 @@ def test_pending_and_firing_meet_and_the_ongoing_one_has_no_end() -> None:
     assert abs(pending.end - firing.start) <= firing.step_s
 
 
-def test_an_alert_shorter_than_a_step_is_not_missed() -> None:
+def test_alert_shorter_than_a_step_is_found() -> None:
     (one,) = intervals(Sampled((LABELS, "firing", NOW - 86_000, NOW - 85_980)), "30d")
     assert one.step_s == 7200
     assert one.duration_s >= 7200
 
 
-def test_what_began_before_the_range_is_marked() -> None:
+def test_intervals_that_began_before_the_range_are_marked() -> None:
     (one,) = intervals(Sampled((LABELS, "firing", NOW - 90_000, NOW - 80_000)))
     assert one.cut
     assert abs(one.start - (NOW - 86_400)) <= 25  # the grid of the range
 
 
-def test_workers_of_an_endpoint_share_a_lane_and_the_worst_severity() -> None:
+def test_workers_of_an_endpoint_share_a_lane_with_the_worst_severity() -> None:
     page = {**LABELS, "severity": "page", "worker": "demo-1"}
     other = {**LABELS, "worker": "demo-0"}
     sampled = Sampled(
@@ -109,7 +109,7 @@ def test_workers_of_an_endpoint_share_a_lane_and_the_worst_severity() -> None:
     assert [len(one.alerts) for one in lane.intervals] == [1, 1, 1]
 
 
-def test_an_opened_interval_is_measured_finely() -> None:
+def test_opened_interval_has_a_finer_resolution() -> None:
     sampled = Sampled((LABELS, "firing", NOW - 50_000, NOW - 40_000))
     found = query_timeline(sampled, Scope(), "30d")
     (one,) = found.intervals

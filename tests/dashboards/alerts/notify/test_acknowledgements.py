@@ -64,7 +64,7 @@ def acknowledge(**more: str) -> Silence:
     return acknowledgements.create(person("operator"), wish)
 
 
-def test_repeats_stop_and_the_resolution_is_sent(alerting_world: World) -> None:
+def test_acknowledgement_stops_repeats_and_the_resolution_is_sent(alerting_world: World) -> None:
     make_endpoint("demo")
     wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
     receivers.create(person("admin"), wish)
@@ -81,7 +81,7 @@ def test_repeats_stop_and_the_resolution_is_sent(alerting_world: World) -> None:
     assert alerting_world.later(3600) + alerting_world.later(60) == ["firing"]
 
 
-def test_undone_it_repeats_again(alerting_world: World) -> None:
+def test_revoked_acknowledgement_repeats_again(alerting_world: World) -> None:
     make_endpoint("demo")
     wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
     receivers.create(person("admin"), wish)
@@ -94,7 +94,9 @@ def test_undone_it_repeats_again(alerting_world: World) -> None:
     assert list(verbs)[-2:] == ["acknowledge", "undo acknowledgement"]
 
 
-def test_a_short_or_unknown_gap_ends_nothing(alerting_world: World, monkeypatch: Any) -> None:
+def test_short_gap_or_unknown_state_ends_no_acknowledgement(
+    alerting_world: World, monkeypatch: Any
+) -> None:
     make_endpoint("demo")
     row = acknowledge()
     alerting_world.names = ()
@@ -120,7 +122,7 @@ def test_a_short_or_unknown_gap_ends_nothing(alerting_world: World, monkeypatch:
     assert row.current_state == "expired"
 
 
-def test_rest_acknowledges_once_and_only_what_fires(alerting_world: World) -> None:
+def test_rest_acknowledges_once_and_only_firing_alerts(alerting_world: World) -> None:
     make_endpoint("demo")
     client = program("operator")
     wish = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it"}
@@ -143,7 +145,7 @@ def test_rest_acknowledges_once_and_only_what_fires(alerting_world: World) -> No
     assert client.post(API, wish, format="json").status_code == 201
 
 
-def test_a_team_acknowledges_its_own_alerts(alerting_world: World) -> None:
+def test_team_acknowledges_its_own_alerts(alerting_world: World) -> None:
     teams = made.teams()
     made.their_endpoints(teams)
     alerting_world.endpoint = OURS
@@ -156,7 +158,7 @@ def test_a_team_acknowledges_its_own_alerts(alerting_world: World) -> None:
     assert client_of(teams.hugo).delete(f"{API}{done.json()['id']}/").status_code == 404
 
 
-def test_the_page_takes_a_note_and_returns(alerting_world: World) -> None:
+def test_page_accepts_a_note_and_redirects_back(alerting_world: World) -> None:
     make_endpoint("demo")
     operator = browser("operator")
     page = "/alerts/acknowledge/"

@@ -69,7 +69,7 @@ def use(settings: Any, url: str) -> None:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, alertmanager_url=url)
 
 
-def test_a_silence_is_made_and_ended_there(manager: Stub) -> None:
+def test_silence_is_created_and_ended_in_alertmanager(manager: Stub) -> None:
     make_endpoint("demo")
     client = program("operator")
     made_one = client.post(API, WISH, format="json")
@@ -114,7 +114,7 @@ class Kept:
         return [one["comment"] for one in self.bodies.values()]
 
 
-def test_a_change_replaces_it_there(settings: Any) -> None:
+def test_edited_silence_replaces_the_old_one(settings: Any) -> None:
     make_endpoint("demo")
     client, kept = program("operator"), Kept()
     with http_stub(kept.answers) as stub:
@@ -134,7 +134,7 @@ def test_a_change_replaces_it_there(settings: Any) -> None:
         assert row.remote == {"console": next(iter(kept.bodies))}
 
 
-def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any) -> None:
+def test_failure_of_one_of_two_alertmanagers_reverts_both(monkeypatch: Any) -> None:
     """And one that the silence no longer concerns expires it."""
     make_endpoint("demo")
     client, east, west = program("operator"), Kept(), Kept()
@@ -164,7 +164,7 @@ def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any
         assert (east.comments, west.comments) == (["here only"], [])
 
 
-def test_the_page_shows_what_others_silenced_there(manager: Stub) -> None:
+def test_page_lists_silences_created_in_alertmanager(manager: Stub) -> None:
     page = browser("viewer").get("/alerts/silences/").text
     assert "from a terminal" in page
     assert "severity!~&quot;page|x&quot;" in page
@@ -173,14 +173,16 @@ def test_the_page_shows_what_others_silenced_there(manager: Stub) -> None:
     assert "from a terminal" not in client_of(teams.erin).get("/alerts/silences/").text
 
 
-def test_what_was_ended_there_is_over_here(manager: Stub) -> None:
+def test_silence_ended_in_alertmanager_ends_here(manager: Stub) -> None:
     make_endpoint("demo")
     program("operator").post(API, WISH, format="json")
     manager.answers["/api/v2/silences"] = (200, [row("s-1", "expired")])
     assert "No silences" in browser("viewer").get("/alerts/silences/").text
 
 
-def test_one_that_is_away_is_said_and_nothing_is_kept_here(manager: Stub, settings: Any) -> None:
+def test_unreachable_alertmanager_is_reported_and_nothing_stored(
+    manager: Stub, settings: Any
+) -> None:
     make_endpoint("demo")
     client = program("operator")
     program("operator").post(API, WISH, format="json")
@@ -204,7 +206,9 @@ def test_one_that_is_away_is_said_and_nothing_is_kept_here(manager: Stub, settin
     assert "no label team" in client.post(API, teams, format="json").json()["detail"]
 
 
-def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any) -> None:
+def test_console_sends_no_notifications_with_an_alertmanager(
+    manager: Stub, monkeypatch: Any
+) -> None:
     make_endpoint("demo")
     labels = {"alertname": "Slow", "endpoint": "demo", "severity": "page"}
     alert = firing_module.FiringAlert("Slow", "demo", "", "page", None, "s", "r", labels)
@@ -217,7 +221,7 @@ def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any
     assert len(dispatcher.read_firing().alerts) == 1
 
 
-def test_one_of_several_sources_away_ends_nothing(monkeypatch: Any) -> None:
+def test_one_unreachable_source_of_several_ends_nothing(monkeypatch: Any) -> None:
     monkeypatch.setattr(
         "dashboards.alerts.evaluation.firing_alerts.query_firing",
         lambda *_: FiringAlerts((), missing="west is away"),
@@ -227,7 +231,7 @@ def test_one_of_several_sources_away_ends_nothing(monkeypatch: Any) -> None:
     assert (seen.unknown, seen.why) == (True, "west is away")
 
 
-def test_its_configuration_says_the_same(tmp_path: Path, settings: Any) -> None:
+def test_exported_configuration_is_equivalent(tmp_path: Path, settings: Any) -> None:
     teams = made.teams()
     make_endpoint(OURS)
     Endpoint.objects.filter(name=OURS).update(team=teams.ours)

@@ -62,7 +62,7 @@ def tried(one: Delivery, *, later: bool = False) -> Delivery:
     return one
 
 
-def test_a_webhook_gets_alertmanagers_document_signed(hook: Stub) -> None:
+def test_webhook_gets_the_signed_alertmanager_document(hook: Stub) -> None:
     url = f"{hook.url}/hook?token=T0KEN"
     one = owed(receiver(kind="webhook", url=url, secret=SECRET))
     assert tried(one).state == DeliveryState.SENT
@@ -77,7 +77,7 @@ def test_a_webhook_gets_alertmanagers_document_signed(hook: Stub) -> None:
     assert len(hook.seen) == 1  # not sent again
 
 
-def test_the_document_is_version_4_whatever_fires() -> None:
+def test_document_version_is_4_for_all_alerts() -> None:
     now = timezone.now()
     ended = Alert({"alertname": "A", "endpoint": "demo"}, {}, now, now)
     found = body(Alert({"alertname": "B", "endpoint": "demo"}, {"summary": "x"}, now), ended)
@@ -92,7 +92,7 @@ def test_the_document_is_version_4_whatever_fires() -> None:
     assert "and 130 more" in message.format_text(many)
 
 
-def test_slack_gets_text_that_cannot_call_anybody(hook: Stub) -> None:
+def test_slack_text_mentions_nobody(hook: Stub) -> None:
     to = receiver(kind="slack", url=f"{hook.url}/hook")
     one = owed(to)
     one.body = body(Alert({"alertname": "A", "pod": "<!channel>"}, {"summary": "a & b"}))
@@ -104,7 +104,7 @@ def test_slack_gets_text_that_cannot_call_anybody(hook: Stub) -> None:
     assert attachment["title_link"] == "https://c.example/alerts/"
 
 
-def test_mail_goes_to_all_addresses_in_one_letter(post: Post) -> None:
+def test_one_mail_goes_to_all_addresses(post: Post) -> None:
     one = owed(receiver(kind="email", to="a@example.org, b@example.org"))
     one.body = body(Alert({"alertname": "A\r\nBcc: x@example.org"}))
     one.save()
@@ -116,7 +116,7 @@ def test_mail_goes_to_all_addresses_in_one_letter(post: Post) -> None:
     assert "https://c.example/alerts/silences/new/?alertname=A" in letter.get_content()
 
 
-def test_mail_that_is_refused_for_good_is_given_up(post: Post, settings: Any) -> None:
+def test_permanently_rejected_mail_is_not_retried(post: Post, settings: Any) -> None:
     to = receiver(kind="email", to=["a@example.org"])
     post.refuse = {"RCPT": "550 no such box"}
     one = tried(owed(to))
@@ -131,7 +131,7 @@ def test_mail_that_is_refused_for_good_is_given_up(post: Post, settings: Any) ->
     assert tried(owed(to)).state == DeliveryState.WAITING
 
 
-def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(hook: Stub) -> None:
+def test_temporary_failures_are_retried_with_growing_delays(hook: Stub) -> None:
     hook.answers["/hook"] = (503, f"go away {SECRET}")
     one = owed(receiver(kind="webhook", url=f"{hook.url}/hook"))
     pauses = []
@@ -146,28 +146,28 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(hook: Stub) 
     assert one.error == ""
 
 
-def test_a_receiver_may_ask_for_a_pause() -> None:
+def test_retry_after_of_a_receiver_is_respected() -> None:
     with http_stub({"/hook": (429, "")}, {"Retry-After": "120"}) as busy:
         one = tried(owed(receiver(kind="webhook", url=f"{busy.url}/hook")))
     assert 100 < (one.next_at - timezone.now()).total_seconds() <= 120
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 301])
-def test_what_will_not_pass_is_given_up_at_once(hook: Stub, status: int) -> None:
+def test_permanent_failures_are_not_retried(hook: Stub, status: int) -> None:
     hook.answers["/hook"] = (status, "")
     one = tried(owed(receiver(kind="webhook", url=f"{hook.url}/hook")))
     assert (one.state, str(status) in one.error) == (DeliveryState.FAILED, True)
     assert one.ended_at is not None
 
 
-def test_old_news_are_given_up(hook: Stub) -> None:
+def test_outdated_messages_are_dropped(hook: Stub) -> None:
     hook.answers["/hook"] = (503, "")
     to = receiver(kind="webhook", url=f"{hook.url}/hook")
     old = timezone.now() - deliveries.GIVE_UP
     assert tried(owed(to, created_at=old)).state == DeliveryState.FAILED
 
 
-def test_of_two_processes_one_tries_and_one_that_died_costs_a_minute(hook: Stub) -> None:
+def test_one_of_two_processes_sends_and_a_dead_one_delays_by_a_minute(hook: Stub) -> None:
     one = owed(receiver(kind="webhook", url=f"{hook.url}/hook"))
     stale = Delivery.objects.get(pk=one.pk)
     deliveries.attempt_delivery(stale.pk)
@@ -181,7 +181,7 @@ def test_of_two_processes_one_tries_and_one_that_died_costs_a_minute(hook: Stub)
     assert deliveries.due_deliveries(timezone.now() + deliveries.LEASE) == [dying.pk]
 
 
-def test_a_slow_receiver_holds_up_no_other(hook: Stub) -> None:
+def test_slow_receiver_delays_no_other(hook: Stub) -> None:
     slow = receiver(kind="webhook", url=f"{hook.url}/hook")
     other = receivers.create(
         person("admin"), {"name": "chat", "kind": "slack", "url": f"{hook.url}/hook"}
@@ -194,7 +194,7 @@ def test_a_slow_receiver_holds_up_no_other(hook: Stub) -> None:
     assert wanted.pk in found
 
 
-def test_secrets_are_in_the_vault_alone(hook: Stub) -> None:
+def test_secrets_are_only_in_the_vault(hook: Stub) -> None:
     url = f"{hook.url}/hook/T0KEN"
     made = receiver(kind="webhook", url=url, secret=SECRET)
     assert made.shown == f"{hook.url}/…"
@@ -211,7 +211,7 @@ def test_secrets_are_in_the_vault_alone(hook: Stub) -> None:
     assert not SealedText.objects.exists()
 
 
-def test_a_receiver_that_is_off_or_gone_gets_nothing(hook: Stub) -> None:
+def test_disabled_or_deleted_receiver_gets_nothing(hook: Stub) -> None:
     to = receiver(kind="webhook", url=f"{hook.url}/hook")
     one, two = owed(to), owed(to)
     receivers.change(person("admin"), "on-call", {"enabled": False})
@@ -239,7 +239,7 @@ def test_a_receiver_that_is_off_or_gone_gets_nothing(hook: Stub) -> None:
         ({"kind": "email", "to": ["a@b.example"], "colour": "red"}, "colour"),
     ],
 )
-def test_what_cannot_be_a_receiver_is_refused(facts: dict[str, Any], field: str) -> None:
+def test_invalid_receiver_is_rejected(facts: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as refused:
         receiver(**facts)
     (problem,) = refused.value.errors
@@ -249,7 +249,7 @@ def test_what_cannot_be_a_receiver_is_refused(facts: dict[str, Any], field: str)
     assert not SealedText.objects.exists()
 
 
-def test_old_deliveries_are_forgotten_and_waiting_ones_are_not(hook: Stub) -> None:
+def test_old_deliveries_are_pruned_and_pending_ones_are_not(hook: Stub) -> None:
     to = receiver(kind="webhook", url=f"{hook.url}/hook")
     past = timezone.now() - timedelta(days=31)
     owed(to, state=DeliveryState.SENT, created_at=past)

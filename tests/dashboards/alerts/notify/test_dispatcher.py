@@ -87,7 +87,7 @@ def marks(delivery: Delivery) -> list[tuple[str, str]]:
     return [(one["labels"]["alertname"], one["status"]) for one in delivery.body["alerts"]]
 
 
-def test_an_alert_is_told_once_again_later_and_when_it_ends(alerting_world: World) -> None:
+def test_alert_is_sent_once_repeated_and_resolved(alerting_world: World) -> None:
     assert alerting_world.look() == []
     alerting_world.fires("Slow")
     assert alerting_world.look() == []  # others of its group may follow
@@ -108,7 +108,7 @@ def test_an_alert_is_told_once_again_later_and_when_it_ends(alerting_world: Worl
     assert alerting_world.look(4 * 3600) == []
 
 
-def test_alerts_of_one_group_are_told_together(alerting_world: World) -> None:
+def test_alerts_of_one_group_are_sent_together(alerting_world: World) -> None:
     routes.change(person("admin"), _route().pk, {"group_by": "endpoint"})
     alerting_world.fires("Slow", "Broken")
     alerting_world.look()
@@ -126,7 +126,7 @@ def _route() -> Any:
     return dispatcher.Route.objects.get()
 
 
-def test_routes_choose_by_labels_and_none_hides_another(alerting_world: World) -> None:
+def test_routes_match_labels_and_do_not_hide_each_other(alerting_world: World) -> None:
     to("pages", "severity=page")
     to("tickets", "severity=ticket")
     to("ours", "team=ours")
@@ -135,7 +135,7 @@ def test_routes_choose_by_labels_and_none_hides_another(alerting_world: World) -
     assert {one.receiver_name for one in alerting_world.look(30)} == {"on-call", "pages"}
 
 
-def test_whose_endpoint_it_is_can_be_asked_for(alerting_world: World) -> None:
+def test_routes_can_match_the_team_of_an_endpoint(alerting_world: World) -> None:
     teams = made.teams()
     make_endpoint(OURS)
     Endpoint.objects.filter(name=OURS).update(team=teams.ours)
@@ -148,7 +148,7 @@ def test_whose_endpoint_it_is_can_be_asked_for(alerting_world: World) -> None:
     assert found[0].body["commonLabels"]["team"] == "ours"
 
 
-def test_a_silence_stops_messages_and_its_end_lets_them_come(alerting_world: World) -> None:
+def test_silence_stops_messages_until_it_ends(alerting_world: World) -> None:
     wish = {"matchers": "alertname=Slow", "duration": "1h", "comment": "known"}
     silences.create(person("operator"), wish)
     alerting_world.fires("Slow", "Broken")
@@ -166,7 +166,7 @@ def test_a_silence_stops_messages_and_its_end_lets_them_come(alerting_world: Wor
     assert sorted(told) == [("Broken", "resolved"), ("Slow", "resolved")]
 
 
-def test_a_silence_of_later_silences_later(alerting_world: World) -> None:
+def test_future_silence_starts_later(alerting_world: World) -> None:
     later = (T0 + timedelta(hours=1)).isoformat()
     wish = {"matchers": "alertname=Slow", "starts_at": later, "comment": "works"}
     silences.create(person("operator"), wish)
@@ -175,7 +175,9 @@ def test_a_silence_of_later_silences_later(alerting_world: World) -> None:
     assert len(alerting_world.look(30)) == 1
 
 
-def test_not_knowing_is_no_end_and_is_told_after_a_while(alerting_world: World) -> None:
+def test_unknown_state_is_no_resolution_and_is_reported_after_a_while(
+    alerting_world: World,
+) -> None:
     alerting_world.fires("Slow")
     alerting_world.look()
     alerting_world.look(30)
@@ -195,14 +197,14 @@ def test_not_knowing_is_no_end_and_is_told_after_a_while(alerting_world: World) 
     assert Dispatch.objects.get().unknown_since is None
 
 
-def test_without_a_prometheus_nobody_is_alarmed(alerting_world: World, monkeypatch: Any) -> None:
+def test_without_prometheus_no_alert_is_sent(alerting_world: World, monkeypatch: Any) -> None:
     monkeypatch.setattr(connections, "any_known", lambda: False)
     alerting_world.fires("Slow")
     assert alerting_world.look() == alerting_world.look(600) == []
     assert Dispatch.objects.get().reason == "NoPrometheus"
 
 
-def test_one_process_looks_at_a_time(alerting_world: World) -> None:
+def test_one_process_evaluates_at_a_time(alerting_world: World) -> None:
     alerting_world.look()
     taken = take_claim(Dispatch, 1, ttl_s=60)
     assert taken is not None
@@ -211,7 +213,9 @@ def test_one_process_looks_at_a_time(alerting_world: World) -> None:
     assert dispatcher.dispatch() is True
 
 
-def test_a_look_that_lost_its_claim_owes_nothing(alerting_world: World, monkeypatch: Any) -> None:
+def test_evaluation_that_lost_its_claim_sends_nothing(
+    alerting_world: World, monkeypatch: Any
+) -> None:
     alerting_world.fires("Slow")
     alerting_world.look()
     alerting_world.now += timedelta(seconds=30)
@@ -227,7 +231,7 @@ def test_a_look_that_lost_its_claim_owes_nothing(alerting_world: World, monkeypa
     assert not Delivery.objects.exists()
 
 
-def test_a_look_that_dies_is_made_good(alerting_world: World, monkeypatch: Any) -> None:
+def test_interrupted_evaluation_is_repeated(alerting_world: World, monkeypatch: Any) -> None:
     alerting_world.fires("Slow", "Broken")
     alerting_world.look()
     alerting_world.now += timedelta(seconds=30)
@@ -244,7 +248,7 @@ def _dies(*_: Any) -> None:
     raise RuntimeError("killed")
 
 
-def test_a_look_asks_as_much_for_many_alerts(
+def test_evaluation_needs_a_constant_number_of_queries(
     alerting_world: World, django_assert_max_num_queries: Any
 ) -> None:
     alerting_world.fires(*(f"A{n}" for n in range(40)))

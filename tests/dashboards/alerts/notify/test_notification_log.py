@@ -65,7 +65,7 @@ def test_notifications_belong_to_the_interval_of_their_alert() -> None:
     assert found[0].outcome == "Waiting"
 
 
-def test_each_reason_is_named() -> None:
+def test_each_suppression_reason_is_named() -> None:
     make_endpoint("demo")
     assert reason(span()) == "No alert receivers configured."
     receiver('severity="ticket"')
@@ -79,7 +79,7 @@ def test_each_reason_is_named() -> None:
     assert "disabled" in reason(span())
 
 
-def test_a_silence_of_others_is_named_without_its_text() -> None:
+def test_foreign_silence_is_named_without_its_text() -> None:
     teams = made.teams()
     labels = {**LABELS, "endpoint": OURS}
     wish = {"matchers": ["severity=page"], "comment": "a secret plan"}
@@ -89,7 +89,7 @@ def test_a_silence_of_others_is_named_without_its_text() -> None:
     assert "a secret plan" in reason(one)
 
 
-def test_an_alertmanager_delivers(monkeypatch: Any) -> None:
+def test_delivery_by_alertmanager_is_stated(monkeypatch: Any) -> None:
     path = "dashboards.alerts.notify.alertmanagers.alertmanager_delivers"
     monkeypatch.setattr(path, lambda: lambda _endpoint: True)
     assert "has no record" in reason(span())

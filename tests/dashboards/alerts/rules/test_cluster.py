@@ -293,7 +293,7 @@ QUICK = [case for case in CASES if case.at != DAY]
 SLOW = [case for case in CASES if case.at == DAY]
 
 
-def test_each_fires_and_is_quiet_where_it_should(tmp_path: Path) -> None:
+def test_each_cluster_rule_fires_and_stays_quiet_as_expected(tmp_path: Path) -> None:
     assert {case.name for case in CASES if case.fires} == NAMES
     assert {case.name for case in CASES if not case.fires} == NAMES
     for every, cases in (("1m", QUICK), ("10m", SLOW)):
@@ -302,7 +302,7 @@ def test_each_fires_and_is_quiet_where_it_should(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_rule_that_never_fires_would_be_noticed(tmp_path: Path, name: str) -> None:
+def test_checker_detects_a_rule_that_never_fires(tmp_path: Path, name: str) -> None:
     rule = {"alert": name, "expr": f"({BY_NAME[name].expression(Setting())}) and vector(0) > 1"}
     cases = [case for case in CASES if case.name == name]
     every = "10m" if cases[0].at == DAY else "1m"
@@ -310,7 +310,7 @@ def test_a_rule_that_never_fires_would_be_noticed(tmp_path: Path, name: str) -> 
     assert judged(tmp_path, yaml.safe_dump(alone), cases, every).returncode != 0
 
 
-def test_what_they_watch_of_a_tier_is_what_a_node_shows() -> None:
+def test_tier_rules_use_metrics_exported_by_nodes() -> None:
     shown = set(re.findall(r"# TYPE (\S+)", render_metrics(Node(parse(("--memory", "64MiB"))))))
     rules = " ".join(rule.expression(Setting()) for rule in GROUPS["emberline-cache"])
     watched = {name.removesuffix("_bucket") for name in re.findall(r"emberline_l2_\w+", rules)}
@@ -318,7 +318,7 @@ def test_what_they_watch_of_a_tier_is_what_a_node_shows() -> None:
     assert watched - shown == set()
 
 
-def test_what_needs_an_exporter_of_others_says_so() -> None:
+def test_rules_on_foreign_exporters_are_marked() -> None:
     for rule in BY_NAME.values():
         others = re.search(r"\b(kube|DCGM)_", rule.expression(Setting()))
         assert bool(rule.needs) == bool(others), rule.name

@@ -42,13 +42,11 @@ from dashboards.prometheus.http.client import QueryResult, Series, Window
         (")>(", Comparison(")>(")),
     ],
 )
-def test_a_condition_has_a_measure_and_what_it_is_held_against(
-    condition: str, found: Comparison
-) -> None:
+def test_condition_has_a_measure_and_a_threshold(condition: str, found: Comparison) -> None:
     assert parse_comparison(condition) == found
 
 
-def test_a_threshold_is_a_number_or_asked_for() -> None:
+def test_threshold_is_a_number_or_a_query() -> None:
     assert [parse_number(one) for one in ("3", "-1e2", "- 2", "5 * 60", "x")] == [
         3,
         -100,
@@ -65,7 +63,7 @@ def test_a_threshold_is_a_number_or_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("condition", "first"), [("a > 3", "9"), ("a < 3", "0")])
-def test_of_many_lines_the_most_telling_are_drawn(condition: str, first: str) -> None:
+def test_most_relevant_of_many_series_are_drawn(condition: str, first: str) -> None:
     window = Window(0, 120, 60)
     found = tuple(Series((("endpoint", str(n)),), (float(n),) * 3) for n in range(10))
     drawn = user_rule_measure(condition).drawn({VALUE: QueryResult(found)}, window)
@@ -101,5 +99,5 @@ def test_of_many_lines_the_most_telling_are_drawn(condition: str, first: str) ->
         ('label_replace(up, "a", "{x}", "b", "{") > 0 # {job="x"}', ""),
     ],
 )
-def test_selectors_which_name_no_metric_are_found(condition: str, found: str) -> None:
+def test_selectors_without_a_metric_name_are_found(condition: str, found: str) -> None:
     assert find_unselective(condition) == found

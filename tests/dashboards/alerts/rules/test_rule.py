@@ -185,14 +185,14 @@ def rule_tests() -> list[Case]:
     ]
 
 
-def test_each_fires_and_is_quiet_where_it_should(tmp_path: Path) -> None:
+def test_each_rule_fires_and_stays_quiet_as_expected(tmp_path: Path) -> None:
     assert {name for name, _, fires in CASES if fires} == NAMES
     assert {name for name, _, fires in CASES if not fires} == NAMES
     done = judged(tmp_path, bare(), rule_tests())
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_rules_that_say_nothing_would_be_noticed(tmp_path: Path) -> None:
+def test_checker_detects_rules_that_do_nothing(tmp_path: Path) -> None:
     broken = bare().replace("alert: ", "alert: Gone")
     done = judged(tmp_path, broken, rule_tests())
     assert done.returncode != 0
@@ -200,7 +200,7 @@ def test_rules_that_say_nothing_would_be_noticed(tmp_path: Path) -> None:
         assert f"alertname: {name}" in done.stderr + done.stdout
 
 
-def test_promtool_accepts_the_file_as_it_is(tmp_path: Path) -> None:
+def test_promtool_accepts_the_rule_file(tmp_path: Path) -> None:
     file = tmp_path / "alerts.yml"
     file.write_text(render())
     done = subprocess.run([PROMTOOL, "check", "rules", file], capture_output=True, text=True)
@@ -208,7 +208,7 @@ def test_promtool_accepts_the_file_as_it_is(tmp_path: Path) -> None:
     assert f"{len(RULES)} rules found" in done.stdout
 
 
-def test_what_they_watch_is_what_a_router_shows() -> None:
+def test_router_rules_use_metrics_exported_by_routers() -> None:
     metrics = Metrics("default", "demo")
     KvMetrics(metrics.registry, SimpleNamespace(listening=None, totals=dict))  # type: ignore[arg-type]
     PeerMetrics(metrics.registry)  # of a router with a state store
@@ -242,7 +242,7 @@ def test_no_rule_fires_during_a_first_start(tmp_path: Path) -> None:
     assert silenced == wanted, "without the console's word these four fire"
 
 
-def test_every_rule_says_what_to_do() -> None:
+def test_every_rule_has_a_remedy() -> None:
     groups = yaml.safe_load(render())["groups"]
     for rule in [rule for group in groups for rule in group["rules"]]:
         assert rule["labels"]["severity"] in ("page", "ticket")

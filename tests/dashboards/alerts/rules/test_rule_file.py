@@ -64,7 +64,7 @@ SETTINGS = Settings(
 )
 
 
-def test_each_endpoint_is_judged_once_and_by_its_own_numbers(tmp_path: Path) -> None:
+def test_each_endpoint_is_evaluated_once_with_its_own_thresholds(tmp_path: Path) -> None:
     assert len(OWN) > 25
     assert {case.name for case in CASES if case.fires} == OWN
     # Cases with another endpoint name test the rule's own texts.
@@ -77,7 +77,7 @@ def test_each_endpoint_is_judged_once_and_by_its_own_numbers(tmp_path: Path) -> 
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_numbers_for_all_count_where_an_endpoint_has_none_of_its_own(tmp_path: Path) -> None:
+def test_global_thresholds_apply_without_endpoint_thresholds(tmp_path: Path) -> None:
     settings = Settings(
         everywhere={"IndexStale": Setting({"threshold": 100}, lasting_s=600)},
         of_endpoints={"IndexStale": {"demo": Setting({"threshold": 20})}},
@@ -91,7 +91,7 @@ def test_numbers_for_all_count_where_an_endpoint_has_none_of_its_own(tmp_path: P
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_equal_settings_share_a_rule_and_what_is_off_is_in_no_file() -> None:
+def test_equal_settings_share_a_rule_and_disabled_rules_are_omitted() -> None:
     mine = Setting({"threshold": 5.0})
     settings = Settings(
         everywhere={"HighITL": Setting(enabled=False)},
@@ -115,7 +115,7 @@ def test_equal_settings_share_a_rule_and_what_is_off_is_in_no_file() -> None:
     ]
 
 
-def test_ones_own_rule_is_in_the_file_and_its_words_are_no_template(tmp_path: Path) -> None:
+def test_custom_rule_is_in_the_file_and_its_text_is_no_template(tmp_path: Path) -> None:
     own = UserRule("TooQuiet", "vector(1) > 0", 60, "ticket", "is {{ quiet }}", "Say {{ x }}.")
     text = render(Settings(own=(own, replace(own, name="Off", enabled=False))))
     last = yaml.safe_load(text)["groups"][-1]
@@ -127,14 +127,14 @@ def test_ones_own_rule_is_in_the_file_and_its_words_are_no_template(tmp_path: Pa
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_rule_links_to_its_page_where_the_console_is_known() -> None:
+def test_rule_links_to_its_page_if_the_console_url_is_known() -> None:
     (rule, *_) = build_groups(Settings(console_url="https://console.example"))[0]["rules"]
     url = "https://console.example/alerts/rules/EndpointNoHealthyWorker/"
     assert rule["annotations"]["runbook_url"] == url
     assert "runbook_url" not in build_groups()[0]["rules"][0]["annotations"]
 
 
-def test_every_default_is_within_its_bounds_and_every_text_is_filled() -> None:
+def test_every_default_is_within_its_bounds_and_every_text_is_rendered() -> None:
     for rule in RULES:
         assert parse_duration(rule.lasting) is not None
         assert not set("<>") & set(rule.told(Setting())), rule.name
@@ -148,7 +148,7 @@ def test_every_default_is_within_its_bounds_and_every_text_is_filled() -> None:
     assert window.fault(float("nan"))
 
 
-def test_times_are_read_as_people_and_prometheus_write_them() -> None:
+def test_durations_are_parsed_in_both_notations() -> None:
     assert [parse_duration(text) for text in ("5m", "5 min", "90", "90s", "2h", "1d")] == [
         *(300, 300, 90, 90, 7200, 86_400)
     ]

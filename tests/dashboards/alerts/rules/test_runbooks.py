@@ -37,7 +37,7 @@ def sections() -> str:
     )
 
 
-def test_the_page_has_a_runbook_for_every_rule() -> None:
+def test_page_has_a_runbook_for_every_rule() -> None:
     text = PAGE.read_text()
     before = text.partition(MARK)[0]
     wanted = f"{before}{MARK}\n{sections()}"

@@ -93,7 +93,7 @@ def running(own: Own) -> Iterator[Own]:
         process.wait(60)
 
 
-def test_what_is_set_is_read_without_a_restart_and_a_bad_file_never_is(
+def test_settings_are_reloaded_without_a_restart_and_an_invalid_file_never_is(
     running: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{Path(PROMTOOL).parent}:{os.environ['PATH']}")
@@ -122,7 +122,7 @@ def test_what_is_set_is_read_without_a_restart_and_a_bad_file_never_is(
     own.rounds(Load.LOADED)
 
 
-def test_where_prometheus_is_somebody_elses_nothing_is_written(own: Own, settings: Any) -> None:
+def test_external_prometheus_gets_no_rule_file(own: Own, settings: Any) -> None:
     RuleFile.objects.create(state=Load.LOADED)
     before = own.rules.read_text()
     settings.EMBERLINE = dataclasses.replace(
@@ -133,7 +133,7 @@ def test_where_prometheus_is_somebody_elses_nothing_is_written(own: Own, setting
     assert not RuleFile.objects.exists()
 
 
-def test_a_supervisor_that_is_away_is_said(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_supervisor_is_reported(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(_program: str) -> None:
         raise TemporaryError("SupervisorUnavailable", "It does not answer.")
 

@@ -1,4 +1,4 @@
-"""A verdict only where there is one: on runs made of numbers whose difference is known."""
+"""Benchmark verdicts on generated runs with a known difference."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def labelled(found: Comparison, label: str) -> object:
     return next(row for row in found.rows if row.label == label)
 
 
-def test_a_real_difference_is_called_one_with_an_interval_around_it() -> None:
+def test_real_difference_is_reported_with_its_interval() -> None:
     found = compare(run(0.2, 1), run(0.1, 2))
     row = found.rows[0]
     assert row.label == "TTFT p50"
@@ -54,7 +54,7 @@ def test_a_real_difference_is_called_one_with_an_interval_around_it() -> None:
     assert compare(run(0.1, 1), run(0.2, 2)).verdict.startswith("A is faster")
 
 
-def test_chance_is_not_called_a_difference() -> None:
+def test_random_difference_is_not_reported() -> None:
     """Of twelve pairs of equal runs one may be called different at 95 %; that conversations
     hang together must not make it more."""
     called = [
@@ -64,11 +64,11 @@ def test_chance_is_not_called_a_difference() -> None:
     assert sum(called) <= 2
 
 
-def test_the_same_samples_give_the_same_verdict() -> None:
+def test_equal_samples_give_equal_verdicts() -> None:
     assert compare(run(0.2, 1), run(0.19, 2)) == compare(run(0.2, 1), run(0.19, 2))
 
 
-def test_too_few_say_nothing() -> None:
+def test_too_few_samples_give_no_verdict() -> None:
     found = compare(run(0.2, 1, sessions=5), run(0.1, 2, sessions=5, turns=3))
     assert not found.confident
     assert found.verdict.startswith("No verdict")
@@ -76,12 +76,12 @@ def test_too_few_say_nothing() -> None:
     assert found.rows[2].low is None  # no p99 of twenty
 
 
-def test_few_conversations_of_many_turns_are_few() -> None:
+def test_few_conversations_with_many_turns_count_as_few() -> None:
     found = compare(run(0.2, 1, sessions=5, turns=50), run(0.1, 2, sessions=5, turns=50))
     assert "5 conversations" in " ".join(found.caveats)
 
 
-def test_what_speaks_against_it_takes_the_verdict_away() -> None:
+def test_objections_remove_the_verdict() -> None:
     found = compare(run(0.2, 1), run(0.1, 2), ["They were not asked the same."])
     assert not found.confident
     assert "faster" not in found.verdict
@@ -105,7 +105,7 @@ def test_jobs_differ_by_their_fields_but_not_by_their_nonce() -> None:
     assert list_differences({"rate": 1}, {"rate": 2}) == ["rate: 1 in A, 2 in B"]
 
 
-def test_a_percentile_needs_enough_requests() -> None:
+def test_percentile_needs_enough_requests() -> None:
     assert summarize_values([0.1] * 9)["p90"] is None
     assert summarize_values([0.1] * 99)["p99"] is None
     assert summarize_values(range(1, 101))["p99"] == 99
@@ -125,7 +125,7 @@ def test_the_histogram_is_within_two_percent() -> None:
     assert len(found.counts) < 800
 
 
-def test_the_result_counts_what_failed_and_not_as_fast() -> None:
+def test_failed_requests_are_counted_but_not_as_fast() -> None:
     bad = [RequestSample(0, 1, 0, 0, None, 0.001, 0, 0, None, "", "http_503")] * 3
     found = result([*run(0.2, 1), *bad], Histogram(), 10)
     assert (found["requests"], found["failed"]) == (240, 3)
@@ -134,7 +134,7 @@ def test_the_result_counts_what_failed_and_not_as_fast() -> None:
     assert found["requests_s"] == 24
 
 
-def test_a_long_run_has_no_more_points_than_a_short_one_and_loses_no_request() -> None:
+def test_long_run_has_bounded_points_and_loses_no_request() -> None:
     series = Series()
     for second in range(3000):
         sample = RequestSample(second, 1, 0, 0, 0.1, 0.2, 10, 2, 0, "w", "")

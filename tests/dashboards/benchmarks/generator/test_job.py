@@ -1,4 +1,4 @@
-"""A job is within its bounds or refused field by field; its sessions are the same each time."""
+"""Benchmark jobs: bounds, errors by field, and reproducible sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dashboards.benchmarks.generator.job import FIELDS, Job, from_json, parse_jo
 from dashboards.benchmarks.generator.workloads import make_sessions, plan_load
 
 
-def test_what_is_missing_has_its_default_and_the_table_says_the_same_as_the_class() -> None:
+def test_missing_fields_have_defaults_and_the_table_matches_the_class() -> None:
     assert parse_job({}) == Job()
     for one in FIELDS:
         assert getattr(Job(), one.name) == one.default, one.name
@@ -21,7 +21,7 @@ def test_what_is_missing_has_its_default_and_the_table_says_the_same_as_the_clas
 
 
 @pytest.mark.parametrize("one", FIELDS, ids=lambda one: one.name)
-def test_every_number_is_held_to_its_bounds(one: Any) -> None:
+def test_every_number_is_checked_against_its_bounds(one: Any) -> None:
     for bad in (one.low - 1, one.high + 1, "many", float("nan"), True, [1]):
         with pytest.raises(Refused) as refused:
             parse_job({one.name: bad})
@@ -33,7 +33,7 @@ def test_every_number_is_held_to_its_bounds(one: Any) -> None:
             parse_job({one.name: one.low + 0.5})
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(Refused) as refused:
         parse_job({"rate": 0, "workload": "poems", "nonsense": 1, "nonce": "a b"})
     assert {p.field for p in refused.value.errors} == {"rate", "workload", "nonsense", "nonce"}
@@ -43,19 +43,19 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ("given", "field"),
     [({"workload": "trace"}, "trace"), ({"warmup_s": 60, "duration_s": 60}, "warmup_s")],
 )
-def test_fields_that_contradict_each_other_are_refused(given: dict[str, Any], field: str) -> None:
+def test_contradicting_fields_are_rejected(given: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as refused:
         parse_job(given)
     assert [p.field for p in refused.value.errors] == [field]
 
 
-def test_a_job_comes_back_from_json_whole() -> None:
+def test_job_round_trips_through_json() -> None:
     job = parse_job({"workload": "documents", "rate": 0.5, "nonce": "x-1"})
     assert from_json({**job.as_json(), "of_an_older_version": 1}) == job
 
 
 @pytest.mark.parametrize("workload", ["chat", "documents", "trace"])
-def test_the_same_job_makes_the_same_requests_at_the_same_moments(workload: str) -> None:
+def test_equal_jobs_send_equal_requests_at_equal_times(workload: str) -> None:
     rows = traces.sample() if workload == "trace" else ()
 
     def seen(seed: int) -> list[Any]:
@@ -69,7 +69,7 @@ def test_the_same_job_makes_the_same_requests_at_the_same_moments(workload: str)
     assert seen(1) != seen(2)
 
 
-def test_prompts_begin_with_the_nonce_so_that_runs_do_not_warm_each_other() -> None:
+def test_prompts_begin_with_a_nonce_so_that_runs_share_no_cache() -> None:
     rows = traces.sample()
     for workload in ("chat", "documents", "trace"):
         job = parse_job({"workload": workload, "nonce": "abc"}, rows)
@@ -78,7 +78,7 @@ def test_prompts_begin_with_the_nonce_so_that_runs_do_not_warm_each_other() -> N
         assert text.startswith("Run abc. ")
 
 
-def test_arrivals_have_the_rate_that_was_asked_for() -> None:
+def test_arrivals_have_the_configured_rate() -> None:
     for given in ({"workload": "documents"}, {"workload": "chat", "turns": 4}):
         job = parse_job({**given, "rate": 10})
         last = next(itertools.islice(make_sessions(job), 2000, None))
@@ -86,7 +86,7 @@ def test_arrivals_have_the_rate_that_was_asked_for() -> None:
         assert 2000 * per_session / last.at == pytest.approx(10, rel=0.1)
 
 
-def test_rows_of_a_trace_which_share_blocks_share_text() -> None:
+def test_trace_rows_that_share_blocks_share_text() -> None:
     lines = '{"timestamp": 5000, "input_length": 1100, "output_length": 9, "hash_ids": [1, 2, 3]}\n'
     lines += '{"timestamp": 2000, "input_length": 600, "output_length": 9, "hash_ids": [1, 9]}\n'
     rows = traces.parse(lines)
@@ -112,13 +112,13 @@ def test_rows_of_a_trace_which_share_blocks_share_text() -> None:
         '{"timestamp": 1, "input_length": 1e99, "output_length": 1}',
     ],
 )
-def test_a_trace_that_cannot_be_read_is_refused_by_its_line(line: str) -> None:
+def test_unreadable_trace_is_rejected_with_its_line(line: str) -> None:
     good = '{"timestamp": 1, "input_length": 5, "output_length": 1}'
     with pytest.raises(Refused, match="Line 2"):
         traces.parse(f"{good}\n{line}\n")
 
 
-def test_an_empty_trace_is_refused() -> None:
+def test_empty_trace_is_rejected() -> None:
     with pytest.raises(Refused, match="no request"):
         traces.parse("\n\n")
 
@@ -132,7 +132,7 @@ def test_an_empty_trace_is_refused() -> None:
         ({"workload": "trace", "speed": 1000}, "trace"),
     ],
 )
-def test_the_plan_says_what_ends_it(given: dict[str, Any], ends_by: str) -> None:
+def test_plan_states_its_end_condition(given: dict[str, Any], ends_by: str) -> None:
     rows = traces.sample() if "workload" in given else ()
     found = plan_load(parse_job(given, rows))
     assert found.ends_by == ends_by
@@ -140,7 +140,7 @@ def test_the_plan_says_what_ends_it(given: dict[str, Any], ends_by: str) -> None
     assert found.seconds <= parse_job(given, rows).duration_s
 
 
-def test_the_plan_counts_a_conversation_that_grows() -> None:
+def test_plan_counts_a_growing_conversation() -> None:
     found = plan_load(
         parse_job(
             {

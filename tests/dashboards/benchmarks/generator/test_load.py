@@ -1,4 +1,4 @@
-"""The generator against workers that do what a test tells them: honest times, and every end."""
+"""Load generator against scripted workers: correct latencies and end conditions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def played(server: Server, **given: Any) -> tuple[dict[str, Any], Player]:
     return last, player
 
 
-async def test_a_conversation_carries_what_was_answered(server: Server) -> None:
+async def test_conversation_includes_previous_responses(server: Server) -> None:
     last, player = await played(server, turns=3, think_s=0, max_requests=3, rate=50)
     assert last["state"] == DONE
     assert last["stopped_by"] == "max_requests"
@@ -126,7 +126,7 @@ async def test_completions_get_a_prompt(server: Server) -> None:
     assert "messages" not in server.bodies[0]
 
 
-async def test_a_slow_endpoint_is_asked_no_less_and_its_queue_is_in_the_times(
+async def test_slow_endpoint_gets_the_same_load_and_queueing_is_in_the_latency(
     server: Server,
 ) -> None:
     """Open loop: one at a time at 0.1 s, asked 40 times a second, must look far slower than 0.1 s.
@@ -140,14 +140,14 @@ async def test_a_slow_endpoint_is_asked_no_less_and_its_queue_is_in_the_times(
     assert last["result"]["ttft"]["p90"] > 0.8
 
 
-async def test_users_wait_for_their_answers(server: Server) -> None:
+async def test_users_wait_for_their_responses(server: Server) -> None:
     server.delay_s = 0.02
     last, _ = await played(server, mode="concurrency", concurrency=3, think_s=0, max_requests=30)
     assert server.most_at_once == 3
     assert last["result"]["requests"] == 30
 
 
-async def test_what_was_due_before_it_was_sent_counts_from_when_it_was_due(server: Server) -> None:
+async def test_latency_counts_from_the_due_time(server: Server) -> None:
     """The loop is held up as a busy machine does: the wait is in the times, and it is named."""
     player = Player(
         Task(
@@ -187,7 +187,7 @@ async def test_what_was_due_before_it_was_sent_counts_from_when_it_was_due(serve
          b'data: {"error":{"message":"gone","code":"x"}}\n\n', "x"),
     ],
 )  # fmt: skip
-async def test_what_is_no_answer_is_counted_under_its_name_and_stops_the_run(
+async def test_invalid_responses_are_counted_by_name_and_stop_the_run(
     server: Server, raw: bytes, code: str
 ) -> None:
     server.raw = raw
@@ -199,13 +199,13 @@ async def test_what_is_no_answer_is_counted_under_its_name_and_stops_the_run(
     assert last["examples"][code]
 
 
-async def test_an_endpoint_that_is_away_is_named(server: Server) -> None:
+async def test_unreachable_endpoint_is_named(server: Server) -> None:
     server.server.close()
     last, _ = await played(server, rate=500, duration_s=20)
     assert set(last["errors"]) == {"connect"}
 
 
-async def test_an_answer_that_does_not_come_is_given_up(server: Server) -> None:
+async def test_missing_response_times_out(server: Server) -> None:
     server.delay_s = 60
     last, _ = await played(server, rate=50, max_requests=1, request_s=1)
     assert last["errors"] == {"timeout": 1}
@@ -215,13 +215,13 @@ async def test_an_answer_that_does_not_come_is_given_up(server: Server) -> None:
     assert server.hung_up == 1
 
 
-async def test_tokens_end_a_run(server: Server) -> None:
+async def test_token_limit_ends_a_run(server: Server) -> None:
     last, _ = await played(server, rate=100, max_tokens=1000, duration_s=20, think_s=0)
     assert last["stopped_by"] == "max_tokens"
     assert 1000 <= last["tokens"] < 5000
 
 
-async def test_its_time_ends_a_run_and_what_is_under_way_may_finish(server: Server) -> None:
+async def test_time_limit_ends_a_run_after_pending_requests(server: Server) -> None:
     server.delay_s = 0.3
     last, _ = await played(server, workload="documents", rate=20, duration_s=1)
     assert last["stopped_by"] == "duration_s"
@@ -229,7 +229,7 @@ async def test_its_time_ends_a_run_and_what_is_under_way_may_finish(server: Serv
     assert last["result"]["requests"] == last["sent"]
 
 
-async def test_an_abort_hangs_up_at_once(server: Server) -> None:
+async def test_abort_closes_connections_at_once(server: Server) -> None:
     server.delay_s = 60
     player = Player(Task(parse_job({"rate": 50}), server.url, "demo"), lambda _seen: None)
     playing = asyncio.ensure_future(player.play())
@@ -245,7 +245,7 @@ async def test_an_abort_hangs_up_at_once(server: Server) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_an_abort_does_not_wait_for_answers_that_may_still_finish(server: Server) -> None:
+async def test_abort_does_not_wait_for_responses(server: Server) -> None:
     server.delay_s = 60
     job = parse_job({"workload": "documents", "rate": 50, "max_requests": 3})
     player = Player(Task(job, server.url, "demo"), lambda _seen: None)
@@ -256,7 +256,7 @@ async def test_an_abort_does_not_wait_for_answers_that_may_still_finish(server: 
     assert (await asyncio.wait_for(playing, 60))["state"] == ABORTED
 
 
-async def test_the_warm_up_is_sent_and_not_counted(server: Server) -> None:
+async def test_warm_up_is_sent_and_not_counted(server: Server) -> None:
     last, player = await played(
         server, workload="documents", rate=40, duration_s=2, warmup_s=1, max_requests=1000
     )
@@ -267,7 +267,7 @@ async def test_the_warm_up_is_sent_and_not_counted(server: Server) -> None:
     assert last["result"]["ttft"]["count"] == len(counted)
 
 
-async def test_more_at_once_than_the_bound_is_said_and_not_put_off(
+async def test_exceeded_concurrency_is_reported_and_not_delayed(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dashboards.benchmarks.generator.load.MAX_IN_FLIGHT", 5)
@@ -277,7 +277,7 @@ async def test_more_at_once_than_the_bound_is_said_and_not_put_off(
     assert last["not_sent"] > 20
 
 
-async def test_a_picture_is_told_while_it_runs(server: Server) -> None:
+async def test_progress_is_reported_during_the_run(server: Server) -> None:
     told: list[dict[str, Any]] = []
     job = parse_job({"workload": "documents", "rate": 50, "duration_s": 1.5})
     await Player(Task(job, server.url, "demo"), told.append).play()
@@ -287,7 +287,7 @@ async def test_a_picture_is_told_while_it_runs(server: Server) -> None:
     assert sum(told[-1]["series"]["done"]) == told[-1]["result"]["requests"]
 
 
-async def test_cpu_share_counts_work_and_time_from_the_same_moment(
+async def test_cpu_share_uses_the_same_start_for_work_and_time(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first look at the workers costs CPU before the load begins."""

@@ -1,4 +1,4 @@
-"""Figures are ones Plotly accepts, mean the same everywhere, and say it in words too."""
+"""Figures: valid for Plotly, consistent styles, and a text alternative."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_figure_is_json_that_plotly_accepts_whole() -> None:
         assert again["layout"]["uirevision"] == "emberline"
 
 
-def test_tiers_keep_their_colour_their_order_and_a_second_sign() -> None:
+def test_tiers_have_a_fixed_colour_order_and_dash() -> None:
     made = figure(overview.SOURCES, tiers())
     shown = {trace["name"]: trace["line"]["color"] for trace in made["data"]}
     assert list(shown.values()) == ["#0072B2", "#009E73", "#E69F00", "#999999"]
@@ -73,12 +73,12 @@ def test_tiers_keep_their_colour_their_order_and_a_second_sign() -> None:
     assert {trace["stackgroup"] for trace in made["data"]} == {"all"}
 
 
-def test_a_tier_alone_has_the_colour_it_has_among_others() -> None:
+def test_single_tier_keeps_its_colour() -> None:
     made = figure(overview.SOURCES, drawn(overview.SOURCES, series([1.0] * 5, tier="l2")))
     assert [trace["line"]["color"] for trace in made["data"]] == ["#E69F00"]
 
 
-def test_a_missing_number_is_a_gap() -> None:
+def test_missing_value_is_a_gap() -> None:
     (trace,) = figure(
         overview.SHARE, drawn(overview.SHARE, series([1, None, 1, 1, 1], worker="w"))
     )["data"]
@@ -101,12 +101,12 @@ def test_zero_series_are_in_the_table_but_not_in_the_legend() -> None:
     assert "Retried" not in charts_figure.make_text_alternative(panel, items)
 
 
-def test_all_zero_is_drawn_as_zero() -> None:
+def test_all_zero_series_are_drawn_at_zero() -> None:
     panel = overview.REASONS_PANEL
     assert len(figure(panel, drawn(panel, series([0.0] * 5, reason="retry")))["data"]) == 1
 
 
-def test_without_numbers_there_is_no_figure() -> None:
+def test_without_values_there_is_no_figure() -> None:
     assert charts_figure.figure(overview.TTFT, [], WINDOW) is None
     empty = drawn(overview.SHARE, series([None] * 5, worker="w"))
     assert charts_figure.figure(overview.SHARE, empty, WINDOW) is None
@@ -117,7 +117,7 @@ def test_without_numbers_there_is_no_figure() -> None:
     assert charts_figure.table(overview.SHARE, empty)["rows"] == [["w", "–", "–", "–", "–"]]
 
 
-def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
+def test_unknown_names_differ_by_more_than_colour() -> None:
     found = [series([1.0] * 5, worker=f"w{n:02}") for n in range(12)]
     signs = {(item.style.colour, item.style.dash) for item in drawn(overview.SHARE, *found)}
     assert len(signs) == 12
@@ -125,7 +125,7 @@ def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
     assert not colours & {styles.RED, styles.GREY}, "these mean failed and computed"
 
 
-def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
+def test_table_and_description_state_the_values_of_the_lines() -> None:
     rows = charts_figure.table(overview.SOURCES, tiers())["rows"]
     assert rows[0] == ["Device", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
     assert "L1 30.0 %" in charts_figure.make_text_alternative(overview.SOURCES, tiers())
@@ -154,7 +154,7 @@ def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
         ("per_s", None, "–"),
     ],
 )
-def test_values_in_words(unit: Any, value: float | None, words: str) -> None:
+def test_formatted_values(unit: Any, value: float | None, words: str) -> None:
     assert charts_figure.format_value(unit, value) == words
 
 
@@ -166,18 +166,18 @@ def test_values_in_words(unit: Any, value: float | None, words: str) -> None:
         ("bytes", 3.1 * 1024**3, ["0", "1 GiB", "2 GiB", "3 GiB"]),
     ],
 )
-def test_an_axis_counts_as_people_do(unit: Any, highest: float, words: list[str]) -> None:
+def test_axis_ticks_are_round_numbers(unit: Any, highest: float, words: list[str]) -> None:
     told = charts_series.axis_format(unit, highest)
     assert told["ticktext"][: len(words)] == words
     assert len(told["tickvals"]) == len(told["ticktext"]) <= 8
 
 
-def test_a_short_axis_is_left_to_plotly() -> None:
+def test_short_axis_uses_the_default_of_plotly() -> None:
     assert "tickvals" not in charts_series.axis_format("seconds", 2.5)
     assert "tickvals" not in charts_series.axis_format("per_s", 1e6)
 
 
-def test_a_gap_in_a_stack_has_no_edge() -> None:
+def test_gap_in_a_stack_has_no_edge() -> None:
     """Plotly stacks it as zero: a line there would say that nothing was measured as 0 %."""
     whole = drawn(overview.SOURCES, series([0.5, 0.5], tier="l1"))
     broken = drawn(overview.SOURCES, series([0.5, None, 0.5], tier="l1"))
@@ -185,7 +185,7 @@ def test_a_gap_in_a_stack_has_no_edge() -> None:
     assert figure(overview.SOURCES, broken)["data"][0]["line"]["width"] == 0
 
 
-def test_a_number_between_two_gaps_is_a_dot() -> None:
+def test_single_value_between_gaps_is_a_dot() -> None:
     alone = drawn(overview.TTFT, series([None, 1, None, 1, 1]), line=overview.TTFT.lines[0])
     (trace,) = figure(overview.TTFT, alone)["data"]
     assert trace["mode"] == "lines+markers"
@@ -229,7 +229,7 @@ def test_every_panel_can_be_drawn() -> None:
         assert panel.title in charts_figure.make_text_alternative(panel, drawn)
 
 
-def test_lengths_are_not_counted_again_with_longer_ones() -> None:
+def test_length_buckets_are_not_counted_cumulatively() -> None:
     drawn = style_series(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(lengths()))])
     assert [(item.style.label, item.values[0]) for item in drawn] == [
         ("up to 10", 0.0),
@@ -242,20 +242,20 @@ def test_lengths_are_not_counted_again_with_longer_ones() -> None:
     )
 
 
-def test_a_heat_map_leaves_out_lengths_nobody_sent() -> None:
+def test_heat_map_omits_empty_lengths() -> None:
     (trace,) = figure_of(PROMPT_LENGTHS, *lengths())["data"]
     assert (trace["type"], trace["colorscale"][0][1]) == ("heatmap", "#00224e"), "cividis"
     assert trace["y"] == ["10 to 100", "100 to 1,000"]
     assert trace["z"] == [[2.0] * 5, [5.0] * 5]
 
 
-def test_two_moments_of_a_scrape_make_no_negative_requests() -> None:
+def test_partial_scrape_gives_no_negative_counts() -> None:
     found = [series([3.0], le="10"), series([2.0], le="100"), series([None], le="+Inf")]
     drawn = style_series(PROMPT_LENGTHS, [(PROMPT_LENGTHS.lines[0], tuple(found))])
     assert [item.values for item in drawn] == [(3.0,), (0.0,), (None,)]
 
 
-def test_a_long_heat_map_has_as_many_columns_as_a_screen() -> None:
+def test_long_heat_map_has_a_bounded_number_of_columns() -> None:
     window = Window(0, (MAX_POINTS - 1) * 5, 5)
     values: list[float | None] = [float(n % 4) for n in range(window.points)]
     (trace,) = figure_of(PROMPT_LENGTHS, series(values, le="10"), window=window)["data"]
@@ -265,7 +265,7 @@ def test_a_long_heat_map_has_as_many_columns_as_a_screen() -> None:
     assert trace["x0"] == 7500, "the middle of the first four"
 
 
-def test_bars_are_stacked_and_what_never_happened_needs_no_name() -> None:
+def test_bars_are_stacked_and_empty_series_have_no_legend() -> None:
     made = figure_of(ERRORS, series([1.0] * 5, reason="a"), series([0.0] * 5, reason="b"))
     assert [(trace["type"], trace["name"]) for trace in made["data"]] == [("bar", "a")]
     assert made["layout"]["barmode"] == "stack"
@@ -273,7 +273,7 @@ def test_bars_are_stacked_and_what_never_happened_needs_no_name() -> None:
     assert len(nothing["data"]) == 2
 
 
-def test_codes_of_the_data_are_named_everywhere() -> None:
+def test_codes_have_labels_everywhere() -> None:
     """Without a declared style, and where two labels are joined; the key stays for programs."""
     found = drawn(ERRORS, series([1.0] * 5, reason="no_healthy_worker"))
     assert [(item.key, item.style.label) for item in found] == [
@@ -289,7 +289,7 @@ def test_codes_of_the_data_are_named_everywhere() -> None:
     assert [item.style.label for item in drawn(ERRORS, sources)] == ["Queue full (east)"]
 
 
-def test_all_charts_are_equally_tall_and_leave_the_legend_to_the_page() -> None:
+def test_all_charts_have_one_height_and_no_plotly_legend() -> None:
     one = figure(SHARE, drawn(SHARE, series([1.0] * 5, worker="w")))["layout"]
     many = [series([1.0] * 5, worker=f"w{n:02}") for n in range(12)]
     assert figure(SHARE, drawn(SHARE, *many))["layout"]["height"] == one["height"]
@@ -309,7 +309,7 @@ def _luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize(("theme", "card"), [(":root", "#ffffff"), ("dark", "#262626")])
-def test_every_colour_is_legible_in_both_themes(theme: str, card: str) -> None:
+def test_every_colour_has_contrast_in_both_themes(theme: str, card: str) -> None:
     """WCAG 1.4.11: 3:1 between a line and its card."""
     sheet = Path(dashboards.__file__).parent / "static" / "dashboards" / "panels.css"
     rules = re.findall(r"^([^\n{}]*) \{\n([^}]*)", sheet.read_text(), re.MULTILINE)
@@ -328,7 +328,7 @@ def test_every_colour_is_legible_in_both_themes(theme: str, card: str) -> None:
         assert (lighter + 0.05) / (darker + 0.05) >= 3, shade
 
 
-def test_large_figures_say_the_latest_value_of_each() -> None:
+def test_single_values_show_the_latest_value_of_each_series() -> None:
     found = [(line, (series([0.1, 0.25]),)) for line in GOOD.lines]
     made = charts_figure.figure(GOOD, style_series(GOOD, found), Window(0, 5, 5))
     assert made is not None
@@ -338,7 +338,7 @@ def test_large_figures_say_the_latest_value_of_each() -> None:
     assert len({trace["xaxis"] for trace in made["data"]}) == 3
 
 
-def test_a_large_figure_of_what_is_not_measured_now_says_of_when_it_is() -> None:
+def test_outdated_single_value_states_its_time() -> None:
     """A dash would hide the only number there is; the number alone would pass for now's."""
     found = [(line, (series([0.25, None, None]),)) for line in GOOD.lines]
     for step, when in ((60, "at 22:13"), (86400, "at Nov 14, 22:13")):
@@ -352,14 +352,14 @@ def test_a_large_figure_of_what_is_not_measured_now_says_of_when_it_is() -> None
     assert made["layout"]["xaxis"]["type"] != "date", "boards mark the first time axis"
 
 
-def test_a_large_figure_of_nothing_is_a_zero() -> None:
+def test_single_value_without_series_is_zero() -> None:
     found = [(line, (series([0.0]),)) for line in NOW.lines]
     made = charts_figure.figure(NOW, style_series(NOW, found), Window(0, 5, 5))
     assert made is not None
     assert [n["text"] for n in made["layout"]["annotations"]][0::2] == ["<b>0</b>"] * 3
 
 
-def test_of_large_figures_a_zero_among_others_is_told_too() -> None:
+def test_zero_among_single_values_is_shown() -> None:
     found = [(line, (series([float(place)]),)) for place, line in enumerate(NOW.lines)]
     drawn = style_series(NOW, found)
     made = charts_figure.figure(NOW, drawn, Window(0, 5, 5))
@@ -369,7 +369,7 @@ def test_of_large_figures_a_zero_among_others_is_told_too() -> None:
     assert "Workers up 0" in charts_figure.make_text_alternative(NOW, drawn)
 
 
-def test_too_many_lines_are_counted_not_drawn() -> None:
+def test_excess_series_are_counted_and_not_drawn() -> None:
     found = [series([float(n)] * 5, worker=f"w{n:03}") for n in range(MAX_LINES + 7)]
     drawn = style_series(SHARE, [(SHARE.lines[0], tuple(found))])
     assert [item.key for item in drawn] == [f"w{n:03}" for n in range(7, MAX_LINES + 7)] + [""]
@@ -397,17 +397,17 @@ def test_too_many_lines_are_counted_not_drawn() -> None:
         ("watts", 412.3, "412 W"),
     ],
 )
-def test_every_unit_in_words(unit: Unit, value: float, words: str) -> None:
+def test_every_unit_is_formatted(unit: Unit, value: float, words: str) -> None:
     assert charts_figure.format_value(unit, value) == words
 
 
-def test_every_unit_has_an_axis_and_words() -> None:
+def test_every_unit_has_an_axis_and_a_format() -> None:
     for unit in get_args(Unit):
         figure_of(replace(SHARE, unit=unit), series([1.0] * 5, worker="w"))
         assert charts_series.format_value(unit, None) == "–"
 
 
-def test_ticks_are_small_numbers_as_such_and_large_ones_shortened() -> None:
+def test_small_ticks_are_plain_and_large_ones_abbreviated() -> None:
     assert charts_series.axis_format("per_s", 0.5)["tickformat"] == "~g"
     assert charts_series.axis_format("per_s", 40_000)["tickformat"] == "~s"
     assert charts_series.axis_format("seconds", 0.5)["tickformat"] == "~s", "milliseconds"

@@ -128,13 +128,13 @@ def placed() -> Iterator[tuple[str, Panel]]:
                 yield f"{key}/{'one' if one else 'all'}/{panel.id}", panel
 
 
-def test_every_question_of_the_reference_is_asked_by_a_panel() -> None:
+def test_every_reference_query_is_in_a_panel() -> None:
     asked = {f"{place}: {line.query}" for place, panel in placed() for line in panel.lines}
     assert set(ASKED.values()) - asked == set()
     assert len(ASKED) == 89
 
 
-def test_every_declaration_is_whole() -> None:
+def test_every_declaration_is_complete() -> None:
     for place, panel in placed():
         assert {line.query for line in panel.lines} <= set(QUERIES), place
         assert panel.lines, place
@@ -150,7 +150,7 @@ def test_every_declaration_is_whole() -> None:
         assert not panel.styles or named <= set(panel.styles), place
 
 
-def test_no_two_panels_of_a_board_have_one_name() -> None:
+def test_panel_titles_are_unique_in_a_board() -> None:
     for board in BOARDS.values():
         for one in (False, True):
             shown = board.panels(one=one)
@@ -158,13 +158,13 @@ def test_no_two_panels_of_a_board_have_one_name() -> None:
             assert len({panel.title for panel in shown}) == len(shown), board.key
 
 
-def test_every_query_is_asked_by_a_panel_or_a_page() -> None:
+def test_every_query_is_used() -> None:
     asked = {line.query for _, panel in placed() for line in panel.lines}
     asked |= {panel.cause.query for _, panel in placed() if panel.cause is not None}
     assert {name for name in QUERIES if name not in asked} == ELSEWHERE
 
 
-def test_documented_names_lead_to_panels() -> None:
+def test_documented_names_link_to_panels() -> None:
     titles = {panel.title for _, panel in placed()}
     for board in BOARDS.values():
         for one in board.documented:
@@ -205,7 +205,7 @@ def _from(panel: Panel) -> str:
     return f"`{panel.metric}`, {panel.needs or panel.since}"
 
 
-def test_the_docs_say_what_the_declarations_say() -> None:
+def test_docs_equal_the_declarations() -> None:
     text = DOCS.read_text()
     head = text[: text.index("\n", text.index(MARK)) + 1]
     if UPDATE:

@@ -1,6 +1,6 @@
-"""Every panel of every board on recorded metrics of real things, by a real Prometheus.
+"""Every panel of every board on recorded metrics, evaluated by a real Prometheus.
 
-A panel which finds data nowhere fails: it asks for what nobody exports.
+A panel without data in any recording fails.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _views() -> Iterator[tuple[str, str, bool]]:
             yield from ((endpoint, key, True) for endpoint in ENDPOINTS)
 
 
-def test_every_panel_finds_data_somewhere(panel_states: Found) -> None:
+def test_every_panel_has_data_in_a_recording(panel_states: Found) -> None:
     """Zeros are data: nothing failed in what was recorded."""
     without = {
         key: where
@@ -81,18 +81,18 @@ def _by_state(where: dict[str, str]) -> dict[str, str]:
     return {s: "all" if len(n) == len(where) else " ".join(n) for s, n in names.items()}
 
 
-def test_no_question_is_refused(panel_states: Found) -> None:
+def test_no_query_is_rejected(panel_states: Found) -> None:
     faults = {key for key, where in panel_states.items() if FAULTS & {*where.values()}}
     assert not faults
 
 
-def test_only_the_newest_vllm_has_tiers_of_its_own(panel_states: Found) -> None:
+def test_only_the_newest_vllm_exports_its_tiers(panel_states: Found) -> None:
     states = panel_states["cost/one/tokens-reused-day"]
     assert states[NEWEST] == "ok"
     assert {states[name] for name in VERSIONS if name != NEWEST} == {"absent"}
 
 
-def test_every_vllm_says_where_its_prompt_tokens_came_from(panel_states: Found) -> None:
+def test_every_vllm_exports_the_source_of_prompt_tokens(panel_states: Found) -> None:
     states = panel_states["overview/one/sources"]
     assert {states[name] for name in VERSIONS} == {"ok"}
 
@@ -109,13 +109,13 @@ def test_exporter_metrics_stay_with_their_endpoint(panel_states: Found) -> None:
         assert {states[where] for where in ENDPOINTS if where not in have} == {"needs"}, panel
 
 
-def test_every_recording_says_how_it_was_made() -> None:
+def test_every_recording_states_its_origin() -> None:
     for name in recorded():
         first = text_of(name).splitlines()[0]
         assert first.startswith(("# recorded", "# made by", "# written by hand", "# a real")), name
 
 
-def test_pods_and_gpus_are_those_of_the_endpoints_asked_about(replayed: Prometheus) -> None:
+def test_pods_and_gpus_are_those_of_the_selected_endpoints(replayed: Prometheus) -> None:
     """Exporters of a cluster know pods only; whoever may see some endpoints sees theirs."""
     panels = BOARDS["workers"].panels(one=False)
     mine = [panel for panel in panels if panel.needs and panel.drill != "endpoint"]

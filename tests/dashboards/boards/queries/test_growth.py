@@ -1,4 +1,4 @@
-"""Growth of counters: exactly what was counted, whatever appears, restarts, dies or fails."""
+"""Counter growth equals the counted events under new series, restarts and failed scrapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dashboards.boards.queries import Times, growth
-from tests.dashboards.prometheus.config.test_recording_rules import asked
+from tests.dashboards.prometheus.config.test_recording_rules import expression_test
 from tests.support.prometheus import PROMTOOL
 
 # Samples every five seconds, ten minutes: 120. `stale` is what Prometheus writes when a scrape
@@ -69,16 +69,16 @@ def _tested(tmp_path: Path, test: dict[str, Any], questions: list[dict[str, Any]
 
 
 @pytest.mark.parametrize("every_s", [15, 60])
-def test_windows_in_a_row_add_up_to_what_was_counted(tmp_path: Path, every_s: int) -> None:
+def test_consecutive_windows_sum_to_the_counter(tmp_path: Path, every_s: int) -> None:
     length_s = 60 * MINUTES
     counted = growth.rewrite_for_total(f"increase(c_total[{length_s}s])", every_s)
     wanted = [(target(name), grown) for name, (_, _, grown) in CASES.items()]
     # What was first seen at the first sample may have been counted before.
-    assert _evaluated(tmp_path, [asked(counted, *wanted, at=AT)]) == ""
+    assert _evaluated(tmp_path, [expression_test(counted, *wanted, at=AT)]) == ""
 
 
 @pytest.mark.parametrize("step_s", [5, 10, 60])
-def test_every_event_is_at_some_point_of_a_chart(tmp_path: Path, step_s: int) -> None:
+def test_every_event_is_at_a_point_of_the_chart(tmp_path: Path, step_s: int) -> None:
     times = Times(step_s, 60 * MINUTES)
     drawn = growth.rewrite_for_chart(f"rate(c_total[{times.rate_s}s])", times)
     any_ = f"max_over_time(({drawn})[{60 * MINUTES}s:{step_s}s]) > bool 0"
@@ -87,7 +87,7 @@ def test_every_event_is_at_some_point_of_a_chart(tmp_path: Path, step_s: int) ->
         (target(name), float(grown > 0 and name not in lost))
         for name, (_, _, grown) in CASES.items()
     ]
-    assert _evaluated(tmp_path, [asked(any_, *wanted, at=AT)]) == ""
+    assert _evaluated(tmp_path, [expression_test(any_, *wanted, at=AT)]) == ""
 
 
 def test_chart_includes_growth_between_windows(tmp_path: Path) -> None:
@@ -97,22 +97,22 @@ def test_chart_includes_growth_between_windows(tmp_path: Path) -> None:
     drawn = growth.rewrite_for_chart(f"rate(c_total[{times.rate_s}s])", times, frozenset())
     any_ = f"max_over_time(({drawn})[600s:60s]) > bool 0"
     test = {"interval": "7s", "input_series": series}
-    assert _tested(tmp_path, test, [asked(any_, ("{}", 1.0), at=AT)]) == ""
+    assert _tested(tmp_path, test, [expression_test(any_, ("{}", 1.0), at=AT)]) == ""
 
 
 def test_ranking_includes_new_series(tmp_path: Path) -> None:
     ranked = growth.rewrite_for_chart("increase(c_total[600s] @ end())", Times(5, 600))
     seen = f"count({ranked})"
-    assert _evaluated(tmp_path, [asked(seen, ("{}", float(len(CASES))), at=AT)]) == ""
+    assert _evaluated(tmp_path, [expression_test(seen, ("{}", float(len(CASES))), at=AT)]) == ""
 
 
-def test_a_name_is_told_once_a_series_of_it_appeared(tmp_path: Path) -> None:
+def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
     found = growth.names_appeared([("c_total", ""), ("up", "")], 60 * MINUTES - 5)
     wanted = [('{metric="c_total"}', 6.0), ('{metric="up"}', 2.0)]
-    assert _evaluated(tmp_path, [asked(found, *wanted, at=AT)]) == ""
+    assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
 
 
-def test_a_total_ends_at_a_whole_window_and_no_more_than_five_minutes_later() -> None:
+def test_totals_end_at_a_complete_window_within_five_minutes() -> None:
     for length_s in (60, 900, 3600, 21_600, 86_400, 7 * 86_400, 30 * 86_400):
         for moment in (1_800_000_000, 1_800_000_001, 1_799_999_999.5):
             at = growth.align_end(moment, length_s)

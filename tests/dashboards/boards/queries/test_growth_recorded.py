@@ -1,4 +1,4 @@
-"""Long ranges asked of what rules keep: the same numbers as of every sample, or of the samples."""
+"""Long ranges from recorded series equal those of raw samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dashboards.boards.results import board as results_board
 from dashboards.boards.results.board import BoardRequest
 from dashboards.prometheus.config import recording_rules
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
-from tests.dashboards.prometheus.config.test_recording_rules import asked, of
+from tests.dashboards.prometheus.config.test_recording_rules import expression_test, of
 from tests.support.prometheus import PROMTOOL
 
 KEPT = Times(7200, 14_400, kept=(300,))
@@ -80,7 +80,7 @@ def same(name: str, scope: Scope, tolerance: float, times: Times = KEPT) -> dict
     assert "rate(" not in short
     away = f"abs(({short}) / ({raw}) - 1) > {tolerance}"
     missing = f"(({short}) unless ({raw})) or (({raw}) unless ({short}))"
-    return asked(f"({away}) or ({missing})", at="5h" if times is KEPT else "70m")
+    return expression_test(f"({away}) or ({missing})", at="5h" if times is KEPT else "70m")
 
 
 def test_recorded_series_equal_raw_samples(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_comparison_of_recorded_series_can_fail(tmp_path: Path) -> None:
     assert 'endpoint_name="a"' in done.stderr + done.stdout
 
 
-def test_every_counter_of_the_boards_is_kept() -> None:
+def test_every_board_counter_is_recorded() -> None:
     found = set()
     recorded = {
         rule["record"] for family in growth.FAMILIES for rule in recording_rules.make_rules(family)
@@ -128,7 +128,7 @@ def test_every_counter_of_the_boards_is_kept() -> None:
         ("avg_over_time(a[600s])", "avg_over_time(a[600s])"),
     ],
 )
-def test_how_it_is_put(raw: str, short: str) -> None:
+def test_expressions_are_rewritten_to_recorded_series(raw: str, short: str) -> None:
     assert growth.rewrite_recorded(raw, KEPT) == short
 
 
@@ -145,12 +145,12 @@ def test_how_it_is_put(raw: str, short: str) -> None:
         (20, 5, 0),
     ],
 )
-def test_which_rules_serve(window_s: int, step_s: int, every_s: int) -> None:
+def test_matching_recorded_families_are_selected(window_s: int, step_s: int, every_s: int) -> None:
     found = growth.select_families([f"rate(a[{window_s}s])"], Times(step_s, 900))
     assert [family.every_s for family in found] == [every_s] * bool(every_s)
 
 
-def test_a_rule_with_too_few_samples_is_not_asked() -> None:
+def test_rule_with_too_few_samples_is_not_queried() -> None:
     """A rate over a minute of what is scraped every thirty seconds is a guess."""
     expression = ["rate(a[60s])", "rate(a[300s])"]
     for scrape_s, every in ((15, {60, 300}), (30, {300}), (120, set())):
@@ -177,15 +177,15 @@ def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
     question = growth.count_uncovered(FIVE, 14_400)
     world = {'up{job="vllm"}': "_x120 1x180"}
-    assert promtool(tmp_path, of(world, asked(question, at="5h"))).returncode == 0
-    done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, asked(question, at="5h")))
+    assert promtool(tmp_path, of(world, expression_test(question, at="5h"))).returncode == 0
+    done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, expression_test(question, at="5h")))
     assert done.returncode == 0
     bare = question.replace(FIVE.scraped, "emberline5m:never")
-    done = promtool(tmp_path, of(world, asked(bare, ("{}", 37.0), at="5h")))
+    done = promtool(tmp_path, of(world, expression_test(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
     coarse = growth.count_uncovered(FIVE, 180_000).replace(FIVE.scraped, "emberline5m:never")
     young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at
-    done = promtool(tmp_path, of(young, asked(coarse, ("{}", 1.0), at="305m")))
+    done = promtool(tmp_path, of(young, expression_test(coarse, ("{}", 1.0), at="305m")))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -215,7 +215,7 @@ class Stub:
         (QueryResult(), "15m", False),
     ],
 )
-def test_a_board_asks_what_was_kept_all_the_while(
+def test_board_queries_recorded_series_after_full_coverage(
     lacking: QueryResult, range_key: str, short: bool
 ) -> None:
     stub = Stub(lacking)
@@ -227,7 +227,7 @@ def test_a_board_asks_what_was_kept_all_the_while(
     assert any(name in query for query in asked_short for name in families) is short
 
 
-def test_the_period_before_is_looked_at_too() -> None:
+def test_comparison_period_needs_coverage_too() -> None:
     stub = Stub(QueryResult())
     panels = BOARDS["overview"].panels(one=False)
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True))
@@ -254,7 +254,7 @@ class Late:
 
 
 @pytest.mark.parametrize("range_key", ["6h", "24h", "7d", "30d"])
-def test_the_newest_points_are_of_samples(range_key: str) -> None:
+def test_newest_points_come_from_raw_samples(range_key: str) -> None:
     """Rules come after what they keep: a burst of a minute ago must not be missing."""
     chosen = RANGES[range_key]
     panels = [panel for panel in BOARDS["overview"].panels(one=True) if panel.id == "tokens"]
@@ -276,7 +276,7 @@ class Quiet(Stub):
         return found | {name: up for name in found if name.startswith("targets_")}
 
 
-def test_evidence_is_of_this_moment_whatever_the_grid_of_the_chart() -> None:
+def test_evidence_ends_now_independent_of_the_grid() -> None:
     """The last point of six hours may be a minute old, and all that happened younger."""
     stub, now = Quiet(QueryResult()), 1.8e9 + 59
     panels = BOARDS["overview"].panels(one=True)

@@ -1,4 +1,4 @@
-"""What the queries ask for is what vLLM, our router and our cache node export under that name."""
+"""Queried metric names are exported by vLLM, the router and the cache node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TURNED_ON = {
 }
 
 
-def asked() -> set[str]:
+def list_queried_metrics() -> set[str]:
     text = " ".join(
         queries.render_for_chart(name, Scope("demo"), Times(5, 900)) for name in QUERIES
     )
@@ -73,14 +73,14 @@ def node() -> list[MetricSample]:
     return parse_samples(render_metrics(Node(parse(("--memory", "64MiB")))))
 
 
-def test_every_name_is_exported_by_somebody() -> None:
+def test_every_metric_name_is_exported() -> None:
     vllm = set(json.loads(VLLM.read_text()))
     vllm |= {f"{name}_{end}" for name in vllm for end in ("bucket", "count", "sum")}
     exported = vllm | following_caches() | {sample.name for sample in (*router(), *node())}
-    assert asked() - exported == FORMER | TURNED_ON
+    assert list_queried_metrics() - exported == FORMER | TURNED_ON
 
 
-def test_labels_that_queries_group_by_are_there() -> None:
+def test_grouping_labels_are_exported() -> None:
     vllm = json.loads(VLLM.read_text())
     assert "source" in vllm[n.CACHED]["labels"]
     assert "source" in vllm[n.BY_SOURCE]["labels"]
@@ -92,7 +92,7 @@ def test_labels_that_queries_group_by_are_there() -> None:
         assert "pool" in by_name[name]
 
 
-def test_every_reason_and_state_has_clothes_of_its_own() -> None:
+def test_every_reason_and_state_has_a_style() -> None:
     assert set(styles.CACHE_STATES) == set(CACHE_STATES)
     assert set(styles.REASONS) == set(choices.REASONS)
     looks = {(style.colour, style.dash, style.hatch) for style in styles.REASONS.values()}

@@ -1,4 +1,4 @@
-"""Expressions are ones Prometheus accepts, and nothing a person typed can change their meaning."""
+"""Expressions are valid PromQL, and input cannot change their meaning."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
     assert f"{len(expressions)} rules found" in done.stdout
 
 
-def test_a_broken_expression_would_be_noticed(tmp_path: Path) -> None:
+def test_checker_detects_a_broken_expression(tmp_path: Path) -> None:
     assert promtool(tmp_path / "rules.json", ["sum(rate(x[5s])"]).returncode != 0
 
 
-def test_one_endpoint_is_selected_by_the_label_its_exporter_has() -> None:
+def test_endpoint_is_selected_by_the_label_of_its_exporter() -> None:
     times, demo = Times(5, 900), Scope("demo")
     assert '{endpoint_name="demo",namespace="default"}' in queries.render_for_chart(
         "ttft_p90", demo, times
@@ -58,7 +58,7 @@ def test_one_endpoint_is_selected_by_the_label_its_exporter_has() -> None:
 
 
 @given(st.text())
-def test_an_escaped_value_ends_where_its_text_ends(value: str) -> None:
+def test_escaped_value_ends_at_its_quote(value: str) -> None:
     shown = promql.escape_label(value)
     assert "\n" not in shown
     # Without its escape pairs there is no quote left that could end the string.
@@ -67,7 +67,7 @@ def test_an_escaped_value_ends_where_its_text_ends(value: str) -> None:
     assert "\\" not in bare
 
 
-def test_names_are_never_taken_from_outside() -> None:
+def test_metric_names_never_come_from_input() -> None:
     with pytest.raises(ValueError, match="not the name of a label"):
         promql.selector({'a="b",c': "x"})
     with pytest.raises(ValueError, match="not the name of a metric"):
@@ -77,13 +77,13 @@ def test_names_are_never_taken_from_outside() -> None:
 
 
 @pytest.mark.parametrize(("step_s", "rate_s"), [(5, 20), (10, 20), (40, 40), (180, 180)])
-def test_rates_cover_four_scrapes_and_a_whole_step(step_s: int, rate_s: int) -> None:
+def test_rate_windows_cover_four_scrapes_and_a_step(step_s: int, rate_s: int) -> None:
     assert Times(step_s, 3600).rate_s == rate_s
 
 
 @pytest.mark.parametrize("one", [False, True])
 @pytest.mark.parametrize("key", panels.BOARDS)
-def test_every_panel_asks_queries_that_exist(key: str, one: bool) -> None:
+def test_every_panel_uses_existing_queries(key: str, one: bool) -> None:
     board = panels.BOARDS[key].panels(one=one)
     for panel in board:
         assert panel.lines

@@ -1,4 +1,4 @@
-"""Endpoints with sparse traffic as samples on disk, and what their counters truly counted.
+"""Endpoints with sparse traffic as samples on disk, and the true growth of their counters.
 
 Every target is scraped each five seconds. Counters with `lazy` labels are exported only once they
 have counted something, as prometheus_client does. `grown` adds up what the exporters counted, from

@@ -1,4 +1,4 @@
-"""A panel beside itself one period earlier."""
+"""Comparison of a panel with the previous period."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ghosts(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [trace for trace in found["figure"]["data"] if trace.get("meta") == "before"]
 
 
-def test_a_ghost_lies_where_the_line_of_now_does_in_its_colour() -> None:
+def test_ghost_line_matches_time_and_colour() -> None:
     p50 = TTFT.legend["p50"]
     found = compared(TTFT, [line("p50", 1, 2, 3, style=p50)], [line("p50", 4, None, 6)])
     (ghost,) = ghosts(found)
@@ -43,18 +43,18 @@ def test_a_ghost_lies_where_the_line_of_now_does_in_its_colour() -> None:
     assert not ghost["showlegend"]
 
 
-def test_the_table_has_the_mean_before_and_the_change() -> None:
+def test_table_has_the_previous_mean_and_the_change() -> None:
     found = compared(TTFT, [line("p50", 1, 2, 3)], [line("p50", 4, None, 4)])
     assert found["table"]["head"][-2:] == ["Mean (previous)", "Change"]
     assert found["table"]["rows"][0][-2:] == ["4.00 s", "-50.0 %"]
 
 
-def test_shares_change_by_points() -> None:
+def test_shares_change_by_percentage_points() -> None:
     found = compared(SHARE, [line("a", 0.75, 0.75, 0.75)], [line("a", 0.5, 0.5, 0.5)])
     assert found["table"]["rows"][0][-1] == "+25.0 pp"
 
 
-def test_ghosts_of_areas_are_their_edges() -> None:
+def test_ghosts_of_areas_are_lines() -> None:
     device, l1 = TIERS["device"], TIERS["l1"]
     now = [line("device", 0.5, 0.5, 0.5, style=device), line("l1", 0.1, 0.1, 0.1, style=l1)]
     before = [line("device", 0.2, 0.2, 0.2), line("l1", 0.3, None, 0.3)]
@@ -70,7 +70,7 @@ def test_new_and_removed_series_are_in_the_table() -> None:
     assert [ghost["name"] for ghost in ghosts(found)] == ["gone (previous)"]
 
 
-def test_from_nothing_to_something_is_new() -> None:
+def test_growth_from_zero_is_new() -> None:
     found = compared(SHARE, [line("a", 1, 1, 1)], [line("a", 0, 0, 0)])
     assert found["table"]["rows"][0][-1] == "+100.0 pp"
     found = compared(TTFT, [line("p50", 1, 1, 1)], [line("p50", 0, 0, 0)])
@@ -83,6 +83,6 @@ def test_no_current_values_draw_no_figure() -> None:
     assert found["table"]["rows"][0][-2] == "1.00 s"
 
 
-def test_the_period_before_ends_where_this_one_begins() -> None:
+def test_previous_period_ends_where_the_current_begins() -> None:
     before = board.get_previous_window(Window(1000, 1600, 10))
     assert before == Window(400, 1000, 10)

@@ -1,4 +1,4 @@
-"""The numbers of a board as a spreadsheet gets them."""
+"""CSV export of board values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONE = PanelResult(
 )
 
 
-def test_one_panel_has_a_column_a_line() -> None:
+def test_csv_of_one_panel_has_a_column_per_series() -> None:
     assert rows(found(ONE)) == [
         ["time", "p50 (seconds)", "p90 (seconds)"],
         ["2026-11-18T11:06:30Z", "0.1", "1"],
@@ -41,21 +41,21 @@ def test_one_panel_has_a_column_a_line() -> None:
     ]
 
 
-def test_several_panels_have_a_row_a_number() -> None:
+def test_csv_of_several_panels_has_a_row_per_value() -> None:
     told = rows(found(ONE, ONE))
     assert told[0] == ["panel", "line", "unit", "time", "value"]
     assert told[1] == ["ttft", "p50", "seconds", "2026-11-18T11:06:30Z", "0.1"]
     assert len(told) == 1 + 2 * 5, "what was not measured has no row"
 
 
-def test_the_period_before_has_columns_of_its_own() -> None:
+def test_previous_period_has_its_own_columns() -> None:
     both = replace(ONE, before=(line("p50", 9, 8, 7),))
     told = rows(found(both))
     assert told[0][3] == "p50 (previous period) (seconds)"
     assert [row[3] for row in told[1:]] == ["9", "8", "7"]
 
 
-def test_a_name_is_never_a_formula() -> None:
+def test_names_are_never_formulas() -> None:
     for name in ('=HYPERLINK("http://x")', "+1", "-1", "@SUM(A1)", "\t=1"):
         evil = replace(ONE, drawn=(line(name, 1, 2, 3),))
         assert rows(found(evil))[0][1].startswith("'")
@@ -66,7 +66,7 @@ def test_negative_numbers_stay_numbers() -> None:
     assert rows(found(replace(ONE, drawn=(line("p50", -1.5, 0, 1),))))[1][1] == "-1.5"
 
 
-def test_the_file_says_what_is_in_it() -> None:
+def test_file_name_describes_the_content() -> None:
     assert csv_export.make_filename(found(ONE), "cache", "") == (
         "fleet-cache-ttft-15m-20261118T1106Z.csv"
     )

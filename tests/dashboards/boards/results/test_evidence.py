@@ -1,4 +1,4 @@
-"""What a board states of sparse traffic is true of the raw counters, panel by panel."""
+"""Statements of a board about sparse traffic agree with the raw counters."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_absence_of_events_is_stated(sparse_prometheus: World) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["one"])
-def test_a_series_of_a_short_range_is_in_every_longer_one(
+def test_series_of_a_short_range_is_in_every_longer_one(
     sparse_prometheus: World, endpoint: str
 ) -> None:
     before: set[tuple[str, str]] = set()
@@ -217,7 +217,7 @@ def test_a_series_of_a_short_range_is_in_every_longer_one(
 
 
 @pytest.mark.parametrize("length", ["15m", "1h"])
-def test_figures_are_of_the_whole_range(sparse_prometheus: World, length: str) -> None:
+def test_figures_cover_the_complete_range(sparse_prometheus: World, length: str) -> None:
     """Ratios of sums: of 200 requests 12 failed; the last ones all did."""
     shown = sparse_prometheus.shown("mixed", length)["good"]
     totals = {line.key: line.total for line in shown.drawn}
@@ -230,9 +230,7 @@ def test_figures_are_of_the_whole_range(sparse_prometheus: World, length: str) -
     assert last["failed"] == 1.0
 
 
-def test_the_card_agrees_with_the_figure(
-    sparse_prometheus: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_card_equals_the_figure(sparse_prometheus: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: float(sparse_prometheus.end))
     for endpoint in ("one", "young", "bursts", "replaced", "mixed"):
         card = fleet_summary.summarize_fleet(

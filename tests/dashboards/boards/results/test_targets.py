@@ -1,4 +1,4 @@
-"""Rates look back as far as whoever scrapes makes it necessary."""
+"""Rate windows follow the scrape interval."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def nothing_known() -> Iterator[None]:
     intervals.clear_memory()
 
 
-def test_a_board_looks_back_over_four_scrapes() -> None:
+def test_board_looks_back_four_scrapes() -> None:
     for every, wide in ((15.0, {True}), (1.0, {False}), (None, {False})):
         intervals.clear_memory()
         told = Told(every)
@@ -80,7 +80,7 @@ def test_unknown_interval_is_not_cached() -> None:
     assert len(told.asked) == 4
 
 
-def test_prometheus_knows_it(scraping: Scraping) -> None:
+def test_scrape_interval_is_read_from_prometheus(scraping: Scraping) -> None:
     client = Prometheus(scraping.url)
     question = Question(intervals.scraped_every(Scope()), int(time.time()))
     (series,) = client.ask({"q": question})["q"].series

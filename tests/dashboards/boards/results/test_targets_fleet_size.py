@@ -1,4 +1,4 @@
-"""A large fleet's short ranges are drawn in longer steps; a small one's never."""
+"""Step sizes of large fleets."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def nothing_known() -> Iterator[None]:
         (100_000, {"15m": 60, "1h": 300, "6h": 1800, "30d": 86_400}),
     ],
 )
-def test_points_times_targets_stay_below_what_is_read(
-    target_count: int, steps: dict[str, int]
-) -> None:
+def test_samples_stay_below_the_limit(target_count: int, steps: dict[str, int]) -> None:
     fleet = Fleet(target_count)
     found = {key: targets.fit_range(fleet, Scope(), RANGES[key], NOW) for key in steps}
     assert {key: one.step_s for key, one in found.items()} == steps
@@ -64,14 +62,14 @@ def test_points_times_targets_stay_below_what_is_read(
     )
 
 
-def test_another_scope_is_another_size() -> None:
+def test_other_scope_has_another_size() -> None:
     small, large = Scope(among=("a",)), Scope()
     assert targets.fit_range(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
     assert targets.fit_range(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
 
 
 @pytest.mark.django_db
-def test_a_board_and_its_numbers_are_drawn_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_fleet_uses_a_coarser_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(250)
     monkeypatch.setattr(answers.connections, "fleet", lambda: fleet)
     told: Any = browser("viewer").get("/dashboards/data?from=1795000000&to=1795000900").json()

@@ -22,9 +22,7 @@ from tests.support.prometheus import PROMTOOL
         ("0x200", None),
     ],
 )
-def test_a_target_that_answered_for_seconds_is_remembered(
-    tmp_path: Path, up: str, end_s: int | None
-) -> None:
+def test_target_up_for_seconds_is_remembered(tmp_path: Path, up: str, end_s: int | None) -> None:
     labels = '{job="router", namespace="default", endpoint_name="demo"}'
     samples = [{"labels": '{job="router"}', "value": end_s}] if end_s is not None else []
     question = {

@@ -1,4 +1,4 @@
-"""A panel without data says which of the reasons it is, and what to do."""
+"""Panels without data state the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_failed_count_is_unknown() -> None:
     assert "It did not respond in time." in message.text
 
 
-def test_a_measured_zero_is_not_nothing() -> None:
+def test_measured_zero_is_a_value() -> None:
     """Prompts of which no cache knew a token: to say that none came would be untrue."""
     for panel in (REUSE, MATCH, WAITING):
         state, message = judge(panel, Points((0.0, 0.0)), facts(panel), None)
@@ -81,7 +81,7 @@ def test_a_measured_zero_is_not_nothing() -> None:
         assert message.text == panel.zero != ""
 
 
-def test_every_share_says_what_its_zero_means() -> None:
+def test_every_share_explains_its_zero() -> None:
     """A share is of something that happened: "Nothing happened" would be wrong of its zero."""
     silent = {
         panel.id
@@ -94,7 +94,7 @@ def test_every_share_says_what_its_zero_means() -> None:
     assert silent == {"sources", "share", "gpu-idle-share"}
 
 
-def test_a_first_token_at_once_is_not_nothing() -> None:
+def test_zero_ttft_is_a_value() -> None:
     assert judge(TTFT, Points((0.0,)), facts(TTFT), None) == ("ok", None)
 
 
@@ -109,7 +109,7 @@ def test_no_scraped_target_is_explained() -> None:
     assert "enables L2" in about_l2.fix
 
 
-def test_targets_do_not_answer_since() -> None:
+def test_unreachable_targets_state_the_time() -> None:
     state, message = judge(TTFT, Points(), facts(TTFT, known=2, up=0), None)
     assert state == "not_scraped"
     assert message is not None
@@ -117,14 +117,14 @@ def test_targets_do_not_answer_since() -> None:
     assert "any of 2 workers" in message.text
 
 
-def test_old_data_of_targets_now_away_is_called_so() -> None:
+def test_last_data_of_unreachable_targets_is_marked_old() -> None:
     state, message = judge(TTFT, Points((0.2,), int(LAST) - 60), facts(TTFT, known=1, up=0), None)
     assert state == "stale"
     assert message is not None
     assert message.title == "No data since Nov 14, 22:12 UTC"
 
 
-def test_this_version_does_not_export_it() -> None:
+def test_metric_missing_in_this_version() -> None:
     state, message = judge(CHUNKS, Points(), facts(CHUNKS, exports=False), None)
     assert state == "absent"
     assert message is not None
@@ -133,7 +133,7 @@ def test_this_version_does_not_export_it() -> None:
     assert "since vLLM 0.28" in message.fix
 
 
-def test_a_version_which_has_it_was_not_told_to() -> None:
+def test_metric_disabled_by_configuration() -> None:
     job = PanelFacts({"vllm": JobTargets(1, 1)}, frozenset(metric for _, metric in VERSION_MARKERS))
     state, message = judge(CHUNKS, Points(), job, None)
     assert state == "absent"
@@ -144,27 +144,27 @@ def test_a_version_which_has_it_was_not_told_to() -> None:
     assert "since vLLM 0.28, with L1 and L2 on, after the first event" in message.fix
 
 
-def test_a_router_without_a_strategy_is_not_of_an_older_version() -> None:
+def test_router_without_the_strategy_is_not_called_outdated() -> None:
     _, message = judge(LAG, Points(), facts(LAG, exports=False), None)
     assert message is not None
     assert "version" not in message.title + message.text + message.fix
     assert "with strategy kvaware" in message.fix
 
 
-def test_the_version_is_told_by_what_is_exported() -> None:
+def test_version_is_derived_from_exported_metrics() -> None:
     assert detect_version([]) == ("", "0.13")
     for place, (since, metric) in enumerate(VERSION_MARKERS):
         before = VERSION_MARKERS[place - 1][0] if place else ""
         assert detect_version([metric, VERSION_MARKERS[-1][1]]) == (since, before)
 
 
-def test_any_of_its_names_will_do() -> None:
+def test_one_of_several_metric_names_is_enough() -> None:
     for metric in SOURCES.metrics:
         seen = PanelFacts({"vllm": JobTargets(1, 1)}, frozenset({metric}))
         assert judge(SOURCES, Points((0.5,)), seen, None) == ("ok", None)
 
 
-def test_an_exporter_which_is_not_ours() -> None:
+def test_missing_foreign_exporter() -> None:
     titles = set()
     for exporter in EXPORTERS.values():
         panel = replace(TENSOR, needs=exporter.name, metric="something_else")
@@ -188,14 +188,14 @@ def test_an_exporter_which_is_not_ours() -> None:
     assert judge(TENSOR, Points((0.5,)), there, None) == ("ok", None)
 
 
-def test_whose_price_is_missing() -> None:
+def test_missing_price() -> None:
     assert "type of a has no price" in make_price_message("worker_usd_hour", ["a"]).text
     many = make_price_message("saved_usd_token", [f"e{n}" for n in range(9)])
     assert "e0, e1, e2, e3, e4 and 4 more:" in many.text
     assert many.title != make_price_message("worker_usd_hour", ["a"]).title
 
 
-def test_prometheus_itself() -> None:
+def test_prometheus_failures() -> None:
     titles = {}
     for kind in FaultKind:
         state, message = judge(SHARE, Points(), facts(SHARE), Fault(kind, "told"))

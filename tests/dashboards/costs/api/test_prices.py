@@ -51,7 +51,7 @@ def test_rejected_prices(people: Cast, data: Any) -> None:
     assert put(client_of(people.charlie), THIS_MACHINE, {"usd_hour": 1}).status_code == 403
 
 
-def test_a_type_of_unknown_size(people: Cast) -> None:
+def test_type_of_unknown_size(people: Cast) -> None:
     refused = put(client_of(people.alice), "metal.x", {"usd_hour": 1})
     assert refused.status_code == 400
     assert "Add it under Instance types" in refused.content.decode()

@@ -51,7 +51,7 @@ def test_a_budget_over_rest(stub_prometheus: Told, one: Endpoint, people: Cast) 
     assert alice.get(found).status_code == 404
 
 
-def test_lists_are_by_viewer(two_teams: Teams, people: Cast) -> None:
+def test_lists_are_limited_to_the_viewer(two_teams: Teams, people: Cast) -> None:
     for name, whose, subject in (("a", "all", ""), ("t", "team", two_teams.ours.slug)):
         Budget.objects.create(name=name, whose=whose, subject=subject, usd=1.0)
     rows = client_of(two_teams.erin).get(URL).json()["results"]
@@ -60,7 +60,7 @@ def test_lists_are_by_viewer(two_teams: Teams, people: Cast) -> None:
     assert [row["name"] for row in rows] == ["a"]
 
 
-def test_a_month_over_rest(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
+def test_monthly_costs_over_rest(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
     hours.add_hour(stub_prometheus, NOON)
     charlie = client_of(people.charlie)
     assert charlie.get("/api/v1/cost-reports/").json()[-1]["hours_measured"] == 1.0
@@ -73,7 +73,7 @@ def test_a_month_over_rest(stub_prometheus: Told, one: Endpoint, people: Cast) -
     assert charlie.get("/api/v1/cost-reports/2026-11/?weight=x").status_code == 400
 
 
-def test_a_tiers_price_over_rest(one: Endpoint, people: Cast) -> None:
+def test_tier_price_over_rest(one: Endpoint, people: Cast) -> None:
     alice, charlie = client_of(people.alice), client_of(people.charlie)
     url = "/api/v1/tier-prices/default/"
     assert alice.get(url).status_code == 404
@@ -88,7 +88,7 @@ def test_a_tiers_price_over_rest(one: Endpoint, people: Cast) -> None:
     assert not TierPrice.objects.exists()
 
 
-def test_a_tiers_price_has_a_history(one: Endpoint, people: Cast) -> None:
+def test_tier_price_has_a_history(one: Endpoint, people: Cast) -> None:
     alice, charlie = client_of(people.alice), client_of(people.charlie)
     url = "/api/v1/tier-prices/default/"
     assert charlie.get(f"{url}prices/").status_code == 404
@@ -116,7 +116,7 @@ def test_a_tiers_price_has_a_history(one: Endpoint, people: Cast) -> None:
     assert charlie.get(url).status_code == alice.delete(url).status_code == 404
 
 
-def test_the_command_line_keeps_a_budget(stub_prometheus: Told, one: Endpoint) -> None:
+def test_budget_on_the_command_line(stub_prometheus: Told, one: Endpoint) -> None:
     hours.add_hour(stub_prometheus, NOON)
     assert "$100.00 per month, scope all" in run("budget", "set", "All", "100")
     assert "tag app=search" in run("budget", "set", "All", "50", "--tag", "app=search")

@@ -1,4 +1,4 @@
-"""A slope needs cold prompts on one worker, with longer ones taking longer."""
+"""Calibration slope from cold prompts on one worker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def measured(
     return calibrate("w-0", Worker(spoil).ask, lambda _stage: None)
 
 
-def test_the_slope_leaves_out_what_every_request_costs() -> None:
+def test_slope_excludes_the_constant_cost_of_a_request() -> None:
     found = measured()
     assert found.seconds_per_token == pytest.approx(TOKEN_S)
     assert len(found.samples) == 2 * ROUNDS
@@ -59,7 +59,7 @@ def test_no_prompt_is_sent_twice() -> None:
     assert len({prompt[:40] for prompt in worker.prompts}) == 2 * ROUNDS + 1
 
 
-def test_one_disturbed_request_moves_nothing() -> None:
+def test_outlier_does_not_change_the_result() -> None:
     def spoil(number: int, answer: PromptAnswer) -> PromptAnswer:
         return replace(answer, ttft_s=9.0) if number == 2 else answer
 
@@ -86,7 +86,7 @@ def test_failed_calibration_states_the_cause(change: dict[str, Any], says: str) 
     ("change", "says"),
     [({"ttft_s": 1.0}, "was not idle"), ({"prompt_tokens": 50}, "0 tokens more")],
 )
-def test_without_a_slope_there_is_no_number(change: dict[str, Any], says: str) -> None:
+def test_missing_slope_gives_no_result(change: dict[str, Any], says: str) -> None:
     found = measured(lambda _n, answer: replace(answer, **change))
     assert found.seconds_per_token is None
     assert says in found.problem
@@ -103,7 +103,7 @@ def serving_endpoint() -> Endpoint:
 
 
 @pytest.mark.django_db
-def test_a_run_from_its_row_to_its_result() -> None:
+def test_calibration_run_from_its_row_to_its_result() -> None:
     people = cast()
     serving_endpoint()
     row = actions.start_calibration(people.alice, "demo")
@@ -117,7 +117,7 @@ def test_a_run_from_its_row_to_its_result() -> None:
 
 
 @pytest.mark.django_db
-def test_every_end_is_written_down() -> None:
+def test_every_outcome_is_stored() -> None:
     people = cast()
     endpoint = serving_endpoint()
     row = actions.start_calibration(people.alice, "demo")
@@ -138,7 +138,7 @@ def test_every_end_is_written_down() -> None:
 
 
 @pytest.mark.django_db
-def test_an_endpoint_that_does_not_serve_is_not_measured() -> None:
+def test_unready_endpoint_is_not_calibrated() -> None:
     people = cast()
     endpoint = serving_endpoint()
     type(endpoint.status).objects.update(phase="Provisioning")

@@ -32,7 +32,7 @@ COUNTS = Counts(
 )
 
 
-def test_a_day_of_two_workers() -> None:
+def test_costs_of_one_day_with_two_workers() -> None:
     found = costs(Rate(3.0), COUNTS, 0.0002)
     assert found.total == pytest.approx(144.0)
     assert found.idle == pytest.approx(108.0)
@@ -45,7 +45,7 @@ def test_a_day_of_two_workers() -> None:
     assert found.saving.usd == pytest.approx((3200 - 1000) / 3600 * 3.0)
 
 
-def test_a_cache_that_costs_more_than_it_saves_is_negative() -> None:
+def test_cache_that_costs_more_than_it_saves_is_negative() -> None:
     found = costs(Rate(3.0), replace(COUNTS, load_s=5000.0), 0.0002)
     assert found.saving is not None
     assert found.saving.usd == pytest.approx(-1.5)
@@ -77,14 +77,14 @@ def test_cache_costs_reduce_the_savings() -> None:
     assert (unknown.before, unknown.usd, unknown.why) == (found.before, None, "say it")
 
 
-def test_l1_costs_what_the_share_is_greater_for_it() -> None:
+def test_l1_costs_its_additional_memory_share() -> None:
     assert Share(1, 4, 1, 48, 90, 100, l1_bytes=50).l1_part == 0.0, "it comes with the GPUs"
     assert Share(0, 0, 1, 10, 80, 100, l1_bytes=50).l1_part == pytest.approx(0.5)
     assert Share(0, 0, 5, 10, 60, 100, l1_bytes=50).l1_part == pytest.approx(0.1)
     assert Share(0, 0, 9, 10, 60, 100, l1_bytes=50).l1_part == 0.0, "processors are scarcer"
 
 
-def test_users_of_a_tier_share_it_by_bytes_then_tokens_then_alike() -> None:
+def test_tier_costs_are_shared_by_bytes_then_tokens_then_equally() -> None:
     def used(tokens: float, read: float | None) -> Counts:
         return Counts(cached={"l2": tokens}, l2_bytes=read)
 
@@ -94,7 +94,7 @@ def test_users_of_a_tier_share_it_by_bytes_then_tokens_then_alike() -> None:
     assert split_shares({"a": used(0, 0), "b": used(0, None)}) == {"a": 0.5, "b": 0.5}
 
 
-def test_more_busy_than_there_is_no_negative_idleness() -> None:
+def test_excess_busy_time_gives_no_negative_idle_time() -> None:
     assert costs(Rate(3.0), replace(COUNTS, busy_s=3 * DAY), None).idle == 0.0
 
 
@@ -103,7 +103,7 @@ def test_by_day() -> None:
     assert per_day(None, DAY) is None
 
 
-def test_a_share_by_gpus_or_by_what_is_scarcer() -> None:
+def test_share_is_by_gpus_or_by_the_scarcest_resource() -> None:
     assert Share(1, 4, 48, 48, 0, 1).part == 0.25, "GPUs are what a machine is for"
     assert Share(0, 0, 2, 8, GIB, 16 * GIB).part == 0.25
     assert Share(0, 0, 1, 8, 8 * GIB, 16 * GIB).part == 0.5
@@ -126,7 +126,7 @@ def test_the_price_of_one_worker() -> None:
     assert found.words == "$7.09/h for ml.g5.12xlarge × 1 of 4 GPUs"
 
 
-def test_the_price_of_routers_stands_beside_that_of_workers() -> None:
+def test_router_price_is_listed_beside_the_worker_price() -> None:
     spec = {**on("ml.g5.12xlarge"), "router": {"replicas": 3, "cpus": 1.6, "memory_gib": 1}}
     found = rate(needs(parse(spec)), BUILTIN)
     assert found.usd_hour == pytest.approx(7.09 / 4), "not in what a worker costs"
@@ -143,15 +143,13 @@ def test_the_price_of_routers_stands_beside_that_of_workers() -> None:
         (("p5e.48xlarge",), "p5e.48xlarge has no price"),
     ],
 )
-def test_an_unknown_price_says_what_would_make_it_known(
-    placement: tuple[str, ...], says: str
-) -> None:
+def test_unknown_price_states_its_remedy(placement: tuple[str, ...], says: str) -> None:
     found = rate(needs(parse(on(*placement))), BUILTIN)
     assert found.usd_hour is None
     assert says in found.why
 
 
-def test_workers_of_this_machine_have_a_price_once_somebody_gives_it() -> None:
+def test_local_workers_have_a_price_once_it_is_set() -> None:
     spec = needs(parse({**BASE, "resources": {"cpus": 2, "memory_gib": 4, "gpus": 0}}))
     assert THIS_MACHINE in rate(spec, BUILTIN).why
     mine = Instance(THIS_MACHINE, 8, 32 * GIB, price_usd_hour=0.4)

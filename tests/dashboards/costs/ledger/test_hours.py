@@ -1,4 +1,4 @@
-"""An hour is added once, with the facts of its time, and only from data."""
+"""Hourly costs: added once, with the facts of the hour, and only from data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_missing_hours_are_queried_latest_first(stub_prometheus: Told, one: Endp
     assert (found.price, found.part) == (2.0, pytest.approx(0.1))
 
 
-def test_an_hour_counts_once(stub_prometheus: Told, one: Endpoint) -> None:
+def test_hour_is_counted_once(stub_prometheus: Told, one: Endpoint) -> None:
     hour = NOON - HOUR
     for _ in range(2):
         assert hours.add_hour(stub_prometheus, hour) is HourResult.YES
@@ -60,7 +60,7 @@ def test_an_hour_counts_once(stub_prometheus: Told, one: Endpoint) -> None:
     assert MeasuredHour.objects.count() == 1
 
 
-def test_a_further_hour_writes_each_endpoint_and_reads_none(
+def test_next_hour_writes_each_endpoint_and_reads_none(
     stub_prometheus: Told, one: Endpoint
 ) -> None:
     """An hour of five hundred endpoints takes as many updates, without further reads."""
@@ -71,7 +71,7 @@ def test_a_further_hour_writes_each_endpoint_and_reads_none(
     assert [sql.split()[0] for sql in days] == ["SELECT", "UPDATE"]
 
 
-def test_an_hour_without_an_answer_is_for_later(stub_prometheus: Told, one: Endpoint) -> None:
+def test_hour_without_a_response_is_retried_later(stub_prometheus: Told, one: Endpoint) -> None:
     stub_prometheus.away = True
     assert hours.measure_hours(stub_prometheus, NOON) == 0
     assert not MeasuredHour.objects.exists()
@@ -80,7 +80,7 @@ def test_an_hour_without_an_answer_is_for_later(stub_prometheus: Told, one: Endp
     assert hours.measure_hours(stub_prometheus, NOON) == 3
 
 
-def test_a_source_that_is_away_is_waited_for_and_then_done_without(
+def test_unreachable_source_is_awaited_and_then_skipped(
     stub_prometheus: Told, one: Endpoint
 ) -> None:
     stub_prometheus.in_parts = True
@@ -104,7 +104,7 @@ def test_unscraped_time_stays_unknown(stub_prometheus: Told, one: Endpoint) -> N
     assert not CostDay.objects.exists(), "nought would be a lie"
 
 
-def test_the_spec_of_the_hour_counts(stub_prometheus: Told, one: Endpoint) -> None:
+def test_spec_of_the_hour_counts(stub_prometheus: Told, one: Endpoint) -> None:
     Revision.objects.update(created_at=NOON - 3 * HOUR)
     wanted = {**one.spec, "resources": {**one.spec["resources"], "cpus": 2}}
     actions.update(actions.SYSTEM, "one", wanted)
@@ -126,7 +126,7 @@ def test_deleted_endpoint_keeps_its_last_known_state(stub_prometheus: Told, one:
     assert (never.worker_s, never.price, never.part, never.team_id) == (7200, None, None, None)
 
 
-def test_a_price_and_a_measurement_reach_their_days_later(
+def test_new_price_and_calibration_update_their_days(
     stub_prometheus: Told, one: Endpoint, people: Cast
 ) -> None:
     for back in (24, 0):
@@ -156,9 +156,7 @@ def test_a_price_and_a_measurement_reach_their_days_later(
     assert seen() == [(3.0, 0.002), (4.0, 0.002)], "what was reckoned with stays"
 
 
-def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(
-    stub_prometheus: Told, people: Cast
-) -> None:
+def test_unknown_machine_gets_its_share_once_known(stub_prometheus: Told, people: Cast) -> None:
     made("one")
     hours.add_hour(stub_prometheus, NOON)
     assert (day().part, day().price) == (None, None)
@@ -178,11 +176,11 @@ def tier_usd(*names: str) -> list[float]:
     return [*(line.tier_usd for line in found), sum(line.unpriced_tier_h for line in found)]
 
 
-def said(since: date, **facts: Any) -> TierPrice:
+def set_tier_price(since: date, **facts: Any) -> TierPrice:
     return TierPrice.objects.create(name=REDIS_NAME, since=since, **facts)
 
 
-def test_a_tier_is_paid_by_who_uses_it(stub_prometheus: Told, one: Endpoint) -> None:
+def test_tier_is_paid_by_its_users(stub_prometheus: Told, one: Endpoint) -> None:
     for name in ("two", "three"):
         made(name, **REDIS)
     stub_prometheus.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
@@ -190,7 +188,7 @@ def test_a_tier_is_paid_by_who_uses_it(stub_prometheus: Told, one: Endpoint) -> 
     assert day("two").tier == REDIS_NAME
     assert tier_usd("two", "three") == [0, 0, 1]
     CostDay.objects.all().delete()
-    said(NOON.date(), usd_hour=8.0)
+    set_tier_price(NOON.date(), usd_hour=8.0)
     hours.add_hour(stub_prometheus, NOON)
     assert tier_usd("two", "three") == [2.0, 6.0, 0]
     stub_prometheus.used = {}
@@ -199,15 +197,15 @@ def test_a_tier_is_paid_by_who_uses_it(stub_prometheus: Told, one: Endpoint) -> 
     assert tier_usd("two", "three") == [4.0, 4.0, 0], "unused, it costs all the same"
 
 
-def test_a_tiers_price_reaches_the_days_it_is_for(stub_prometheus: Told, people: Cast) -> None:
+def test_tier_price_updates_its_days(stub_prometheus: Told, people: Cast) -> None:
     made("two", **REDIS)
     Endpoint.objects.update(created_at=NOON - timedelta(days=5))
     stub_prometheus.used = {"two": USED}
     for back in range(4):
         hours.add_hour(stub_prometheus, NOON - timedelta(days=back))
-    said(NOON.date() - timedelta(days=2), usd_hour=8.0)
-    said(NOON.date() - timedelta(days=1), usd_hour=5.0)
-    said(NOON.date())
+    set_tier_price(NOON.date() - timedelta(days=2), usd_hour=8.0)
+    set_tier_price(NOON.date() - timedelta(days=1), usd_hour=5.0)
+    set_tier_price(NOON.date())
     today, before = (NOON.date() - timedelta(days=back) for back in (0, 1))
     assert tiers.rates({}, lambda _machine: None, today) == {}, "forgotten from today on"
     assert tiers.rates({}, lambda _machine: None, before)[REDIS_NAME].usd_hour == 5.0
@@ -222,7 +220,7 @@ def test_a_tiers_price_reaches_the_days_it_is_for(stub_prometheus: Told, people:
     assert tier_usd("two") == [13.0, 2.0], "only its cost was kept: it stays"
 
 
-def test_a_tier_of_ours_is_worth_its_memory_and_disks(
+def test_own_tier_is_valued_by_memory_and_disks(
     stub_prometheus: Told, one: Endpoint, people: Cast
 ) -> None:
     """Four GiB on each of two nodes of 16 GiB at 1 USD/h, and 73 GiB of disk each."""
@@ -255,7 +253,7 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
     assert worth() == [6.0, 0]
 
 
-def test_a_tier_that_is_gone_makes_its_day_unknown(stub_prometheus: Told, one: Endpoint) -> None:
+def test_deleted_tier_makes_its_day_unknown(stub_prometheus: Told, one: Endpoint) -> None:
     """No tier has this name: its size is unknown."""
     Endpoint.objects.update(spec={**one.spec, "cache": {"l2": {"enabled": True, "tier": "warm"}}})
     everything = Budget(name="all", usd=100.0)
@@ -270,7 +268,7 @@ def test_a_tier_that_is_gone_makes_its_day_unknown(stub_prometheus: Told, one: E
     assert state.unpriced
 
 
-def test_a_cache_in_which_nothing_was_found_costs(stub_prometheus: Told, one: Endpoint) -> None:
+def test_cache_without_hits_has_a_cost(stub_prometheus: Told, one: Endpoint) -> None:
     """Without calibration: not needed for zero tokens."""
     stub_prometheus.used = {"one": {**USED, **dict.fromkeys(CACHED, 0.0), "load_time": 0.0}}
     hours.add_hour(stub_prometheus, NOON)

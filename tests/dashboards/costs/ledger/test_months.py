@@ -28,21 +28,21 @@ BERLIN = ZoneInfo("Europe/Berlin")
         (date(2026, 10, 1), 31, date(2026, 9, 1), date(2026, 11, 1)),
     ],
 )
-def test_a_months_hours(first: date, days: int, before: date, after: date) -> None:
+def test_hours_of_a_month(first: date, days: int, before: date, after: date) -> None:
     month = Month(first)
     assert month.hours == days * 24
     assert (month.before.first, month.after) == (before, after)
     assert months.parse_month(month.key) == month
 
 
-def test_a_moment_is_in_the_month_of_utc() -> None:
+def test_month_is_in_utc() -> None:
     late = datetime(2026, 12, 1, 0, 30, tzinfo=BERLIN)
     assert months.month_of(late).key == "2026-11"
     early = datetime(2026, 11, 30, 19, 30, tzinfo=timezone(timedelta(hours=-5)))
     assert months.month_of(early).key == "2026-12"
 
 
-def test_the_hour_clocks_are_put_back_is_measured_twice(
+def test_repeated_hour_of_a_clock_change_is_counted_twice(
     stub_prometheus: Told, one: Endpoint
 ) -> None:
     """02:30 occurs twice in Berlin: two hours of UTC."""
@@ -56,7 +56,7 @@ def test_the_hour_clocks_are_put_back_is_measured_twice(
     assert CostDay.objects.get().worker_s == 4 * HOUR_S
 
 
-def test_an_hour_is_of_the_day_and_month_it_begins_in(stub_prometheus: Told, one: Endpoint) -> None:
+def test_hour_belongs_to_the_day_of_its_start(stub_prometheus: Told, one: Endpoint) -> None:
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
     for hour in (midnight - hours.HOUR, midnight):
         hours.add_hour(stub_prometheus, hour)

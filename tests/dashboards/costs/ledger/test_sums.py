@@ -1,4 +1,4 @@
-"""Two days in a real Prometheus, added hour by hour, equal values computed from the samples.
+"""Two days in a real Prometheus: hourly sums equal values computed from the samples.
 
 Includes an outage of the console and one of Prometheus (two hours), a deleted endpoint, a removed
 and a restarted worker, changed prices and a late calibration.
@@ -173,7 +173,7 @@ def lines() -> dict[str, sums.CostLine]:
     return {line.name: line for line in sums.group_lines(sums.by_endpoint(rows), "endpoint")}
 
 
-def test_days_are_worth_what_their_samples_say(added: datetime) -> None:
+def test_daily_sums_follow_their_samples(added: datetime) -> None:
     parts, found = tier_parts(), lines()
     assert set(found) == {"one", "two", "old", "gone"}
     for name, line in found.items():

@@ -44,7 +44,7 @@ def test_results_and_reasons_are_shown(people: Cast) -> None:
     assert "automatic, " in page
 
 
-def test_the_default_and_an_exception(people: Cast) -> None:
+def test_default_and_exception(people: Cast) -> None:
     demo, alice = serving_endpoint(), client_of(people.alice)
     assert read_switches().enabled(demo.pk), "on in a new installation"
     assert alice.post(PAGE, {"auto": "off"}).status_code == 302
@@ -60,7 +60,7 @@ def test_the_default_and_an_exception(people: Cast) -> None:
     assert charlie.post("/costs/demo/auto-calibration/", {"auto": "on"}).status_code == 403
 
 
-def test_a_manual_run_from_the_page(people: Cast) -> None:
+def test_manual_run_from_the_page(people: Cast) -> None:
     serving_endpoint()
     alice = client_of(people.alice)
     assert alice.post("/costs/demo/calibrate/").status_code == 302

@@ -41,7 +41,7 @@ def page(user: Any, url: str) -> str:
     return answer.content.decode()
 
 
-def test_a_month_is_reported(measured: Endpoint, people: Cast) -> None:
+def test_month_is_reported(measured: Endpoint, people: Cast) -> None:
     text = page(people.charlie, "/costs/reports/2026-11/")
     assert "Costs of November 2026" in text
     assert "1.6" in text
@@ -60,7 +60,7 @@ def test_missing_price_is_not_zero(measured: Endpoint, people: Cast) -> None:
     assert "100.0% of the worker time has no price" in text
 
 
-def test_a_spreadsheet_gets_numbers_and_no_formula(measured: Endpoint, people: Cast) -> None:
+def test_csv_has_numbers_and_no_formula(measured: Endpoint, people: Cast) -> None:
     text = page(people.charlie, "/costs/reports/2026-11.csv")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert set(rows[0]) == set(COLUMNS)
@@ -73,7 +73,7 @@ def test_a_spreadsheet_gets_numbers_and_no_formula(measured: Endpoint, people: C
     assert tag["name"] == "'=cmd()"
 
 
-def test_how_much_of_a_month_was_measured(stub_prometheus: Told, one: Endpoint) -> None:
+def test_measured_share_of_a_month_is_shown(stub_prometheus: Told, one: Endpoint) -> None:
     now = NOON.replace(minute=30)
     assert months.coverage(MONTH, now).share is None
     for back in (1, 2):
@@ -92,7 +92,7 @@ def allocated(viewer: Any, weight: float = shares.WEIGHT) -> shares.Allocation:
     return shares.allocate(MONTH, viewer, lines, weight)
 
 
-def test_keys_share_what_was_busy(measured: Endpoint, people: Cast) -> None:
+def test_keys_share_busy_time(measured: Endpoint, people: Cast) -> None:
     key = InferenceKey.objects.create(endpoint=measured, name="app", sha256="x", prefix="e")
     for key_id, prompt, cached, completion in (
         (str(key.pk), 1000, 400, 100),
@@ -122,7 +122,7 @@ def test_keys_share_what_was_busy(measured: Endpoint, people: Cast) -> None:
     assert "output token = 2" in page(people.charlie, "/costs/reports/2026-11/?weight=2")
 
 
-def test_another_teams_costs_are_in_no_body(
+def test_costs_of_another_team_are_in_no_response(
     stub_prometheus: Told, two_teams: Teams, people: Cast, one: Endpoint
 ) -> None:
     Endpoint.objects.update(created_at=NOON - timedelta(days=1))
@@ -138,7 +138,7 @@ def test_another_teams_costs_are_in_no_body(
     assert OURS not in page(two_teams.erin, "/costs/reports/2026-11/")
 
 
-def test_a_shared_tier_is_split_among_teams(
+def test_shared_tier_is_split_among_teams(
     stub_prometheus: Told, two_teams: Teams, people: Cast, one: Endpoint
 ) -> None:
     """Two hours of 8 USD: in the first one team reads three quarters, in the second none reads."""
@@ -174,9 +174,7 @@ def test_a_shared_tier_is_split_among_teams(
         assert theirs not in text
 
 
-def test_without_prometheus_nobody_knows_who_used_a_tier(
-    stub_prometheus: Told, one: Endpoint
-) -> None:
+def test_without_prometheus_tier_users_are_unknown(stub_prometheus: Told, one: Endpoint) -> None:
     redis = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:1"}}}
     made("two", **redis)
     TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=1.0)
@@ -193,7 +191,7 @@ def test_without_prometheus_nobody_knows_who_used_a_tier(
     assert pays() == [0.5, 0.5]
 
 
-def test_a_budget_from_the_form_to_its_end(measured: Endpoint, people: Cast) -> None:
+def test_budget_from_the_form_to_its_deletion(measured: Endpoint, people: Cast) -> None:
     alice = client_of(people.alice)
     wanted = {"name": "All", "whose": "all", "subject": "", "usd": "2"}
     assert alice.post("/costs/budgets/new/", wanted).status_code == 302
@@ -218,7 +216,7 @@ def test_a_budget_from_the_form_to_its_end(measured: Endpoint, people: Cast) -> 
     assert [event.verb for event in verbs] == ["create", "change", "delete"]
 
 
-def test_a_team_holds_its_own_to_budgets(two_teams: Teams, people: Cast) -> None:
+def test_team_sets_budgets_for_its_endpoints(two_teams: Teams, people: Cast) -> None:
     erin, frank = client_of(two_teams.erin), client_of(two_teams.frank)
     mine = {"name": "Ours", "whose": "team", "subject": two_teams.ours.slug, "usd": "5"}
     assert frank.post("/costs/budgets/new/", mine).status_code == 403
@@ -267,7 +265,7 @@ def test_tier_cost_is_shown(one: Endpoint, people: Cast) -> None:
     assert "$1.50" not in page(people.charlie, "/costs/tiers/")
 
 
-def test_lately_by_team_and_tag(one: Endpoint, people: Cast) -> None:
+def test_recent_costs_by_team_and_tag(one: Endpoint, people: Cast) -> None:
     Endpoint.objects.update(spec={**one.spec, "tags": {"app": "search"}})
     for query in ("?by=tag:app", "?by=machine", "?tag=app%3Dsearch"):
         assert "search" in page(people.charlie, f"/costs/{query}")

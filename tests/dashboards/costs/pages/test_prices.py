@@ -1,4 +1,4 @@
-"""A missing price is entered where it is missing, as an amount or from a list price."""
+"""Price entry in place: as an amount or from a list price."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def text_of(user: Any, url: str, **headers: Any) -> str:
     return answer.content.decode()
 
 
-def test_one_field_is_enough(people: Cast) -> None:
+def test_price_is_set_in_one_field(people: Cast) -> None:
     page = text_of(people.alice, "/costs/")
     assert "Price of This machine (USD/h)" in page
     assert "List prices of similar machines: EC2, us-east-1, on demand, 2026-11-23" in page
@@ -44,7 +44,7 @@ def test_one_field_is_enough(people: Cast) -> None:
     assert "Price of This machine" not in text_of(people.alice, "/costs/"), "at once in effect"
 
 
-def test_a_list_price_is_one_click(people: Cast) -> None:
+def test_list_price_is_set_with_one_click(people: Cast) -> None:
     alice = client_of(people.alice)
     assert alice.post(URL, {"offer": "m7i.large", "usd_hour": ""}).status_code == 302
     made = catalogue.get(THIS_MACHINE)
@@ -66,7 +66,7 @@ def test_a_list_price_is_one_click(people: Cast) -> None:
         ("1e9", "is not a price."),
     ],
 )
-def test_nonsense_is_rejected_in_place(people: Cast, typed: str, says: str) -> None:
+def test_invalid_price_is_rejected_in_place(people: Cast, typed: str, says: str) -> None:
     refused = client_of(people.alice).post(URL, {"usd_hour": typed})
     assert refused.status_code == 400
     page = refused.content.decode()
@@ -82,7 +82,7 @@ def test_setting_prices_requires_the_role(people: Cast) -> None:
     assert client_of(people.alice).post("/costs/prices/none-such/").status_code == 404
 
 
-def test_the_part_of_boards(people: Cast) -> None:
+def test_price_form_of_boards(people: Cast) -> None:
     part = text_of(
         people.alice,
         "/costs/prices/",
@@ -95,7 +95,7 @@ def test_the_part_of_boards(people: Cast) -> None:
     assert text_of(people.alice, "/costs/prices/", HX_Request="true").strip() == ""
 
 
-def test_no_way_out_of_the_console(people: Cast) -> None:
+def test_redirects_stay_in_the_console(people: Cast) -> None:
     for back in ("//evil.example/", "https://evil.example/", "javascript:x"):
         done = client_of(people.alice).post(URL, {"usd_hour": "1", "back": back})
         assert done["Location"] == "/costs/"

@@ -47,7 +47,7 @@ def measured(one: Endpoint, seconds: float, **more: Any) -> Calibration:
         },
     ],
 )
-def test_a_stored_spec_says_the_same_as_a_parsed_one(data: dict[str, Any]) -> None:
+def test_stored_spec_equals_a_parsed_one(data: dict[str, Any]) -> None:
     spec = parse({"name": "chat", "model": "org/model", **data})
     stored = {"name": "chat", "model": "org/model", **data}
     assert parse_stored_needs(stored) == parse_stored_needs(spec.to_dict())
@@ -63,7 +63,7 @@ def test_settings_hash_covers_what_prefill_depends_on() -> None:
         assert settings(**change) != same
 
 
-def test_a_foreign_tier_is_named_without_its_password() -> None:
+def test_foreign_tier_is_named_without_its_password() -> None:
     l2 = {"enabled": True, "backend": "redis", "url": "rediss://me:secret@r:6379/1"}
     assert (
         parse_stored_needs({"name": "a", "model": "m", "cache": {"l2": l2}}).tier == "redis:r:6379"
@@ -87,7 +87,7 @@ def test_prices_and_savings_by_endpoint() -> None:
 
 
 @pytest.mark.django_db
-def test_a_measurement_is_lent_to_whom_it_fits() -> None:
+def test_calibration_is_reused_for_equal_endpoints() -> None:
     cast()
     one, like = endpoint("one"), endpoint("like")
     other = endpoint("other", worker_args=["--max-num-seqs", "4"])

@@ -81,7 +81,7 @@ def costs_prometheus(yesterday: str, settings: Any) -> str:
     return yesterday
 
 
-def test_a_day_is_counted_to_the_token(yesterday: str) -> None:
+def test_daily_tokens_are_exact(yesterday: str) -> None:
     found = count_usage(Prometheus(yesterday), DAY, time.time())
     assert found.fault is None
     demo = found.by_endpoint["demo"]
@@ -95,7 +95,7 @@ def test_a_day_is_counted_to_the_token(yesterday: str) -> None:
     assert demo.cached == pytest.approx({t: each * DAY for t, each in tiers.items()}, rel=0.01)
 
 
-def test_a_prometheus_that_is_away_is_a_fault_and_no_zero(free_port: int) -> None:
+def test_unreachable_prometheus_is_an_error_and_no_zero(free_port: int) -> None:
     found = count_usage(Prometheus(f"http://127.0.0.1:{free_port}"), DAY, time.time())
     assert found.fault is not None
     assert not found.by_endpoint
@@ -138,9 +138,7 @@ def test_over_rest(costs_prometheus: str, measured_endpoint: Any) -> None:
     assert not demo["calibration_stale"]
 
 
-def test_the_csv_has_a_line_for_each_endpoint(
-    costs_prometheus: str, measured_endpoint: Any
-) -> None:
+def test_csv_has_a_row_per_endpoint(costs_prometheus: str, measured_endpoint: Any) -> None:
     answer = client_of(measured_endpoint.charlie).get("/costs/table.csv?range=24h")
     assert answer["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
@@ -149,7 +147,7 @@ def test_the_csv_has_a_line_for_each_endpoint(
     assert float(rows[0]["cost_usd"]) == pytest.approx(9.6, rel=0.01)
 
 
-def test_the_page_says_what_is_missing(costs_prometheus: str, measured_endpoint: Any) -> None:
+def test_page_states_missing_data(costs_prometheus: str, measured_endpoint: Any) -> None:
     alice = client_of(measured_endpoint.alice)
     page = alice.get("/costs/").content.decode()
     assert "9.6" in page
@@ -161,7 +159,7 @@ def test_the_page_says_what_is_missing(costs_prometheus: str, measured_endpoint:
     assert "this-machine has no price" in bare
 
 
-def test_only_operators_measure(measured_endpoint: Any) -> None:
+def test_calibration_needs_an_operator(measured_endpoint: Any) -> None:
     charlie = client_of(measured_endpoint.charlie)
     assert charlie.post("/costs/demo/calibrate/").status_code == 403
     assert charlie.post("/api/v1/endpoints/demo/calibration/").status_code == 403

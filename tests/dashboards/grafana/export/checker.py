@@ -1,8 +1,8 @@
-"""What a Grafana dashboard may hold, written down from Grafana's published schema of it.
+"""Closed schema of the Grafana fields used by the export.
 
-The schema itself is not part of this repository; bench/grafana_schema.py holds an export against a
-copy of it. This is the part of it which the export uses, closed: a field it does not name is one
-that Grafana would silently leave out.
+Derived from Grafana's published schema, which is not part of this repository;
+bench/grafana_schema.py validates an export against a copy. Fields not named here would be dropped
+by Grafana.
 """
 
 from __future__ import annotations

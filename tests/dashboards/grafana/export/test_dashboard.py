@@ -1,4 +1,4 @@
-"""Every board as a Grafana dashboard: of Grafana's shape, and saying what the console says."""
+"""Every board as a valid Grafana dashboard with the console's content."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def sample(**facts: object) -> Panel:
     return dataclasses.replace(overview.TTFT, **facts)
 
 
-def test_every_board_is_exported_once_for_many_and_once_for_one() -> None:
+def test_every_board_is_exported_for_one_and_for_many_endpoints() -> None:
     found = {(wanted.board.key, wanted.one) for wanted in list_exports()}
     assert found == {
         (board.key, one)
@@ -70,18 +70,18 @@ def test_every_board_is_exported_once_for_many_and_once_for_one() -> None:
     assert len({wanted.uid for wanted in list_exports()}) == len(found)
 
 
-def test_grafana_knows_every_field(made: Object) -> None:
+def test_every_field_is_in_the_grafana_schema(made: Object) -> None:
     assert checker.wrong_with(made) == []
 
 
-def test_whatever_a_board_may_come_to_hold_is_of_grafanas_shape() -> None:
+def test_arbitrary_boards_match_the_grafana_schema() -> None:
     place = {"id": 1, "gridPos": {"x": 0, "y": 0, "w": 12, "h": 9}}
     for kind, unit in product(get_args(Kind), get_args(Unit)):
         made = export_panel.make_panel(sample(kind=kind, unit=unit), one=True)
         assert checker.wrong_with_panel(place | made) == [], (kind, unit)
 
 
-def test_the_checker_sees_what_grafana_would_leave_out() -> None:
+def test_checker_detects_fields_ignored_by_grafana() -> None:
     made = make_dashboard(list_exports()[0], URL)
     next(p for p in made["panels"] if p["type"] == "timeseries")["options"]["legend"]["shown"] = (
         True
@@ -90,7 +90,7 @@ def test_the_checker_sees_what_grafana_would_leave_out() -> None:
     assert len(checker.wrong_with(made)) == 2
 
 
-def test_panels_are_those_of_the_board_in_its_order(wanted: DashboardExport, made: Object) -> None:
+def test_panels_have_the_order_of_the_board(wanted: DashboardExport, made: Object) -> None:
     assert [panel["title"] for panel in drawn(made)] == [panel.title for panel in wanted.panels]
     rows = [panel["title"] for panel in made["panels"] if panel["type"] == "row"]
     sections = wanted.board.sections(one=wanted.one)
@@ -101,27 +101,27 @@ def test_panels_are_those_of_the_board_in_its_order(wanted: DashboardExport, mad
         assert (declared.needs or declared.metric) in shown["description"]
 
 
-def test_panels_lie_beside_each_other(made: Object) -> None:
+def test_panels_are_laid_out_in_rows(made: Object) -> None:
     assert checker.overlapping(made["panels"]) == []
     ids = [panel["id"] for panel in made["panels"]]
     assert len(set(ids)) == len(ids)
 
 
-def test_every_variable_that_is_used_is_declared(made: Object) -> None:
+def test_every_used_variable_is_declared(made: Object) -> None:
     declared = {one["name"] for one in made["templating"]["list"]}
     used = {name for text in checker.texts(made) for name in names(text)}
     assert used - declared - set(ALWAYS) <= _GIVEN
     assert {"datasource", "endpoint", "namespace"} <= used
 
 
-def test_a_variable_is_asked_after_those_it_stands_on(made: Object) -> None:
+def test_variable_is_queried_after_its_dependencies(made: Object) -> None:
     before: set[str] = set()
     for one in made["templating"]["list"]:
         assert {name for text in checker.texts(one) for name in names(text)} <= before | _GIVEN
         before.add(one["name"])
 
 
-def test_a_series_has_the_colour_and_the_dash_it_has_in_the_console(
+def test_series_have_the_colour_and_dash_of_the_console(
     wanted: DashboardExport, made: Object
 ) -> None:
     for shown, declared in zip(drawn(made), wanted.panels, strict=True):
@@ -136,7 +136,7 @@ def test_a_series_has_the_colour_and_the_dash_it_has_in_the_console(
             assert ("custom.lineStyle" in dressed[key]) is (style.dash != "solid")
 
 
-def test_codes_without_a_style_are_named_as_in_the_console(
+def test_codes_without_a_style_have_the_console_label(
     wanted: DashboardExport, made: Object
 ) -> None:
     for shown, declared in zip(drawn(made), wanted.panels, strict=True):
@@ -153,7 +153,7 @@ def test_codes_without_a_style_are_named_as_in_the_console(
             assert given["no_events"] == {"displayName": "No KV events received"}
 
 
-def test_no_endpoint_of_ours_is_named(made: Object) -> None:
+def test_no_endpoint_is_hard_coded(made: Object) -> None:
     """An export may be given to anybody; who reads it chooses among the names Grafana shows."""
     for panel in drawn(made):
         for target in panel["targets"]:
@@ -174,7 +174,7 @@ def test_dashboard_links_to_the_board_with_its_time_range(
     assert not [one for one in make_dashboard(wanted)["links"] if one["type"] == "link"]
 
 
-def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
+def test_worker_and_endpoint_series_link_to_their_board() -> None:
     by_endpoint = sample(lines=(PanelLine("reuse_each", by="endpoint_name"),))
     fleet, one = (PanelSection("", (by_endpoint,)),), (PanelSection("One", (overview.TTFT,)),)
     board = Board("x", "X", "About.", "chart-line", fleet, one)
@@ -186,7 +186,7 @@ def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
     )
 
 
-def test_reasons_of_joined_names_are_words_in_grafana_too() -> None:
+def test_combined_reasons_have_labels_in_grafana() -> None:
     made = export_panel.make_panel(STRATEGIES, one=True)
     shown = "prefixaware fallback_least_loaded"
     for one in made["transformations"]:
@@ -195,7 +195,7 @@ def test_reasons_of_joined_names_are_words_in_grafana_too() -> None:
     assert shown == "prefixaware: Diverted by load"
 
 
-def test_kinds_are_drawn_as_what_they_are() -> None:
+def test_panel_types_match_the_chart_kinds() -> None:
     def of(kind: Kind) -> Object:
         return export_panel.make_panel(
             sample(kind=kind, styles={"p50": Style("p50", "#56B4E9")}), one=True
@@ -217,7 +217,7 @@ def run(*words: str) -> str:
 
 
 @pytest.mark.django_db
-def test_a_folder_gets_every_file_and_keeps_what_is_not_ours(tmp_path: Path) -> None:
+def test_folder_gets_every_file_and_keeps_foreign_ones(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "grafana"
     told = run("export", "--to", str(folder)).split()
     assert set(told) == {str(path) for path in folder.rglob("*") if path.is_file()}
@@ -241,14 +241,14 @@ def test_command_lists_and_prints_dashboards() -> None:
 
 
 @pytest.mark.django_db
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_path_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CommandError, match="file"):
         run("export", "--to", str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("path", ["../stolen", "/tmp/stolen", "a/../../stolen"])
-def test_a_console_writes_nowhere_else(path: str, tmp_path: Path) -> None:
+def test_export_writes_only_to_the_given_folder(path: str, tmp_path: Path) -> None:
     files = [{"path": path, "text": "x", "media_type": "text/plain"}]
     client = SimpleNamespace(grafana=SimpleNamespace(export=lambda **_: files))
     out: Any = io.StringIO()

@@ -1,4 +1,4 @@
-"""Grafana's questions to a real Prometheus get the very numbers that the console's own get."""
+"""Grafana and console queries return equal values from a real Prometheus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def same(one: QueryResult, other: QueryResult) -> bool:
     return all(list(a.values) == pytest.approx(list(b.values), nan_ok=True) for a, b in pairs)
 
 
-def test_every_line_of_every_board(scraping: Scraping) -> None:
+def test_every_series_of_every_board_has_its_value(scraping: Scraping) -> None:
     # Ended a second ago: between two questions no scrape adds to it.
     window = Window.ending(time.time() - 1, WINDOW_S, STEP_S)
     times = Times(STEP_S, window.length_s)
@@ -47,7 +47,7 @@ def test_every_line_of_every_board(scraping: Scraping) -> None:
     assert sum(bool(answer.series) for answer in found.values()) > len(found) / 4
 
 
-def test_the_variables_offer_what_is_there(scraping: Scraping) -> None:
+def test_variables_offer_existing_values(scraping: Scraping) -> None:
     """`label_values` is Grafana's own; what it is asked of must have the label."""
     client = Prometheus(scraping.url)
     series = 'up{job="vllm",namespace="default",endpoint_name="demo"}'

@@ -1,4 +1,4 @@
-"""The console's questions with Grafana's variables in them."""
+"""Console queries with Grafana variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
 from tests.support.prometheus import PROMTOOL
 
 
-def test_an_endpoint_and_its_workers_are_chosen_in_grafana() -> None:
+def test_endpoint_and_workers_are_variables() -> None:
     assert export_panel.make_template("ttft_p50", one=True) == (
         "histogram_quantile(0.5, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{"
         'endpoint_name="$endpoint",namespace="$namespace",pod=~"$worker"}[$__rate_interval])))'
@@ -25,7 +25,7 @@ def test_an_endpoint_and_its_workers_are_chosen_in_grafana() -> None:
     assert 'endpoint="$endpoint",namespace="$namespace",worker=~"$worker"' in routed
 
 
-def test_of_many_endpoints_some_are_chosen() -> None:
+def test_several_endpoints_can_be_selected() -> None:
     asked = export_panel.make_template("requests_by_endpoint", one=False)
     chosen = 'endpoint=~"$endpoint",namespace=~"$namespace"'
     assert asked.startswith(f"sum by (endpoint) (rate(emberline_router_requests_total{{{chosen}}}")
@@ -41,7 +41,7 @@ def test_no_placeholder_remains(one: bool) -> None:
         assert "$endpoint" in asked or "endpoint" not in asked, query
 
 
-def test_with_values_it_is_what_the_console_asks() -> None:
+def test_expression_with_values_equals_the_console_query() -> None:
     """The same series by the same expression; only patterns stand where an equality was."""
     times = Times(5, 900)
     for query in QUERIES:
@@ -56,9 +56,7 @@ def test_with_values_it_is_what_the_console_asks() -> None:
     "text",
     ["rate(up[{twice}s])", "increase(up[{step}s]) / {hours}"],
 )
-def test_a_number_grafana_could_not_follow_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_untranslatable_number_is_rejected(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def calculates(_scope: Scope, times: Times) -> str:
         return text.format(twice=2 * times.rate_s, step=times.step_s, hours=times.range_s / 3600)
 
@@ -67,7 +65,7 @@ def test_a_number_grafana_could_not_follow_is_refused(
         export_panel.make_template("calculates", one=True)
 
 
-def test_a_bare_number_of_seconds_is_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_number_of_seconds_is_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     def divides(_scope: Scope, times: Times) -> str:
         return f"sum(increase(up[{times.range_s}s])) / {times.range_s} / {times.rate_s}"
 
@@ -86,7 +84,7 @@ def test_factors_are_queried_as_metrics() -> None:
     )
 
 
-def test_promtool_reads_every_expression(tmp_path: Path) -> None:
+def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
     unlike = {
         filled(export_panel.export_line(line, one=wanted.one), chosen)
         for wanted in list_exports()

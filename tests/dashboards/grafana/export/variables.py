@@ -1,4 +1,4 @@
-"""Grafana's variables given values, as Grafana does before it asks."""
+"""Substitute Grafana variables, as Grafana does before a query."""
 
 from __future__ import annotations
 

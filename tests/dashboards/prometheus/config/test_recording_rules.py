@@ -1,4 +1,4 @@
-"""Recording rules as Prometheus evaluates them: what goes in, and under which name it comes out."""
+"""Recording rules, evaluated by Prometheus."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def promtool(
     return subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True)
 
 
-def asked(expr: str, *samples: tuple[str, float], at: str = "20m") -> dict[str, Any]:
+def expression_test(expr: str, *samples: tuple[str, float], at: str = "20m") -> dict[str, Any]:
     found = [{"labels": labels, "value": value} for labels, value in samples]
     return {"expr": expr, "eval_time": at, "exp_samples": found}
 
@@ -52,45 +52,47 @@ def of(series: dict[str, str], *questions: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_documented_names_live_on_and_mean_what_they_meant(tmp_path: Path) -> None:
+def test_documented_recording_rules_keep_their_meaning(tmp_path: Path) -> None:
     done = promtool(
         tmp_path,
         of(
             SERIES,
             # The documentation's own hit rate, of a server and of a process.
-            asked(
+            expression_test(
                 "rate(lmcache:num_lookup_hits_total[5m])"
                 " / rate(lmcache:num_lookup_tokens_total[5m])",
                 (f"{{{OF_A_SERVER}}}", 0.5),
             ),
-            asked(
+            expression_test(
                 "rate(lmcache:num_lookup_hits_total[5m])",
                 (f"{{{OF_A_SERVER}}}", 1),
                 (f"{{{IN_PROCESS}}}", 0.1),
             ),
-            asked("rate(lmcache:num_lookup_requests_total[5m])", (f"{{{OF_A_SERVER}}}", 0.1)),
+            expression_test(
+                "rate(lmcache:num_lookup_requests_total[5m])", (f"{{{OF_A_SERVER}}}", 0.1)
+            ),
             # What LMCache gave, and what vLLM had: the documentation takes one for the other.
-            asked("rate(lmcache:num_hit_tokens_total[5m])", (f"{{{OF_A_WORKER}}}", 0.5)),
-            asked(
+            expression_test("rate(lmcache:num_hit_tokens_total[5m])", (f"{{{OF_A_WORKER}}}", 0.5)),
+            expression_test(
                 "rate(lmcache:num_vllm_hit_tokens_total[5m])",
                 (f"{{{OF_A_WORKER}}}", 0.2),
                 (f"{{{IN_PROCESS}}}", 0.25),
             ),
             # No worker without LMCache looks as if it had one.
-            asked("rate(lmcache:num_prompt_tokens_total[5m])", (f"{{{OF_A_WORKER}}}", 4)),
+            expression_test("rate(lmcache:num_prompt_tokens_total[5m])", (f"{{{OF_A_WORKER}}}", 4)),
         ),
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_server_that_begins_anew_loses_no_count(tmp_path: Path) -> None:
+def test_restarted_server_loses_no_count(tmp_path: Path) -> None:
     """Added up first and counted afterwards, a restart of one of two would look like a gap."""
     other = OF_A_SERVER.replace('model_name="m"', 'model_name="n"')
     series = {
         f"lmcache_mp_lookup_hit_tokens_total{{{OF_A_SERVER}}}": "0+60x10 0+60x20",
         f"lmcache_mp_lookup_hit_tokens_total{{{other}}}": "6000+60x30",
     }
-    hits = asked("sum(rate(lmcache:num_lookup_hits_total[5m]))", ("{}", 1.8), at="13m")
+    hits = expression_test("sum(rate(lmcache:num_lookup_hits_total[5m]))", ("{}", 1.8), at="13m")
     done = promtool(tmp_path, of(series, hits))
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -108,14 +110,14 @@ def test_summed_buckets_keep_the_quantile(tmp_path: Path) -> None:
     )
     quantile = "histogram_quantile(0.25, sum by (le) ({}))"
     asks = [
-        asked(quantile.format(inner), ("{}", 1))
+        expression_test(quantile.format(inner), ("{}", 1))
         for inner in (f"rate({bucket}[5m])", recording_rules.TTFT_RECORDED)
     ]
     done = promtool(tmp_path, of(series, *asks), rules="fleet.yml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_rule_says_what_it_means() -> None:
+def test_every_rule_has_a_description() -> None:
     for records in (*recording_rules.GROUPS.values(), *recording_rules.FLEET_GROUPS.values()):
         assert len({record.name for record in records}) == len(records)
         assert all(record.meaning.endswith(".") for record in records)

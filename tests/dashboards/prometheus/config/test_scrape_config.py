@@ -1,4 +1,4 @@
-"""The written file is one that Prometheus itself accepts."""
+"""The scrape configuration is accepted by Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboards.prometheus.config.scrape_config import LMCACHE_NAMES, render
 from tests.support.prometheus import PROMTOOL
 
 
-def test_values_arrive_where_prometheus_reads_them() -> None:
+def test_values_reach_prometheus_unchanged() -> None:
     config = yaml.safe_load(render("http://127.0.0.1:8000/", "/var/x y/token", interval_s=15))
     assert config["global"]["scrape_interval"] == "15s"
     job, own = config["scrape_configs"]
@@ -27,7 +27,7 @@ def test_values_arrive_where_prometheus_reads_them() -> None:
 
 
 @pytest.mark.parametrize("path", ["/plain/token", '/a "quoted"/to: ken', "/back\\slash#"])
-def test_promtool_accepts_it_whatever_the_path(tmp_path: Path, path: str) -> None:
+def test_promtool_accepts_any_path(tmp_path: Path, path: str) -> None:
     token = tmp_path / "token"
     token.write_text("secret")
     file = tmp_path / "prometheus.yml"
@@ -60,7 +60,7 @@ def test_an_interval_below_a_second_is_refused() -> None:
         render("http://127.0.0.1:8000", "/token", interval_s=0)
 
 
-def test_lmcache_gets_its_colons_back_and_its_server_is_left_alone() -> None:
+def test_lmcache_names_get_their_colons_and_its_server_is_unchanged() -> None:
     """Prometheus' patterns are anchored at both ends."""
     pattern = re.compile(LMCACHE_NAMES)
     for name in ("num_lookup_hits_total", "request_cache_hit_rate_bucket", "local_cache_usage"):

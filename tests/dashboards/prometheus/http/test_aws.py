@@ -1,4 +1,4 @@
-"""AWS: the signer against published vectors, and where the console's credentials come from."""
+"""AWS: the signer against published vectors, and the sources of credentials."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ VECTORS: list[tuple[str, str, str, Mapping[str, str], bytes, str]] = [
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[one[0] for one in VECTORS])
-def test_published_vectors_are_signed_as_published(
+def test_signatures_equal_the_published_vectors(
     vector: tuple[str, str, str, Mapping[str, str], bytes, str],
 ) -> None:
     _, method, path, headers, body, signature = vector
@@ -73,7 +73,7 @@ def test_published_vectors_are_signed_as_published(
         assert found["Authorization"].rpartition("Signature=")[2] == signature
 
 
-def test_a_token_is_signed_too() -> None:
+def test_session_token_is_signed_too() -> None:
     scope = Scope("us-east-1", "service")
     found = sign(Credentials(*KEY, TOKEN), scope, "GET", f"{HOST}/", b"", AT, {})
     assert found["X-Amz-Security-Token"] == TOKEN
@@ -83,23 +83,23 @@ def test_a_token_is_signed_too() -> None:
     )
 
 
-def asked(env: Mapping[str, str]) -> Credentials:
+def get_credentials(env: Mapping[str, str]) -> Credentials:
     quiet = {"AWS_SHARED_CREDENTIALS_FILE": "/nowhere"}
     return CredentialsProvider().credentials("eu-central-1", {**quiet, **env})
 
 
-def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
+def test_environment_precedes_the_file(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text("[work]\naws_access_key_id = F\naws_secret_access_key = %s\n")
     of_file = {"AWS_SHARED_CREDENTIALS_FILE": str(file), "AWS_PROFILE": "work"}
-    assert asked(of_file) == Credentials("F", "%s")
+    assert get_credentials(of_file) == Credentials("F", "%s")
     of_both = {**of_file, "AWS_ACCESS_KEY_ID": "E", "AWS_SECRET_ACCESS_KEY": "s"}
-    assert asked(of_both) == Credentials("E", "s")
+    assert get_credentials(of_both) == Credentials("E", "s")
     with pytest.raises(NoCredentialsError, match="enter an access key"):
-        asked({})
+        get_credentials({})
 
 
-def told(minutes: int) -> str:
+def sts_response(minutes: int) -> str:
     until = (datetime.now(UTC) + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
     return (
         '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
@@ -111,11 +111,11 @@ def told(minutes: int) -> str:
 
 
 @pytest.mark.parametrize(("minutes", "questions"), [(60, 1), (4, 2)])
-def test_a_web_identity_is_lent_until_shortly_before_its_end(
+def test_web_identity_is_cached_until_shortly_before_it_expires(
     tmp_path: Path, minutes: int, questions: int
 ) -> None:
     (tmp_path / "token").write_text("jwt-of-the-pod\n")
-    with http_stub({"/": (200, told(minutes))}) as stub:
+    with http_stub({"/": (200, sts_response(minutes))}) as stub:
         env = {
             "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
             "AWS_ROLE_ARN": "arn:aws:iam::1:role/emberline",
@@ -130,17 +130,17 @@ def test_a_web_identity_is_lent_until_shortly_before_its_end(
         assert len(stub.seen) == questions
 
 
-def test_a_refusal_of_sts_is_said_without_its_token(tmp_path: Path) -> None:
+def test_sts_error_is_reported_without_its_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("jwt-of-the-pod")
     env = {"AWS_ROLE_ARN": "r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token")}
     with http_stub({"/": (403, "<Error><Code>AccessDenied</Code></Error>")}) as stub:
         with pytest.raises(NoCredentialsError, match=r"^STS denied access: AccessDenied\.$"):
-            asked({**env, "AWS_ENDPOINT_URL_STS": stub.url})
+            get_credentials({**env, "AWS_ENDPOINT_URL_STS": stub.url})
     with pytest.raises(NoCredentialsError, match="cannot be read"):
-        asked({**env, "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere"})
+        get_credentials({**env, "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere"})
 
 
-def test_the_container_s_agent_is_asked_with_its_token(tmp_path: Path) -> None:
+def test_container_agent_is_queried_with_its_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("of-the-pod")
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     found = {"AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t", "Expiration": until}
@@ -149,7 +149,7 @@ def test_the_container_s_agent_is_asked_with_its_token(tmp_path: Path) -> None:
             "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{stub.url}/v1/credentials",
             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "token"),
         }
-        assert asked(env) == Credentials("A", "s", "t")
+        assert get_credentials(env) == Credentials("A", "s", "t")
         assert stub.headers[0]["Authorization"] == "of-the-pod"
     with pytest.raises(NoCredentialsError, match="not a container credentials endpoint"):
-        asked({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://example.com/"})
+        get_credentials({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://example.com/"})

@@ -1,4 +1,4 @@
-"""Prometheus as it is, and as it fails: away, hanging, refusing, something else altogether."""
+"""Prometheus client against available, unreachable, hanging, rejecting and foreign servers."""
 
 from __future__ import annotations
 
@@ -70,21 +70,21 @@ def result(*series: dict[str, object], kind: str = "matrix") -> Told:
 
 
 class TestWindow:
-    def test_ends_lie_on_the_step_so_that_answers_can_be_shared(self) -> None:
+    def test_ends_are_aligned_to_the_step_for_caching(self) -> None:
         first = Window.ending(AT + 1.2, 900, 15)
         assert first == Window.ending(AT + 9.9, 900, 15)
         assert first.end % 15 == first.start % 15 == 0
         assert first.end <= AT + 1
         assert first.points == 61
 
-    def test_a_line_never_has_more_points_than_it_may(self) -> None:
+    def test_series_have_a_bounded_number_of_points(self) -> None:
         assert Window.ending(AT, (MAX_POINTS - 1) * 5, 5).points == MAX_POINTS
         with pytest.raises(ValueError, match="600 points"):
             Window.ending(AT, MAX_POINTS * 5, 5)
 
 
-class TestRealOne:
-    def test_series_lie_on_the_grid_of_the_window(self, scraping: Scraping) -> None:
+class TestRealPrometheus:
+    def test_series_are_aligned_to_the_grid(self, scraping: Scraping) -> None:
         client = Prometheus(scraping.url)
         window = Window.ending(time.time() + 60, 18_000, 60)
         answer = one(client, "sum by (source) (vllm:prompt_tokens_cached_by_source_total)", window)
@@ -97,7 +97,7 @@ class TestRealOne:
             assert series.values[0] is None, "nobody scraped five hours ago"
             assert series.latest is not None
 
-    def test_one_moment(self, scraping: Scraping) -> None:
+    def test_instant_query(self, scraping: Scraping) -> None:
         client = Prometheus(scraping.url)
         asked = {"q": Question("vector(7)", int(time.time()))}
         (series,) = client.ask(asked)["q"].series
@@ -108,14 +108,16 @@ class TestRealOne:
         (series,) = one(Prometheus(scraping.url), query, Window(AT, AT + 10, 5)).series
         assert series.values == (None, None, None)
 
-    def test_a_bad_query_is_told_in_its_own_words(self, scraping: Scraping) -> None:
+    def test_invalid_query_is_reported_with_the_prometheus_message(
+        self, scraping: Scraping
+    ) -> None:
         fault = one(Prometheus(scraping.url), 'sum(rate(x{a="b"}[5s])').fault
         assert fault is not None
         assert fault.kind is FaultKind.BAD_QUERY
         assert "unclosed left parenthesis" in fault.detail
         assert "\\" not in fault.detail
 
-    def test_one_bad_query_spoils_no_other(self, scraping: Scraping) -> None:
+    def test_invalid_query_affects_no_other(self, scraping: Scraping) -> None:
         now = int(time.time())
         asked = {"bad": Question("sum(", now), "good": Question("vector(1)", now)}
         answers = Prometheus(scraping.url).ask(asked)
@@ -123,20 +125,20 @@ class TestRealOne:
         assert answers["good"].series[0].values == (1.0,)
 
 
-class TestAway:
-    def test_none_configured(self) -> None:
+class TestUnreachable:
+    def test_no_server_configured(self) -> None:
         fault = one(connect("")).fault
         assert fault is not None
         assert fault.kind is FaultKind.NOT_CONFIGURED
 
-    def test_refused_port(self) -> None:
+    def test_connection_refused(self) -> None:
         (port,) = free_ports(1)
         fault = one(Prometheus(f"http://127.0.0.1:{port}", PATIENT)).fault
         assert fault is not None
         assert fault.kind is FaultKind.UNREACHABLE
         assert fault.detail == f"Prometheus at http://127.0.0.1:{port} is unreachable."
 
-    def test_a_server_that_never_answers_costs_one_wait_for_a_whole_page(self) -> None:
+    def test_hanging_server_costs_one_timeout_per_page(self) -> None:
         with answering((HANG, ""), QUICK) as (client, seen):
             asked = {str(n): Question(f"vector({n})", AT) for n in range(30)}
             answers = client.ask(asked)
@@ -147,7 +149,7 @@ class TestAway:
         assert len(seen) - len(probes) <= 6, "only the threads that were already waiting"
         assert len(probes) <= 1, "asked once for all whether it is alive"
 
-    def test_a_page_has_a_deadline_even_if_bytes_keep_dripping(self) -> None:
+    def test_page_has_a_deadline_for_slow_responses(self) -> None:
         """The read deadline starts anew with every byte; the page's does not."""
         stop = threading.Event()
 
@@ -189,14 +191,14 @@ class TestAway:
         assert fault is not None
         assert fault.kind is FaultKind.NOT_PROMETHEUS
 
-    def test_a_server_error(self) -> None:
+    def test_server_error(self) -> None:
         with answering((503, "starting up")) as (client, _):
             fault = one(client).fault
         assert fault is not None
         assert fault.kind is FaultKind.UNREACHABLE
         assert fault.detail.endswith("answers HTTP 503.")
 
-    def test_a_question_too_heavy_is_not_a_dead_server(self) -> None:
+    def test_too_expensive_query_is_no_outage(self) -> None:
         text = "query timed out in expression evaluation"
         body = {"status": "error", "errorType": "timeout", "error": text}
         with answering((503, body)) as (client, _):
@@ -220,7 +222,7 @@ class TestAway:
         ],
     )  # fmt: skip
     @pytest.mark.parametrize("heavy", [True, False])
-    def test_a_query_that_is_refused_is_not_a_server_that_is_down(
+    def test_rejected_query_is_no_outage(
         self, status: int, kind: str, text: str, expected: FaultKind, heavy: bool
     ) -> None:
         """Every other question is still asked, and answered."""
@@ -233,9 +235,7 @@ class TestAway:
 
     @pytest.mark.parametrize("heavy", [True, False])
     @pytest.mark.parametrize("told", [(HANG, ""), (502, "bad gateway"), (504, "<html>")])
-    def test_a_query_that_is_never_answered_is_not_a_server_that_is_down(
-        self, told: Told, heavy: bool
-    ) -> None:
+    def test_query_timeout_is_no_outage(self, told: Told, heavy: bool) -> None:
         with _one_bad_query(told) as client:
             bad = client.ask({"q": Question("bad", AT, heavy=heavy)})["q"].fault
             assert bad is not None
@@ -244,7 +244,7 @@ class TestAway:
             client.deadlines = PATIENT
             assert one(client).fault is None
 
-    def test_written_queries_never_keep_a_board_waiting(self) -> None:
+    def test_custom_queries_never_delay_a_board(self) -> None:
         """Twenty of them are on their way while the board's are answered; those left are not sent
         once their page has given up."""
         with _one_bad_query((HANG, ""), read_s=60) as client:
@@ -260,12 +260,12 @@ class TestAway:
             assert one(client, "up").fault is None
 
     @pytest.mark.parametrize("url", ["nonsense", "http://", "http://[::1", "ftp://x/"])
-    def test_an_address_that_is_none(self, url: str) -> None:
+    def test_invalid_address(self, url: str) -> None:
         fault = one(Prometheus(url, PATIENT)).fault
         assert fault is not None
         assert fault.kind is FaultKind.UNREACHABLE
 
-    def test_no_password_is_ever_told(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_passwords_are_never_reported(self, caplog: pytest.LogCaptureFixture) -> None:
         (port,) = free_ports(1)
         fault = one(Prometheus(f"http://me:s3cret@127.0.0.1:{port}/prom", PATIENT)).fault
         assert fault is not None
@@ -274,7 +274,7 @@ class TestAway:
 
 
 class TestCache:
-    def test_the_same_question_is_asked_once(self) -> None:
+    def test_equal_queries_are_sent_once(self) -> None:
         window = Window(AT, AT + 10, 5)
         with answering(result(SERIES)) as (client, seen):
             answers = [one(client, window=window) for _ in range(5)]
@@ -282,13 +282,13 @@ class TestCache:
         assert len({id(answer) for answer in answers}) == 1
         assert len(seen) == 2
 
-    def test_another_window_is_another_question(self) -> None:
+    def test_other_window_is_another_query(self) -> None:
         with answering(result(SERIES)) as (client, seen):
             one(client, window=Window(AT, AT + 10, 5))
             one(client, window=Window(AT + 5, AT + 15, 5))
         assert len(seen) == 2
 
-    def test_an_old_answer_is_asked_for_again(self) -> None:
+    def test_expired_result_is_queried_again(self) -> None:
         with http_stub({"/api/v1/query": result(kind="vector")}) as stub:
             client = Prometheus(stub.url, Deadlines(cache_s=0.0))
             one(client)
@@ -296,7 +296,7 @@ class TestCache:
             client.close()
             assert len(stub.seen) == 2
 
-    def test_the_server_is_told_to_give_up_before_we_do(self) -> None:
+    def test_server_timeout_is_shorter_than_that_of_the_client(self) -> None:
         with answering(result(SERIES), replace(PATIENT, read_s=30)) as (client, seen):
             one(client)
         assert "timeout=24s" in seen[0]

@@ -1,4 +1,4 @@
-"""Several sources asked as one: whose series count, and what one that is away costs."""
+"""Several metrics sources in one result, and unreachable ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Told:
         return lambda: dict.fromkeys(questions, self._answer)
 
 
-def asked(
+def query_federated(
     *parts: FederatedSource, owners: Mapping[str, str] | None = None, join: Join = "apart"
 ) -> QueryResult:
     federated = Federated(parts, owners or {})
@@ -39,16 +39,16 @@ def shown(answer: QueryResult) -> dict[str, tuple[float | None, ...]]:
     return {"/".join(value for _, value in one.labels): one.values for one in answer.series}
 
 
-def test_endpoints_of_both_are_in_one_answer() -> None:
+def test_endpoints_of_both_sources_are_in_one_result() -> None:
     here = FederatedSource("here", Told(({"endpoint_name": "a"}, (1.0,))))
     eu = FederatedSource("eu", Told(({"endpoint_name": "b"}, (2.0,))))
-    assert shown(asked(here, eu)) == {"a": (1.0,), "b": (2.0,)}
+    assert shown(query_federated(here, eu)) == {"a": (1.0,), "b": (2.0,)}
 
 
-def test_an_endpoint_s_series_are_those_of_its_own_source() -> None:
+def test_series_of_an_endpoint_come_from_its_source() -> None:
     both = ({"endpoint_name": "a"}, (1.0,)), ({"endpoint": "b"}, (1.0,))
     kept = ({"endpoint_name": "a"}, (7.0,)), ({"endpoint": "b"}, (8.0,))
-    found = asked(
+    found = query_federated(
         FederatedSource("all", Told(*both)),
         FederatedSource("eu", Told(*kept)),
         owners={"a": "eu", "b": "eu"},
@@ -56,32 +56,32 @@ def test_an_endpoint_s_series_are_those_of_its_own_source() -> None:
     assert shown(found) == {"a": (7.0,), "b": (8.0,)}
 
 
-def test_series_without_an_endpoint_say_whose_they_are_or_are_added_up() -> None:
+def test_series_without_an_endpoint_are_labelled_or_summed() -> None:
     here, eu = (
         FederatedSource("here", Told(({}, (1.0, None)))),
         FederatedSource("eu", Told(({}, (2.0, 5.0)))),
     )
-    assert shown(asked(here, eu)) == {"eu": (2.0, 5.0), "here": (1.0, None)}
-    assert shown(asked(here, eu, join="sum")) == {"": (3.0, 5.0)}
-    assert shown(asked(here, eu, join="max")) == {"": (2.0, 5.0)}
+    assert shown(query_federated(here, eu)) == {"eu": (2.0, 5.0), "here": (1.0, None)}
+    assert shown(query_federated(here, eu, join="sum")) == {"": (3.0, 5.0)}
+    assert shown(query_federated(here, eu, join="max")) == {"": (2.0, 5.0)}
 
 
-def test_one_that_is_away_costs_its_own_endpoints_only() -> None:
+def test_unreachable_source_affects_only_its_endpoints() -> None:
     here = FederatedSource("here", Told(({"endpoint_name": "a"}, (1.0,))))
-    found = asked(here, FederatedSource("eu", RefusingAsker(AWAY)))
+    found = query_federated(here, FederatedSource("eu", RefusingAsker(AWAY)))
     assert shown(found) == {"a": (1.0,)}
     assert found.fault is None
     assert found.missing == (AWAY,)
 
 
-def test_all_away_is_a_fault() -> None:
-    found = asked(
+def test_all_unreachable_sources_are_an_error() -> None:
+    found = query_federated(
         FederatedSource("us", RefusingAsker(AWAY)), FederatedSource("eu", RefusingAsker(AWAY))
     )
     assert found.fault == AWAY
 
 
-class TestWhatOthersSayWhileOneIsAway:
+class TestUnreachableSource:
     """No zero and no silence where a source did not answer."""
 
     @staticmethod
@@ -91,23 +91,23 @@ class TestWhatOthersSayWhileOneIsAway:
             {"b": "eu"},
         )
 
-    def test_costs_are_of_the_others_and_say_so(self) -> None:
+    def test_costs_omit_the_unreachable_source_with_a_notice(self) -> None:
         found = count_usage(self.asker(({"endpoint_name": "a"}, (60.0,))), 900, 0)
         assert (list(found.by_endpoint), found.fault, found.missing) == (["a"], None, AWAY)
 
-    def test_a_summary_without_a_prompt_does_not_blame_the_callers(self) -> None:
+    def test_summary_without_prompts_does_not_blame_clients(self) -> None:
         assert summarize_fleet(self.asker(), Scope()).why == AWAY.detail
 
-    def test_the_list_s_cells_say_why_they_are_empty(self) -> None:
+    def test_empty_list_cells_state_the_reason(self) -> None:
         answer = self.asker(({"endpoint_name": "a"}, (0.5,))).ask({"q": Question("q", 0)})["q"]
         cells = _column("reuse", answer, [Endpoint(name="a"), Endpoint(name="b")])
         assert (cells["a"].text, cells["b"].why) == ("50 %", AWAY.detail)
 
-    def test_firing_alerts_are_of_the_others_and_say_so(self) -> None:
+    def test_firing_alerts_omit_the_unreachable_source_with_a_notice(self) -> None:
         found = query_firing(self.asker(), Scope())
         assert (found.why, found.missing) == ("", AWAY.detail)
 
-    def test_a_board_shows_the_others_and_names_who_is_away(self) -> None:
+    def test_board_shows_the_other_sources_and_names_the_unreachable_one(self) -> None:
         panels = BOARDS[FIRST].panels(one=False)[:2]
         found = collect(self.asker(), panels, Scope(), RANGES["15m"], 1_700_000_000)
         assert found["fault"]["text"] == AWAY.detail

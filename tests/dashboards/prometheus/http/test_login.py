@@ -1,4 +1,4 @@
-"""What a Prometheus is sent and whom it reaches: logins seen by real servers, TLS both ways."""
+"""Logins and TLS of the Prometheus client, verified by real servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOUND = {
 ANSWERS = {"/api/v1/query": (200, FOUND)}
 
 
-def asked(url: str, login: Login | None = None) -> object:
+def query_once(url: str, login: Login | None = None) -> object:
     client = Prometheus(url, login=login, name="eu")
     try:
         answer = client.ask({"q": Question("sum (up)", 60)})["q"]
@@ -42,11 +42,11 @@ def server() -> Iterator[Stub]:
 
 
 def sent(stub: Stub, login: Login | None = None, url: str = "") -> dict[str, str]:
-    assert asked(url or stub.url, login) == 7.0
+    assert query_once(url or stub.url, login) == 7.0
     return {name.lower(): value for name, value in stub.headers[-1].items()}
 
 
-def test_each_login_is_what_the_server_sees(server: Stub) -> None:
+def test_each_login_reaches_the_server_as_configured(server: Stub) -> None:
     assert "authorization" not in sent(server)
     bearer = sent(server, Login(Auth.BEARER, secret="t0ken"))
     assert bearer["authorization"] == "Bearer t0ken"
@@ -57,13 +57,13 @@ def test_each_login_is_what_the_server_sees(server: Stub) -> None:
     assert sent(server, Login(tenant="b", tenant_header="THANOS-TENANT"))["thanos-tenant"] == "b"
 
 
-def test_a_password_in_the_address_is_a_login(server: Stub) -> None:
+def test_password_in_the_address_is_a_login(server: Stub) -> None:
     url = server.url.replace("http://", "http://jo:p%40ss@")
     basic = "Basic " + base64.b64encode(b"jo:p@ss").decode()
     assert sent(server, url=url)["authorization"] == basic
 
 
-def test_a_signed_request_names_its_key_and_encodes_spaces_as_aws_does(server: Stub) -> None:
+def test_signed_request_names_its_key_and_encodes_spaces_as_aws_does(server: Stub) -> None:
     login = Login(Auth.SIGV4, "AKID", "secret", region="eu-central-1", tenant="a")
     found = sent(server, login)
     assert found["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKID/")
@@ -78,19 +78,19 @@ def test_redirects_are_not_followed() -> None:
     with http_stub(dict(ANSWERS)) as other:
         moved: Answer = (302, "")
         with http_stub({"/api/v1/query": moved}, {"location": f"{other.url}/api/v1/query"}) as stub:
-            fault = asked(stub.url, Login(Auth.BEARER, secret="t0ken"))
+            fault = query_once(stub.url, Login(Auth.BEARER, secret="t0ken"))
         assert getattr(fault, "kind", None) is FaultKind.NOT_PROMETHEUS
         assert other.seen == []
 
 
-def test_a_refused_login_is_said_so() -> None:
+def test_rejected_login_is_reported() -> None:
     with http_stub({"/api/v1/query": (401, "no")}) as stub:
-        fault = asked(stub.url)
+        fault = query_once(stub.url)
     assert getattr(fault, "kind", None) is FaultKind.REFUSED
     assert f"Prometheus eu at {stub.url} denied access (HTTP 401)." in str(fault)
 
 
-def test_addresses_which_hold_credentials_are_refused_when_they_are_reached() -> None:
+def test_credential_endpoints_are_rejected_when_connecting() -> None:
     for host in ("169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254", "fd00:ec2::254"):
         assert address_problem(host), host
     for host in ("127.0.0.1", "10.0.0.1", "::1", "prometheus.svc"):
@@ -100,7 +100,7 @@ def test_addresses_which_hold_credentials_are_refused_when_they_are_reached() ->
     assert url_problem("https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1") == ""
 
 
-def test_a_name_that_leads_to_a_forbidden_address_gets_nothing(
+def test_name_that_resolves_to_a_forbidden_address_is_not_queried(
     server: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it was when it was looked at: the connection itself is looked at."""
@@ -108,7 +108,7 @@ def test_a_name_that_leads_to_a_forbidden_address_gets_nothing(
         "console.core.outbound.address_problem", lambda *_, **__: "It is forbidden."
     )
     before = len(server.seen)
-    fault = asked(server.url, Login(Auth.BEARER, secret="t0ken"))
+    fault = query_once(server.url, Login(Auth.BEARER, secret="t0ken"))
     assert "It is forbidden." in str(fault)
     with pytest.raises(NoReplyError, match="It is forbidden"):
         exchange(Login(), "GET", f"{server.url}/api/v1/query")
@@ -147,32 +147,32 @@ def tls_server(*, asks_for_a_certificate: bool) -> Iterator[str]:
         server.server_close()
 
 
-def test_tls_trusts_the_given_authority_only() -> None:
+def test_tls_accepts_only_the_configured_authority() -> None:
     with tls_server(asks_for_a_certificate=False) as url:
-        assert asked(url, Login(ca=authority().pem.decode())) == 7.0
+        assert query_once(url, Login(ca=authority().pem.decode())) == 7.0
         for login in (Login(), Login(ca=stranger().pem.decode())):
-            assert "is unreachable" in str(asked(url, login))
+            assert "is unreachable" in str(query_once(url, login))
             with pytest.raises(NoReplyError, match="TLS failed"):
                 exchange(login, "GET", f"{url}/api/v1/query")
 
 
-def test_a_client_s_certificate_is_shown(tmp_path: Path) -> None:
+def test_client_certificate_is_presented(tmp_path: Path) -> None:
     certificate, key = (path.read_text() for path in authority().write(tmp_path, "console"))
     ca = authority().pem.decode()
     mine = Login(Auth.MTLS, ca=ca, certificate=certificate, key=key)
     with tls_server(asks_for_a_certificate=True) as url:
-        assert asked(url, mine) == 7.0
-        assert "is unreachable" in str(asked(url, Login(ca=ca)))
+        assert query_once(url, mine) == 7.0
+        assert "is unreachable" in str(query_once(url, Login(ca=ca)))
         odd = Login(Auth.MTLS, ca=ca, certificate=certificate, key="no key")
-        assert "The certificate and key are not a matching" in str(asked(url, odd))
+        assert "The certificate and key are not a matching" in str(query_once(url, odd))
 
 
-def test_no_secret_is_in_a_repr() -> None:
+def test_repr_contains_no_secret() -> None:
     shown = repr(Login(Auth.MTLS, "jo", "hidden-1", certificate="hidden-2", key="hidden-3"))
     assert "hidden" not in shown
 
 
-def test_a_long_question_is_sent_as_a_form() -> None:
+def test_long_query_is_sent_as_a_form() -> None:
     """Proxies refuse first lines of more than 8 KiB; the short ones stay as they were."""
     with http_stub({"/q": (200, "fine")}) as stub, make_session(Login()) as asking:
         for query in ("up", "up or " * 1000 + "up"):

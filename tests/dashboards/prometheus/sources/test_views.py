@@ -1,5 +1,6 @@
-"""Metrics sources: who may change them, what is refused and kept, whom charts ask, what a test
-says. Each server is a real one."""
+"""Metrics sources: permissions, validation, secrets, routing of queries and connection checks.
+Every server is a real one.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def refused(name: Any, **data: Any) -> dict[str, str]:
     return {problem.field: problem.code for problem in caught.value.errors}
 
 
-def test_a_secret_goes_in_and_never_comes_out(server: Stub) -> None:
+def test_secret_is_stored_and_never_shown(server: Stub) -> None:
     add("central", server.url, auth="bearer", secret=SECRET, tenant="a")
     admin = browser("admin")
     for url in (
@@ -104,7 +105,7 @@ def test_a_secret_goes_in_and_never_comes_out(server: Stub) -> None:
     assert {one.get("X-Scope-OrgID") for one in server.headers} == {"a"}
 
 
-def test_a_kept_secret_is_not_sent_to_another_address(server: Stub) -> None:
+def test_stored_secret_is_not_sent_to_another_address(server: Stub) -> None:
     add("central", server.url, auth="bearer", secret=SECRET)
     admin = person("admin")
     for changes in ({"url": "http://10.0.0.9"}, {"alertmanager_url": "http://10.0.0.9"}):
@@ -115,7 +116,7 @@ def test_a_kept_secret_is_not_sent_to_another_address(server: Stub) -> None:
     assert selectors.list_in_use()[0].login.secret == "another"
 
 
-def test_a_secret_file_is_one_of_the_console_s_folder(tmp_path: Path, server: Stub) -> None:
+def test_secret_file_must_be_in_the_console_folder(tmp_path: Path, server: Stub) -> None:
     assert refused("a", url=server.url, auth="bearer", secret_file="../django_secret_key") == {
         "secret_file": "invalid"
     }
@@ -156,7 +157,7 @@ def test_invalid_source_names_the_field() -> None:
     assert refused("a", url="http://x", nonsense="1") == {"nonsense": "unknown"}
 
 
-def test_a_pair_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_mismatched_pair_is_rejected(tmp_path: Path) -> None:
     certificate, key = (path.read_text() for path in authority().write(tmp_path, "console"))
     pem = {"certificate": certificate, "key": "x" + key}
     assert refused("a", url="https://x", auth="mtls", **pem) == {"certificate": "invalid"}
@@ -164,7 +165,7 @@ def test_a_pair_that_is_none_is_refused(tmp_path: Path) -> None:
     assert selectors.make_source_ref(made).login.tls()
 
 
-def test_one_source_a_cluster_and_one_for_the_rest(eu: str) -> None:
+def test_one_source_per_cluster_and_one_default(eu: str) -> None:
     add("first", "http://a")
     add("of-eu", "http://b", cluster=eu)
     assert refused("second", url="http://c") == {"cluster": "taken"}
@@ -174,7 +175,7 @@ def test_one_source_a_cluster_and_one_for_the_rest(eu: str) -> None:
         actions.change(person("admin"), "second", {"enabled": True})
 
 
-def test_an_endpoint_is_asked_for_where_its_cluster_s_numbers_are(eu: str) -> None:
+def test_endpoint_is_queried_at_the_source_of_its_cluster(eu: str) -> None:
     make_endpoint("here")
     make_endpoint("there", placement={"cluster": eu})
     with override_settings(EMBERLINE=_with_url("http://own")):
@@ -210,7 +211,7 @@ def _url(asker: Any) -> str:
     return asker.url
 
 
-def test_alertmanagers_are_asked_with_the_login_of_their_source(server: Stub) -> None:
+def test_alertmanagers_are_queried_with_the_login_of_their_source(server: Stub) -> None:
     assert selectors.alertmanagers() == ()
     add("central", server.url, auth="bearer", secret=SECRET, alertmanager_url=f"{server.url}/")
     (found,) = selectors.alertmanagers()
@@ -219,7 +220,7 @@ def test_alertmanagers_are_asked_with_the_login_of_their_source(server: Stub) ->
     assert server.headers[-1]["Authorization"] == f"Bearer {SECRET}"
 
 
-def test_a_test_says_what_it_has_and_which_label_is_missing(server: Stub) -> None:
+def test_check_lists_series_and_missing_labels(server: Stub) -> None:
     add("central", server.url, alertmanager_url=server.url)
     found = actions.test(person("operator"), "central").found
     assert (found["software"], found["alertmanager"]) == (
@@ -243,7 +244,7 @@ def test_a_test_says_what_it_has_and_which_label_is_missing(server: Stub) -> Non
         (302, {"location": "https://elsewhere/"}, "Redirect"),
     ],
 )
-def test_a_test_says_why_not(status: int, headers: dict[str, str], title: str) -> None:
+def test_check_reports_the_failure(status: int, headers: dict[str, str], title: str) -> None:
     answers: dict[str, Any] = {
         "/api/v1/query": promising,
         "/api/v1/status/buildinfo": (status, BUILD),
@@ -254,7 +255,7 @@ def test_a_test_says_why_not(status: int, headers: dict[str, str], title: str) -
     assert found["findings"][0]["title"] == title
 
 
-def test_clocks_that_differ_are_a_finding() -> None:
+def test_clock_skew_is_a_finding() -> None:
     found: dict[str, Any] = {}
     reply = Reply(200, {"date": "Sat, 01 Jan 2022 00:00:00 GMT"}, b"")
     (finding,) = diagnosis._skew(reply, 1640995200.0 + 60, found)
@@ -262,7 +263,7 @@ def test_clocks_that_differ_are_a_finding() -> None:
     assert diagnosis._skew(reply, 1640995200.0, found) == []
 
 
-def test_names_without_their_colon_are_a_finding() -> None:
+def test_metric_names_without_a_colon_are_a_finding() -> None:
     told = {**dict.fromkeys(("up", "known", "endpoints"), QueryResult())}
     told |= {f"no {label}": QueryResult() for label in diagnosis.LABELS}
     told["families"] = QueryResult((Series((("__name__", diagnosis.COLONLESS),), (3.0,)),))
@@ -270,7 +271,7 @@ def test_names_without_their_colon_are_a_finding() -> None:
     assert "without the colon" in finding.text
 
 
-def test_a_server_that_is_away_or_no_prometheus_is_said_so(server: Stub) -> None:
+def test_unreachable_or_wrong_server_is_reported(server: Stub) -> None:
     add("away", "http://127.0.0.1:9", enabled=False)
     add("odd", f"{server.url}/api/v2", enabled=False)
     found = actions.test(person("operator"), "away").found
@@ -279,7 +280,7 @@ def test_a_server_that_is_away_or_no_prometheus_is_said_so(server: Stub) -> None
     assert actions.test(person("operator"), "odd").found["verdict"] == "danger"
 
 
-def test_pages_and_rest_ask_for_the_role(server: Stub) -> None:
+def test_pages_and_rest_check_the_role(server: Stub) -> None:
     admin, operator, viewer = (browser(role) for role in ("admin", "operator", "viewer"))
     typed = {"name": "central", "url": server.url, "auth": "none", "enabled": "on"}
     for who in (operator, viewer):
@@ -295,7 +296,7 @@ def test_pages_and_rest_ask_for_the_role(server: Stub) -> None:
     assert not MetricsSource.objects.exists()
 
 
-def test_rest_creates_once_rehearses_and_compares(server: Stub) -> None:
+def test_rest_creates_idempotently_dry_runs_and_compares(server: Stub) -> None:
     admin = program("admin")
     path = "/api/v1/metrics-sources/"
     body = {"name": "central", "url": server.url, "auth": "bearer", "secret": SECRET}
@@ -320,7 +321,7 @@ def test_rest_creates_once_rehearses_and_compares(server: Stub) -> None:
     assert admin.delete(one).status_code == 204
 
 
-def test_the_list_asks_as_much_for_many_as_for_few() -> None:
+def test_list_needs_a_constant_number_of_queries() -> None:
     client = browser("viewer")
     for number in range(12):
         if number in (2, 11):
@@ -328,7 +329,7 @@ def test_the_list_asks_as_much_for_many_as_for_few() -> None:
         add(f"s{number}", f"http://s{number}", enabled=False)
 
 
-def test_the_command_line_reads_secrets_from_files_only(server: Stub, tmp_path: Path) -> None:
+def test_command_line_reads_secrets_from_files_only(server: Stub, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
     words = ("--auth", "bearer", "--secret-from", str(tmp_path / "token"))
     told = run("metrics-source", "add", "central", "--url", server.url, *words)
@@ -364,7 +365,7 @@ def refused_run(*words: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def test_the_doctor_asks_each_source_and_needs_none(server: Stub, eu: str) -> None:
+def test_doctor_checks_each_source_and_needs_none(server: Stub, eu: str) -> None:
     server.answers["/api/v1/query"] = (200, vector(({}, 3)))
     add("central", server.url)
     add("of-eu", "http://127.0.0.1:9", cluster=eu)

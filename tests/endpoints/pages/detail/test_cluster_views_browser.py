@@ -1,4 +1,4 @@
-"""What a cluster tells, in a real Chromium: drift and its answers, conditions, a log followed."""
+"""Cluster details in Chromium: drift, conditions, followed log."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def picture(watched: Watched, name: str) -> None:
         watched.page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
 
 
-def test_all_that_a_cluster_tells(
+def test_cluster_details_are_shown(
     chrome: Browser, alice: User, shown: Endpoint, live_server: LiveServer
 ) -> None:
     watched = logged_in(chrome, live_server.url, PHONE, "dark")

@@ -1,4 +1,4 @@
-"""What the tabs of an endpoint tell: comparisons, going back, events asked for, the danger zone."""
+"""Tabs of an endpoint: comparison, rollback, events, danger zone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rows(response: Any) -> set[str]:
         ("?new=1", set()),
     ],
 )
-def test_any_two_states_are_compared(
+def test_any_two_revisions_are_compared(
     page: Client, changed: Endpoint, query: str, fields: set[str]
 ) -> None:
     answer = page.get(f"{AT}configuration/compare/{query}")
@@ -73,13 +73,13 @@ def test_any_two_states_are_compared(
 
 
 @pytest.mark.parametrize("side", ["4", "0", "-1", "x", "9" * 5000, "٣", "", "WANTED"])
-def test_a_revision_which_is_not_there_is_404(page: Client, changed: Endpoint, side: str) -> None:
+def test_unknown_revision_is_404(page: Client, changed: Endpoint, side: str) -> None:
     due = 200 if side == "" else 404
     assert page.get(f"{AT}configuration/compare/", {"old": side}).status_code == due
     assert page.get(f"{AT}revisions/999999999999/").status_code == 404
 
 
-def test_the_configuration_says_what_waits_to_serve(page: Client, changed: Endpoint) -> None:
+def test_configuration_shows_the_pending_revision(page: Client, changed: Endpoint) -> None:
     answer = page.get(f"{AT}configuration/")
     assert "Pending changes" in text_of(answer)
     assert rows(answer) == {"cache.l1.size_gib"}
@@ -90,7 +90,7 @@ def test_the_configuration_says_what_waits_to_serve(page: Client, changed: Endpo
     assert "Pending changes" not in text_of(page.get(f"{AT}configuration/")), "1 is not kept"
 
 
-def test_every_field_has_its_place_in_the_configuration(ready: Endpoint) -> None:
+def test_every_field_is_shown_in_the_configuration(ready: Endpoint) -> None:
     told = {
         value.path for group in configuration.value_groups(ready.parsed) for value in group.values
     }
@@ -98,7 +98,7 @@ def test_every_field_has_its_place_in_the_configuration(ready: Endpoint) -> None
     assert missing == set()
 
 
-def test_going_back_is_shown_before_it_is_done(page: Client, changed: Endpoint) -> None:
+def test_rollback_is_previewed(page: Client, changed: Endpoint) -> None:
     answer = page.get(f"{AT}revisions/1/")
     assert rows(answer) == {"replicas", "cache.l1.size_gib"}
     assert "replaced one at a time" in text_of(answer)
@@ -112,7 +112,7 @@ def test_going_back_is_shown_before_it_is_done(page: Client, changed: Endpoint) 
     assert "changed meanwhile" in text_of(stale)
 
 
-def test_revisions_come_in_pages_each_with_its_change(page: Client, ready: Endpoint) -> None:
+def test_revisions_are_paged_with_their_changes(page: Client, ready: Endpoint) -> None:
     for n in range(25):
         actions.scale(actions.SYSTEM, "demo", 1 if n % 2 else 3)
     first = page.get(f"{AT}revisions/").content.decode()
@@ -133,7 +133,7 @@ def test_revisions_come_in_pages_each_with_its_change(page: Client, ready: Endpo
         ("?q=nothing-like-it", set()),
     ],
 )
-def test_events_are_asked_for(page: Client, ready: Endpoint, query: str, shown: set[str]) -> None:
+def test_events_are_filtered(page: Client, ready: Endpoint, query: str, shown: set[str]) -> None:
     make = EndpointEvent.objects.create
     make(endpoint=ready, kind="WorkerLost", severity="warning", message="lost one")
     make(endpoint=ready, kind="WorkerReady", message="ready two")
@@ -148,7 +148,7 @@ def test_events_are_asked_for(page: Client, ready: Endpoint, query: str, shown: 
     assert "<html" not in part
 
 
-def test_pausing_in_the_danger_zone_wants_the_name(page: Client, ready: Endpoint) -> None:
+def test_pausing_in_the_danger_zone_needs_the_name(page: Client, ready: Endpoint) -> None:
     text = text_of(page.get(f"{AT}settings/"))
     assert 'id="pause-name"' in text
     assert 'id="delete-name"' in text
@@ -164,7 +164,7 @@ def test_pausing_in_the_danger_zone_wants_the_name(page: Client, ready: Endpoint
     assert outside.url == AT, "only our own tabs"
 
 
-def test_the_head_says_how_it_is_on_every_tab(page: Client, ready: Endpoint) -> None:
+def test_header_shows_the_state_on_every_tab(page: Client, ready: Endpoint) -> None:
     EndpointStatus.objects.update(
         phase="Degraded", reason="WorkerUnavailable", message="One <died>.", remedy="Look."
     )
@@ -182,7 +182,7 @@ def test_the_head_says_how_it_is_on_every_tab(page: Client, ready: Endpoint) -> 
 @pytest.mark.parametrize(
     "path", ["", "head/", "live/", "workers/", "cache/", "events/", "configuration/", "revisions/"]
 )
-def test_a_tab_costs_as_much_for_many_as_for_few(page: Client, ready: Endpoint, path: str) -> None:
+def test_tab_needs_a_constant_number_of_queries(page: Client, ready: Endpoint, path: str) -> None:
     for n in range(9):
         Replica.objects.create(endpoint=ready, name=f"more-{n}", index=2 + n, state="ready")
         EndpointEvent.objects.create(endpoint=ready, kind=f"Kind{n}", message="x")

@@ -1,4 +1,4 @@
-"""The pages of endpoints as a person sees them, with and without script."""
+"""Endpoint pages, with and without script."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def text_of(response: Any) -> str:
     return re.sub(r"\s+", " ", response.content.decode())
 
 
-def test_an_empty_list_says_what_to_do(page: Client) -> None:
+def test_empty_list_states_the_next_step(page: Client) -> None:
     text = text_of(page.get("/endpoints/"))
     assert "No endpoints yet" in text
     assert "/endpoints/new/" in text
     assert "needs the operator role" in text_of(browser("viewer").get("/endpoints/"))
 
 
-def test_the_list_shows_each_endpoint(page: Client, ready: Endpoint) -> None:
+def test_list_shows_each_endpoint(page: Client, ready: Endpoint) -> None:
     make_endpoint("other", routing={"enabled": False})
     text = text_of(page.get("/endpoints/"))
     assert 'data-phase="Ready"' in text
@@ -69,18 +69,18 @@ def test_the_list_shows_each_endpoint(page: Client, ready: Endpoint) -> None:
     assert b"every 2s" in part.content
 
 
-def test_a_settled_list_is_asked_for_less_often(page: Client, ready: Endpoint) -> None:
+def test_settled_list_is_polled_every_5_seconds(page: Client, ready: Endpoint) -> None:
     assert b"every 5s" in page.get("/endpoints/").content
 
 
-def test_create_through_the_form(page: Client, data: dict[str, Any]) -> None:
+def test_create_on_the_form(page: Client, data: dict[str, Any]) -> None:
     answer = page.post("/endpoints/new/", typed(data))
     assert answer.status_code == 302
     assert answer.url == "/endpoints/demo/"
     assert Endpoint.objects.get().spec == data
 
 
-def test_the_form_offers_every_field_with_its_default(page: Client) -> None:
+def test_form_offers_every_field_with_its_default(page: Client) -> None:
     text = page.get("/endpoints/new/").content.decode()
     sections = [one for group in groups(place=False, cluster=None) for one in group.sections]
     for path in [path for section in sections for path in section.paths]:
@@ -107,7 +107,7 @@ def test_the_form_offers_every_field_with_its_default(page: Client) -> None:
         ({"worker_args": ["--port=1"]}, "worker_args"),
     ],
 )
-def test_form_and_api_refuse_in_the_same_words(
+def test_form_and_api_reject_with_the_same_message(
     page: Client, data: dict[str, Any], change: dict[str, Any], path: str
 ) -> None:
     make_endpoint("taken")
@@ -126,7 +126,7 @@ def test_form_and_api_refuse_in_the_same_words(
     assert [e.name for e in Endpoint.objects.all()] == ["taken"]
 
 
-def test_a_refused_form_keeps_what_was_typed(page: Client, data: dict[str, Any]) -> None:
+def test_rejected_form_keeps_its_input(page: Client, data: dict[str, Any]) -> None:
     bad = typed(merge(data, {"replicas": -1, "worker_args": ["--a=1", "--b=<2>"]}))
     text = page.post("/endpoints/new/", bad).content.decode()
     assert 'value="-1"' in text
@@ -135,7 +135,7 @@ def test_a_refused_form_keeps_what_was_typed(page: Client, data: dict[str, Any])
     assert not re.search(r'name="cache\.l2\.enabled"[^>]*checked', text)
 
 
-def test_edit_says_what_restarts(page: Client, ready: Endpoint) -> None:
+def test_edit_form_states_what_restarts(page: Client, ready: Endpoint) -> None:
     text = text_of(page.get("/endpoints/demo/edit/"))
     assert text.count("restarts workers") > 5
     assert text.count("applies live") > 2
@@ -143,7 +143,7 @@ def test_edit_says_what_restarts(page: Client, ready: Endpoint) -> None:
     assert "restarts workers" not in text_of(page.get("/endpoints/new/"))
 
 
-def test_edit_changes_only_what_was_changed(page: Client, ready: Endpoint) -> None:
+def test_edit_changes_only_edited_fields(page: Client, ready: Endpoint) -> None:
     before = ready.spec
     answer = page.post(
         "/endpoints/demo/edit/",
@@ -158,7 +158,7 @@ def test_edit_changes_only_what_was_changed(page: Client, ready: Endpoint) -> No
     assert Endpoint.objects.get().generation == 2
 
 
-def test_a_stale_edit_is_refused_with_what_was_typed(page: Client, ready: Endpoint) -> None:
+def test_stale_edit_is_rejected_and_keeps_its_input(page: Client, ready: Endpoint) -> None:
     page.post("/endpoints/demo/scale/", {"replicas": "1", "generation": "1"})
     answer = page.post(
         "/endpoints/demo/edit/",
@@ -191,7 +191,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("path", SHOWN)
-def test_every_tab_shows_what_is_its_own_under_the_same_head(
+def test_every_tab_has_its_content_and_the_same_header(
     page: Client, ready: Endpoint, path: str
 ) -> None:
     answer = page.get(f"/endpoints/demo/{path}")
@@ -207,7 +207,7 @@ def test_every_tab_shows_what_is_its_own_under_the_same_head(
         assert f">{label}</a>" in text, f"{path} has no group {label}"
 
 
-def test_the_live_part_is_a_part(page: Client, ready: Endpoint) -> None:
+def test_live_part_is_a_fragment(page: Client, ready: Endpoint) -> None:
     part = page.get("/endpoints/demo/live/")
     assert b"<html" not in part.content
     assert part.content.count(b'hx-swap-oob="true"') == 2
@@ -218,7 +218,7 @@ def test_the_live_part_is_a_part(page: Client, ready: Endpoint) -> None:
     assert "every 2s" in text
 
 
-def test_all_events_are_on_a_page_of_their_own(page: Client, ready: Endpoint) -> None:
+def test_all_events_are_on_a_separate_page(page: Client, ready: Endpoint) -> None:
     assert "No events yet" in text_of(page.get("/endpoints/demo/events/"))
     for n in range(60):
         EndpointEvent.objects.create(endpoint=ready, kind="WorkerLost", message=f"event {n}!")
@@ -229,7 +229,7 @@ def test_all_events_are_on_a_page_of_their_own(page: Client, ready: Endpoint) ->
     assert "event 0!" in text_of(page.get("/endpoints/demo/events/?page=2"))
 
 
-def test_whoever_watches_a_deletion_ends_on_the_list(page: Client) -> None:
+def test_page_of_a_deleted_endpoint_redirects_to_the_list(page: Client) -> None:
     for part in ("live", "head"):
         answer = page.get(f"/endpoints/gone/{part}/")
         assert answer.headers["HX-Redirect"] == "/endpoints/"
@@ -255,7 +255,7 @@ def test_scale_pause_resume_rollback(page: Client, ready: Endpoint) -> None:
     assert "rollback" in text
 
 
-def test_delete_wants_the_name_typed(page: Client, ready: Endpoint) -> None:
+def test_delete_needs_the_typed_name(page: Client, ready: Endpoint) -> None:
     assert "Type <strong>demo</strong>" in text_of(page.get("/endpoints/demo/delete/"))
     for wrong in ("", "Demo", "other"):
         answer = page.post("/endpoints/demo/delete/", {"name": wrong})
@@ -268,7 +268,7 @@ def test_delete_wants_the_name_typed(page: Client, ready: Endpoint) -> None:
     assert "Being deleted" in text
 
 
-def test_a_key_is_shown_once(page: Client, ready: Endpoint) -> None:
+def test_key_is_shown_once(page: Client, ready: Endpoint) -> None:
     answer = page.post("/endpoints/demo/keys/", {"name": "my app"})
     key = InferenceKey.objects.get(name="my app")
     shown = re.search(r"ebk_[\w-]{20,}", answer.content.decode())
@@ -283,7 +283,7 @@ def test_a_key_is_shown_once(page: Client, ready: Endpoint) -> None:
     assert InferenceKey.objects.get(name="my app").revoked_at is not None
 
 
-def test_a_prompt_goes_through_the_router_and_shows_what_it_cost(
+def test_prompt_goes_through_the_router_and_shows_its_measurements(
     page: Client, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[PromptRequest] = []
@@ -327,7 +327,7 @@ def test_a_prompt_goes_through_the_router_and_shows_what_it_cost(
     assert len(asked) == 2
 
 
-def test_a_viewer_sees_all_and_can_do_nothing(ready: Endpoint, data: dict[str, Any]) -> None:
+def test_viewer_sees_everything_and_cannot_act(ready: Endpoint, data: dict[str, Any]) -> None:
     viewer = browser("viewer")
     for path in ("/endpoints/", "/endpoints/demo/", "/endpoints/demo/live/"):
         assert viewer.get(path).status_code == 200
@@ -357,14 +357,14 @@ def test_a_viewer_sees_all_and_can_do_nothing(ready: Endpoint, data: dict[str, A
     assert InferenceKey.objects.count() == 1
 
 
-def test_what_is_not_there_is_404(page: Client) -> None:
+def test_unknown_page_is_404(page: Client) -> None:
     for path in ("", "edit/", "delete/", "events/"):
         assert page.get(f"/endpoints/nobody/{path}").status_code == 404
     for path in ("scale/", "pause/", "prompt/", "keys/"):
         assert page.post(f"/endpoints/nobody/{path}").status_code == 404
 
 
-def test_the_list_takes_as_many_queries_for_many_as_for_one(page: Client, ready: Endpoint) -> None:
+def test_list_needs_a_constant_number_of_queries(page: Client, ready: Endpoint) -> None:
     def queries() -> int:
         page.get("/endpoints/")
         with CaptureQueriesContext(connection) as caught:
@@ -377,7 +377,7 @@ def test_the_list_takes_as_many_queries_for_many_as_for_one(page: Client, ready:
     assert queries() == few
 
 
-def test_every_page_says_that_workers_are_simulated(page: Client) -> None:
+def test_every_page_states_that_workers_are_simulated(page: Client) -> None:
     assert b'data-banner="simulated"' not in page.get("/audit/").content
     make_endpoint()
     answer = page.get("/audit/")
@@ -386,7 +386,7 @@ def test_every_page_says_that_workers_are_simulated(page: Client) -> None:
 
 
 @pytest.mark.parametrize("typed_number", ["--5", "9" * 5000, "٣", "1e3", "-1", "65", ""])
-def test_nonsense_at_the_scale_form_is_refused_in_words(
+def test_invalid_replica_count_is_rejected_with_a_message(
     page: Client, ready: Endpoint, typed_number: str
 ) -> None:
     answer = page.post("/endpoints/demo/scale/", {"replicas": typed_number}, follow=True)
@@ -395,8 +395,6 @@ def test_nonsense_at_the_scale_form_is_refused_in_words(
     assert Endpoint.objects.get().generation == ready.generation
 
 
-def test_a_generation_of_thousands_of_digits_is_no_generation(
-    page: Client, ready: Endpoint
-) -> None:
+def test_generation_of_thousands_of_digits_is_ignored(page: Client, ready: Endpoint) -> None:
     sent = {"replicas": "1", "generation": "9" * 5000}
     assert page.post("/endpoints/demo/scale/", sent).status_code == 302

@@ -1,4 +1,4 @@
-"""What saving would do: said by the workload, not by the label of a field."""
+"""Consequences of a change, computed from the workload."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of(endpoint: Endpoint, change: dict[str, Any], *refused: str) -> consequence
         ({"cache": {"l2": {"ttl_s": 60}}}, False),
     ],
 )
-def test_restarts_are_those_of_the_workload(
+def test_restarts_equal_those_of_the_workload(
     demo_endpoint: Endpoint, change: dict[str, Any], restarts: bool
 ) -> None:
     found = of(demo_endpoint, change)
@@ -40,13 +40,13 @@ def test_restarts_are_those_of_the_workload(
     assert found.workers == 2
 
 
-def test_what_cannot_be_read_yet_is_no_change(demo_endpoint: Endpoint) -> None:
+def test_incomplete_input_is_no_change(demo_endpoint: Endpoint) -> None:
     found = of(demo_endpoint, {"replicas": 1}, "replicas")
     assert found.changes == ()
     assert found.restarts is False
 
 
-def test_the_command_shows_what_comes_and_what_goes(demo_endpoint: Endpoint) -> None:
+def test_command_diff_shows_added_and_removed_arguments(demo_endpoint: Endpoint) -> None:
     found = of(demo_endpoint, {"worker_args": ["--max-model-len=4096"]})
     signs = {line.sign: line.text for line in found.command if line.sign}
     assert signs == {"-": "--max-model-len=2048", "+": "--max-model-len=4096"}
@@ -55,7 +55,7 @@ def test_the_command_shows_what_comes_and_what_goes(demo_endpoint: Endpoint) -> 
     assert len(new.command) > 5
 
 
-def test_a_revision_that_still_serves_is_told_of(demo_endpoint: Endpoint) -> None:
+def test_serving_revision_is_stated(demo_endpoint: Endpoint) -> None:
     EndpointStatus.objects.update(served_generation=1)
     actions.patch(SYSTEM, "demo", {"replicas": 3})
     endpoint = Endpoint.objects.select_related("status").get()
@@ -67,6 +67,6 @@ def test_a_revision_that_still_serves_is_told_of(demo_endpoint: Endpoint) -> Non
     assert of(Endpoint.objects.get(), {}).running == 0
 
 
-def test_a_place_that_is_not_known_is_no_crash(demo_endpoint: Endpoint) -> None:
+def test_unknown_location_is_no_crash(demo_endpoint: Endpoint) -> None:
     found = of(demo_endpoint, {"placement": {"cluster": "nowhere"}, "source": {"type": "s3"}})
     assert found.changes

@@ -1,4 +1,4 @@
-"""Two changes of one endpoint put together."""
+"""Merge of two concurrent changes of an endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def with_(**changes: Any) -> dict[str, Any]:
     return {**BASE, **{path.replace("__", "."): value for path, value in changes.items()}}
 
 
-def test_what_only_they_changed_is_theirs_and_mine_stays_mine() -> None:
+def test_their_changes_stay_theirs_and_mine_stay_mine() -> None:
     mine, theirs = with_(replicas=3), with_(routing__strategy="kvaware")
     found = differences(BASE, theirs, mine)
     assert [(one.path, one.clash) for one in found] == [("routing.strategy", False)]
@@ -24,25 +24,25 @@ def test_what_only_they_changed_is_theirs_and_mine_stays_mine() -> None:
 
 
 @pytest.mark.parametrize(("choice", "kept"), [(THEIRS, 5), (MINE, 3), ("", 3), ("nonsense", 3)])
-def test_what_both_changed_is_chosen_and_mine_unless_said(choice: str, kept: int) -> None:
+def test_conflicting_fields_are_chosen_and_default_to_mine(choice: str, kept: int) -> None:
     mine, theirs = with_(replicas=3), with_(replicas=5)
     (one,) = found = differences(BASE, theirs, mine)
     assert (one.before, one.theirs, one.mine, one.clash) == (1, 5, 3, True)
     assert merged(mine, found, {"replicas": choice})["replicas"] == kept
 
 
-def test_the_same_change_twice_is_none() -> None:
+def test_identical_changes_are_no_conflict() -> None:
     assert differences(BASE, with_(replicas=3), with_(replicas=3)) == ()
     assert differences(BASE, with_(resources__memory_gib=4.0), with_(resources__cpus="1")) == ()
 
 
-def test_a_choice_for_what_only_they_changed_is_not_asked_for() -> None:
+def test_choice_for_a_field_only_they_changed_is_ignored() -> None:
     theirs = with_(replicas=5)
     found = differences(BASE, theirs, BASE)
     assert merged(BASE, found, {"replicas": MINE})["replicas"] == 5
 
 
-def test_where_the_beginning_is_not_known_a_person_chooses_all() -> None:
+def test_every_field_is_chosen_without_a_known_base() -> None:
     mine, theirs = with_(replicas=3, tags={"a": "b"}), with_(routing__strategy="kvaware")
     found = differences(None, theirs, mine)
     assert {one.path for one in found} == {"replicas", "routing.strategy", "tags"}

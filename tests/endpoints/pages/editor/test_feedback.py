@@ -1,4 +1,4 @@
-"""What is told beside the form while one types; parts of a page, for htmx."""
+"""Live validation fragments of the editor for htmx."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def slot(answer: Any, path: str) -> str:
     return found[1]
 
 
-def test_a_touched_field_is_told_what_the_api_would_say(page: Client) -> None:
+def test_touched_field_shows_the_api_message(page: Client) -> None:
     typed = sent(page.get(NEW), name="Bad Name", replicas="-1", touched="replicas")
     answer = page.post(LOOK, typed)
     assert answer.status_code == 200
@@ -76,7 +76,7 @@ def test_validation_starts_after_the_first_edit(page: Client) -> None:
     assert "Name is required" in words_of(refused), "shown on submit"
 
 
-def test_rules_of_several_fields_are_told_where_they_belong(page: Client) -> None:
+def test_cross_field_errors_are_shown_at_their_fields(page: Client) -> None:
     typed = sent(page.get(NEW), name="demo", touched="cache.l1.enabled")
     typed.pop("cache.l1.enabled")
     typed["cache.l2.enabled"] = "on"
@@ -86,7 +86,7 @@ def test_rules_of_several_fields_are_told_where_they_belong(page: Client) -> Non
     assert "L1 off" in text_of(answer)
 
 
-def test_half_a_number_and_nothing_at_all_are_no_crash(page: Client) -> None:
+def test_partial_and_empty_numbers_are_no_crash(page: Client) -> None:
     for typed in (
         {},
         {"resources.memory_gib": "4x"},
@@ -97,14 +97,14 @@ def test_half_a_number_and_nothing_at_all_are_no_crash(page: Client) -> None:
     assert not Endpoint.objects.exists()
 
 
-def test_the_yaml_follows_the_form(page: Client) -> None:
+def test_yaml_follows_the_form(page: Client) -> None:
     answer = page.post(LOOK, sent(page.get(NEW), name="demo"))
     assert "name: demo" in answer.content.decode()
     assert 'id="yaml-pane" hx-swap-oob="innerHTML"' in answer.content.decode()
     assert 'id="form-parts"' not in answer.content.decode(), "nobody's hands are taken off"
 
 
-def test_the_form_follows_the_yaml(page: Client) -> None:
+def test_form_follows_the_yaml(page: Client) -> None:
     text = "name: demo\nmodel: smollm2-135m-instruct\nreplicas: 70\nrouting: {strategy: session}\n"
     answer = page.post(LOOK, sent(page.get(NEW), yaml=text, by="yaml"))
     html = answer.content.decode()
@@ -115,7 +115,7 @@ def test_the_form_follows_the_yaml(page: Client) -> None:
 
 
 @pytest.mark.parametrize("by", ["yaml", "form"])
-def test_a_text_that_cannot_be_used_leaves_all_as_it_is(page: Client, by: str) -> None:
+def test_invalid_yaml_changes_nothing(page: Client, by: str) -> None:
     answer = page.post(LOOK, sent(page.get(NEW), name="", yaml="name: [", by=by))
     html = answer.content.decode()
     assert "the form keeps its previous values" in text_of(answer)
@@ -125,7 +125,7 @@ def test_a_text_that_cannot_be_used_leaves_all_as_it_is(page: Client, by: str) -
 
 
 @pytest.mark.parametrize("by", ["yaml", "form"])
-def test_where_both_were_changed_nothing_is_drawn_over_either(page: Client, by: str) -> None:
+def test_conflicting_edits_redraw_nothing(page: Client, by: str) -> None:
     first = sent(page.get(NEW))
     text = first["yaml"].replace("replicas: 1", "replicas: 3")
     answer = page.post(LOOK, {**first, "name": "by-form", "yaml": text, "by": by})
@@ -135,7 +135,7 @@ def test_where_both_were_changed_nothing_is_drawn_over_either(page: Client, by: 
         assert f'id="{part}"' not in html
 
 
-def test_a_change_says_what_it_does(page: Client, demo_endpoint: Endpoint) -> None:
+def test_change_states_its_consequences(page: Client, demo_endpoint: Endpoint) -> None:
     look = f"{EDIT}look/"
     opened = page.get(EDIT)
     assert "No changes" in text_of(page.post(look, sent(opened)))
@@ -148,14 +148,14 @@ def test_a_change_says_what_it_does(page: Client, demo_endpoint: Endpoint) -> No
     assert "demo was changed after this page was opened" in text_of(page.post(look, sent(opened)))
 
 
-def test_nobody_without_the_role_is_told(demo_endpoint: Endpoint) -> None:
+def test_viewers_get_no_feedback(demo_endpoint: Endpoint) -> None:
     viewer = browser("viewer")
     for path in (LOOK, f"{EDIT}look/", f"{EDIT}preview/"):
         assert viewer.post(path, {}).status_code == 403
     assert browser("operator").post("/endpoints/nobody/edit/look/", {}).status_code == 404
 
 
-def test_a_change_can_be_previewed_whole(page: Client, demo_endpoint: Endpoint) -> None:
+def test_complete_change_can_be_previewed(page: Client, demo_endpoint: Endpoint) -> None:
     typed = sent(page.get(EDIT), worker_args="--seen-in-preview")
     assert "--seen-in-preview" in text_of(page.post(f"{EDIT}preview/", typed))
     assert Endpoint.objects.get().generation == 1

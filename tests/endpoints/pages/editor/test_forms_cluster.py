@@ -1,4 +1,4 @@
-"""The form of an endpoint where the console knows clusters: what it asks, what it keeps."""
+"""Endpoint form with clusters: shown fields and kept values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def typed(data: dict[str, Any], **more: str) -> dict[str, Any]:
     return {**flat, "cache.l1.enabled": "on", **{k.replace("__", "."): v for k, v in more.items()}}
 
 
-def test_fields_for_clusters_come_with_one(page: Client, data: dict[str, Any]) -> None:
+def test_cluster_fields_appear_with_a_cluster(page: Client, data: dict[str, Any]) -> None:
     first = page.get("/endpoints/new/").content.decode()
     assert 'name="placement.cluster"' in first
     assert 'name="source.type"' not in first
@@ -60,9 +60,7 @@ def test_fields_for_clusters_come_with_one(page: Client, data: dict[str, Any]) -
         assert f'name="{path}"' in text
 
 
-def test_what_the_cluster_lacks_cannot_be_chosen_and_says_why(
-    page: Client, data: dict[str, Any]
-) -> None:
+def test_unavailable_options_are_disabled_with_a_reason(page: Client, data: dict[str, Any]) -> None:
     text = page.post(
         "/endpoints/new/?drawn=anew", typed(data, placement__cluster="prod")
     ).content.decode()
@@ -73,7 +71,7 @@ def test_what_the_cluster_lacks_cannot_be_chosen_and_says_why(
     assert '<option value="gateway">' in text
 
 
-def test_what_is_typed_becomes_the_spec(page: Client, data: dict[str, Any]) -> None:
+def test_typed_values_become_the_spec(page: Client, data: dict[str, Any]) -> None:
     sent = typed(
         data,
         placement__cluster="prod",
@@ -96,7 +94,7 @@ def test_what_is_typed_becomes_the_spec(page: Client, data: dict[str, Any]) -> N
     assert "- type: cpu" in again
 
 
-def test_without_script_what_was_not_in_the_page_keeps_its_default(
+def test_fields_absent_without_script_keep_their_defaults(
     page: Client, data: dict[str, Any]
 ) -> None:
     page.post("/endpoints/new/", typed(data, placement__cluster="prod"))
@@ -108,7 +106,7 @@ def test_without_script_what_was_not_in_the_page_keeps_its_default(
 @pytest.mark.parametrize(
     ("path", "text"), [("pod.env", "{"), ("pod.env", "- a"), ("scaling.triggers", "a: b")]
 )
-def test_what_cannot_be_read_is_refused_beside_its_field(
+def test_unreadable_values_are_rejected_at_their_field(
     page: Client, data: dict[str, Any], path: str, text: str
 ) -> None:
     sent = {**typed(data, placement__cluster="prod"), MARK: "prod", path: text}
@@ -117,7 +115,7 @@ def test_what_cannot_be_read_is_refused_beside_its_field(
     assert f'id="id_{path}_error"' in answer.content.decode()
 
 
-def test_a_change_leaves_the_endpoint_where_it_is(page: Client, data: dict[str, Any]) -> None:
+def test_edit_keeps_the_location(page: Client, data: dict[str, Any]) -> None:
     page.post("/endpoints/new/", typed(data, placement__cluster="prod"))
     text = page.get("/endpoints/demo/edit/").content.decode()
     assert 'hx-post="?drawn=anew"' not in text
@@ -128,7 +126,7 @@ def test_a_change_leaves_the_endpoint_where_it_is(page: Client, data: dict[str, 
     assert (spec.placement.cluster, spec.replicas) == ("prod", 3)
 
 
-def test_every_field_that_is_shown_is_read_back_as_it_was(data: dict[str, Any]) -> None:
+def test_every_shown_field_is_read_back_unchanged(data: dict[str, Any]) -> None:
     whole = merge(
         data,
         {
@@ -153,7 +151,7 @@ def test_every_field_that_is_shown_is_read_back_as_it_was(data: dict[str, Any]) 
     assert {k: v for k, v in flatten(back).items() if v != before[k]} == {}
 
 
-def test_pages_say_where_it_runs(page: Client, data: dict[str, Any]) -> None:
+def test_pages_show_the_location(page: Client, data: dict[str, Any]) -> None:
     sent = typed(data, placement__cluster="prod", placement__namespace="llm")
     drawn = page.post("/endpoints/new/?drawn=anew", sent).content.decode()
     assert "Cluster prod" in drawn
@@ -162,9 +160,7 @@ def test_pages_say_where_it_runs(page: Client, data: dict[str, Any]) -> None:
     assert "prod, namespace llm" in page.get("/endpoints/demo/").content.decode()
 
 
-def test_boxes_that_come_with_a_cluster_are_as_they_are_by_default(
-    page: Client, data: dict[str, Any]
-) -> None:
+def test_checkboxes_of_a_cluster_have_their_defaults(page: Client, data: dict[str, Any]) -> None:
     drawn = page.post("/endpoints/new/?drawn=anew", typed(data, placement__cluster="prod"))
     again = sent(drawn)
     assert again["rollout.auto_rollback"] == "on"
@@ -175,7 +171,7 @@ def test_boxes_that_come_with_a_cluster_are_as_they_are_by_default(
     assert spec == parse({**spec.to_dict(), "rollout": {}, "monitoring": {}})
 
 
-def test_another_mind_about_the_cluster_loses_nothing(page: Client, data: dict[str, Any]) -> None:
+def test_changing_the_cluster_loses_no_input(page: Client, data: dict[str, Any]) -> None:
     first = page.post("/endpoints/new/?drawn=anew", typed(data, placement__cluster="prod"))
     filled = sent(first, pod__env="A: '1'", tags="team: search")
     del filled["rollout.auto_rollback"]
@@ -190,7 +186,7 @@ def test_another_mind_about_the_cluster_loses_nothing(page: Client, data: dict[s
     assert Endpoint.objects.get().parsed.pod.env == {}, "what is set aside is not used"
 
 
-def test_what_the_cluster_cannot_carry_now_is_not_dropped_by_a_change(
+def test_unsupported_fields_survive_an_edit(
     page: Client, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     triggers = [{"type": "cpu", "metadata": {"value": "60"}}]
@@ -208,7 +204,7 @@ def test_what_the_cluster_cannot_carry_now_is_not_dropped_by_a_change(
     assert (spec.replicas, spec.scaling.triggers) == (2, triggers)
 
 
-def test_a_start_is_for_the_place_it_is_used_at(
+def test_preset_fits_the_selected_location(
     page: Client, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = sent(page.get("/endpoints/new/?start=documents"), name="docs")

@@ -1,4 +1,4 @@
-"""What a start sets can be served, here and on a cluster."""
+"""Presets are valid, locally and on a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_cluster(monkeypatch: pytest.MonkeyPatch) -> Context:
 
 @pytest.mark.parametrize("start", STARTS, ids=lambda start: start.key)
 @pytest.mark.parametrize("place", ["", "prod"])
-def test_a_start_is_accepted_as_it_is(
+def test_preset_is_accepted_unchanged(
     start: Preset, place: str, with_cluster: Context, data: dict[str, Any]
 ) -> None:
     chosen = start.over({}, cluster=bool(place))
@@ -40,7 +40,7 @@ def test_a_start_is_accepted_as_it_is(
         assert one.why.endswith(".")
 
 
-def test_starts_differ_and_set_no_field_twice() -> None:
+def test_presets_differ_and_set_no_field_twice() -> None:
     assert len({start.key for start in STARTS}) == len(STARTS)
     for start in STARTS:
         for cluster in (True, False):

@@ -24,20 +24,20 @@ def whole(data: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def test_what_is_written_is_read_back_equal(data: dict[str, Any]) -> None:
+def test_written_yaml_parses_back_equal(data: dict[str, Any]) -> None:
     for one in (data, whole(data)):
         spec = parse(one)
         back = spec_text.parse_text(spec_text.to_text(spec.to_dict()))
         assert parse(back.data) == spec
 
 
-def test_what_was_typed_and_is_no_value_comes_back_as_typed(data: dict[str, Any]) -> None:
+def test_invalid_values_come_back_as_typed(data: dict[str, Any]) -> None:
     typed = nest({**flatten(data), "replicas": "many", "cache.l1.size_gib": "1,5", "name": "-"})
     back = spec_text.parse_text(spec_text.to_text(typed)).data
     assert (back["replicas"], back["cache"]["l1"]["size_gib"]) == ("many", "1,5")
 
 
-def test_only_what_says_something_of_clusters_is_in_it(data: dict[str, Any]) -> None:
+def test_yaml_contains_only_relevant_cluster_fields(data: dict[str, Any]) -> None:
     text = spec_text.to_text(parse(merge(data, {"manifest": {"kind": "K"}})).to_dict())
     assert "placement" not in text
     assert "tags" not in text
@@ -47,7 +47,7 @@ def test_only_what_says_something_of_clusters_is_in_it(data: dict[str, Any]) -> 
     assert "placement" not in spec_text.to_text(nest(flat)), "whole, and all at its default"
 
 
-def test_each_refusal_has_its_line() -> None:
+def test_each_error_has_its_line() -> None:
     text = "name: demo\nmodel: m\ncache:\n  l1:\n    size_gib: -1\n  l2: {enabled: 3}\n"
     lines = spec_text.parse_text(text).lines
 
@@ -78,7 +78,7 @@ def test_each_refusal_has_its_line() -> None:
         (f"a: {'[' * 5000}", 0, ""),
     ],
 )
-def test_what_is_no_spec_is_told(text: str, line: int, said: str) -> None:
+def test_text_that_is_no_spec_is_reported(text: str, line: int, said: str) -> None:
     with pytest.raises(SpecErrors) as refused:
         spec_text.parse_text(text)
     (one,) = spec_text.syntax_errors(refused.value)
@@ -86,13 +86,13 @@ def test_what_is_no_spec_is_told(text: str, line: int, said: str) -> None:
     assert one.line == line or not said
 
 
-def test_an_object_of_a_cluster_is_sent_elsewhere() -> None:
+def test_cluster_object_is_redirected_to_manifests() -> None:
     text = "apiVersion: inference.sagemaker.aws.amazon.com/v1\nkind: InferenceEndpointConfig\n"
     with pytest.raises(SpecErrors) as refused:
         spec_text.parse_text(text)
     assert "page Import" in refused.value.errors[0].remedy
 
 
-def test_a_browser_changes_line_ends_only() -> None:
+def test_browsers_change_only_line_ends() -> None:
     assert spec_text.digest("a\nb\n") == spec_text.digest("a\r\nb")
     assert spec_text.digest("a\nb") != spec_text.digest("a\n b")

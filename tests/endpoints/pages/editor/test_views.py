@@ -1,4 +1,4 @@
-"""Writing an endpoint without script: starts, the YAML beside the form, conflicts, copies."""
+"""Endpoint editor without script: presets, YAML, conflicts, copies."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def yaml_of(answer: Any) -> str:
     return sent(answer)["yaml"].replace("\r\n", "\n")
 
 
-def test_an_untouched_page_changes_nothing(page: Client, data: dict[str, Any]) -> None:
+def test_untouched_page_changes_nothing(page: Client, data: dict[str, Any]) -> None:
     cache = {"l1": {"size_gib": 0.1}, "l2": {"enabled": True, "ttl_s": 77}}
     made = actions.create(SYSTEM, merge(data, {"cache": cache, "tags": {"a": "1"}}))
     answer = page.post(EDIT, sent(page.get(EDIT)))
@@ -76,7 +76,7 @@ def test_an_untouched_page_changes_nothing(page: Client, data: dict[str, Any]) -
     assert (now.spec, now.generation) == (made.spec, 1)
 
 
-def test_a_start_sets_its_fields_and_keeps_what_was_typed(page: Client) -> None:
+def test_preset_sets_its_fields_and_keeps_typed_ones(page: Client) -> None:
     first = sent(page.get(NEW), name="docs", replicas="2", start_with="documents")
     drawn = page.post(f"{NEW}?drawn=start", first)
     assert drawn.status_code == 200
@@ -94,7 +94,7 @@ def test_a_start_sets_its_fields_and_keeps_what_was_typed(page: Client) -> None:
     assert page.get(f"{NEW}?start=nonsense").status_code == 200
 
 
-def test_closed_groups_open_when_something_in_them_is_set_or_wrong(page: Client) -> None:
+def test_collapsed_groups_open_for_set_or_invalid_fields(page: Client) -> None:
     def opened(answer: Any) -> set[str]:
         tags = re.findall(r'id="group-(\w+)"( open)?', answer.content.decode())
         return {key for key, is_open in tags if is_open}
@@ -107,7 +107,7 @@ def test_closed_groups_open_when_something_in_them_is_set_or_wrong(page: Client)
     assert opened(refused) == {"placement"}
 
 
-def test_the_yaml_alone_can_be_written_and_saved(page: Client) -> None:
+def test_yaml_alone_can_be_edited_and_saved(page: Client) -> None:
     answer = page.get(NEW)
     text = yaml_of(answer).replace("name: ''", "name: demo").replace("replicas: 1", "replicas: 3")
     assert "name: demo" in text
@@ -115,7 +115,7 @@ def test_the_yaml_alone_can_be_written_and_saved(page: Client) -> None:
     assert Endpoint.objects.get().parsed.replicas == 3
 
 
-def test_what_yaml_leaves_out_is_the_default_and_the_manifest_stays(page: Client) -> None:
+def test_fields_missing_in_yaml_get_defaults_and_the_manifest_stays(page: Client) -> None:
     base = {"name": "demo", "model": "smollm2-135m-instruct", "engine": "simulated"}
     kept = {"manifest": {"kind": "K"}, "replicas": 3}
     actions.create(SYSTEM, merge(base, kept))
@@ -139,7 +139,7 @@ def test_what_yaml_leaves_out_is_the_default_and_the_manifest_stays(page: Client
     ],
 )
 @pytest.mark.parametrize("address", [NEW, f"{NEW}?drawn=yaml"])
-def test_yaml_that_is_wrong_is_kept_and_told_by_line(
+def test_invalid_yaml_is_kept_with_the_error_line(
     page: Client, text: str, said: str, address: str
 ) -> None:
     answer = page.post(address, sent(page.get(NEW), yaml=text))
@@ -152,7 +152,7 @@ def test_yaml_that_is_wrong_is_kept_and_told_by_line(
     assert mended.status_code == 302
 
 
-def test_yaml_goes_into_the_form(page: Client) -> None:
+def test_yaml_is_applied_to_the_form(page: Client) -> None:
     text = "name: demo\nmodel: smollm2-135m-instruct\nworker_args: [--xa=1, --xb=2]\nreplicas: 70\n"
     answer = page.post(f"{NEW}?drawn=yaml", sent(page.get(NEW), yaml=text))
     form = sent(answer)
@@ -164,7 +164,7 @@ def test_yaml_goes_into_the_form(page: Client) -> None:
     assert Endpoint.objects.get().parsed.replicas == 2
 
 
-def test_where_both_were_changed_a_person_says_which(page: Client) -> None:
+def test_conflict_of_form_and_yaml_is_resolved_by_the_user(page: Client) -> None:
     answer = page.get(NEW)
     text = yaml_of(answer).replace("name: ''", "name: by-text")
     both = sent(answer, name="by-form", yaml=text)
@@ -182,9 +182,7 @@ def test_where_both_were_changed_a_person_says_which(page: Client) -> None:
     assert not Endpoint.objects.exists()
 
 
-def test_a_change_that_met_another_shows_it_and_merges(
-    page: Client, demo_endpoint: Endpoint
-) -> None:
+def test_concurrent_change_is_shown_and_merged(page: Client, demo_endpoint: Endpoint) -> None:
     opened = page.get(EDIT)
     theirs = {"replicas": 1, "routing": {"strategy": "kvaware"}}
     actions.patch(SYSTEM, "demo", theirs, note="more at noon")
@@ -209,7 +207,7 @@ def test_a_change_that_met_another_shows_it_and_merges(
 
 
 @pytest.mark.parametrize("by_text", [False, True])
-def test_one_who_is_faster_by_a_moment_is_shown_too(
+def test_change_saved_a_moment_earlier_is_shown_too(
     page: Client, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, by_text: bool
 ) -> None:
     opened = page.get(EDIT)
@@ -223,9 +221,7 @@ def test_one_who_is_faster_by_a_moment_is_shown_too(
     assert sent(met)["routing.strategy"] == "session"
 
 
-def test_a_merge_of_what_moved_on_again_shows_the_new_one(
-    page: Client, demo_endpoint: Endpoint
-) -> None:
+def test_merge_shows_a_further_concurrent_change(page: Client, demo_endpoint: Endpoint) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"replicas": 1})
     met = page.post(EDIT, sent(opened, worker_args="--xa=1"))
@@ -235,7 +231,7 @@ def test_a_merge_of_what_moved_on_again_shows_the_new_one(
     assert sent(again)["seen_generation"] == "3"
 
 
-def test_a_change_written_as_yaml_meets_another_too(page: Client, demo_endpoint: Endpoint) -> None:
+def test_concurrent_change_is_detected_for_yaml_too(page: Client, demo_endpoint: Endpoint) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"routing": {"strategy": "kvaware"}})
     text = yaml_of(opened).replace("replicas: 2", "replicas: 3")
@@ -246,9 +242,7 @@ def test_a_change_written_as_yaml_meets_another_too(page: Client, demo_endpoint:
     assert (both["replicas"], both["routing.strategy"]) == ("3", "kvaware")
 
 
-def test_a_refused_change_that_met_another_is_not_lost(
-    page: Client, demo_endpoint: Endpoint
-) -> None:
+def test_rejected_change_keeps_its_conflict(page: Client, demo_endpoint: Endpoint) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"replicas": 1})
     met = page.post(EDIT, sent(opened, yaml="name: demo\nmodel: [broken"))
@@ -256,9 +250,7 @@ def test_a_refused_change_that_met_another_is_not_lost(
     assert "model: [broken" in sent(met)["yaml"]
 
 
-def test_a_copy_is_a_new_endpoint_with_the_same_wishes(
-    page: Client, demo_endpoint: Endpoint
-) -> None:
+def test_copy_is_a_new_endpoint_with_the_same_spec(page: Client, demo_endpoint: Endpoint) -> None:
     actions.patch(SYSTEM, "demo", {"manifest": {"kind": "K"}, "tags": {"a": "b"}})
     answer = page.get("/endpoints/demo/clone/")
     form = sent(answer)
@@ -276,16 +268,14 @@ def test_a_copy_is_a_new_endpoint_with_the_same_wishes(
     assert page.get(f"/endpoints/{long.name}/clone/").status_code == 200
 
 
-def test_a_note_that_cannot_be_kept_is_told_beside_it(
-    page: Client, demo_endpoint: Endpoint
-) -> None:
+def test_invalid_note_is_reported_at_its_field(page: Client, demo_endpoint: Endpoint) -> None:
     answer = page.post(EDIT, sent(page.get(EDIT), replicas="1", note="x" * 501))
     assert answer.status_code == 400
     assert 'id="id_note_error"' in answer.content.decode()
     assert sent(answer)["replicas"] == "1"
 
 
-def test_what_another_owns_says_so_before_anything_is_typed(
+def test_foreign_owner_is_shown_before_editing(
     page: Client, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = owners.Owner("prod", "llm", "demo")
@@ -296,7 +286,7 @@ def test_what_another_owns_says_so_before_anything_is_typed(
     assert sent(answer)["replicas"] == "1"
 
 
-def test_somebody_of_one_team_makes_endpoints_for_it(db: None) -> None:
+def test_member_of_one_team_creates_endpoints_for_it(db: None) -> None:
     team = Team.objects.create(name="Search", slug="search")
     other = Team.objects.create(name="Ads", slug="ads")
     member = User.objects.create_user("mia", password="x", role="member")
@@ -322,7 +312,7 @@ def test_somebody_of_one_team_makes_endpoints_for_it(db: None) -> None:
         assert page.post(f"/endpoints/theirs/{path}", sent(answer)).status_code == 404, path
 
 
-def test_few_queries_whatever_there_is(page: Client, demo_endpoint: Endpoint) -> None:
+def test_number_of_queries_is_constant(page: Client, demo_endpoint: Endpoint) -> None:
     def queries(ask: Any) -> int:
         ask()
         with CaptureQueriesContext(connection) as seen:

@@ -1,4 +1,4 @@
-"""Writing an endpoint in a real Chromium: told while typing, text and form in step."""
+"""Endpoint editor in Chromium: live validation, form and YAML in sync."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.endpoints.pages.detail.test_cluster_views_browser import logged_in, p
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_new_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: LiveServer) -> None:
+def test_create_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: LiveServer) -> None:
     watched = logged_in(chrome, live_server.url, 390, "dark")
     watched.open("/endpoints/new/")
     page: Any = watched.page
@@ -70,7 +70,7 @@ def choose_a_model_by_keyboard(page: Any) -> None:
     expect(options).to_be_hidden()
 
 
-def test_two_people_change_one(
+def test_two_users_edit_one_endpoint(
     chrome: Browser, alice: User, demo_endpoint: Endpoint, live_server: LiveServer
 ) -> None:
     watched = logged_in(chrome, live_server.url, 1280, "light")
@@ -102,7 +102,7 @@ def test_two_people_change_one(
     assert all("409" in complaint for complaint in watched.complaints)
 
 
-def test_what_is_typed_before_the_script_runs_is_validated(
+def test_input_typed_before_the_script_runs_is_validated(
     chrome: Browser, alice: User, live_server: LiveServer
 ) -> None:
     watched = logged_in(chrome, live_server.url, 1280, "light")

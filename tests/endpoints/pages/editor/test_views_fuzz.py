@@ -1,4 +1,4 @@
-"""Whatever is typed: the text says what the form says, and no page falls over."""
+"""Arbitrary input: YAML and form stay equivalent, and no page crashes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PATHS = st.sampled_from([field.path for field in FIELDS if field.kind is str])
 
 @settings(max_examples=60, deadline=None)
 @given(path=PATHS, text=TEXTS)
-def test_a_text_comes_back_from_yaml_as_the_text_it_was(path: str, text: str) -> None:
+def test_text_round_trips_through_yaml(path: str, text: str) -> None:
     try:
         back = spec_text.parse_text(spec_text.to_text(nest({"name": "x", path: text})))
     except SpecErrors:
@@ -56,7 +56,7 @@ def test_a_text_comes_back_from_yaml_as_the_text_it_was(path: str, text: str) ->
     number=st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9, allow_nan=False),
     words=st.lists(st.text("ab=-{}'\"", min_size=1, max_size=6), max_size=3),
 )
-def test_values_come_back_from_what_a_person_sees(number: float, words: list[str]) -> None:
+def test_values_round_trip_through_the_form(number: float, words: list[str]) -> None:
     for path, value in (
         ("cache.l1.size_gib", float(number)),
         ("replicas", int(number)),
@@ -107,7 +107,7 @@ def page(db: None) -> Client:
 @example(typed={}, more={"generation": "9" * 40, "yaml": "\x00"}, drawn="?drawn=merge")
 @example(typed={"placement.cluster": "x"}, more={"yaml": "a: &a [*a]", "by": "yaml"}, drawn="")
 @pytest.mark.django_db
-def test_no_page_falls_over(
+def test_no_page_crashes(
     page: Client, typed: dict[str, str], more: dict[str, Any], drawn: str
 ) -> None:
     sent = {**typed, **more}

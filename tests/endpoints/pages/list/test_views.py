@@ -1,4 +1,4 @@
-"""The list of endpoints: what its address asks for, which columns one keeps, and bulk verbs."""
+"""Endpoint list: filters, columns and bulk actions."""
 
 from __future__ import annotations
 
@@ -94,15 +94,13 @@ def names(client: Client, query: str = "") -> list[str]:
         ("?page=99", ["batch", "chat", "docs", "gone"]),
     ],
 )
-def test_an_address_says_which_and_in_what_order(
+def test_url_holds_filter_and_sort_order(
     page: Client, fleet: None, query: str, found: list[str]
 ) -> None:
     assert names(page, query) == found
 
 
-def test_filters_stand_as_they_were_chosen_and_offer_what_there_is(
-    page: Client, fleet: None
-) -> None:
+def test_filters_keep_their_selection_and_list_existing_values(page: Client, fleet: None) -> None:
     text = page.get("/endpoints/?phase=Degraded&model=qwen/qwen-7b&sort=-phase").content.decode()
     assert "<option selected>Degraded</option>" in text
     assert '<option value="qwen/qwen-7b" selected>' in text
@@ -117,7 +115,7 @@ def test_filters_stand_as_they_were_chosen_and_offer_what_there_is(
     assert "No endpoints yet" not in none
 
 
-def test_only_ones_own_are_listed_filtered_and_offered(fleet: None) -> None:
+def test_only_visible_endpoints_are_listed_filtered_and_offered(fleet: None) -> None:
     team = Team.objects.create(name="Blue", slug="blue")
     bob = User.objects.create_user("bob", password="x", role="member")
     Membership.objects.create(team=team, user=bob, role="viewer", source="hand")
@@ -133,7 +131,7 @@ def test_only_ones_own_are_listed_filtered_and_offered(fleet: None) -> None:
     assert names(browser("admin"), "?team=-") == ["batch", "chat", "gone"]
 
 
-def test_columns_are_kept_for_the_one_who_chose_them(page: Client, fleet: None) -> None:
+def test_columns_are_saved_per_user(page: Client, fleet: None) -> None:
     kept = {"column": ["phase", "revision", "nonsense"], "query": "q=chat"}
     answer = page.post("/endpoints/columns/", kept)
     assert answer.url == "/endpoints/?q=chat"
@@ -145,7 +143,7 @@ def test_columns_are_kept_for_the_one_who_chose_them(page: Client, fleet: None) 
     assert 'data-label="Model"' in page.get("/endpoints/").content.decode()
 
 
-def test_others_columns_are_filled_after_the_page_is_there(
+def test_slow_columns_are_filled_after_the_page(
     page: Client, fleet: None, answering: list[int]
 ) -> None:
     first = page.get("/endpoints/").content.decode()
@@ -158,7 +156,7 @@ def test_others_columns_are_filled_after_the_page_is_there(
     assert 'hx-trigger="load' not in part
 
 
-def test_a_column_that_fails_leaves_the_list_standing(page: Client, fleet: None) -> None:
+def test_failing_column_leaves_the_list_working(page: Client, fleet: None) -> None:
     def fill(_rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
         raise RuntimeError("no")
 
@@ -171,7 +169,7 @@ def test_a_column_that_fails_leaves_the_list_standing(page: Client, fleet: None)
     assert "see the console log" in answer.content.decode()
 
 
-def test_the_list_costs_as_much_for_many_as_for_few(page: Client, fleet: None) -> None:
+def test_list_needs_a_constant_number_of_queries(page: Client, fleet: None) -> None:
     for n in range(12):
         make_endpoint(f"more-{n}")
     check(page, "/endpoints/?q=o&sort=-phase&phase=Pending", KEPT)
@@ -188,7 +186,7 @@ def results(answer: Any) -> dict[str, bool]:
     return {name: ok == "yes" for ok, name in found}
 
 
-def test_bulk_asks_once_and_tells_of_each(page: Client, fleet: None) -> None:
+def test_bulk_action_confirms_once_and_reports_each(page: Client, fleet: None) -> None:
     ask = page.post("/endpoints/bulk/", {"verb": "scale", "name": ["chat", "batch", "nobody"]})
     text = ask.content.decode()
     assert "Scale 2 endpoints?" in text
@@ -221,7 +219,7 @@ def test_bulk_pause_and_resume(page: Client, fleet: None) -> None:
     assert Endpoint.objects.get(name="docs").spec["replicas"] == 1
 
 
-def test_bulk_delete_wants_their_number_typed(page: Client, fleet: None) -> None:
+def test_bulk_delete_needs_the_typed_count(page: Client, fleet: None) -> None:
     sent = {"verb": "delete", "name": ["chat", "docs"]}
     for wrong in ("", "1", "two"):
         answer = page.post("/endpoints/bulk/run/", {**sent, "typed": wrong})
@@ -238,7 +236,9 @@ def test_bulk_delete_wants_their_number_typed(page: Client, fleet: None) -> None
 
 
 @pytest.mark.parametrize("replicas", ["-1", "x", "", "9" * 5000, "65"])
-def test_bulk_refuses_nonsense_in_words(page: Client, fleet: None, replicas: str) -> None:
+def test_bulk_action_rejects_invalid_input_with_a_message(
+    page: Client, fleet: None, replicas: str
+) -> None:
     sent = {"verb": "scale", "name": ["chat"], "replicas": replicas}
     answer = page.post("/endpoints/bulk/run/", sent)
     assert answer.status_code == 200
@@ -249,7 +249,7 @@ def test_bulk_refuses_nonsense_in_words(page: Client, fleet: None, replicas: str
             assert page.post(f"/endpoints/{path}", empty).status_code == 302
 
 
-def test_bulk_goes_no_further_than_ones_rights(fleet: None) -> None:
+def test_bulk_action_is_limited_by_permissions(fleet: None) -> None:
     assert browser("viewer").post("/endpoints/bulk/", {"verb": "pause"}).status_code == 403
     team = Team.objects.create(name="Blue", slug="blue")
     bob = User.objects.create_user("bob", password="x", role="member")

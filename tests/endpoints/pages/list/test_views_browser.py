@@ -1,4 +1,4 @@
-"""The list and the quick search as fingers use them, in a real Chromium."""
+"""Endpoint list and quick search by keyboard, in Chromium."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def opened(browser: Browser, cookie: Any, width: int, theme: str) -> Watched:
     return watched
 
 
-def test_search_tick_and_pause_without_a_mouse(chrome: Browser, cookie: dict[str, str]) -> None:
+def test_search_select_and_pause_by_keyboard(chrome: Browser, cookie: dict[str, str]) -> None:
     for name in ("chat", "docs", "batch"):
         make_endpoint(name)
     watched = opened(chrome, cookie, 1280, "light")
@@ -59,7 +59,7 @@ def test_search_tick_and_pause_without_a_mouse(chrome: Browser, cookie: dict[str
     assert watched.complaints == []
 
 
-def test_nothing_scrolls_sideways(chrome: Browser, cookie: dict[str, str]) -> None:
+def test_page_does_not_scroll_sideways(chrome: Browser, cookie: dict[str, str]) -> None:
     make_endpoint("an-endpoint-with-a-name-as-long-as-may-b")
     base = "/endpoints/an-endpoint-with-a-name-as-long-as-may-b/"
     tabs = ("", "workers/", "cache/", "configuration/", "revisions/", "settings/")

@@ -1,4 +1,4 @@
-"""An Admission by itself, its requests, and a clock which only moves when told."""
+"""Admission with its requests and a manual clock."""
 
 from __future__ import annotations
 

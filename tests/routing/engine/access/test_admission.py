@@ -1,4 +1,4 @@
-"""Admission by itself: slots, who goes next, and the queue's limits."""
+"""Admission: slots, order, and queue limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 # -- slots
 
 
-def test_nothing_configured_is_not_active() -> None:
+def test_queue_without_limits_is_inactive() -> None:
     assert not Door().admission.active
     assert not Door(key("a")).admission.active
     assert Door().admission.limit == 0
@@ -43,7 +43,7 @@ def test_nothing_configured_is_not_active() -> None:
         assert door.admission.limit == 1000
 
 
-def test_a_slot_is_given_on_as_soon_as_it_is_free(clock: Clock) -> None:
+def test_freed_slot_is_reassigned_at_once(clock: Clock) -> None:
     door = Door(endpoint=Rates(max_in_flight=2))
     requests = [door.ask() for _ in range(4)]
     assert states(requests) == ["running", "running", "waiting", "waiting"]
@@ -54,7 +54,7 @@ def test_a_slot_is_given_on_as_soon_as_it_is_free(clock: Clock) -> None:
     assert door.histogram.counts == [2, 0, 1]
 
 
-def test_a_key_has_its_own_slots_and_keeps_nobody_else_back() -> None:
+def test_slots_of_one_key_do_not_block_other_keys() -> None:
     one, two = key("one", max_in_flight=1), key("two")
     door = Door(one, two, per_key=Rates(max_in_flight=2))
     requests = [door.ask(who) for who in (one, one, two, two, two)]
@@ -65,7 +65,7 @@ def test_a_key_has_its_own_slots_and_keeps_nobody_else_back() -> None:
     assert requests[1].state == "running"
 
 
-def test_a_keys_higher_limit_counts_for_what_it_has_waiting() -> None:
+def test_higher_limit_of_a_key_applies_to_its_queue() -> None:
     one, two = key("one"), key("two")
     door = Door(one, two, per_key=Rates(max_in_flight=1))
     requests = [door.ask(who) for who in (one, one, one, two, two)]
@@ -75,7 +75,7 @@ def test_a_keys_higher_limit_counts_for_what_it_has_waiting() -> None:
     assert states(requests) == ["running", "running", "waiting", "ended", "running"]
 
 
-def test_room_is_seen_again_when_nobody_waits_any_more() -> None:
+def test_slot_freed_with_an_empty_queue_is_reused() -> None:
     door = Door(workers=1)
     first, second = door.ask(), door.ask()
     second.end(0.0, 0.0)  # hung up
@@ -83,13 +83,13 @@ def test_room_is_seen_again_when_nobody_waits_any_more() -> None:
     assert door.ask().state == "running"
 
 
-def test_a_zero_of_a_key_lifts_the_default() -> None:
+def test_zero_limit_of_a_key_lifts_the_default() -> None:
     free = key("free", max_in_flight=0)
     door = Door(free, per_key=Rates(max_in_flight=1))
     assert states([door.ask(free) for _ in range(5)]) == ["running"] * 5
 
 
-def test_workers_room_is_a_slot() -> None:
+def test_worker_capacity_counts_as_a_slot() -> None:
     door = Door(workers=1)
     requests = [door.ask() for _ in range(3)]
     assert states(requests) == ["running", "waiting", "waiting"]
@@ -103,7 +103,7 @@ def test_workers_room_is_a_slot() -> None:
     assert door.ask().state == "running"
 
 
-def test_a_pinned_request_does_not_wait_but_counts() -> None:
+def test_pinned_requests_skip_the_queue_and_are_counted() -> None:
     door = Door(endpoint=Rates(max_in_flight=1))
     first = door.ask()
     pinned = Request(door, "")
@@ -118,7 +118,7 @@ def test_a_pinned_request_does_not_wait_but_counts() -> None:
     assert waiting.state == "running"
 
 
-def test_many_who_fail_as_they_go_do_not_pile_up() -> None:
+def test_requests_that_fail_on_admission_do_not_pile_up() -> None:
     door = Door(endpoint=Rates(max_in_flight=1), queue=QueueConfig(depth=5000))
     first = door.ask()
     waiting = [door.ask() for _ in range(3000)]
@@ -136,7 +136,7 @@ def test_many_who_fail_as_they_go_do_not_pile_up() -> None:
 # -- fairness
 
 
-def test_a_flood_cannot_keep_others_out_of_their_turns() -> None:
+def test_request_flood_does_not_starve_other_keys() -> None:
     flood, other = key("flood"), key("other")
     door = Door(flood, other, endpoint=Rates(max_in_flight=1), queue=QueueConfig(depth=10))
     requests = [door.ask(flood) for _ in range(100)]
@@ -152,7 +152,7 @@ def test_a_flood_cannot_keep_others_out_of_their_turns() -> None:
     assert mine[4].ended or mine[4].state == "running"
 
 
-def test_turns_count_work_and_not_requests() -> None:
+def test_turns_are_weighted_by_tokens() -> None:
     small, large = key("small"), key("large")
     door = Door(small, large, endpoint=Rates(max_in_flight=1))
     door.ask(small, tokens=0)
@@ -168,7 +168,7 @@ def test_turns_count_work_and_not_requests() -> None:
     assert 0.7 < went["small"] / went["large"] < 1.4
 
 
-def test_weights_share_the_work() -> None:
+def test_slots_are_shared_by_weight() -> None:
     gold, plain = key("gold", weight=3), key("plain")
     door = Door(gold, plain, endpoint=Rates(max_in_flight=1))
     door.ask(plain)
@@ -182,7 +182,7 @@ def test_weights_share_the_work() -> None:
     assert 57 <= went.count("gold") <= 63
 
 
-def test_long_answers_are_paid_for_afterwards() -> None:
+def test_long_responses_are_charged_afterwards() -> None:
     long, short = key("long"), key("short")
     door = Door(long, short, endpoint=Rates(max_in_flight=1))
     for _ in range(100):
@@ -197,7 +197,7 @@ def test_long_answers_are_paid_for_afterwards() -> None:
     assert 0.6 < work["long"] / work["short"] < 1.7
 
 
-def test_cached_tokens_are_no_work() -> None:
+def test_cached_tokens_are_free() -> None:
     warm, cold = key("warm"), key("cold")
     door = Door(warm, cold, endpoint=Rates(max_in_flight=1))
     for _ in range(100):
@@ -214,7 +214,7 @@ def test_cached_tokens_are_no_work() -> None:
 # -- the queue's limits
 
 
-def test_a_queue_of_no_depth_refuses_at_once() -> None:
+def test_queue_of_depth_zero_rejects_at_once() -> None:
     door = Door(endpoint=Rates(max_in_flight=1), queue=QueueConfig(depth=0))
     assert states([door.ask(), door.ask()]) == ["running", "queue_full"]
 
@@ -233,7 +233,7 @@ def test_bytes_held_are_bounded_and_shared(clock: Clock) -> None:
     assert door.ask(flood, held=1001).state == "queue_full", "can never wait"
 
 
-def test_who_waits_too_long_is_told(clock: Clock) -> None:
+def test_queue_timeout_is_reported_to_the_client(clock: Clock) -> None:
     queue = QueueConfig(timeout_s=10)
     door = Door(endpoint=Rates(max_in_flight=1), queue=queue)
     first, second = door.ask(), door.ask()
@@ -250,7 +250,7 @@ def test_who_waits_too_long_is_told(clock: Clock) -> None:
     assert second.refusal.retry_after_s >= 1
 
 
-def test_leaving_the_queue_gives_the_place_and_the_tokens_back(clock: Clock) -> None:
+def test_leaving_the_queue_returns_slot_and_tokens(clock: Clock) -> None:
     door = Door(endpoint=Rates(max_in_flight=1, tokens_per_minute=10_000))
     first = door.ask()
     before = door.admission.show()

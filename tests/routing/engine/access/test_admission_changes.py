@@ -1,4 +1,4 @@
-"""Admission by itself: changes while requests wait, and all of it in any order."""
+"""Admission: changes while requests are queued, in any order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 # -- configuration, live
 
 
-def test_more_slots_let_the_queue_go_on() -> None:
+def test_added_slots_admit_queued_requests() -> None:
     door = Door(endpoint=Rates(max_in_flight=1))
     requests = [door.ask() for _ in range(5)]
     door.configure(endpoint=Rates(max_in_flight=3))
@@ -44,7 +44,7 @@ def test_more_slots_let_the_queue_go_on() -> None:
     assert door.admission.in_flight == 0
 
 
-def test_a_smaller_queue_refuses_the_newest() -> None:
+def test_smaller_queue_rejects_the_newest_requests() -> None:
     limit = Rates(max_in_flight=1)
     door = Door(endpoint=limit)
     requests = [door.ask() for _ in range(6)]
@@ -53,7 +53,7 @@ def test_a_smaller_queue_refuses_the_newest() -> None:
     assert door.admission.depth == 2
 
 
-def test_a_shorter_time_counts_for_who_waits(clock: Clock) -> None:
+def test_shorter_timeout_applies_to_queued_requests(clock: Clock) -> None:
     limit = Rates(max_in_flight=1)
     door = Door(endpoint=limit)
     door.ask()
@@ -63,7 +63,7 @@ def test_a_shorter_time_counts_for_who_waits(clock: Clock) -> None:
     assert waiting.state == "queue_timeout"
 
 
-def test_a_withdrawn_key_waits_no_longer() -> None:
+def test_withdrawn_key_leaves_the_queue() -> None:
     one, two = key("one"), key("two")
     limit = Rates(max_in_flight=1)
     door = Door(one, two, endpoint=limit)
@@ -77,7 +77,7 @@ def test_a_withdrawn_key_waits_no_longer() -> None:
     assert [entry["id"] for entry in shown] == ["two"], "nothing is kept of it"  # type: ignore[attr-defined]
 
 
-def test_new_rates_keep_what_was_used(clock: Clock) -> None:
+def test_changed_rates_keep_recorded_usage(clock: Clock) -> None:
     one = key("one")
     door = Door(one, per_key=Rates(requests_per_minute=10))
     for _ in range(10):

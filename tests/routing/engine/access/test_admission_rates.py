@@ -1,4 +1,4 @@
-"""Admission by itself: rates, and what callers are told about their wait."""
+"""Admission: rates and reported waiting times."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_estimate_follows_the_answers(clock: Clock) -> None:
     assert door.admission.show()["expected_completion_tokens"] == 50
 
 
-def test_an_answer_longer_than_all_leaves_a_debt_and_the_truth(clock: Clock) -> None:
+def test_response_above_the_limit_leaves_a_debt(clock: Clock) -> None:
     door = Door(endpoint=Rates(tokens_per_minute=6000))
     door.ask(tokens=1000).end(tokens=12_000, work=12_000, completion=11_000)
     assert door.admission.show()["tokens_left"] == -6000
@@ -64,7 +64,7 @@ def test_an_answer_longer_than_all_leaves_a_debt_and_the_truth(clock: Clock) -> 
     assert door.ask(tokens=100).state == "running"
 
 
-def test_a_request_above_a_whole_minute_is_slowed_down_and_not_refused_for_ever(
+def test_request_above_one_minute_of_tokens_is_delayed_not_rejected(
     clock: Clock,
 ) -> None:
     door = Door(endpoint=Rates(tokens_per_minute=600))
@@ -78,7 +78,7 @@ def test_a_request_above_a_whole_minute_is_slowed_down_and_not_refused_for_ever(
     assert door.ask(tokens=6000).state == "running", "full again"
 
 
-def test_a_key_over_its_rate_is_told_so_and_others_are_not(clock: Clock) -> None:
+def test_only_the_key_over_its_rate_is_rejected(clock: Clock) -> None:
     one, two = key("one"), key("two", requests_per_minute=3)
     door = Door(one, two, per_key=Rates(requests_per_minute=1))
     asked = [door.ask(who) for who in (one, one, two, two, two, two)]
@@ -93,7 +93,7 @@ def test_a_key_over_its_rate_is_told_so_and_others_are_not(clock: Clock) -> None
     assert "This API key may use 1 requests a minute" in first.message
 
 
-def test_the_longest_wait_is_told(clock: Clock) -> None:
+def test_longest_wait_is_reported(clock: Clock) -> None:
     one = key("one", requests_per_minute=60)
     door = Door(one, endpoint=Rates(requests_per_minute=60, tokens_per_minute=600))
     asked = [door.ask(one, tokens=300) for _ in range(2)]
@@ -103,7 +103,7 @@ def test_the_longest_wait_is_told(clock: Clock) -> None:
     assert (refusal.code, refusal.retry_after_s) == ("rate_limit_tokens", 52)
 
 
-def test_of_two_waits_the_longer_is_told(clock: Clock) -> None:
+def test_longer_of_two_waits_is_reported(clock: Clock) -> None:
     one = key("one", requests_per_minute=6)
     door = Door(one, endpoint=Rates(tokens_per_minute=600))
     for _ in range(6):
@@ -114,7 +114,7 @@ def test_of_two_waits_the_longer_is_told(clock: Clock) -> None:
     assert (refusal.code, refusal.retry_after_s) == ("rate_limit_tokens", 52), "and not 10"
 
 
-def test_a_refused_request_takes_nothing(clock: Clock) -> None:
+def test_rejected_requests_use_no_budget(clock: Clock) -> None:
     one = key("one", requests_per_minute=100)
     door = Door(one, endpoint=Rates(max_in_flight=1), queue=QueueConfig(depth=0))
     door.ask(one)
@@ -122,7 +122,7 @@ def test_a_refused_request_takes_nothing(clock: Clock) -> None:
         assert door.ask(one).state == "queue_full"
 
 
-def test_buckets_do_not_save_more_than_a_minute() -> None:
+def test_buckets_hold_at_most_one_minute() -> None:
     bucket = Bucket(60)
     assert bucket.level(1e6) == 60
     bucket.take(-5, 1e6)
@@ -135,7 +135,7 @@ def test_buckets_do_not_save_more_than_a_minute() -> None:
     assert bucket.wait_s(2, 1e6 + 1) == 0.0
 
 
-def test_what_a_request_took_as_far_as_anybody_counted() -> None:
+def test_charged_tokens_follow_the_known_counts() -> None:
     decision = Decision("1", 1.0, "prefixaware")
     decision.prompt_tokens, decision.predicted = 100, 64
     assert decision.used() == (0.0, 0.0, 0), "it was never sent"
@@ -155,7 +155,7 @@ def test_what_a_request_took_as_far_as_anybody_counted() -> None:
 # -- what callers are told about the queue
 
 
-def test_retry_after_follows_the_pace_of_the_callers_requests(clock: Clock) -> None:
+def test_retry_after_follows_the_request_rate_of_the_caller(clock: Clock) -> None:
     one, two = key("one"), key("two")
     queue = QueueConfig(depth=8, timeout_s=25)
     door = Door(one, two, endpoint=Rates(max_in_flight=1), queue=queue)
@@ -178,7 +178,7 @@ def test_retry_after_follows_the_pace_of_the_callers_requests(clock: Clock) -> N
     assert slower.retry_after_s == 40
 
 
-def test_without_a_queue_the_pace_is_that_of_the_ends(clock: Clock) -> None:
+def test_without_a_queue_the_completion_rate_counts(clock: Clock) -> None:
     door = Door(endpoint=Rates(max_in_flight=2), queue=QueueConfig(depth=0, timeout_s=25))
     told = []
     for _ in range(6):
@@ -193,7 +193,7 @@ def test_without_a_queue_the_pace_is_that_of_the_ends(clock: Clock) -> None:
     assert told[-1] == 3
 
 
-def test_an_idle_hour_is_no_pace(clock: Clock) -> None:
+def test_idle_hour_gives_no_rate(clock: Clock) -> None:
     door = Door(endpoint=Rates(max_in_flight=1), queue=QueueConfig(depth=1))
     for _ in range(3):
         request = door.ask()

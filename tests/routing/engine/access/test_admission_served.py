@@ -1,4 +1,4 @@
-"""Limits in a running router: what callers see, what workers get, what is recorded."""
+"""Limits in a running router: responses, worker load and records."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_full_queue_answers_429_and_the_connection_stays() -> None:
             assert (await client.response()).status == 200
 
 
-async def test_who_waits_too_long_gets_429() -> None:
+async def test_queue_timeout_returns_429() -> None:
     limits = {"max_in_flight": 1, "queue": {"timeout_s": 0.5}}
     async with FakeWorker() as worker, router(worker, admission=limits) as server:
         gate = Gate(worker)
@@ -182,7 +182,7 @@ async def test_workers_are_never_given_more_than_their_limit() -> None:
             assert server.router.admission.in_flight == 0
 
 
-async def test_what_waits_goes_on_when_a_worker_comes_up() -> None:
+async def test_queued_requests_are_admitted_when_a_worker_comes_up() -> None:
     async with FakeWorker() as one, FakeWorker() as two:
         two.healthy = False
         async with router(one, two, ready=1, admission={"worker_max_in_flight": 1}) as server:
@@ -199,7 +199,7 @@ async def test_what_waits_goes_on_when_a_worker_comes_up() -> None:
             assert {(await task).status for task in asked} == {200}
 
 
-async def test_when_no_worker_is_left_waiting_ends() -> None:
+async def test_queued_requests_fail_when_no_worker_is_left() -> None:
     async with FakeWorker() as worker:
         async with router(worker, admission={"worker_max_in_flight": 1}) as server:
             gate = Gate(worker)
@@ -212,7 +212,7 @@ async def test_when_no_worker_is_left_waiting_ends() -> None:
             assert server.router.admission.in_flight == server.router.admission.depth == 0
 
 
-async def test_a_flood_of_one_key_does_not_keep_another_waiting(tmp_path: Path) -> None:
+async def test_flood_of_one_key_does_not_delay_another(tmp_path: Path) -> None:
     file = key_file(tmp_path, flood={}, quiet={})
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=file, admission={"max_in_flight": 1}) as server:
@@ -254,7 +254,7 @@ async def test_rates_of_keys_and_of_the_endpoint(tmp_path: Path) -> None:
             assert len(worker.requests) == 4
 
 
-async def test_tokens_are_charged_as_the_engine_counted() -> None:
+async def test_tokens_are_charged_by_engine_usage() -> None:
     async with FakeWorker(words=900) as worker:
         async with router(worker, admission={"tokens_per_minute": 1000}) as server:
             assert (await ask(server, post(chat("hi")))).status == 200
@@ -265,7 +265,7 @@ async def test_tokens_are_charged_as_the_engine_counted() -> None:
             assert await metric(server, ERRORS, reason="rate_limit_tokens") == 1
 
 
-async def test_limits_change_under_what_waits(tmp_path: Path) -> None:
+async def test_limits_change_while_requests_are_queued(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     async with FakeWorker() as worker:
         async with router(worker, path=path, admission={"max_in_flight": 1}) as server:
@@ -292,7 +292,7 @@ async def test_limits_change_under_what_waits(tmp_path: Path) -> None:
             assert server.router.admission.in_flight == 0
 
 
-async def test_an_admin_path_and_a_pin_do_not_wait(tmp_path: Path) -> None:
+async def test_admin_paths_and_pins_skip_the_queue(tmp_path: Path) -> None:
     file = key_file(tmp_path, user={}, root={"admin": True, "pin": True})
     async with FakeWorker() as worker:
         async with router(
@@ -327,7 +327,7 @@ async def test_a_retry_keeps_its_slot() -> None:
             assert server.router.admission.in_flight == 0
 
 
-async def test_pipelined_requests_each_have_their_turn() -> None:
+async def test_pipelined_requests_are_queued_separately() -> None:
     limits = {"max_in_flight": 1, "queue": {"depth": 2}}
     async with FakeWorker() as worker, router(worker, admission=limits) as server:
         async with await Client.to(server.listen) as client:
@@ -348,7 +348,7 @@ async def test_pipelined_requests_each_have_their_turn() -> None:
         ({"queues": {}}, "admission.queues"),
     ],
 )
-def test_wrong_limits_are_refused_by_name(admission: Any, field: str) -> None:
+def test_invalid_limits_are_rejected_by_name(admission: Any, field: str) -> None:
     from routing.engine.config import ConfigError, parse
 
     with pytest.raises(ConfigError) as caught:

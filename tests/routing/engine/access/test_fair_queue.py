@@ -1,4 +1,4 @@
-"""Fair turns: the bound of start-time fair queueing, whoever comes, goes or leaves when."""
+"""Fair queue: the bound of start-time fair queueing under any arrivals and departures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ steps = st.lists(
 
 
 @given(steps, st.lists(st.sampled_from([0.5, 1.0, 2.0, 5.0]), min_size=_FLOWS, max_size=_FLOWS))
-def test_no_two_who_wait_get_further_apart_than_one_request_of_each(
+def test_flows_differ_by_at_most_one_request_each(
     plan: list[tuple[str, int, int]], weights: list[float]
 ) -> None:
     queue = FairQueue()
@@ -79,9 +79,7 @@ def test_no_two_who_wait_get_further_apart_than_one_request_of_each(
 
 
 @given(st.lists(st.tuples(costs, costs), min_size=1, max_size=60), st.integers(1, 50))
-def test_a_flood_delays_a_newcomer_by_one_request_only(
-    work: list[tuple[int, int]], heap: int
-) -> None:
+def test_flood_delays_a_new_flow_by_one_request(work: list[tuple[int, int]], heap: int) -> None:
     queue = FairQueue()
     flood, other = Flow(), Flow()
     for cost, _ in work:
@@ -94,7 +92,7 @@ def test_a_flood_delays_a_newcomer_by_one_request_only(
     assert item in (queue.pop(always), queue.pop(always))
 
 
-def test_one_who_was_away_has_not_saved_up() -> None:
+def test_idle_flows_accumulate_no_credit() -> None:
     queue = FairQueue()
     one, two = Flow(), Flow()
     for _ in range(100):
@@ -107,7 +105,7 @@ def test_one_who_was_away_has_not_saved_up() -> None:
     assert 4 <= sum(first) <= 6, "neither pays for the time alone nor gains by having been away"
 
 
-def test_a_correction_counts_also_for_who_waits_already() -> None:
+def test_correction_applies_to_queued_requests() -> None:
     queue = FairQueue()
     long, short = Flow(), Flow()
     for _ in range(30):
@@ -123,7 +121,7 @@ def test_a_correction_counts_also_for_who_waits_already() -> None:
     assert 4 <= went.count(long) <= 6
 
 
-def test_a_correction_puts_off_the_turn_it_is_waiting_for() -> None:
+def test_correction_delays_the_queued_turn() -> None:
     queue = FairQueue()
     long, short = Flow(), Flow()
     for _ in range(5):
@@ -143,7 +141,7 @@ def test_a_correction_puts_off_the_turn_it_is_waiting_for() -> None:
     st.sampled_from([0.2, 0.5, 2.0, 7.0]),
     st.integers(1, 60),
 )
-def test_weights_share_the_work(work: list[tuple[int, int]], weight: float, turns: int) -> None:
+def test_turns_are_shared_by_weight(work: list[tuple[int, int]], weight: float, turns: int) -> None:
     queue = FairQueue()
     flows = Flow(weight), Flow(1.0)
     for pair in work:
@@ -159,7 +157,7 @@ def test_weights_share_the_work(work: list[tuple[int, int]], weight: float, turn
     assert abs(got[flows[0]] - got[flows[1]]) <= most + _EPS
 
 
-def test_one_who_is_not_ready_keeps_nobody_back_and_comes_back() -> None:
+def test_unready_flow_blocks_nobody_and_returns() -> None:
     queue = FairQueue()
     stuck, other = Flow(), Flow()
     first = QueuedItem(stuck, 1)

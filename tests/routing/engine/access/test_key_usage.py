@@ -1,4 +1,4 @@
-"""What each key used is told, adds up to the totals, and stays bounded; a spent budget refuses."""
+"""Usage of each key: complete, summed, bounded; spent budgets reject."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def used(server: Any) -> dict[str, Any]:
     return found
 
 
-async def test_each_key_is_charged_with_its_own(tmp_path: Path) -> None:
+async def test_usage_is_charged_per_key(tmp_path: Path) -> None:
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=keys(tmp_path, a=False, b=False)) as server:
             for _ in range(3):
@@ -50,7 +50,7 @@ async def test_each_key_is_charged_with_its_own(tmp_path: Path) -> None:
                 assert a[name] + b[name] == total
 
 
-def test_errors_are_requests_too() -> None:
+def test_errors_count_as_requests() -> None:
     use = KeyUse("i")
     use.add(ended("a", error="upstream_reset", status=502))
     shown: Any = use.show()["keys"]
@@ -58,7 +58,7 @@ def test_errors_are_requests_too() -> None:
     assert (shown["requests"], shown["errors"], shown["unreported"]) == (1, 1, 0)
 
 
-def test_keys_which_went_are_kept_while_there_is_room_and_then_added_up() -> None:
+def test_removed_keys_are_kept_up_to_the_bound_and_then_summed() -> None:
     use = KeyUse("i", kept=3)
     for number in range(5):
         use.add(reported(f"k{number}", 10, 1, cached=4))
@@ -71,7 +71,7 @@ def test_keys_which_went_are_kept_while_there_is_room_and_then_added_up() -> Non
     assert shown[REMOVED_KEYS]["cached_tokens"] >= 4
 
 
-async def test_a_spent_budget_refuses_until_it_begins_anew(tmp_path: Path) -> None:
+async def test_spent_budget_rejects_until_the_next_period(tmp_path: Path) -> None:
     file = Path(keys(tmp_path, spent=False, new=False))
     entries = json.loads(file.read_text())["keys"]
     for entry, until in zip(entries, (time.time() + 90, time.time() - 1), strict=True):

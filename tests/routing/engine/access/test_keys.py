@@ -1,4 +1,4 @@
-"""Keys, the paths they open and the models they may name: pieces first, then a router."""
+"""Keys, their paths and models: units first, then a router."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def refused(ring: KeyRing, header: bytes) -> bool:
 # -- the ring
 
 
-def test_keys_open_the_door_and_nothing_else_does() -> None:
+def test_only_valid_keys_are_accepted() -> None:
     ring = KeyRing((key("a", b"one"), key("b", b"two", pin=True)))
     for _ in range(2):  # found, then remembered
         assert (ring.check(b"Bearer two").id, ring.check(b"Bearer two").pin) == ("b", True)
@@ -68,12 +68,12 @@ def test_keys_open_the_door_and_nothing_else_does() -> None:
             assert refused(ring, wrong)
 
 
-def test_an_empty_key_file_lets_nobody_in_and_none_lets_all() -> None:
+def test_empty_key_file_rejects_all_and_no_key_file_accepts_all() -> None:
     assert refused(KeyRing(()), b"Bearer x")
     assert KeyRing(None).check(b"").id == ""
 
 
-def test_a_good_header_is_hashed_once_and_a_bad_one_every_time(
+def test_valid_headers_are_hashed_once_and_invalid_ones_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ring = KeyRing((key("a", b"one"),))
@@ -94,7 +94,7 @@ def test_a_good_header_is_hashed_once_and_a_bad_one_every_time(
     assert hashed.count(b"two") == 3
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_key_cache_is_bounded() -> None:
     ring = KeyRing((key("a", b"one"),))
     for spaces in range(400):
         for scheme in (b"Bearer", b"bearer", b"BEARER", b"bEARER"):
@@ -105,7 +105,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(ring._seen) == before
 
 
-def test_a_key_expires_also_after_it_was_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_keys_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = KeyRing((key("a", b"one", expires=1000.0),))
     now = 999.0
     monkeypatch.setattr(time, "time", lambda: now)
@@ -114,7 +114,7 @@ def test_a_key_expires_also_after_it_was_remembered(monkeypatch: pytest.MonkeyPa
     assert refused(ring, b"Bearer one")
 
 
-def test_key_entries_are_read_whole() -> None:
+def test_key_entries_are_parsed_completely() -> None:
     entry = {
         "id": "a", "sha256": digest("x"), "admin": True, "expires": 5, "models": ["m"],
         "limits": {"tokens_per_minute": 9, "weight": 2},
@@ -139,7 +139,7 @@ def test_key_entries_are_read_whole() -> None:
         "/v1/models/org%2Fname", "/version",
     ],
 )  # fmt: skip
-def test_inference_is_open(path: str) -> None:
+def test_inference_paths_need_no_admin_key(path: str) -> None:
     assert not PathRules().needs_admin(path.encode())
 
 
@@ -154,13 +154,13 @@ def test_inference_is_open(path: str) -> None:
         "/something_new", "/v1/..", "/v1/%2e",
     ],
 )  # fmt: skip
-def test_all_else_needs_an_admin(path: str) -> None:
+def test_other_paths_need_an_admin_key(path: str) -> None:
     assert PathRules().needs_admin(path.encode())
     assert PathRules(("/plugin/*",)).needs_admin(path.encode())
     assert not PathRules(("*",)).needs_admin(path.encode())
 
 
-def test_paths_can_be_opened() -> None:
+def test_paths_can_be_opened_by_configuration() -> None:
     paths = PathRules(("/metrics", "/plugin/*"))
     for path in (b"/metrics", b"/plugin/a", b"/plugin/a/b"):
         assert not paths.needs_admin(path)
@@ -168,7 +168,7 @@ def test_paths_can_be_opened() -> None:
         assert paths.needs_admin(path)
 
 
-def test_remembered_paths_are_bounded() -> None:
+def test_path_cache_is_bounded() -> None:
     paths = PathRules()
     for index in range(5000):
         paths.needs_admin(b"/v1/%d" % index)
@@ -176,7 +176,7 @@ def test_remembered_paths_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("value", ["/metrics", [1], ["metrics"], ["/a*b"], ["/a b"], ["**"]])
-def test_wrong_open_paths_are_refused(value: Any) -> None:
+def test_invalid_open_paths_are_rejected(value: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         parse({"listen": "127.0.0.1:1", "open_paths": value}, Path())
     assert caught.value.field == "open_paths"
@@ -185,7 +185,7 @@ def test_wrong_open_paths_are_refused(value: Any) -> None:
 # -- models
 
 
-def test_a_model_is_read_as_the_worker_reads_it() -> None:
+def test_model_is_parsed_as_the_worker_parses_it() -> None:
     allowed = frozenset({"good"})
     for body in (b"", b'{"model": "good"}', b'{"model": "bad", "model": "good"}'):
         check_model(allowed, body, parse_body(body))
@@ -209,7 +209,7 @@ def test_a_model_is_read_as_the_worker_reads_it() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["prefixaware", "roundrobin"])
-async def test_a_key_asks_its_models_only(tmp_path: Path, strategy: str) -> None:
+async def test_key_reaches_only_its_models(tmp_path: Path, strategy: str) -> None:
     file = key_file(tmp_path, all={}, some={"models": ["m"]}, none={"models": []})
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=file, strategy=strategy) as server:
@@ -232,7 +232,7 @@ async def test_a_key_asks_its_models_only(tmp_path: Path, strategy: str) -> None
                 assert [model["id"] for model in listed] == shown
 
 
-async def test_a_body_too_large_to_hold_cannot_be_checked(tmp_path: Path) -> None:
+async def test_body_too_large_to_buffer_is_not_checked_for_its_model(tmp_path: Path) -> None:
     file = key_file(tmp_path, some={"models": ["m"]})
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=file, limits={"hold_bytes": 1000}) as server:
@@ -241,7 +241,7 @@ async def test_a_body_too_large_to_hold_cannot_be_checked(tmp_path: Path) -> Non
             assert worker.requests == []
 
 
-async def test_controlling_a_worker_needs_an_admin_key(tmp_path: Path) -> None:
+async def test_worker_control_needs_an_admin_key(tmp_path: Path) -> None:
     file = key_file(tmp_path, user={}, root={"admin": True})
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=file, open_paths=[]) as server:
@@ -255,7 +255,7 @@ async def test_controlling_a_worker_needs_an_admin_key(tmp_path: Path) -> None:
             assert worker.requests[0].target == "/sleep"
 
 
-async def test_an_open_router_does_not_open_control() -> None:
+async def test_open_router_keeps_worker_control_closed() -> None:
     async with FakeWorker() as worker:
         async with router(worker, open_paths=[]) as server:
             assert (await ask(server, post(b"", "/sleep"))).code == "path_not_allowed"

@@ -1,4 +1,4 @@
-"""The configuration: what is accepted, how a refusal reads, and the watched file."""
+"""Router configuration: accepted and rejected input, and the watched file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refused(data: Any, folder: Path = Path()) -> ConfigError:
     return error
 
 
-def test_everything_at_once(tmp_path: Path) -> None:
+def test_complete_configuration_is_parsed(tmp_path: Path) -> None:
     path = keys_file(tmp_path)
     config = parse(FULL, tmp_path)
     assert (config.endpoint, config.strategy, config.decisions_keep) == ("demo", "session", 10)
@@ -67,7 +67,7 @@ def test_everything_at_once(tmp_path: Path) -> None:
     assert config.retry_attempts == 3
 
 
-def test_the_least_that_is_needed() -> None:
+def test_minimal_configuration_is_parsed() -> None:
     config = parse({"listen": "localhost:0"}, Path())
     assert config == Config(listen=Address("localhost", 0))
     assert config.keys is None
@@ -125,17 +125,17 @@ def test_the_least_that_is_needed() -> None:
         ({"kv": {"tokenizer": None}}, "kv.tokenizer"),
     ],
 )
-def test_a_refusal_names_the_field(change: dict[str, Any], field: str) -> None:
+def test_errors_name_the_field(change: dict[str, Any], field: str) -> None:
     assert refused({"listen": "127.0.0.1:1", **change}).field == field
 
 
-def test_a_strategy_which_is_none_is_refused_with_value_and_remedy() -> None:
+def test_unknown_strategy_is_rejected_with_value_and_remedy() -> None:
     error = refused({"listen": "127.0.0.1:1", "strategy": "fastest"})
     assert error.value == "fastest"
     assert "kvaware" in error.remedy
 
 
-def test_a_refusal_never_repeats_a_secret(tmp_path: Path) -> None:
+def test_errors_contain_no_secret(tmp_path: Path) -> None:
     for url in ("http://user:hunter2@h:1", "https://user:hunter2@h:1", "user:hunter2@h"):
         error = refused({"listen": "h:1", "workers": [{"url": url}]})
         assert "hunter2" not in str(error)
@@ -160,12 +160,12 @@ def test_a_refusal_never_repeats_a_secret(tmp_path: Path) -> None:
         json.dumps({"keys": [{"id": "a", "sha256": DIGEST}, {"id": "b", "sha256": DIGEST}]}),
     ],
 )
-def test_a_broken_key_file_is_refused(tmp_path: Path, content: str) -> None:
+def test_broken_key_file_is_rejected(tmp_path: Path, content: str) -> None:
     keys_file(tmp_path, content)
     refused({"listen": "h:1", "api_keys_file": "keys.json"}, tmp_path)
 
 
-def test_a_short_hash_key_is_refused(tmp_path: Path) -> None:
+def test_short_hash_key_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "k").write_bytes(b"short\n")
     assert refused({"listen": "h:1", "hash_key_file": "k"}, tmp_path).field == "hash_key_file"
     (tmp_path / "k").write_bytes(b"x" * 32 + b"\n")
@@ -182,7 +182,7 @@ def test_addresses() -> None:
 # -- the file
 
 
-def test_yaml_and_json_are_the_same(tmp_path: Path) -> None:
+def test_yaml_and_json_are_equivalent(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("listen: 127.0.0.1:1\nworkers:\n  - url: http://h:1\n")
     (tmp_path / "c.json").write_text(
         '{"listen": "127.0.0.1:1", "workers": [{"url": "http://h:1"}]}'
@@ -191,7 +191,7 @@ def test_yaml_and_json_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "", '{"listen": 5}', '{"nothing": 1}'])
-def test_a_broken_file_is_refused(tmp_path: Path, content: str) -> None:
+def test_broken_file_is_rejected(tmp_path: Path, content: str) -> None:
     for name in ("c.json", "c.yaml"):
         (tmp_path / name).write_text(content)
         with pytest.raises(ConfigError):
@@ -205,7 +205,7 @@ def replace(path: Path, content: str) -> None:
     new.replace(path)
 
 
-def test_changes_are_seen_once_and_bad_ones_keep_the_last_good(tmp_path: Path) -> None:
+def test_changes_are_noticed_once_and_invalid_files_keep_the_last_valid_one(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text('{"listen": "h:1", "model": "a"}')
     source = ConfigSource(path)
@@ -226,7 +226,7 @@ def test_changes_are_seen_once_and_bad_ones_keep_the_last_good(tmp_path: Path) -
     assert isinstance(source.poll(force=True), Config), "SIGHUP reads unchanged files too"
 
 
-def test_a_named_file_is_watched_too(tmp_path: Path) -> None:
+def test_referenced_files_are_watched(tmp_path: Path) -> None:
     keys_file(tmp_path)
     path = tmp_path / "c.json"
     path.write_text('{"listen": "h:1", "api_keys_file": "keys.json"}')
@@ -239,7 +239,7 @@ def test_a_named_file_is_watched_too(tmp_path: Path) -> None:
     assert isinstance(source.poll(), ConfigError)
 
 
-def test_a_named_file_which_was_not_there_is_waited_for(tmp_path: Path) -> None:
+def test_missing_referenced_file_is_awaited(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text('{"listen": "h:1"}')
     source = ConfigSource(path)
@@ -252,7 +252,7 @@ def test_a_named_file_which_was_not_there_is_waited_for(tmp_path: Path) -> None:
     assert found.keys
 
 
-def test_what_waits_for_a_restart_stays_in_force() -> None:
+def test_settings_that_need_a_restart_keep_their_value() -> None:
     from routing.engine.observe.logs import Log
     from routing.engine.router import Router
     from routing.engine.router_state import NEED_RESTART

@@ -1,4 +1,4 @@
-"""TLS itself: whose certificate, which version, what is refused and counted, and renewal."""
+"""TLS of the router: certificates, versions, rejections, metrics and renewal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def failed(server: RouterServer, **reason: str) -> None:
 # -- clients
 
 
-async def test_http_1_1_is_agreed_on_and_served(pair: dict[str, str]) -> None:
+async def test_http_1_1_is_negotiated_and_served(pair: dict[str, str]) -> None:
     context = authority().client()
     context.set_alpn_protocols(["h2", "http/1.1"])
     async with FakeWorker() as worker, router(worker, tls=pair) as server:
@@ -56,7 +56,7 @@ async def test_http_1_1_is_agreed_on_and_served(pair: dict[str, str]) -> None:
         assert await metric(server, HANDSHAKES) == 0
 
 
-async def test_plain_http_is_not_served_and_counted(pair: dict[str, str]) -> None:
+async def test_plain_http_is_rejected_and_counted(pair: dict[str, str]) -> None:
     async with FakeWorker() as worker, router(worker, tls=pair) as server:
         async with await Client.plain(server.listen) as client:
             await client.send(post(chat("hi")))
@@ -65,7 +65,7 @@ async def test_plain_http_is_not_served_and_counted(pair: dict[str, str]) -> Non
         assert worker.requests == []
 
 
-async def test_old_tls_is_refused(pair: dict[str, str]) -> None:
+async def test_old_tls_versions_are_rejected(pair: dict[str, str]) -> None:
     context = authority().client()
     with pytest.warns(DeprecationWarning):
         context.minimum_version = ssl.TLSVersion.TLSv1
@@ -77,7 +77,7 @@ async def test_old_tls_is_refused(pair: dict[str, str]) -> None:
         await failed(server, reason="protocol_version")
 
 
-async def test_a_client_which_does_not_trust_us_is_counted(pair: dict[str, str]) -> None:
+async def test_client_without_trust_is_counted(pair: dict[str, str]) -> None:
     async with FakeWorker() as worker, router(worker, tls=pair) as server:
         # Not by asyncio, which goes away without the alert that other clients send.
         def blocking() -> None:
@@ -89,9 +89,7 @@ async def test_a_client_which_does_not_trust_us_is_counted(pair: dict[str, str])
         await failed(server, reason="refused_by_client")
 
 
-async def test_clients_must_show_a_certificate_of_the_ca(
-    pair: dict[str, str], tmp_path: Path
-) -> None:
+async def test_client_certificates_are_required(pair: dict[str, str], tmp_path: Path) -> None:
     tls = {**pair, "client_ca": str(authority().write_ca(tmp_path / "ca.pem"))}
     known, unknown = authority().client(), authority().client()
     authority().issue_for(known, "a-client")
@@ -112,14 +110,14 @@ async def test_clients_must_show_a_certificate_of_the_ca(
         assert len(worker.requests) == 1
 
 
-async def test_a_silent_handshake_ends(pair: dict[str, str]) -> None:
+async def test_silent_handshake_times_out(pair: dict[str, str]) -> None:
     limits = {"header_timeout_s": 0.1}
     async with FakeWorker() as worker, router(worker, tls=pair, limits=limits) as server:
         async with await Client.plain(server.listen) as client:
             assert await client.closed()
 
 
-async def test_new_certificates_are_taken_over_and_nothing_is_cut(
+async def test_new_certificates_are_loaded_without_cutting_connections(
     pair: dict[str, str], tmp_path: Path
 ) -> None:
     """Also the client CA, and TLS itself: who connects now gets what the files say now."""
@@ -173,7 +171,7 @@ async def test_new_certificates_are_taken_over_and_nothing_is_cut(
 # -- workers
 
 
-async def test_workers_are_known_by_their_certificate(
+async def test_worker_certificates_are_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The right CA and name serve; a wrong one is down, and /workers says why."""
@@ -196,7 +194,7 @@ async def test_workers_are_known_by_their_certificate(
                 assert (await ask(server, post(chat("hi")))).status == 200
 
 
-async def test_not_checking_workers_is_said_loudly(
+async def test_disabled_worker_verification_is_logged_as_a_warning(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(FakeWorker, "tls", authority().server("worker.example"))
@@ -206,7 +204,9 @@ async def test_not_checking_workers_is_said_loudly(
     assert '"worker_tls_not_verified"' in capfd.readouterr().err
 
 
-async def test_we_show_workers_who_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_router_presents_its_client_certificate_to_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context = authority().server("127.0.0.1")
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=authority().pem.decode())
@@ -221,7 +221,7 @@ async def test_we_show_workers_who_we_are(tmp_path: Path, monkeypatch: pytest.Mo
             assert (await ask(server, post(chat("hi")))).status == 200
 
 
-async def test_a_changed_ca_is_used_for_the_next_connection(
+async def test_changed_ca_applies_to_the_next_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeWorker, "tls", authority().server("127.0.0.1"))
@@ -237,7 +237,7 @@ async def test_a_changed_ca_is_used_for_the_next_connection(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_an_end_without_goodbye_is_not_an_answers_end(
+async def test_close_without_tls_shutdown_is_a_truncated_response(
     clean: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without length or chunks only TLS' own goodbye tells an end from a cut wire."""
@@ -265,7 +265,7 @@ async def test_an_end_without_goodbye_is_not_an_answers_end(
             assert await metric(server, name, reason="broken_stream") == 1
 
 
-async def test_a_name_with_a_port_that_refuses_is_down_at_once() -> None:
+async def test_refused_named_address_is_down_at_once() -> None:
     """`localhost` may have two addresses: both refuse, and that is a refusal."""
     async with FakeWorker() as one:
         listed = [{"id": "w0", "url": one.url.replace("127.0.0.1", "localhost")}]
@@ -283,7 +283,7 @@ def refused(data: dict[str, Any], folder: Path) -> ConfigError:
     return caught.value
 
 
-def test_files_which_cannot_be_used_are_refused(tmp_path: Path) -> None:
+def test_unusable_files_are_rejected(tmp_path: Path) -> None:
     authority().write(tmp_path, "localhost", stem="a")
     authority().write(tmp_path, "localhost", stem="b")
     (tmp_path / "text").write_text("hello")

@@ -1,4 +1,4 @@
-"""Workers from DNS and from EndpointSlices, and what happens when nobody answers."""
+"""Workers from DNS and EndpointSlices, and unavailable sources."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_only_ready_pods_become_workers() -> None:
     }
 
 
-def test_a_worker_which_ends_or_is_unwell_drains() -> None:
+def test_terminating_or_unready_worker_drains() -> None:
     data = endpoint_slice(
         "a",
         endpoint("10.0.0.4", "ending", ready=False, serving=True, terminating=True),
@@ -81,7 +81,7 @@ def test_a_worker_which_ends_or_is_unwell_drains() -> None:
     }
 
 
-def test_ports_by_name_or_the_first() -> None:
+def test_port_is_selected_by_name_or_is_the_first() -> None:
     data = endpoint_slice("a", endpoint("10.0.0.1", "a"))
     data["ports"] = [{"name": "metrics", "port": 9090}, {"name": "http", "port": 8000}]
     assert found(data) == {"a": ("10.0.0.1:9090", False)}
@@ -93,7 +93,7 @@ def test_ports_by_name_or_the_first() -> None:
     assert found(data) == {}
 
 
-def test_one_pod_in_many_slices_is_one_worker() -> None:
+def test_pod_in_several_slices_is_one_worker() -> None:
     four = endpoint_slice("z", endpoint("10.0.0.1", "a"))
     six = endpoint_slice("a", endpoint("fd00::1", "a"), endpoint("fd00::2", "b"), family="IPv6")
     assert found(six, four) == {"a": ("10.0.0.1:8000", False), "b": ("[fd00::2]:8000", False)}
@@ -102,7 +102,7 @@ def test_one_pod_in_many_slices_is_one_worker() -> None:
         assert found(*order, known=("a",)) == {"a": ("10.0.0.1:8000", False)}
 
 
-def test_names_which_cannot_be_ids_and_what_is_no_pod() -> None:
+def test_invalid_ids_and_addresses_that_are_no_pods_are_skipped() -> None:
     node = endpoint("10.0.0.1")
     node["targetRef"] = {"kind": "Node", "name": "n"}
     long = endpoint("10.0.0.2", "p" * 200)
@@ -112,7 +112,7 @@ def test_names_which_cannot_be_ids_and_what_is_no_pod() -> None:
     assert found(endpoint_slice("a", {"addresses": []}, {"conditions": None})) == {}
 
 
-def test_tls_names_the_service() -> None:
+def test_tls_verifies_the_service_name() -> None:
     service = Service("prod", "workers", tls=True)
     (one,) = kubernetes.workers_of_service(
         [endpoint_slice("a", endpoint("10.0.0.1", "a"))], service, SOURCE, ()
@@ -120,7 +120,7 @@ def test_tls_names_the_service() -> None:
     assert (one.url, one.tls_name) == ("https://10.0.0.1:8000", "workers.prod.svc")
 
 
-def test_the_configured_worker_holds() -> None:
+def test_configured_worker_overrides_the_discovered_one() -> None:
     def worker(name: str, port: int, source: str) -> WorkerConfig:
         return WorkerConfig(name, f"http://h:{port}", Address("h", port), source=source)
 
@@ -169,7 +169,7 @@ def states(server: RouterServer) -> dict[str, str]:
     return {worker.id: worker.state for worker in server.router.table.workers.values()}
 
 
-async def test_pods_come_drain_and_go(fast: None) -> None:
+async def test_pods_are_added_drained_and_removed(fast: None) -> None:
     """A terminating pod finishes its stream, gets nothing new, and its memory goes with it."""
     step = asyncio.Event()
 
@@ -213,7 +213,7 @@ async def test_pods_come_drain_and_go(fast: None) -> None:
             assert await metric(server, ERRORS, source=SOURCE) == 0
 
 
-async def test_an_unwell_pod_keeps_its_memory(fast: None) -> None:
+async def test_unready_pod_keeps_its_prefix_memory(fast: None) -> None:
     async with FakeWorker() as one, FakeKube() as kube, watching(kube, one) as server:
         await ask(server, post(chat("same " * 500)))
         before = server.router.policy.sizes()["pod-0"]
@@ -224,7 +224,7 @@ async def test_an_unwell_pod_keeps_its_memory(fast: None) -> None:
         assert server.router.policy.sizes()["pod-0"] == before
 
 
-async def test_a_pod_of_the_same_name_elsewhere_is_another_worker(fast: None) -> None:
+async def test_pod_of_the_same_name_at_another_address_is_a_new_worker(fast: None) -> None:
     async with FakeWorker() as one, FakeWorker() as two, FakeKube() as kube:
         async with watching(kube, one) as server:
             await ask(server, post(chat("same " * 500)))
@@ -237,7 +237,7 @@ async def test_a_pod_of_the_same_name_elsewhere_is_another_worker(fast: None) ->
             assert len(two.requests) == 1
 
 
-async def test_a_watch_goes_on_where_the_last_one_ended(fast: None) -> None:
+async def test_watch_resumes_at_the_last_version(fast: None) -> None:
     async with FakeWorker() as one, FakeWorker() as two, FakeKube() as kube:
         async with watching(kube, one) as server:
             await until(lambda: kube.watches >= 1)
@@ -256,7 +256,7 @@ async def test_a_watch_goes_on_where_the_last_one_ended(fast: None) -> None:
 
 
 @pytest.mark.parametrize("how", ["status", "event"])
-async def test_too_old_a_version_is_listed_again(fast: None, how: str) -> None:
+async def test_expired_version_is_listed_again(fast: None, how: str) -> None:
     async with FakeWorker() as one, FakeWorker() as two, FakeKube() as kube:
         async with watching(kube, one) as server:
             await until(lambda: kube.watches == 1)
@@ -275,7 +275,7 @@ async def test_too_old_a_version_is_listed_again(fast: None, how: str) -> None:
             assert (await admin(server, "/workers")).json["discovery"][0]["error"] == ""
 
 
-async def test_without_the_api_the_last_good_answer_stays(fast: None) -> None:
+async def test_last_valid_result_is_kept_without_the_api(fast: None) -> None:
     async with FakeWorker() as one, FakeWorker() as two, FakeKube() as kube:
         async with watching(kube, one) as server:
             await until(lambda: kube.watches == 1)
@@ -304,7 +304,7 @@ async def test_without_the_api_the_last_good_answer_stays(fast: None) -> None:
             assert await shown() == ""
 
 
-async def test_many_slices_come_in_pages(fast: None) -> None:
+async def test_slices_are_read_in_pages(fast: None) -> None:
     async with FakeKube() as kube:
         kube.page = 3
         for index in range(10):
@@ -360,7 +360,7 @@ async def test_tls_and_a_token_which_is_rotated(fast: None, tmp_path: Path) -> N
         b"",
     ],
 )
-async def test_an_api_which_is_none(answer: bytes, fast: None) -> None:
+async def test_invalid_api_responses(answer: bytes, fast: None) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -389,7 +389,7 @@ async def test_outside_a_cluster_the_server_must_be_named(monkeypatch: pytest.Mo
     assert str(KubernetesApi(config)._address) == "[fd00::1]:443"
 
 
-async def test_places_change_with_the_configuration(fast: None, tmp_path: Path) -> None:
+async def test_sources_follow_the_configuration(fast: None, tmp_path: Path) -> None:
     """What stays is not asked anew; what goes takes its workers and metrics along."""
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two, FakeKube() as kube:
@@ -446,7 +446,7 @@ async def test_every_address_of_a_name_is_a_worker(monkeypatch: pytest.MonkeyPat
             assert (await admin(server, "/workers")).json["discovery"][0]["error"] == ""
 
 
-async def test_the_systems_resolver_is_asked() -> None:
+async def test_system_resolver_is_queried() -> None:
     assert Address("127.0.0.1", 80) in await dns.resolve("localhost", 80)
     assert await dns.resolve("::1", 80) == [Address("::1", 80)]
     with pytest.raises(DiscoveryError) as caught:
@@ -512,7 +512,7 @@ async def test_shuffled_answers_are_the_same_answer() -> None:
         ]  # fmt: skip
 
 
-async def test_what_follows_an_answers_length_is_not_of_it() -> None:
+async def test_bytes_after_the_content_length_are_ignored() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}, and more")

@@ -1,6 +1,6 @@
-"""EndpointSlices of a real API server: the list, the watch, and what such a server says.
+"""EndpointSlices of a real API server: list, watch and errors.
 
-No kubelet runs, so the pods are made up; what really runs in pods is in tests/kube.
+No kubelet runs, so the pods are invented; tests/support/kube runs real ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pod(name: str, address: str, **conditions: bool) -> dict[str, Any]:
     return {"addresses": [address], "conditions": conditions, "targetRef": target}
 
 
-async def test_a_real_api_server(own_plane: Plane, tmp_path: Path) -> None:
+async def test_discovery_against_a_real_api_server(own_plane: Plane, tmp_path: Path) -> None:
     """List, watch, drain, removal; a server which restarts; a token it does not know."""
     plane, token = own_plane, tmp_path / "token"
     token.write_text(plane.tokens["admin"] + "\n")

@@ -1,4 +1,4 @@
-"""The circuit breaker, slow starts, and what a worker's metrics teach."""
+"""Circuit breaker, slow start, and worker metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def opened(now: float = 0.0) -> Circuit:
     return circuit
 
 
-def test_it_opens_after_failures_in_a_row_only() -> None:
+def test_circuit_opens_only_after_consecutive_failures() -> None:
     circuit = Circuit()
     for _ in range(5):
         assert not circuit.failed(0.0, RULES)
@@ -49,7 +49,7 @@ def test_it_opens_after_failures_in_a_row_only() -> None:
     assert not opened().admits
 
 
-def test_after_the_pause_one_request_alone_may_try() -> None:
+def test_one_trial_request_is_allowed_after_the_pause() -> None:
     circuit = opened()
     assert not circuit.tick(0.9, idle=True)
     assert circuit.tick(1.0, idle=True)
@@ -61,7 +61,7 @@ def test_after_the_pause_one_request_alone_may_try() -> None:
     assert (circuit.state, circuit.admits) == (CLOSED, True)
 
 
-def test_a_failed_trial_opens_it_for_twice_as_long_up_to_a_limit() -> None:
+def test_failed_trial_doubles_the_pause_up_to_a_limit() -> None:
     circuit = opened()
     now = 0.0
     for pause in (1.0, 2.0, 4.0, 4.0, 4.0):
@@ -79,7 +79,7 @@ def test_a_failed_trial_opens_it_for_twice_as_long_up_to_a_limit() -> None:
     assert circuit.tick(now + 1.0, idle=True), "and the first pause is short again"
 
 
-def test_a_trial_without_a_verdict_makes_room_for_the_next() -> None:
+def test_trial_without_a_result_frees_the_trial_slot() -> None:
     circuit = opened()
     circuit.tick(1.0, idle=True)
     circuit.sent(1.0)
@@ -91,7 +91,7 @@ def test_a_trial_without_a_verdict_makes_room_for_the_next() -> None:
     assert circuit.tick(3.0 + TRIAL_S, idle=False), "it takes too long to keep others waiting"
 
 
-async def test_a_stream_which_began_is_a_trial_passed() -> None:
+async def test_started_stream_passes_the_trial() -> None:
     """Half open, one request is let through; the others go elsewhere until its first byte."""
     step, begin = asyncio.Event(), asyncio.Event()
 
@@ -131,7 +131,7 @@ async def test_a_stream_which_began_is_a_trial_passed() -> None:
 # -- many workers
 
 
-def test_in_a_large_fleet_those_who_come_are_let_in_together() -> None:
+def test_large_fleets_admit_recovering_workers_together() -> None:
     told: list[str] = []
     table = WorkerTable(lambda worker, what: told.append(f"{worker.id} {what}"))
     found = [made(table, f"w{index}") for index in range(SMALL_FLEET + 3)]
@@ -159,7 +159,7 @@ def made(table: WorkerTable, name: str) -> Worker:
     return worker
 
 
-def test_a_late_worker_weighs_more_for_a_while() -> None:
+def test_recovering_worker_has_more_weight_for_a_while() -> None:
     table = WorkerTable(lambda _worker, _what: None)
     table.rules = HealthConfig(slow_start_s=10.0)
     old = made(table, "old")
@@ -185,7 +185,7 @@ def test_a_late_worker_weighs_more_for_a_while() -> None:
     assert (new.load, old.load) == (0.0, 0.0)
 
 
-def test_without_slow_start_nobody_weighs_more() -> None:
+def test_without_slow_start_all_workers_weigh_alike() -> None:
     table = WorkerTable(lambda _worker, _what: None)
     table.rules = HealthConfig(slow_start_s=0)
     table._began -= 10.0
@@ -194,7 +194,7 @@ def test_without_slow_start_nobody_weighs_more() -> None:
     assert new.weight == 1.0
 
 
-async def test_a_slow_starter_keeps_its_prefixes() -> None:
+async def test_worker_in_slow_start_keeps_its_prefixes() -> None:
     """Unwell and back, it weighs more, and still gets what it has cached."""
     async with FakeWorker() as one, FakeWorker() as two:
         health = {"interval_s": 0.05, "slow_start_s": 600}
@@ -242,11 +242,11 @@ def vllm(labels: str, started: float = 1.7e9) -> str:
         ("process_start_time_seconds 5", Vitals(None, 5.0)),
     ],
 )
-def test_reading_a_workers_metrics(text: str, vitals: Vitals) -> None:
+def test_worker_metrics_are_parsed(text: str, vitals: Vitals) -> None:
     assert parse_vitals(text.encode()) == vitals
 
 
-async def test_the_caches_size_is_learned_and_configuration_goes_before(tmp_path: Path) -> None:
+async def test_cache_size_is_read_from_metrics_unless_configured(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two:
         one.metrics = two.metrics = vllm('num_gpu_blocks="1000"')
@@ -264,7 +264,7 @@ async def test_the_caches_size_is_learned_and_configuration_goes_before(tmp_path
             assert table["w1"].cache_tokens == 7
 
 
-async def test_another_process_at_the_same_address_has_nothing_of_the_old_ones_cache() -> None:
+async def test_new_process_at_an_address_starts_with_an_empty_cache() -> None:
     async with FakeWorker() as one, router(one) as server:
         await ask(server, post(chat("same " * 200)))
         policy = server.router.policy
@@ -277,7 +277,7 @@ async def test_another_process_at_the_same_address_has_nothing_of_the_old_ones_c
         assert policy.sizes() == {}
 
 
-async def test_health_checks_keep_one_connection() -> None:
+async def test_health_checks_reuse_one_connection() -> None:
     async with FakeWorker() as one, router(one, health={"interval_s": 0.05}) as server:
         asked = 0
         real = one._answer
@@ -299,7 +299,7 @@ async def test_health_checks_keep_one_connection() -> None:
         assert server.router.table.workers["w0"].last_error == ""
 
 
-async def test_a_configured_capacity_outlives_the_loss_of_its_worker() -> None:
+async def test_configured_capacity_survives_the_loss_of_its_worker() -> None:
     async with FakeWorker() as one:
         listed = [{**workers(one)[0], "cache_tokens": 640}]
         async with router(one, workers=listed) as server:
@@ -314,7 +314,7 @@ async def test_a_configured_capacity_outlives_the_loss_of_its_worker() -> None:
             assert policy._capacities == {"w0": 640}
 
 
-async def test_a_kept_connection_that_ends_with_the_question_says_nothing_of_the_worker() -> None:
+async def test_idle_connection_closed_on_use_does_not_mark_the_worker_down() -> None:
     """It answers once a connection, and closes when it is asked again."""
     asked = 0
 

@@ -1,4 +1,4 @@
-"""The ledger of work: it comes back to nothing, and the order of workers is right all along."""
+"""Load accounting returns to zero, and the worker order stays correct."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table(count: int) -> WorkerTable:
     return found
 
 
-def test_a_prompt_weighs_until_the_first_byte_and_a_stream_until_its_end() -> None:
+def test_prompt_counts_until_the_first_byte_and_stream_until_its_end() -> None:
     (worker,) = workers(1)
     charge = RequestCharge(worker, 500)
     assert (worker.in_flight, worker.backlog, worker.decoding) == (1, 500, 0)
@@ -46,14 +46,14 @@ def test_a_prompt_weighs_until_the_first_byte_and_a_stream_until_its_end() -> No
     assert (worker.in_flight, worker.backlog, worker.decoding, worker.load) == (0, 0, 0, 0)
 
 
-def test_a_request_which_fails_before_its_first_byte_leaves_nothing() -> None:
+def test_request_that_fails_before_its_first_byte_leaves_no_load() -> None:
     (worker,) = workers(1)
     RequestCharge(worker, 500).end()
     assert (worker.in_flight, worker.backlog, worker.decoding, worker.load) == (0, 0, 0, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 39), st.integers(0, 3), st.integers(0, 900)), max_size=80))
-def test_the_order_is_right_after_every_change(steps: list[tuple[int, int, int]]) -> None:
+def test_order_is_correct_after_every_change(steps: list[tuple[int, int, int]]) -> None:
     fleet = workers(40)
     order = WorkersByLoad(fleet)
     open_charges: list[RequestCharge] = []
@@ -71,7 +71,7 @@ def test_the_order_is_right_after_every_change(steps: list[tuple[int, int, int]]
         assert order.total == sum(worker.load for worker in fleet)
 
 
-def test_only_large_fleets_are_kept_in_order() -> None:
+def test_only_large_fleets_are_kept_sorted() -> None:
     small = table(SMALL_FLEET)
     assert small.fleet.order is None
     large = table(SMALL_FLEET + 1)
@@ -84,7 +84,7 @@ def test_only_large_fleets_are_kept_in_order() -> None:
     assert large.fleet.least_loaded() is ordered[0][3] is not first
 
 
-def test_a_worker_which_left_the_order_can_still_finish_its_requests() -> None:
+def test_removed_worker_can_finish_its_requests() -> None:
     known = table(SMALL_FLEET + 2)
     worker = next(iter(known.workers.values()))
     charge = RequestCharge(worker, 10)
@@ -98,6 +98,6 @@ def test_a_worker_which_left_the_order_can_still_finish_its_requests() -> None:
     assert worker.load == 0
 
 
-def test_nobody_is_first_by_being_first_in_the_list() -> None:
+def test_list_order_gives_no_preference() -> None:
     firsts = {table(8).fleet.least_loaded().id for _ in range(40)}
     assert len(firsts) > 3

@@ -1,4 +1,4 @@
-"""Requests made to exhaust a router: refused for what they are, read in slices, held in bounds."""
+"""Exhausting requests: rejected by size, parsed in slices, bounded in memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIMITS = {"messages": 50, "parts": 60, "json_values": 4000}
 PLAIN = {"role": "user", "content": "x"}
 
 
-def said(content: Any) -> dict[str, Any]:
+def chat_body(content: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": content}]}
 
 
@@ -54,16 +54,16 @@ TOO_MANY: dict[str, tuple[str, dict[str, Any], str, str | None]] = {
     "messages": (CHAT, {"messages": [PLAIN] * 51}, "too_many_messages", "messages"),
     "empty messages": (CHAT, {"messages": [{}] * 51}, "too_many_messages", "messages"),
     "no objects": (CHAT, {"messages": [[]] * 51}, "too_many_messages", "messages"),
-    "parts": (CHAT, said([{"type": "file"}] * 61), "too_many_parts", "messages.content"),
+    "parts": (CHAT, chat_body([{"type": "file"}] * 61), "too_many_parts", "messages.content"),
     "parts in two messages": (
         CHAT,
         {"messages": [{"role": "user", "content": [{"type": "text"}] * 31}] * 2},
         "too_many_parts",
         "messages.content",
     ),
-    "tools": (CHAT, said("x") | {"tools": [{}] * 51}, "too_many_messages", "tools"),
+    "tools": (CHAT, chat_body("x") | {"tools": [{}] * 51}, "too_many_messages", "tools"),
     "input items": ("/v1/responses", {"input": [PLAIN] * 51}, "too_many_messages", "input"),
-    "anthropic": ("/v1/messages", said([{"type": "image"}] * 61), "too_many_parts", None),
+    "anthropic": ("/v1/messages", chat_body([{"type": "image"}] * 61), "too_many_parts", None),
     "system parts": (
         "/v1/messages",
         {"messages": [PLAIN], "system": [{"type": "text", "text": "x"}] * 61},
@@ -86,9 +86,7 @@ COMPLEX: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("size", [0, 20_000, 300_000])
 @pytest.mark.parametrize("name", TOO_MANY)
-async def test_too_many_entries_are_refused_with_field_value_and_limit(
-    name: str, size: int
-) -> None:
+async def test_excess_entries_are_rejected_with_field_value_and_limit(name: str, size: int) -> None:
     path, body, code, param = TOO_MANY[name]
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
         answer = await ask(server, post(padded(body, size), path))
@@ -104,12 +102,12 @@ async def test_too_many_entries_are_refused_with_field_value_and_limit(
 
 
 @pytest.mark.parametrize("name", COMPLEX)
-async def test_too_many_values_are_refused_before_they_are_made(
+async def test_excess_values_are_rejected_before_parsing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
         monkeypatch.setattr("routing.engine.http.bodies.parse_body", None)
-        answer = await ask(server, post(padded(said("x") | COMPLEX[name], 300_000)))
+        answer = await ask(server, post(padded(chat_body("x") | COMPLEX[name], 300_000)))
         assert (answer.status, answer.code) == (400, "body_too_complex")
         assert "4000" in answer.json["error"]["message"]
         assert await metric(server, ERRORS, reason="body_too_complex") == 1
@@ -117,13 +115,13 @@ async def test_too_many_values_are_refused_before_they_are_made(
 
 
 @pytest.mark.parametrize("size", [0, 20_000, 300_000])
-async def test_as_many_as_allowed_are_served(size: int) -> None:
+async def test_bodies_at_the_limit_are_served(size: int) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": [{"type": "x"}]}] * 50}
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
         assert (await ask(server, post(padded(body, size)))).status == 200
 
 
-async def test_values_in_a_text_are_none() -> None:
+async def test_values_inside_strings_do_not_count() -> None:
     """A prompt about JSON, with every kind of escape at every place of a slice."""
     text = '{"a": [1, 2, "x\\\\"]}, \\" ' * 20_000
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
@@ -134,7 +132,7 @@ async def test_values_in_a_text_are_none() -> None:
 
 
 @given(st.integers(0, 200), st.sampled_from((7, 16, 33, 61, 64)))
-def test_what_is_small_depends_on_objects_and_not_on_text(offset: int, period: int) -> None:
+def test_small_bodies_are_classified_by_objects_not_by_text(offset: int, period: int) -> None:
     """Wherever the objects begin: no pattern hides them from the sample for long."""
     assert bodies.is_small(b"{" * bodies.SMALL_BYTES)
     assert bodies.is_small(b" " * offset + b"x" * (bodies.MEDIUM_BYTES - offset))
@@ -177,7 +175,7 @@ JSON = st.recursive(
     st.dictionaries(st.sampled_from(("messages", "prompt", "input", "tools", "system")), JSON),
     st.integers(0, 200),
 )
-def test_a_body_read_in_slices_gives_what_one_read_at_once_does(
+def test_body_parsed_in_slices_equals_one_parsed_at_once(
     path: bytes, body: dict[str, Any], repeat: int
 ) -> None:
     if type(body.get("messages")) is list:
@@ -194,7 +192,7 @@ def test_a_body_read_in_slices_gives_what_one_read_at_once_does(
 
 
 @given(JSON, st.integers(1, 70))
-def test_counted_values_are_those_outside_of_texts(value: Any, repeat: int) -> None:
+def test_counted_values_are_those_outside_strings(value: Any, repeat: int) -> None:
     wire = json.dumps({"x": [value] * repeat, "y": "a,[{:" * 20_000}).encode()
     without = orjson.dumps(_blank(json.loads(wire)))
     most = sum(without.count(mark) * weight for mark, weight in bodies._WEIGHTS.items())
@@ -227,7 +225,7 @@ def turns(path: bytes, body: dict[str, Any]) -> int:
     raise AssertionError
 
 
-def test_every_long_step_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_long_step_yields_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "SLICE_S", -1.0)
     path = b"/v1/chat/completions"
     nothing = turns(path, {"messages": []})
@@ -240,7 +238,7 @@ def test_every_long_step_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counted >= scanned + 99, "its values, without those in texts"
 
 
-async def test_others_are_served_while_a_large_body_is_read(
+async def test_other_requests_are_served_while_a_large_body_is_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each slice is over at once here, and the last one waits for the other request's answer."""
@@ -266,7 +264,7 @@ async def test_others_are_served_while_a_large_body_is_read(
         assert server.router.ring.newest(1)[0].blocks > 0 or len(worker.requests) == 2
 
 
-async def test_a_client_which_hangs_up_while_its_body_is_read_leaves_nothing(
+async def test_client_that_hangs_up_during_parsing_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def pause(_pace: ReadPace) -> None:
@@ -287,7 +285,7 @@ async def test_a_client_which_hangs_up_while_its_body_is_read_leaves_nothing(
 
 
 @pytest.mark.parametrize("size", [100, 400_000])
-async def test_limits_are_asked_before_a_body_is_read(
+async def test_limits_are_checked_before_a_body_is_read(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"admission": {"requests_per_minute": 1}}
@@ -299,7 +297,7 @@ async def test_limits_are_asked_before_a_body_is_read(
         assert int(answer.headers["retry-after"]) > 0
 
 
-async def test_a_full_queue_is_seen_before_a_body_is_read(
+async def test_full_queue_is_detected_before_a_body_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = {"admission": {"max_in_flight": 1, "queue": {"depth": 0}}}
@@ -316,7 +314,7 @@ async def test_a_full_queue_is_seen_before_a_body_is_read(
 # -- what is held
 
 
-def test_the_budget_keeps_a_quarter_for_small_requests() -> None:
+def test_budget_reserves_a_quarter_for_small_requests() -> None:
     budget = BufferBudget(1_000_000)
     assert budget.hold(0, 750_000)
     assert not budget.hold(0, 70_000)
@@ -335,7 +333,7 @@ async def refused(server: Any, wire: bytes) -> Response:
 
 
 @pytest.mark.parametrize("form", ["whole", "part", "chunks", "head", "pipelined", "upload"])
-async def test_request_bytes_are_counted_for_all_clients_until_they_go(form: str) -> None:
+async def test_request_bytes_count_against_the_budget_until_released(form: str) -> None:
     limits = {"buffer_bytes": 400_000, "hold_bytes": 200_000, "header_bytes": 90_000}
     filler = b"x" * 190_000
     head = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: "
@@ -375,7 +373,7 @@ async def test_request_bytes_are_counted_for_all_clients_until_they_go(form: str
             assert (await ask(server, post(chat("x")))).status == 200
 
 
-async def test_a_body_is_let_go_with_the_first_byte_of_its_answer() -> None:
+async def test_body_is_released_with_the_first_response_byte() -> None:
     go = asyncio.Event()
 
     async def slow(talk: Conversation) -> None:
@@ -393,7 +391,7 @@ async def test_a_body_is_let_go_with_the_first_byte_of_its_answer() -> None:
             go.set()
 
 
-async def test_bytes_sent_at_first_are_no_credit_for_dripping() -> None:
+async def test_initial_bytes_give_no_credit_for_a_slow_upload() -> None:
     """Nine tenths at once, then a byte now and then: it is a slow body all the same."""
     limits = {"body_timeout_s": 0.5}
     async with FakeWorker() as worker, router(worker, limits=limits) as server:
@@ -412,22 +410,22 @@ async def test_bytes_sent_at_first_are_no_credit_for_dripping() -> None:
 # -- media
 
 
-def test_only_so_many_media_are_weighed() -> None:
+def test_number_of_weighed_media_is_bounded() -> None:
     def size(count: int) -> int:
         part = {"type": "image_url", "image_url": {"url": "x"}}
-        return len(canonical.read(b"/v1/chat/completions", said([part] * count), "m")[0])
+        return len(canonical.read(b"/v1/chat/completions", chat_body([part] * count), "m")[0])
 
     first = canonical.MAX_WEIGHED_MEDIA
     assert size(first) > first * canonical.MEDIUM_BYTES
     assert size(first + 100) - size(first) < 100 * 32
     few, many = (
-        canonical.read(b"/v1/chat/completions", said([{"type": "file"}] * count), "m")[0]
+        canonical.read(b"/v1/chat/completions", chat_body([{"type": "file"}] * count), "m")[0]
         for count in (first + 1, first + 2)
     )
     assert many.startswith(few), "more media continue the prompt, and do not change it"
 
 
-def test_a_value_of_endless_objects_is_not_walked_to_its_end() -> None:
+def test_deeply_nested_value_is_not_walked_completely() -> None:
     walk = canonical.MediaCount()
     tools = [{"cache_control": 1, "n": {}}] * (canonical._MAX_OBJECTS + 10)
     squeezed = canonical._without_media(tools, walk)
@@ -444,7 +442,7 @@ async def test_explain_has_the_same_bounds(strategy: str) -> None:
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
         answer = await admin(server, f"/explain{strategy}", "POST", json.dumps(body).encode())
         assert (answer.status, answer.code) == (400, code)
-        wire = padded(said("x") | COMPLEX["objects"], 300_000)
+        wire = padded(chat_body("x") | COMPLEX["objects"], 300_000)
         answer = await admin(server, f"/explain{strategy}", "POST", wire)
         assert (answer.status, answer.code) == (400, "body_too_complex")
         server.router.budget.limit = 1000
@@ -468,7 +466,7 @@ def test_the_budget_holds_two_bodies_at_least() -> None:
 
 
 @pytest.mark.parametrize("name", ["messages", "parts", "json_values"])
-def test_a_cap_is_a_whole_number_from_one_on(name: str) -> None:
+def test_size_limit_must_be_a_positive_integer(name: str) -> None:
     assert getattr(LimitsConfig(), name) >= 10_000
     with pytest.raises(ConfigError) as caught:
         parse({"listen": "127.0.0.1:1", "limits": {name: 0}}, Path())

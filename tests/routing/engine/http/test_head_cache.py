@@ -1,4 +1,4 @@
-"""What is remembered reads exactly as the head itself does."""
+"""Cached request heads parse exactly like uncached ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def facts(head: RequestHead | ResponseHead) -> dict[str, object]:
     return {name: getattr(head, name) for name in head.__slots__}
 
 
-def told(read, head: bytes) -> object:
+def parse_outcome(read, head: bytes) -> object:
     try:
         return facts(read(head))
     except (Refusal, ProtocolError) as error:
@@ -46,24 +46,24 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=5))
-def test_any_request_reads_the_same_cold_and_warm(lines: list[str]) -> None:
+def test_requests_parse_alike_with_cold_and_warm_cache(lines: list[str]) -> None:
     head = "".join(f"{line}\r\n" for line in ("POST /v1/x HTTP/1.1", "Host: a", *lines)).encode()
-    expected = told(http1.parse_request, head)
-    assert told(head_cache.read_request, head) == expected
-    assert told(head_cache.read_request, head) == expected
+    expected = parse_outcome(http1.parse_request, head)
+    assert parse_outcome(head_cache.read_request, head) == expected
+    assert parse_outcome(head_cache.read_request, head) == expected
 
 
 @given(st.lists(LINES, max_size=5))
-def test_any_response_reads_the_same_cold_and_warm(lines: list[str]) -> None:
+def test_responses_parse_alike_with_cold_and_warm_cache(lines: list[str]) -> None:
     head = "".join(f"{line}\r\n" for line in ("HTTP/1.1 200 OK", *lines)).encode()
-    expected = told(http1.parse_response, head)
-    assert told(head_cache.read_response, head) == expected
-    assert told(head_cache.read_response, head) == expected
+    expected = parse_outcome(http1.parse_response, head)
+    assert parse_outcome(head_cache.read_response, head) == expected
+    assert parse_outcome(head_cache.read_response, head) == expected
 
 
 @pytest.mark.parametrize("second", ["", "content-length: 5\r\n", "Content-Length: 3\r\n"])
 @pytest.mark.parametrize("value", ["", "3x", "-3", "3, 3", "3" * 16])
-def test_a_good_head_opens_no_door_for_a_bad_one(value: str, second: str) -> None:
+def test_cached_valid_head_admits_no_invalid_one(value: str, second: str) -> None:
     good = request("POST / HTTP/1.1", "Host: a", "Content-Length: 3")
     assert head_cache.read_request(good).length == 3
     bad = good.replace(b": 3\r\n", f": {value}\r\n{second}".encode())
@@ -72,7 +72,7 @@ def test_a_good_head_opens_no_door_for_a_bad_one(value: str, second: str) -> Non
     assert head_cache.read_request(good.replace(b": 3", b": 12345")).length == 12345
 
 
-def test_what_one_request_does_to_its_head_is_its_own() -> None:
+def test_changes_to_a_parsed_head_stay_with_its_request() -> None:
     head = request("GET / HTTP/1.1", "Host: a")
     first = head_cache.read_request(head)
     first.keep_alive = False
@@ -82,7 +82,7 @@ def test_what_one_request_does_to_its_head_is_its_own() -> None:
     assert second.request_id == b""
 
 
-def test_only_short_good_heads_are_remembered() -> None:
+def test_only_short_valid_heads_are_cached() -> None:
     long = request("GET / HTTP/1.1", "Host: a", "x: " + "a" * 3000)
     bad = request("GET / HTTP/1.1")
     before = head_cache._request.cache_info().currsize

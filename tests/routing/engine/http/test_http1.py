@@ -1,4 +1,4 @@
-"""Heads and chunked bodies: every case whole, byte by byte, split in two, and with a tail."""
+"""Request heads and chunked bodies: complete, at any split, and with trailing bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_plain_request() -> None:
     assert head.get(b"other") is None
 
 
-def test_headers_of_one_connection_are_taken_out() -> None:
+def test_connection_headers_are_removed() -> None:
     head = parse_request(
         request(
             "GET / HTTP/1.1",
@@ -86,7 +86,7 @@ def test_targets(target: str, path: bytes) -> None:
     assert parse_request(request(f"GET {target} HTTP/1.1", "host: a")).path == path
 
 
-def test_an_id_which_is_not_plain_is_not_taken_over() -> None:
+def test_invalid_request_id_is_replaced() -> None:
     head = parse_request(request("GET / HTTP/1.1", "host: a", "x-request-id: a b"))
     assert head.request_id == b""
 
@@ -137,7 +137,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_could_be_read_two_ways_is_refused(case: str) -> None:
+def test_ambiguous_requests_are_rejected(case: str) -> None:
     with pytest.raises(Refusal) as caught:
         parse_request(request(*REFUSED[case]))
     assert caught.value.kind.status in (400, 417, 501, 505)
@@ -175,7 +175,7 @@ def test_a_response() -> None:
         ("HTTP/1.1 200 OK", " folded"),
     ],
 )
-def test_a_worker_which_breaks_http_is_not_believed(lines: tuple[str, ...]) -> None:
+def test_worker_that_violates_http_is_rejected(lines: tuple[str, ...]) -> None:
     with pytest.raises(ProtocolError):
         parse_response(request(*lines))
 
@@ -206,7 +206,7 @@ def feed(parts: list[bytes]) -> tuple[bytes, bytes, bool]:
 
 
 @pytest.mark.parametrize("wire", CHUNKED)
-def test_chunked_bodies_in_any_split(wire: bytes) -> None:
+def test_chunked_bodies_parse_at_any_split(wire: bytes) -> None:
     payload = CHUNKED[wire]
     tail = b"GET / HTTP/1.1\r\n"
     assert feed([wire]) == (payload, b"", True)
@@ -240,14 +240,14 @@ def test_chunked_bodies_in_any_split(wire: bytes) -> None:
         b"0\r\n" + b"x: 1\r\n" * 3000,
     ],
 )
-def test_broken_chunks_are_refused_in_any_split(wire: bytes) -> None:
+def test_invalid_chunks_are_rejected_at_any_split(wire: bytes) -> None:
     with pytest.raises(ProtocolError):
         feed([wire])
     with pytest.raises(ProtocolError):
         feed([wire[at : at + 1] for at in range(len(wire))])
 
 
-def test_endless_tiny_chunks_are_refused_whole_and_in_pieces() -> None:
+def test_endless_tiny_chunks_are_rejected() -> None:
     """Each chunk costs its reader the same, so a body may not consist of tiny ones for ever."""
     tiny = b"1\r\na\r\n"
     payload, rest, done = feed([tiny * FREE_CHUNKS, b"0\r\n\r\n"])
@@ -258,14 +258,14 @@ def test_endless_tiny_chunks_are_refused_whole_and_in_pieces() -> None:
             feed([wire[at : at + size] for at in range(0, len(wire), size)])
 
 
-def test_chunks_of_ordinary_size_never_run_out() -> None:
+def test_chunks_of_ordinary_size_are_unlimited() -> None:
     body = ChunkedBody()
     for _ in range(FREE_CHUNKS * 2):
         assert body.feed(b"10\r\n0123456789abcdef\r\n") == 22
     assert not body.done
 
 
-def test_a_chunk_size_line_has_one_limit_however_it_comes() -> None:
+def test_chunk_size_line_limit_is_independent_of_splits() -> None:
     """Also where the chunk comes whole, first in its read or behind another."""
     whole = b"2;" + b"x" * MAX_LINE_BYTES + b"\r\nhi\r\n"
     for wire in (whole, b"1\r\na\r\n" + whole):
@@ -278,7 +278,7 @@ def test_a_chunk_size_line_has_one_limit_however_it_comes() -> None:
     st.binary(max_size=5),
     st.lists(st.integers(1, 60), max_size=30),
 )
-def test_any_body_in_any_split(chunks: list[bytes], tail: bytes, cuts: list[int]) -> None:
+def test_bodies_parse_at_any_split(chunks: list[bytes], tail: bytes, cuts: list[int]) -> None:
     wire = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     data = wire + tail
     parts = []
@@ -317,7 +317,7 @@ def test_no_chunk_is_whole_inside_another() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_raise_anything_else(data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_protocol_errors(data: bytes) -> None:
     for parse in (parse_request, parse_response):
         with contextlib.suppress(Refusal, ProtocolError):
             parse(data)
@@ -325,7 +325,7 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
         ChunkedBody().feed(data)
 
 
-def test_a_header_of_spaces_costs_no_more_than_its_length() -> None:
+def test_header_of_spaces_is_parsed_in_linear_time() -> None:
     """Backtracking over 30,000 spaces would take minutes; the suite's timeout would name it."""
     with pytest.raises(Refusal):
         parse_request(b"GET / HTTP/1.1\r\nhost: a\r\nx:" + b" " * 30_000 + b"\x00\r\n")

@@ -1,4 +1,4 @@
-"""Open ports: families, names, and errors that say what to do."""
+"""Listening sockets: families, names, and errors with a remedy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_both_wildcards_share_a_port() -> None:
         await hello("::1", six.address.port)
 
 
-async def test_a_name_listens_on_what_it_stands_for() -> None:
+async def test_hostname_listens_on_all_its_addresses() -> None:
     named = Listener(Address("localhost", 0), Hello, 16)
     await named.open()
     assert named.address.port > 0
@@ -50,7 +50,7 @@ async def test_a_name_listens_on_what_it_stands_for() -> None:
     named.close()
 
 
-async def test_renewing_refuses_nobody() -> None:
+async def test_renewing_listeners_refuses_no_connection() -> None:
     listener = Listener(Address("127.0.0.1", 0), Hello, 16)
     await listener.open()
     for _ in range(20):
@@ -62,12 +62,12 @@ async def test_renewing_refuses_nobody() -> None:
 
 
 @pytest.mark.parametrize("host", ["203.0.113.1", "does-not-exist.invalid"])
-async def test_what_cannot_be_listened_on_is_said(host: str) -> None:
+async def test_unusable_addresses_are_reported(host: str) -> None:
     with pytest.raises(StartError, match="Choose another address"):
         await Listener(Address(host, 1), Hello, 16).open()
 
 
-async def test_a_taken_port_is_said() -> None:
+async def test_port_in_use_is_reported() -> None:
     first = Listener(Address("127.0.0.1", 0), Hello, 16)
     await first.open()
     with pytest.raises(StartError, match="cannot listen on 127"):

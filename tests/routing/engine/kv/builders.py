@@ -1,4 +1,4 @@
-"""Events as an engine would publish them, and a prompt's names as a request would ask."""
+"""Engine events and block names for index tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker which computes nothing, but tokenizes, caches and tells of it as vLLM does.
+"""Worker without computation that tokenizes, caches and publishes events like vLLM.
 
 A word is a token. What is wrong with it is set between requests: `tells` (events of what it
 stored), `keeps` (what it stored), `reports` (what it found cached), `template` (chats at all).
@@ -27,7 +27,7 @@ def tokens_of(body: dict[str, Any]) -> list[int]:
     return [zlib.crc32(word.encode()) % 50_000 for word in text.split()]
 
 
-class TellingWorker(FakeWorker):
+class KvEventWorker(FakeWorker):
     def __init__(self, ranks: int = 1, **publisher: Any) -> None:
         super().__init__()
         self.publishers = [Publisher(rank=rank, **publisher) for rank in range(ranks)]

@@ -1,4 +1,4 @@
-"""The same knowledge as the index, kept the plain way: sets of whole prefixes, and loops.
+"""Naive index: sets of complete prefixes, and loops.
 
 No hashes, no masks, no bits, no pieces. A prefix is (model's salt, tokens up to the block's end).
 """

@@ -1,4 +1,4 @@
-"""A publisher which behaves as vLLM's does, two lossy channels, and the follower under test.
+"""Publisher like that of vLLM, two lossy channels, and the follower under test.
 
 A payload here is b"process:number", so that what was applied can be read off.
 """

@@ -1,4 +1,4 @@
-"""When two prompts share a block, and when they must not."""
+"""Block hash chains: shared and separate blocks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ def hashes(ids: list[int], block: int = 4, start: int = 7) -> list[int]:
 
 
 @given(IDS, st.integers(1, 40))
-def test_one_hash_for_each_whole_block(ids: list[int], block: int) -> None:
+def test_each_full_block_has_one_hash(ids: list[int], block: int) -> None:
     assert len(hashes(ids, block)) == len(ids) // block
 
 
 @given(IDS, IDS)
-def test_a_longer_prompt_keeps_the_hashes_of_its_beginning(ids: list[int], more: list[int]) -> None:
+def test_longer_prompt_keeps_the_hashes_of_its_prefix(ids: list[int], more: list[int]) -> None:
     short = hashes(ids)
     assert hashes(ids + more)[: len(short)] == short
 
 
 @given(IDS, IDS, st.integers(0, 50))
-def test_a_chain_continued_is_the_chain_at_once(
-    ids: list[int], more: list[int], blocks: int
-) -> None:
+def test_continued_chain_equals_a_full_one(ids: list[int], more: list[int], blocks: int) -> None:
     whole = hashes(ids + more)
     blocks = min(blocks, len(whole))
     parent = whole[blocks - 1] if blocks else 7
@@ -40,7 +38,9 @@ def test_a_chain_continued_is_the_chain_at_once(
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=40), st.data())
-def test_another_token_changes_its_block_and_all_after(ids: list[int], data: st.DataObject) -> None:
+def test_changed_token_changes_its_block_and_all_later_ones(
+    ids: list[int], data: st.DataObject
+) -> None:
     at = data.draw(st.integers(0, len(ids) // 4 * 4 - 1))
     other = list(ids)
     other[at] ^= 1
@@ -49,7 +49,7 @@ def test_another_token_changes_its_block_and_all_after(ids: list[int], data: st.
     assert not set(first[at // 4 :]) & set(second[at // 4 :])
 
 
-def test_model_adapter_salt_and_key_start_chains_of_their_own() -> None:
+def test_model_adapter_salt_and_key_start_separate_chains() -> None:
     roots = {
         chain.chain_root(KEY, "m"),
         chain.chain_root(KEY, "m", "a"),
@@ -63,7 +63,7 @@ def test_model_adapter_salt_and_key_start_chains_of_their_own() -> None:
     assert chain.chain_root(KEY, "\ud800") != chain.chain_root(KEY, "m")  # whatever JSON can carry
 
 
-def test_what_is_no_token_id_is_refused() -> None:
+def test_invalid_token_ids_are_rejected() -> None:
     with pytest.raises(OverflowError):
         chain.pack_tokens([-1])
     with pytest.raises(OverflowError):

@@ -1,4 +1,4 @@
-"""The compact map is a dict, whatever is done to it."""
+"""The compact map behaves like a dict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_is_a_dict(steps: list) -> None:
+def test_map_behaves_like_a_dict(steps: list) -> None:
     real: dict[int, int] = {}
     compact = CompactMap()
     for what, data in steps:
@@ -45,7 +45,7 @@ def test_it_is_a_dict(steps: list) -> None:
     assert all(compact.get(key) == value for key, value in real.items())
 
 
-def test_it_stays_right_while_it_grows_by_thousands() -> None:
+def test_map_stays_correct_while_it_grows_by_thousands() -> None:
     compact = CompactMap()
     for key in range(20_000):
         assert compact.put(key, key + 1) is None

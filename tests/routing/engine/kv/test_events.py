@@ -1,4 +1,4 @@
-"""What the index knows after events, each trap of the protocol by name."""
+"""Index contents after events, with a test for each protocol pitfall."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.routing.engine.kv.builders import CLEARED, Fleet, engine_hash, remove
 P = [1, 2, 3, 4, 5, 6, 7, 8]  # four blocks
 
 
-def test_a_prefill_and_what_others_share_of_it() -> None:
+def test_prefill_is_indexed_and_its_prefix_shared() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P))
     assert fleet.held(P) == {"a": (8, 0, 0)}
@@ -20,25 +20,25 @@ def test_a_prefill_and_what_others_share_of_it() -> None:
     assert fleet.held([]) == {}
 
 
-def test_a_later_step_chains_on_its_parent() -> None:
+def test_later_step_is_chained_to_its_parent() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, 0, 1), stored(P, 1, 2), stored(P, 3))
     assert fleet.held(P) == {"a": (8, 0, 0)}
 
 
-def test_the_deepest_block_goes_first() -> None:
+def test_deepest_block_is_evicted_first() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P), removed(P), removed(P[:6]))
     assert fleet.held(P) == {"a": (4, 0, 0)}
 
 
-def test_a_hole_ends_the_prefix() -> None:
+def test_gap_ends_the_prefix() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P), removed(P[:4]))
     assert fleet.held(P) == {"a": (2, 0, 0)}
 
 
-def test_a_cleared_rank_holds_nothing_and_starts_again() -> None:
+def test_cleared_rank_is_empty_and_starts_again() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P), CLEARED, stored([9, 9]))
     fleet.tell("b", stored(P))
@@ -50,7 +50,7 @@ def test_a_cleared_rank_holds_nothing_and_starts_again() -> None:
     assert fleet.held(P) == {"b": (8, 0, 0)}
 
 
-def test_a_forgotten_worker_leaves_nothing_behind() -> None:
+def test_forgotten_worker_leaves_nothing() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P))
     fleet.tell("b", stored(P[:4]))
@@ -64,7 +64,7 @@ def test_a_forgotten_worker_leaves_nothing_behind() -> None:
     assert fleet.index.block_sizes() == set()
 
 
-def test_bits_are_used_again_only_after_the_sweep() -> None:
+def test_worker_bits_are_reused_only_after_the_sweep() -> None:
     """Else a new worker would hold what the old one left."""
     fleet = Fleet()
     fleet.tell("a", stored(P))
@@ -88,7 +88,7 @@ def test_one_rank_is_forgotten_alone() -> None:
     assert (found.tokens, found.rank) == (4, 0)
 
 
-def test_an_event_of_a_forgotten_rank_is_not_finished() -> None:
+def test_event_of_a_forgotten_rank_is_dropped() -> None:
     fleet = Fleet()
     rank = fleet.index.rank("a", 0, "m")
     long = list(range(4 * events.BLOCKS_PER_STEP))
@@ -100,7 +100,7 @@ def test_an_event_of_a_forgotten_rank_is_not_finished() -> None:
     assert len(fleet.index) == 0
 
 
-def test_removals_in_a_row_end_with_their_rank() -> None:
+def test_consecutive_removals_end_with_their_rank() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P))
     rank = fleet.index.rank("a", 0, "m")
@@ -115,7 +115,7 @@ def test_removals_in_a_row_end_with_their_rank() -> None:
 # -- duplicates and sets
 
 
-def test_stored_twice_and_removed_once_is_gone() -> None:
+def test_block_stored_twice_and_removed_once_is_gone() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P), stored(P, 3), removed(P))
     assert fleet.held(P) == {"a": (6, 0, 0)}
@@ -124,7 +124,7 @@ def test_stored_twice_and_removed_once_is_gone() -> None:
     fleet.counted(stored=4, duplicate=1, removed=2)
 
 
-def test_a_child_proves_that_the_other_copy_of_its_parent_lives() -> None:
+def test_stored_child_restores_the_other_copy_of_its_parent() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P[:6]), stored(P[:6], 2), removed(P[:6]))
     assert fleet.held(P) == {"a": (4, 0, 0)}
@@ -133,7 +133,7 @@ def test_a_child_proves_that_the_other_copy_of_its_parent_lives() -> None:
     assert fleet.applier.counts["healed_parent"] == 1
 
 
-def test_a_child_in_host_memory_proves_nothing_about_the_device() -> None:
+def test_child_in_host_memory_does_not_restore_a_device_parent() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P[:6]), stored(P[:6], 2), removed(P[:6]), stored(P, 3, medium="CPU"))
     assert fleet.held(P) == {"a": (4, 0, 0)}
@@ -141,7 +141,7 @@ def test_a_child_in_host_memory_proves_nothing_about_the_device() -> None:
     assert fleet.held(P) == {"a": (4, 4, 0)}
 
 
-def test_no_copy_left_heals_nothing() -> None:
+def test_child_restores_nothing_without_another_copy() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P[:6]), stored(P[:6], 2), removed(P[:6]), removed(P[:6]))
     fleet.tell("a", stored(P, 3))
@@ -149,7 +149,7 @@ def test_no_copy_left_heals_nothing() -> None:
     assert fleet.applier.counts["parked"] == 1
 
 
-def test_removals_of_the_unknown_are_counted() -> None:
+def test_removals_of_unknown_blocks_are_counted() -> None:
     fleet = Fleet()
     fleet.tell("a", removed(P))
     fleet.tell("a", stored([9, 9]), removed(P))
@@ -159,7 +159,7 @@ def test_removals_of_the_unknown_are_counted() -> None:
 # -- unknown parents
 
 
-def test_an_orphan_counts_for_nothing_until_its_parent_is_known() -> None:
+def test_orphan_does_not_match_until_its_parent_is_known() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, 1))
     # Not at the root either: neither as its own prompt nor in its place.
@@ -171,7 +171,7 @@ def test_an_orphan_counts_for_nothing_until_its_parent_is_known() -> None:
     assert fleet.index.ranks["a", 0].parked == 0
 
 
-def test_orphans_of_orphans() -> None:
+def test_orphans_of_orphans_are_resolved() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, 3), stored(P, 2, 1), stored(P, 1, 1))
     assert fleet.held(P) == {}
@@ -179,7 +179,7 @@ def test_orphans_of_orphans() -> None:
     assert fleet.held(P) == {"a": (8, 0, 0)}
 
 
-def test_what_is_removed_while_it_waits_stays_removed() -> None:
+def test_pending_block_that_is_removed_stays_removed() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, 1), removed(P), stored(P, 0, 1))
     assert fleet.held(P) == {"a": (6, 0, 0)}
@@ -191,27 +191,29 @@ def test_what_is_removed_while_it_waits_stays_removed() -> None:
     assert fleet.held(P) == {"a": (8, 0, 0)}
 
 
-def test_what_waits_and_is_removed_may_be_stored_again() -> None:
+def test_pending_block_that_was_removed_can_be_stored_again() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, 2), removed(P), stored(P, 2), stored(P, 0, 2))
     assert fleet.held(P) == {"a": (8, 0, 0)}
 
 
-def test_what_waits_in_two_tiers_is_removed_from_one() -> None:
+def test_block_pending_in_two_tiers_is_removed_from_one() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P[:4], 1), stored(P[:4], 1, medium="CPU"), removed(P[:4]))
     fleet.tell("a", stored(P, 0, 1))
     assert fleet.held(P) == {"a": (2, 2, 0)}
 
 
-def test_a_block_held_and_waiting_is_removed_from_both() -> None:
+def test_held_and_pending_copies_are_both_removed() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P[:4]), removed(P[:2]), stored(P[:4], 1), removed(P[:4]))
     fleet.tell("a", stored(P, 0, 1))
     assert fleet.held(P) == {"a": (2, 0, 0)}
 
 
-def test_waiting_blocks_are_bounded_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_blocks_are_bounded_and_the_oldest_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(holders, "LIMIT_BLOCKS", 4)
     fleet = Fleet()
     others = [[n, n, n, n] for n in range(20, 26)]
@@ -224,7 +226,7 @@ def test_waiting_blocks_are_bounded_and_the_oldest_go(monkeypatch: pytest.Monkey
     assert [fleet.held(other)["a"][0] for other in others] == [2, 2, 4, 4, 4, 4]
 
 
-def test_told_twice_waits_once() -> None:
+def test_repeated_pending_event_is_kept_once() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, 1), stored(P, 1))
     assert fleet.index.ranks["a", 0].parked == 3
@@ -233,7 +235,7 @@ def test_told_twice_waits_once() -> None:
 # -- what else is in a block's name
 
 
-def test_salts_and_adapters_do_not_mix() -> None:
+def test_salts_and_adapters_are_separate() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, salt="tenant1"))
     fleet.tell("b", stored(P, lora="tenant1"))
@@ -246,7 +248,7 @@ def test_salts_and_adapters_do_not_mix() -> None:
     assert fleet.held(P, lora="y", salt="x") == {}
 
 
-def test_an_image_makes_another_block() -> None:
+def test_image_changes_the_block_hash() -> None:
     fleet = Fleet()
     plain = stored(P)
     keys = [None, [["image1", 0]], [["image1", -2]], None]
@@ -255,7 +257,7 @@ def test_an_image_makes_another_block() -> None:
     assert plain.block_hashes  # the tokens were the same
 
 
-def test_models_do_not_mix() -> None:
+def test_models_are_separate() -> None:
     fleet = Fleet()
     for _ in fleet.applier.apply(fleet.index.rank("a", 0, "other"), [stored(P)]):
         pass
@@ -271,7 +273,7 @@ def test_two_block_sizes_side_by_side() -> None:
     assert {worker: item.tokens for worker, item in found.items()} == {"a": 6, "b": 4}
 
 
-def test_byte_hashes_and_numbers_name_the_same_block() -> None:
+def test_byte_and_integer_hashes_identify_the_same_block() -> None:
     fleet = Fleet()
     event = stored(P[:2])
     fleet.tell("a", event)
@@ -324,7 +326,7 @@ def test_all_full_attention_groups_must_hold_the_prefix() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sliding_window", "mamba", "chunked_local_attention"])
-def test_windows_tell_no_prefix(kind: str) -> None:
+def test_sliding_window_groups_report_no_prefix(kind: str) -> None:
     fleet = Fleet()
     window = {"group_idx": 1, "kv_cache_spec_kind": kind}
     # Masked: fewer hashes than tokens, as such groups have it.
@@ -336,7 +338,7 @@ def test_windows_tell_no_prefix(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, "mla_attention", "sink_full_attention", "new_kind"])
-def test_other_kinds_count(kind: str | None) -> None:
+def test_other_group_kinds_are_counted(kind: str | None) -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, group_idx=None, kv_cache_spec_kind=kind))
     assert fleet.held(P) == {"a": (8, 0, 0)}
@@ -345,7 +347,7 @@ def test_other_kinds_count(kind: str | None) -> None:
 # -- tiers told without tokens, or without salt
 
 
-def test_a_placeholder_counts_once_its_id_is_known() -> None:
+def test_placeholder_matches_once_its_id_is_known() -> None:
     fleet = Fleet()
     bare = Stored(block_hashes=[engine_hash(P[:2])], medium="CPU", group_idx=0)
     fleet.tell("a", bare, stored(P[:2]), removed(P[:2]))
@@ -356,7 +358,7 @@ def test_a_placeholder_counts_once_its_id_is_known() -> None:
     assert "c" not in fleet.held(P)
 
 
-def test_the_device_knows_a_blocks_salt_better_than_a_connector() -> None:
+def test_device_event_overrides_the_salt_of_a_connector() -> None:
     fleet = Fleet()
     blind = stored(P, salt="t", medium="CPU", extra_keys=None)
     fleet.tell("a", stored(P, salt="t"), blind)

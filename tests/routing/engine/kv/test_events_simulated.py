@@ -1,4 +1,4 @@
-"""What the index predicts for a worker is what the worker then reports, evictions and L1 too."""
+"""Predicted tokens of the index equal those reported by the simulated worker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def predict(index: Index, prompt: list[int], salt: str) -> tuple[int, int]:
     ],
     ids=["device", "lru", "arc"],
 )
-async def test_predicted_is_reported(
+async def test_predicted_tokens_equal_reported_tokens(
     tmp_path: Path, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("routing.engine.kv.subscriber.TICK_S", 0.005)

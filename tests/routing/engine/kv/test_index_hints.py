@@ -1,4 +1,4 @@
-"""What storage is said to hold: bounded, taken back when it was wrong, and nobody's lie."""
+"""Storage hints: bounded, and corrected when wrong."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from routing.engine.kv.index import count_blocks
 from tests.routing.engine.harness import until
 from tests.routing.engine.kv.builders import BLOCK, Fleet, removed, stored
 from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
-from tests.routing.engine.kv.event_worker import TellingWorker
-from tests.routing.engine.kvaware.test_service import complete, explain, followed, told
+from tests.routing.engine.kv.event_worker import KvEventWorker
+from tests.routing.engine.kvaware.test_service import complete, explain, followed, kvaware_router
 
 PROMPT = list(range(1, 10 * BLOCK + 1))
 STORAGE = {"medium": "STORAGE", "locality": "REMOTE", "ownership": "l2"}
@@ -21,7 +21,7 @@ def fleet() -> Fleet:
     return Fleet()
 
 
-def test_the_oldest_hints_make_room_and_what_the_worker_holds_itself_stays(
+def test_oldest_hints_are_evicted_and_own_blocks_stay(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "HINTS_LIMIT", 10)
@@ -37,9 +37,7 @@ def test_the_oldest_hints_make_room_and_what_the_worker_holds_itself_stays(
     assert len(holder.blocks) == 4 + 3 + 7  # nothing is kept of what nobody holds
 
 
-def test_a_removal_before_its_turn_is_no_trouble(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_early_removal_is_no_error(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "HINTS_LIMIT", 3)
     fleet.tell("w", stored(PROMPT, 0, 3, **STORAGE), removed(PROMPT[: 3 * BLOCK], medium="STORAGE"))
     fleet.tell("w", stored([5, 6, 7, 8], **STORAGE))
@@ -47,7 +45,7 @@ def test_a_removal_before_its_turn_is_no_trouble(
     assert fleet.applier.counts["hint_forgotten"] == 2
 
 
-def test_a_denied_hint_counts_no_more_for_anybody(fleet: Fleet) -> None:
+def test_denied_hint_is_removed_for_all_workers(fleet: Fleet) -> None:
     fleet.tell("a", stored(PROMPT, 0, 2), stored(PROMPT, **STORAGE))
     fleet.tell("b", stored(PROMPT, **STORAGE))
     assert fleet.ask(PROMPT).anywhere == 10 * BLOCK
@@ -59,7 +57,7 @@ def test_a_denied_hint_counts_no_more_for_anybody(fleet: Fleet) -> None:
     assert fleet.ask(PROMPT).anywhere == 10 * BLOCK
 
 
-def test_a_workers_own_storage_is_denied_by_itself_only(fleet: Fleet) -> None:
+def test_own_storage_is_denied_for_its_worker_only(fleet: Fleet) -> None:
     fleet.tell("a", stored(PROMPT, **{**STORAGE, "locality": "LOCAL"}))
     index.remove_hints(fleet.index, "b", fleet.names(PROMPT))
     assert fleet.held(PROMPT)["a"] == (0, 0, 10 * BLOCK)
@@ -78,7 +76,7 @@ def test_the_census_counts_by_worker_and_tier(fleet: Fleet) -> None:
     assert set(count_blocks(fleet.index)) == {"b"}
 
 
-def test_a_large_census_is_an_estimate_from_some_shards(fleet: Fleet) -> None:
+def test_large_census_is_estimated_from_some_shards(fleet: Fleet) -> None:
     for number in range(200):
         fleet.tell("a", stored([number + 7, *PROMPT[1:]], medium="CPU"))
     whole = count_blocks(fleet.index)["a"]["l1"]
@@ -86,8 +84,8 @@ def test_a_large_census_is_an_estimate_from_some_shards(fleet: Fleet) -> None:
     assert abs(count_blocks(fleet.index, most=500)["a"]["l1"] - whole) < 500
 
 
-async def test_a_wrong_hint_is_taken_back_and_the_worker_still_believed() -> None:
-    async with TellingWorker() as worker, told(worker) as server:
+async def test_wrong_hint_is_removed_without_demoting_the_worker() -> None:
+    async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
         listening = server._kvaware.listening
         assert listening is not None

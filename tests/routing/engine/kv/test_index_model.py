@@ -1,4 +1,4 @@
-"""The index equals a naive model under any sequence of events, and never claims too much."""
+"""The index equals a naive model under any sequence of events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCALITY = st.sampled_from([None, "LOCAL", "REMOTE"])
 
 
 @st.composite
-def told(draw: st.DrawFn) -> tuple[str, int, Event]:
+def event_cases(draw: st.DrawFn) -> tuple[str, int, Event]:
     """One event, in any order: orphans, duplicates and removals of nothing among them."""
     worker, rank = draw(st.sampled_from(WORKERS)), draw(st.sampled_from([0, 0, 0, 1]))
     prompt = draw(PROMPTS)
@@ -42,12 +42,14 @@ def told(draw: st.DrawFn) -> tuple[str, int, Event]:
     return worker, rank, stored(prompt, first, salt=salt, **more)
 
 
-STEPS = st.lists(st.one_of(*[told()] * 12, st.sampled_from(WORKERS), st.just("sweep")), max_size=50)
+STEPS = st.lists(
+    st.one_of(*[event_cases()] * 12, st.sampled_from(WORKERS), st.just("sweep")), max_size=50
+)
 
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS, st.lists(PROMPTS, min_size=1, max_size=4), st.sampled_from(["", "t"]))
-def test_the_index_is_the_model(steps: list, prompts: list[list[int]], salt: str) -> None:
+def test_index_equals_its_model(steps: list, prompts: list[list[int]], salt: str) -> None:
     fleet, naive = Fleet(), Naive()
     for step in steps:
         if step == "sweep":
@@ -107,7 +109,7 @@ class Cache:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_it_never_claims_what_is_not_there(data: st.DataObject) -> None:
+def test_index_contains_no_absent_block(data: st.DataObject) -> None:
     fleet, cache = Fleet(), Cache()
     doubled = False
     for _ in range(data.draw(st.integers(0, 25))):

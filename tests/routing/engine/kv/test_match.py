@@ -1,4 +1,4 @@
-"""Which part of a prompt counts, over devices, host memory and storage."""
+"""Matched part of a prompt over devices, host memory and storage."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from tests.routing.engine.kv.builders import CLEARED, Fleet, removed, stored
 P = [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_the_last_token_is_always_computed() -> None:
+def test_last_token_is_always_computed() -> None:
     assert [usable_blocks(tokens, 4) for tokens in (0, 1, 4, 5, 8, 9)] == [0, 0, 0, 1, 1, 2]
 
 
-def test_nothing_known_nothing_asked() -> None:
+def test_empty_index_and_empty_prompt() -> None:
     fleet = Fleet()
     assert fleet.ask(P).workers == {}
     fleet.tell("a", stored(P))
     assert match(fleet.index, {}).workers == match(fleet.index, {2: []}).workers == {}
 
 
-def test_host_memory_continues_the_device() -> None:
+def test_host_memory_extends_the_device_prefix() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P[:4]), stored(P, 1, 2, medium="CPU"), stored(P, 3))
     # The device's last block lies behind what only the host has: the engine stops asking it.
@@ -28,13 +28,13 @@ def test_host_memory_continues_the_device() -> None:
     assert fleet.held(P) == {"a": (4, 4, 0)}
 
 
-def test_a_block_of_the_host_alone_comes_before_none_of_the_device() -> None:
+def test_host_prefix_beats_no_device_prefix() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P), stored(P[:2], medium="CPU"), removed(P[:2]))
     assert fleet.held(P) == {"a": (0, 2, 0)}
 
 
-def test_a_block_evicted_from_the_device_is_still_known_in_host_memory() -> None:
+def test_block_evicted_from_the_device_stays_in_host_memory() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P[:4]), stored(P[:4], medium="CPU"), removed(P[:4]), removed(P[:2]))
     assert fleet.held(P) == {"a": (0, 4, 0)}
@@ -68,7 +68,7 @@ def test_shared_storage_is_loadable_by_all() -> None:
     assert fleet.held(P) == {"b": (2, 2, 0)}
 
 
-def test_storage_without_a_word_about_its_place_is_shared() -> None:
+def test_storage_of_unknown_scope_is_shared() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, medium="storage"))
     fleet.tell("b", stored(P[:2]))
@@ -78,7 +78,7 @@ def test_storage_without_a_word_about_its_place_is_shared() -> None:
     assert fleet.ask(P).anywhere == 2
 
 
-def test_the_best_rank_speaks_for_its_worker() -> None:
+def test_best_rank_represents_its_worker() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P[:4], medium="CPU"), rank=0)
     fleet.tell("a", stored(P[:4]), rank=1)
@@ -88,14 +88,14 @@ def test_the_best_rank_speaks_for_its_worker() -> None:
     assert fleet.ask(P).workers["a"] == (0, 6, 0, 3)
 
 
-def test_groups_and_tiers_together() -> None:
+def test_groups_and_tiers_are_combined() -> None:
     fleet = Fleet()
     fleet.tell("a", stored(P, group_idx=0), stored(P[:2], group_idx=1))
     fleet.tell("a", stored(P, 1, 2, group_idx=1, medium="CPU"))
     assert fleet.held(P) == {"a": (2, 4, 0)}
 
 
-def test_a_connector_with_larger_chunks() -> None:
+def test_connector_with_larger_chunks() -> None:
     """Its blocks are named on their own; what reaches further counts."""
     fleet = Fleet()
     chunks = stored(P, block=4, medium="cpu", group_idx=None, extra_keys=None)
@@ -105,7 +105,7 @@ def test_a_connector_with_larger_chunks() -> None:
     assert (found.gpu, found.l1, found.l2) == (6, 2, 0)
 
 
-def test_many_workers_and_few_matches() -> None:
+def test_few_matches_among_many_workers() -> None:
     fleet = Fleet()
     for number in range(300):
         fleet.tell(f"w{number}", stored(P[:2] if number % 100 == 0 else [number, 99]))

@@ -1,4 +1,4 @@
-"""What a worker still has to do of the prompts it was sent, as its events tell it."""
+"""Remaining work of a worker's prompts, from its events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def room() -> Room:
     return Room()
 
 
-def test_a_long_prompt_weighs_less_with_every_step_of_it(room: Room) -> None:
+def test_remaining_work_falls_with_each_step_of_a_long_prompt(room: Room) -> None:
     charge = room.sent(PROMPT)
     assert room.worker.backlog == 10 * BLOCK + 1
     room.told(stored(PROMPT, 0, 4))
@@ -52,7 +52,7 @@ def test_a_long_prompt_weighs_less_with_every_step_of_it(room: Room) -> None:
     assert (room.worker.backlog, room.worker.load) == (0, 0)
 
 
-def test_what_was_known_to_be_cached_is_not_counted_twice(room: Room) -> None:
+def test_cached_tokens_are_not_counted_twice(room: Room) -> None:
     room.events.tell(room.name, stored(PROMPT, 0, 4))
     room.sent(PROMPT, 6 * BLOCK + 1)
     room.told(stored(OTHER, 1, 2))
@@ -61,21 +61,21 @@ def test_what_was_known_to_be_cached_is_not_counted_twice(room: Room) -> None:
     assert room.worker.backlog == 5 * BLOCK + 1
 
 
-def test_what_others_are_about_to_compute_does_not_become_work_again(room: Room) -> None:
+def test_blocks_being_computed_elsewhere_do_not_become_work_again(room: Room) -> None:
     room.sent(PROMPT)
     room.sent(PROMPT, 1)  # it will find what the first one brings
     room.told(stored(PROMPT, 0, 4))
     assert room.worker.backlog == 6 * BLOCK + 1 + 1
 
 
-def test_all_who_wait_for_the_same_blocks_have_less_to_do(room: Room) -> None:
+def test_requests_for_the_same_blocks_share_progress(room: Room) -> None:
     room.sent(PROMPT)
     room.sent(PROMPT)
     room.told(stored(PROMPT, 0, 5))
     assert room.worker.backlog == 2 * (5 * BLOCK + 1)
 
 
-def test_other_workers_and_what_came_to_an_end_teach_nothing(room: Room) -> None:
+def test_other_workers_and_finished_requests_change_no_progress(room: Room) -> None:
     charge = room.sent(PROMPT)
     room.told(stored(PROMPT), worker="other")
     assert room.worker.backlog == 10 * BLOCK + 1
@@ -86,7 +86,7 @@ def test_other_workers_and_what_came_to_an_end_teach_nothing(room: Room) -> None
     assert (room.worker.backlog, len(room.progress)) == (0, 0)
 
 
-def test_a_block_which_goes_again_does_not_make_work_that_was_done_come_back(room: Room) -> None:
+def test_evicted_block_does_not_undo_progress(room: Room) -> None:
     room.sent(PROMPT)
     room.told(stored(PROMPT, 0, 5))
     room.told(removed(PROMPT[: 5 * BLOCK]))
@@ -96,14 +96,14 @@ def test_a_block_which_goes_again_does_not_make_work_that_was_done_come_back(roo
     assert room.worker.backlog == 4 * BLOCK + 1
 
 
-def test_blocks_in_host_memory_are_not_computed_yet(room: Room) -> None:
+def test_blocks_in_host_memory_are_no_progress(room: Room) -> None:
     """They have to be loaded, which is told of as blocks on the device."""
     room.sent(PROMPT)
     room.told(stored(PROMPT, 0, 5, medium="CPU"))
     assert room.worker.backlog == 10 * BLOCK + 1
 
 
-def test_a_worker_which_never_told_anything_teaches_nothing(room: Room) -> None:
+def test_worker_without_events_reports_no_progress(room: Room) -> None:
     room.sent(PROMPT)
     room.progress.heard("nobody")
     assert room.worker.backlog == 10 * BLOCK + 1

@@ -1,4 +1,4 @@
-"""The steps of recovery: the start, gaps, restarts, and what is lost while all is quiet."""
+"""Recovery steps: start, gaps, restarts, and losses while idle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from routing.engine.kv.recovery import IDLE_POLL_S, RecoveryPhase
 from tests.routing.engine.kv.publisher import Source
 
 
-def test_history_first_then_what_came_live_meanwhile() -> None:
+def test_history_precedes_buffered_live_messages() -> None:
     source = Source()
     for _ in range(3):
         source.publish(lost=True)
@@ -25,7 +25,7 @@ def test_history_first_then_what_came_live_meanwhile() -> None:
     assert source.follower.counts["duplicate"] == 1
 
 
-def test_a_held_message_of_a_process_that_is_gone_ends_in_one_more_start() -> None:
+def test_buffered_message_of_an_ended_process_causes_one_more_restart() -> None:
     source = Source()
     source.follower.is_connected(source.now)
     source.publish()  # held back
@@ -36,7 +36,7 @@ def test_a_held_message_of_a_process_that_is_gone_ends_in_one_more_start() -> No
     assert source.follower.counts["restart_sequence"] == 1
 
 
-def test_what_came_by_the_connection_before_does_not_count() -> None:
+def test_messages_of_the_previous_connection_are_ignored() -> None:
     source = Source()
     source.follower.is_connected(source.now)
     source.publish()
@@ -49,7 +49,7 @@ def test_what_came_by_the_connection_before_does_not_count() -> None:
     assert not source.counted("restart_sequence")
 
 
-def test_a_held_message_older_than_all_the_publisher_has_is_no_restart() -> None:
+def test_buffered_message_older_than_the_history_is_no_restart() -> None:
     source = Source(buffer=1)
     source.follower.is_connected(source.now)
     source.publish()
@@ -60,7 +60,7 @@ def test_a_held_message_older_than_all_the_publisher_has_is_no_restart() -> None
     assert not source.counted("restart_sequence")
 
 
-def test_a_replayed_batch_which_comes_live_later_is_no_restart() -> None:
+def test_replayed_batch_repeated_live_is_no_restart() -> None:
     source = Source()
     source.follower.is_connected(source.now)
     late = [source.publish(lost=True), source.publish(lost=True)]
@@ -74,7 +74,7 @@ def test_a_replayed_batch_which_comes_live_later_is_no_restart() -> None:
     assert not source.follower._replayed  # none of them can come any more
 
 
-def test_number_0_right_after_connecting_is_no_gap() -> None:
+def test_sequence_0_after_connecting_is_no_gap() -> None:
     for replay in (True, False):
         source = Source(replay=replay)
         source.connect()
@@ -84,7 +84,7 @@ def test_number_0_right_after_connecting_is_no_gap() -> None:
         assert not source.counted("gap")
 
 
-def test_a_truncated_history_is_known_as_such() -> None:
+def test_truncated_history_is_detected() -> None:
     source = Source(buffer=2)
     for _ in range(5):
         source.publish(lost=True)
@@ -108,7 +108,7 @@ def test_a_gap_is_filled() -> None:
     assert not source.follower.partial
 
 
-def test_a_gap_the_publisher_has_forgotten_drops_everything() -> None:
+def test_gap_missing_from_the_history_drops_everything() -> None:
     source = Source(buffer=2)
     source.connect()
     source.publish()
@@ -144,7 +144,7 @@ def test_a_late_start_without_replay_is_partial() -> None:
 
 
 @pytest.mark.parametrize("replay", [True, False])
-def test_numbers_going_back_are_another_process(replay: bool) -> None:
+def test_falling_sequence_numbers_mean_a_new_process(replay: bool) -> None:
     source = Source(replay=replay)
     source.connect()
     for _ in range(3):
@@ -159,7 +159,7 @@ def test_numbers_going_back_are_another_process(replay: bool) -> None:
     assert not source.follower.partial
 
 
-def test_a_silent_restart_is_seen_by_the_idle_poll() -> None:
+def test_idle_poll_detects_a_silent_restart() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -170,7 +170,7 @@ def test_a_silent_restart_is_seen_by_the_idle_poll() -> None:
     assert source.counted("poll", "restart_replay")
 
 
-def test_a_restart_behind_a_lost_connection_is_seen_though_numbers_fit() -> None:
+def test_restart_during_a_lost_connection_is_detected() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -186,7 +186,7 @@ def test_a_restart_behind_a_lost_connection_is_seen_though_numbers_fit() -> None
     assert source.has(0, 1, 2)
 
 
-def test_a_new_connection_to_the_same_process_keeps_all() -> None:
+def test_reconnect_to_the_same_process_keeps_the_index() -> None:
     source = Source()
     source.connect()
     for _ in range(3):
@@ -198,7 +198,7 @@ def test_a_new_connection_to_the_same_process_keeps_all() -> None:
     assert not source.counted("restart_replay")
 
 
-def test_a_new_connection_which_cannot_be_verified_starts_anew() -> None:
+def test_unverifiable_reconnect_starts_anew() -> None:
     source = Source(buffer=1)
     source.connect()
     source.publish()
@@ -210,7 +210,7 @@ def test_a_new_connection_which_cannot_be_verified_starts_anew() -> None:
     assert source.counted("restart_replay")
 
 
-def test_a_gap_across_a_restart_is_not_filled_with_another_processs_batches() -> None:
+def test_gap_across_a_restart_is_not_filled_from_another_process() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -223,7 +223,7 @@ def test_a_gap_across_a_restart_is_not_filled_with_another_processs_batches() ->
     assert source.counted("gap", "restart_replay")
 
 
-def test_a_lost_last_batch_is_found_while_idle() -> None:
+def test_lost_last_batch_is_found_while_idle() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -235,7 +235,7 @@ def test_a_lost_last_batch_is_found_while_idle() -> None:
     assert source.counted("poll", "poll_found")
 
 
-def test_a_lost_first_batch_is_found_while_idle() -> None:
+def test_lost_first_batch_is_found_while_idle() -> None:
     source = Source()
     source.connect()
     source.publish(lost=True)
@@ -243,7 +243,7 @@ def test_a_lost_first_batch_is_found_while_idle() -> None:
     assert source.has(0)
 
 
-def test_nobody_polls_while_messages_come_or_without_replay() -> None:
+def test_no_polls_while_messages_arrive_or_without_replay() -> None:
     source = Source()
     source.connect()
     for _ in range(5):
@@ -256,7 +256,7 @@ def test_nobody_polls_while_messages_come_or_without_replay() -> None:
     assert not source.counted("poll")
 
 
-def test_a_poll_is_not_in_the_way_of_live_messages() -> None:
+def test_polls_do_not_delay_live_messages() -> None:
     source = Source()
     source.connect()
     source.publish()

@@ -1,4 +1,4 @@
-"""Recovery whatever happens in whatever order: nothing is believed that is not true."""
+"""Recovery under any sequence of faults: the index contains no false entry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS, st.sampled_from([1, 3, 10_000]), st.booleans())
-def test_whatever_happens_the_index_is_a_true_suffix_of_one_process(
+def test_index_is_always_a_true_suffix_of_one_process(
     steps: list[str], buffer: int, replay: bool
 ) -> None:
     source = Source(buffer, replay)

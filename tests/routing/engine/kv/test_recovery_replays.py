@@ -1,4 +1,4 @@
-"""Replays which fail, break off or come to nothing; workers which go and come back."""
+"""Failing and interrupted replays, and restarted workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from routing.engine.kv.recovery import BACKOFF_LONGEST_S, REPLAY_TIMEOUT_S, Reco
 from tests.routing.engine.kv.publisher import Source
 
 
-def test_a_replay_which_never_answers_is_given_up_and_tried_again() -> None:
+def test_unanswered_replay_is_abandoned_and_retried() -> None:
     source = Source()
     source.publish(lost=True)
     source.answering = False
@@ -29,7 +29,7 @@ def test_a_replay_which_never_answers_is_given_up_and_tried_again() -> None:
     assert source.counted("rebuild")
 
 
-def test_waits_between_attempts_grow_and_are_bounded() -> None:
+def test_retry_delays_grow_and_are_bounded() -> None:
     source = Source()
     source.publish(lost=True)
     source.answering = False
@@ -49,7 +49,7 @@ def test_waits_between_attempts_grow_and_are_bounded() -> None:
     assert max(waits) <= BACKOFF_LONGEST_S + REPLAY_TIMEOUT_S + 1
 
 
-def test_live_messages_flow_while_a_rebuild_is_awaited() -> None:
+def test_live_messages_flow_before_a_rebuild_starts() -> None:
     source = Source()
     source.publish(lost=True)
     source.answering = False
@@ -62,7 +62,7 @@ def test_live_messages_flow_while_a_rebuild_is_awaited() -> None:
     assert source.has(1, 2)
 
 
-def test_live_messages_wait_while_a_rebuild_comes_in() -> None:
+def test_live_messages_are_buffered_during_a_rebuild() -> None:
     source = Source()
     source.publish(lost=True)
     source.answering = False
@@ -80,7 +80,7 @@ def test_live_messages_wait_while_a_rebuild_comes_in() -> None:
     assert not source.counted("gap")
 
 
-def test_a_rebuild_which_was_interrupted_is_not_given_up() -> None:
+def test_interrupted_rebuild_is_retried() -> None:
     source = Source()
     source.publish(lost=True)
     source.answering = False
@@ -100,7 +100,7 @@ def test_a_rebuild_which_was_interrupted_is_not_given_up() -> None:
     assert source.has(0, 1, 2, 3)
 
 
-def test_a_rebuild_which_knows_less_is_not_taken() -> None:
+def test_rebuild_with_less_history_is_discarded() -> None:
     source = Source(buffer=2)
     source.publish(lost=True)
     source.answering = False
@@ -116,7 +116,7 @@ def test_a_rebuild_which_knows_less_is_not_taken() -> None:
     assert source.counted("rebuild_useless")
 
 
-def test_a_connection_that_is_never_verified_drops_everything() -> None:
+def test_connection_that_stays_unverified_drops_everything() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -130,7 +130,7 @@ def test_a_connection_that_is_never_verified_drops_everything() -> None:
     assert source.counted("gap_lost")
 
 
-def test_a_gap_whose_replay_never_answers_drops_everything() -> None:
+def test_gap_with_unanswered_replay_drops_everything() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -143,7 +143,7 @@ def test_a_gap_whose_replay_never_answers_drops_everything() -> None:
     assert source.counted("gap_lost")
 
 
-def test_a_replay_which_breaks_off_is_continued() -> None:
+def test_interrupted_replay_is_continued() -> None:
     source = Source()
     for _ in range(4):
         source.publish(lost=True)
@@ -161,7 +161,7 @@ def test_a_replay_which_breaks_off_is_continued() -> None:
     assert not source.follower.partial
 
 
-def test_a_hole_in_a_replay_is_asked_for_again() -> None:
+def test_gap_in_a_replay_is_requested_again() -> None:
     source = Source()
     for _ in range(6):
         source.publish(lost=True)
@@ -180,7 +180,7 @@ def test_a_hole_in_a_replay_is_asked_for_again() -> None:
     assert source.counted("replay_hole")
 
 
-def test_a_hole_that_never_closes_ends_in_a_fresh_start() -> None:
+def test_gap_that_never_closes_ends_in_a_fresh_start() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -204,7 +204,7 @@ def test_a_new_connection_without_replay_starts_anew() -> None:
     assert source.counted("restart_unverified")
 
 
-def test_a_lost_process_holds_nothing_and_its_last_words_do_not_count() -> None:
+def test_ended_process_is_cleared_and_its_last_messages_ignored() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -221,7 +221,7 @@ def test_a_lost_process_holds_nothing_and_its_last_words_do_not_count() -> None:
     assert source.has(0)
 
 
-def test_a_worker_which_is_back_before_its_socket_waits_for_it() -> None:
+def test_restarted_worker_waits_for_its_socket() -> None:
     source = Source()
     source.connect()
     source.follower.is_lost()
@@ -233,7 +233,7 @@ def test_a_worker_which_is_back_before_its_socket_waits_for_it() -> None:
     assert source.follower.phase is RecoveryPhase.FOLLOWING
 
 
-def test_another_start_time_is_another_process() -> None:
+def test_changed_start_time_means_a_new_process() -> None:
     source = Source()
     source.connect()
     source.follower.process_started(1000.0, source.now)
@@ -256,7 +256,7 @@ def test_another_start_time_is_another_process() -> None:
     assert source.follower.counts["restart_process"] == 1
 
 
-def test_our_own_reset_empties_at_once_and_goes_on() -> None:
+def test_own_reset_clears_the_index_at_once() -> None:
     source = Source()
     source.connect()
     source.publish()
@@ -267,7 +267,7 @@ def test_our_own_reset_empties_at_once_and_goes_on() -> None:
     assert not source.counted("gap")
 
 
-def test_what_is_held_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_buffer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "HELD_MESSAGES", 3)
     source = Source()
     source.answering = False
@@ -286,7 +286,7 @@ def test_what_is_held_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert source.follower.counts["held_overflow"] == 1
 
 
-def test_answers_to_nobody_are_counted() -> None:
+def test_unsolicited_replies_are_counted() -> None:
     source = Source()
     source.connect()
     source.follower.replayed(7, b"x", source.now)

@@ -1,4 +1,4 @@
-"""Where a worker's events are, and what is said where they cannot be had."""
+"""Event sources of a worker, and reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ANSWER = {
 }
 
 
-def test_the_star_is_the_workers_host() -> None:
+def test_wildcard_address_is_the_host_of_the_worker() -> None:
     assert ask(ANSWER) == [EventSource(0, "tcp://10.0.0.7:8103", "tcp://10.0.0.7:8104")]
     assert ask(ANSWER, host="fd00::7")[0].events == "tcp://[fd00::7]:8103"
 
 
-def test_ranks_have_a_source_each() -> None:
+def test_each_rank_has_its_own_source() -> None:
     ranks = {str(rank): {"endpoint": f"tcp://*:{9000 + rank}"} for rank in range(3)}
     assert [(item.rank, item.events[-4:], item.replay) for item in ask(ranks)] == [
         (0, "9000", ""),
@@ -79,7 +79,7 @@ def test_endpoints(endpoint: str, expected: str) -> None:
         ("tcp://0.0.0.0:5557", "endpoint_dials_out"),
     ],
 )
-def test_endpoints_which_are_refused(endpoint: str, reason: str) -> None:
+def test_invalid_endpoints_are_rejected(endpoint: str, reason: str) -> None:
     with pytest.raises(SourceError) as caught:
         resolve_endpoint(endpoint, "h")
     assert caught.value.reason == reason
@@ -102,13 +102,13 @@ def test_endpoints_which_are_refused(endpoint: str, reason: str) -> None:
         ({str(rank): {} for rank in range(2000)}, 200, "discovery_failed"),
     ],
 )
-def test_answers_which_are_no_sources(data: Any, status: int, reason: str) -> None:
+def test_responses_without_sources(data: Any, status: int, reason: str) -> None:
     with pytest.raises(SourceError) as caught:
         ask(data, status)
     assert caught.value.reason == reason
 
 
-def test_a_publisher_which_keeps_nothing_has_no_replay() -> None:
+def test_publisher_without_history_has_no_replay() -> None:
     answer = {"0": {**ANSWER["0"], "buffer_steps": 0}}
     assert ask(answer)[0].replay == ""
 

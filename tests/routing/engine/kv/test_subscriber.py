@@ -1,4 +1,4 @@
-"""Following publishers over real sockets: lost messages, restarts, and workers which have none."""
+"""Subscriptions over real sockets: lost messages, restarts, and workers without events."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "REPLAY_TIMEOUT_S", 60.0)
 
 
-async def test_history_and_what_comes() -> None:
+async def test_history_and_live_events_are_indexed() -> None:
     with Publisher() as publisher:
         publisher.publish(stored(P[:4]))
         async with following(Worker(publisher).target()) as found:
@@ -159,7 +159,7 @@ async def test_history_and_what_comes() -> None:
             assert status["errors"] == status["skipped"] == {}
 
 
-async def test_replays_of_the_older_shape_are_read() -> None:
+async def test_older_replay_format_is_parsed() -> None:
     with Publisher() as publisher:
         publisher.topic_in_replay = False
         publisher.publish(stored(P))
@@ -167,7 +167,7 @@ async def test_replays_of_the_older_shape_are_read() -> None:
             await found.holds(P, a=8)
 
 
-async def test_lost_messages_are_asked_for_again() -> None:
+async def test_lost_messages_are_requested_again() -> None:
     with Publisher() as publisher, LossyProxy(publisher) as proxy:
         target = Worker().target(events=(proxy.events,), replays=(publisher.replay,))
         async with following(target) as found:
@@ -184,7 +184,7 @@ async def test_lost_messages_are_asked_for_again() -> None:
             await until(lambda: found.counts("gap_filled") or found.counts("poll_found"), "its end")
 
 
-async def test_an_answer_not_yet_read_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unread_reply_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop was held for longer than REPLAY_TIMEOUT_S; its timers run before its sockets."""
     replay = Stream.replay
     monkeypatch.setattr(recovery, "IDLE_POLL_S", 60.0)
@@ -213,7 +213,9 @@ async def test_an_answer_not_yet_read_is_no_timeout(monkeypatch: pytest.MonkeyPa
             assert found.counts("replay_timeout") == 0
 
 
-async def test_deadlines_wait_for_one_tick_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deadlines_are_extended_by_one_tick_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """ZeroMQ's threads were paused, too, and what has arrived is not in the sockets yet."""
     monkeypatch.setattr(subscriber, "TICK_S", 60.0)
     monkeypatch.setattr(recovery, "IDLE_POLL_S", 60.0)
@@ -230,7 +232,7 @@ async def test_deadlines_wait_for_one_tick_after_a_pause(monkeypatch: pytest.Mon
                 assert len(checked) == checks
 
 
-async def test_a_lost_last_message_is_found_by_polling() -> None:
+async def test_polling_finds_a_lost_last_message() -> None:
     with Publisher() as publisher:
         async with following(Worker(publisher).target()) as found:
             await found.following(publisher)
@@ -240,7 +242,7 @@ async def test_a_lost_last_message_is_found_by_polling() -> None:
             await until(lambda: found.counts("poll_found") == 1, "its end")
 
 
-async def test_a_restart_clears_and_starts_again() -> None:
+async def test_restart_clears_the_index() -> None:
     with Publisher() as publisher:
         async with following(Worker(publisher).target()) as found:
             publisher.publish(stored(P))
@@ -253,7 +255,7 @@ async def test_a_restart_clears_and_starts_again() -> None:
             assert sum(found.counts(reason) for reason in reasons) >= 1
 
 
-async def test_a_cut_connection_to_the_same_process_keeps_what_is_known() -> None:
+async def test_reconnect_to_the_same_process_keeps_the_index() -> None:
     with Publisher() as publisher:
         publisher.publish(stored(P))
         async with FaultProxy("127.0.0.1", publisher.events_port) as proxy:
@@ -283,7 +285,7 @@ async def test_without_replay_a_gap_drops_everything() -> None:
             assert found.one()["partial"] is True
 
 
-async def test_a_truncated_history_is_shown() -> None:
+async def test_truncated_history_is_shown() -> None:
     with Publisher(buffer=1) as publisher:
         publisher.publish(stored(P[:4]))
         publisher.publish(stored(P, 2))
@@ -317,7 +319,7 @@ async def test_ranks_count_once_all_are_followed() -> None:
             await until(lambda: found.subscriber.ranks("a") == 2, "both")
 
 
-async def test_two_workers_with_two_block_sizes() -> None:
+async def test_two_workers_with_different_block_sizes() -> None:
     with Publisher() as first, Publisher() as second:
         first.publish(stored(P, block=2))
         second.publish(stored(P, block=4))
@@ -328,7 +330,7 @@ async def test_two_workers_with_two_block_sizes() -> None:
             assert found.held(P, 4) == {"b": 8}
 
 
-async def test_a_worker_without_events_is_shown_as_such_until_it_has_some() -> None:
+async def test_worker_without_events_is_shown_until_it_has_some() -> None:
     with Publisher() as publisher:
         worker = Worker()
         async with following(worker.target()) as found:
@@ -341,7 +343,7 @@ async def test_a_worker_without_events_is_shown_as_such_until_it_has_some() -> N
             await found.holds(P, a=8)
 
 
-async def test_a_worker_which_cannot_be_asked_is_asked_again() -> None:
+async def test_failed_discovery_is_retried() -> None:
     with Publisher() as publisher:
         worker = Worker(publisher)
         worker.answer, good = OSError("refused"), worker.answer
@@ -351,7 +353,7 @@ async def test_a_worker_which_cannot_be_asked_is_asked_again() -> None:
             await found.following(publisher)
 
 
-async def test_a_worker_which_cannot_be_asked_any_more_keeps_its_streams() -> None:
+async def test_failed_rediscovery_keeps_the_streams() -> None:
     with Publisher() as publisher:
         worker = Worker(publisher)
         publisher.publish(stored(P))
@@ -365,7 +367,7 @@ async def test_a_worker_which_cannot_be_asked_any_more_keeps_its_streams() -> No
             assert found.held(P) == {"a": 8}
 
 
-async def test_another_endpoint_replaces_the_first() -> None:
+async def test_changed_address_replaces_the_stream() -> None:
     with Publisher() as first, Publisher() as second:
         worker = Worker(first)
         first.publish(stored(P))
@@ -378,7 +380,7 @@ async def test_another_endpoint_replaces_the_first() -> None:
             assert found.held(P) == {}
 
 
-async def test_nobody_at_the_endpoint_is_said_with_a_remedy(
+async def test_unreachable_publisher_is_reported_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("routing.engine.kv.subscriber.CONNECT_GRACE_S", 0.05)
@@ -391,7 +393,7 @@ async def test_nobody_at_the_endpoint_is_said_with_a_remedy(
         assert found.one()["state"] == "connecting"
 
 
-async def test_a_worker_which_dials_out_is_bound_for() -> None:
+async def test_router_binds_for_a_worker_that_connects_out() -> None:
     port = free_port()
     target = Worker().target(events=(f"bind:tcp://127.0.0.1:{port}",))
     async with following(target) as found:
@@ -405,7 +407,7 @@ async def test_a_worker_which_dials_out_is_bound_for() -> None:
             )
 
 
-async def test_what_a_lost_worker_held_is_gone_at_once() -> None:
+async def test_lost_worker_is_cleared_at_once() -> None:
     with Publisher() as publisher:
         async with following(Worker(publisher).target()) as found:
             publisher.publish(stored(P))
@@ -416,7 +418,7 @@ async def test_what_a_lost_worker_held_is_gone_at_once() -> None:
             await found.holds(P, a=8)
 
 
-async def test_a_reset_and_another_start_time() -> None:
+async def test_reset_and_changed_start_time() -> None:
     with Publisher() as publisher:
         async with following(Worker(publisher).target()) as found:
             publisher.publish(stored(P))
@@ -429,7 +431,7 @@ async def test_a_reset_and_another_start_time() -> None:
             assert found.counts("reset") == found.counts("restart_process") == 1
 
 
-async def test_a_worker_no_longer_followed_leaves_nothing() -> None:
+async def test_removed_worker_leaves_nothing() -> None:
     with Publisher() as publisher:
         async with following(Worker(publisher).target()) as found:
             publisher.publish(stored(P))
@@ -441,7 +443,7 @@ async def test_a_worker_no_longer_followed_leaves_nothing() -> None:
             assert len(found.index) == 0
 
 
-async def test_nonsense_is_counted_and_skipped() -> None:
+async def test_invalid_messages_are_counted_and_skipped() -> None:
     with Publisher() as publisher:
         async with following(Worker(publisher).target()) as found:
             await found.following(publisher)
@@ -455,7 +457,7 @@ async def test_nonsense_is_counted_and_skipped() -> None:
             assert status["skipped"] == {"type:BlockMoved": 1}
 
 
-async def test_the_lag_is_that_of_the_last_live_batch() -> None:
+async def test_lag_is_that_of_the_last_live_batch() -> None:
     with Publisher() as publisher:
         async with following(Worker(publisher).target()) as found:
             await found.following(publisher)
@@ -464,7 +466,7 @@ async def test_the_lag_is_that_of_the_last_live_batch() -> None:
             assert 7 <= found.one()["lag_s"] < 30
 
 
-async def test_the_loop_is_never_held_for_a_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_batches_do_not_block_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of fifty pieces is taken over in fifty turns of the loop."""
     turns = 0
     run = Subscriber._run
@@ -498,7 +500,7 @@ async def test_a_flood_of_replayed_batches() -> None:
             assert found.one()["partial"] is False
 
 
-async def test_a_socket_in_a_folder_with_a_long_path_is_reached(
+async def test_socket_in_a_folder_with_a_long_path_is_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the console's workers have it: bound by its bare name where the worker starts."""
@@ -515,7 +517,7 @@ async def test_a_socket_in_a_folder_with_a_long_path_is_reached(
         assert len(list(Path("/proc/self/fd").iterdir())) < before
 
 
-async def test_a_socket_in_no_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
+async def test_socket_in_a_missing_folder_is_rejected_with_the_reason(tmp_path: Path) -> None:
     target = Worker().target(events=(f"ipc://{tmp_path}/{'x' * 120}/kv.sock",))
     async with following(target) as found:
         await until(lambda: found.one().get("reason") == "endpoint_unusable", "refused")

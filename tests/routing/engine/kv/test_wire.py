@@ -1,4 +1,4 @@
-"""Payloads as vLLM sends them: captured ones, the older encoding, and what nobody should send."""
+"""Decoding of vLLM payloads: captured ones, the older encoding, and invalid ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fields(event: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
-def test_the_captured_batches() -> None:
+def test_captured_batches_are_decoded() -> None:
     decoder = Decoder()
     batch = decoder.decode(pack([1795226535.935, [STORED], 0]))
     (stored,) = batch.events
@@ -62,7 +62,7 @@ def test_the_captured_batches() -> None:
     assert decoder.skipped == {}
 
 
-def test_the_older_encoding_says_the_same() -> None:
+def test_older_encoding_is_equivalent() -> None:
     def positional(event: dict[str, Any]) -> list[Any]:
         kind = wire._TYPES[event["type"]]
         return [event["type"], *(event.get(name) for name in kind.__struct_fields__)]
@@ -114,7 +114,7 @@ def test_unknown_types_are_skipped_and_counted() -> None:
     assert decoder.skipped == {"type:BlockMoved": 1, "type:BlockSeen": 1}
 
 
-def test_an_event_of_a_wrong_shape_does_not_take_the_others_with_it() -> None:
+def test_malformed_event_keeps_the_others_of_its_batch() -> None:
     decoder = Decoder()
     wrong = {**STORED, "token_ids": "many"}
     events = decode(wrong, REMOVED, 7, [], {}, decoder=decoder)
@@ -122,7 +122,7 @@ def test_an_event_of_a_wrong_shape_does_not_take_the_others_with_it() -> None:
     assert decoder.skipped == {"event": 3, "type:None": 1}
 
 
-def test_names_that_are_counted_are_bounded() -> None:
+def test_counted_names_are_bounded() -> None:
     decoder = Decoder()
     for number in range(500):
         decode({"type": f"T{number}"}, decoder=decoder)
@@ -131,7 +131,7 @@ def test_names_that_are_counted_are_bounded() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_batch_or_a_wire_error(payload: bytes) -> None:
+def test_arbitrary_bytes_are_a_batch_or_a_wire_error(payload: bytes) -> None:
     try:
         Decoder().decode(payload)
     except WireError as error:
@@ -148,7 +148,7 @@ JSONISH = st.recursive(
 
 
 @given(st.lists(JSONISH | st.fixed_dictionaries({"type": st.just("BlockStored")}), max_size=5))
-def test_any_events_are_read_or_skipped(events: list[Any]) -> None:
+def test_arbitrary_events_are_decoded_or_skipped(events: list[Any]) -> None:
     found = decode(*events, REMOVED)
     assert isinstance(found[-1], Removed)
 
@@ -171,7 +171,7 @@ def test_media(medium: str | None, expected: Tier | None) -> None:
     assert wire.parse_tier(medium) is expected
 
 
-def test_messages_are_read_from_the_end() -> None:
+def test_messages_are_decoded_from_the_end() -> None:
     seq = (5).to_bytes(8, "big")
     for frames in ([b"topic", seq, b"p"], [b"", b"topic", seq, b"p"], [b"", seq, b"p"]):
         assert wire.read_message(frames) == (5, b"p")
@@ -180,7 +180,7 @@ def test_messages_are_read_from_the_end() -> None:
 
 
 @pytest.mark.parametrize("frames", [[], [b"x"], [b"topic", b"short", b"p"], [b"", b""]])
-def test_other_frames_are_refused(frames: list[bytes]) -> None:
+def test_other_frames_are_rejected(frames: list[bytes]) -> None:
     with pytest.raises(WireError) as caught:
         wire.read_message(frames)
     assert caught.value.reason == "malformed_frames"

@@ -1,4 +1,4 @@
-"""kvaware in a running router: what happens when workers tell nothing, and when it is switched."""
+"""kvaware in a running router: workers without events, and strategy changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_workers_without_events_are_shown_and_their_requests_counted() -> 
             assert seen["reason"] == "prefix_hit"
 
 
-async def test_the_strategy_may_change_while_requests_come(tmp_path: Path) -> None:
+async def test_strategy_changes_under_load(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     async with FakeWorker() as worker, router(worker, path=path) as server:
         data = json.loads(path.read_text())
@@ -64,7 +64,7 @@ async def test_the_strategy_may_change_while_requests_come(tmp_path: Path) -> No
             await until(listening._mode.done, "the old one ended")
 
 
-async def test_explain_says_by_which_knowledge_it_ranks() -> None:
+async def test_explain_names_the_source_of_its_ranking() -> None:
     async with FakeWorker() as worker, router(worker, strategy="kvaware") as server:
         body = {"model": "m", "messages": [{"role": "user", "content": "hi " * 300}]}
         answer = await admin(server, "/explain", "POST", body=json.dumps(body).encode())

@@ -1,4 +1,4 @@
-"""A running router knows how much of a prompt its worker has done before the answer begins."""
+"""Progress of a prompt in a running router before its response starts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import asyncio
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import ask, post, router, until
 from tests.routing.engine.kv.builders import stored
-from tests.routing.engine.kv.event_worker import BLOCK, TellingWorker
+from tests.routing.engine.kv.event_worker import BLOCK, KvEventWorker
 from tests.support.fake_worker import Conversation, event
 
 SHORT = list(range(1, 2 * BLOCK + 2))
 LONG = list(range(1000, 1000 + 6 * BLOCK + 1))
 
 
-class Slow(TellingWorker):
+class Slow(KvEventWorker):
     """Computes half of a long prompt, tells of it, and goes on when it is told to; with `talks`
     it has begun to answer, with `dies` it never will."""
 
@@ -53,7 +53,7 @@ async def complete(server: RouterServer, prompt: list[int]) -> int:
     return (await ask(server, post(body, "/v1/completions"))).status
 
 
-async def test_what_is_computed_of_a_prompt_is_no_load_any_more() -> None:
+async def test_computed_part_of_a_prompt_is_no_load() -> None:
     kv = {"probe_interval_s": 0, "wait_s": 5}
     async with Slow() as worker, router(worker, strategy="kvaware", kv=kv) as server:
         await ready(server)
@@ -67,7 +67,7 @@ async def test_what_is_computed_of_a_prompt_is_no_load_any_more() -> None:
         assert (load.backlog, load.load, len(progress)) == (0, 0, 0)
 
 
-async def test_a_prompt_which_moves_to_another_worker_leaves_nothing_at_the_first() -> None:
+async def test_retried_prompt_leaves_nothing_at_the_first_worker() -> None:
     kv = {"probe_interval_s": 0, "wait_s": 5}
     async with Slow() as one, Slow() as two, router(one, two, strategy="kvaware", kv=kv) as server:
         await ready(server)
@@ -88,7 +88,7 @@ async def test_a_prompt_which_moves_to_another_worker_leaves_nothing_at_the_firs
         assert len(listening.routing.progress) == 0
 
 
-async def test_nobody_is_watched_who_answers_or_never_will() -> None:
+async def test_finished_and_failed_requests_are_not_tracked() -> None:
     kv = {"probe_interval_s": 0, "wait_s": 5}
     async with Slow() as worker, router(worker, strategy="kvaware", kv=kv) as server:
         await ready(server)

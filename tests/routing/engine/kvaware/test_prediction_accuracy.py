@@ -1,11 +1,11 @@
-"""The last minutes of what kvaware could not place, out of counters which only grow."""
+"""Recent kvaware failures from monotonic counters."""
 
 from __future__ import annotations
 
 from routing.engine.kvaware.prediction_accuracy import STEP_S, WINDOW_S, CounterWindow
 
 
-def test_nothing_has_happened_yet() -> None:
+def test_window_starts_empty() -> None:
     window = CounterWindow(5.0)
     assert window.show(5.0, 0, {"timeout": 0}) == {
         "window_s": 0.0,
@@ -19,7 +19,7 @@ def test_nothing_has_happened_yet() -> None:
     }
 
 
-def test_it_forgets_what_is_older_than_the_window() -> None:
+def test_samples_older_than_the_window_are_dropped() -> None:
     window = CounterWindow(0.0)
     found, lost = 0, {"timeout": 0, "no_events": 0}
     now = 0.0
@@ -38,7 +38,7 @@ def test_it_forgets_what_is_older_than_the_window() -> None:
     assert shown == {"window_s": WINDOW_S, "requests": WINDOW_S / STEP_S, "fallbacks": {}}
 
 
-def test_marks_are_few_however_often_it_is_asked() -> None:
+def test_number_of_marks_is_bounded() -> None:
     window = CounterWindow(0.0)
     for tick in range(10_000):
         window.mark(tick * 0.5, tick, {})

@@ -1,4 +1,4 @@
-"""Several engines behind one address: each request names the rank which has least to compute."""
+"""Several engines behind one address: each request names the least loaded rank."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, post, until
 from tests.routing.engine.kv.builders import BLOCK, Fleet, stored
 from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
-from tests.routing.engine.kv.event_worker import TellingWorker
-from tests.routing.engine.kvaware.test_service import complete, told
+from tests.routing.engine.kv.event_worker import KvEventWorker
+from tests.routing.engine.kvaware.test_service import complete, kvaware_router
 
 PROMPT = list(range(1, 10 * BLOCK + 2))
 
@@ -27,7 +27,7 @@ def chains(fleet: Fleet, tokens: list[int]) -> dict[int, list[int]]:
     return {BLOCK: fleet.names(tokens)[: (len(tokens) - 1) // BLOCK]}
 
 
-def test_the_rank_which_holds_it_is_named() -> None:
+def test_rank_that_holds_the_prefix_is_named() -> None:
     fleet, choice = ranks()
     fleet.tell("w", stored(PROMPT, 0, 6), rank=1)
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_the_rank_which_holds_it_is_named() -> None:
         choice.leave(seat)
 
 
-def test_what_it_has_to_do_counts_against_it() -> None:
+def test_queued_work_of_a_rank_counts_against_it() -> None:
     fleet, choice = ranks()
     fleet.tell("w", stored(PROMPT, 0, 6), rank=1)
     seats = [choice.choose("w", chains(fleet, [n] * 100), 100) for n in (1, 2, 3, 4)]
@@ -55,7 +55,7 @@ def test_what_it_has_to_do_counts_against_it() -> None:
     assert choice._work == {}
 
 
-def test_what_is_on_its_way_counts_as_there_and_ends_with_its_worker() -> None:
+def test_blocks_in_transit_count_as_present_until_their_worker_leaves() -> None:
     fleet, choice = ranks(4)
     first = choice.choose("w", chains(fleet, PROMPT), len(PROMPT))
     assert first is not None
@@ -75,7 +75,7 @@ def test_what_is_on_its_way_counts_as_there_and_ends_with_its_worker() -> None:
     assert not fresh.guessed
 
 
-def test_nothing_is_said_of_one_rank_or_where_numbers_may_mean_others() -> None:
+def test_no_rank_is_named_for_one_rank_or_ambiguous_numbers() -> None:
     fleet, choice = ranks(1)
     assert choice.choose("w", chains(fleet, PROMPT), len(PROMPT)) is None
     fleet, choice = ranks(2, first=2)  # this node's share of a larger group
@@ -105,8 +105,8 @@ async def both_followed(server: RouterServer) -> Any:
     return listening
 
 
-async def test_requests_find_their_rank_and_predictions_are_about_it() -> None:
-    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+async def test_requests_reach_their_rank_and_predictions_are_per_rank() -> None:
+    async with KvEventWorker(ranks=2) as worker, kvaware_router(worker) as server:
         listening = await both_followed(server)
         prompts = [[n + 1000 * k for n in range(6 * TOLD_BLOCK + 1)] for k in range(1, 6)]
         for prompt in prompts:
@@ -121,9 +121,9 @@ async def test_requests_find_their_rank_and_predictions_are_about_it() -> None:
         assert listening.routing.ranks._work == {}
 
 
-async def test_a_prediction_is_about_the_rank_which_was_named() -> None:
+async def test_prediction_is_for_the_named_rank() -> None:
     """Another one holds it, and has too much to do."""
-    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+    async with KvEventWorker(ranks=2) as worker, kvaware_router(worker) as server:
         listening = await both_followed(server)
         prompt = [n + 1000 for n in range(6 * TOLD_BLOCK + 1)]
         await complete(server, prompt)
@@ -137,8 +137,8 @@ async def test_a_prediction_is_about_the_rank_which_was_named() -> None:
         assert decision["candidates"][0]["matched"] == {"gpu": 0, "l1": 0, "l2": 0}
 
 
-async def test_a_callers_choice_of_rank_is_left_alone() -> None:
-    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+async def test_rank_chosen_by_the_caller_is_kept() -> None:
+    async with KvEventWorker(ranks=2) as worker, kvaware_router(worker) as server:
         await both_followed(server)
         await complete(server, PROMPT * 4)
         home = worker.answered_by[-1]
@@ -149,8 +149,8 @@ async def test_a_callers_choice_of_rank_is_left_alone() -> None:
         assert worker.requests[-1].headers["x-data-parallel-rank"] == str(1 - home)
 
 
-async def test_an_abandoned_request_gives_its_seat_back() -> None:
-    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+async def test_abandoned_request_releases_its_rank() -> None:
+    async with KvEventWorker(ranks=2) as worker, kvaware_router(worker) as server:
         listening = await both_followed(server)
         await complete(server, PROMPT * 4)  # a size of blocks is known
 

@@ -1,5 +1,4 @@
-"""kvaware in a running router before workers which tell of their caches: what is known, what is
-only assumed, and what is counted."""
+"""kvaware in a running router: known and assumed blocks of its workers, and counters."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from routing.engine.kvaware.prediction_accuracy import PredictionAccuracy
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, becomes, metric, post, router, until
 from tests.routing.engine.kv.builders import engine_hash, stored
-from tests.routing.engine.kv.event_worker import BLOCK, TellingWorker
+from tests.routing.engine.kv.event_worker import BLOCK, KvEventWorker
 from tests.support.fake_worker import FakeWorker
 
 PROMPT = list(range(1000, 1000 + 6 * BLOCK + 1))
@@ -22,7 +21,7 @@ HELD = 6 * BLOCK
 RECOVERIES = "emberline_router_kv_recoveries_total"
 
 
-def told(*workers: FakeWorker, **more: Any) -> Any:
+def kvaware_router(*workers: FakeWorker, **more: Any) -> Any:
     kv = {"probe_interval_s": 0, "wait_s": 5, **more.pop("kv", {})}
     return router(*workers, strategy="kvaware", kv=kv, **more)
 
@@ -60,8 +59,8 @@ async def holds(server: RouterServer, worker: str, tokens: int) -> None:
 # -- /explain
 
 
-async def test_explain_tells_what_events_told_from_what_is_on_its_way() -> None:
-    async with TellingWorker() as worker, told(worker) as server:
+async def test_explain_separates_reported_blocks_from_blocks_in_transit() -> None:
+    async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
         worker.tells = False
         await complete(server)
@@ -77,8 +76,8 @@ async def test_explain_tells_what_events_told_from_what_is_on_its_way() -> None:
         assert seen["kv"]["prices_measured"] is False
 
 
-async def test_explain_says_how_far_an_index_can_be_trusted() -> None:
-    async with TellingWorker() as one, FakeWorker() as two, told(one, two) as server:
+async def test_explain_states_the_completeness_of_an_index() -> None:
+    async with KvEventWorker() as one, FakeWorker() as two, kvaware_router(one, two) as server:
         await followed(server, "w0")
         listening = server._kvaware.listening
         assert listening is not None
@@ -95,12 +94,12 @@ async def test_explain_says_how_far_an_index_can_be_trusted() -> None:
         assert await index("w0") == "not_believed"
 
 
-async def test_explain_says_why_there_are_no_blocks_and_when_to_ask_again() -> None:
-    async with FakeWorker() as silent, told(silent) as server:
+async def test_explain_gives_the_reason_and_retry_time_without_blocks() -> None:
+    async with FakeWorker() as silent, kvaware_router(silent) as server:
         seen = await explain(server)
         assert (seen["kv"]["fallback"], seen["kv"]["tokens"]) == ("no_events", "estimated")
         assert seen["prompt_tokens_estimated"] is True
-    async with TellingWorker() as worker, told(worker) as server:
+    async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
         words = "a prompt of so many words " * 20  # a worker has to be asked for its tokens
         assert (await explain(server, words))["kv"]["fallback"] == "ask_again"
@@ -118,9 +117,9 @@ async def test_explain_says_why_there_are_no_blocks_and_when_to_ask_again() -> N
 # -- what a worker does not tell by itself
 
 
-async def test_a_reset_through_the_router_counts_at_once() -> None:
+async def test_reset_through_the_router_applies_at_once() -> None:
     """The engine tells of it with its next step, which may be long away."""
-    async with TellingWorker() as worker, told(worker) as server:
+    async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
         await complete(server)
         await holds(server, "w0", HELD)
@@ -134,8 +133,11 @@ async def test_a_reset_through_the_router_counts_at_once() -> None:
 
 
 @pytest.mark.parametrize("relearn", [True, False])
-async def test_blocks_from_before_the_history_are_learnt_from_who_finds_them(relearn: bool) -> None:
-    async with TellingWorker(buffer=2) as worker, told(worker, kv={"relearn": relearn}) as server:
+async def test_blocks_older_than_the_history_are_learnt_from_reported_hits(relearn: bool) -> None:
+    async with (
+        KvEventWorker(buffer=2) as worker,
+        kvaware_router(worker, kv={"relearn": relearn}) as server,
+    ):
         await followed(server, "w0")
         await complete(server)
         for number in range(3):  # pushes it out of what can be replayed
@@ -166,9 +168,9 @@ async def test_blocks_from_before_the_history_are_learnt_from_who_finds_them(rel
 
 
 @pytest.mark.parametrize("partial", [True, False])
-async def test_an_index_is_not_built_anew_for_what_its_history_lacks(partial: bool) -> None:
+async def test_index_is_not_rebuilt_for_blocks_missing_from_its_history(partial: bool) -> None:
     """It would forget what was learnt since, and find nothing of what is missing."""
-    async with TellingWorker() as worker, told(worker, kv={"relearn": False}) as server:
+    async with KvEventWorker() as worker, kvaware_router(worker, kv={"relearn": False}) as server:
         await followed(server, "w0")
         worker.tells = False
         listening = server._kvaware.listening
@@ -184,8 +186,8 @@ async def test_an_index_is_not_built_anew_for_what_its_history_lacks(partial: bo
         assert follower.counts["lost"] == (0 if partial else 1)
 
 
-async def test_a_callers_own_word_about_it_is_left_alone() -> None:
-    async with TellingWorker() as worker, told(worker) as server:
+async def test_vllm_xargs_of_the_caller_are_kept() -> None:
+    async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
         listening = server._kvaware.listening
         assert listening is not None
@@ -197,12 +199,12 @@ async def test_a_callers_own_word_about_it_is_left_alone() -> None:
 # -- counting
 
 
-async def test_counters_go_on_when_workers_leave_and_strategies_change(tmp_path: Path) -> None:
+async def test_counters_survive_worker_and_strategy_changes(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     async with (
-        TellingWorker() as one,
-        TellingWorker() as two,
-        told(one, two, path=path) as server,
+        KvEventWorker() as one,
+        KvEventWorker() as two,
+        kvaware_router(one, two, path=path) as server,
     ):
         await followed(server, "w0", "w1")
         await complete(server)
@@ -227,10 +229,10 @@ async def test_counters_go_on_when_workers_leave_and_strategies_change(tmp_path:
         await becomes(server, 4, RECOVERIES, reason="connected")
 
 
-async def test_a_guess_is_cut_as_the_workers_blocks_are() -> None:
+async def test_estimates_use_the_block_size_of_the_worker() -> None:
     """Small blocks hold more of a prompt than large ones: a guess must not promise as small ones
     would where blocks are large."""
-    async with TellingWorker() as one, TellingWorker() as two, told(one, two) as server:
+    async with KvEventWorker() as one, KvEventWorker() as two, kvaware_router(one, two) as server:
         await followed(server, "w0", "w1")
         one.publisher.publish(stored(list(range(200)), block=BLOCK))
         two.publisher.publish(stored(list(range(200)), block=64))
@@ -244,10 +246,10 @@ async def test_a_guess_is_cut_as_the_workers_blocks_are() -> None:
         assert set(routing._cut_as_there("w1", blocks)) == {64}
 
 
-async def test_an_adapter_never_counts_as_the_base_however_new(tmp_path: Path) -> None:
+async def test_adapter_never_counts_as_its_base_model(tmp_path: Path) -> None:
     """Its name comes with the workers' next list of models; requests for it may come before."""
     path = tmp_path / "router.json"
-    async with TellingWorker() as worker, told(worker, path=path) as server:
+    async with KvEventWorker() as worker, kvaware_router(worker, path=path) as server:
         await followed(server, "w0")
         await complete(server)
         await holds(server, "w0", HELD)

@@ -1,4 +1,4 @@
-"""Twin prompts, in a running router: each way a prediction can fail has a name and a remedy."""
+"""Twin probe in a running router: each failed prediction has a reason and a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from routing.engine.kvaware import twin_probe
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, metric, router, until
-from tests.routing.engine.kv.event_worker import TellingWorker
+from tests.routing.engine.kv.event_worker import KvEventWorker
 from tests.support.fake_worker import FakeWorker
 
 PROBES = "emberline_router_kv_probes_total"
@@ -43,8 +43,8 @@ async def verdict(server: RouterServer, wanted: str, worker: str = "w0") -> dict
     return dict((await probes(server))["workers"][worker])
 
 
-async def test_a_twin_is_foreseen_and_found_in_both_forms_and_counts_as_no_request() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+async def test_twin_probe_predicts_and_measures_both_forms_uncounted() -> None:
+    async with KvEventWorker() as worker, probing(worker) as server:
         first = await verdict(server, "hit")
         assert first["predicted"] == first["reported"] > 0
         await until(lambda: prober(server).counts["w0", "hit"] >= 2, "the other form")
@@ -65,15 +65,15 @@ async def test_a_twin_is_foreseen_and_found_in_both_forms_and_counts_as_no_reque
         assert server.router.table.workers["w0"].served == 0
 
 
-def _silent(worker: TellingWorker) -> None:
+def _silent(worker: KvEventWorker) -> None:
     worker.tells = False
 
 
-def _forgetful(worker: TellingWorker) -> None:
+def _forgetful(worker: KvEventWorker) -> None:
     worker.keeps = False
 
 
-def _mute(worker: TellingWorker) -> None:
+def _mute(worker: KvEventWorker) -> None:
     worker.reports = False
 
 
@@ -81,11 +81,11 @@ def _mute(worker: TellingWorker) -> None:
     ("wrong", "result"),
     [(_silent, "not_told"), (_forgetful, "not_cached"), (_mute, "not_reported")],
 )
-async def test_what_is_wrong_has_a_name_a_remedy_and_an_end(
-    wrong: Callable[[TellingWorker], None], result: str, monkeypatch: pytest.MonkeyPatch
+async def test_each_probe_failure_has_a_reason_a_remedy_and_recovers(
+    wrong: Callable[[KvEventWorker], None], result: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(twin_probe, "EVENTS_TIMEOUT_S", 0.2)
-    async with TellingWorker() as worker, probing(worker) as server:
+    async with KvEventWorker() as worker, probing(worker) as server:
         wrong(worker)
         prober(server).last.clear()
         found = await verdict(server, result)
@@ -96,8 +96,8 @@ async def test_what_is_wrong_has_a_name_a_remedy_and_an_end(
         assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1
 
 
-async def test_a_refusal_says_what_the_worker_said_and_too_many_requests_is_none() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+async def test_rejection_contains_the_worker_message_and_429_is_no_failure() -> None:
+    async with KvEventWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         worker.status = 401
         assert (await verdict(server, "refused"))["error"] == (
@@ -109,8 +109,8 @@ async def test_a_refusal_says_what_the_worker_said_and_too_many_requests_is_none
         assert prober(server).last["w0"].result == "refused"
 
 
-async def test_a_worker_which_hangs_up_is_unreachable() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+async def test_worker_that_closes_the_connection_is_unreachable() -> None:
+    async with KvEventWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
 
         def hang_up(_body: dict[str, Any]) -> None:
@@ -120,8 +120,8 @@ async def test_a_worker_which_hangs_up_is_unreachable() -> None:
         assert (await verdict(server, "unreachable"))["error"]
 
 
-async def test_a_model_without_a_template_is_asked_for_completions_only() -> None:
-    async with TellingWorker() as worker:
+async def test_model_without_a_template_is_probed_by_completions_only() -> None:
+    async with KvEventWorker() as worker:
         worker.template = False
         async with probing(worker) as server:
             assert (await verdict(server, "hit"))["path"] == "/v1/completions"
@@ -130,8 +130,8 @@ async def test_a_model_without_a_template_is_asked_for_completions_only() -> Non
             assert len(chats) == 1
 
 
-async def test_who_has_something_to_do_is_left_alone() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+async def test_busy_worker_is_not_probed() -> None:
+    async with KvEventWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         server.router.table.workers["w0"].in_flight += 1  # a caller's request
         busy = prober(server).counts["w0", "busy"]
@@ -143,8 +143,8 @@ async def test_who_has_something_to_do_is_left_alone() -> None:
         assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1
 
 
-async def test_a_request_which_comes_between_the_twins_has_the_worker_for_itself() -> None:
-    async with TellingWorker() as worker, probing(worker) as server:
+async def test_request_between_the_twins_gets_the_worker_alone() -> None:
+    async with KvEventWorker() as worker, probing(worker) as server:
         await verdict(server, "hit")
         known = server.router.table.workers["w0"]
 
@@ -157,11 +157,11 @@ async def test_a_request_which_comes_between_the_twins_has_the_worker_for_itself
         assert sent[-1] != sent[-2]
 
 
-async def test_who_tells_nothing_is_not_probed_and_0_means_never() -> None:
+async def test_workers_without_events_are_not_probed_and_0_disables_probes() -> None:
     async with FakeWorker() as worker, probing(worker) as server:
         await until(lambda: prober(server).counts["w0", "not_followed"] >= 2, "its turns")
         assert all(one.target == "/kv_event_sources" for one in worker.requests)
-    async with TellingWorker() as telling, probing(telling, probe_interval_s=0) as server:
+    async with KvEventWorker() as telling, probing(telling, probe_interval_s=0) as server:
         listening = server._kvaware.listening
         assert listening is not None
         await until(lambda: listening.subscriber.ranks("w0"), "followed")
@@ -169,8 +169,8 @@ async def test_who_tells_nothing_is_not_probed_and_0_means_never() -> None:
         assert telling.sent() == []
 
 
-async def test_workers_take_turns_and_those_which_left_leave_nothing() -> None:
-    async with TellingWorker() as one, TellingWorker() as two, probing(one, two) as server:
+async def test_workers_are_probed_in_turn_and_removed_ones_leave_nothing() -> None:
+    async with KvEventWorker() as one, KvEventWorker() as two, probing(one, two) as server:
         await verdict(server, "hit", "w0")
         await verdict(server, "hit", "w1")
         found = prober(server)
@@ -182,7 +182,7 @@ async def test_workers_take_turns_and_those_which_left_leave_nothing() -> None:
 
 
 async def test_each_of_several_ranks_is_probed_by_name() -> None:
-    async with TellingWorker(ranks=2) as worker, probing(worker) as server:
+    async with KvEventWorker(ranks=2) as worker, probing(worker) as server:
         await verdict(server, "hit")
         await until(lambda: prober(server).counts["w0", "hit"] >= 4, "both ranks, both forms")
         ranks = worker.answered_by
@@ -192,8 +192,8 @@ async def test_each_of_several_ranks_is_probed_by_name() -> None:
         assert not any(prober(server).counts["w0", result] for result in twin_probe.FAILURES)
 
 
-async def test_ranks_which_cannot_be_named_are_not_probed() -> None:
-    async with TellingWorker(ranks=2) as worker, probing(worker, probe_interval_s=0) as server:
+async def test_ranks_that_cannot_be_named_are_not_probed() -> None:
+    async with KvEventWorker(ranks=2) as worker, probing(worker, probe_interval_s=0) as server:
         listening = server._kvaware.listening
         assert listening is not None
         await until(lambda: listening.subscriber.ranks("w0") == 2, "followed")

@@ -1,4 +1,4 @@
-"""Decisions on disk: bounded, private, and never in a request's way."""
+"""Decision journal on disk: bounded, private, and non-blocking."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ids(path: Path) -> list[int]:
     return [int(json.loads(line)["id"]) for line in path.read_bytes().splitlines()]
 
 
-def test_file_and_predecessor_stay_within_their_bound(tmp_path: Path) -> None:
+def test_current_and_previous_file_stay_within_their_bound(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     journal = Journal(JournalConfig(path, max_bytes=400_000))
     for number in range(2000):
@@ -59,7 +59,7 @@ def test_file_and_predecessor_stay_within_their_bound(tmp_path: Path) -> None:
     assert journal.counts() == {"written": 2000, "failed": 0, "dropped": 0}
 
 
-def test_what_is_there_is_kept(tmp_path: Path) -> None:
+def test_existing_records_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     for number in range(3):
         journal = Journal(JournalConfig(path, max_bytes=65_536))
@@ -69,7 +69,7 @@ def test_what_is_there_is_kept(tmp_path: Path) -> None:
     assert ids(path) == [0, 1, 2]
 
 
-def test_a_file_which_is_long_already_is_set_aside_first(tmp_path: Path) -> None:
+def test_oversized_file_is_rotated_first(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     path.write_text('{"id": "0"}\n' * 4000)
     journal = Journal(JournalConfig(path, max_bytes=65_536))
@@ -80,7 +80,7 @@ def test_a_file_which_is_long_already_is_set_aside_first(tmp_path: Path) -> None
     assert (tmp_path / "decisions.jsonl.1").stat().st_size == 48_000
 
 
-def test_a_torn_write_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torn_write_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "decisions.jsonl"
     write = os.write
     full = False
@@ -104,7 +104,7 @@ def test_a_torn_write_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert ids(path) == [2]
 
 
-def test_a_full_disk_is_counted_and_its_end_is_noticed(tmp_path: Path) -> None:
+def test_full_disk_is_counted_and_recovery_noticed(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     path.symlink_to("/dev/full")
     journal = Journal(JournalConfig(path))
@@ -132,13 +132,13 @@ def test_a_full_disk_is_counted_and_its_end_is_noticed(tmp_path: Path) -> None:
         ({"files": "x"}, "decisions.files"),
     ],
 )
-def test_wrong_settings_are_refused(tmp_path: Path, data: Any, field: str) -> None:
+def test_invalid_settings_are_rejected(tmp_path: Path, data: Any, field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse({"listen": "127.0.0.1:1", "decisions": data}, tmp_path)
     assert caught.value.field == field
 
 
-async def test_requests_become_records(tmp_path: Path) -> None:
+async def test_requests_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     async with FakeWorker() as worker:
         async with router(worker, decisions={"file": str(path)}) as server:
@@ -156,7 +156,7 @@ async def test_requests_become_records(tmp_path: Path) -> None:
         assert "tell nobody" not in text and "alice" not in text
 
 
-async def test_a_disk_which_hangs_costs_records_and_no_request(
+async def test_hanging_disk_drops_records_but_no_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -175,7 +175,7 @@ async def test_a_disk_which_hangs_costs_records_and_no_request(
                 os.close(reader)
 
 
-async def test_the_file_changes_while_the_router_runs(tmp_path: Path) -> None:
+async def test_file_changes_at_run_time(tmp_path: Path) -> None:
     config = tmp_path / "router.json"
     one, two = tmp_path / "one", tmp_path / "two"
     async with FakeWorker() as worker:

@@ -1,4 +1,4 @@
-"""Lines on stderr: none is lost while somebody reads, and nobody waits for who does not."""
+"""Log lines on stderr: complete for an active reader, non-blocking for a stalled one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def drain(reader: int) -> bytes:
     return data
 
 
-def test_lines_come_whole_and_in_order(pipe: tuple[int, int]) -> None:
+def test_lines_are_complete_and_ordered(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     log = Log("info", writer)
     log.later("request", {"n": 0})
@@ -51,7 +51,7 @@ def test_lines_come_whole_and_in_order(pipe: tuple[int, int]) -> None:
     assert [line["event"] for line in lines] == ["request", "request", "happened"]
 
 
-def test_a_reader_who_stops_costs_lines_and_no_time(pipe: tuple[int, int]) -> None:
+def test_stalled_reader_costs_lines_but_no_time(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     log = Log("info", writer)
     fact = {"text": "x" * 500}
@@ -91,7 +91,7 @@ def test_a_closed_pipe_is_counted_and_nothing_else(pipe: tuple[int, int]) -> Non
     log.close()
 
 
-def test_the_last_flush_waits_a_little_for_its_reader(pipe: tuple[int, int]) -> None:
+def test_last_flush_waits_briefly_for_its_reader(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     log = Log("info", writer)
     for _ in range(300):
@@ -107,7 +107,7 @@ def test_the_last_flush_waits_a_little_for_its_reader(pipe: tuple[int, int]) -> 
     assert (first + rest).count(b"\n") == 300
 
 
-def test_a_file_is_written_at_once(tmp_path: Path) -> None:
+def test_log_file_is_written_at_once(tmp_path: Path) -> None:
     path = tmp_path / "log"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
     log = Log("info", fd)
@@ -126,20 +126,20 @@ def test_a_file_is_written_at_once(tmp_path: Path) -> None:
         ({"sample": 0, "errors": False}, (0, False)),
     ],
 )  # fmt: skip
-def test_ways_to_log(value: object, wanted: tuple[float, bool]) -> None:
+def test_log_destinations(value: object, wanted: tuple[float, bool]) -> None:
     config = parse({"listen": "127.0.0.1:1", "access_log": value}, Path())
     assert config.access_log == AccessLogConfig(*wanted)
 
 
 @pytest.mark.parametrize("value", ["some", "sample=2", "sample=x", "all=1", "sample", 5])
-def test_other_ways_are_refused(value: object) -> None:
+def test_unknown_destinations_are_rejected(value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         parse({"listen": "127.0.0.1:1", "access_log": value}, Path())
     assert caught.value.field == "access_log"
 
 
 @pytest.mark.parametrize(("how", "lines"), [("off", 0), ("errors", 1), ("all", 2)])
-async def test_access_lines_as_configured(
+async def test_access_lines_follow_the_configuration(
     capfd: pytest.CaptureFixture[str], how: str, lines: int
 ) -> None:
     async with FakeWorker() as worker, router(worker, access_log=how) as server:

@@ -1,4 +1,4 @@
-"""The small pieces: usage in a tail, the decision ring, keys, counters."""
+"""Usage parsing, decision ring, keys and counters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_usage_in_other_dialects() -> None:
     assert usage.read_usage(unknown) == usage.TokenUsage(5, None, None)
 
 
-def test_what_is_no_number_of_tokens_is_not_reported() -> None:
+def test_invalid_token_counts_are_not_reported() -> None:
     odd = b'{"usage":{"prompt_tokens":-5,"completion_tokens":1.5,"cached_tokens":1e30}}'
     assert usage.read_usage(odd) == usage.TokenUsage(None, None, None)
     broken_last = b'{"usage":{"prompt_tokens":5}}{"usage":{"prompt_tokens":6,}}'
@@ -71,7 +71,7 @@ def test_what_is_no_number_of_tokens_is_not_reported() -> None:
         b'"usage":{' + b" " * 4000 + b'"prompt_tokens":5}',
     ],
 )
-def test_usage_is_silent_when_unsure(tail: bytes) -> None:
+def test_unclear_usage_is_not_reported(tail: bytes) -> None:
     assert usage.read_usage(tail) is None
 
 
@@ -82,7 +82,7 @@ def decision(number: int) -> Decision:
     return Decision(f"d{number}", float(number), "prefixaware")
 
 
-def test_the_ring_keeps_the_newest() -> None:
+def test_ring_keeps_the_newest_records() -> None:
     ring = DecisionRing(3)
     for number in range(5):
         ring.add(decision(number))
@@ -98,7 +98,7 @@ def test_the_ring_keeps_the_newest() -> None:
     assert [item.id for item in larger.newest(9)] == ["d9", "d4", "d3"]
 
 
-def test_a_record_shows_no_session_and_no_unkeyed_hash() -> None:
+def test_record_contains_no_session_and_no_unkeyed_hash() -> None:
     record = decision(1)
     record.session = b"alice@example.org"
     record.prefix = [0x1122334455667788]
@@ -111,7 +111,7 @@ def test_a_record_shows_no_session_and_no_unkeyed_hash() -> None:
 # -- errors and counters
 
 
-def test_errors_have_openais_shape() -> None:
+def test_errors_have_the_openai_shape() -> None:
     for code, kind in KINDS.items():
         body: dict[str, Any] = json.loads(Refusal(code, "why", "model").body())
         assert body == {
@@ -151,7 +151,7 @@ def test_the_text_format() -> None:
     ]
 
 
-def test_callers_cannot_grow_the_labels() -> None:
+def test_callers_cannot_add_label_values() -> None:
     metrics = Metrics("n", "e")
     metrics.know_model("served")
     assert metrics.model("served").name == "served"
@@ -161,7 +161,7 @@ def test_callers_cannot_grow_the_labels() -> None:
     assert len(metrics.requests.children) < (MODELS_LIMIT + 1) * 10
 
 
-def test_zeros_exist_from_the_start() -> None:
+def test_counters_start_at_zero() -> None:
     text = Metrics("n", "e").registry.render().decode()
     for reason in REASONS:
         assert f'errors_total{{namespace="n",endpoint="e",reason="{reason}"}} 0' in text
@@ -186,7 +186,7 @@ def test_zeros_exist_from_the_start() -> None:
         (socket.gaierror(-2, "Name or service not known"), "Name or service not known", False),
     ],
 )
-def test_why_connecting_failed(error: OSError, words: str, refused: bool) -> None:
+def test_connect_failure_reasons(error: OSError, words: str, refused: bool) -> None:
     text, is_refusal = describe_connect_error(error)
     assert words in text
     assert is_refusal is refused

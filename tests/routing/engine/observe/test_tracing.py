@@ -1,4 +1,4 @@
-"""Trace context and spans: ids first, then a router with a real OTLP receiver behind it."""
+"""Trace context and spans: IDs first, then a router with a real OTLP receiver."""
 
 from __future__ import annotations
 
@@ -90,17 +90,17 @@ def attributes(span: Span) -> dict[str, Any]:
         f"00-{TRACE}-{SPAN}-1", f" 00-{TRACE}-{SPAN}-01",
     ],
 )  # fmt: skip
-def test_what_is_no_trace_parent(wrong: str) -> None:
+def test_invalid_trace_parents(wrong: str) -> None:
     assert parse_traceparent(wrong.encode()) is None
 
 
-def test_a_trace_parent_of_this_and_of_later_versions() -> None:
+def test_trace_parent_of_current_and_later_versions() -> None:
     wanted = Parent(int(TRACE, 16), int(SPAN, 16), 1)
     assert parse_traceparent(SAMPLED.encode()) == wanted
     assert parse_traceparent(f"42-{TRACE}-{SPAN}-01-more".encode()) == wanted
 
 
-def test_what_a_traced_request_goes_out_with() -> None:
+def test_headers_of_a_traced_request() -> None:
     lines = f"host: a\r\nTraceParent: {SAMPLED}\r\ntracestate: v=1\r\nx-mine: 1\r\n"
     head = parse_request(f"GET /v1/x HTTP/1.1\r\n{lines}".encode())
     trace = begin_trace(head, 0.0)
@@ -112,7 +112,7 @@ def test_what_a_traced_request_goes_out_with() -> None:
     assert span != SPAN
 
 
-def test_two_parents_are_none_and_their_state_goes_too() -> None:
+def test_duplicate_trace_parents_and_their_state_are_dropped() -> None:
     lines = f"host: a\r\ntraceparent: {SAMPLED}\r\ntraceparent: {SAMPLED}\r\ntracestate: v=1\r\n"
     head = parse_request(f"GET /v1/x HTTP/1.1\r\n{lines}".encode())
     assert begin_trace(head, 0.0) is None
@@ -125,7 +125,7 @@ def test_two_parents_are_none_and_their_state_goes_too() -> None:
 # -- in a router
 
 
-async def test_without_tracing_a_trace_passes_unchanged() -> None:
+async def test_without_tracing_trace_headers_pass_unchanged() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         for parent in (SAMPLED, "nonsense"):
             await ask(server, post(chat("hi"), traceparent=parent, tracestate="v=1,w=2"))
@@ -172,7 +172,7 @@ async def test_a_request_is_a_server_span_with_its_attempt_below() -> None:
             await becomes(server, 1, SPANS, result="sent")
 
 
-async def test_who_is_recorded() -> None:
+async def test_sampling_decision() -> None:
     async with FakeWorker() as worker, receiver() as collector:
         async with router(worker, tracing={"endpoint": collector.url, "sample": 1}) as server:
             await ask(server, post(chat("no"), traceparent=UNSAMPLED, tracestate="v=1"))
@@ -186,7 +186,7 @@ async def test_who_is_recorded() -> None:
             assert top.trace_id.hex() in worker.requests[-1].headers["traceparent"]
 
 
-async def test_each_attempt_is_a_span_and_waiting_is_one() -> None:
+async def test_attempts_and_waiting_are_spans() -> None:
     async with FakeWorker() as one, FakeWorker() as two, receiver() as collector:
         settings: dict[str, Any] = {
             "tracing": {"endpoint": collector.url, "sample": 1},
@@ -255,7 +255,7 @@ async def test_a_retry_is_a_second_attempt() -> None:
             }
 
 
-async def test_a_collector_which_refuses_is_counted_and_said_once(
+async def test_rejecting_collector_is_counted_and_logged_once(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with FakeWorker() as worker, receiver() as collector:
@@ -278,7 +278,7 @@ async def test_a_collector_which_refuses_is_counted_and_said_once(
     assert not [record for record in caplog.records if record.name.startswith("opentelemetry")]
 
 
-async def test_a_reload_keeps_what_has_not_changed(tmp_path: Path) -> None:
+async def test_reload_keeps_unchanged_parts(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     async with FakeWorker() as worker, receiver() as collector:
         tracing = {"endpoint": collector.url, "sample": 1}
@@ -291,7 +291,7 @@ async def test_a_reload_keeps_what_has_not_changed(tmp_path: Path) -> None:
             assert recorder._old == []
 
 
-async def test_spans_without_room_are_dropped_and_requests_are_not(
+async def test_spans_are_dropped_before_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
@@ -303,7 +303,9 @@ async def test_spans_without_room_are_dropped_and_requests_are_not(
             assert await metric(server, SPANS, result="dropped") >= 10
 
 
-async def test_missing_packages_are_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_packages_are_reported_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     async with FakeWorker() as worker:
         with pytest.raises(ConfigError) as caught:
@@ -322,7 +324,7 @@ async def test_missing_packages_are_said_with_the_remedy(monkeypatch: pytest.Mon
         ({"url": "http://c"}, "tracing.url"),
     ],
 )
-async def test_wrong_tracing_is_refused(tracing: Any, field: str) -> None:
+async def test_invalid_tracing_settings_are_rejected(tracing: Any, field: str) -> None:
     async with FakeWorker() as worker:
         with pytest.raises(ConfigError) as caught:
             async with router(worker, tracing=tracing):

@@ -1,4 +1,4 @@
-"""Strategies as pure objects: who is picked, why, and what is remembered."""
+"""Strategies as pure objects: picks, reasons and memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Play:
 # -- prefixaware
 
 
-def test_a_prefix_goes_back_to_its_worker() -> None:
+def test_prefix_returns_to_its_worker() -> None:
     play = Play(PrefixAware(1000), targets(4))
     first = play.send(facts([1, 2, 3]))
     assert first.reason == base.NO_MATCH
@@ -71,7 +71,7 @@ def test_a_prefix_goes_back_to_its_worker() -> None:
     assert [item[1] for item in again.candidates if item[0] == first.worker.id] == [192]
 
 
-def test_the_longest_match_wins() -> None:
+def test_longest_match_wins() -> None:
     policy = PrefixAware(1000)
     near, far = targets(2)
     policy.sent(facts([1, 2]), near)
@@ -79,14 +79,14 @@ def test_the_longest_match_wins() -> None:
     assert policy.rank(facts([1, 2, 3, 4, 5]), Fleet([near, far])).worker is far
 
 
-def test_new_prefixes_spread() -> None:
+def test_new_prefixes_are_spread() -> None:
     workers = targets(4)
     play = Play(PrefixAware(1000), workers)
     chosen = [play.send(facts([xxhash.xxh3_64_intdigest(b"%d" % n)])).worker for n in range(400)]
     assert min(chosen.count(worker) for worker in workers) > 50
 
 
-def test_a_tie_goes_to_whoever_was_picked_longest_ago_and_not_to_the_first() -> None:
+def test_ties_go_to_the_least_recently_picked_worker() -> None:
     for policy in (PrefixAware(1000), SessionPolicy(), RoundRobin()):
         workers = targets(4)
         for last_pick, worker in zip((7, 3, 5, 9), workers, strict=True):
@@ -97,7 +97,7 @@ def test_a_tie_goes_to_whoever_was_picked_longest_ago_and_not_to_the_first() -> 
         assert chosen == ["w1", "w2", "w0", "w3"] * 2
 
 
-def test_a_burst_of_one_new_prefix_stays_together() -> None:
+def test_burst_of_one_new_prefix_stays_together() -> None:
     play = Play(PrefixAware(1000), targets(4))
     assert len({play.send(facts([1, 2, 3])).worker.id for _ in range(5)}) == 1
 
@@ -114,7 +114,7 @@ def test_load_outweighs_a_match_once_waiting_costs_more_than_computing() -> None
     assert (pick.worker, pick.reason) == (cold, base.LEAST_LOADED)
 
 
-def test_a_lost_match_is_named() -> None:
+def test_lost_match_is_named() -> None:
     policy = PrefixAware(1000)
     warm, cold = targets(2)
     policy.sent(facts([1]), warm)
@@ -133,7 +133,7 @@ def test_ranking_changes_nothing() -> None:
     assert policy.sizes() == before == {"w1": 2}
 
 
-def test_a_worker_which_is_gone_leaves_nothing_behind() -> None:
+def test_removed_worker_leaves_nothing() -> None:
     policy = PrefixAware(1000)
     for index in range(10_000):
         worker = Target(f"w{index}")
@@ -145,7 +145,7 @@ def test_a_worker_which_is_gone_leaves_nothing_behind() -> None:
 # -- session
 
 
-def test_a_session_stays_and_sessions_spread() -> None:
+def test_sessions_are_sticky_and_spread() -> None:
     workers = targets(4)
     play = Play(SessionPolicy(), workers)
     homes = {}
@@ -171,7 +171,7 @@ def test_only_sessions_of_a_removed_worker_move() -> None:
     assert all(before[name] is workers[4] for name in moved)
 
 
-def test_a_session_leaves_an_overloaded_worker_and_says_so() -> None:
+def test_session_leaves_an_overloaded_worker_with_its_reason() -> None:
     workers = targets(2)
     policy = SessionPolicy()
     home: Any = policy.rank(facts(tokens=100, session=b"s"), Fleet(workers)).worker
@@ -183,7 +183,7 @@ def test_a_session_leaves_an_overloaded_worker_and_says_so() -> None:
     assert pick.reason == base.LEAST_LOADED
 
 
-def test_a_session_whose_worker_is_down_is_counted_so() -> None:
+def test_session_on_a_down_worker_is_counted() -> None:
     workers = targets(3)
     policy = SessionPolicy()
     home: Any = policy.rank(facts(session=b"s"), Fleet(workers)).worker
@@ -191,7 +191,7 @@ def test_a_session_whose_worker_is_down_is_counted_so() -> None:
     assert policy.rank(facts(session=b"s"), Fleet(rest, [home])).reason == base.UNHEALTHY
 
 
-def test_without_a_session_the_least_work_wins() -> None:
+def test_least_loaded_worker_wins_without_a_session() -> None:
     workers = targets(3)
     workers[0].load = workers[2].load = 50
     pick = SessionPolicy().rank(facts(), Fleet(workers))
@@ -201,7 +201,7 @@ def test_without_a_session_the_least_work_wins() -> None:
 # -- roundrobin
 
 
-def test_round_robin_takes_turns_whatever_the_load() -> None:
+def test_round_robin_ignores_load() -> None:
     workers = targets(3)
     workers[0].load = 10_000
     play = Play(RoundRobin(), workers)
@@ -210,7 +210,7 @@ def test_round_robin_takes_turns_whatever_the_load() -> None:
 
 
 @pytest.mark.parametrize("policy", [PrefixAware(10), SessionPolicy(), RoundRobin()])
-def test_every_reason_given_was_announced(policy: RoutingPolicy) -> None:
+def test_every_reason_is_declared(policy: RoutingPolicy) -> None:
     rng = random.Random(1)
     workers = targets(3)
     play = Play(policy, workers)

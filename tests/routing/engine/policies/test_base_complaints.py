@@ -1,4 +1,4 @@
-"""What users of other routers complained about where requests went, one test for each complaint."""
+"""Complaints of other routers' users about placement, one test each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PREFIX = "a long and well known beginning " * 40
 # -- 2, 17: replicas
 
 
-async def test_routers_which_know_nothing_of_each_other_agree(tmp_path: Path) -> None:
+async def test_independent_routers_agree(tmp_path: Path) -> None:
     """vllm-project/aibrix#917: each gateway replica learned its own prefixes, so the same prompt
     was computed once for each replica."""
     (tmp_path / "hash.key").write_bytes(b"k" * 32)
@@ -46,7 +46,7 @@ async def test_routers_which_know_nothing_of_each_other_agree(tmp_path: Path) ->
         assert len(set(homes[0])) > 1
 
 
-async def test_a_second_router_takes_over_without_being_told_anything() -> None:
+async def test_second_router_takes_over_without_shared_state() -> None:
     """vllm-project/production-stack#9: state in one router made it the single point where the
     service degrades."""
     async with FakeWorker() as a, FakeWorker() as b:
@@ -62,7 +62,7 @@ async def test_a_second_router_takes_over_without_being_told_anything() -> None:
 # -- 9 to 13: where requests go
 
 
-def test_equal_scores_are_settled_by_turn_and_a_cached_prompt_by_its_cache() -> None:
+def test_equal_scores_alternate_and_cached_prompts_follow_their_cache() -> None:
     """ai-dynamo/dynamo#3581, #5565: with equal scores the pick was random, and blocks which were
     cached were not seen."""
     play = Play(PrefixAware(1000), targets(8))
@@ -74,7 +74,7 @@ def test_equal_scores_are_settled_by_turn_and_a_cached_prompt_by_its_cache() -> 
 
 
 @pytest.mark.parametrize("strategy", ["prefixaware", "session"])
-async def test_a_popular_prefix_does_not_pile_up_on_one_worker(strategy: str) -> None:
+async def test_popular_prefix_is_spread_over_workers(strategy: str) -> None:
     """production-stack PR#1035: kvaware piled a popular prefix on one engine while the others
     idled."""
     release = asyncio.Event()
@@ -122,7 +122,7 @@ def test_bounded_load_holds_with_hundreds_of_replicas() -> None:
     assert sum(1 for load in loads if load) > 250
 
 
-def test_what_nobody_has_cached_goes_to_the_idle_and_never_to_the_busiest() -> None:
+def test_uncached_prompts_go_to_idle_workers() -> None:
     """ai-dynamo/dynamo#7836, sgl-project/sglang PR#14305: two decode workers idled; a rule for
     cache misses fed the busiest worker."""
     many = targets(6)
@@ -138,7 +138,7 @@ def test_what_nobody_has_cached_goes_to_the_idle_and_never_to_the_busiest() -> N
     assert len(used) == 5, "nobody idles"
 
 
-def test_sessions_come_home_when_the_crowd_is_gone() -> None:
+def test_sessions_return_after_a_load_peak() -> None:
     """PrimeIntellect-ai/prime-rl PR#3255: hashing which did not see load thrashed one engine (its
     hit rate fell from 98 % to 5 %) while others idled."""
     many = targets(4)

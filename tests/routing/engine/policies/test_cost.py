@@ -1,4 +1,4 @@
-"""What the cost formula must keep to, whatever its constants are calibrated to."""
+"""Properties of the cost formula, independent of its constants."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ tokens = st.integers(0, 1_000_000)
 few = st.integers(0, 500)
 
 
-def test_an_idle_worker_has_no_load() -> None:
+def test_idle_worker_has_no_load() -> None:
     assert cost.load(0, 0, 0) == 0
 
 
 @given(tokens, few, few)
-def test_any_more_work_is_more_load(backlog: int, waiting: int, decoding: int) -> None:
+def test_load_grows_with_work(backlog: int, waiting: int, decoding: int) -> None:
     load = cost.load(backlog, waiting, decoding)
     assert cost.load(backlog + 1, waiting, decoding) > load
     assert cost.load(backlog, waiting + 1, decoding) > load
@@ -34,7 +34,7 @@ def test_cost_grows_with_load_and_with_what_must_be_computed(
 
 
 @given(st.integers(1, 200_000))
-def test_waiting_behind_as_much_as_a_copy_would_cost_makes_no_copy(held: int) -> None:
+def test_no_copy_is_made_while_waiting_costs_as_much(held: int) -> None:
     """Else every prompt that follows its own prefix at once would be computed twice."""
     there = cost.cost(cost.load(held, 1, 0), 100)
     elsewhere = cost.cost(cost.load(0, 0, 0), held + 100)
@@ -43,7 +43,7 @@ def test_waiting_behind_as_much_as_a_copy_would_cost_makes_no_copy(held: int) ->
 
 
 @given(st.integers(1, 200_000), st.integers(1, 500))
-def test_a_shared_prefix_is_copied_when_enough_wait_for_it(held: int, question: int) -> None:
+def test_shared_prefix_is_copied_when_enough_requests_wait(held: int, question: int) -> None:
     """However long the prefix and however short the questions; nobody waits without bound."""
     elsewhere = cost.cost(cost.load(0, 0, 0), held + question)
     waiting = 1
@@ -53,7 +53,7 @@ def test_a_shared_prefix_is_copied_when_enough_wait_for_it(held: int, question: 
 
 
 @given(st.integers(0, 8), tokens)
-def test_running_answers_decide_between_workers_equal_in_prompts(n: int, backlog: int) -> None:
+def test_running_decodes_break_ties_of_prompt_load(n: int, backlog: int) -> None:
     assert cost.load(backlog, 1, n) < cost.load(backlog, 1, n + 1)
     # but a dozen of them does not send a prompt away from a thousand tokens it has computed
     assert cost.cost(cost.load(0, 0, 12), 0) < cost.cost(0, 1000)

@@ -1,4 +1,4 @@
-"""The strategy kvaware as a pure object: what is held, what is on its way, what it is worth."""
+"""kvaware strategy as a pure object: held blocks, blocks in transit, and costs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def room() -> Room:
     return Room()
 
 
-def test_a_prompt_goes_where_it_is_held_and_says_how_much_of_it(room: Room) -> None:
+def test_prompt_goes_to_its_holder_with_the_matched_tokens(room: Room) -> None:
     room.events.tell("w1", stored(PROMPT, 0, 4))
     room.events.tell("w2", stored(PROMPT, 0, 8))
     pick = room.pick()
@@ -60,7 +60,7 @@ def test_a_prompt_goes_where_it_is_held_and_says_how_much_of_it(room: Room) -> N
     assert not pick.guessed
 
 
-def test_what_was_evicted_is_no_longer_believed_though_it_was_sent_there(room: Room) -> None:
+def test_evicted_blocks_no_longer_count(room: Room) -> None:
     room.events.tell("w1", stored(PROMPT))
     facts = room.facts()
     for _ in range(3):
@@ -76,7 +76,7 @@ def test_what_was_evicted_is_no_longer_believed_though_it_was_sent_there(room: R
     assert room.policy.rank(unread, Fleet(room.workers)).worker.id == "w1"
 
 
-def test_without_tokens_the_prefix_decides_and_the_reason_says_so(room: Room) -> None:
+def test_without_tokens_the_prefix_strategy_decides_with_its_reason(room: Room) -> None:
     room.events.tell("w1", stored(PROMPT))
     facts = room.facts()
     facts.blocks = None
@@ -85,7 +85,7 @@ def test_without_tokens_the_prefix_decides_and_the_reason_says_so(room: Room) ->
     assert (pick.worker.id, pick.reason, pick.tiers) == ("w2", base.PREFIX_HIT, None)
 
 
-def test_load_counts_against_what_is_held(room: Room) -> None:
+def test_load_counts_against_matched_blocks(room: Room) -> None:
     room.events.tell("w1", stored(PROMPT, 0, 2))
     room.workers[1].load = 100_000
     pick = room.pick()
@@ -93,7 +93,7 @@ def test_load_counts_against_what_is_held(room: Room) -> None:
     assert pick.reason == base.LEAST_LOADED
 
 
-def test_the_device_is_worth_more_than_host_memory_and_that_more_than_storage(room: Room) -> None:
+def test_device_outweighs_host_memory_and_storage(room: Room) -> None:
     room.events.tell("w0", stored(PROMPT, medium="STORAGE", ownership="tier"))
     room.events.tell("w1", stored(PROMPT, medium="cpu"))
     assert room.pick().worker.id == "w1"
@@ -106,7 +106,7 @@ def test_the_device_is_worth_more_than_host_memory_and_that_more_than_storage(ro
     assert room.pick().worker.id == "w1"
 
 
-def test_a_burst_of_one_new_prompt_stays_together_until_events_tell(room: Room) -> None:
+def test_burst_of_one_new_prompt_stays_together_until_events_arrive(room: Room) -> None:
     first = room.pick()
     facts = room.facts()
     assert facts.blocks is not None
@@ -118,20 +118,20 @@ def test_a_burst_of_one_new_prompt_stays_together_until_events_tell(room: Room) 
     assert room.pick().cached_tokens == 0
 
 
-def test_a_lying_index_is_not_asked(room: Room) -> None:
+def test_unreliable_index_is_not_used(room: Room) -> None:
     room.events.tell("w1", stored(PROMPT))
     room.policy.believed = lambda worker: worker != "w1"
     assert room.pick().cached_tokens == 0
 
 
-def test_what_only_a_lost_worker_holds_is_said(room: Room) -> None:
+def test_match_held_only_by_a_lost_worker_is_named(room: Room) -> None:
     room.events.tell("w1", stored(PROMPT))
     pick = room.pick(others=[room.workers[1]])
     assert pick.reason == base.UNHEALTHY
     assert ("w1", 10 * BLOCK) in [(item[0], item[1]) for item in pick.candidates]
 
 
-def test_many_workers_are_ranked_the_same() -> None:
+def test_large_fleets_are_ranked_alike() -> None:
     """As the table does it for large fleets, with an order by load."""
     room = Room()
     room.events.tell("127.0.0.1:8007", stored(PROMPT))
@@ -150,7 +150,7 @@ def test_ranking_changes_nothing(room: Room) -> None:
 # -- what is on its way
 
 
-def test_a_guess_lasts_a_moment_after_the_first_byte() -> None:
+def test_estimate_expires_shortly_after_the_first_byte() -> None:
     pending = ExpectedBlocks()
     chains = {16: [1, 2, 3]}
     guess = pending.sent("a", chains)
@@ -162,7 +162,7 @@ def test_a_guess_lasts_a_moment_after_the_first_byte() -> None:
     assert len(pending) == 0
 
 
-def test_guesses_are_counted_each_for_itself() -> None:
+def test_estimates_are_counted_separately() -> None:
     pending = ExpectedBlocks()
     one, two = pending.sent("a", {16: [1, 2]}), pending.sent("a", {16: [1, 2, 3]})
     pending.sent("b", {16: [1]})
@@ -186,7 +186,7 @@ def test_blocks_that_events_reported_count_only_while_they_are_held() -> None:
     assert len(pending) == 0
 
 
-def test_a_lost_worker_has_nothing_on_its_way() -> None:
+def test_lost_worker_has_no_blocks_in_transit() -> None:
     pending = ExpectedBlocks()
     guess = pending.sent("a", {16: [1, 2]})
     pending.forget("a")
@@ -198,7 +198,7 @@ def test_a_lost_worker_has_nothing_on_its_way() -> None:
 # -- what it is worth
 
 
-def test_prices_begin_with_defaults_and_follow_the_answers() -> None:
+def test_costs_start_with_defaults_and_follow_measurements() -> None:
     prices = LoadPrices()
     assert prices.saved(100, 0, 0) == 100
     assert prices.saved(0, 100, 0) == int(100 * (1 - L1_SHARE))
@@ -212,7 +212,7 @@ def test_prices_begin_with_defaults_and_follow_the_answers() -> None:
     assert prices.saved(0, 0, 1000) < prices.saved(0, 1000, 0) < prices.saved(1000, 0, 0)
 
 
-def test_loading_never_counts_for_more_than_computing() -> None:
+def test_loading_never_costs_more_than_computing() -> None:
     prices = LoadPrices()
     prices.learn(1000, 0, (0, 0, 0), 1.0)
     for _ in range(50):
@@ -221,7 +221,7 @@ def test_loading_never_counts_for_more_than_computing() -> None:
     assert prices.saved(0, 0, 500) == 0
 
 
-def test_one_odd_answer_moves_a_price_little_and_mixed_ones_teach_nothing() -> None:
+def test_outliers_move_a_cost_little_and_mixed_samples_not_at_all() -> None:
     prices = LoadPrices()
     for _ in range(20):
         prices.learn(1000, 0, (0, 0, 0), 1.0)
@@ -234,7 +234,7 @@ def test_one_odd_answer_moves_a_price_little_and_mixed_ones_teach_nothing() -> N
 # -- honesty
 
 
-def test_an_index_which_keeps_promising_too_much_is_demoted_once_until_renewed() -> None:
+def test_index_that_overpredicts_is_demoted_until_renewed() -> None:
     meter = PredictionAccuracy()
     verdicts = [meter.observe(1000, 0, 16) for _ in range(20)]
     assert verdicts.count(True) == 1
@@ -244,17 +244,17 @@ def test_an_index_which_keeps_promising_too_much_is_demoted_once_until_renewed()
     assert not any(meter.observe(1000, 990, 16) for _ in range(20))
 
 
-def test_an_index_which_misses_much_is_built_anew_but_believed() -> None:
+def test_index_that_underpredicts_is_rebuilt_but_used() -> None:
     meter = PredictionAccuracy()
     assert any(meter.observe(0, 1000, 16) for _ in range(20))
     assert not meter.lying
 
 
-def test_an_eviction_now_and_then_condemns_nobody() -> None:
+def test_occasional_evictions_demote_no_index() -> None:
     meter = PredictionAccuracy()
     assert not any(meter.observe(1000, 0 if number % 5 == 4 else 1000, 16) for number in range(50))
 
 
-def test_a_block_more_or_less_is_no_lie() -> None:
+def test_error_of_one_block_is_tolerated() -> None:
     meter = PredictionAccuracy()
     assert not any(meter.observe(64, 32, 32) or meter.observe(32, 64, 32) for _ in range(50))

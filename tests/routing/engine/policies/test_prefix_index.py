@@ -1,4 +1,4 @@
-"""The shared prefix index against a plain model: one list of blocks for each worker."""
+"""Shared prefix index compared with a model: one block list per worker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Model:
         return next((at for at, block in enumerate(blocks) if block not in known), len(blocks))
 
 
-def test_what_a_prompt_would_displace_is_dated_by_the_prompt_that_used_it_last() -> None:
+def test_displaced_blocks_are_dated_by_their_last_prompt() -> None:
     index = PrefixIndex()
     old, new = chain([1] * 10), chain([2] * 10)
     index.remember("w", 0, old, 20)
@@ -93,7 +93,7 @@ steps = st.lists(st.tuples(st.integers(0, 3), words, st.integers(0, 9)), max_siz
 
 @given(steps)
 @settings(max_examples=300)
-def test_without_pressure_every_match_is_the_true_one(given_steps: Steps) -> None:
+def test_every_match_is_exact_without_pressure(given_steps: Steps) -> None:
     index, models = PrefixIndex(), {f"w{n}": Model() for n in range(4)}
     seen: list[list[int]] = []
     for number, text, gone in given_steps:
@@ -114,7 +114,7 @@ def test_without_pressure_every_match_is_the_true_one(given_steps: Steps) -> Non
 
 @given(steps, st.integers(1, 20))
 @settings(max_examples=300)
-def test_one_workers_memory_forgets_exactly_as_its_model(given_steps: Steps, limit: int) -> None:
+def test_memory_of_one_worker_evicts_like_its_model(given_steps: Steps, limit: int) -> None:
     index, model = PrefixIndex(), Model()
     seen: list[list[int]] = []
     for _, text, _ in given_steps:
@@ -130,9 +130,7 @@ def test_one_workers_memory_forgets_exactly_as_its_model(given_steps: Steps, lim
 
 @given(steps, st.lists(st.integers(1, 20), min_size=4, max_size=4))
 @settings(max_examples=300)
-def test_under_pressure_nothing_is_claimed_that_was_not_sent(
-    given_steps: Steps, limits: list[int]
-) -> None:
+def test_under_pressure_only_sent_prefixes_match(given_steps: Steps, limits: list[int]) -> None:
     index = PrefixIndex()
     sent: dict[str, set[int]] = {f"w{n}": set() for n in range(4)}
     for number, text, what in given_steps:
@@ -164,7 +162,7 @@ def test_levels_are_nested_and_end_with_the_longest_match() -> None:
     assert index.levels([7]) == []
 
 
-def test_ends_go_first_and_a_shared_beginning_stays_with_those_who_know_it() -> None:
+def test_leaves_are_evicted_first_and_shared_prefixes_stay() -> None:
     index = PrefixIndex()
     index.remember("a", 0, [1, 2, 3, 4], 4)
     index.remember("b", 1, [1, 2, 3, 4], 4)
@@ -176,7 +174,7 @@ def test_ends_go_first_and_a_shared_beginning_stays_with_those_who_know_it() -> 
     assert len(index) == 5, "what nobody knows is not kept"
 
 
-def test_names_of_sets_of_workers_are_bounded() -> None:
+def test_number_of_worker_sets_is_bounded() -> None:
     index = PrefixIndex()
     for slot in range(12):
         index.remember(f"w{slot}", slot, [slot], 10)
@@ -185,7 +183,7 @@ def test_names_of_sets_of_workers_are_bounded() -> None:
         assert len(index._names) <= CACHED_NAMES
 
 
-def test_joins_and_leaves_leave_nothing_behind() -> None:
+def test_joins_and_leaves_leave_nothing() -> None:
     rng = random.Random(1)
     index = PrefixIndex()
 

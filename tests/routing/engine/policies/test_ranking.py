@@ -1,4 +1,4 @@
-"""Ranking of many workers against looking at each; agreement of routers; the ring; the records."""
+"""Ranking of large fleets compared with full ranking; agreement of routers; ring; records."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ loads = st.lists(st.integers(0, 3000), min_size=SMALL_FLEET + 1, max_size=40)
 
 @given(loads, st.data())
 @settings(max_examples=200)
-def test_the_pick_of_many_is_as_good_as_if_all_were_compared(given: list[int], data: Any) -> None:
+def test_sampled_pick_equals_the_full_comparison(given: list[int], data: Any) -> None:
     known = table(len(given))
     workers = list(known.workers.values())
     for worker, tokens in zip(workers, given, strict=True):
@@ -123,7 +123,7 @@ def test_the_pick_of_many_is_as_good_as_if_all_were_compared(given: list[int], d
         assert pick.reason in expected
 
 
-def test_of_many_holders_the_least_loaded_is_found_though_others_are_idle() -> None:
+def test_least_loaded_of_many_holders_is_found() -> None:
     """Walking from the least loaded up would pass all idle workers first."""
     sends = Sends(PrefixAware(1000), 200)
     workers = list(sends.table.workers.values())
@@ -136,7 +136,7 @@ def test_of_many_holders_the_least_loaded_is_found_though_others_are_idle() -> N
     assert pick.worker.load == min(worker.load for worker in workers[:100])
 
 
-def test_a_worker_too_busy_to_be_worth_its_match_is_passed_by() -> None:
+def test_worker_too_busy_for_its_match_is_skipped() -> None:
     sends = Sends(PrefixAware(1000), 100)
     holder = sends.table.workers["w7"]
     chain = blocks("x", 4)
@@ -149,7 +149,7 @@ def test_a_worker_too_busy_to_be_worth_its_match_is_passed_by() -> None:
 
 
 @pytest.mark.parametrize("count", [6, 50])
-def test_holders_of_one_prompt_take_turns(count: int) -> None:
+def test_holders_of_one_prompt_alternate(count: int) -> None:
     sends = Sends(PrefixAware(1000), count)
     prompt = facts(blocks("x", 4))
     for name in ("w5", "w2", "w3"):
@@ -160,7 +160,7 @@ def test_holders_of_one_prompt_take_turns(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [4, 60])
-def test_hashing_gives_no_match_away(count: int) -> None:
+def test_hashing_loses_no_match(count: int) -> None:
     sends = Sends(PrefixAware(1000), count)
     holder = sends.table.workers["w1"]
     system = blocks("system", 1)
@@ -171,7 +171,7 @@ def test_hashing_gives_no_match_away(count: int) -> None:
         assert sends.policy.rank(prompt, sends.table.fleet).worker is holder
 
 
-def test_who_takes_a_gone_workers_place_has_its_own_memory() -> None:
+def test_worker_in_a_reused_slot_has_its_own_memory() -> None:
     known = table(2)
     policy = PrefixAware(100)
     prompt = facts(blocks("x", 4))
@@ -190,7 +190,7 @@ def test_who_takes_a_gone_workers_place_has_its_own_memory() -> None:
     assert (pick.worker, pick.cached_tokens) == (fresh, 4 * BLOCK)
 
 
-def test_among_many_a_match_that_is_down_is_named() -> None:
+def test_match_on_a_down_worker_is_named_in_large_fleets() -> None:
     sends = Sends(PrefixAware(1000), 100)
     chain = blocks("x", 4)
     sends.policy.sent(facts(chain), sends.table.workers["w7"])
@@ -203,7 +203,7 @@ def test_among_many_a_match_that_is_down_is_named() -> None:
     assert [item[3] for item in pick.candidates if not item[4]] == [free], "its cost if it were up"
 
 
-def test_a_retry_among_many_goes_elsewhere() -> None:
+def test_retry_in_a_large_fleet_goes_to_another_worker() -> None:
     sends = Sends(PrefixAware(1000), 60)
     prompt = facts(blocks("x", 4))
     home = sends.send(prompt).worker
@@ -228,7 +228,7 @@ def test_round_robin_is_fair_in_fleets_of_any_size(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [4, 50])
-def test_the_least_recently_picked_of_equals_is_next(count: int) -> None:
+def test_least_recently_picked_of_equals_is_next(count: int) -> None:
     for policy in (PrefixAware(10), SessionPolicy()):
         sends = Sends(policy, count)
         rounds = [[sends.send(facts([], 9)).worker.id for _ in range(count)] for _ in range(3)]
@@ -255,7 +255,7 @@ def test_routers_send_a_new_prefix_to_the_same_worker(count: int) -> None:
     assert len(chosen) > min(count, 60) // 3
 
 
-def test_routers_agree_behind_a_system_prompt_which_all_workers_hold() -> None:
+def test_routers_agree_behind_a_system_prompt_held_by_all_workers() -> None:
     one, two = Sends(PrefixAware(1000), 8), Sends(PrefixAware(1000), 8)
     system = blocks("system", 8)
     for sends in (one, two):
@@ -270,7 +270,7 @@ def test_routers_agree_behind_a_system_prompt_which_all_workers_hold() -> None:
 
 
 @pytest.mark.parametrize("count", [4, 60])
-def test_small_differences_of_load_do_not_part_routers_and_large_ones_count(count: int) -> None:
+def test_only_large_load_differences_separate_routers(count: int) -> None:
     one, two = Sends(PrefixAware(1000), count), Sends(PrefixAware(1000), count)
     prompt = facts(blocks("p", 100))
     home = one.policy.rank(prompt, one.table.fleet).worker.id
@@ -280,7 +280,7 @@ def test_small_differences_of_load_do_not_part_routers_and_large_ones_count(coun
     assert two.policy.rank(prompt, two.table.fleet).worker.id != home
 
 
-def test_a_new_prompt_goes_where_there_is_room_then_where_the_oldest_blocks_are() -> None:
+def test_new_prompt_prefers_free_memory_then_the_oldest_blocks() -> None:
     sends = Sends(PrefixAware(20), 4)
     order = list(sends.table.workers.values())
     last, oldest = order.pop(), order[0]
@@ -295,7 +295,7 @@ def test_a_new_prompt_goes_where_there_is_room_then_where_the_oldest_blocks_are(
     assert sends.policy.rank(facts(blocks("p", 10)), sends.table.fleet).worker is order[1]
 
 
-def test_in_a_large_fleet_the_age_of_a_few_is_compared() -> None:
+def test_large_fleets_compare_the_age_of_a_sample() -> None:
     policy = PrefixAware(20)
     sends = Sends(policy, 60)
     for number, worker in enumerate(sends.table.workers.values()):
@@ -311,7 +311,7 @@ def test_in_a_large_fleet_the_age_of_a_few_is_compared() -> None:
     assert older > 5
 
 
-async def test_two_routers_in_front_of_the_same_workers_agree() -> None:
+async def test_two_routers_for_the_same_workers_agree() -> None:
     async with (
         FakeWorker() as a,
         FakeWorker() as b,
@@ -335,7 +335,7 @@ async def test_two_routers_in_front_of_the_same_workers_agree() -> None:
 
 @given(st.integers(2, 40), st.integers(0, 2**32))
 @settings(max_examples=30)
-def test_only_keys_of_a_worker_which_leaves_move(count: int, seed: int) -> None:
+def test_only_keys_of_a_removed_worker_move(count: int, seed: int) -> None:
     workers = list(table(count).workers.values())
     rng = random.Random(seed)
     gone = rng.choice(workers)
@@ -349,7 +349,7 @@ def test_only_keys_of_a_worker_which_leaves_move(count: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 8, 100])
-def test_everybody_gets_about_a_share(count: int) -> None:
+def test_keys_are_spread_evenly(count: int) -> None:
     ring = HashRing(list(table(count).workers.values()))
     rng = random.Random(3)
     keys = 400 * count
@@ -363,7 +363,7 @@ def test_everybody_gets_about_a_share(count: int) -> None:
     assert min(shares.values()) > 0.4 * 400
 
 
-def test_only_those_that_fit_are_found() -> None:
+def test_only_eligible_workers_are_found() -> None:
     workers = list(table(10).workers.values())
     ring = HashRing(workers)
     fitting = {workers[3].id, workers[8].id}
@@ -378,7 +378,7 @@ def test_only_those_that_fit_are_found() -> None:
 
 
 @given(st.lists(st.integers(0, 50_000), min_size=1, max_size=60), st.data())
-def test_the_least_loaded_of_any_set_is_found(given: list[int], data: Any) -> None:
+def test_least_loaded_of_any_set_is_found(given: list[int], data: Any) -> None:
     workers = list(table(len(given)).workers.values())
     for worker, tokens in zip(workers, given, strict=True):
         load(worker, tokens)
@@ -405,7 +405,7 @@ def test_the_least_loaded_of_any_set_is_found(given: list[int], data: Any) -> No
         assert inside == (bucket_minimum(load_bucket(workers[at].load)) <= limit)
 
 
-def test_with_whom_a_search_begins_is_not_always_the_same() -> None:
+def test_search_starts_at_varying_workers() -> None:
     workers = list(table(100).workers.values())
     order = WorkersByLoad(workers)
     firsts = {order.lightest(order.bits, turn, 3)[0].id for turn in range(0, 10_000, 37)}
@@ -427,7 +427,7 @@ def test_loads_of_one_bucket_differ_by_less_than_an_eighth(tokens: int) -> None:
 
 
 @pytest.mark.parametrize("policy", [PrefixAware(100), SessionPolicy(), RoundRobin()])
-def test_a_record_is_bounded_and_an_explanation_is_not(policy: RoutingPolicy) -> None:
+def test_records_are_bounded_and_explanations_are_not(policy: RoutingPolicy) -> None:
     sends = Sends(policy, 100)
     chain = blocks("x", 5)
     for number in range(40):
@@ -446,7 +446,7 @@ def test_a_record_is_bounded_and_an_explanation_is_not(policy: RoutingPolicy) ->
     assert sum(not item[4] for item in every.candidates) == 60
 
 
-async def test_the_admin_port_shows_some_of_many_and_explains_all() -> None:
+async def test_admin_port_shows_a_sample_and_explains_all() -> None:
     async with FakeWorker() as fake:
         workers = [{"id": f"w{n}", "url": fake.url} for n in range(30)]
         async with router(fake, workers=workers) as server:
@@ -461,7 +461,7 @@ async def test_the_admin_port_shows_some_of_many_and_explains_all() -> None:
             assert len(every["candidates"]) == every["candidates_total"] == 30
 
 
-def test_a_pinned_requests_cost_counts_what_is_cached() -> None:
+def test_cost_of_a_pinned_request_includes_cached_tokens() -> None:
     known = table(3)
     policy = PrefixAware(100)
     chain = blocks("x", 5)
@@ -472,7 +472,7 @@ def test_a_pinned_requests_cost_counts_what_is_cached() -> None:
     assert [item[3] for item in pick.candidates] == [cost.cost(0, 20)] * 3
 
 
-def test_cache_sizes_bound_what_is_remembered_and_may_change() -> None:
+def test_cache_sizes_bound_the_prefix_memory_and_may_change() -> None:
     known = table(2)
     policy = PrefixAware(1000)
     one, two = known.eligible
@@ -492,7 +492,7 @@ def test_cache_sizes_bound_what_is_remembered_and_may_change() -> None:
     assert policy.sizes() == {"w0": 10, "w1": 20}
 
 
-def test_leaving_workers_free_their_places() -> None:
+def test_removed_workers_free_their_slots() -> None:
     known = table(20)
     policy = PrefixAware(100)
     slots = {worker.slot for worker in known.workers.values()}

@@ -1,4 +1,4 @@
-"""A prompt's canonical bytes: the same up to where prompts are, by whatever API they come."""
+"""Canonical bytes of a prompt: equal up to the common prefix, in every API."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def shuffled(value: Any) -> Any:
 
 @given(st.lists(messages, max_size=5), st.lists(messages, max_size=3), st.lists(messages))
 @settings(max_examples=200)
-def test_hashes_are_shared_exactly_up_to_where_prompts_are_the_same(
+def test_hashes_are_shared_exactly_up_to_the_common_prefix(
     begin: list[Any], one: list[Any], two: list[Any]
 ) -> None:
     first = {"model": "m", "messages": begin + one}
@@ -105,20 +105,20 @@ def test_hashes_are_shared_exactly_up_to_where_prompts_are_the_same(
 
 @given(st.lists(messages, max_size=4), st.dictionaries(words, words, max_size=3))
 @settings(max_examples=100)
-def test_order_and_spacing_of_json_do_not_matter(talk: list[Any], kwargs: dict[str, str]) -> None:
+def test_json_order_and_spacing_do_not_matter(talk: list[Any], kwargs: dict[str, str]) -> None:
     body = {"model": "m", "messages": talk, "chat_template_kwargs": kwargs, "tools": [kwargs]}
     assert chain(body) == chain(shuffled(body), spaced=True)
 
 
 @given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=80))
-def test_texts_share_what_their_bytes_share(begin: str, one: str, two: str) -> None:
+def test_texts_share_their_common_bytes(begin: str, one: str, two: str) -> None:
     first, second = {"prompt": begin + one}, {"prompt": begin + two}
     agree = common((begin + one).encode(), (begin + two).encode())
     assert common(chain(first, TEXT), chain(second, TEXT)) == agree // BLOCK
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1), st.lists(st.integers(0, 2**32 - 1)))
-def test_token_ids_share_what_they_share(begin: list[int], rest: list[int]) -> None:
+def test_token_ids_share_their_common_prefix(begin: list[int], rest: list[int]) -> None:
     first, second = chain({"prompt": begin}, TEXT), chain({"prompt": begin + rest}, TEXT)
     assert common(first, second) == len(begin) * 4 // BLOCK == len(first)
 
@@ -126,7 +126,7 @@ def test_token_ids_share_what_they_share(begin: list[int], rest: list[int]) -> N
 # -- one prompt, several ways to say it
 
 
-def test_three_apis_say_one_chat() -> None:
+def test_three_apis_encode_one_chat_alike() -> None:
     chat = chain({"model": "m", "messages": [turn("system", LONG), turn("user", "hi " * 20)]})
     responses = {"model": "m", "instructions": LONG, "input": "hi " * 20}
     item = {"type": "message", "status": "completed", "id": "msg_1", "role": "user"}
@@ -148,7 +148,7 @@ def test_three_apis_say_one_chat() -> None:
         turn("user", [LONG]),
     ],
 )
-def test_ways_to_write_a_message(said: dict[str, Any]) -> None:
+def test_message_encodings_are_equivalent(said: dict[str, Any]) -> None:
     assert data({"messages": [said]}) == data({"messages": [turn("user", LONG)]})
 
 
@@ -162,11 +162,11 @@ def test_ways_to_write_a_message(said: dict[str, Any]) -> None:
         turn("user", [{"type": "text", "text": LONG}, image("http://a/b")]),
     ],
 )
-def test_what_a_template_would_render_counts(said: dict[str, Any]) -> None:
+def test_everything_that_a_template_renders_counts(said: dict[str, Any]) -> None:
     assert data({"messages": [said]}) != data({"messages": [turn("user", LONG)]})
 
 
-def test_of_several_prompts_the_first_leads() -> None:
+def test_first_of_several_prompts_counts() -> None:
     alone, both = data({"prompt": LONG}, TEXT), data({"prompt": [LONG, "more"]}, TEXT)
     assert both.startswith(alone)
     ids = data({"prompt": [[1, 2, 3], [4]]}, TEXT)
@@ -190,7 +190,7 @@ def test_of_several_prompts_the_first_leads() -> None:
         {"truncate_prompt_tokens": 100},
     ],
 )
-def test_what_changes_the_beginning_changes_every_block(more: dict[str, Any]) -> None:
+def test_changes_of_the_beginning_change_every_block(more: dict[str, Any]) -> None:
     body = {"model": "m", "messages": [turn("user", LONG)]}
     assert not set(chain(body)) & set(chain({**body, **more}))
 
@@ -204,12 +204,12 @@ def test_what_changes_the_beginning_changes_every_block(more: dict[str, Any]) ->
         {"temperature": 0.5, "max_tokens": 9, "stream": True, "user": "u", "metadata": {"a": "b"}},
     ],
 )
-def test_what_says_nothing_changes_nothing(more: dict[str, Any]) -> None:
+def test_irrelevant_fields_change_nothing(more: dict[str, Any]) -> None:
     body = {"model": "m", "messages": [turn("user", LONG)]}
     assert chain(body) == chain({**body, **more})
 
 
-def test_a_chain_begins_the_same_in_every_router_without_a_key() -> None:
+def test_chains_start_alike_in_every_router_without_a_key() -> None:
     body = json.dumps({"model": "m", "messages": [turn("user", LONG)]}).encode()
 
     def of(hash_key: bytes, show_key: bytes) -> tuple[list[int], str]:
@@ -225,7 +225,7 @@ def test_a_chain_begins_the_same_in_every_router_without_a_key() -> None:
 # -- media
 
 
-def test_images_are_told_apart_by_hash_and_never_embedded() -> None:
+def test_images_are_identified_by_hash_and_never_embedded() -> None:
     big = "data:image/png;base64," + "A" * 5_000_000
     talk = [turn("user", [{"type": "text", "text": LONG}, image(big)]), turn("user", LONG)]
     changed = json.loads(json.dumps(talk))
@@ -236,7 +236,7 @@ def test_images_are_told_apart_by_hash_and_never_embedded() -> None:
     assert not read({"messages": talk})[3], "its bytes do not tell its tokens"
 
 
-def test_a_huge_image_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_image_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[int] = []
     real = canonical._hash_text
 
@@ -258,7 +258,7 @@ def test_a_huge_image_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(written) < 200, "and never written out"
 
 
-def test_the_name_a_medium_was_given_stands_for_it() -> None:
+def test_media_id_replaces_its_content() -> None:
     named = turn("user", [image("data:1", uuid="cat")])
     again = turn("user", [{"type": "image_url", "image_url": None, "uuid": "cat"}])
     other = turn("user", [image("data:1", uuid="dog")])
@@ -266,7 +266,7 @@ def test_the_name_a_medium_was_given_stands_for_it() -> None:
     assert data({"messages": [named]}) != data({"messages": [other]})
 
 
-def test_an_image_in_a_tools_result_is_squeezed_too() -> None:
+def test_image_in_a_tool_result_is_hashed_too() -> None:
     source = {"type": "base64", "data": "A" * 100_000}
     result = {"type": "tool_result", "content": [{"type": "image", "source": source}]}
     body = {"messages": [turn("user", [result])]}
@@ -275,7 +275,7 @@ def test_an_image_in_a_tools_result_is_squeezed_too() -> None:
     assert data(body, ANTHROPIC) != data({"messages": [turn("user", [{**result, "content": 1}])]})
 
 
-def test_marks_for_a_cache_are_no_part_of_a_prompt() -> None:
+def test_cache_control_marks_are_no_part_of_the_prompt() -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     call = {"type": "tool_use", "name": "f", "input": {"a": 1}}
     body = {"messages": [turn("user", [call])], "tools": [{"name": "f"}], "system": LONG}
@@ -288,7 +288,7 @@ def test_marks_for_a_cache_are_no_part_of_a_prompt() -> None:
 
 
 @pytest.mark.parametrize("depth", [10, 100, 490])
-def test_depth_is_no_way_to_break_it(depth: int) -> None:
+def test_deep_nesting_is_safe(depth: int) -> None:
     nested = '{"a":[' * depth + "1" + "]}" * depth
     body = f'{{"tools":[{nested}],"messages":[{{"role":"user","content":[{nested}]}}]}}'
     reader = Identifier(b"", BLOCK, None, b"", BytesPerToken())
@@ -312,7 +312,7 @@ def test_depth_is_no_way_to_break_it(depth: int) -> None:
         ("user", {"user": True}, b""),
     ],
 )
-def test_where_a_body_names_its_session(name: str, body: dict[str, Any], session: bytes) -> None:
+def test_session_field_of_a_body(name: str, body: dict[str, Any], session: bytes) -> None:
     reader = Identifier(b"", BLOCK, SessionKey("body", name), b"", BytesPerToken())
     found = reader.read(CHAT, json.dumps({"model": "m", **body}).encode(), b"", False)
     assert found.facts.session == session
@@ -337,7 +337,7 @@ def test_bytes_per_token_are_learned_for_each_model() -> None:
     assert (exact.tokens, exact.block_tokens, exact.size) == (500, 16.0, 0)
 
 
-def test_what_is_learned_is_bounded_and_a_new_model_begins_with_all_the_others() -> None:
+def test_learned_ratios_are_bounded_and_new_models_start_from_the_mean() -> None:
     ratios = BytesPerToken()
     for number in range(1000):
         ratios.learn(f"m{number}", 3000, 1000)

@@ -1,4 +1,4 @@
-"""What makes two prompts share a prefix, and what keeps them apart."""
+"""Shared and separate prompt prefixes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shared(first: list[int], second: list[int]) -> int:
     return count
 
 
-def test_the_next_turn_of_a_chat_begins_with_the_last() -> None:
+def test_next_turn_of_a_chat_extends_the_last() -> None:
     first = chain(chat(LONG, "a question of some length " * 8))
     second = chain(chat(LONG, "a question of some length " * 8, "an answer", "more"))
     assert shared(first, second) == len(first) > 20
@@ -62,17 +62,17 @@ def test_spacing_and_order_of_the_json_do_not_matter() -> None:
         {"model": "m", "messages": [{"role": "user", "content": LONG}]},
     ],
 )
-def test_what_the_engine_would_not_share_is_not_shared(other: dict[str, Any]) -> None:
+def test_prompts_that_the_engine_separates_are_separate(other: dict[str, Any]) -> None:
     assert shared(chain(chat(LONG, "q")), chain(other)) == 0
 
 
-def test_salts_and_models_cannot_imitate_each_other() -> None:
+def test_salts_and_models_cannot_collide() -> None:
     one = chain(chat(LONG, "q", model="a", cache_salt="bc"))
     two = chain(chat(LONG, "q", model="ab", cache_salt="c"))
     assert shared(one, two) == 0
 
 
-def test_a_difference_in_the_middle_ends_the_match_there() -> None:
+def test_difference_in_the_middle_ends_the_match_there() -> None:
     changed = LONG[:700] + "X" + LONG[701:]
     first, second = chain(chat(LONG, "q")), chain(chat(changed, "q"))
     assert 9 <= shared(first, second) <= 11
@@ -85,7 +85,7 @@ def test_parts_with_images_and_tool_calls_count() -> None:
     assert 0 < shared(first, second) < len(first)
 
 
-def test_completions_take_text_and_token_ids() -> None:
+def test_completions_accept_text_and_token_ids() -> None:
     path = b"/v1/completions"
     text = chain({"model": "m", "prompt": LONG}, path)
     assert len(text) == len(LONG) // 64
@@ -110,11 +110,11 @@ def test_other_apis_have_prefixes_too(path: bytes, body: dict[str, Any]) -> None
     assert len(chain(body, path)) > 20
 
 
-def test_another_secret_makes_other_hashes() -> None:
+def test_changed_secret_changes_all_hashes() -> None:
     assert shared(chain(chat(LONG)), chain(chat(LONG), secret=b"t" * 32)) == 0
 
 
-def test_tokens_are_a_fourth_of_the_prompts_bytes() -> None:
+def test_tokens_are_estimated_as_a_fourth_of_the_bytes() -> None:
     body = json.dumps({"prompt": "x" * 400, "logit_bias": {"1": 2}}).encode()
     assert identifier().read(b"/v1/completions", body, b"", True).facts.tokens == 100
 
@@ -136,12 +136,12 @@ def test_tokens_are_a_fourth_of_the_prompts_bytes() -> None:
         b'\xff\xfe{"messages": []}',
     ],
 )
-def test_nothing_a_caller_sends_breaks_routing(body: bytes) -> None:
+def test_arbitrary_bodies_do_not_break_routing(body: bytes) -> None:
     for path in (CHAT, b"/v1/completions", b"/v1/audio/transcriptions"):
         assert not identifier().read(path, body, b"", True).facts.chain
 
 
-def test_sessions_come_from_the_body_when_asked() -> None:
+def test_sessions_are_read_from_the_body_when_configured() -> None:
     reader = identifier(SessionKey("body", "user"))
     for value, expected in (("alice", b"alice"), (7, b"7"), ({"a": 1}, b""), (None, b"")):
         body = json.dumps({"model": "m", "user": value}).encode()
@@ -150,12 +150,12 @@ def test_sessions_come_from_the_body_when_asked() -> None:
         assert found.model == "m"
 
 
-def test_without_need_the_body_is_only_scanned() -> None:
+def test_body_is_only_scanned_where_possible() -> None:
     found = identifier().read(CHAT, b'{"model": "m", broken', b"s", False)
     assert (found.model, found.facts.session, found.facts.chain) == ("m", b"s", ())
 
 
-def test_callers_cannot_grow_the_seeds() -> None:
+def test_callers_cannot_grow_the_seed_cache() -> None:
     reader = identifier()
     for index in range(5000):
         body = json.dumps(chat(LONG, cache_salt=f"s{index}")).encode()
@@ -163,7 +163,7 @@ def test_callers_cannot_grow_the_seeds() -> None:
     assert len(reader._seeds) <= 1024
 
 
-def test_a_bare_body_tells_its_api() -> None:
+def test_bare_body_identifies_its_api() -> None:
     assert guess_path({"messages": []}) == CHAT
     assert guess_path({"prompt": ""}) == b"/v1/completions"
     for bad in (None, {}):

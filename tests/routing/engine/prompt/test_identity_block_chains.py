@@ -1,4 +1,4 @@
-"""Chained hashes: the same numbers whatever is remembered."""
+"""Chained hashes are independent of cached state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def data() -> bytes:
 
 @pytest.mark.parametrize("groups", [0, 1, 3])
 @pytest.mark.parametrize("more", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, GROUP_BYTES - 1])
-def test_groups_change_no_number(data: bytes, groups: int, more: int) -> None:
+def test_grouping_changes_no_hash(data: bytes, groups: int, more: int) -> None:
     cut = data[: groups * GROUP_BYTES + more]
     found = BlockHasher(BLOCK)
     assert found.of(cut, 7).tolist() == one_by_one(cut, 7)
@@ -36,20 +36,20 @@ def test_groups_change_no_number(data: bytes, groups: int, more: int) -> None:
     assert found.of(cut, 8).tolist() == one_by_one(cut, 8)
 
 
-def test_what_follows_another_beginning_is_not_the_same(data: bytes) -> None:
+def test_equal_text_after_another_prefix_differs(data: bytes) -> None:
     found = BlockHasher(BLOCK)
     found.of(data, 7)
     turned = data[GROUP_BYTES : 2 * GROUP_BYTES] + data[:GROUP_BYTES] + data[2 * GROUP_BYTES :]
     assert found.of(turned, 7).tolist() == one_by_one(turned, 7)
 
 
-def test_a_caller_may_change_what_it_got(data: bytes) -> None:
+def test_returned_chain_may_be_modified(data: bytes) -> None:
     found = BlockHasher(BLOCK)
     found.of(data, 7)[0] = 0
     assert found.of(data, 7).tolist() == one_by_one(data, 7)
 
 
-def test_memory_is_bounded_and_keeps_what_is_used(
+def test_cache_is_bounded_and_keeps_recent_chains(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("routing.engine.prompt.identity.CACHED_GROUPS", 8)

@@ -1,4 +1,4 @@
-"""Keys cannot find out each other's prompts: each has a KV cache of its own."""
+"""Cache isolation: keys have separate KV caches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def salts(server: Any, worker: FakeWorker, body: Any, path: str = "") -> l
 
 @pytest.mark.parametrize(("isolation", "caches"), [("key", 3), ("group", 2), ("shared", 1)])
 @pytest.mark.parametrize("strategy", ["prefixaware", "roundrobin"])
-async def test_keys_have_caches_of_their_own(
+async def test_keys_have_separate_caches(
     two_keys: str, isolation: str, caches: int, strategy: str
 ) -> None:
     more = {"api_keys_file": two_keys, "cache_isolation": isolation, "strategy": strategy}
@@ -53,7 +53,7 @@ async def test_keys_have_caches_of_their_own(
             assert await salts(server, worker, chat("hi", cache_salt=first[1])) != first
 
 
-async def test_the_router_finds_a_prefix_where_its_key_has_it(two_keys: str) -> None:
+async def test_router_finds_a_prefix_under_its_key(two_keys: str) -> None:
     async with FakeWorker() as one, FakeWorker() as two:
         async with router(one, two, api_keys_file=two_keys) as server:
             for key in "aba":
@@ -70,9 +70,7 @@ async def test_the_router_finds_a_prefix_where_its_key_has_it(two_keys: str) -> 
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_which_is_streamed_through_is_isolated_too(
-    two_keys: str, chunked: bool
-) -> None:
+async def test_streamed_body_is_isolated_too(two_keys: str, chunked: bool) -> None:
     body = b" " + json.dumps(chat("hi " * 3000)).encode()
     more = {"api_keys_file": two_keys, "limits": {"hold_bytes": 4096}}
     async with FakeWorker() as worker, router(worker, **more) as server:
@@ -94,7 +92,7 @@ async def test_a_body_which_is_streamed_through_is_isolated_too(
     ("path", "start"),
     [("/v1/chat/completions", b"["), ("/cohere/v2/chat", b"{"), ("/v1/new", b"{")],
 )
-async def test_what_cannot_be_isolated_is_refused(
+async def test_body_that_cannot_be_isolated_is_rejected(
     two_keys: str, path: str, start: bytes, size: int
 ) -> None:
     body = start + b'"a": "' + b"x" * size

@@ -1,4 +1,4 @@
-"""Chat bodies by chance: mostly right, in all the ways a caller may write them, some wrong."""
+"""Random chat bodies: mostly valid, in every notation, some invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A template or tokenizer which is not the worker's is found, and what to do is said."""
+"""A template or tokenizer that differs from the worker's is reported with a remedy."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ async def report(mine: LocalTokens, workers: LocalTokens) -> comparison.TokenRep
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-async def test_the_same_files_are_the_same(name: str) -> None:
+async def test_equal_files_have_no_difference(name: str) -> None:
     found = await report(local(chat_template=name), local(chat_template=name))
     assert (found.verdict, found.compared, found.findings) == ("same", len(comparison.PROBES), ())
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "smollm2"])
-async def test_another_template_is_found(name: str) -> None:
+async def test_different_template_is_found(name: str) -> None:
     found = await report(local(chat_template=name), local(chat_template="smollm2"))
     assert found.verdict == "different"
     assert all("template" in finding.fix for finding in found.findings)
     assert "plain text" not in {finding.probe for finding in found.findings}
 
 
-async def test_one_which_differs_for_tools_alone() -> None:
+async def test_template_that_differs_for_tools_only() -> None:
     plain = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% endfor %}"
     files = [local().tokenizer, {"default": plain + "{{ tools | tojson if tools }}"}]
     mine = LocalTokens(ModelFiles(files[0], {"default": plain}), ServerDefaults())  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ async def test_one_which_differs_for_tools_alone() -> None:
     assert "tools differently" in found.findings[0].fix
 
 
-async def test_another_tokenizer_is_found() -> None:
+async def test_different_tokenizer_is_found() -> None:
     found = await report(local("gpt2"), local("llama3"))
     assert found.verdict == "different"
     assert all("--tokenizer" in finding.fix for finding in found.findings)
@@ -63,7 +63,7 @@ async def test_special_tokens_around_a_text_are_found() -> None:
     assert "add_bos_token" in found.findings[0].fix
 
 
-async def test_no_answer_is_no_difference() -> None:
+async def test_missing_response_is_no_difference() -> None:
     async def gone(path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
         raise ProbeError("connection refused", refused=True)
 
@@ -87,6 +87,6 @@ async def test_no_answer_is_no_difference() -> None:
         ([1], [1, 3], "from token 1 on: 1 tokens here [], 2 at the worker [3]"),
     ],
 )
-def test_differences_in_words(mine: Any, workers: Any, words: str) -> None:
+def test_differences_are_described(mine: Any, workers: Any, words: str) -> None:
     said = comparison.describe_difference(mine, workers)
     assert said.startswith(words) and bool(said) == bool(words)

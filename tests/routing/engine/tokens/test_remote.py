@@ -18,7 +18,7 @@ async def tokenize(conversation: Conversation) -> None:
     await conversation.json({"count": len(words), "tokens": [len(word) for word in words]})
 
 
-async def test_a_worker_is_asked_over_its_own_connection() -> None:
+async def test_worker_is_queried_over_its_own_connection() -> None:
     async with FakeWorker() as fake, router(fake) as server:
         fake.script = tokenize
         worker: Worker = server.router.table.workers["w0"]
@@ -41,7 +41,7 @@ async def test_a_worker_is_asked_over_its_own_connection() -> None:
         await service.close()
 
 
-async def test_a_question_without_a_body_is_a_get() -> None:
+async def test_query_without_a_body_is_a_get() -> None:
     async with FakeWorker() as fake, router(fake) as server:
         worker = server.router.table.workers["w0"]
         status, _ = await probe_request.send_probe(worker, "/v1/models", 10)

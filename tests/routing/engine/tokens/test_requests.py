@@ -1,4 +1,4 @@
-"""No body, however odd, brings anything but an outcome, and none is changed."""
+"""Arbitrary bodies give an outcome and are not modified."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PATHS = st.sampled_from([CHAT, CHAT, TEXT, b"/v1/responses", b"/v1/messages"])
 
 
 @pytest.mark.parametrize("name", ["everything", "parts"])
-async def test_no_body_brings_anything_but_an_outcome(name: str) -> None:
+async def test_arbitrary_bodies_give_an_outcome(name: str) -> None:
     async def ask(path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
         return 200, b'{"tokens": [1]}'
 

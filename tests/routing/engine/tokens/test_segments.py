@@ -1,4 +1,4 @@
-"""What is remembered gives the same ids and hashes as what is computed, within its bytes."""
+"""Cached ids and hashes equal computed ones, within the byte limit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ TURN = "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\n"
 NEXT = "Good day<|im_end|>\n<|im_start|>user\nWell?<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_a_second_turn_tokenizes_only_what_is_new() -> None:
+def test_second_turn_tokenizes_only_new_text() -> None:
     reader = Reader()
     reader.read(TURN)
     assert "".join(reader.encoded) == TURN
@@ -80,7 +80,7 @@ def test_a_second_turn_tokenizes_only_what_is_new() -> None:
     assert "".join(reader.encoded) == "<|im_start|>assistant\n" + NEXT
 
 
-def test_a_second_turn_hashes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_turn_hashes_only_new_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader()
     hashed: list[int] = []
     real = chain.extend_chain
@@ -102,7 +102,7 @@ def test_a_second_turn_hashes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) 
     assert second.chain(8, 4) == real(8, second.data, 4)
 
 
-def test_the_oldest_goes_first_and_chats_lose_their_end() -> None:
+def test_oldest_entries_are_evicted_first_and_chats_lose_their_end() -> None:
     reader = Reader()
     one, two = TURN + "one" + NEXT, TURN + "two" + NEXT
     reader.read(one)
@@ -117,7 +117,7 @@ def test_the_oldest_goes_first_and_chats_lose_their_end() -> None:
     assert len(reader.encoded) == 1
 
 
-def test_what_is_forgotten_meanwhile_does_no_harm() -> None:
+def test_eviction_during_tokenizing_is_harmless() -> None:
     reader = Reader()
     reader.read(TURN)
     found = reader.cache.look_up(TURN + NEXT)
@@ -131,7 +131,7 @@ def test_what_is_forgotten_meanwhile_does_no_harm() -> None:
     assert reader.read(TURN + NEXT).ids == together.ids
 
 
-def test_two_who_tokenize_the_same_at_once() -> None:
+def test_concurrent_tokenizing_of_one_prompt() -> None:
     reader = Reader()
     found = [reader.cache.look_up(TURN) for _ in range(2)]
     ids = reader.tokenizer.encode_all(found[0].missing)
@@ -141,7 +141,7 @@ def test_two_who_tokenize_the_same_at_once() -> None:
     assert reader.cache.bytes == size
 
 
-def test_many_salts_do_not_fill_the_memory() -> None:
+def test_many_salts_do_not_fill_the_cache() -> None:
     reader = Reader()
     tokens = reader.read(TURN)
     for root in range(1000):
@@ -152,7 +152,7 @@ def test_many_salts_do_not_fill_the_memory() -> None:
     assert reader.cache.bytes == 0
 
 
-def test_without_a_cache() -> None:
+def test_tokenizing_without_a_cache() -> None:
     tokens = TokenSequence(chain.pack_tokens([1, 2, 3, 4, 5]))
     assert (tokens.ids, tokens.count) == ([1, 2, 3, 4, 5], 5)
     assert tokens.chain(9, 2) == chain.extend_chain(9, tokens.data, 2)

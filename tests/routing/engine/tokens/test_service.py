@@ -1,4 +1,4 @@
-"""Tokens at once or in a moment, or a reason; and what the loop is spared."""
+"""Tokenizing service: immediate, deferred or failed results, and time spent on the loop."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate.set()
 
 
-async def test_every_prompt_has_the_ids_of_the_full_way() -> None:
+async def test_cached_tokenizing_equals_full_tokenizing() -> None:
     used = local()
     async with rig(used, inline_chars=20) as service:
         for _ in range(2):
@@ -115,7 +115,7 @@ async def test_every_prompt_has_the_ids_of_the_full_way() -> None:
         assert not service.done
 
 
-async def test_ids_need_no_tokenizer() -> None:
+async def test_token_ids_need_no_tokenizer() -> None:
     async with rig() as service:
         outcome = service.submit(TEXT, {"prompt": [5, 6, 7]})
         assert isinstance(outcome, TokenOutcome)
@@ -123,7 +123,7 @@ async def test_ids_need_no_tokenizer() -> None:
         assert service.service.counts["ids"] == 1
 
 
-async def test_a_next_turn_is_there_at_once() -> None:
+async def test_next_turn_is_available_at_once() -> None:
     async with rig(local()) as service:
         messages = [{"role": "system", "content": LONG}, *HI]
         first = service.submit(CHAT, {"messages": messages})
@@ -140,7 +140,7 @@ async def test_a_next_turn_is_there_at_once() -> None:
         assert isinstance(new, TokenOutcome) and new.reason == "short"
 
 
-async def test_the_same_prompt_is_tokenized_once_for_all_who_ask(
+async def test_concurrent_equal_prompts_are_tokenized_once(
     held: Gate,
 ) -> None:
     async with rig(local(), queue=1) as service:
@@ -154,7 +154,7 @@ async def test_the_same_prompt_is_tokenized_once_for_all_who_ask(
         assert len({outcome.tokens for outcome in service.done}) == 1
 
 
-async def test_a_full_queue_takes_no_more(held: Gate) -> None:
+async def test_full_queue_rejects(held: Gate) -> None:
     async with rig(local(), queue=2) as service:
         for number in range(2):
             assert isinstance(service.submit(TEXT, {"prompt": f"{number}{LONG}"}), TokenTicket)
@@ -165,7 +165,7 @@ async def test_a_full_queue_takes_no_more(held: Gate) -> None:
         assert isinstance(service.submit(TEXT, {"prompt": f"3{LONG}"}), TokenTicket)
 
 
-async def test_who_waits_too_long_hears_so_and_the_next_turn_is_known(
+async def test_timeout_is_reported_and_the_next_turn_is_cached(
     held: Gate,
 ) -> None:
     async with rig(local(), wait_s=0.01) as service:
@@ -178,7 +178,7 @@ async def test_who_waits_too_long_hears_so_and_the_next_turn_is_known(
         assert (counts["timeout"], counts["tokenized"], counts["cached"]) == (1, 0, 1)
 
 
-async def test_when_many_wait_nothing_is_done_for_who_has_gone(held: Gate) -> None:
+async def test_abandoned_requests_are_skipped_under_load(held: Gate) -> None:
     used = local()
     async with rig(used, queue=4) as service:
         tickets = [service.submit(TEXT, {"prompt": f"{number}{LONG}"}) for number in range(4)]
@@ -197,7 +197,7 @@ async def test_when_many_wait_nothing_is_done_for_who_has_gone(held: Gate) -> No
         assert known == [True, False, False, True]
 
 
-async def test_who_no_longer_waits_hears_nothing(held: Gate) -> None:
+async def test_abandoned_caller_gets_no_result(held: Gate) -> None:
     async with rig(local()) as service:
         ticket = service.submit(CHAT, LONG_CHAT)
         other = service.submit(CHAT, LONG_CHAT)
@@ -227,14 +227,14 @@ async def test_closing_does_not_wait_for_threads(held: Gate) -> None:
     assert (service.done, errors) == ([], [])
 
 
-async def test_one_text_with_and_without_special_tokens_are_two(held: Gate) -> None:
+async def test_text_with_and_without_special_tokens_are_separate(held: Gate) -> None:
     async with rig(local()) as service:
         for added in (True, False):
             service.submit(TEXT, {"prompt": LONG, "add_special_tokens": added})
         assert service.service.waiting == 2
 
 
-async def test_a_thread_which_fails_leaves_nobody_waiting(
+async def test_failing_thread_leaves_no_caller_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(self: LocalTokenizer, texts: list[str]) -> list[array[int]]:
@@ -247,7 +247,7 @@ async def test_a_thread_which_fails_leaves_nobody_waiting(
         assert service.service.waiting == 0
 
 
-async def test_long_chats_are_rendered_in_a_thread_and_remembered() -> None:
+async def test_long_chats_are_rendered_in_a_thread_and_cached() -> None:
     chat = [HI[0], {"role": "assistant", "content": "Hello"}] * 5
     async with rig(local(), inline_messages=3, inline_chars=50) as service:
         assert isinstance(service.submit(CHAT, {"messages": chat}), TokenTicket)
@@ -261,7 +261,7 @@ async def test_long_chats_are_rendered_in_a_thread_and_remembered() -> None:
         assert (await service.outcome(CHAT, {"messages": broken})).reason == "multimodal"
 
 
-async def test_special_tokens_around_a_text_keep_chains_apart() -> None:
+async def test_special_tokens_around_a_text_separate_chains() -> None:
     definition = json.loads(zoo.definition("gpt2"))
     mark = {"SpecialToken": {"id": "<|im_start|>", "type_id": 0}}
     text = {"Sequence": {"id": "A", "type_id": 0}}
@@ -309,7 +309,7 @@ async def test_special_tokens_behind_a_text() -> None:
         (None, service.UNVERIFIED, "no_tokenizer"),
     ],
 )
-async def test_what_is_doubtful_is_not_believed(
+async def test_doubtful_tokenizers_are_not_used(
     used: LocalTokens | None, trust: str, reason: str
 ) -> None:
     async with rig(used) as service:
@@ -340,7 +340,7 @@ async def test_reasons_are_counted(path: bytes, body: dict[str, Any], reason: st
         assert set(counts) == set(outcomes.REASONS)
 
 
-async def test_memory_is_compared_with_the_full_way_now_and_then(
+async def test_cache_is_verified_against_full_tokenizing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service, "CHECK_EVERY", 3)
@@ -393,7 +393,7 @@ class Worker:
         return 200, orjson.dumps({"count": len(ids), "tokens": self.change(ids.tolist())})
 
 
-async def test_a_worker_is_asked_where_there_is_no_tokenizer() -> None:
+async def test_worker_tokenizes_without_a_local_tokenizer() -> None:
     used = local(chat_template="everything")
     worker = Worker(used)
     async with rig(None, worker) as service:
@@ -409,7 +409,7 @@ async def test_a_worker_is_asked_where_there_is_no_tokenizer() -> None:
             assert outcome.tokens.ids == used.tokenizer.encode(answer["text"]).tolist()
 
 
-async def test_other_paths_are_asked_as_chats() -> None:
+async def test_other_paths_are_tokenized_as_chats() -> None:
     used = local()
     async with rig(None, Worker(used)) as service:
         for question, answer in golden():
@@ -419,7 +419,7 @@ async def test_other_paths_are_asked_as_chats() -> None:
                 assert outcome.tokens.ids == used.tokenizer.encode(answer["text"]).tolist()
 
 
-async def test_what_a_worker_is_asked() -> None:
+async def test_tokenize_request_of_a_worker() -> None:
     worker = Worker(local())
     async with rig(None, worker) as service:
         function = {"name": "f", "description": None, "parameters": None}
@@ -458,7 +458,7 @@ async def test_what_a_worker_is_asked() -> None:
         assert len(worker.asked) == 2
 
 
-async def test_questions_to_workers_are_few_and_shared() -> None:
+async def test_worker_queries_are_few_and_shared() -> None:
     worker = Worker(local())
     worker.gate.clear()
     async with rig(None, worker, remote_limit=2) as service:
@@ -485,7 +485,7 @@ async def test_questions_to_workers_are_few_and_shared() -> None:
         (200, lambda ids: {"a": 1}, "remote_error"),
     ],
 )
-async def test_answers_which_are_none(status: int, change: Any, reason: str) -> None:
+async def test_invalid_worker_responses(status: int, change: Any, reason: str) -> None:
     worker = Worker(local())
     worker.status = status
     worker.change = change
@@ -494,20 +494,20 @@ async def test_answers_which_are_none(status: int, change: Any, reason: str) -> 
         assert service.service.waiting == 0
 
 
-async def test_an_id_which_is_none_is_an_error_with_a_reason() -> None:
+async def test_invalid_id_is_an_error_with_a_reason() -> None:
     worker = Worker(local())
     worker.change = lambda ids: [-1]
     with pytest.raises(NoTokens):
         await remote.tokenize(worker, b'{"prompt": "a"}', 1.0)
 
 
-async def test_a_worker_is_asked_where_there_is_no_template() -> None:
+async def test_worker_tokenizes_without_a_local_template() -> None:
     async with rig(local(chat_template=""), Worker(local())) as service:
         assert (await service.outcome(CHAT, {"messages": HI})).reason == "remote"
         assert (await service.outcome(TEXT, {"prompt": "a"})).reason == "short"
 
 
-async def test_a_worker_which_is_not_there() -> None:
+async def test_unreachable_worker() -> None:
     async def ask(path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
         raise ProbeError("refused", refused=True)
 
@@ -515,14 +515,14 @@ async def test_a_worker_which_is_not_there() -> None:
         assert (await service.outcome(TEXT, {"prompt": "a"})).reason == "remote_error"
 
 
-async def test_a_worker_which_does_not_answer_in_time() -> None:
+async def test_worker_that_times_out() -> None:
     worker = Worker(local())
     worker.gate.clear()
     async with rig(None, worker, wait_s=0.01) as service:
         assert (await service.outcome(TEXT, {"prompt": "a"})).reason == "timeout"
 
 
-async def test_a_question_which_breaks_leaves_nobody_waiting() -> None:
+async def test_failed_query_leaves_no_caller_waiting() -> None:
     async def ask(path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""vLLM still gives the answers which the router's tokens are held against."""
+"""Golden tokenizations are verified against vLLM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.vllm.installation import model_path
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
 
 
-def test_the_golden_answers_are_vllms_answers() -> None:
+def test_golden_responses_equal_those_of_vllm() -> None:
     written = golden()
     for (question, answer), now in zip(
         written, ask_vllm(model_path(), [question for question, _ in written]), strict=True
@@ -28,7 +28,7 @@ def test_the_golden_answers_are_vllms_answers() -> None:
         assert answer == now, question["name"]
 
 
-def test_a_tokenizer_without_doubts_is_read_as_vllm_reads_it(tmp_path: Path) -> None:
+def test_supported_tokenizer_matches_vllm(tmp_path: Path) -> None:
     chance = random.Random(7)
     asked = []
     for number, name in enumerate(zoo.MAKERS):
@@ -54,7 +54,7 @@ def test_a_tokenizer_without_doubts_is_read_as_vllm_reads_it(tmp_path: Path) -> 
     assert len(compared) >= 10
 
 
-def test_bodies_by_chance_are_read_as_vllm_reads_them() -> None:
+def test_random_bodies_match_vllm() -> None:
     """Where both sides have a text it is the same, and little is refused here which vLLM takes."""
     bodies = Bodies(11)
     asked = [

@@ -1,4 +1,4 @@
-"""A text tokenized in parts is the text tokenized whole, whatever is in it."""
+"""A text tokenized in parts equals the text tokenized whole."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ TEXTS = st.lists(
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=120, deadline=None)
 @given(text=TEXTS)
-def test_parts_tokenized_alone_are_the_whole(name: str, text: str) -> None:
+def test_parts_tokenized_separately_equal_the_whole(name: str, text: str) -> None:
     text = text.encode("utf-8", "ignore").decode()  # no lone surrogates: JSON bodies have none
     parts = splitter(name).split(text)
     assert "".join(parts) == text
@@ -91,7 +91,7 @@ def test_parts_tokenized_alone_are_the_whole(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_long_texts_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_are_split_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert tokens_splitter.LONG_TEXT_CHARS > 100
     chance = random.Random(5)
@@ -104,7 +104,7 @@ def test_long_texts_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=50, deadline=None)
 @given(text=TEXTS)
-def test_what_surrounds_a_text_is_always_the_same(name: str, text: str) -> None:
+def test_surrounding_tokens_are_constant(name: str, text: str) -> None:
     text = text.encode("utf-8", "ignore").decode()
     used = tokenizer(name)
     if "post_processor" not in used.doubts:
@@ -114,7 +114,7 @@ def test_what_surrounds_a_text_is_always_the_same(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["gpt2", "llama3 nfc", "first"])
 @settings(max_examples=50, deadline=None)
 @given(text=TEXTS, more=TEXTS)
-def test_texts_which_begin_alike_are_cut_alike(name: str, text: str, more: str) -> None:
+def test_equal_beginnings_are_split_alike(name: str, text: str, more: str) -> None:
     """All parts but the last, and those which a mark across the border may change."""
     short, long = splitter(name).split(text), splitter(name).split(text + more)
     longest = max(map(len, CONTENTS))
@@ -134,7 +134,7 @@ def parts(name: str, text: str) -> list[str]:
 CHAT = "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\nHi"
 
 
-def test_a_chat_is_cut_at_its_marks() -> None:
+def test_chat_is_split_at_its_special_tokens() -> None:
     assert parts("first", CHAT) == [
         "<|im_start|>user\nHello there",
         "<|im_end|>\n",
@@ -142,7 +142,7 @@ def test_a_chat_is_cut_at_its_marks() -> None:
     ]
 
 
-def test_words_are_cut_where_the_pattern_is_known() -> None:
+def test_words_are_split_where_the_pattern_is_known() -> None:
     words = "one two three four five six seven"
     assert len(parts("gpt2", words)) > 1
     assert len(parts("llama3", words)) > 1
@@ -155,7 +155,7 @@ def test_words_are_cut_where_the_pattern_is_known() -> None:
         assert parts(name, words) == [words]
 
 
-def test_no_cut_between_what_is_no_word() -> None:
+def test_no_split_between_non_words() -> None:
     for text in (
         "one - two - three - four",
         "1 2 3 4 5 6 7 8 9 10 11 12",
@@ -167,11 +167,11 @@ def test_no_cut_between_what_is_no_word() -> None:
 @pytest.mark.parametrize(
     "content", ["<mask>", "<gap>", "<both>", "<word>", "tool", " <lead>", "<trail> "]
 )
-def test_no_cut_at_a_token_which_looks_around(content: str) -> None:
+def test_no_split_at_a_token_with_lookaround(content: str) -> None:
     assert parts("first awkward", f"aaaaaa{content}bbbbbb") == [f"aaaaaa{content}bbbbbb"]
 
 
-def test_the_longest_of_two_tokens_is_taken() -> None:
+def test_longest_of_two_tokens_is_used() -> None:
     assert parts("first awkward", "aaaa<|im_end|>xbbbb") == [
         "aaaa<|im_end|>xbbbb"
     ]  # ends in a letter
@@ -187,7 +187,7 @@ def test_the_longest_of_two_tokens_is_taken() -> None:
         {"model": {"type": "BPE", "dropout": 0.1}},
     ],
 )
-def test_what_is_not_known_is_not_cut(change: dict[str, object]) -> None:
+def test_unknown_tokenizers_are_not_split(change: dict[str, object]) -> None:
     class Odd:
         added = tokenizer("gpt2").added
         definition = {**tokenizer("gpt2").definition, **change}

@@ -1,4 +1,4 @@
-"""Chat templates give the text vLLM gives, for requests of every path."""
+"""Chat templates render the same text as vLLM, for requests of every path."""
 
 from __future__ import annotations
 
@@ -45,13 +45,15 @@ def render(question: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("pair", [pair for pair in GOLDEN if "text" in pair[1]], ids=named)
-def test_the_text_is_vllms(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_rendered_text_equals_that_of_vllm(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
     question, answer = pair
     assert render(question) == answer["text"]
 
 
 @pytest.mark.parametrize("pair", [pair for pair in GOLDEN if "error" in pair[1]], ids=named)
-def test_what_vllm_refuses_has_no_tokens(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_bodies_rejected_by_vllm_have_no_tokens(
+    pair: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
     with pytest.raises(NoTokens) as caught:
         render(pair[0])
     wanted: tuple[str, ...] = (BAD_REQUEST, TEMPLATE_ERROR, UNSUPPORTED_FIELD)
@@ -61,7 +63,7 @@ def test_what_vllm_refuses_has_no_tokens(pair: tuple[dict[str, Any], dict[str, A
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_strings_or_parts_as_vllm_finds(name: str) -> None:
+def test_content_format_is_detected_as_in_vllm(name: str) -> None:
     formats = {
         answer["format"]
         for question, answer in GOLDEN
@@ -72,7 +74,7 @@ def test_strings_or_parts_as_vllm_finds(name: str) -> None:
     assert formats == {MADE[name].pick(None).content_format}
 
 
-def test_requests_are_not_touched() -> None:
+def test_requests_are_not_modified() -> None:
     before, after = golden(), golden()
     for question, answer in after:
         if "text" in answer:
@@ -129,7 +131,7 @@ RESULT = {"role": "user", "content": [{"type": "tool_result"}]}
         (b"/v1/messages", {"messages": [RESULT]}, "unsupported_field"),
     ],
 )  # fmt: skip
-def test_what_is_not_done_here_says_so(path: bytes, body: dict[str, Any], reason: str) -> None:
+def test_unsupported_features_are_reported(path: bytes, body: dict[str, Any], reason: str) -> None:
     assert refusal(path, body) == reason
 
 
@@ -149,7 +151,7 @@ def test_what_is_not_done_here_says_so(path: bytes, body: dict[str, Any], reason
         (5, "bad_request"),
     ],
 )
-def test_parts_which_are_no_plain_text(part: Any, reason: str) -> None:
+def test_parts_that_are_no_plain_text(part: Any, reason: str) -> None:
     asked = chat(messages=[{"role": "user", "content": [part]}])
     for name in ("smollm2", "parts"):
         with pytest.raises(NoTokens) as caught:
@@ -157,7 +159,7 @@ def test_parts_which_are_no_plain_text(part: Any, reason: str) -> None:
         assert caught.value.reason == reason
 
 
-def test_only_a_template_which_names_content_can_go_on() -> None:
+def test_only_templates_that_reference_content_can_be_extended() -> None:
     asked = chat(continue_final_message=True, add_generation_prompt=False)
     made = ChatTemplates({"default": "{{ messages | tojson }}"}, {}).pick(None)
     with pytest.raises(NoTokens):
@@ -166,14 +168,14 @@ def test_only_a_template_which_names_content_can_go_on() -> None:
     assert made.render(asked, ServerDefaults()) == '[{"role": "user", "content": "Hi'
 
 
-def test_ids_need_nothing() -> None:
+def test_token_ids_need_no_template() -> None:
     for prompt in ([1, 2, 3], [[1, 2, 3]]):
         read = requests.read_prompt(b"/v1/completions", {"prompt": prompt}, ServerDefaults())
         assert isinstance(read, IdsPrompt)
         assert TokenSequence(read.data).ids == [1, 2, 3]
 
 
-def test_a_server_may_leave_tools_out() -> None:
+def test_tools_may_be_disabled_by_the_server() -> None:
     body = {"messages": HI, "tools": [{"function": {"name": "f"}}], "tool_choice": "none"}
     kept = requests.read_prompt(CHAT, body, ServerDefaults())
     dropped = requests.read_prompt(CHAT, body, ServerDefaults(no_tools_when_none=True))
@@ -187,7 +189,7 @@ def chat(**body: Any) -> ChatPrompt:
     return read
 
 
-def test_a_model_may_have_a_template_of_its_own_for_tools() -> None:
+def test_model_may_have_a_separate_template_for_tools() -> None:
     both = ChatTemplates({"default": "plain", "tool_use": "with tools"}, {})
     tools = [{"function": {"name": "f"}}]
     for asked, text in ((chat(), "plain"), (chat(tools=tools), "with tools")):
@@ -212,7 +214,7 @@ def test_a_model_may_have_a_template_of_its_own_for_tools() -> None:
         "{% include 'x' %}",
     ],
 )
-def test_a_template_cannot_do_harm(source: str) -> None:
+def test_templates_are_sandboxed(source: str) -> None:
     made = ChatTemplates({"default": source}, {}).pick(None)
     with pytest.raises(NoTokens) as caught:
         made.render(chat(), ServerDefaults())
@@ -220,7 +222,7 @@ def test_a_template_cannot_do_harm(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["{% for %}", "{{ x", "{% nonsense %}"])
-def test_a_template_which_is_none_is_found_at_once(source: str) -> None:
+def test_invalid_template_is_detected_at_once(source: str) -> None:
     with pytest.raises(TemplateUnusable):
         ChatTemplates({"default": source}, {})
     with pytest.raises(TemplateUnusable):

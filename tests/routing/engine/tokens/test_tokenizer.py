@@ -1,4 +1,4 @@
-"""A model's folder is read as transformers reads it, and what may differ is named."""
+"""Model folders are read as in transformers, and possible differences are named."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def decoder(**changes: Any) -> dict[str, Any]:
         (decoder(content="<x>"), "added_tokens"),
     ],
 )
-def test_what_transformers_would_change_is_a_doubt(
+def test_features_changed_by_transformers_are_doubtful(
     tmp_path: Path, changes: dict[str, Any], doubt: str
 ) -> None:
     assert doubts(tmp_path, **changes) == ((doubt,) if doubt else ())
 
 
-def test_models_with_rules_of_their_own_are_doubted(tmp_path: Path) -> None:
+def test_models_with_special_rules_are_doubtful(tmp_path: Path) -> None:
     assert doubts(tmp_path, "gpt_oss") == ("own_renderer",)
     assert doubts(tmp_path, "mistral3") == ("mistral_regex",)
     (tmp_path / "tekken.json").write_text("{}")
@@ -69,7 +69,7 @@ def test_models_with_rules_of_their_own_are_doubted(tmp_path: Path) -> None:
     assert doubts(tmp_path) == ("mistral_format", "processor")
 
 
-def test_special_tokens_of_an_older_model_come_from_a_file_of_their_own(tmp_path: Path) -> None:
+def test_special_tokens_of_an_older_model_come_from_their_own_file(tmp_path: Path) -> None:
     older = {"bos_token": {"content": "<think>", "lstrip": False}}
     found = load_model_files(folder(tmp_path, special_tokens_map=older)).tokenizer
     assert found.special_tokens["bos_token"] == "<think>"
@@ -79,7 +79,7 @@ def test_special_tokens_of_an_older_model_come_from_a_file_of_their_own(tmp_path
     assert found.special_tokens["bos_token"] == "<|im_start|>"
 
 
-def test_what_stands_around_a_text() -> None:
+def test_tokens_around_a_text() -> None:
     bert = zoo.tokenizer("bert")
     assert (bert.prefix.tolist(), bert.suffix.tolist()) == ([1], [2])
     gpt2 = zoo.tokenizer("gpt2")
@@ -89,7 +89,7 @@ def test_what_stands_around_a_text() -> None:
     assert "post_processor" in LocalTokenizer(definition, zoo.settings()).doubts
 
 
-def test_truncation_and_padding_in_the_file_mean_nothing() -> None:
+def test_truncation_and_padding_in_the_file_are_ignored() -> None:
     definition = json.loads(zoo.definition("gpt2"))
     definition["truncation"] = {
         "direction": "Right",
@@ -115,7 +115,7 @@ def templates(tmp_path: Path, given: Path | None = None, **settings: Any) -> dic
     return load_model_files(found, given).templates
 
 
-def test_where_the_chat_template_comes_from(tmp_path: Path) -> None:
+def test_source_of_the_chat_template(tmp_path: Path) -> None:
     assert templates(tmp_path) == {}
     assert templates(tmp_path, chat_template="a") == {"default": "a"}
     several = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
@@ -130,12 +130,12 @@ def test_where_the_chat_template_comes_from(tmp_path: Path) -> None:
     assert templates(tmp_path, own) == {"default": "own"}
 
 
-def test_a_path_to_the_file_itself(tmp_path: Path) -> None:
+def test_path_of_the_file_itself(tmp_path: Path) -> None:
     (folder(tmp_path) / "chat_template.jinja").write_text("file")
     assert load_model_files(tmp_path / "tokenizer.json").templates == {"default": "file"}
 
 
-def test_what_cannot_be_used_says_so(tmp_path: Path) -> None:
+def test_unusable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(TokenizerUnusable, match="has no tokenizer"):
         load_model_files(tmp_path)
     for content in ("{", "[]", '{"version": "9"}'):
@@ -150,7 +150,7 @@ def test_what_cannot_be_used_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.vllm
-def test_the_ids_are_vllms() -> None:
+def test_token_ids_equal_those_of_vllm() -> None:
     tokenizer = load_model_files(model_path()).tokenizer
     assert tokenizer.doubts == ()
     for question, answer in golden():

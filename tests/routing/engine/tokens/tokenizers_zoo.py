@@ -1,4 +1,4 @@
-"""Small tokenizers of every kind a model may bring, with added tokens of every awkward rule."""
+"""Small tokenizers of every kind, with added tokens of every special rule."""
 
 from __future__ import annotations
 

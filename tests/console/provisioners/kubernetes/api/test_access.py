@@ -91,18 +91,18 @@ def ask(login: ClusterAccess) -> str:
     return str(Reader(login).get("/version")["gitVersion"])
 
 
-def test_a_token_goes_to_who_is_trusted(server: Server) -> None:
+def test_token_is_sent_to_a_trusted_server(server: Server) -> None:
     assert ask(login(server.url, trusted(), token="t0ken")) == "v1"
     assert server.asked[0][0] == "Bearer t0ken"
 
 
-def test_a_password_too(server: Server) -> None:
+def test_password_is_sent_to_a_trusted_server(server: Server) -> None:
     ask(login(server.url, trusted(), username="me", password="pässword"))
     assert server.asked[0][0] == f"Basic {b64('me:pässword'.encode())}"
 
 
 @pytest.mark.parametrize("cluster", [{}, {"certificate-authority-data": "stranger"}])
-def test_nothing_is_said_to_a_stranger(server: Server, cluster: dict[str, Any]) -> None:
+def test_untrusted_server_gets_no_credentials(server: Server, cluster: dict[str, Any]) -> None:
     if cluster:
         cluster = {"certificate-authority-data": b64(stranger().pem)}
     with pytest.raises(PermanentError) as refused:
@@ -111,7 +111,7 @@ def test_nothing_is_said_to_a_stranger(server: Server, cluster: dict[str, Any]) 
     assert server.asked == []
 
 
-def test_another_name_is_a_stranger_unless_it_is_the_one_named(server: Server) -> None:
+def test_other_server_name_is_untrusted_unless_configured(server: Server) -> None:
     url = server.url.replace("127.0.0.1", "localhost")
     with pytest.raises(PermanentError, match="certificate"):
         ask(login(url, trusted(), token="t0ken"))
@@ -119,12 +119,12 @@ def test_another_name_is_a_stranger_unless_it_is_the_one_named(server: Server) -
     assert ask(login(url, {**trusted(), "tls-server-name": "k.example"}, token="t")) == "v1"
 
 
-def test_insecure_is_possible_and_asked_for_by_name(server: Server) -> None:
+def test_insecure_access_must_be_configured(server: Server) -> None:
     with pytest.warns(InsecureRequestWarning):
         assert ask(login(server.url, {"insecure-skip-tls-verify": True}, token="t")) == "v1"
 
 
-def test_a_certificate_is_shown_and_its_key_is_on_no_disk(
+def test_client_certificate_is_presented_and_its_key_is_not_on_disk(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cert, key = authority().write(tmp_path, "me", stem="client")
@@ -143,7 +143,7 @@ def test_a_certificate_is_shown_and_its_key_is_on_no_disk(
     assert names == ["me"]
 
 
-def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+def test_encrypted_key_is_rejected_without_a_prompt(tmp_path: Path) -> None:
     cert, key = authority().write(tmp_path, "me", stem="client")
     plain = serialization.load_pem_private_key(key.read_bytes(), None)
     locked = plain.private_bytes(
@@ -156,7 +156,7 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: P
         login("https://k.example", **user).api_client()
 
 
-def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
+def test_key_of_another_certificate_is_rejected(tmp_path: Path) -> None:
     cert, _key = authority().write(tmp_path, "me", stem="one")
     _cert, key = authority().write(tmp_path, "me", stem="two")
     user = {
@@ -167,7 +167,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
         login("https://k.example", **user).api_client()
 
 
-def test_an_authority_that_is_none_is_refused() -> None:
+def test_invalid_authority_is_rejected() -> None:
     cluster = {"certificate-authority-data": b64(b"-----BEGIN nothing\n")}
     with pytest.raises(PermanentError, match="cannot be read"):
         login("https://k.example", cluster).api_client()
@@ -179,11 +179,11 @@ def test_equal_access_shares_its_connections() -> None:
     assert one.api_client() is not login("https://k.example", token="other").api_client()
 
 
-def test_nothing_secret_in_a_repr() -> None:
+def test_repr_contains_no_secret() -> None:
     assert "t0ken" not in repr(login("https://k.example", token="t0ken"))
 
 
-def test_a_redirect_is_not_followed() -> None:
+def test_redirect_is_not_followed() -> None:
     with http_stub({"/version": (200, {"gitVersion": "stolen"})}) as other:
 
         class Redirecting(BaseHTTPRequestHandler):
@@ -210,7 +210,7 @@ def test_a_redirect_is_not_followed() -> None:
         assert other.seen == []
 
 
-def test_a_call_that_names_no_deadline_has_one() -> None:
+def test_call_without_a_deadline_has_a_default() -> None:
     from tests.support.http_stub import HANG
 
     def once(stub: Stub) -> None:
@@ -225,13 +225,13 @@ def test_a_call_that_names_no_deadline_has_one() -> None:
         once(stub)
 
 
-def test_an_address_where_nobody_listens() -> None:
+def test_unreachable_address() -> None:
     with pytest.raises(TemporaryError) as refused:
         ask(login("http://127.0.0.1:1", token="t"))
     assert refused.value.reason == "ClusterUnreachable"
 
 
-def test_outside_of_a_cluster_there_is_no_service_account(
+def test_outside_a_cluster_there_is_no_service_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -245,7 +245,7 @@ def test_outside_of_a_cluster_there_is_no_service_account(
     assert own_namespace() == "llm"
 
 
-def test_in_a_pod_the_service_account_is_used(
+def test_service_account_is_used_in_a_pod(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kubernetes.config import incluster_config
@@ -263,7 +263,7 @@ def test_in_a_pod_the_service_account_is_used(
     assert server.asked[0][0].lower() == "bearer of-the-pod"
 
 
-def test_a_context_of_this_machine(
+def test_local_kubeconfig_context(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kubernetes.config import kube_config

@@ -84,7 +84,7 @@ def provisioner_rig(cluster: Cluster) -> KubeRig:
 
 
 class TestCost:
-    def test_a_look_at_what_is_as_wanted_takes_three_requests(self, fake: KubeRig) -> None:
+    def test_unchanged_workload_is_observed_with_three_requests(self, fake: KubeRig) -> None:
         spec = fake.spec("demo", 2)
         settle(fake, spec)
         fake.provisioner.drift(REF)
@@ -103,7 +103,7 @@ class TestCost:
         own.apply(spec)
         assert access.asked == ["GET configmaps/demo"]
 
-    def test_events_are_asked_for_once_for_all_that_start(self, fake: KubeRig) -> None:
+    def test_events_are_listed_once_for_all_starting_pods(self, fake: KubeRig) -> None:
         fake.cluster.rule(fake.namespace, behaviour="never-ready")
         own, access = counting(fake)
         refs = [own.apply(fake.spec(f"demo-{number}", 1)) for number in range(5)]
@@ -124,7 +124,7 @@ class TestFaults:
             (401, {}, "ClusterRefused"),
         ],
     )
-    def test_every_verb_says_what_is_wrong_in_our_words(
+    def test_every_verb_reports_errors_in_product_terms(
         self, fake: KubeRig, status: int, more: dict[str, Any], reason: str
     ) -> None:
         spec = fake.spec("demo", 1)
@@ -138,7 +138,7 @@ class TestFaults:
                 assert isinstance(caught.value, TemporaryError)
                 assert caught.value.delay_s == 7
 
-    def test_a_cluster_that_is_gone_comes_back_to_what_was_wanted(self, fake: KubeRig) -> None:
+    def test_returning_cluster_converges_to_the_spec(self, fake: KubeRig) -> None:
         spec = fake.spec("demo", 1)
         before = settle(fake, spec)
         fake.cluster.plane.stop_api()
@@ -149,7 +149,7 @@ class TestFaults:
         fake.cluster.plane.start_api()
         assert settle(fake, spec).replicas == before.replicas
 
-    def test_an_answer_that_was_lost_after_the_write_costs_nothing(self, fake: KubeRig) -> None:
+    def test_lost_response_after_a_write_is_harmless(self, fake: KubeRig) -> None:
         spec = fake.spec("demo", 1)
         plane: Any = fake.cluster.plane
         for number in itertools.count(1):
@@ -171,7 +171,7 @@ class TestFaults:
         assert len(deletions) == fault.hits == 1, f"repeated by nobody but the caller: {sent}"
         gone(fake, REF)
 
-    def test_a_server_that_drips_is_given_up_at_the_deadline(self) -> None:
+    def test_slow_server_is_abandoned_at_the_deadline(self) -> None:
         with answering(b"", drips=True) as url:
             access = ClusterAccess("kubeconfig", _kubeconfig(url), deadline_s=0.3)
             own = KubernetesProvisioner(access, "models", CAPABILITIES)
@@ -179,14 +179,14 @@ class TestFaults:
                 own.observe(REF)
 
     @pytest.mark.parametrize("page", [b"<html>sign in</html>", b"[]", b""])
-    def test_what_is_no_api_server_is_not_believed(self, page: bytes) -> None:
+    def test_other_server_is_no_api_server(self, page: bytes) -> None:
         with answering(page) as url:
             access = ClusterAccess("kubeconfig", _kubeconfig(url))
             own = KubernetesProvisioner(access, "models", CAPABILITIES)
             with pytest.raises(TemporaryError, match="not a Kubernetes API server"):
                 own.observe(REF)
 
-    def test_a_foreign_certificate_is_not_asked(self, fake: KubeRig) -> None:
+    def test_server_with_an_untrusted_certificate_is_not_queried(self, fake: KubeRig) -> None:
         found = yaml.safe_load(fake.access().kubeconfig)
         del found["clusters"][0]["cluster"]["certificate-authority-data"]
         access = ClusterAccess("kubeconfig", yaml.safe_dump(found))
@@ -197,7 +197,7 @@ class TestFaults:
 
 
 class TestRights:
-    def test_the_role_we_show_is_enough_for_a_whole_life(self, provisioner_rig: KubeRig) -> None:
+    def test_displayed_role_covers_the_complete_lifecycle(self, provisioner_rig: KubeRig) -> None:
         needed = [one for one in rights.RIGHTS if not one.cluster]
         for document in yaml.safe_load_all(
             rights.manifest(needed, "person-2", provisioner_rig.namespace)
@@ -224,7 +224,7 @@ class TestRights:
         own.delete(REF)
         until(lambda: not own.observe(REF).exists, what="gone")
 
-    def test_volumes_of_the_whole_cluster_are_done_without(self, fake: KubeRig) -> None:
+    def test_cluster_scoped_volumes_are_optional(self, fake: KubeRig) -> None:
         able = CAPABILITIES | {"s3-csi"}
         own = KubernetesProvisioner(fake.access(), fake.namespace, able)
         plane: Any = fake.cluster.plane
@@ -233,7 +233,7 @@ class TestRights:
             own.delete(REF)
         assert fault.hits == 2
 
-    def test_events_are_done_without_where_they_may_not_be_read(self, fake: KubeRig) -> None:
+    def test_events_are_optional_without_permission(self, fake: KubeRig) -> None:
         fake.cluster.rule(fake.namespace, behaviour="never-ready")
         ref = fake.provisioner.apply(fake.spec("demo", 1))
         with fake.cluster.plane.failing("/events", 403):
@@ -243,7 +243,7 @@ class TestRights:
 
 
 class TestLogs:
-    def test_a_container_is_followed_with_times_until_it_ends(
+    def test_container_log_is_followed_with_times_until_it_ends(
         self, provisioner_rig: KubeRig
     ) -> None:
         provisioner_rig.cluster.rule(
@@ -271,7 +271,7 @@ class TestLogs:
         assert ("sinceTime", "2026-01-01T12:00:00Z") in again
         assert ("follow", "true") in first
 
-    def test_whoever_does_not_stay_gets_what_there_is(self) -> None:
+    def test_log_without_follow_returns_available_lines(self) -> None:
         silent: Any = Silent()
         begin = logs.LogPosition(tail=7, stay=False)
         assert list(logs.follow(silent, "demo", "demo-x", "worker", begin))
@@ -287,7 +287,7 @@ class TestLogs:
                 next(provisioner_rig.provisioner.follow(REF, pod, "worker"))
             assert caught.value.reason == "NoReplica"
 
-    def test_a_pod_that_has_not_begun_has_no_log_yet(self, provisioner_rig: KubeRig) -> None:
+    def test_pending_pod_has_no_log(self, provisioner_rig: KubeRig) -> None:
         provisioner_rig.cluster.rule(provisioner_rig.namespace, behaviour="pull-error")
         ref = provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 1))
 

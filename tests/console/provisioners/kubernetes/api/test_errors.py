@@ -21,11 +21,11 @@ PATCH = ApiRequest("patch", kinds.DEPLOYMENT, "models", "demo-worker")
 SCALER = ApiRequest("patch", kinds.SCALED_OBJECT, "models", "demo-worker")
 
 
-def said(message: str, reason: str = "", **details: Any) -> dict[str, Any]:
+def make_status(message: str, reason: str = "", **details: Any) -> dict[str, Any]:
     return {"kind": "Status", "message": message, "reason": reason, "details": details}
 
 
-FORBIDDEN = said(
+FORBIDDEN = make_status(
     'deployments.apps "demo-worker" is forbidden: User "system:serviceaccount:ops:emberline" '
     'cannot patch resource "deployments" in API group "apps" in the namespace "models"',
     "Forbidden",
@@ -33,18 +33,18 @@ FORBIDDEN = said(
     group="apps",
     kind="deployments",
 )
-QUOTA = said(
+QUOTA = make_status(
     'services "demo" is forbidden: exceeded quota: team, requested: services=1, used: '
     "services=5, limited: services=5",
     "Forbidden",
 )
-ENDING = said(
+ENDING = make_status(
     'configmaps "demo" is forbidden: unable to create new content in namespace models because '
     "it is being terminated",
     "Forbidden",
     causes=[{"reason": "NamespaceTerminating", "field": "metadata.namespace"}],
 )
-CONFLICT = said(
+CONFLICT = make_status(
     "Apply failed with 2 conflicts",
     "Conflict",
     causes=[
@@ -60,11 +60,11 @@ CONFLICT = said(
         },
     ],
 )
-WEBHOOK = said(
+WEBHOOK = make_status(
     'admission webhook "policy.example" denied the request: images must come from ours', "Forbidden"
 )
 CASES = [
-    (401, said("Unauthorized", "Unauthorized"), PATCH, "ClusterRefused", "credentials"),
+    (401, make_status("Unauthorized", "Unauthorized"), PATCH, "ClusterRefused", "credentials"),
     (403, FORBIDDEN, PATCH, "ClusterRefused", '["apps"], resources ["deployments"], verbs ["pat'),
     (403, QUOTA, PATCH, "QuotaExceeded", "limited: services=5. Raise the ResourceQuota"),
     (403, ENDING, PATCH, "NamespaceEnding", "Namespace models is being deleted"),
@@ -72,34 +72,64 @@ CASES = [
     (404, {}, SCALER, "MissingCapability", "scaledobjects.keda.sh .* Install KEDA"),
     (
         404,
-        said('namespaces "models" not found', "NotFound", name="models", kind="namespaces"),
+        make_status('namespaces "models" not found', "NotFound", name="models", kind="namespaces"),
         PATCH,
         "NamespaceMissing",
         "kubectl create namespace models",
     ),
     (409, CONFLICT, PATCH, "FieldConflict", "set by kubectl-edit.*set by argocd.*Heal.*Adopt"),
-    (409, said("object is being deleted: x", "AlreadyExists"), PATCH, "StillStopping", "deleted"),
-    (409, said('"x" already exists', "AlreadyExists"), PATCH, "ClusterBusy", "created it first"),
-    (409, said("the object has been modified", "Conflict"), PATCH, "ClusterBusy", "same time"),
-    (422, said('Deployment "x" is invalid: spec.y', "Invalid"), PATCH, "RefusedByCluster", "spec"),
-    (400, said('strict decoding error: unknown field "x"'), PATCH, "RefusedByCluster", "unknown"),
-    (429, said("too many", "TooManyRequests"), PATCH, "ClusterBusy", "too many"),
+    (
+        409,
+        make_status("object is being deleted: x", "AlreadyExists"),
+        PATCH,
+        "StillStopping",
+        "deleted",
+    ),
+    (
+        409,
+        make_status('"x" already exists', "AlreadyExists"),
+        PATCH,
+        "ClusterBusy",
+        "created it first",
+    ),
+    (
+        409,
+        make_status("the object has been modified", "Conflict"),
+        PATCH,
+        "ClusterBusy",
+        "same time",
+    ),
+    (
+        422,
+        make_status('Deployment "x" is invalid: spec.y', "Invalid"),
+        PATCH,
+        "RefusedByCluster",
+        "spec",
+    ),
+    (
+        400,
+        make_status('strict decoding error: unknown field "x"'),
+        PATCH,
+        "RefusedByCluster",
+        "unknown",
+    ),
+    (429, make_status("too many", "TooManyRequests"), PATCH, "ClusterBusy", "too many"),
     (
         500,
-        said("failed to create typed patch object: .spec.x: field not declared in schema"),
+        make_status("failed to create typed patch object: .spec.x: field not declared in schema"),
         PATCH,
         "RefusedByCluster",
         "not declared",
     ),
-    (500, said("etcdserver: request timed out"), PATCH, "ClusterBusy", "etcdserver"),
+    (500, make_status("etcdserver: request timed out"), PATCH, "ClusterBusy", "etcdserver"),
     (503, {}, PATCH, "ClusterBusy", "HTTP 503"),
-    (504, said("x", "Timeout"), PATCH, "ClusterBusy", "x"),
+    (504, make_status("x", "Timeout"), PATCH, "ClusterBusy", "x"),
 ]
 TEMPORARY = {"QuotaExceeded", "NamespaceEnding", "StillStopping", "ClusterBusy"}
 
 
 @pytest.mark.parametrize(("status", "body", "asked", "reason", "words"), CASES)
-def test_each_refusal_has_its_reason_and_its_remedy(
+def test_each_error_has_a_reason_and_a_remedy(
     status: int, body: dict[str, Any], asked: ApiRequest, reason: str, words: str
 ) -> None:
     error = error_from_status(status, body, asked)
@@ -110,14 +140,14 @@ def test_each_refusal_has_its_reason_and_its_remedy(
     assert isinstance(error, kind)
 
 
-def test_a_subresource_is_what_the_role_must_name() -> None:
+def test_subresource_is_named_as_in_the_role() -> None:
     error = error_from_status(
         403, FORBIDDEN, ApiRequest("get", kinds.POD, "models", "demo-0", "log")
     )
     assert 'resources ["pods/log"], verbs ["get"]' in error.message
 
 
-def test_the_server_says_when_to_come_again() -> None:
+def test_retry_after_of_the_server_is_used() -> None:
     error = error_from_status(429, {}, PATCH, retry_after_s=7)
     assert isinstance(error, TemporaryError)
     assert error.delay_s == 7
@@ -126,11 +156,11 @@ def test_the_server_says_when_to_come_again() -> None:
     assert late.delay_s == 60
 
 
-def test_a_chatty_server_is_cut() -> None:
-    assert len(error_from_status(400, said("x" * 10_000), PATCH).message) < 800
+def test_long_server_message_is_cut() -> None:
+    assert len(error_from_status(400, make_status("x" * 10_000), PATCH).message) < 800
 
 
-def test_silence_is_temporary_and_a_foreign_certificate_is_not() -> None:
+def test_silence_is_temporary_and_an_untrusted_certificate_is_not() -> None:
     silent, foreign = unreachable_error(PATCH, "refused"), untrusted_error(PATCH, "self-signed")
     assert isinstance(silent, TemporaryError)
     assert silent.reason == "ClusterUnreachable"

@@ -79,7 +79,7 @@ def test_nothing_secret_is_shown() -> None:
         ({}, {"client-certificate-data": PEM}, "client-key-data is missing"),
     ],
 )
-def test_what_would_run_or_read_here_is_refused(
+def test_exec_and_file_references_are_rejected(
     cluster: dict[str, Any], user: dict[str, Any], said: str
 ) -> None:
     found = parse_kubeconfig(document(cluster, user))
@@ -90,7 +90,7 @@ def test_what_would_run_or_read_here_is_refused(
     assert "s3cret" not in str(refused.value)
 
 
-def test_http_to_this_machine_is_allowed() -> None:
+def test_http_to_localhost_is_allowed() -> None:
     for host in ("127.0.0.1", "localhost", "[::1]"):
         assert (
             parse_kubeconfig(document({"server": f"http://{host}:8001"})).contexts[0].why_not == ""
@@ -107,18 +107,18 @@ def test_http_to_this_machine_is_allowed() -> None:
         ("x" * (MAX_BYTES + 1), "Too large"),
     ],
 )
-def test_what_is_no_kubeconfig(text: str, said: str) -> None:
+def test_invalid_kubeconfig(text: str, said: str) -> None:
     with pytest.raises(KubeconfigError, match=said):
         parse_kubeconfig(text)
 
 
-def test_only_keeps_the_chosen_context() -> None:
+def test_only_the_chosen_context_is_kept() -> None:
     kept = parse_kubeconfig(document()).only("play")
     assert "s3cret" not in kept
     assert parse_kubeconfig(kept).login().token == "n0ne"
 
 
-def test_a_context_that_is_not_there_names_those_that_are() -> None:
+def test_unknown_context_lists_the_known_ones() -> None:
     with pytest.raises(KubeconfigError, match="Choose one of: work, play"):
         parse_kubeconfig(document()).login("home")
 
@@ -128,7 +128,7 @@ def token(**claims: Any) -> str:
     return f"e30.{body}.sig"
 
 
-def test_when_a_login_ends(tmp_path: Path) -> None:
+def test_expiry_of_a_login(tmp_path: Path) -> None:
     def ends(**user: Any) -> float | None:
         return parse_kubeconfig(document(user=user)).login().ends_at
 

@@ -51,7 +51,7 @@ def test_quantities(text: Any, number: float) -> None:
     assert float(parse_quantity(text)) == number
 
 
-def test_what_is_free_is_what_nobody_asked_for() -> None:
+def test_free_resources_are_those_not_requested() -> None:
     nodes = [node("n1", 8), node("n2", 8, zone="b"), node("cpu", labels={})]
     pods = [
         pod("n1", 2, 1),
@@ -69,23 +69,23 @@ def test_what_is_free_is_what_nobody_asked_for() -> None:
     assert h100.memory_bytes == 2 * 1024**4
 
 
-def test_a_node_that_takes_no_pods_has_nothing_free() -> None:
+def test_unschedulable_node_has_no_free_resources() -> None:
     nodes = [node("n1", 8, ready="False"), node("n2", 8, unschedulable=True), node("n3", 8)]
     (pool,) = pools(nodes, [])
     assert (pool.nodes, pool.ready, pool.gpus, pool.gpus_free) == (3, 2, 24, 8)
 
 
-def test_nobody_saying_it_is_not_nothing() -> None:
+def test_unknown_is_not_zero() -> None:
     (pool,) = pools([node("n1", 8)], None)
     assert pool.gpus_free is None
 
 
-def test_a_node_that_has_said_nothing_yet() -> None:
+def test_node_without_status() -> None:
     (pool,) = pools([{"metadata": {"name": "new"}, "spec": {}}], [])
     assert (pool.nodes, pool.ready, pool.gpus, pool.memory_bytes) == (1, 0, 0, 0)
 
 
-def test_taints_which_keep_pods_away() -> None:
+def test_taints_that_repel_pods() -> None:
     taints = [
         {"key": GPU, "value": "present", "effect": "NoSchedule"},
         {"key": "soft", "effect": "PreferNoSchedule"},
@@ -96,14 +96,14 @@ def test_taints_which_keep_pods_away() -> None:
     assert pool.taints == ("nvidia.com/gpu=present:NoSchedule", "team:NoExecute")
 
 
-def test_slices_of_a_gpu_count_as_gpus() -> None:
+def test_gpu_slices_count_as_gpus() -> None:
     sliced = node("n1")
     sliced["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
     (pool,) = pools([sliced], [])
     assert (pool.gpu_resource, pool.gpus) == ("nvidia.com/mig-1g.10gb", 7)
 
 
-def test_it_survives_json_and_later_releases() -> None:
+def test_inventory_survives_json_and_later_releases() -> None:
     found = Inventory(
         "v1.36.2",
         (CapabilityFinding("keda", present=True, detail="x"),),

@@ -56,14 +56,14 @@ def missing(api: Stub) -> dict[str, tuple[str, ...]]:
     return {one.title: one.verbs for one in check(api).missing if not one.cluster}
 
 
-def test_every_kind_that_is_applied_has_its_right() -> None:
+def test_every_applied_kind_has_its_right() -> None:
     asked = {(one.group, one.resource) for one in rights.RIGHTS if set(one.verbs) > {"patch"}}
     assert {(kind.group, kind.plural) for kind in kinds.APPLIED_KINDS} <= asked
     for right in rights.RIGHTS:
         assert "*" not in (right.group, right.resource, *right.verbs)
 
 
-def test_rules_are_read_in_one_question(api: Stub) -> None:
+def test_rules_are_read_in_one_request(api: Stub) -> None:
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules(
         rule("", "configmaps", "*"),
         rule("apps", "*", "get", "list"),
@@ -78,14 +78,14 @@ def test_rules_are_read_in_one_question(api: Stub) -> None:
     assert {one["spec"]["resourceAttributes"]["namespace"] for one in asked} == {""}
 
 
-def test_rules_that_are_not_all_of_them_are_followed_up(api: Stub) -> None:
+def test_incomplete_rules_are_checked_individually(api: Stub) -> None:
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules(incomplete=True)
     api.answers[f"{REVIEWS}/selfsubjectaccessreviews"] = allowed(True)
     assert check(api).missing == ()
     assert check(api).manifest == ""
 
 
-def test_only_what_the_cluster_has_is_asked_for(api: Stub) -> None:
+def test_only_available_apis_are_checked(api: Stub) -> None:
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
     titles = {one.title for one in check(api, Inventory()).missing}
     assert not {"scaledobjects.keda.sh", "persistentvolumes"} & titles
@@ -104,7 +104,7 @@ def test_only_what_the_cluster_has_is_asked_for(api: Stub) -> None:
         ("arn:x", {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "arn:x"}),
     ],
 )
-def test_the_role_is_bound_to_who_we_are(who: str, subject: dict[str, str]) -> None:
+def test_role_is_bound_to_the_console_identity(who: str, subject: dict[str, str]) -> None:
     documents = list(yaml.safe_load_all(rights.manifest(rights.RIGHTS, who, "llm")))
     assert [one["kind"] for one in documents] == [
         "Role",
@@ -117,7 +117,7 @@ def test_the_role_is_bound_to_who_we_are(who: str, subject: dict[str, str]) -> N
     assert "namespace" not in documents[2]["metadata"]
 
 
-def test_a_level_that_lacks_something_is_shown_whole(api: Stub) -> None:
+def test_incomplete_level_is_shown_completely(api: Stub) -> None:
     """Applying the Role replaces one of that name, so it must include rights already granted."""
     everything = [
         rule(one.group, one.resource, *one.verbs)
@@ -134,7 +134,7 @@ def test_a_level_that_lacks_something_is_shown_whole(api: Stub) -> None:
     }
 
 
-def test_what_only_following_needs_is_asked_for_where_objects_are_followed(api: Stub) -> None:
+def test_following_rights_are_checked_only_where_needed(api: Stub) -> None:
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
     group = {one.title for one in rights.RIGHTS if one.part == rights.FOLLOW_GROUP} - {"events"}
     nobody = check(api)
@@ -187,7 +187,7 @@ def test_without_following_nothing_is_missing(api: Stub) -> None:
     assert here == {(one.title, one.verbs) for one in follow if not one.cluster}
 
 
-def test_what_receivers_need_is_asked_for_where_they_are_kept(api: Stub) -> None:
+def test_receiver_rights_are_checked_where_receivers_are_stored(api: Stub) -> None:
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
     title = "alertmanagerconfigs.monitoring.coreos.com"
     found = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
@@ -198,7 +198,7 @@ def test_what_receivers_need_is_asked_for_where_they_are_kept(api: Stub) -> None
         assert ("alertmanagerconfigs" in granted.manifest) is asked
 
 
-def test_the_shown_role_grants_all_that_is_missing(cluster: Cluster) -> None:
+def test_displayed_role_grants_all_missing_rights(cluster: Cluster) -> None:
     space = cluster.namespace()
     followed = (space, cluster.namespace())
     config = cluster.plane.kubeconfig_of("person-8", space).read_text()

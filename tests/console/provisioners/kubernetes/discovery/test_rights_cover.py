@@ -24,7 +24,7 @@ def verbs(group: str, resource: str, cluster: bool = False) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", kinds.APPLIED_KINDS, ids=lambda kind: kind.kind)
-def test_what_is_applied_may_be_applied(kind: ObjectKind) -> None:
+def test_applied_objects_are_covered_by_rights(kind: ObjectKind) -> None:
     assert verbs(kind.group, kind.plural, not kind.namespaced) >= WRITE
 
 
@@ -37,7 +37,7 @@ def roles() -> list[dict[str, Any]]:
     ]
 
 
-def test_what_is_granted_to_a_workload_is_held() -> None:
+def test_granted_workload_rights_are_held_by_the_console() -> None:
     """The API rejects granting a right that the grantor lacks."""
     assert roles()
     for role in roles():

@@ -71,7 +71,7 @@ def here(spec: WorkloadSpec, folder: Path) -> WorkloadSpec:
 @pytest.mark.parametrize(
     "name", ["worker-keda", "router-ingress-tls", "router-own-gateway", "cache"]
 )
-def test_what_the_role_says_is_enough(
+def test_displayed_role_is_sufficient(
     login: ClusterAccess, space: str, name: str, tmp_path: Path
 ) -> None:
     # Test control planes have no metrics-server.
@@ -91,7 +91,7 @@ def test_what_the_role_says_is_enough(
     until(gone, what="nothing is left")
 
 
-def test_without_it_the_refusal_names_what_to_grant(
+def test_error_without_a_right_names_the_right(
     login: ClusterAccess, space: str, tmp_path: Path
 ) -> None:
     with pytest.raises(PermanentError, match="Role in namespace") as refused:
@@ -100,7 +100,7 @@ def test_without_it_the_refusal_names_what_to_grant(
 
 
 @pytest.mark.usefixtures("granted")
-def test_the_role_gives_nothing_elsewhere(login: ClusterAccess, cluster: Cluster) -> None:
+def test_role_grants_nothing_in_other_namespaces(login: ClusterAccess, cluster: Cluster) -> None:
     reader = Reader(login)
     other = cluster.namespace()
     for right in rights.RIGHTS:

@@ -56,7 +56,7 @@ def finding(api: Stub, name: str) -> CapabilityFinding:
     return next(one for one in look(api).findings if one.name == name)
 
 
-def test_every_capability_has_its_say_and_a_remedy(api: Stub) -> None:
+def test_every_capability_has_a_state_and_a_remedy(api: Stub) -> None:
     found = look(api).findings
     assert [one.name for one in found] == list(known.CAPABILITIES)
     for one in found:
@@ -65,7 +65,7 @@ def test_every_capability_has_its_say_and_a_remedy(api: Stub) -> None:
         assert one.remedy
 
 
-def test_a_group_alone_is_not_the_resource(api: Stub) -> None:
+def test_api_group_alone_is_not_the_resource(api: Stub) -> None:
     api.answers["/apis"] = groups("keda.sh")
     assert "it is not served" in finding(api, known.KEDA).why_not
     api.answers["/apis/keda.sh/v1alpha1"] = (200, {"resources": [{"name": "other"}]})
@@ -81,9 +81,7 @@ def test_a_group_alone_is_not_the_resource(api: Stub) -> None:
         (known.METRICS_SERVER, "metrics.k8s.io", "metrics.k8s.io"),
     ],
 )
-def test_what_is_installed_but_dead_is_not_there(
-    api: Stub, name: str, own: str, served: str
-) -> None:
+def test_broken_installation_counts_as_absent(api: Stub, name: str, own: str, served: str) -> None:
     api.answers["/apis"] = groups(own, served)
     api.answers["/apis/keda.sh/v1alpha1"] = (200, {"resources": [{"name": "scaledobjects"}]})
     api.answers[f"/apis/{served}/v1beta1"] = (503, {"message": "no endpoints available"})
@@ -94,7 +92,7 @@ def test_what_is_installed_but_dead_is_not_there(
     assert finding(api, name).present
 
 
-def test_drivers_count_where_we_may_make_volumes(api: Stub) -> None:
+def test_drivers_count_where_volumes_can_be_created(api: Stub) -> None:
     drivers = "/apis/storage.k8s.io/v1/csidrivers"
     api.answers[drivers] = listed("s3.csi.aws.com")
     api.answers[REVIEW] = (201, {"status": {"allowed": False}})
@@ -109,7 +107,7 @@ def test_drivers_count_where_we_may_make_volumes(api: Stub) -> None:
     assert "lacks permission to list" in finding(api, known.S3_CSI).why_not
 
 
-def test_what_may_not_be_seen_is_noted_with_what_is_lost(api: Stub) -> None:
+def test_invisible_objects_are_noted_with_their_effect(api: Stub) -> None:
     api.answers["/api/v1/nodes"] = forbidden
     found = look(api)
     note = "/api/v1/nodes: Emberline lacks permission to list it; instance types and"
@@ -118,7 +116,7 @@ def test_what_may_not_be_seen_is_noted_with_what_is_lost(api: Stub) -> None:
     assert (gpus.present, gpus.unsure) == (True, True)
 
 
-def test_names_to_choose_from(api: Stub) -> None:
+def test_selectable_names(api: Stub) -> None:
     mark = {"storageclass.kubernetes.io/is-default-class": "true"}
     gp3 = {"metadata": {"name": "gp3", "annotations": mark}}
     api.answers["/apis"] = groups("cert-manager.io", "gateway.networking.k8s.io")
@@ -142,7 +140,7 @@ def test_names_to_choose_from(api: Stub) -> None:
 @pytest.mark.parametrize(
     ("provider", "there"), [("aws:///x", True), ("kind://x", False), ("", False)]
 )
-def test_a_load_balancer_comes_from_a_cloud(api: Stub, provider: str, there: bool) -> None:
+def test_load_balancer_is_detected_by_cloud(api: Stub, provider: str, there: bool) -> None:
     node = {"metadata": {"name": "n"}, "spec": {"providerID": provider}, "status": {}}
     api.answers["/api/v1/nodes"] = (200, {"items": [node]})
     assert finding(api, known.LOAD_BALANCER).present is there
@@ -150,7 +148,7 @@ def test_a_load_balancer_comes_from_a_cloud(api: Stub, provider: str, there: boo
     assert finding(api, known.LOAD_BALANCER).present
 
 
-def test_long_lists_come_in_pages(api: Stub) -> None:
+def test_long_lists_are_paged(api: Stub) -> None:
     def pages(path: str, _body: bytes) -> tuple[int, Any]:
         if "continue=" in path:
             return listed("b")
@@ -160,7 +158,7 @@ def test_long_lists_come_in_pages(api: Stub) -> None:
     assert look(api).offers.namespaces == ("a", "b")
 
 
-def test_a_list_without_end_is_left(api: Stub) -> None:
+def test_endless_list_is_abandoned(api: Stub) -> None:
     api.answers["/api/v1/namespaces"] = (200, {"items": [], "metadata": {"continue": "more"}})
     found = look(api)
     assert found.offers.namespaces is None
@@ -178,7 +176,7 @@ def test_a_list_without_end_is_left(api: Stub) -> None:
         ((HANG, ""), TemporaryError, "ClusterUnreachable"),
     ],
 )
-def test_a_cluster_which_does_not_answer_as_one(
+def test_server_that_is_no_cluster(
     api: Stub, answer: Any, kind: type[Exception], reason: str
 ) -> None:
     api.answers["/version"] = answer
@@ -189,7 +187,7 @@ def test_a_cluster_which_does_not_answer_as_one(
     assert "t0ken" not in str(refused.value)
 
 
-def test_one_budget_for_the_whole_look(api: Stub) -> None:
+def test_survey_has_one_time_budget(api: Stub) -> None:
     """After the budget is spent, remaining queries are skipped and reported as unknown."""
     reader = Reader(access(api.url))
     look = ClusterSurvey(reader)

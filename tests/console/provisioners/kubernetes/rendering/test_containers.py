@@ -54,7 +54,7 @@ def env(spec: WorkloadSpec) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_every_object_is_found_by_its_workload(name: str) -> None:
+def test_every_object_is_found_by_its_workload_label(name: str) -> None:
     spec = SPECS[name]
     for data in rendered(spec).values():
         labels = data["metadata"]["labels"]
@@ -65,7 +65,7 @@ def test_every_object_is_found_by_its_workload(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_nothing_but_the_workload_selects(name: str) -> None:
+def test_selector_contains_only_the_workload(name: str) -> None:
     spec = SPECS[name]
     bodies = [data.get("spec", {}) for data in rendered(spec).values()]
     found = [body[key] for body in bodies for key in ("selector", "podSelector") if body.get(key)]
@@ -74,14 +74,14 @@ def test_nothing_but_the_workload_selects(name: str) -> None:
     assert all(one == {"emberline.dev/workload": spec.name} for one in selectors)
 
 
-def test_labels_of_around_cannot_hide_an_object() -> None:
+def test_user_labels_cannot_hide_an_object() -> None:
     spec = around_changed(WORKER, labels={"emberline.dev/workload": "other", "team": "a"})
     labels = rendered(spec)["Service/demo-worker"]["metadata"]["labels"]
     assert labels["emberline.dev/workload"] == "demo-worker"
     assert labels["team"] == "a"
 
 
-def test_what_is_around_reaches_no_pod() -> None:
+def test_surrounding_labels_do_not_reach_pods() -> None:
     """A change around the pods restarts none."""
     changed = around_changed(WORKER, labels={"a": "b"}, annotations={"c": "d"}, scrape=())
     template = rendered(changed)["Deployment/demo-worker"]["spec"]["template"]
@@ -91,7 +91,7 @@ def test_what_is_around_reaches_no_pod() -> None:
 @pytest.mark.parametrize(
     ("name", "stable"), [("a" * 57, False), ("a" * 53, True), ("0-worker", False)]
 )
-def test_a_name_the_cluster_would_cut_or_refuse(name: str, stable: bool) -> None:
+def test_name_the_cluster_would_cut_or_reject(name: str, stable: bool) -> None:
     spec = replace(WORKER, name=name, pod=Pod(stable=stable))
     assert refused(spec).startswith("BadName")
 
@@ -107,7 +107,7 @@ def test_the_longest_name(name: str, stable: bool) -> None:
     assert max(map(len, names)) <= 63
 
 
-def test_an_owner_too_long_for_a_label() -> None:
+def test_owner_name_too_long_for_a_label() -> None:
     assert refused(replace(WORKER, owner=f"endpoint/{'a' * 60}")).startswith("BadName")
 
 
@@ -125,7 +125,7 @@ def test_an_unknown_port_has_no_number() -> None:
     assert numbers == {"http": 9, "debug": 1234, "kv-events": 5557, "kv-replay": 5558}
 
 
-def test_channels_are_found_with_the_pods_and_not_at_the_service() -> None:
+def test_channels_use_the_headless_service() -> None:
     objects = rendered(WORKER)
     ports = {
         name: [port["name"] for port in objects[f"Service/{name}"]["spec"]["ports"]]
@@ -137,7 +137,7 @@ def test_channels_are_found_with_the_pods_and_not_at_the_service() -> None:
     }
 
 
-def test_a_dollar_stays_a_dollar() -> None:
+def test_dollar_sign_is_escaped() -> None:
     spec = replace(
         WORKER, argv=("sh", "-c", "echo $HOME $(date) $$ {replica} $(A)"), env={"A": "1"}
     )
@@ -151,7 +151,7 @@ def test_literal(text: str, sent: str) -> None:
     assert escape_dollars(text, {"A"}) == sent
 
 
-def test_a_replica_knows_which_it_is() -> None:
+def test_replica_gets_its_index() -> None:
     assert env(WORKER)["EMBERLINE_REPLICA"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
     path = env(CACHE)["EMBERLINE_REPLICA"]["valueFrom"]["fieldRef"]["fieldPath"]
     assert path == "metadata.labels['apps.kubernetes.io/pod-index']"
@@ -159,7 +159,7 @@ def test_a_replica_knows_which_it_is() -> None:
     assert main(CACHE)["env"][0]["name"] == "EMBERLINE_REPLICA"
 
 
-def test_a_variable_follows_those_it_refers_to() -> None:
+def test_variable_follows_those_it_references() -> None:
     spec = pod_changed(
         replace(WORKER, env={"A": "$(B)/$(RAW)/$(EMBERLINE_L2_PASSWORD)", "B": "$x"}),
         env_raw=({"name": "RAW", "value": "1"},),
@@ -170,7 +170,7 @@ def test_a_variable_follows_those_it_refers_to() -> None:
     assert env(spec)["B"]["value"] == "$$x"
 
 
-def test_no_secret_outside_secrets() -> None:
+def test_secrets_are_only_in_secret_objects() -> None:
     for name, data in rendered(CACHE).items():
         assert ("wurst" in str(data)) is False, name
     secret = rendered(CACHE)["Secret/cache-shared-files"]["data"]
@@ -180,7 +180,7 @@ def test_no_secret_outside_secrets() -> None:
     assert "wurst" not in repr(SECRETS)
 
 
-def test_a_secret_file_is_read_by_the_group_and_by_nobody_else() -> None:
+def test_secret_file_is_readable_by_the_group_only() -> None:
     objects = rendered(ROUTERS)
     assert set(objects["Secret/demo-router-files"]["data"]) == {"keys.json"}
     assert set(objects["ConfigMap/demo-router-files"]["data"]) == {"config.json"}
@@ -189,25 +189,25 @@ def test_a_secret_file_is_read_by_the_group_and_by_nobody_else() -> None:
     assert pod_spec(ROUTERS)["securityContext"]["fsGroup"]
 
 
-def test_a_secret_that_was_not_read() -> None:
+def test_unread_secret() -> None:
     assert "'EMBERLINE_L2_PASSWORD'" in refused(WORKER, secrets=Secrets())
     assert "'l2/password'" in refused(CACHE, secrets=Secrets())
 
 
-def test_a_file_in_a_folder_keeps_its_path() -> None:
+def test_file_in_a_folder_keeps_its_path() -> None:
     sources = pod_spec(CACHE)["volumes"][0]["projected"]["sources"]
     (item,) = sources[1]["secret"]["items"]
     assert item["path"] == "l2/password"
     assert item["key"] in rendered(CACHE)["Secret/cache-shared-files"]["data"]
 
 
-def test_a_flat_file_that_comes_later_needs_no_new_pod() -> None:
+def test_added_flat_file_needs_no_new_pod() -> None:
     more = replace(ROUTERS, live_files=(*ROUTERS.live_files, FileSpec("more.json", "{}")))
     assert pod_spec(more) == pod_spec(ROUTERS)
     assert "more.json" in rendered(more)["ConfigMap/demo-router-files"]["data"]
 
 
-def test_files_that_change_are_told_by_their_hash() -> None:
+def test_changed_files_change_the_hash() -> None:
     config = FileSpec("config.json", "{}")
     more = replace(ROUTERS, live_files=(ROUTERS.live_files[0], config))
     assert files_hash(more, SECRETS) != files_hash(ROUTERS, SECRETS)
@@ -215,24 +215,24 @@ def test_files_that_change_are_told_by_their_hash() -> None:
     assert files_hash(more, SECRETS) != files_hash(secret, SECRETS)
 
 
-def test_a_file_that_differs_by_replica() -> None:
+def test_file_that_differs_by_replica() -> None:
     spec = replace(ROUTERS, live_files=(FileSpec("a", "I am {replica}"),))
     assert "{replica}" in refused(spec)
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../a", ".emberline/x"])
-def test_a_secret_file_stays_in_the_folder(path: str) -> None:
+def test_secret_file_stays_in_the_folder(path: str) -> None:
     spec = replace(CACHE, secret_files={path: "/x"})
     assert "is outside" in refused(spec, secrets=Secrets(files={path: "x"}))
 
 
 @pytest.mark.parametrize("path", [FILES_DIR, f"{FILES_DIR}/disk", "/tmp/", "/dev/shm"])
-def test_nothing_is_mounted_over_another(path: str) -> None:
+def test_mounts_do_not_overlap(path: str) -> None:
     spec = pod_changed(ROUTERS, shm_bytes=GIB, volumes=(Volume("v", {"emptyDir": {}}, path),))
     assert path.rstrip("/") in refused(spec)
 
 
-def test_a_disk_is_mounted_and_made_for_each_replica() -> None:
+def test_disk_is_mounted_and_created_for_each_replica() -> None:
     body = rendered(CACHE)["StatefulSet/cache-shared"]["spec"]
     (claim,) = body["volumeClaimTemplates"]
     assert claim["spec"]["resources"]["requests"]["storage"] == "12Gi"
@@ -240,7 +240,7 @@ def test_a_disk_is_mounted_and_made_for_each_replica() -> None:
     assert {"name": "disk", "mountPath": "/emberline/disk"} in main(CACHE)["volumeMounts"]
 
 
-def test_a_disk_of_its_own_needs_stable_replicas() -> None:
+def test_separate_disk_needs_stable_replicas() -> None:
     spec = pod_changed(WORKER, disks=(DiskClaim("disk", "/d", GIB),))
     assert "stable" in refused(spec)
 
@@ -253,7 +253,7 @@ def share(spec: WorkloadSpec, space: str = "models") -> tuple[dict[str, Any], di
     return volume, claim
 
 
-def test_a_share_is_a_volume_and_a_claim_which_belong_together() -> None:
+def test_share_is_a_volume_with_a_matching_claim() -> None:
     volume, claim = share(SPECS["worker-s3"])
     assert "namespace" not in volume["metadata"]
     assert volume["spec"]["claimRef"]["name"] == claim["metadata"]["name"]
@@ -265,7 +265,7 @@ def test_a_share_is_a_volume_and_a_claim_which_belong_together() -> None:
     assert mounted in pod_spec(SPECS["worker-s3"])["volumes"]
 
 
-def test_another_source_is_another_share() -> None:
+def test_changed_source_is_another_share() -> None:
     """Both are immutable, and pods with either run on one node during a rollout."""
     source = {**S3, "mountOptions": ["prefix v2/"]}
     other = pod_changed(WORKER, volumes=(Volume("model", source, "/opt/ml/model", True),))
@@ -283,7 +283,7 @@ def test_another_source_is_another_share() -> None:
     assert share(other, "elsewhere")[0]["metadata"]["name"] != share(other)[0]["metadata"]["name"]
 
 
-def test_a_file_systems_handle_is_its_name() -> None:
+def test_file_system_handle_is_its_name() -> None:
     volume, _ = share(SPECS["worker-fsx"])
     assert volume["spec"]["csi"]["volumeHandle"] == "fs-0123456789abcdef0"
     assert "mountOptions" not in volume["spec"]
@@ -292,12 +292,12 @@ def test_a_file_systems_handle_is_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "capability"), [("worker-s3", "s3-csi"), ("worker-fsx", "fsx-csi")]
 )
-def test_a_share_needs_its_driver(name: str, capability: str) -> None:
+def test_share_needs_its_driver(name: str, capability: str) -> None:
     without = RenderingTarget("models", EVERYTHING - {capability})
     assert refused(SPECS[name], without).startswith("MissingCapability")
 
 
-def test_a_volume_in_the_pod_needs_its_driver_too() -> None:
+def test_pod_volume_needs_its_driver() -> None:
     inline = Volume("efs", {"csi": {"driver": "efs.csi.aws.com"}}, "/efs")
     without = RenderingTarget("models", EVERYTHING - {"efs-csi"})
     assert "EFS" in refused(pod_changed(WORKER, volumes=(inline,)), without)
@@ -315,34 +315,34 @@ def test_restricted(name: str) -> None:
     assert pod["enableServiceLinks"] is False
 
 
-def test_a_token_only_for_who_follows_services() -> None:
+def test_token_is_mounted_only_for_service_discovery() -> None:
     assert pod_spec(WORKER)["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in pod_spec(WORKER)
     assert pod_spec(ROUTERS)["automountServiceAccountToken"] is True
     assert pod_spec(ROUTERS)["serviceAccountName"] == "demo-router"
 
 
-def test_our_own_processes_write_only_to_tmp() -> None:
+def test_own_processes_write_only_to_tmp() -> None:
     for spec, read_only in ((ROUTERS, True), (CACHE, True), (WORKER, False)):
         assert main(spec)["securityContext"]["readOnlyRootFilesystem"] is read_only
         mounted = [mount["mountPath"] for mount in main(spec)["volumeMounts"]]
         assert ("/tmp" in mounted) is read_only
 
 
-def test_who_ends_first_drains_and_then_stops() -> None:
+def test_first_process_drains_before_it_stops() -> None:
     pod = pod_spec(WORKER)
     assert main(WORKER)["lifecycle"]["preStop"] == {"sleep": {"seconds": 10}}
     assert pod["terminationGracePeriodSeconds"] == 45
     assert "lifecycle" not in main(pod_changed(WORKER, drain_s=0))
 
 
-def test_a_start_may_take_as_long_as_it_says() -> None:
+def test_start_may_take_its_configured_time() -> None:
     probe = main(WORKER)["startupProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] == 1800
     assert rendered(WORKER)["Deployment/demo-worker"]["spec"]["progressDeadlineSeconds"] == 1860
 
 
-def test_a_probe_asks_in_one_way() -> None:
+def test_probe_has_one_method() -> None:
     spec = SPECS["worker-raw"]
     assert "httpGet" not in main(spec)["livenessProbe"]
     assert main(spec)["livenessProbe"]["failureThreshold"] == 6
@@ -350,13 +350,13 @@ def test_a_probe_asks_in_one_way() -> None:
 
 
 @pytest.mark.parametrize(("replicas", "surge"), [(1, 1), (8, 1), (9, "25%")])
-def test_never_fewer_than_asked(replicas: int, surge: object) -> None:
+def test_replicas_are_at_least_the_minimum(replicas: int, surge: object) -> None:
     body = rendered(replace(WORKER, replicas=replicas))["Deployment/demo-worker"]["spec"]
     assert body["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": surge}
     assert body["replicas"] == replicas
 
 
-def test_earlier_types_are_liked_better() -> None:
+def test_earlier_types_are_preferred() -> None:
     affinity = pod_spec(SPECS["worker-gpu"])["affinity"]["nodeAffinity"]
     preferred = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
     weights = {
@@ -368,7 +368,7 @@ def test_earlier_types_are_liked_better() -> None:
     assert term["matchExpressions"][0]["values"] == [*weights]
 
 
-def test_many_types_have_weights_the_server_takes() -> None:
+def test_weights_of_many_types_are_valid() -> None:
     many = pod_changed(WORKER, instance_types=tuple(f"t{n}" for n in range(150)))
     preferred = pod_spec(many)["affinity"]["nodeAffinity"][
         "preferredDuringSchedulingIgnoredDuringExecution"
@@ -378,14 +378,14 @@ def test_many_types_have_weights_the_server_takes() -> None:
     assert (weights[0], weights[-1]) == (100, 1)
 
 
-def test_each_alternative_asks_for_the_type() -> None:
+def test_each_alternative_requests_its_type() -> None:
     affinity = pod_spec(SPECS["worker-raw"])["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert len(terms) == 2
     assert all(term["matchExpressions"][-1]["values"] == ["ml.g5.8xlarge"] for term in terms)
 
 
-def test_gpus_are_asked_for_and_their_taint_borne() -> None:
+def test_gpus_are_requested_and_their_taint_tolerated() -> None:
     spec = SPECS["worker-gpu"]
     for part in ("requests", "limits"):
         assert main(spec)["resources"][part]["nvidia.com/gpu"] == "2"
@@ -393,7 +393,7 @@ def test_gpus_are_asked_for_and_their_taint_borne() -> None:
     assert "tolerations" not in pod_spec(WORKER)
 
 
-def test_an_images_own_start_is_kept() -> None:
+def test_image_entrypoint_is_kept() -> None:
     assert main(SPECS["worker-raw"])["args"][0] == "python3"
     assert "command" not in main(SPECS["worker-raw"])
     own = pod_changed(WORKER, image_entrypoint=True)
@@ -401,7 +401,7 @@ def test_an_images_own_start_is_kept() -> None:
     assert main(WORKER)["workingDir"] == FILES_DIR
 
 
-def test_a_step_says_what_it_needs() -> None:
+def test_init_step_has_its_resources() -> None:
     """A quota rejects pods in which a container requests nothing."""
     spec = pod_changed(WORKER, init=(InitStep("a", ("true",)), InitStep("b", ("true",), cpus=0.5)))
     first, second = pod_spec(spec)["initContainers"]
@@ -422,7 +422,7 @@ def test_cpu(cores: float, text: str) -> None:
     assert cpu_quantity(cores) == text
 
 
-def test_what_needs_no_gpu_rather_leaves_nodes_with_gpus_alone() -> None:
+def test_pods_without_gpus_avoid_gpu_nodes() -> None:
     """A router alone on a GPU node would block its removal."""
     terms = pod_spec(replace(ROUTERS, gpus=0))["affinity"]["nodeAffinity"]
     (preferred,) = terms["preferredDuringSchedulingIgnoredDuringExecution"]

@@ -39,7 +39,7 @@ def without(*capabilities: str) -> RenderingTarget:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_the_anchor_comes_first_and_lists_the_rest(name: str) -> None:
+def test_anchor_comes_first_and_lists_the_objects(name: str) -> None:
     anchor, *others = render(SPECS[name], TARGET, SECRETS)
     assert (anchor["kind"], anchor["metadata"]["name"]) == ("ConfigMap", SPECS[name].name)
     listed = {
@@ -52,11 +52,11 @@ def test_the_anchor_comes_first_and_lists_the_rest(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[["a"]]', "null"])
-def test_an_inventory_somebody_broke_is_empty(text: str) -> None:
+def test_invalid_inventory_is_empty(text: str) -> None:
     assert inventory({"data": {"inventory": text}}) == frozenset()
 
 
-def test_the_anchor_owns_what_is_in_its_namespace() -> None:
+def test_anchor_owns_objects_of_its_namespace() -> None:
     for data in render(SPECS["worker-s3"], TARGET, SECRETS)[1:]:
         mine = set_owner(data, "demo-worker", "u-1")["metadata"]
         if data["kind"] == "PersistentVolume":
@@ -68,7 +68,7 @@ def test_the_anchor_owns_what_is_in_its_namespace() -> None:
         assert "ownerReferences" not in data["metadata"]
 
 
-def test_somebody_elses_object_owns_the_anchor_only() -> None:
+def test_foreign_namespace_objects_are_not_owned() -> None:
     objects = rendered(ROUTERS)
     owners = [name for name, data in objects.items() if "ownerReferences" in data["metadata"]]
     assert owners == ["ConfigMap/demo-router"]
@@ -81,7 +81,7 @@ def rules(spec: WorkloadSpec) -> dict[int, list[dict[str, Any]] | None]:
     return {port["port"]: rule.get("from") for rule in policy["ingress"] for port in rule["ports"]}
 
 
-def test_only_the_endpoints_own_router_reaches_a_channel() -> None:
+def test_only_the_router_of_the_endpoint_reaches_a_channel() -> None:
     for port in (5557, 5558):
         (peer,) = rules(WORKER)[port] or ()
         assert "namespaceSelector" not in peer
@@ -90,19 +90,19 @@ def test_only_the_endpoints_own_router_reaches_a_channel() -> None:
         assert labels["emberline.dev/owner"] == "endpoint.demo"
 
 
-def test_what_is_not_named_is_closed() -> None:
+def test_unlisted_ports_are_closed() -> None:
     closed = around_changed(WORKER, reach={}, scrape=())
     assert rules(closed) == {}
 
 
-def test_a_role_anywhere_is_looked_for_everywhere() -> None:
+def test_peer_role_without_a_namespace_matches_all_namespaces() -> None:
     spec = around_changed(WORKER, reach={"http": (Peer("worker"),)}, scrape=())
     (peer,) = rules(spec)[8000] or ()
     assert peer["namespaceSelector"] == {}
     assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "worker"
 
 
-def test_prometheus_reaches_what_it_scrapes() -> None:
+def test_prometheus_reaches_its_targets() -> None:
     spec = around_changed(WORKER, reach={}, scrape=(Scrape("http"),))
     names = [
         peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"]
@@ -113,18 +113,18 @@ def test_prometheus_reaches_what_it_scrapes() -> None:
     assert rules(open_)[8000] is None
 
 
-def test_what_is_exposed_is_open() -> None:
+def test_exposed_ports_are_open() -> None:
     spec = around_changed(ROUTERS, reach={"http": (Peer("console"),)})
     assert rules(spec)[8080] is None
     assert rules(spec)[9090] is not None
 
 
-def test_a_port_nobody_has() -> None:
+def test_unknown_port() -> None:
     spec = around_changed(WORKER, reach={"htpp": ()})
     assert refused(spec).startswith("UnknownPort")
 
 
-def test_rights_for_slices_of_its_own_namespace_and_nothing_else() -> None:
+def test_rights_cover_only_slices_of_the_own_namespace() -> None:
     role = rendered(ROUTERS)["Role/demo-router"]
     assert role["rules"] == [
         {
@@ -137,7 +137,7 @@ def test_rights_for_slices_of_its_own_namespace_and_nothing_else() -> None:
     assert not [name for name in rendered(WORKER) if name.startswith("Role")]
 
 
-def test_an_account_that_is_given_gets_the_right() -> None:
+def test_given_account_gets_the_right() -> None:
     objects = rendered(SPECS["router-account"])
     assert "ServiceAccount/demo-router" not in objects
     assert objects["RoleBinding/demo-router"]["subjects"][0]["name"] == "routers"
@@ -148,7 +148,7 @@ def test_no_rights_in_another_namespace() -> None:
     render(around_changed(ROUTERS, watches_services=("models/x",)), TARGET, SECRETS)
 
 
-def test_an_autoscaler_decides_alone() -> None:
+def test_autoscaler_owns_the_replica_count() -> None:
     objects = rendered(ROUTERS)
     assert "replicas" not in objects["Deployment/demo-router"]["spec"]
     assert objects["HorizontalPodAutoscaler/demo-router"]["spec"]["minReplicas"] == 2
@@ -157,13 +157,13 @@ def test_an_autoscaler_decides_alone() -> None:
     assert "HorizontalPodAutoscaler/demo-worker" not in objects
 
 
-def test_a_pause_decides_above_an_autoscaler() -> None:
+def test_pause_overrides_an_autoscaler() -> None:
     objects = rendered(SPECS["worker-paused"])
     assert objects["Deployment/demo-worker"]["spec"]["replicas"] == 0
     assert "ScaledObject/demo-worker" not in objects
 
 
-def test_triggers_are_text_to_keda() -> None:
+def test_keda_triggers_are_strings() -> None:
     body = rendered(SPECS["worker-keda"])["ScaledObject/demo-worker"]["spec"]
     first = body["triggers"][0]["metadata"]
     assert (first["threshold"], first["ignoreNullValues"]) == ("5", "false")
@@ -180,11 +180,11 @@ def test_triggers_are_text_to_keda() -> None:
         (Autoscale(0, 2, cpu_percent=70), "scaling to 0"),
     ],
 )
-def test_what_cannot_be_scaled(scale: Autoscale, said: str) -> None:
+def test_unscalable_workloads(scale: Autoscale, said: str) -> None:
     assert said in refused(around_changed(WORKER, autoscale=scale))
 
 
-def test_a_share_of_cpu_is_of_what_is_asked_for() -> None:
+def test_cpu_share_is_relative_to_the_request() -> None:
     spec = around_changed(replace(WORKER, cpus=0), autoscale=Autoscale(1, 2, cpu_percent=70))
     assert "CPU request" in refused(spec)
     render(pod_changed(spec, resources={"requests": {"cpu": "1"}}), TARGET, SECRETS)
@@ -202,13 +202,13 @@ def test_a_share_of_cpu_is_of_what_is_asked_for() -> None:
         ("router-own-gateway", "cert-manager"),
     ],
 )
-def test_what_is_asked_for_and_not_there(name: str, capability: str) -> None:
+def test_missing_required_capability(name: str, capability: str) -> None:
     said = refused(SPECS[name], without(capability))
     assert said.startswith("MissingCapability: ")
     assert "demo-" in said
 
 
-def test_what_is_only_nice_is_done_without_and_said() -> None:
+def test_missing_optional_capability_is_skipped_with_a_notice() -> None:
     plain = replace(SPECS["worker-gpu"], around=WORKER.around)
     kinds_made = {name.partition("/")[0] for name in rendered(plain, BARE)}
     assert "PodMonitor" not in kinds_made
@@ -223,14 +223,14 @@ def test_what_is_only_nice_is_done_without_and_said() -> None:
     assert declined(plain, TARGET) == ()
 
 
-def test_without_an_operator_services_are_annotated() -> None:
+def test_services_are_annotated_without_an_operator() -> None:
     notes = rendered(WORKER, BARE)["Service/demo-worker-pods"]["metadata"]["annotations"]
     assert notes["prometheus.io/port"] == "8000"
     assert "annotations" not in rendered(WORKER)["Service/demo-worker-pods"]["metadata"]
     assert "annotations" not in rendered(WORKER, BARE)["Service/demo-worker"]["metadata"]
 
 
-def test_metrics_are_labelled_as_the_consoles_own_targets() -> None:
+def test_metrics_have_the_labels_of_console_targets() -> None:
     for spec, job, label, value in (
         (WORKER, "vllm", "endpoint_name", "demo"),
         (ROUTERS, "router", "endpoint_name", "demo"),
@@ -245,7 +245,7 @@ def test_metrics_are_labelled_as_the_consoles_own_targets() -> None:
         assert labels == {"job": job, label: value}
 
 
-def test_a_stream_is_not_cut_on_its_way() -> None:
+def test_ingress_does_not_buffer_or_cut_streams() -> None:
     notes = rendered(ROUTERS)["Ingress/demo-router"]["metadata"]["annotations"]
     assert notes["nginx.ingress.kubernetes.io/proxy-read-timeout"] == "3600"
     mine = {"nginx.ingress.kubernetes.io/proxy-read-timeout": "9"}
@@ -255,7 +255,7 @@ def test_a_stream_is_not_cut_on_its_way() -> None:
     assert rule["timeouts"] == {"request": "0s"}
 
 
-def test_a_certificate_lies_where_the_ingress_looks() -> None:
+def test_certificate_is_where_the_ingress_expects_it() -> None:
     objects = rendered(SPECS["router-ingress-tls"])
     certificate = objects["Certificate/demo-router"]["spec"]
     assert objects["Ingress/demo-router"]["spec"]["tls"][0]["secretName"] == "demo-certificate"
@@ -264,7 +264,7 @@ def test_a_certificate_lies_where_the_ingress_looks() -> None:
     assert certificate["dnsNames"] == ["demo.example.org"]
 
 
-def test_a_gateway_of_its_own_ends_tls() -> None:
+def test_own_gateway_terminates_tls() -> None:
     objects = rendered(SPECS["router-own-gateway"])
     (listener,) = objects["Gateway/demo-router"]["spec"]["listeners"]
     assert (listener["port"], listener["protocol"]) == (443, "HTTPS")
@@ -274,7 +274,7 @@ def test_a_gateway_of_its_own_ends_tls() -> None:
     assert (plain["listeners"][0]["port"], plain["listeners"][0]["protocol"]) == (80, "HTTP")
 
 
-def test_only_the_exposed_port_is_out_there() -> None:
+def test_only_the_exposed_port_is_public() -> None:
     service = rendered(SPECS["router-loadbalancer"])["Service/demo-router-public"]
     assert [port["targetPort"] for port in service["spec"]["ports"]] == ["http"]
     notes = service["metadata"]["annotations"]
@@ -296,15 +296,15 @@ def test_only_the_exposed_port_is_out_there() -> None:
         (Exposure("ingress", "http", issuer="x"), "host name"),
     ],
 )
-def test_what_cannot_be_exposed(exposure: Exposure, said: str) -> None:
+def test_unexposable_workloads(exposure: Exposure, said: str) -> None:
     assert said in refused(around_changed(ROUTERS, exposure=exposure))
 
 
-def test_a_node_with_a_broken_pod_can_still_be_emptied() -> None:
+def test_node_with_a_broken_pod_can_be_drained() -> None:
     body = rendered(WORKER)["PodDisruptionBudget/demo-worker"]["spec"]
     assert (body["maxUnavailable"], body["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
 
 
-def test_without_anything_around_nothing_is() -> None:
+def test_minimal_workload_has_no_additional_objects() -> None:
     made = {name.partition("/")[0] for name in rendered(SPECS["plain"])}
     assert made == {"ConfigMap", "Service", "Deployment"}

@@ -50,7 +50,7 @@ def space(cluster: Cluster) -> str:
     return cluster.namespace(**cluster.restricted)
 
 
-def test_types_are_taken_in_their_order(cluster: Cluster, space: str) -> None:
+def test_instance_types_are_used_in_their_order(cluster: Cluster, space: str) -> None:
     first = cluster.node("first", f"{space}.liked", gpus=1)
     second = cluster.node("second", f"{space}.next", gpus=1)
     cluster.node("never", f"{space}.other", gpus=8)
@@ -76,7 +76,7 @@ def test_types_are_taken_in_their_order(cluster: Cluster, space: str) -> None:
     assert until(waiting, what="the third has no node") == ["Unschedulable"]
 
 
-def test_only_who_can_serve_is_found_with_all_channels(cluster: Cluster, space: str) -> None:
+def test_only_ready_pods_are_discovered_with_all_channels(cluster: Cluster, space: str) -> None:
     cluster.rule(space, behaviour="never-ready", labels={WORKLOAD: "demo-worker"})
     put(cluster, space, replace(SMALL, replicas=2))
     label = "kubernetes.io/service-name=demo-worker-pods"
@@ -94,7 +94,7 @@ def test_only_who_can_serve_is_found_with_all_channels(cluster: Cluster, space: 
     assert ports == {"http": 8000, "kv-events": 5557, "kv-replay": 5558}
 
 
-def test_one_goes_at_a_time_when_nodes_are_emptied(cluster: Cluster, space: str) -> None:
+def test_node_drains_evict_one_pod_at_a_time(cluster: Cluster, space: str) -> None:
     put(cluster, space, replace(SMALL, replicas=2))
     one, other = running(cluster, space, 2)
 
@@ -123,7 +123,7 @@ def evict(cluster: Cluster, space: str, pod: dict[str, Any]) -> None:
 
 
 @pytest.mark.kubernetes
-def test_a_routers_account_may_read_slices_and_nothing_else(real_cluster: Cluster) -> None:
+def test_router_account_can_only_read_slices(real_cluster: Cluster) -> None:
     space, elsewhere = real_cluster.namespace(), real_cluster.namespace()
     put(real_cluster, space, around_changed(ROUTERS, owner_object={}))
 
@@ -145,7 +145,7 @@ def test_a_routers_account_may_read_slices_and_nothing_else(real_cluster: Cluste
 
 
 @pytest.mark.kubernetes
-def test_a_share_is_bound_to_its_claim(real_cluster: Cluster) -> None:
+def test_share_is_bound_to_its_claim(real_cluster: Cluster) -> None:
 
     space, api = real_cluster.namespace(), real_cluster.api
     put(real_cluster, space, SPECS["worker-fsx"])

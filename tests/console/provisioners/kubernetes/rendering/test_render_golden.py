@@ -36,5 +36,5 @@ def test_golden(name: str, target: RenderingTarget) -> None:
     assert text == path.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
 
 
-def test_no_golden_is_left_over() -> None:
+def test_no_golden_file_is_unused() -> None:
     assert {path.stem for path in GOLDEN.glob("*.yaml")} == {*SPECS, "worker-bare"}

@@ -13,7 +13,7 @@ from tests.console.provisioners.kubernetes.rendering.matrix import (
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_hung_process_is_killed_at_once_and_an_orderly_end_keeps_its_grace(name: str) -> None:
+def test_hung_process_is_killed_at_once_and_a_normal_stop_keeps_its_grace(name: str) -> None:
     """Kubernetes accepts this grace only in liveness and startup probes."""
     pod = pod_spec(SPECS[name])
     container = pod["containers"][0]
@@ -23,7 +23,7 @@ def test_a_hung_process_is_killed_at_once_and_an_orderly_end_keeps_its_grace(nam
     assert pod[grace] >= SPECS[name].stop_grace_s
 
 
-def test_a_grace_of_the_users_own_goes_first() -> None:
+def test_grace_period_of_the_user_has_precedence() -> None:
     probes = {"liveness": {"terminationGracePeriodSeconds": 7}}
     container = pod_spec(pod_changed(WORKER, probes=probes))["containers"][0]
     assert container["livenessProbe"]["terminationGracePeriodSeconds"] == 7

@@ -48,7 +48,7 @@ NAMES = [*(f"worker {name}" for name in CASES), *(f"router {name}" for name in E
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_taken(cluster: Cluster, data: dict[str, Any], name: str) -> None:
+def test_product_workload_is_accepted(cluster: Cluster, data: dict[str, Any], name: str) -> None:
     space = cluster.namespace(**cluster.restricted)
     spec = everything(data)[name]()
     secrets = Secrets(

@@ -25,11 +25,11 @@ def space(cluster: Cluster) -> str:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_every_object_is_taken(cluster: Cluster, space: str, name: str) -> None:
+def test_every_object_is_accepted(cluster: Cluster, space: str, name: str) -> None:
     taken(cluster, space, render(SPECS[name], replace(TARGET, namespace=space), SECRETS))
 
 
-def test_the_server_refuses_what_is_misspelt(cluster: Cluster, space: str) -> None:
+def test_server_rejects_misspelt_fields(cluster: Cluster, space: str) -> None:
     """Counter-check of the test above."""
     objects = render(SPECS["worker"], replace(TARGET, namespace=space), SECRETS)
     (data,) = (one for one in objects if one["kind"] == "Deployment")
@@ -38,7 +38,7 @@ def test_the_server_refuses_what_is_misspelt(cluster: Cluster, space: str) -> No
         cluster.api.create(data["kind"], space, data, **STRICT)
 
 
-def test_the_server_refuses_what_is_not_restricted(cluster: Cluster, space: str) -> None:
+def test_server_rejects_unrestricted_pods(cluster: Cluster, space: str) -> None:
     rude = {"name": "rude", "image": "i", "securityContext": {"privileged": True}}
     rude["securityContext"]["allowPrivilegeEscalation"] = True
     spec = pod_changed(WORKER, init_containers=(rude,))

@@ -96,11 +96,11 @@ def my_container(found: dict[str, Any]) -> Any:
     return template["f:spec"]["f:containers"]['k:{"name":"worker"}']
 
 
-def test_what_the_server_fills_in_is_no_drift() -> None:
+def test_server_defaults_are_no_drift() -> None:
     assert find_drift(applied(), live()) == ()
 
 
-def test_who_scaled_it_and_when() -> None:
+def test_drift_states_manager_and_time() -> None:
     found = live()
     found["spec"]["replicas"] = 5
     del mine(found)["f:spec"]["f:replicas"]
@@ -110,7 +110,7 @@ def test_who_scaled_it_and_when() -> None:
     assert seen[0].key == "Deployment/demo.spec.replicas"
 
 
-def test_a_field_deep_in_lists_is_named_as_the_server_names_it() -> None:
+def test_nested_list_field_is_named_as_by_the_server() -> None:
     found = live()
     container_of(found)["image"] = "vllm:2"
     container_of(found)["args"] = []
@@ -127,7 +127,7 @@ def test_a_field_deep_in_lists_is_named_as_the_server_names_it() -> None:
     assert seen[f"{base}.env"].wanted == [{"name": "A", "value": "1"}]
 
 
-def test_one_entry_of_a_list_that_was_removed_is_named() -> None:
+def test_removed_list_entry_is_named() -> None:
     found = live()
     container_of(found)["env"] = [{"name": "B", "value": "2"}]
     path = {'k:{"name":"worker"}': {"f:env": {'k:{"name":"B"}': {".": {}, "f:name": {}}}}}
@@ -138,20 +138,20 @@ def test_one_entry_of_a_list_that_was_removed_is_named() -> None:
     assert (seen.found, seen.manager) == (None, "")
 
 
-def test_an_atomic_mapping_is_ours_as_a_whole() -> None:
+def test_atomic_mapping_is_owned_as_a_whole() -> None:
     found = live()
     found["spec"]["selector"]["matchLabels"]["other"] = "x"
     assert find_drift(applied(), found) == ()
 
 
-def test_a_foreign_owner_of_the_value_we_want_is_no_drift() -> None:
+def test_foreign_manager_with_the_wanted_value_is_no_drift() -> None:
     found = live()
     del mine(found)["f:spec"]["f:replicas"]
     edited(found, {"f:spec": {"f:replicas": {}}})
     assert find_drift(applied(), found) == ()
 
 
-def test_a_removed_label_has_no_owner() -> None:
+def test_removed_label_has_no_manager() -> None:
     found = live()
     del found["metadata"]["labels"]
     del mine(found)["f:metadata"]
@@ -159,11 +159,11 @@ def test_a_removed_label_has_no_owner() -> None:
     assert (seen.path, seen.wanted, seen.found) == (".metadata.labels", {"a.b/c": "x"}, None)
 
 
-def test_what_is_gone_is_one_drift() -> None:
+def test_deleted_object_is_one_drift() -> None:
     assert find_drift(applied(), None) == (Drift("Deployment/demo", "", "there", None),)
 
 
-def test_what_is_left_to_others_is_not_applied() -> None:
+def test_field_left_to_others_is_not_applied() -> None:
     found = live()
     base = 'Deployment/demo.spec.template.spec.containers[name="worker"]'
     left = frozenset({f"{base}.image", f'{base}.env[name="A"]', "Deployment/demo.spec.replicas"})
@@ -177,7 +177,7 @@ def test_what_is_left_to_others_is_not_applied() -> None:
     assert others == applied()
 
 
-def test_no_secret_is_kept_or_shown() -> None:
+def test_secrets_are_neither_stored_nor_shown() -> None:
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -53,7 +53,7 @@ def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "sidecar"}, {"name": "worker", "state": state, **more}]}
 
 
-def died(reason: str, code: int = 1, message: str = "") -> dict[str, Any]:
+def terminated(reason: str, code: int = 1, message: str = "") -> dict[str, Any]:
     return {"terminated": {"reason": reason, "exitCode": code, "message": message}}
 
 
@@ -73,18 +73,18 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         "not found",
     ),
     (
-        container(BACKOFF, lastState=died("OOMKilled", 137)),
+        container(BACKOFF, lastState=terminated("OOMKilled", 137)),
         ReplicaState.BACKOFF,
         "OOMKilled",
         "OOMKilled, exit code 137",
     ),
     (
-        container(BACKOFF, lastState=died("Error", 1, "ValueError: no\nsuch model")),
+        container(BACKOFF, lastState=terminated("Error", 1, "ValueError: no\nsuch model")),
         ReplicaState.BACKOFF,
         "CrashLoopBackOff",
         "exit code 1: ValueError: no such model",
     ),
-    (container(died("Error", 2)), ReplicaState.BACKOFF, "CrashLoopBackOff", "exit code 2"),
+    (container(terminated("Error", 2)), ReplicaState.BACKOFF, "CrashLoopBackOff", "exit code 2"),
     (
         {"initContainerStatuses": [{"name": "prefetch", "state": RUNNING}]},
         ReplicaState.STARTING,
@@ -94,7 +94,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
     (
         {
             "initContainerStatuses": [
-                {"name": "prefetch", "state": BACKOFF, "lastState": died("Error", 22, "404")}
+                {"name": "prefetch", "state": BACKOFF, "lastState": terminated("Error", 22, "404")}
             ]
         },
         ReplicaState.BACKOFF,
@@ -117,7 +117,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         "",
     ),
     (
-        container(RUNNING, started=True, lastState=died("OOMKilled", 137)),
+        container(RUNNING, started=True, lastState=terminated("OOMKilled", 137)),
         ReplicaState.STARTING,
         "OOMKilled",
         "and runs again",
@@ -126,7 +126,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         container(
             {"running": {"startedAt": "2026-01-01T11:00:00Z"}},
             started=True,
-            lastState=died("OOMKilled", 137),
+            lastState=terminated("OOMKilled", 137),
         ),
         ReplicaState.UNKNOWN,
         "ProbeFails",
@@ -148,7 +148,7 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
 
 
 @pytest.mark.parametrize(("status", "state", "reason", "words"), CASES)
-def test_a_pod_tells_its_deepest_reason(
+def test_pod_reports_its_most_specific_reason(
     status: dict[str, Any], state: ReplicaState, reason: str, words: str
 ) -> None:
     seen = replica(pod(**status), 0, "worker", ("http",), ("kv-events",), NOON + 10)
@@ -156,7 +156,7 @@ def test_a_pod_tells_its_deepest_reason(
     assert words in seen.message
 
 
-def test_what_a_pod_is_reached_by() -> None:
+def test_pod_addresses() -> None:
     body = pod(**container(RUNNING, restartCount=3))
     seen = replica(body, 4, "worker", ("http", "admin"), ("kv-events",), NOON)
     assert seen.urls == {"http": "http://10.1.2.3:8000"}  # an older revision without an admin port
@@ -171,7 +171,7 @@ def test_what_a_pod_is_reached_by() -> None:
     assert none.urls == {}
 
 
-def test_one_that_is_deleted_is_stopping_and_then_stuck() -> None:
+def test_deleted_pod_is_stopping_and_then_stuck() -> None:
     body = pod(**container(RUNNING), conditions=[condition("Ready", "True")])
     body["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
     soon = replica(body, 0, "worker", (), (), NOON + 5)
@@ -209,7 +209,7 @@ DONE = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
 GAVE_UP = condition("Progressing", "False", "ProgressDeadlineExceeded", "has timed out")
 
 
-def test_a_rollout_is_ready_only_when_the_old_are_gone() -> None:
+def test_rollout_is_ready_after_the_old_pods_are_gone() -> None:
     done = related_objects.rollout(deployment(**DONE), kinds.DEPLOYMENT)
     assert done.ready is True
     over = related_objects.rollout(deployment(**DONE | {"replicas": 3}), kinds.DEPLOYMENT)
@@ -224,8 +224,8 @@ def test_a_rollout_is_ready_only_when_the_old_are_gone() -> None:
     assert related_objects.rollout(None, kinds.DEPLOYMENT).ready is None
 
 
-def test_the_platform_gave_up_on_this_revision_and_says_why() -> None:
-    bad = pod(**container(BACKOFF, lastState=died("OOMKilled", 137)))
+def test_exceeded_progress_deadline_is_reported_with_its_reason() -> None:
+    bad = pod(**container(BACKOFF, lastState=terminated("OOMKilled", 137)))
     seen = to_observation(looked(deployment(conditions=[GAVE_UP]), bad))
     assert seen.failed == "ProgressDeadlineExceeded"
     assert "OOMKilled" in seen.message
@@ -235,7 +235,7 @@ def test_the_platform_gave_up_on_this_revision_and_says_why() -> None:
     assert to_observation(looked(stale, bad)).failed == ""
 
 
-def test_pods_of_a_stateful_set_have_a_deadline_of_ours() -> None:
+def test_stateful_set_pods_have_a_console_deadline() -> None:
     bad = pod("demo-1", **container(RUNNING, started=False))
     found = dataclasses.replace(
         looked(deployment(), bad, startup_s=600), kind=kinds.STATEFUL_SET, now=NOON + 599
@@ -246,7 +246,7 @@ def test_pods_of_a_stateful_set_have_a_deadline_of_ours() -> None:
     assert late.replicas[0].index == 1
 
 
-def test_pods_are_in_the_order_they_came_and_those_that_ended_are_history() -> None:
+def test_pods_are_sorted_by_age_and_ended_ones_are_history() -> None:
     young, old, over = pod("demo-x-a"), pod("demo-x-z"), pod("demo-x-b", phase="Failed")
     old["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
     seen = to_observation(looked(deployment(), young, over, old))
@@ -256,14 +256,14 @@ def test_pods_are_in_the_order_they_came_and_those_that_ended_are_history() -> N
     assert ending.message == "Being removed."
 
 
-def test_the_number_is_an_autoscalers_only_where_there_is_one() -> None:
+def test_count_is_owned_by_an_autoscaler_only_if_present() -> None:
     assert to_observation(looked(deployment())).wanted is None
     scaler = OwnedItem("autoscaling/v2", "HorizontalPodAutoscaler", "demo")
     items = frozenset({DEPLOYMENT, scaler})
     assert to_observation(looked(deployment(), items=items)).wanted == 2
 
 
-def test_who_deleted_the_deployment_left_a_message() -> None:
+def test_deleted_deployment_is_reported() -> None:
     assert "Deployment demo was deleted" in to_observation(looked(None)).message
 
 
@@ -322,14 +322,14 @@ def parent(*conditions: dict[str, Any]) -> dict[str, Any]:
         (kinds.SERVICE, {"spec": {"type": "LoadBalancer"}}, None, "NoAddress"),
     ],
 )
-def test_what_lies_around_says_so(
+def test_related_objects_report_their_state(
     kind: kinds.ObjectKind, body: dict[str, Any], ready: bool | None, reason: str
 ) -> None:
     (part,) = related_objects.related_conditions([(kind, body)])
     assert (part.ready, part.reason) == (ready, reason)
 
 
-def test_a_service_of_the_cluster_alone_says_nothing() -> None:
+def test_cluster_ip_service_reports_no_address() -> None:
     assert (
         related_objects.related_conditions([(kinds.SERVICE, {"spec": {"type": "ClusterIP"}})]) == []
     )
@@ -367,7 +367,7 @@ def test_a_service_of_the_cluster_alone_says_nothing() -> None:
         ),
     ],
 )
-def test_the_address_outside_is_told_once_there_is_one(
+def test_external_address_is_reported_once_assigned(
     kind: kinds.ObjectKind, body: dict[str, Any], secure: bool, url: str
 ) -> None:
     assert related_objects.external_url([(kind, body)], secure=secure) == url
@@ -378,7 +378,7 @@ def event(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"involvedObject": {"kind": kind, "name": name}, **last, **more}
 
 
-def test_events_are_those_of_this_workload_alone() -> None:
+def test_events_are_limited_to_the_workload() -> None:
     found = [
         event("Pod", "demo-7d4b9f8c6d-x2x2x"),
         event("ReplicaSet", "demo-7d4b9f8c6d"),
@@ -402,7 +402,7 @@ def test_events_are_those_of_this_workload_alone() -> None:
     }
 
 
-def test_an_event_that_repeats_tells_how_often_and_since_when() -> None:
+def test_repeated_event_states_count_and_first_time() -> None:
     series = {"count": 7, "lastObservedTime": "2026-01-01T12:05:00.123456Z"}
     new = event("Deployment", "demo", series=series, eventTime="2026-01-01T12:00:00.000000Z")
     del new["lastTimestamp"]

@@ -18,15 +18,15 @@ from tests.console.provisioners.kubernetes.workload.test_observation import (
     condition,
     container,
     deployment,
-    died,
     event,
     looked,
     pod,
+    terminated,
 )
 
 # A pod that crashed, restarted, became ready and then hung: the Ready condition changed after the
 # current process started, and the old exit is still in lastState.
-HANGS = container(RUNNING, started=True, ready=False, lastState=died("Error", 1, "x")) | {
+HANGS = container(RUNNING, started=True, ready=False, lastState=terminated("Error", 1, "x")) | {
     "conditions": [
         condition("Ready", "False", "ContainersNotReady")
         | {"lastTransitionTime": "2026-01-01T12:00:40Z"}
@@ -65,7 +65,7 @@ def seen_with(status: dict[str, Any], now: float, *found: dict[str, Any]) -> Any
     ]
 
 
-def test_one_that_hangs_is_not_taken_for_its_earlier_death() -> None:
+def test_hung_process_is_not_reported_as_its_earlier_crash() -> None:
     seen = seen_with(HANGS, NOON + 60)
     assert (seen.state, seen.reason) == (ReplicaState.UNKNOWN, "Hung")
     assert "exit code" not in seen.message
@@ -74,17 +74,17 @@ def test_one_that_hangs_is_not_taken_for_its_earlier_death() -> None:
     assert "context deadline exceeded" in told.message
 
 
-def test_one_that_starts_again_after_a_crash_still_tells_of_it() -> None:
+def test_restart_after_a_crash_keeps_its_cause() -> None:
     """Its Ready condition changed when the previous process ended."""
-    starting = container(RUNNING, started=True, lastState=died("Error", 1, "ValueError: x")) | {
-        "conditions": [condition("Ready", "False")]
-    }
+    starting = container(
+        RUNNING, started=True, lastState=terminated("Error", 1, "ValueError: x")
+    ) | {"conditions": [condition("Ready", "False")]}
     seen = seen_with(starting, NOON + 60)
     assert (seen.state, seen.reason) == (ReplicaState.STARTING, "CrashLoopBackOff")
     assert "ValueError: x" in seen.message
 
 
-def test_one_that_the_kubelet_killed_for_hanging_says_that_it_hung() -> None:
+def test_liveness_kill_is_reported_as_hung() -> None:
     crash = seen_with(RESTARTED, NOON + 130)
     assert crash.reason == "CrashLoopBackOff", "without the event nobody knows"
     hung = seen_with(RESTARTED, NOON + 130, unhealthy("2026-01-01T12:01:55Z"))
@@ -100,12 +100,12 @@ def test_one_that_the_kubelet_killed_for_hanging_says_that_it_hung() -> None:
         (unhealthy("2026-01-01T12:01:55Z", name="demo-7d4b9f8c6d-zzzzz"), "of another pod"),
     ],
 )
-def test_other_events_do_not_say_that_it_hung(told: dict[str, Any], why: str) -> None:
+def test_other_events_are_not_reported_as_hung(told: dict[str, Any], why: str) -> None:
     assert seen_with(RESTARTED, NOON + 130, told).reason == "CrashLoopBackOff", why
 
 
-def test_one_that_ended_by_itself_did_not_hang() -> None:
-    status = container(BACKOFF, lastState=died("Error", 1, "ValueError: x"))
+def test_process_that_exits_by_itself_did_not_hang() -> None:
+    status = container(BACKOFF, lastState=terminated("Error", 1, "ValueError: x"))
     status["containerStatuses"][1]["lastState"]["terminated"]["finishedAt"] = "2026-01-01T12:01:58Z"
     seen = seen_with(status, NOON + 130, unhealthy("2026-01-01T12:01:55Z"))
     assert (seen.reason, "ValueError: x" in seen.message) == ("CrashLoopBackOff", True)

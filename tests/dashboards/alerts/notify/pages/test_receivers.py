@@ -30,7 +30,7 @@ def hook() -> Iterator[Stub]:
         yield stub
 
 
-def test_an_admin_adds_tries_changes_and_removes_one_on_the_pages(hook: Stub) -> None:
+def test_admin_creates_tests_edits_and_removes_a_receiver(hook: Stub) -> None:
     ada = browser("admin")
     assert "No alert receivers configured" in ada.get(PAGES).text
     new = f"{PAGES}new/?kind=webhook"
@@ -89,7 +89,7 @@ def test_routes_are_edited_on_the_pages() -> None:
     assert not Route.objects.exists()
 
 
-def test_rest_does_what_the_pages_do(hook: Stub) -> None:
+def test_rest_equals_the_pages(hook: Stub) -> None:
     ada = program("admin")
     wish = {"name": "on-call", "kind": "slack", "url": f"{hook.url}/T0KEN"}
     made_one = ada.post(API, wish, format="json")
@@ -134,7 +134,7 @@ def owed(endpoint: str) -> Delivery:
     )
 
 
-def test_only_an_admin_writes_and_only_the_platform_s_people_read() -> None:
+def test_only_admins_write_and_only_platform_roles_read() -> None:
     teams = made.teams()
     made.their_endpoints(teams)
     Receiver.objects.create(name="on-call", kind="email", to=["secret@example.org"])
@@ -165,7 +165,7 @@ def test_only_an_admin_writes_and_only_the_platform_s_people_read() -> None:
     assert erin.get(f"/api/v1/deliveries/{theirs.pk}/").status_code == 404
 
 
-def test_the_page_says_whether_anybody_looks() -> None:
+def test_page_states_whether_notifications_are_evaluated() -> None:
     viewer = browser("viewer")
     assert "background worker is not running" in viewer.get(PAGES).text
     Dispatch.objects.create(pk=1, looked_at=timezone.now(), reason="NoPrometheus")
@@ -199,7 +199,7 @@ def test_queries_do_not_grow_with_rows(url: str) -> None:
     check(browser("viewer"), url, KEPT)
 
 
-def test_settings_name_who_delivers_alerts() -> None:
+def test_settings_name_the_sender_of_alerts() -> None:
     ada = browser("admin")
 
     def delivered_by() -> str:

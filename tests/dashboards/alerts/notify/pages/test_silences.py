@@ -30,7 +30,7 @@ def wish(*matchers: str, **more: Any) -> dict[str, Any]:
     return {"matchers": list(matchers), "duration": "2h", "comment": "a new driver", **more}
 
 
-def test_an_operator_silences_and_ends_it_on_the_pages() -> None:
+def test_operator_creates_and_ends_a_silence() -> None:
     make_endpoint("demo")
     alice = browser("operator")
     new = "/alerts/silences/new/"
@@ -51,7 +51,7 @@ def test_an_operator_silences_and_ends_it_on_the_pages() -> None:
     assert list(verbs)[-2:] == ["silence", "end silence"]
 
 
-def test_what_cannot_be_is_refused_by_its_field() -> None:
+def test_invalid_silence_is_rejected_by_field() -> None:
     client = program("operator")
     for body, field in (
         (wish(), "matchers"),
@@ -79,7 +79,7 @@ def test_what_cannot_be_is_refused_by_its_field() -> None:
     assert not Silence.objects.exists()
 
 
-def test_rest_makes_reads_filters_and_ends_them() -> None:
+def test_rest_creates_reads_filters_and_ends_silences() -> None:
     make_endpoint("demo")
     client = program("operator")
     one = client.post(API, wish('endpoint="demo"'), format="json")
@@ -100,7 +100,7 @@ def test_rest_makes_reads_filters_and_ends_them() -> None:
     assert Silence.objects.count() == 3
 
 
-def test_a_team_silences_its_own_endpoints_only(two_teams: Teams) -> None:
+def test_team_silences_only_its_own_endpoints(two_teams: Teams) -> None:
     erin, hugo = client_of(two_teams.erin), client_of(two_teams.hugo)
     json = {"content_type": "application/json"}
     assert erin.post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 201
@@ -121,7 +121,7 @@ def test_a_team_silences_its_own_endpoints_only(two_teams: Teams) -> None:
     assert str(row.pk) in client_of(two_teams.gina).get("/alerts/silences/").text
 
 
-def test_the_fleet_s_silences_are_the_platform_s(two_teams: Teams) -> None:
+def test_fleet_silences_need_a_platform_role(two_teams: Teams) -> None:
     answer = program("operator").post(API, wish(f"endpoint=~{CANARY}|x"), format="json")
     assert answer.status_code == 201
     for path in (API, "/alerts/silences/"):
@@ -129,7 +129,7 @@ def test_the_fleet_s_silences_are_the_platform_s(two_teams: Teams) -> None:
     assert CANARY in browser("viewer").get("/alerts/silences/").text
 
 
-def test_one_is_changed_by_rest_and_what_is_left_out_stays() -> None:
+def test_rest_patch_keeps_omitted_fields() -> None:
     make_endpoint("demo")
     client = program("operator")
     now = timezone.now()
@@ -170,7 +170,7 @@ def test_one_is_changed_by_rest_and_what_is_left_out_stays() -> None:
     assert client.get(at).json()["state"] == "expired"
 
 
-def test_an_operator_changes_one_on_its_page() -> None:
+def test_operator_edits_a_silence() -> None:
     make_endpoint("demo")
     alice = browser("operator")
     alice.post(
@@ -197,7 +197,7 @@ def test_an_operator_changes_one_on_its_page() -> None:
     assert page not in browser("viewer").get("/alerts/silences/").text
 
 
-def test_a_team_changes_its_own_and_widens_nothing(two_teams: Teams) -> None:
+def test_team_edits_its_silence_without_widening_it(two_teams: Teams) -> None:
     erin, hugo = client_of(two_teams.erin), client_of(two_teams.hugo)
     json: Any = {"content_type": "application/json"}
     one = erin.post(API, wish(f'endpoint="{OURS}"'), **json).json()
@@ -213,7 +213,7 @@ def test_a_team_changes_its_own_and_widens_nothing(two_teams: Teams) -> None:
     assert erin.post(f"/alerts/silences/{fleet['id']}/", {"comment": "x"}).status_code == 404
 
 
-def test_one_that_somebody_ends_meanwhile_stays_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrently_ended_silence_stays_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     client = program("operator")
     one = client.post(API, wish("severity=page"), format="json").json()
     ended: list[Any] = []
@@ -234,7 +234,7 @@ def test_one_that_somebody_ends_meanwhile_stays_ended(monkeypatch: pytest.Monkey
     assert client.patch(f"{API}{one['id']}/", {"comment": "late"}).status_code == 409
 
 
-def test_times_of_a_silence_are_typed_in_the_zone_of_the_profile() -> None:
+def test_silence_times_are_in_the_time_zone_of_the_profile() -> None:
     alice = browser("operator")
     alice.cookies["emberline-zone"] = "Asia/Kolkata"
     new = "/alerts/silences/new/"

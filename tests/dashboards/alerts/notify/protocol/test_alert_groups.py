@@ -35,7 +35,7 @@ def by_mark(*alerts: Alert) -> dict[str, Alert]:
     return {one.fingerprint: one for one in alerts}
 
 
-def told(*alerts: Alert, due: float = 0, said: float = 0) -> GroupStatus:
+def make_group_status(*alerts: Alert, due: float = 0, said: float = 0) -> GroupStatus:
     return GroupStatus(at(due), frozenset(by_mark(*alerts)), at(said) if alerts else None)
 
 
@@ -46,59 +46,61 @@ def look(
     return decide(standing, chosen, by_mark(*active), by_mark(*ended), at(now))
 
 
-def test_the_first_alert_waits_for_others_of_its_group() -> None:
+def test_first_alert_waits_for_its_group() -> None:
     assert new_status([A], TERMS, T0).due_at == at(30)
     assert new_status([alert("old", started=at(-3600)), A], TERMS, T0).due_at == T0
     assert look(GroupStatus(at(30)), 29, A).send == ()
     decision = look(GroupStatus(at(30)), 30, A, B)
     assert decision.send == (A, B)
-    assert decision.standing == told(A, B, due=330, said=30)
+    assert decision.standing == make_group_status(A, B, due=330, said=30)
 
 
-def test_more_of_the_group_wait_for_the_next_look() -> None:
-    assert look(told(A, due=330, said=30), 100, A, B).send == ()
-    assert look(told(A, due=330, said=30), 330, A, B).send == (A, B)
+def test_added_alerts_wait_for_the_next_interval() -> None:
+    assert look(make_group_status(A, due=330, said=30), 100, A, B).send == ()
+    assert look(make_group_status(A, due=330, said=30), 330, A, B).send == (A, B)
 
 
-def test_nothing_new_is_said_again_after_a_while_only() -> None:
-    quiet = look(told(A, due=330, said=30), 330, A)
+def test_unchanged_group_is_repeated_after_the_repeat_interval() -> None:
+    quiet = look(make_group_status(A, due=330, said=30), 330, A)
     assert (quiet.send, quiet.over) == ((), False)
-    assert quiet.standing == told(A, due=630, said=30)
-    assert look(told(A, due=3600, said=30), 3629, A).send == ()
-    assert look(told(A, due=3600, said=30), 3630, A).send == (A,)
+    assert quiet.standing == make_group_status(A, due=630, said=30)
+    assert look(make_group_status(A, due=3600, said=30), 3629, A).send == ()
+    assert look(make_group_status(A, due=3600, said=30), 3630, A).send == (A,)
 
 
-def test_an_end_is_told_and_the_last_one_ends_the_group() -> None:
+def test_resolution_is_sent_and_the_last_one_ends_the_group() -> None:
     gone = alert("A", ended=at(200))
-    some = look(told(A, B, due=330, said=30), 330, B, ended=(gone,))
+    some = look(make_group_status(A, B, due=330, said=30), 330, B, ended=(gone,))
     assert (some.send, some.over) == ((B, gone), False)
     assert some.standing.told == frozenset(by_mark(B))
-    last = look(told(A, due=330, said=30), 330, ended=(gone,))
+    last = look(make_group_status(A, due=330, said=30), 330, ended=(gone,))
     assert (last.send, last.over) == ((gone,), True)
-    quiet = look(told(A, due=330, said=30), 330, ended=(gone,), send_resolved=False)
+    quiet = look(make_group_status(A, due=330, said=30), 330, ended=(gone,), send_resolved=False)
     assert (quiet.send, quiet.over) == ((), True)
 
 
-def test_the_end_of_what_nobody_was_told_is_not_told() -> None:
+def test_resolution_without_a_notification_is_not_sent() -> None:
     gone = alert("A", ended=at(10))
     decision = look(GroupStatus(at(30)), 30, ended=(gone,))
     assert (decision.send, decision.over) == ((), True)
 
 
-def test_what_is_silenced_is_told_no_more_until_it_ends() -> None:
+def test_silenced_alert_is_not_sent_until_the_silence_ends() -> None:
     """A silenced alert is in neither argument."""
-    silent = look(told(A, due=330, said=30), 5000)
+    silent = look(make_group_status(A, due=330, said=30), 5000)
     assert (silent.send, silent.over) == ((), False)
     assert silent.standing.told == frozenset(by_mark(A))
     assert look(silent.standing, 5400, ended=(alert("A", ended=at(5300)),)).over
 
 
-def test_what_fires_again_is_not_also_told_as_ended() -> None:
-    decision = look(told(A, due=330, said=30), 330, A, ended=(alert("A", ended=at(200)),))
+def test_refiring_alert_is_not_sent_as_resolved() -> None:
+    decision = look(
+        make_group_status(A, due=330, said=30), 330, A, ended=(alert("A", ended=at(200)),)
+    )
     assert decision.send == ()
 
 
-def test_groups_are_made_of_the_labels_that_are_there() -> None:
+def test_groups_use_the_present_labels() -> None:
     one = Alert({"alertname": "A", "endpoint": "", "pool": "p"})
     assert group_labels(one, ("alertname", "endpoint", "worker")) == {"alertname": "A"}
     assert group_key({"a": "1", "b": "2"}) == group_key({"b": "2", "a": "1"})

@@ -35,7 +35,7 @@ MAIL = MailFacts("smtp.example.org:587", "console@example.org", True, "console")
 EXPORT = AlertmanagerExport(RECEIVERS, (ROUTE,), TEAMS, MAIL)
 
 
-def test_a_cluster_takes_it_as_published(cluster: Cluster) -> None:
+def test_cluster_accepts_the_published_configuration(cluster: Cluster) -> None:
     conditions = (Matcher("severity", "=~", "page|ticket"), Matcher("team", "!=", "ours"))
     routes = (ROUTE, dataclasses.replace(ROUTE, receiver="chat", conditions=conditions))
     export = dataclasses.replace(EXPORT, routes=routes)
@@ -57,7 +57,7 @@ def test_a_cluster_takes_it_as_published(cluster: Cluster) -> None:
     ]
 
 
-def test_every_receiver_a_route_names_is_there_and_reads_the_secret() -> None:
+def test_every_routed_receiver_exists_and_reads_its_secret() -> None:
     found = EXPORT.spec()
     by_name = {one.pop("name"): one for one in found["receivers"]}
     assert by_name.pop("nobody") == {}  # receiver of unmatched alerts
@@ -73,7 +73,7 @@ def test_every_receiver_a_route_names_is_there_and_reads_the_secret() -> None:
 
 
 @pytest.mark.django_db
-def test_page_api_and_terminal_say_the_same_without_secrets(settings: Any) -> None:
+def test_page_api_and_command_line_are_equal_without_secrets(settings: Any) -> None:
     settings.MAIL = Mail("smtp.example.org", 587, "none", "", "", "console@example.org")
     ada, url = person("admin"), "https://hooks.example.org/T0KEN"
     notify_receivers.create(
@@ -94,7 +94,7 @@ def test_page_api_and_terminal_say_the_same_without_secrets(settings: Any) -> No
 
 
 @pytest.mark.django_db
-def test_who_is_in_a_team_alone_gets_neither() -> None:
+def test_team_members_get_neither() -> None:
     member = client_of(made.teams().gina)
     assert member.get("/alerts/receivers/alertmanagerconfig.yml").status_code == 403
     assert member.get("/api/v1/alertmanager-config/").status_code == 403

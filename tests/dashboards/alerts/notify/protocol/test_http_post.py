@@ -29,7 +29,7 @@ SECRET = "T0KEN"
         *("::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"),
     ],
 )
-def test_addresses_nobody_should_reach_are_refused(address: str) -> None:
+def test_forbidden_addresses_are_rejected(address: str) -> None:
     assert address_problem(address)
     host = f"[{address}]" if ":" in address else address
     assert url_problem(f"http://{host}/latest/meta-data/")
@@ -39,7 +39,7 @@ def test_addresses_nobody_should_reach_are_refused(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.1.2.3", "192.168.1.1", "8.8.8.8"])
-def test_private_networks_and_this_machine_are_allowed(address: str) -> None:
+def test_private_networks_and_localhost_can_be_allowed(address: str) -> None:
     assert address_problem(address) == ""
 
 
@@ -50,11 +50,11 @@ def test_private_networks_and_this_machine_are_allowed(address: str) -> None:
         *("http://u:p@h/", "http://h:99999/", "http://h/a b", "http://h/\n", "http://bücher/"),
     ],
 )
-def test_what_is_no_address_is_said_before_it_is_asked(url: str) -> None:
+def test_invalid_address_is_reported_before_connecting(url: str) -> None:
     assert url_problem(url, query=True)
 
 
-def test_a_name_is_judged_by_what_it_means_when_it_is_used(monkeypatch: Any) -> None:
+def test_hostname_is_checked_when_it_is_resolved(monkeypatch: Any) -> None:
     """The addresses at connection time count; one forbidden address is enough."""
 
     def resolve(*_: Any, **__: Any) -> list[Any]:
@@ -68,7 +68,7 @@ def test_a_name_is_judged_by_what_it_means_when_it_is_used(monkeypatch: Any) -> 
     assert refused.value.permanent
 
 
-def test_it_is_sent_and_a_redirect_is_not_followed() -> None:
+def test_request_is_sent_and_redirects_are_not_followed() -> None:
     with http_stub({"/hook": (204, "")}) as stub:
         assert post(f"{stub.url}/hook?k={SECRET}", b"{}", {"X-A": "1"}).status == 204
         assert stub.seen == [("POST", f"/hook?k={SECRET}", b"{}")]
@@ -79,12 +79,12 @@ def test_it_is_sent_and_a_redirect_is_not_followed() -> None:
         assert len(moved.seen) == 1
 
 
-def test_no_more_is_read_than_is_needed() -> None:
+def test_response_is_read_only_as_far_as_needed() -> None:
     with http_stub({"/": (200, "x" * 100_000)}) as stub:
         assert len(post(stub.url, b"", {}).start) == http_post.MAX_ANSWER
 
 
-def test_who_does_not_answer_is_left_and_nothing_secret_is_said() -> None:
+def test_silent_server_times_out_and_no_secret_is_reported() -> None:
     with http_stub({"/hook": (HANG, "")}) as stub, pytest.raises(PostError) as late:
         post(f"{stub.url}/hook?k={SECRET}", b"", {}, deadline_s=0.2)
     assert "did not respond in time" in str(late.value)
@@ -123,12 +123,12 @@ def dripping() -> Iterator[str]:
     listener.close()
 
 
-def test_a_server_that_drips_is_cut() -> None:
+def test_slow_response_is_cut() -> None:
     with dripping() as url, pytest.raises(PostError, match="did not respond in time"):
         post(url, b"", {}, deadline_s=0.3)
 
 
-def test_tls_is_looked_at(monkeypatch: Any) -> None:
+def test_tls_certificate_is_verified(monkeypatch: Any) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)

@@ -30,11 +30,11 @@ LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "chat"}
         ("severity=page\n\nendpoint=chat", True),
     ],
 )
-def test_a_condition_means_what_it_means_in_alertmanager(text: str, matching: bool) -> None:
+def test_matchers_equal_those_of_alertmanager(text: str, matching: bool) -> None:
     assert matches(parse(text), LABELS) is matching
 
 
-def test_a_condition_is_written_as_it_is_read() -> None:
+def test_matcher_round_trips() -> None:
     for value in ("page", 'a "quoted" one', "back\\slash", "a, b = c"):
         one = Matcher("severity", "!=", value)
         assert parse(str(one)) == (one,)
@@ -61,7 +61,7 @@ def test_a_condition_is_written_as_it_is_read() -> None:
         "\n".join(["severity=page"] * 21),
     ],
 )
-def test_what_is_no_condition_is_refused_with_an_example(text: str) -> None:
+def test_invalid_matcher_is_rejected_with_an_example(text: str) -> None:
     with pytest.raises(Refused) as refused:
         parse(text)
     (problem,) = refused.value.errors
@@ -69,18 +69,18 @@ def test_what_is_no_condition_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize("given", [None, 5, {"a": "b"}, [5], [None]])
-def test_what_is_no_text_is_refused(given: object) -> None:
+def test_non_string_is_rejected(given: object) -> None:
     with pytest.raises(Refused):
         parse(given)
 
 
-def test_an_endpoint_is_pinned_by_equality_only() -> None:
+def test_only_equality_selects_an_endpoint() -> None:
     assert pinned_value(parse('severity=page\nendpoint="chat"'), "endpoint") == "chat"
     assert pinned_value(parse("endpoint=~chat"), "endpoint") == ""
     assert pinned_value(parse("endpoint!=chat"), "endpoint") == ""
 
 
-def test_a_fingerprint_is_alertmanager_s_own() -> None:
+def test_fingerprint_equals_that_of_alertmanager() -> None:
     """The first is FNV-1a's offset basis; the second is from a real Alertmanager 0.25."""
     assert fingerprint({}) == "cbf29ce484222325"
     assert fingerprint(LABELS) == "eb846f9951e90cf7"
@@ -88,7 +88,7 @@ def test_a_fingerprint_is_alertmanager_s_own() -> None:
     assert fingerprint(LABELS) != fingerprint({**LABELS, "endpoint": "docs"})
 
 
-def test_what_alerts_have_in_common() -> None:
+def test_common_labels() -> None:
     assert common_pairs([]) == {}
     assert common_pairs([LABELS, {**LABELS, "endpoint": "docs"}]) == {
         "alertname": "HighTTFT",

@@ -35,7 +35,7 @@ def file_of(who: Any) -> dict[str, list[dict[str, Any]]]:
     return {group["name"]: group["rules"] for group in yaml.safe_load(text)["groups"]}
 
 
-def test_a_threshold_is_set_for_all_and_for_one_and_taken_back() -> None:
+def test_threshold_is_set_globally_and_per_endpoint_and_reset() -> None:
     make_endpoint("demo")
     operator = program("operator")
     assert len(operator.get(f"{ALL}?page_size=100").json()["results"]) == len(RULES)
@@ -83,7 +83,7 @@ def test_a_threshold_is_set_for_all_and_for_one_and_taken_back() -> None:
         ("/api/v1/endpoints/nope/alert-rules/HighTTFT/", {"threshold": 1}, 404, None),
     ],
 )
-def test_what_is_no_setting_is_refused_by_its_field(
+def test_invalid_setting_is_rejected_by_field(
     path: str, wish: Any, status: int, field: str | None
 ) -> None:
     make_endpoint("demo")
@@ -92,7 +92,7 @@ def test_what_is_no_setting_is_refused_by_its_field(
     assert program("viewer").get(ONE).json()["generation"] == 0
 
 
-def test_only_operators_set_and_a_teams_operator_its_own_endpoints_only() -> None:
+def test_only_operators_edit_and_team_operators_only_their_endpoints() -> None:
     endpoint = make_endpoint("demo")
     make_endpoint("secret")
     team = Team.objects.create(slug="chat", name="Chat")
@@ -112,7 +112,7 @@ def test_only_operators_set_and_a_teams_operator_its_own_endpoints_only() -> Non
     assert get_user_model().objects.count() == 3  # all users above
 
 
-def test_actions_ask_for_the_right_themselves() -> None:
+def test_actions_check_the_permission() -> None:
     """Pages and commands call them without REST's permission check."""
     make_endpoint("demo")
     OwnRule.objects.create(name="LongQueue", expr="up", summary="x")
@@ -138,7 +138,7 @@ def found(*series: dict[str, str]) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
 
-def test_a_rule_of_ones_own_is_asked_of_prometheus_first(settings: Any) -> None:
+def test_custom_rule_is_validated_by_prometheus_first(settings: Any) -> None:
     operator = program("operator")
     prometheus(settings, f"http://127.0.0.1:{free_port()}")
     away = operator.post(ALL, OWN)
@@ -172,7 +172,7 @@ def test_a_rule_of_ones_own_is_asked_of_prometheus_first(settings: Any) -> None:
     assert "emberline-own" not in file_of(operator)
 
 
-def test_alerts_have_their_value_and_the_words_of_their_numbers(settings: Any) -> None:
+def test_alerts_have_their_value_and_threshold_text(settings: Any) -> None:
     make_endpoint("demo")
     program("operator").patch(MINE, {"threshold": 9})
     labels = {"alertname": "HighTTFT", "severity": "ticket", "namespace": "default"}

@@ -44,7 +44,7 @@ def answers(path: str, _body: bytes) -> Any:
     return 200, {"status": "success", "data": {"resultType": "vector", "result": found}}
 
 
-def test_what_fires_leads_to_its_rule_its_board_then_and_a_silence(settings: Any) -> None:
+def test_firing_alert_links_to_rule_board_and_silence(settings: Any) -> None:
     make_endpoint("demo")
     with http_stub({"/api/v1/query": answers}) as stub:
         settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
@@ -66,7 +66,7 @@ def test_what_fires_leads_to_its_rule_its_board_then_and_a_silence(settings: Any
         assert "1 firing" in viewer.get("/alerts/rules/").text
 
 
-def test_without_prometheus_pages_say_so_and_rules_are_there(settings: Any) -> None:
+def test_pages_report_missing_prometheus_and_list_rules(settings: Any) -> None:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="")
     viewer = browser("viewer")
     assert "Alert state unknown" in viewer.get("/alerts/").text
@@ -83,7 +83,7 @@ def test_without_prometheus_pages_say_so_and_rules_are_there(settings: Any) -> N
     assert set(STEPS) == set(BY_NAME)
 
 
-def test_rules_are_found_by_group_and_text() -> None:
+def test_rules_are_filtered_by_group_and_text() -> None:
     viewer = browser("viewer")
     few = viewer.get("/alerts/rules/?group=emberline-cost").text
     assert few.count("data-rule=") == len(GROUPS["emberline-cost"])
@@ -92,7 +92,7 @@ def test_rules_are_found_by_group_and_text() -> None:
     assert viewer.get("/alerts/rules/").text.count("data-rule=") == 15
 
 
-def test_a_rule_is_set_for_all_and_for_one_on_its_page() -> None:
+def test_rule_is_configured_globally_and_per_endpoint_on_its_page() -> None:
     make_endpoint("demo")
     operator = browser("operator")
     empty = {"window": "", "traffic": "", "severity": "", "enabled": ""}
@@ -124,7 +124,7 @@ def test_a_rule_is_set_for_all_and_for_one_on_its_page() -> None:
     assert operator.get("/alerts/rules/L2SlowGet/endpoints/demo/").status_code == 404
 
 
-def test_viewers_look_and_change_nothing() -> None:
+def test_viewers_cannot_edit() -> None:
     make_endpoint("demo")
     viewer = browser("viewer")
     assert 'type="submit" formaction' not in viewer.get(ONE).text
@@ -134,7 +134,7 @@ def test_viewers_look_and_change_nothing() -> None:
     assert not RuleSetting.objects.exists()
 
 
-def test_a_rule_of_ones_own_is_written_changed_and_deleted_on_pages(settings: Any) -> None:
+def test_custom_rule_is_created_edited_and_deleted_on_pages(settings: Any) -> None:
     operator = browser("operator")
     good = {"name": "TooQuiet", "expr": "up == 0", "summary": "x is y", "for": "2m"}
     wish = {**good, "remedy": "", "severity": "page", "enabled": "on"}
@@ -157,7 +157,7 @@ def test_a_rule_of_ones_own_is_written_changed_and_deleted_on_pages(settings: An
     assert operator.post("/alerts/rules/HighTTFT/delete/").status_code == 404
 
 
-def test_a_refused_file_is_said_on_the_list() -> None:
+def test_rejected_rule_file_is_reported_on_the_list() -> None:
     RuleFile.objects.create(state="refused", message="promtool: no")
     text = browser("viewer").get("/alerts/rules/").text
     assert "rejected the latest rules" in text
@@ -188,7 +188,7 @@ class Asked:
         }
 
 
-def test_the_past_of_a_rule_is_stretches_of_time_and_a_line_with_its_threshold() -> None:
+def test_rule_history_shows_intervals_and_a_series_with_its_threshold() -> None:
     whose = (("endpoint", "demo"), ("endpoint_name", "demo"), ("namespace", "default"))
     asked = Asked([(whose, (None, 1, 1, None, 1))], [(whose, (1.0, 3.0, 2.5))])
     found = query_history(asked, BY_NAME["HighTTFT"], Scope("demo"), DEFAULT_SETTINGS, "1h")
@@ -202,7 +202,7 @@ def test_the_past_of_a_rule_is_stretches_of_time_and_a_line_with_its_threshold()
     assert 'alertname="HighTTFT"' in asked.questions["alerts"]
 
 
-def test_the_past_of_a_rule_of_ones_own_has_a_line_too() -> None:
+def test_history_of_a_custom_rule_has_a_series() -> None:
     asked = Asked(value=[((("endpoint", "demo"),), (1.0, 5.0))])
     chart = query_history(asked, MINE, Scope(), DEFAULT_SETTINGS, "1h").drawing.chart
     assert chart is not None
@@ -210,7 +210,7 @@ def test_the_past_of_a_rule_of_ones_own_has_a_line_too() -> None:
     assert asked.questions["value"] == "topk(12, queue)"
 
 
-def test_the_past_asks_about_nobody_elses_endpoints() -> None:
+def test_history_queries_only_visible_endpoints() -> None:
     asked = Asked()
     mine = Scope(among=("a", "b"))
     query_history(asked, BY_NAME["HighTTFT"], mine, DEFAULT_SETTINGS, "")
@@ -226,7 +226,7 @@ def test_the_past_asks_about_nobody_elses_endpoints() -> None:
     assert "It is away." in query_history(away, MINE, Scope(), DEFAULT_SETTINGS, "6h").why
 
 
-def test_lists_ask_no_more_of_the_database_with_more_settings() -> None:
+def test_lists_need_a_constant_number_of_queries() -> None:
     client = browser("admin")
     for number in range(5):
         endpoint = make_endpoint(f"e{number}")

@@ -163,7 +163,7 @@ def test_without_notification_the_reason_is_shown(prometheus: FakePrometheus) ->
     assert "Silenced by one-operator: new driver." in opened(viewer, LATE, 900)
 
 
-def test_no_metrics_is_no_empty_history(settings: Any, prometheus: FakePrometheus) -> None:
+def test_missing_metrics_are_reported(settings: Any, prometheus: FakePrometheus) -> None:
     prometheus.past = ()
     assert "No alerts in this range" in browser("viewer").get(PAGE).text
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="")
@@ -221,7 +221,7 @@ def test_the_page_needs_as_many_queries_for_many_alerts(prometheus: FakePromethe
     assert text.count("data-interval=") == 25
 
 
-def test_it_is_used_by_keyboard_in_chromium(
+def test_timeline_is_operated_by_keyboard_in_chromium(
     chrome: Browser, live_server: Any, settings: Any, prometheus: FakePrometheus
 ) -> None:
     make_endpoint("demo")

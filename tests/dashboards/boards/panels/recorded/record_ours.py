@@ -1,4 +1,4 @@
-"""Records what a real worker, router and cache node say of themselves: run it when vLLM changes.
+"""Record the metrics of a real worker, router and cache node; run it when vLLM changes.
 
     flock /tmp/vllm.lock python -m tests.dashboards.boards.panels.recorded.record_ours
 

@@ -1,9 +1,8 @@
-"""Recorded `/metrics`, and how they are served again as if what was recorded went on for ever.
+"""Serve recorded `/metrics` as if the recorded activity continued.
 
-Promises names, types, labels and bounds exactly as recorded. Each scrape finds every counter and
-every bucket grown by what was recorded once more, so that rates, shares and quantiles are those of
-the recording; gauges stay. What tells nothing of an exporter is not kept: help texts, moments of
-creation (`_created`), and what any Python or Go process says of itself.
+Names, types, labels and bounds are exactly as recorded. In each scrape, counters and buckets have
+grown by the recorded amount, so that rates, shares and quantiles are those of the recording; gauges
+are constant. Help texts, creation times (`_created`) and process metrics are omitted.
 """
 
 from __future__ import annotations

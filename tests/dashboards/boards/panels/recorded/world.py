@@ -1,7 +1,7 @@
-"""A Prometheus which scrapes every recording, each as an endpoint or an exporter of its own.
+"""Prometheus that scrapes every recording as a separate endpoint or exporter.
 
-Promises one endpoint for each version of vLLM, one with everything that a whole installation has
-around its workers, and one for each way in which LMCache tells of itself.
+Contains one endpoint for each version of vLLM, one with all components of a complete installation,
+and one for each LMCache mode.
 """
 
 from __future__ import annotations
