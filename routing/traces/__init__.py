@@ -1,0 +1,1 @@
+"""Recorded traffic: arrivals, hashed prompt blocks, lengths and sessions, never text."""

@@ -1,0 +1,93 @@
+"""A trace of requests, and Mooncake's format of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+MOONCAKE_BLOCK_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """One request. `arrived_s`: since the trace began. `blocks`: ids of its blocks of
+    `Trace.block_tokens`; equal ids mean equal prompts from the start up to there; the last block
+    may be partial. `session`, `worker`: keyed hash and name, "" if unknown. `ttft_s`,
+    `cached_tokens`: as measured, None if unknown.
+    """
+
+    arrived_s: float
+    prompt_tokens: int
+    output_tokens: int
+    blocks: tuple[int, ...]
+    session: str = ""
+    worker: str = ""
+    ttft_s: float | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Requests in order of arrival. `began_at`: Unix time, 0 if unknown."""
+
+    block_tokens: int
+    requests: Sequence[TraceRequest]
+    began_at: float = 0.0
+
+
+class TraceError(ValueError):
+    """A file that is not a trace; the message names line, field and remedy."""
+
+
+def read_mooncake(lines: Iterable[str | bytes]) -> Trace:
+    """Read JSON lines of Mooncake's published traces (github.com/kvcache-ai/Mooncake,
+    FAST25-release): `timestamp` in ms, `input_length`, `output_length`, `hash_ids` of 512-token
+    blocks. Raise TraceError.
+    """
+    requests = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise TraceError(f"Line {number} is not JSON: {error}.") from None
+        if not isinstance(row, dict):
+            raise TraceError(f"Line {number} is no JSON object.")
+        numbers = [_number(row, name, number) for name in _NUMBERS]
+        blocks = row.get("hash_ids")
+        if not isinstance(blocks, list) or not all(type(block) is int for block in blocks):
+            raise TraceError(f"Line {number}: hash_ids is no list of integers.")
+        arrived_ms, prompt, output = numbers
+        requests.append(TraceRequest(arrived_ms / 1000, int(prompt), int(output), tuple(blocks)))
+    requests.sort(key=lambda request: request.arrived_s)
+    return Trace(MOONCAKE_BLOCK_TOKENS, requests)
+
+
+def write_mooncake(trace: Trace) -> Iterator[bytes]:
+    """Yield JSON lines. Raise TraceError if the trace has other blocks than Mooncake's."""
+    if trace.block_tokens != MOONCAKE_BLOCK_TOKENS:
+        raise TraceError(
+            f"The trace has blocks of {trace.block_tokens} tokens; the format has blocks of "
+            f"{MOONCAKE_BLOCK_TOKENS}."
+        )
+    for request in trace.requests:
+        row = {
+            "timestamp": round(request.arrived_s * 1000),
+            "input_length": request.prompt_tokens,
+            "output_length": request.output_tokens,
+            "hash_ids": request.blocks,
+        }
+        yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+
+
+_NUMBERS = ("timestamp", "input_length", "output_length")
+
+
+def _number(row: dict[str, object], name: str, line: int) -> float:
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise TraceError(f"Line {line}: {name} is {value!r}; a number of at least 0 is needed.")
+    return value
