@@ -220,14 +220,18 @@ def _convert_values(
     if len(values) != len(keys):
         raise _bad_cursor(text)
     try:
-        pairs = zip(keys, values, strict=True)
-        return [_field(model, key.name).to_python(_check_datetime(value)) for key, value in pairs]
+        return [
+            _field(model, key.name).to_python(_check_value(value))
+            for key, value in zip(keys, values, strict=True)
+        ]
     except (ValidationError, ValueError, TypeError, OverflowError):
         raise _bad_cursor(text) from None
 
 
-def _check_datetime(value: Any) -> Any:
-    """Raise ValueError for a datetime without a time zone."""
+def _check_value(value: Any) -> Any:
+    """Raise ValueError for null, which no column has, and for a datetime without a time zone."""
+    if value is None:
+        raise ValueError(value)
     found = parse_datetime(value) if isinstance(value, str) else None
     if found is not None and found.tzinfo is None:
         raise ValueError(value)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.test import RequestFactory
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rest_framework.request import Request
 
@@ -152,6 +152,7 @@ JSON = st.recursive(
 )
 
 
+@example([None])
 @given(st.lists(JSON, max_size=3))
 def test_no_cursor_breaks_the_query(values: list[Any]) -> None:
     for order in (("username",), ("date_joined",), ("is_active", "username")):

@@ -63,7 +63,7 @@ def test_firing_alert_links_to_rule_board_and_silence(settings: Any) -> None:
         assert 'aria-current="page"' in text
         part = viewer.get("/alerts/", headers={"HX-Request": "true"}).text
         assert "<html" not in part
-        assert "1 firing" in viewer.get("/alerts/rules/").text
+        assert "1 firing" in viewer.get("/alerts/rules/?q=ttft").text
 
 
 def test_pages_report_missing_prometheus_and_list_rules(settings: Any) -> None:
@@ -110,7 +110,7 @@ def test_rule_is_configured_globally_and_per_endpoint_on_its_page() -> None:
     operator.post(mine, {**empty, "threshold": "9", "for": "", "enabled": "off"})
     row = RuleSetting.objects.get(endpoint__name="demo")
     assert (row.values, row.enabled, row.lasting_s) == ({"threshold": 9.0}, False, None)
-    text = operator.get("/alerts/rules/").text
+    text = operator.get("/alerts/rules/?q=ttft").text
     assert "1 endpoint override" in text
     groups = yaml.safe_load(operator.get("/alerts/rules.yml").content)["groups"]
     late = [r for g in groups for r in g["rules"] if r["alert"] == "HighTTFT"]
