@@ -79,6 +79,7 @@ class Case:
     most: int | None = None  # maximum number of requests
     fill: float = 1.0  # factor of the workload's rate
     half: int = EVALUATION_HALF
+    flags: tuple[str, ...] = ()  # of our router
 
     @property
     def title(self) -> str:
@@ -121,7 +122,7 @@ def _ours(case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]
     command += ["--kv-wait", "10", "--kv-probe", "0"]
     if case.policy == "session":
         command += ["--session-key", "header:x-session-id"]
-    process = peers.Process(command, port, ROUTER_CORE)
+    process = peers.Process([*command, *case.flags], port, ROUTER_CORE)
     process.wait_until_serving()
     if case.policy == KVAWARE:
         _wait_until_following(port + 1, len(urls))

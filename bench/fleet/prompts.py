@@ -45,8 +45,8 @@ def wire(number: int, ask: Ask) -> bytes:
     session = b"" if ask.session < 0 else b"X-Session-ID: s%d\r\n" % ask.session
     return (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: fleet\r\nAccept: */*\r\n"
-        b"Content-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
-        % (session, len(body), body)
+        b"Content-Type: application/json\r\nX-Request-ID: %d\r\n%bContent-Length: %d\r\n\r\n%b"
+        % (number, session, len(body), body)
     )
 
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from routing.engine.misses.sketch import PromptChange
 from routing.engine.policies.prefix_index import Level, PrefixIndex, common_length
 
-HISTORY_BLOCKS = 131_072  # of all tenures; 8 bytes each, and about 400 per distinct run
+HISTORY_BLOCKS = 1_048_576  # of all tenures, 8 bytes each: more than a fleet's caches hold
+HISTORY_RUNS = 65_536  # distinct runs of blocks, about 400 bytes each
 MIN_TENURE_BLOCKS = 256
+_SHRINK_BLOCKS = 64  # by which a prompt shrinks a history of too many runs
 MAX_ENDED = 32
 ENDS_KEPT = 16_384  # per generation, two of them; about 150 bytes each
 REFRESH_S = 5.0  # accuracy of the time of last use
@@ -54,6 +56,10 @@ class Tenure:
 class SeenPrefixes(PrefixIndex):
     """Prefix memories whose runs carry the time of their last use."""
 
+    @property
+    def runs(self) -> int:
+        return len(self._runs)
+
     def spans(self, chain: Sequence[int]) -> list[Span]:
         """Return the match levels in order, like `levels`, with the time of their last use."""
         found: list[Span] = []
@@ -75,8 +81,9 @@ class SeenPrefixes(PrefixIndex):
 
 
 class PromptHistory:
-    def __init__(self, limit: int = HISTORY_BLOCKS) -> None:
+    def __init__(self, limit: int = HISTORY_BLOCKS, runs: int = HISTORY_RUNS) -> None:
         self._limit = limit
+        self._runs = runs
         self._index = SeenPrefixes()
         self.spans = self._index.spans
         self._live: dict[str, Tenure] = {}
@@ -88,6 +95,10 @@ class PromptHistory:
 
     def __len__(self) -> int:
         return len(self._index)
+
+    @property
+    def runs(self) -> int:
+        return self._index.runs
 
     def knows(self, chain: Sequence[int]) -> bool:
         """Return True if a prompt with the same blocks was answered lately, on any worker."""
@@ -110,7 +121,11 @@ class PromptHistory:
             slot = self._free.pop() if self._free else len(self._by_slot)
             tenure = Tenure(worker, slot, f"{worker}\n{slot}")
             self._live[worker] = self._by_slot[slot] = tenure
-        limit = max(self._limit // len(self._by_slot), MIN_TENURE_BLOCKS)
+        limit = self._limit // len(self._by_slot)
+        if self._index.runs > self._runs:
+            memory = self._index.memories.get(tenure.key)
+            limit = min(limit, memory.blocks - _SHRINK_BLOCKS if memory is not None else 0)
+        limit = max(limit, MIN_TENURE_BLOCKS)
         for run in self._index.remember(tenure.key, tenure.slot, chain, limit):
             run.time = now
 
@@ -139,6 +154,10 @@ class PromptHistory:
         for tenure in self._live.values():
             bits |= 1 << tenure.slot
         return bits
+
+    def workers(self, bits: int) -> list[str]:
+        """Return the workers of live tenures with these bits."""
+        return [worker for worker, tenure in self._live.items() if bits >> tenure.slot & 1]
 
     def ended_since(self, worker: str, moment: float) -> bool:
         return bool(self._ended) and any(

@@ -270,10 +270,10 @@ class MissLedger:
             # The rest behind the last whole block shares the block's fate.
             return prompt if blocks >= whole else round(blocks * per_block)
 
-        evicted, gone_at = self._eviction(exchange, cached)
+        evicted, gone_at = self._eviction(exchange, cached, decision.chosen)
         here = self.history.here(decision.chosen)
         live = self.history.live()
-        held_here = held_live = 0
+        held_here = held_live = elsewhere = 0
         last = 0.0
         for blocks, bits, used in seen.spans:
             reach = tokens(blocks)
@@ -281,6 +281,7 @@ class MissLedger:
                 held_here = max(held_here, reach)
             elif bits & live:
                 held_live = max(held_live, reach)
+                elsewhere = bits & live
             if reach > cached and not last:
                 last = used
         if last:
@@ -294,6 +295,10 @@ class MissLedger:
         cause = evicted or causes.EVICTED_UNKNOWN
         reaches.append((cause, held_here))
         reaches += lost
+        if held_live and not evicted:
+            workers = self.history.workers(elsewhere)
+            known = (self._eviction(exchange, cached, worker)[0] for worker in workers)
+            cause = next(filter(None, known), cause)
         reaches.append((cause, held_live))
         # Ends within a block, and in an estimated token, are no lost block.
         least = min(cached + size + (0 if facts.blocks else per_block), prompt)
@@ -305,14 +310,14 @@ class MissLedger:
             reaches.append((CAUSES[change.kind], round(change.end * ratio)))
         return reaches
 
-    def _eviction(self, exchange: RoutedRequest, cached: int) -> tuple[str, float]:
-        """Return how the first missing block left the chosen worker, as its events reported."""
+    def _eviction(self, exchange: RoutedRequest, cached: int, worker: str) -> tuple[str, float]:
+        """Return how the first missing block left a worker, as its events reported."""
         blocks = exchange.facts.blocks
         if blocks is None:
             return "", 0.0
         for size, names in blocks.chains.items():
             if cached // size < len(names):
-                known = self.evictions.find(exchange.decision.chosen, names[cached // size])
+                known = self.evictions.find(worker, names[cached // size])
                 if known is not None:
                     return _EVICTED[known[0]], known[1]
         return "", 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from array import array
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -213,6 +214,22 @@ def test_history_is_bounded() -> None:
     assert len(removed) <= 202
     assert removed.find("w", 999) == (0, 999.0)
     assert removed.find("other", 999) is None
+
+
+def test_history_of_prompts_that_share_little_shrinks() -> None:
+    found = history.PromptHistory(limit=100_000, runs=1000)
+    found.remember("w", array("Q", range(90_000)), 0.0)
+    for number in range(4000):
+        found.remember("w", array("Q", [100_000 + number]), 1.0)
+    assert found.runs <= 1000 + 90_000 // 64
+    assert found.spans(array("Q", [100_000 + 3999])), "the latest is kept"
+
+
+def test_history_reaches_beyond_the_caches_of_a_fleet() -> None:
+    found = history.PromptHistory()
+    for number in range(600):  # 9.8 million tokens by blocks of 64
+        found.remember("w", array("Q", range(number * 1000, number * 1000 + 256)), 0.0)
+    assert found.spans(array("Q", range(256))) == [(256, 1, 0.0)]
 
 
 async def test_shared_part_that_ends_within_a_block_is_no_eviction() -> None:

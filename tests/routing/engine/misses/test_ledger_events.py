@@ -28,11 +28,13 @@ class Placed:
         self.chain = array("Q", range(1, 17))
         self.ledger.history.remember("w", self.chain, time.time() - 60)
 
-    def again(self, held: Match, cached: int = 0, guessed: bool = False) -> dict[str, int]:
+    def again(
+        self, held: Match, cached: int = 0, guessed: bool = False, at: str = "w"
+    ) -> dict[str, int]:
         decision = Decision("d", time.time(), "kvaware")
         decision.status, decision.estimated, decision.prompt_tokens = 200, False, 1000
-        decision.cached_tokens, decision.chosen, decision.predicted = cached, "w", held.tokens
-        pick = SimpleNamespace(tiers={"w": held}, guessed=guessed)
+        decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
+        pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
         exchange: Any = SimpleNamespace(
             decision=decision,
             facts=RequestFacts(self.chain, 1000, 62.5, b"", blocks=Blocks({32: NAMES})),
@@ -70,6 +72,12 @@ def test_removal_at_another_worker_is_not_this_one_s() -> None:
     placed = Placed()
     placed.ledger.evicted("other", Tier.GPU, NAMES)
     assert placed.again(Match(0, 0, 0, 0)) == {"evicted_unknown": 992, "below_block": 8}
+
+
+def test_removal_at_the_worker_that_had_it_is_found_from_another() -> None:
+    placed = Placed()
+    placed.ledger.evicted("w", Tier.L1, NAMES)
+    assert placed.again(Match(0, 0, 0, 0), at="v") == {"evicted_l1": 992, "below_block": 8}
 
 
 def test_blocks_that_events_reported_and_the_engine_lacks() -> None:
