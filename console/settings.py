@@ -251,6 +251,7 @@ SPECTACULAR_SETTINGS = {
     ],
     # L1 of an endpoint also has a policy, with other choices.
     "ENUM_NAME_OVERRIDES": {
+        "CostsRangeEnum": "dashboards.costs.reports.endpoints.RANGES",
         "CacheTierPolicyEnum": "cachetier.tier.spec.POLICIES",
         "RoleEnum": "console.accounts.models.Role",
         "TeamRoleEnum": "console.accounts.models.TeamRole",

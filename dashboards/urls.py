@@ -30,6 +30,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dashboards/endpoints/<endpoint:name>/alerts", alerts.endpoint_part, name="alerts"),
     path("costs/", endpoints.costs, name="costs"),
     path("costs/table.csv", endpoints.table, name="costs_csv"),
+    path("costs/misses/", misses.groups, name="miss_groups"),
     path("costs/calibration/", calibrations.calibrations, name="calibrations"),
     path("costs/<endpoint:name>/calibrate/", calibrations.calibrate, name="calibrate"),
     path("costs/<endpoint:name>/auto-calibration/", calibrations.switch, name="auto_calibration"),

@@ -95,6 +95,10 @@ class Client:
     def costs(self, range_: str = "") -> documents.Costs:
         return cast(documents.Costs, self.http.get("costs/", {"range": range_}))
 
+    def misses(self, **query: str) -> dict[str, Any]:
+        """Return the computed prompt tokens of all endpoints by group and cause."""
+        return cast(dict[str, Any], self.http.get("misses/", query))
+
 
 def base_url(url: str) -> str:
     """Return the console's base URL without an API path; raise `Unreachable` if invalid."""

@@ -14,6 +14,7 @@ from console.commandline.endpoint import (
     endpoints,
     keys,
     manifests,
+    misses,
     wait,
 )
 from console.commandline.platform import (
@@ -42,7 +43,7 @@ _COMMANDS = (
         alerts.add_silences,
     ),
     *(receivers.add_receivers, people.add_users, people.add_teams, people.add_tokens),
-    *(people.add_audit, analysis.add_preflight, analysis.add_misses, clusters.add_rekey),
+    *(people.add_audit, analysis.add_preflight, misses.add_misses, clusters.add_rekey),
     top.add_top,
 )
 

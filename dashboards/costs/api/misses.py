@@ -1,7 +1,8 @@
-"""/api/v1/endpoints/NAME/misses/: computed prompt tokens by cause."""
+"""/api/v1/endpoints/NAME/misses/ and misses/: computed prompt tokens by cause."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -11,7 +12,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.serializers import ErrorSerializer
-from dashboards.costs.reports import misses
+from console.core.errors import Problem, Refused
+from dashboards.costs.reports import miss_groups, misses
+from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoint_selectors
 from routing.api.views import AWAY, RouterUnavailable
 from routing.engine.misses.attribution import CAUSES
@@ -139,5 +142,64 @@ class Misses(APIView):
                 ],
                 "templates": MissTemplateSerializer(seen.templates, many=True).data,
                 "examples": MissExampleSerializer(shown, many=True).data,
+            }
+        )
+
+
+class MissGroupSerializer(serializers.Serializer[Any]):
+    """`seconds`, `usd`: null where no endpoint of it is calibrated or priced; else without the
+    tokens that `uncalibrated_tokens` and `unpriced_tokens` count.
+    """
+
+    name = serializers.CharField()
+    tokens = serializers.IntegerField()
+    share = serializers.FloatField(help_text="Of all computed tokens.")
+    seconds = serializers.FloatField(source="known_seconds", allow_null=True)
+    usd = serializers.FloatField(source="known_usd", allow_null=True)
+    usd_error = serializers.FloatField()
+    uncalibrated_tokens = serializers.IntegerField(source="uncalibrated")
+    unpriced_tokens = serializers.IntegerField(source="unpriced")
+    causes = serializers.DictField(child=serializers.IntegerField())
+
+
+class MissGroupsSerializer(serializers.Serializer[Any]):
+    range = serializers.ChoiceField(list(miss_groups.RANGES))
+    by = serializers.CharField()
+    note = serializers.CharField(allow_blank=True, help_text="Prometheus did not respond.")
+    computed_tokens = serializers.IntegerField()
+    groups = MissGroupSerializer(many=True)
+    causes = MissGroupSerializer(many=True)
+
+
+class AllMisses(APIView):
+    @extend_schema(
+        tags=["costs"],
+        summary="Read the computed prompt tokens of all endpoints by group and cause",
+        description="From Prometheus, of the endpoints that the caller may see.",
+        operation_id="misses",
+        parameters=[
+            OpenApiParameter("range", str, enum=list(miss_groups.RANGES)),
+            OpenApiParameter(
+                "by", str, description="endpoint, team, model, machine or tag:KEY (endpoint)."
+            ),
+        ],
+        responses={200: MissGroupsSerializer, 400: ErrorSerializer},
+    )
+    def get(self, request: Request) -> Response:
+        key = request.query_params.get("range", misses.DEFAULT_RANGE)
+        by = request.query_params.get("by", miss_groups.BY[0])
+        tag = by.startswith(miss_groups.TAG) and by != miss_groups.TAG
+        if by not in miss_groups.BY and not tag:
+            remedy = f"Use one of {', '.join(miss_groups.BY)}, tag:KEY."
+            raise Refused(Problem("by", by[:80], "Unknown group.", remedy, "invalid_choice"))
+        seen = miss_groups.report(connections.fleet(), key, by, time.time(), request.user)
+        return Response(
+            {
+                "range": key,
+                "by": by,
+                "note": f"{seen.fault.title}. {seen.fault.text}" if seen.fault else "",
+                "computed_tokens": seen.tokens,
+                "groups": MissGroupSerializer(seen.groups, many=True).data,
+                "causes": MissGroupSerializer(seen.causes, many=True).data,
             }
         )

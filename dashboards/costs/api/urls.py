@@ -16,6 +16,7 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/misses/", misses.Misses.as_view(), name="misses"),
     path("cost-reports/", views.Months.as_view(), name="months"),
     path("cost-reports/<str:month>/", views.CostReport.as_view(), name="report"),
+    path("misses/", misses.AllMisses.as_view(), name="all-misses"),
     path("tier-prices/", views.TierPrices.as_view(), name="tier-prices"),
     path("tier-prices/<str:name>/", views.OneTierPrice.as_view(), name="tier-price"),
     path(

@@ -1,15 +1,19 @@
-"""Page of an endpoint's computed prompt tokens by cause."""
+"""Pages of computed prompt tokens by cause: of an endpoint, and of all endpoints by group."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from console.web import responses
-from dashboards.costs.reports import misses
+from dashboards.costs.pages.endpoints import ROWS_A_PAGE
+from dashboards.costs.reports import miss_groups, misses
+from dashboards.prometheus.sources import selectors as connections
 from endpoints.pages.head import find_endpoint
 from routing.analysis.label_names import get_name
 from routing.engine.misses.attribution import CAUSES
@@ -35,3 +39,22 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         "examples": misses.examples(found, cause) if cause and not seen.error else [],
     }
     return responses.render(request, "money/misses.html", "money/inc/misses.html", context)
+
+
+@never_cache
+@require_safe
+def groups(request: HttpRequest) -> HttpResponse:
+    """`?range=`: 1h, 24h, 7d or 30d; `?by=`: endpoint, team, model, machine or tag:KEY."""
+    key, by = request.GET.get("range", ""), request.GET.get("by", "")
+    key = key if key in miss_groups.RANGES else misses.DEFAULT_RANGE
+    by = by if by in miss_groups.BY or by.startswith(miss_groups.TAG) else miss_groups.BY[0]
+    seen = miss_groups.report(connections.fleet(), key, by, time.time(), request.user)
+    context: dict[str, Any] = {
+        "seen": seen,
+        "page": Paginator(seen.groups, ROWS_A_PAGE).get_page(request.GET.get("page")),
+        "ranges": list(miss_groups.RANGES),
+        "groupings": miss_groups.groupings(seen.tags),
+    }
+    return responses.render(
+        request, "money/miss_groups.html", "money/inc/miss_groups.html", context
+    )

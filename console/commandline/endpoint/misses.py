@@ -1,0 +1,118 @@
+"""CLI verb of computed prompt tokens by cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.commandline import output
+from console.commandline.context import CommandContext
+from console.commandline.verbs import Verbs
+
+
+def _format_misses(found: dict[str, Any]) -> str:
+    if "groups" in found:
+        return _format_groups(found)
+    computed, prompt = found["computed_tokens"], found["prompt_tokens"]
+    head = f"{computed:,} of {prompt:,} prompt tokens computed in {found['range']}"
+    head += f", {output.count(found['requests'], 'request')}"
+    rows = [
+        (
+            one["code"],
+            f"{one['tokens']:,}",
+            f"{one['share']:.1%}",
+            "-" if one["seconds"] is None else f"{one['seconds']:,.1f} s",
+            "-" if one["usd"] is None else f"{one['usd']:,.4f}",
+            one["remedy"],
+        )
+        for one in found["causes"]
+    ]
+    parts = [head]
+    if rows:
+        parts += ["", output.table(("CAUSE", "TOKENS", "SHARE", "PREFILL", "USD", "REMEDY"), rows)]
+    examples = [
+        (
+            one["decision"],
+            f"{one['tokens']:,}",
+            "" if one["age_s"] is None else f"{one['age_s']:,.0f} s",
+            "" if one["changed_offset"] is None else str(one["changed_offset"]),
+        )
+        for one in found["examples"]
+    ]
+    if examples:
+        parts += ["", output.table(("DECISION", "TOKENS", "LAST USED", "CHANGED AT"), examples)]
+    layouts = [
+        (
+            one["template"],
+            one["cause"],
+            f"{one['changed_offset']} {one['changed_part']}".strip(),
+            f"{one['stable_tokens']:,}",
+            f"{one['requests']:,}",
+            f"{one['tokens']:,}",
+            f"{one['saved_tokens']:,}",
+            "-" if one["saved_usd"] is None else f"{one['saved_usd']:,.4f}",
+        )
+        for one in found["templates"]
+    ]
+    if layouts:
+        head_row = ("TEMPLATE", "CHANGE", "AT TOKEN", "STABLE", "REQUESTS", "TOKENS", "SAVING")
+        parts += ["", output.table((*head_row, "SAVING USD"), layouts)]
+    notes = [found["note"], found["price_missing"]]
+    if found["unreported_requests"]:
+        answers = output.count(found["unreported_requests"], "answer")
+        notes.append(f"{answers} without cached tokens left out (--enable-prompt-tokens-details).")
+    return "\n".join([*parts, *filter(None, notes)])
+
+
+def _format_groups(found: dict[str, Any]) -> str:
+    rows = {
+        title: [
+            (
+                one["name"],
+                f"{one['tokens']:,}",
+                f"{one['share']:.1%}",
+                "-" if one["seconds"] is None else f"{one['seconds']:,.1f} s",
+                "-" if one["usd"] is None else f"{one['usd']:,.4f}",
+                max(one["causes"], key=one["causes"].get),
+            )
+            for one in found[name]
+        ]
+        for title, name in ((found["by"].upper(), "groups"), ("CAUSE", "causes"))
+    }
+    parts = [f"{found['computed_tokens']:,} prompt tokens computed in {found['range']}"]
+    for title, listed in rows.items():
+        if listed:
+            head = (title, "TOKENS", "SHARE", "PREFILL", "USD", "MAIN CAUSE")
+            most = len(head) - (title == "CAUSE")
+            table = output.table(head[:most], [row[:most] for row in listed])
+            parts += ["", table]
+    return "\n".join([*parts, *filter(None, [found["note"]])])
+
+
+_ONE_RANGES, _ALL_RANGES = ("1h", "6h", "24h"), ("1h", "24h", "7d", "30d")
+
+
+def _misses(asked: CommandContext) -> dict[str, Any]:
+    options = asked.options
+    query = {name: options[name] for name in ("range", "cause", "by") if options[name]}
+    if not options["name"]:
+        query.pop("cause", None)
+        return asked.client.misses(**query)
+    query.pop("by", None)
+    return asked.client.endpoints.misses(options["name"], **query)
+
+
+def add_misses(rooms: Verbs) -> None:
+    verb = rooms.verb(
+        "misses",
+        "show the computed prompt tokens by cause, of an endpoint or of all by group",
+        call=_misses,
+        show=_format_misses,
+    )
+    verb.add("name", nargs="?", default="", help="endpoint name; without it all endpoints")
+    ranges = tuple(dict.fromkeys((*_ONE_RANGES, *_ALL_RANGES)))
+    text = f"{', '.join(_ONE_RANGES)}; of all endpoints {', '.join(_ALL_RANGES)} (24h)"
+    verb.add("--range", default="24h", choices=ranges, help=text)
+    verb.add("--cause", default="", help="with example decisions of this cause, of one endpoint")
+    verb.add(
+        "--by", default="", help="endpoint, team, model, machine or tag:KEY, of all (endpoint)"
+    )
