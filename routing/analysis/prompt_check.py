@@ -69,7 +69,16 @@ def read_prompts(text: str) -> list[CheckedPrompt]:
         raise PromptError(f"{len(entries)} prompt found: give two or more of the same template.")
     if len(entries) > MAX_PROMPTS:
         raise PromptError(f"{len(entries)} prompts found: at most {MAX_PROMPTS} are compared.")
-    return [_read(number, entry) for number, entry in enumerate(entries, 1)]
+    return [read_prompt(entry, number) for number, entry in enumerate(entries, 1)]
+
+
+def read_text(text: str, number: int = 1) -> CheckedPrompt:
+    """Return the prompt of a request body, or of any other text. Raise PromptError."""
+    try:
+        entry = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        entry = text
+    return read_prompt(entry if isinstance(entry, dict) else text, number)
 
 
 def _entries(text: str) -> list[Any]:
@@ -90,7 +99,8 @@ def _entries(text: str) -> list[Any]:
     return found if isinstance(found, list) else [found]
 
 
-def _read(number: int, entry: Any) -> CheckedPrompt:
+def read_prompt(entry: Any, number: int = 1) -> CheckedPrompt:
+    """Return the prompt of a text, a request body or a line of a batch file. Raise PromptError."""
     if isinstance(entry, str):
         entry = {"prompt": entry}
     if isinstance(entry, dict) and isinstance(entry.get("body"), dict):
@@ -130,6 +140,13 @@ def check_prompts(
             *(best.stable_tokens, best.before, best.after, count),
         )
     return sorted(merged.values(), key=lambda one: -one.stable_tokens)
+
+
+def common_tokens(old: CheckedPrompt, new: CheckedPrompt) -> int:
+    """Return an estimate of the tokens that both begin with."""
+    if sketch.seed_change(new.sketch.seed, old.sketch.seed) or new.tools != old.tools:
+        return 0
+    return _common(old.data, new.data) // TOKEN_BYTES
 
 
 def compare(old: CheckedPrompt, new: CheckedPrompt, number: int = 1) -> PromptFinding | None:
