@@ -124,7 +124,7 @@ def test_team_viewer_writes_nowhere(two_teams: Teams) -> None:
 # Asks a router where a prompt would go, or writes code to copy: nothing is sent or remembered.
 # What one wants to see of a list is one's own, and so is a personal board.
 HARMLESS = re.compile(
-    r"/(explain|code|models/check)/$|^/(endpoints/columns|overview/guide)/$"
+    r"/(explain|code|models/check|playground/prompts)/$|^/(endpoints/columns|overview/guide)/$"
     r"|^/dashboards/custom/(new|import|pin)/$"
 )
 
