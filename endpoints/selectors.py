@@ -198,6 +198,14 @@ def endpoint_clusters(only: str = "") -> Iterable[tuple[str, str]]:
     return ((name, cluster or "") for name, cluster in told)
 
 
+def endpoint_namespaces() -> Iterable[tuple[str, str]]:
+    """Yield each cluster and namespace ("" for none) with endpoints."""
+    rows = Endpoint.objects.order_by().values_list(
+        KT("spec__placement__cluster"), KT("spec__placement__namespace")
+    )
+    return ((cluster or "", namespace or "") for cluster, namespace in rows.distinct())
+
+
 def has_keys(viewer: Somebody = None) -> bool:
     return selectors.visible_keys(viewer).exists()
 
