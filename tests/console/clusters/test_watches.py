@@ -109,7 +109,8 @@ def test_death_of_a_pod_is_announced_and_a_steady_endpoint_is_not_polled(
 
     def recorded() -> bool:
         cluster_world.step(demo)
-        return EndpointEvent.objects.filter(endpoint=demo, subject=pod).exists()
+        lost = ("WorkerLost", "WorkerRemoved")
+        return EndpointEvent.objects.filter(endpoint=demo, subject=pod, kind__in=lost).exists()
 
     until(recorded, what="event of the lost worker")
 
