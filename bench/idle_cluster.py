@@ -1,6 +1,6 @@
 """Cost of idle endpoints on Kubernetes, and the time from a pod's death to the console.
 
-    python -m bench.idle_cluster [--endpoints 10 100] [--seconds 60] [--deaths 10] [--polled-up-to N]
+    python -m bench.idle_cluster [--endpoints 10 100] [--seconds 60] [--deaths 10]
 
 A fake control plane with a simulated kubelet in this process; one worker and one router pod per
 endpoint, in one namespace. Passes run in virtual time on a temporary SQLite database, first without
