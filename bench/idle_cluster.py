@@ -129,6 +129,7 @@ def deaths(fleet: Fleet, times: int) -> list[float]:
     from django.db import connections
 
     from console.clusters.watches import ClusterWatches
+    from console.system.changes import announce
     from console.tasks import BaseTask
     from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
 
@@ -140,7 +141,7 @@ def deaths(fleet: Fleet, times: int) -> list[float]:
             fleet.world.reconciler.reconcile(pk)
         connections.close_all()
 
-    worker, watches = threading.Thread(target=work), ClusterWatches()
+    worker, watches = threading.Thread(target=work), ClusterWatches(announce)
     worker.start()
     watches.start()
     found = []
@@ -207,6 +208,7 @@ def main() -> int:
     os.environ["EMBERLINE_OUTBOUND_ALLOW"] = "127.0.0.0/8"  # the fake API server
     with console():
         from console.clusters.watches import ClusterWatches
+        from console.system.changes import announce
         from console.tasks import BaseTask
 
         ignore: Callable[..., None] = lambda *_, **__: None  # noqa: E731
@@ -217,7 +219,7 @@ def main() -> int:
                 fleet.grow(size)
                 if size <= asked.polled_up_to:
                     report(size, "polled", measure(fleet, asked.seconds))
-                with watched(ClusterWatches()):
+                with watched(ClusterWatches(announce)):
                     report(size, "watched", measure(fleet, asked.seconds))
             if asked.deaths:
                 found = deaths(fleet, min(asked.deaths, max(asked.endpoints)))

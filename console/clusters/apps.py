@@ -9,22 +9,16 @@ class ClustersConfig(AppConfig):
     verbose_name = "Clusters"
 
     def ready(self) -> None:
-        from celery import signals
-
         from console.audit.targets import TargetKind, register_kind
         from console.clusters import (
             actions,
             selectors,
             views,
-            watches,
         )
         from console.vault import key_rotation
         from console.web.shell import cards, navigation
         from console.web.shell.search import register_finder
 
-        signals.worker_ready.connect(
-            watches.start_watches, weak=False, dispatch_uid="console.clusters.watches"
-        )
         register_finder(views.find)
         register_kind(TargetKind("cluster", "clusters:cluster", selectors.existing))
         key_rotation.register(actions.SEALED)

@@ -21,7 +21,6 @@ from console.clusters import related_objects, selectors
 from console.clusters.models import Cluster, ClusterWatch
 from console.provisioners.base import ProvisionError
 from console.provisioners.kubernetes.api.access import ClusterAccess
-from console.system import changes
 
 if TYPE_CHECKING:  # they import the Kubernetes client, which one machine does not need
     from console.provisioners.kubernetes.api.kinds import ObjectKind
@@ -37,8 +36,11 @@ Place = tuple[str, str]
 
 
 class ClusterWatches(threading.Thread):
-    def __init__(self) -> None:
+    """`announce(owners)` reconciles owners such as `endpoint/demo` soon."""
+
+    def __init__(self, announce: Callable[[set[str]], None]) -> None:
         super().__init__(name="cluster-watches", daemon=True)
+        self._announce = announce
         self._watches: dict[Place, tuple[ClusterAccess, list[ObjectWatch]]] = {}
         self._owners: set[str] = set()
         self._reports: dict[tuple[Place, str], str] = {}
@@ -113,7 +115,7 @@ class ClusterWatches(threading.Thread):
             reports, self._reports = self._reports, {}
         try:
             if owners:
-                changes.announce(owners)
+                self._announce(owners)
         except Exception:
             with self._lock:
                 self._owners |= owners  # delivered in the next round
@@ -152,10 +154,3 @@ def _store(place: Place, kind: str, error: str) -> None:
 
 def _forget(place: Place) -> None:
     ClusterWatch.objects.filter(cluster__name=place[0], namespace=place[1]).delete()
-
-
-def start_watches(**_: Any) -> ClusterWatches:
-    """Watch clusters in this process."""
-    found = ClusterWatches()
-    found.start()
-    return found

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.claims import due
-from console.clusters import apps, related_objects, watches
+from console.clusters import related_objects
 from console.clusters.models import Cluster, ClusterWatch
 from console.clusters.watches import ClusterWatches, wanted_places
 from console.provisioners.kubernetes.workload import watch
@@ -32,7 +32,7 @@ class Rounds:
     """The rounds of `ClusterWatches` in the test's thread, which has the database."""
 
     def __init__(self) -> None:
-        self.watches = ClusterWatches()
+        self.watches = ClusterWatches(changes.announce)
 
     def adjust(self) -> None:
         self.watches._adjust(wanted_places())
@@ -194,7 +194,7 @@ def test_undelivered_notices_are_delivered_in_the_next_round(
             raise RuntimeError("database is gone")
 
     monkeypatch.setattr(changes, "_handlers", {"endpoint": handle})
-    running = ClusterWatches()
+    running = ClusterWatches(changes.announce)
     running._notice({"endpoint/demo"})
     with pytest.raises(RuntimeError):
         running._deliver()
@@ -211,7 +211,6 @@ def test_unreadable_credentials_leave_other_clusters_watched(
     assert set(wanted_places()) == {("east", fake_world.namespace), ("east", "b")}
 
 
-def test_a_celery_worker_watches_once_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_celery_worker_watches_once_ready() -> None:
     connected = [receiver for _, receiver in signals.worker_ready.receivers]
-    assert watches.start_watches in connected
-    assert apps is not None
+    assert changes.start_watches in connected
