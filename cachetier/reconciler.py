@@ -52,6 +52,8 @@ CLAIM_S = 30
 # on the Cache page).
 CHANGE_INTERVAL_S = 1.0
 STEADY_INTERVAL_S = 5.0
+ANNOUNCED_INTERVAL_S = 15.0
+"""Interval of the nodes' figures where changes of their processes are announced."""
 RETRY_INTERVAL_S = 30.0
 
 
@@ -92,9 +94,9 @@ def _run_pass(held: Claim) -> float:
     )
     if not _write_status(held, tier, seen, verdict, stats):
         log.info("Cache tier %s: lost the reconcile claim; discarding the result", tier.name)
-    return (
-        STEADY_INTERVAL_S if verdict.phase is TierPhase.READY and not leaving else CHANGE_INTERVAL_S
-    )
+    if verdict.phase is not TierPhase.READY or leaving:
+        return CHANGE_INTERVAL_S
+    return ANNOUNCED_INTERVAL_S if provisioner.announces else STEADY_INTERVAL_S
 
 
 def _nodes(facts: NodeFacts) -> WorkloadSpec:

@@ -69,13 +69,15 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(scope="session")
 def _database_template(django_db_modify_db_settings: None) -> DatabaseTemplate | None:
     from django.apps import apps
+    from django.conf import settings
     from django.db import connection
 
     if connection.vendor != "sqlite":
         return None
     folders = [Path(app.path) / "migrations" for app in apps.get_app_configs()]
     files = [file for folder in folders for file in folder.glob("**/*.py")]
-    name = digest(files, sys.version, sqlite3.sqlite_version, django.__version__)
+    keys = settings.EMBERLINE.encryption_keys
+    name = digest(files, sys.version, sqlite3.sqlite_version, django.__version__, *keys)
     return DatabaseTemplate(ROOT / "var" / "test-databases", name)
 
 

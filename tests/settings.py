@@ -9,6 +9,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 _var = tempfile.mkdtemp(prefix="emberline-test-")
 atexit.register(shutil.rmtree, _var, ignore_errors=True)
@@ -31,6 +32,12 @@ os.environ.update(
     # Stubs of webhooks, API servers and Prometheus are on this machine.
     EMBERLINE_OUTBOUND_ALLOW="127.0.0.0/8,::1",
 )
+
+# The same for every process: a kept test database has a row that is encrypted with it.
+_secrets = Path(_var) / "secrets"
+_secrets.mkdir(mode=0o700)
+(_secrets / "encryption_key").touch(mode=0o600)
+(_secrets / "encryption_key").write_text("key-of-the-tests-" * 3)
 
 from console.settings import *  # noqa: E402, F403
 

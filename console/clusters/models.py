@@ -95,3 +95,28 @@ class ClusterStatus(Observed):
     def login_ends_soon(self) -> bool:
         soon = timezone.now() + timedelta(days=LOGIN_WARNED_DAYS)
         return self.login_ends_at is not None and self.login_ends_at < soon
+
+
+class ClusterWatch(models.Model):
+    """State of the watch of one kind of objects in a namespace, as last reported by a Celery
+    worker: `error` is "" while it is live, `losses` counts interruptions.
+    """
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="watches")
+    namespace = models.CharField(max_length=63)
+    kind = models.CharField(max_length=63)
+    error = models.TextField(default="", blank=True)
+    losses = models.PositiveIntegerField(default=0)
+    since = models.DateTimeField(default=timezone.now)
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("namespace", "kind")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "namespace", "kind"), name="one_watch_per_kind"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.namespace}"

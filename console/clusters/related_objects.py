@@ -51,3 +51,8 @@ followed_namespaces = _follows.of
 _parts = OwnerRegistry()
 register_parts = _parts.register
 required_parts = _parts.of
+
+_namespaces = OwnerRegistry()
+register_namespaces = _namespaces.register
+namespaces_by_cluster = _namespaces.by_name
+"""Namespaces with our workloads; "" is the cluster's default one."""

@@ -125,7 +125,7 @@ def _detail(cluster: Cluster, users: list[str]) -> ClusterDetail:
 
 
 def clusters() -> QuerySet[Cluster]:
-    return Cluster.objects.select_related("status")
+    return Cluster.objects.select_related("status").prefetch_related("watches")
 
 
 def existing(wanted: Collection[str], _viewer: object = None) -> Collection[str]:
@@ -138,7 +138,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Cluster | None:
-    return clusters().filter(name=name).first()
+    return Cluster.objects.select_related("status").filter(name=name).first()
 
 
 def access(name: str) -> tuple[ClusterAccess, str]:

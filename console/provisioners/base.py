@@ -284,13 +284,15 @@ class Provisioner(Protocol):
     ones end once new ones are ready; names and addresses change, an index is only an order, and the
     caller plans no replacement.
 
-    If `announces` is true, changes of its processes are announced (processkit.changes), so that
-    periodic observation is only a safety net.
+    If `announces` is true, changes of its processes are announced (processkit.changes, or watches
+    of the cluster), so that periodic observation is only a safety net.
     """
 
     name: str
     rolls: bool
-    announces: bool
+
+    @property
+    def announces(self) -> bool: ...
 
     def apply(self, spec: WorkloadSpec) -> Ref: ...
 

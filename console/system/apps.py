@@ -18,6 +18,9 @@ class SystemConfig(AppConfig):
         signals.worker_ready.connect(
             changes.start_listener, weak=False, dispatch_uid="console.system.changes"
         )
+        signals.worker_ready.connect(
+            changes.start_watches, weak=False, dispatch_uid="console.system.watches"
+        )
         preflight.register_check(rounds.round_checks)
         rounds.register_round(rounds.audit_round)
         context.register_banner(selectors.disk_banner)

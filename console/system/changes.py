@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import connections
 
 from console.claims import Observed, mark_all_due
+from console.clusters.watches import ClusterWatches
 from console.core.counters import increment
 from console.processkit.changes import PROGRAM, ChangeReceiver, socket_path
 from console.provisioners.local import programs
@@ -84,6 +85,13 @@ class ChangeListener(threading.Thread):
         self._stopped.set()
         self._receiver.wake()
         self.join()
+
+
+def start_watches(**_: Any) -> ClusterWatches:
+    """Watch the clusters in use in this process."""
+    found = ClusterWatches(announce)
+    found.start()
+    return found
 
 
 def start_listener(**_: Any) -> ChangeListener | None:

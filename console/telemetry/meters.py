@@ -27,6 +27,7 @@ _TEXTS = {
     "beat_ticks": "Scheduler ticks.",
     "beat_skips": "Scheduled tasks not sent, since they had no work.",
     "change_notices": "Announced changes of processes, by kind of owner.",
+    "cluster_watches_lost": "Interrupted watches of clusters, by kind of object and reason.",
 }
 Also = Callable[[Registry], None]
 _also: dict[str, list[Also]] = {}

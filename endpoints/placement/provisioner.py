@@ -14,6 +14,7 @@ from endpoints.spec.endpoint_spec import EndpointSpec
 
 def connect() -> None:
     related_objects.register_users(users)
+    related_objects.register_namespaces(namespaces)
 
 
 def users() -> dict[str, list[str]]:
@@ -22,6 +23,16 @@ def users() -> dict[str, list[str]]:
     for name, cluster in selectors.endpoint_clusters():
         if cluster or default:
             found.setdefault(cluster or default, []).append(f"endpoint {name}")
+    return found
+
+
+def namespaces() -> dict[str, list[str]]:
+    """Return the namespaces with endpoints by cluster; "" is its default namespace."""
+    found: dict[str, list[str]] = {}
+    default = clusters.default_cluster()
+    for cluster, namespace in selectors.endpoint_namespaces():
+        if cluster or default:
+            found.setdefault(cluster or default, []).append(namespace)
     return found
 
 

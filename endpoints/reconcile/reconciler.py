@@ -47,6 +47,8 @@ STEADY_S = 30.0
 """A Ready endpoint without change whose processes announce changes; bounds the delay of a lost
 announcement and of what nothing announces (an external Redis, fallback routing, a hung process).
 """
+STEADY_ON_CLUSTER_S = 60.0
+"""The same on a cluster: its probes find a hung process, and a pass makes a dozen requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Reconciler:
                 return None
             _roll_back(outcome)
         if provisioner.announces and is_unchanged(outcome):
-            return STEADY_S
+            return STEADY_ON_CLUSTER_S if provisioner.rolls else STEADY_S
         return NEXT_PASS_S.get(outcome.verdict.phase, UNSETTLED_S)
 
     def _provisioner(self, endpoint: Endpoint) -> Provisioner:

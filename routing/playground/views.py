@@ -35,7 +35,7 @@ _LAST_USED = "playground_endpoint"  # cookie
 @require_safe
 def index(request: HttpRequest) -> HttpResponseBase:
     """Open the chat of the requested, last used or first Ready endpoint; `with` adds a second."""
-    listed = [one for one in endpoint_selectors.endpoints(request.user) if not one.deleting]
+    listed = [one for one in endpoint_selectors.listed(request.user) if not one.deleting]
     names = {one.name for one in listed}
     wanted, second = request.GET.get("endpoint", ""), request.GET.get("with", "")
     if wanted and wanted not in names:
@@ -124,8 +124,9 @@ def _error_response(refused: Refused) -> HttpResponse:
 
 
 def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
-    others = [one for one in endpoint_selectors.endpoints(request.user) if not one.deleting]
-    second = next((one for one in others if one.name == request.GET.get("with", "")), None)
+    others = [one for one in endpoint_selectors.listed(request.user) if not one.deleting]
+    chosen = next((one.name for one in others if one.name == request.GET.get("with", "")), "")
+    second = endpoint_selectors.get(chosen) if chosen else None
     ready = (one for one in others if one.status.phase == Phase.READY and one.name != here.name)
     panes = [_pane("a", here)] + ([_pane("b", second)] if second else [])
     return {

@@ -184,6 +184,24 @@ def test_dead_node_degrades_the_tier_and_recovers(paper: FakeProvisioner) -> Non
     assert CacheNode.objects.get().restarts == 1
 
 
+def test_ready_tier_is_observed_rarely_where_changes_are_announced(
+    paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier = passes(actions.ensure_default_tier())
+
+    def due_in_s() -> float:
+        passes(tier, 1)
+        status = CacheTierStatus.objects.get(pk=tier.pk)
+        assert status.due_at is not None
+        return (status.due_at - status.updated_at).total_seconds()
+
+    assert due_in_s() < reconciler.ANNOUNCED_INTERVAL_S - 1
+    monkeypatch.setattr(FakeProvisioner, "announces", True)
+    assert due_in_s() >= reconciler.ANNOUNCED_INTERVAL_S - 1
+    paper.crash(Ref("fake", "cache-default"), 0)
+    assert due_in_s() < reconciler.STEADY_INTERVAL_S
+
+
 def told_restarts() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(verb="restart").order_by("pk"))
 

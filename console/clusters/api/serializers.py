@@ -8,7 +8,7 @@ from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
 from console.clusters.choices import REACHES
-from console.clusters.models import Cluster
+from console.clusters.models import Cluster, ClusterWatch
 from console.provisioners.kubernetes.api.access import KINDS
 
 
@@ -78,6 +78,20 @@ class RightsSerializer(serializers.Serializer[Any]):
     )
 
 
+class WatchSerializer(serializers.ModelSerializer[ClusterWatch]):
+    """Watch of one kind of objects in a namespace, as last reported by a Celery worker."""
+
+    class Meta:
+        model = ClusterWatch
+        fields = ("namespace", "kind", "error", "losses", "since", "seen_at")
+        extra_kwargs: Final = {
+            "error": {"help_text": 'Why endpoints are polled instead; "" while it is live.'},
+            "losses": {"help_text": "Interruptions since the namespace is in use."},
+            "since": {"help_text": "Beginning of the present state."},
+            "seen_at": {"help_text": "Last report; a live watch reports every 5 minutes."},
+        }
+
+
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     phase = serializers.CharField(source="status.phase", read_only=True)
     reason = serializers.CharField(source="status.reason", read_only=True)
@@ -97,6 +111,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
         source="inventory.notes", child=serializers.CharField(), read_only=True
     )
     rights = RightsSerializer(source="granted", read_only=True)
+    watches = WatchSerializer(many=True, read_only=True)
     used_by = serializers.SerializerMethodField()
 
     class Meta:
@@ -118,6 +133,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "offers",
             "notes",
             "rights",
+            "watches",
             "used_by",
             "created_at",
             "changed_at",

@@ -22,7 +22,7 @@ from console.provisioners.kubernetes.api.access import ClusterAccess
 from console.provisioners.kubernetes.api.client import KubernetesClient
 from console.provisioners.kubernetes.discovery.survey import discover
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
-from console.provisioners.kubernetes.workload import anchor_record, logs, removal
+from console.provisioners.kubernetes.workload import anchor_record, logs, removal, watch
 from console.provisioners.kubernetes.workload import observation as observe
 from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
 from console.provisioners.kubernetes.workload.apply import apply, desired_objects
@@ -35,7 +35,6 @@ _DISCOVERED_FOR_S = 300.0
 class KubernetesProvisioner:
     name = "kubernetes"
     rolls = True
-    announces = False
 
     def __init__(
         self,
@@ -47,6 +46,10 @@ class KubernetesProvisioner:
         self._access = access
         self._known = capabilities
         self._client = KubernetesClient(access, namespace)
+
+    @property
+    def announces(self) -> bool:
+        return watch.is_watched(self._client.server, self._client.namespace)
 
     def apply(self, spec: WorkloadSpec) -> Ref:
         check_spec(spec)

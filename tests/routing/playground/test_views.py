@@ -305,6 +305,19 @@ def test_the_playground_opens_the_last_used_or_a_ready_endpoint(demo_endpoint: E
     assert client.get("/playground/?endpoint=nope").status_code == 404
 
 
+def test_the_list_of_endpoints_reads_no_specs(
+    demo_endpoint: Endpoint, django_assert_max_num_queries: Any
+) -> None:
+    make_endpoint("other")
+    client = browser("operator")
+    with django_assert_max_num_queries(12) as seen:
+        page = client.get(HOME)
+    assert "<option selected>demo</option><option>other</option>" in page.text
+    listed = [one["sql"] for one in seen if '"name" ASC' in one["sql"] and "phase" in one["sql"]]
+    assert [sql for sql in listed if '"endpoints_endpoint"."spec",' in sql] == []
+    assert listed
+
+
 def test_a_response_has_a_row_for_the_table_of_runs(demo_endpoint: Endpoint) -> None:
     row = events(chat(browser("operator"), chat_request(cold=True)))[-1][1]["row"]
     for shown in ("demo-worker-0", "KV cache match", "device", "L1", "computed", "Explain"):

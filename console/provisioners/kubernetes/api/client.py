@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ FIELD_MANAGER = "emberline"
 _PAGE = 500
 _MOST_BYTES = 64 * 2**20
 _CHUNK = 64 * 1024
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
 
 
 class Access(Protocol):
@@ -53,21 +54,46 @@ class KubernetesClient:
 
     def listed(self, kind: ObjectKind, labels: str = "") -> list[Json]:
         """Return all matching objects; empty if the cluster does not serve the kind."""
+        return self._list(kind, labels)[0]
+
+    def metadata(self, kind: ObjectKind, labels: str) -> tuple[list[Json], str]:
+        """Return the metadata of all matching objects, and the version to watch from."""
+        return self._list(kind, labels, _METADATA.format("List"))
+
+    @contextmanager
+    def watch(
+        self, kind: ObjectKind, labels: str, version: str, seconds: int, quiet_s: float
+    ) -> Iterator[WatchStream]:
+        """Open a stream of changes of metadata after `version`, which the server ends after
+        `seconds` and this client after `quiet_s` without data.
+        """
+        query = [("watch", "true"), ("resourceVersion", version), ("labelSelector", labels)]
+        query += [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(seconds))]
+        asked = ApiRequest("watch", kind, self.namespace)
+        timeout = (self._access.deadline_s, quiet_s)
+        opened = self._open("GET", asked, query, accept=_METADATA.format(""), timeout=timeout)
+        with opened as reply:
+            if reply.status >= 400:
+                said = _status(reply.read(_CHUNK))
+                raise errors.error_from_status(reply.status, said, asked, reply.retry_after_s)
+            yield WatchStream(reply, asked)
+
+    def _list(self, kind: ObjectKind, labels: str, accept: str = "") -> tuple[list[Json], str]:
         asked = ApiRequest("list", kind, self.namespace)
         query = [("limit", str(_PAGE))]
         query += [("labelSelector", labels)] if labels else []
         found: list[Json] = []
         more = ""
         while True:
-            page = self._call(
-                "GET", asked, [*query, *([("continue", more)] if more else [])], absent_ok=True
-            )
+            asked_for = [*query, *([("continue", more)] if more else [])]
+            page = self._call("GET", asked, asked_for, accept=accept, absent_ok=True)
             if page is None:
-                return found
+                return found, ""
             found += page.get("items") or []
-            more = (page.get("metadata") or {}).get("continue") or ""
+            about = page.get("metadata") or {}
+            more = about.get("continue") or ""
             if not more:
-                return found
+                return found, str(about.get("resourceVersion") or "")
 
     def apply(
         self,
@@ -124,20 +150,8 @@ class KubernetesClient:
         with self._open("GET", asked, query, timeout=(self._access.deadline_s, quiet_s)) as reply:
             if reply.status >= 400:
                 raise errors.error_from_status(reply.status, _status(reply.read(_CHUNK)), asked)
-            rest = b""
-            try:
-                for chunk in reply.stream(_CHUNK):
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    yield from (line.decode(errors="replace") for line in lines)
-                    if len(rest) > _CHUNK:  # unterminated line
-                        yield rest.decode(errors="replace")
-                        rest = b""
-            except ReadTimeoutError:
-                return
-            except HTTPError as error:
-                raise errors.unreachable_error(asked, str(error)) from error
-            if rest:
-                yield rest.decode(errors="replace")
+            for line in reply.lines(asked, _CHUNK):
+                yield line.decode(errors="replace")
 
     def _call(
         self,
@@ -147,10 +161,11 @@ class KubernetesClient:
         body: Json | None = None,
         content: str = "",
         *,
+        accept: str = "",
         absent_ok: bool = False,
     ) -> Json | None:
         try:
-            found = self._send(method, asked, query or [], body, content)
+            found = self._send(method, asked, query or [], body, content, accept)
         except HTTPError as error:
             raise errors.unreachable_error(asked, str(error)) from error
         if found.status == 404 and absent_ok:
@@ -171,11 +186,14 @@ class KubernetesClient:
         query: list[tuple[str, str]],
         body: Json | None = None,
         content: str = "",
+        accept: str = "",
     ) -> _Answer:
         """Send a request; the deadline covers the whole exchange, even if the server drips."""
         end = time.monotonic() + self._access.deadline_s
-        timeout = self._access.deadline_s
-        with self._open(method, asked, query, body, content, timeout=timeout) as reply:
+        opened = self._open(
+            method, asked, query, body, content, accept=accept, timeout=self._access.deadline_s
+        )
+        with opened as reply:
             raw = bytearray()
             for chunk in reply.stream(_CHUNK):
                 raw += chunk
@@ -195,13 +213,14 @@ class KubernetesClient:
         body: Json | None = None,
         content: str = "",
         *,
+        accept: str = "",
         timeout: float | tuple[float, float],
     ) -> closing[Any]:
         """Open the raw reply, to be read within the `with` block."""
         api = self._access.api_client()
         path = asked.kind.path(asked.namespace, asked.name)
         path += f"/{asked.part}" if asked.part else ""
-        headers = {"Accept": "application/json, */*"}
+        headers = {"Accept": accept or "application/json, */*"}
         if content:
             headers["Content-Type"] = content
         request = api.param_serialize(
@@ -240,11 +259,53 @@ class _Reply:
             yield chunk
         self._reply.release_conn()
 
+    def lines(self, asked: ApiRequest, longest: int) -> Iterator[bytes]:
+        """Yield lines without line ends, an overlong one in parts; stop when reading times out."""
+        rest = b""
+        try:
+            for chunk in self.stream(_CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+                if len(rest) > longest:
+                    yield rest
+                    rest = b""
+        except ReadTimeoutError:
+            return
+        except HTTPError as error:
+            raise errors.unreachable_error(asked, str(error)) from error
+        if rest:
+            yield rest
+
     def read(self, size: int) -> bytes:
         return bytes(self._reply.read(size))
 
+    def shutdown(self) -> None:
+        """End a read in another thread."""
+        self._reply.shutdown()
+
     def close(self) -> None:
         self._reply.close()
+
+
+class WatchStream:
+    """Events of one watch: type and object. An event of type ERROR is raised."""
+
+    def __init__(self, reply: _Reply, asked: ApiRequest) -> None:
+        self._reply, self._asked = reply, asked
+
+    def __iter__(self) -> Iterator[tuple[str, Json]]:
+        for line in self._reply.lines(self._asked, _MOST_BYTES):
+            event = _parsed(line)
+            if event is None:
+                raise errors.unreachable_error(self._asked, "not a watch of a Kubernetes API")
+            kind, body = str(event.get("type")), event.get("object") or {}
+            if kind == "ERROR":
+                raise errors.error_from_status(int(body.get("code") or 500), body, self._asked)
+            yield kind, body
+
+    def shutdown(self) -> None:
+        """End the iteration, called from another thread."""
+        self._reply.shutdown()
 
 
 def _parsed(raw: bytes) -> Json | None:

@@ -12,6 +12,7 @@ An error names the verb, the object and the fix; of an object's content only fie
     StillStopping       temporary: an object of that name is still being deleted
     ClusterBusy         temporary: throttled, internal error, or a concurrent write
     ClusterUnreachable  temporary: no response in time
+    VersionExpired      temporary: the version to watch from is too old; list again
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class FieldConflictError(PermanentError):
     def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(reason, message)
         self.fields = fields
+
+
+class VersionExpiredError(TemporaryError):
+    """The server no longer has the changes since the version of a watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,9 @@ def error_from_status(
         return _missing(said, asked)
     if status == 409:
         return _conflict(message, reason, said, asked)
+    if status == 410:
+        text = f"The cluster no longer has the changes for the request to {asked}."
+        return VersionExpiredError("VersionExpired", text, delay_s=1.0)
     if _UNTYPED in message:  # which the server reports as an internal error
         return PermanentError(
             "RefusedByCluster", f"The cluster rejected the request to {asked}: {message}."

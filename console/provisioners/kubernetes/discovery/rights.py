@@ -77,6 +77,8 @@ _LOST = {
     "prometheusrules": "no alert rules for the Prometheus Operator",
 }
 
+_POLLED = "endpoints are polled every few seconds"
+
 
 def _discovery_right(group: str, resource: str, lost: str, capability: str = "") -> Right:
     """Cluster-wide read access for discovery."""
@@ -113,6 +115,8 @@ RIGHTS = (
         if kind.namespaced
     ),
     Right("", "pods", ("get", "list", "patch"), "replicas are not visible"),
+    Right("", "pods", ("watch",), _POLLED, optional=True),
+    Right("apps", "deployments", ("watch",), _POLLED, optional=True),
     Right("", "pods/log", ("get",), "logs are not available"),
     Right("apps", "replicasets", ("get", "list"), "rollout revisions are not visible"),
     # Granting a right requires holding it; routers get this one.

@@ -53,7 +53,7 @@ def check(
 
 
 def missing(api: Stub) -> dict[str, tuple[str, ...]]:
-    return {one.title: one.verbs for one in check(api).missing if not one.cluster}
+    return {one.title: one.verbs for one in check(api).needed if not one.cluster}
 
 
 def test_every_applied_kind_has_its_right() -> None:
@@ -61,6 +61,18 @@ def test_every_applied_kind_has_its_right() -> None:
     assert {(kind.group, kind.plural) for kind in kinds.APPLIED_KINDS} <= asked
     for right in rights.RIGHTS:
         assert "*" not in (right.group, right.resource, *right.verbs)
+
+
+def test_endpoints_work_without_the_right_to_watch(api: Stub) -> None:
+    own = [one for one in rights.RIGHTS if not one.cluster and one.verbs != ("watch",)]
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules(
+        *(rule(one.group, one.resource, *one.verbs) for one in own)
+    )
+    granted = check(api)
+    assert granted.enough
+    watches = {one.title: one.lost for one in granted.wished if one.verbs == ("watch",)}
+    assert set(watches) == {"pods", "deployments.apps"}
+    assert set(watches.values()) == {"endpoints are polled every few seconds"}
 
 
 def test_rules_are_read_in_one_request(api: Stub) -> None:
@@ -127,7 +139,7 @@ def test_incomplete_level_is_shown_completely(api: Stub) -> None:
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules(*everything)
     api.answers[f"{REVIEWS}/selfsubjectaccessreviews"] = allowed(True)
     granted = check(api)
-    assert [one.title for one in granted.missing] == ["deployments.apps"]
+    assert {one.title for one in granted.missing} == {"deployments.apps"}
     role, _binding = yaml.safe_load_all(granted.manifest)
     assert {"configmaps", "deployments"} <= {
         resource for one in role["rules"] for resource in one["resources"]
