@@ -47,6 +47,18 @@ class ArmTotals:
                 return bucket_bound(at)
         return None
 
+    @property
+    def p50(self) -> float | None:
+        return self.ttft(0.5)
+
+    @property
+    def p90(self) -> float | None:
+        return self.ttft(0.9)
+
+    @property
+    def p99(self) -> float | None:
+        return self.ttft(0.99)
+
     def data(self) -> dict[str, Any]:
         return {
             "requests": self.requests,
@@ -54,9 +66,9 @@ class ArmTotals:
             "errors": self.errors,
             "error_rate": self.error_rate,
             "hit_rate": self.hit_rate,
-            "ttft_p50_s": self.ttft(0.5),
-            "ttft_p90_s": self.ttft(0.9),
-            "ttft_p99_s": self.ttft(0.99),
+            "ttft_p50_s": self.p50,
+            "ttft_p90_s": self.p90,
+            "ttft_p99_s": self.p99,
         }
 
 

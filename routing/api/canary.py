@@ -116,7 +116,7 @@ def show(canary: Canary) -> dict[str, Any]:
 
 
 def show_arms(canary: Canary, found: CanaryResult) -> dict[str, dict[str, Any]]:
-    strategies = {"control": canary.control, "candidate": canary.strategy}
+    strategies = selectors.strategies(canary)
     return {name: {"strategy": strategies[name], **arm.data()} for name, arm in found.arms.items()}
 
 

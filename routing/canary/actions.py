@@ -137,7 +137,8 @@ def _check(fields: Mapping[str, Any], control: str) -> CanaryFields:
         parse_canary(wanted, control, _MEMORY_BLOCKS)
     except ConfigError as error:
         field = error.field.removeprefix("canary.")
-        problem = Problem(field, error.value, f"{field} {error.message}.", error.remedy, "invalid")
+        message = f"{error.message[0].upper()}{error.message[1:]}."
+        problem = Problem(field, error.value, message, error.remedy, "invalid")
         raise Refused(problem) from None
     return wanted
 

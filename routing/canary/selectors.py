@@ -30,6 +30,10 @@ def result(canary: Canary) -> CanaryResult:
     return judge(add_arms(map(read_arms, canary.reports.values())), canary.routers)
 
 
+def strategies(canary: Canary) -> dict[str, str]:
+    return {"control": canary.control, "candidate": canary.strategy}
+
+
 def router_settings(endpoint: EndpointFacts) -> dict[str, Any] | None:
     """Return the router settings of the running canary; None also if the endpoint's strategy was
     changed since its start, which ends it (canary.collection).

@@ -8,8 +8,6 @@ from routing.engine.config import syntax
 from routing.engine.config.schema import CanaryConfig, Label, Strategy
 from routing.engine.config.validation import ConfigError, Section, between
 
-_REMEDY = "Choose another strategy; for prefixaware, other prefix_memory_blocks."
-
 
 class CanaryFields(Section, frozen=True):
     id: Label
@@ -25,7 +23,10 @@ def parse_canary(fields: CanaryFields, strategy: str, memory_blocks: int) -> Can
     same_memory = fields.prefix_memory_blocks in (0, memory_blocks)
     if fields.strategy == strategy and (strategy != "prefixaware" or same_memory):
         raise ConfigError(
-            "canary.strategy", strategy, "is already the strategy of the endpoint", _REMEDY
+            "canary.strategy",
+            strategy,
+            "is already the strategy of the endpoint",
+            "Choose another one.",
         )
     session_key = None
     if fields.session_key:
