@@ -156,7 +156,8 @@ def _verdict(intervals: Mapping[str, Interval | None]) -> tuple[str, str]:
         return WORSE, f"TTFT higher by {_percent(ttft)}."
     if ttft.high < 0:
         return BETTER, f"TTFT lower by {_percent(ttft)}."
-    return NO_DIFFERENCE, f"No TTFT difference larger than {relative(ttft.largest):.0%} so far."
+    largest = max(ttft.low, ttft.high, key=lambda value: abs(relative(value)))
+    return NO_DIFFERENCE, f"No TTFT difference larger than {_rounded(largest)} so far."
 
 
 def relative(log_difference: float) -> float:
@@ -164,9 +165,13 @@ def relative(log_difference: float) -> float:
     return math.expm1(min(log_difference, 5.0))
 
 
+def _rounded(log_difference: float) -> str:
+    return f"{100 * abs(relative(log_difference)):.0f} %"
+
+
 def _percent(ttft: Interval) -> str:
-    near, far = sorted(abs(relative(value)) for value in (ttft.low, ttft.high))
-    return f"{abs(relative(ttft.difference)):.0%} ({near:.0%} to {far:.0%})"
+    near, far = sorted((ttft.low, ttft.high), key=lambda value: abs(relative(value)))
+    return f"{_rounded(ttft.difference)} ({_rounded(near)} to {_rounded(far)})"
 
 
 def _points(one: Interval) -> str:

@@ -49,11 +49,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def largest(self) -> float:
-        """Return the largest difference, of either sign, that the data do not exclude."""
-        return max(abs(self.low), abs(self.high))
-
 
 def critical_value(count: float, alpha: float) -> float:
     """Return the time-uniform counterpart of a normal quantile after `count` values."""
