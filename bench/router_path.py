@@ -44,6 +44,7 @@ _ROUND_S = 0.25
 _ROUNDS = 8
 _GROUPS = 64
 # name: prompt bytes, requests are new each time, reported cached tokens of 1000, stream, strategy
+# ("/": and that of a canary with half of the sessions)
 WORKS: dict[str, tuple[int, bool, int, bool, str]] = {
     "request": (4096, True, 768, False, "prefixaware"),
     "hit": (4096, False, 992, False, "prefixaware"),
@@ -51,6 +52,7 @@ WORKS: dict[str, tuple[int, bool, int, bool, str]] = {
     "long": (131_072, True, 768, False, "prefixaware"),
     "plain": (4096, True, 768, False, "roundrobin"),
     "event": (1024, True, 768, True, "prefixaware"),
+    "canary": (4096, True, 768, False, "prefixaware/session"),
 }
 
 
@@ -95,10 +97,12 @@ class RouterPath:
         settings = {
             "listen": "127.0.0.1:1",
             "model": "m",
-            "strategy": strategy,
+            "strategy": strategy.partition("/")[0],
             "workers": [{"url": f"http://127.0.0.1:{port}"} for port in (2, 3)],
             "api_keys_file": str(folder / "keys.json"),
         }
+        if candidate := strategy.partition("/")[2]:
+            settings["canary"] = {"id": "bench", "strategy": candidate, "share": 0.5}
         self.router = Router(parse(settings, folder), Log("info", os.open(os.devnull, os.O_WRONLY)))
         self.client = ClientConnection(self.router)
         self.client.connection_made(DiscardingTransport())  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.alerts.settings.pages import alerts
+from dashboards.canary import views as canary
 from dashboards.costs.pages import calibrations, endpoints, misses
 from dashboards.overview import views as overview_views
 from dashboards.prometheus import targets
@@ -35,6 +36,18 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/<endpoint:name>/calibrate/", calibrations.calibrate, name="calibrate"),
     path("costs/<endpoint:name>/auto-calibration/", calibrations.switch, name="auto_calibration"),
     path("routing/endpoints/<endpoint:name>/misses/", misses.page, name="misses"),
+    path("routing/endpoints/<endpoint:name>/canary/", canary.page, name="canary"),
+    path(
+        "routing/endpoints/<endpoint:name>/canary/figures/",
+        canary.figures,
+        name="canary_figures",
+    ),
+    path("routing/endpoints/<endpoint:name>/canary/stop/", canary.stop, name="canary_stop"),
+    path(
+        "routing/endpoints/<endpoint:name>/canary/promote/",
+        canary.promote,
+        name="canary_promote",
+    ),
     path("grafana/", include("dashboards.grafana.urls")),
     path("prometheus/targets", targets.targets, name="targets"),
     path("prometheus/console", targets.own_metrics, name="own_metrics"),

@@ -20,6 +20,7 @@ class RoutingConfig(AppConfig):
         from endpoints import selectors
         from endpoints.lifecycle.components import EndpointFacts, register
         from routing import key_usage, search
+        from routing.canary import selectors as canary_selectors
         from routing.deployment.component import RouterComponent
 
         def provisioner(endpoint: EndpointFacts) -> Provisioner:
@@ -38,6 +39,7 @@ class RoutingConfig(AppConfig):
                 provisioner,
                 lambda: settings.EMBERLINE.engine_image,
                 lambda: str(settings.EMBERLINE.l2_secrets),
+                canary_selectors.router_settings,
             )
         )
         register_finder(search.find)

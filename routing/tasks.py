@@ -12,3 +12,10 @@ def collect_usage() -> None:
     from routing.key_usage import collect_key_usage
 
     collect_key_usage()
+
+
+@shared_task(base=BaseTask, name="routing.tasks.collect_canaries")
+def collect_canaries() -> None:
+    from routing.canary.collection import collect_canaries as collect
+
+    collect()

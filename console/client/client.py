@@ -48,6 +48,7 @@ class Client:
         self.http = Http(self._httpx, live)
         self.endpoints = endpoints.Endpoints(self.http)
         self.benchmarks = endpoints.Benchmarks(self.http)
+        self.canaries = endpoints.Canaries(self.http)
         self.clusters = resources.Clusters(self.http)
         self.cache_tiers = resources.CacheTiers(self.http)
         self.instance_types = resources.InstanceTypes(self.http)

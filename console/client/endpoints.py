@@ -264,6 +264,24 @@ class Benchmarks(ResourceClient):
         return self._get("benchmarks/compare/", {"a": a, "b": b})
 
 
+class Canaries(ResourceClient):
+    path = "endpoints/"
+
+    def get(self, name: str) -> Document:
+        """Return the running canary or the last one, under "canary"; null before the first."""
+        return self._get(self._at(name, "canary"))
+
+    def start(self, name: str, settings: Mapping[str, Any]) -> Document:
+        return self._send("POST", self._at(name, "canary"), settings)
+
+    def stop(self, name: str) -> Document:
+        return cast(Document, self.http.send("DELETE", self._at(name, "canary")).body)
+
+    def promote(self, name: str, note: str = "") -> Document:
+        """Make the candidate the endpoint's strategy."""
+        return self._send("POST", self._at(name, "canary", "promote"), {"note": note})
+
+
 def _dry_run_params(dry_run: bool) -> Document:
     return {"dry_run": True} if dry_run else {}
 

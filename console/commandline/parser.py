@@ -10,6 +10,7 @@ from console.commandline.context import USAGE, CommandContext, CommandError
 from console.commandline.endpoint import (
     analysis,
     benchmarks,
+    canary,
     changes,
     endpoints,
     keys,
@@ -71,7 +72,7 @@ def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]
     text = "create the demo endpoint if it does not exist (on the console's machine)"
     rooms.verb("seed-demo", text, call=seed_demo)
     verbs = rooms.group("endpoint", "manage endpoints", client="endpoints")
-    for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks):
+    for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks, canary):
         module.add_to(verbs)
     for add_to in (*_COMMANDS, *more):
         add_to(rooms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing.api import strategies, views
+from routing.api import canary, strategies, views
 
 app_name = "routing-api"
 urlpatterns = [
@@ -28,5 +28,11 @@ urlpatterns = [
     ),
     path("endpoints/<endpoint:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),
     path("endpoints/<endpoint:name>/routers/", views.Routers.as_view(), name="routers"),
+    path("endpoints/<endpoint:name>/canary/", canary.CanaryView.as_view(), name="canary"),
+    path(
+        "endpoints/<endpoint:name>/canary/promote/",
+        canary.CanaryPromotion.as_view(),
+        name="canary-promotion",
+    ),
     path("endpoints/<endpoint:name>/doctor/", views.Doctor.as_view(), name="doctor"),
 ]

@@ -203,6 +203,15 @@ def misses(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
     return found
 
 
+def canary(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
+    """Return the router's process ID and the statistics of its canary, null without one."""
+    found = fetch_page(admin_url, "/canary", deadline_s)
+    told = found.get("canary")
+    if not isinstance(found.get("instance"), str) or not isinstance(told, dict | None):
+        raise _invalid_reply()
+    return found
+
+
 def send_budgets(
     admin_url: str,
     instance: str,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,11 @@ HASH_KEY_FILE = "prefix.key"
 _SAMPLE = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
 
-def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
+def compile_config(
+    endpoint: EndpointFacts,
+    workers: tuple[WorkerFacts, ...],
+    canary: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Compile the configuration with every addressed worker, ready or not; raise PermanentError if
     invalid.
 
@@ -49,6 +54,8 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
         "api_keys_file": KEYS_FILE,
         **_worker_section(endpoint, workers),
     }
+    if canary:
+        config["canary"] = dict(canary)
     store = state_store(endpoint.spec)
     if store:
         config["state_store"] = store

@@ -42,7 +42,8 @@ ROUTING_FALLBACK = "RoutingFallback"
 
 class RouterComponent:
     """`provisioner` returns that of the endpoint's cluster; `image` is the router image there;
-    `secrets_folder` holds the files that endpoints may name.
+    `secrets_folder` holds the files that endpoints may name; `canary` returns the settings of the
+    running canary.
     """
 
     name = "router"
@@ -52,16 +53,19 @@ class RouterComponent:
         provisioner: Callable[[EndpointFacts], Provisioner],
         image: Callable[[], str] = lambda: "",
         secrets_folder: Callable[[], str] = lambda: "",
+        canary: Callable[[EndpointFacts], Mapping[str, Any] | None] = lambda _endpoint: None,
     ) -> None:
         self._provisioner = provisioner
         self._image = image
         self._secrets_folder = secrets_folder
+        self._canary = canary
         self._keys_differ_since: dict[str, float] = {}
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
     ) -> ComponentStatus:
-        wanted = RouterRequirements(compile_config(endpoint, workers), compile_keys(endpoint))
+        config = compile_config(endpoint, workers, self._canary(endpoint))
+        wanted = RouterRequirements(config, compile_keys(endpoint))
         spec = router_spec(endpoint.name, wanted.config, wanted.keys)
         if endpoint.spec.on_cluster:
             spec = to_pods(spec, endpoint, self._image(), self._secrets_folder())

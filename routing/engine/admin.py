@@ -23,6 +23,7 @@ from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.decisions import show_candidates
 from routing.engine.peers.service import PeerExchange
 from routing.engine.policies.base import Fleet, Pick, RequestFacts, RoutingPolicy
+from routing.engine.policies.canary import CanaryPolicy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
@@ -73,6 +74,7 @@ class AdminHandler:
             b"/usage": self._usage,
             b"/misses": self._misses,
             b"/peers": self._peers,
+            b"/canary": self._canary,
         }
         self.budget = router.budget
         self._orders = (b"/explain", b"/drain", b"/budgets")
@@ -203,6 +205,11 @@ class AdminHandler:
     def _peers(self, _query: dict[str, list[str]]) -> Answer:
         return _json_answer({"exchange": self._exchange.show()})
 
+    def _canary(self, _query: dict[str, list[str]]) -> Answer:
+        router = self._router
+        shown = None if router.canary is None else router.canary.show()
+        return _json_answer({"instance": router.instance, "canary": shown})
+
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
         shown = {
@@ -305,6 +312,8 @@ async def _explain_as(
     )
     session = find_session(head, key)
     identity = await identifier.read_large(b"", body, session, policy.needs_chain)
+    if isinstance(policy, KvAware) and router.kv is not None:
+        explain_blocks(router.kv, body, identity)
     if not router.table.eligible:
         raise Refusal("no_healthy_worker", "No worker can accept this request at the moment.")
     fleet = router.table.fleet
@@ -315,6 +324,12 @@ async def _explain_as(
 
 def _build_policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
     """Raise Refusal for a strategy whose state this router lacks: prefix memory or KV events."""
+    if isinstance(current, CanaryPolicy):
+        arms = current.arms
+        current = next((arm for arm in arms if isinstance(arm, KvAware)), arms[0])
+        found = next((arm for arm in arms if arm.name == strategy), None)
+        if found is not None:
+            return found
     if strategy == RoundRobin.name:
         return RoundRobin()
     if strategy == SessionPolicy.name:

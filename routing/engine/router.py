@@ -142,7 +142,14 @@ class Router(RouterState):
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
-        if self.kv is not None and exchange.body is not None:
+        canary = self.canary
+        if canary is not None:
+            canary.arrive(exchange, identity.data)
+        if (
+            self.kv is not None
+            and exchange.body is not None
+            and (canary is None or canary.is_kvaware[exchange.facts.arm])
+        ):
             waits = self.kv.read(
                 exchange, identity.model, identity.sent, lambda: self._enter(exchange, key, began)
             )
@@ -282,6 +289,8 @@ class Router(RouterState):
         decision = exchange.decision
         self.meter.account(exchange, decision.error)
         self.misses.ended(exchange)
+        if self.canary is not None:
+            self.canary.ended(decision)
         model: ModelMetrics = exchange.model
         status = decision.status or 0
         self.metrics.count(model, status)

@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import secrets
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from console.processkit.changes import ENDPOINT, ChangeSender, socket_path
@@ -16,6 +17,7 @@ from routing.engine import policies
 from routing.engine.access.admission import PeerDemand, RequestAdmission
 from routing.engine.access.keys import KeyRing
 from routing.engine.access.paths import PathRules
+from routing.engine.canary.run import Canary
 from routing.engine.config import Config, SessionKey
 from routing.engine.fleet.roster import Roster
 from routing.engine.fleet.workers import Worker, WorkerTable
@@ -28,7 +30,7 @@ from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, StrategyMetrics
 from routing.engine.policies.base import RoutingPolicy
-from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.canary import CanaryPolicy, find_kvaware
 from routing.engine.prompt.identity import Identifier
 from routing.engine.recorder import Recorder
 from routing.engine.token_ledger import TokenLedger
@@ -74,6 +76,7 @@ class RouterState:
         self.recorder = Recorder(log, self.metrics, self.instance)
         self.meter = TokenLedger(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # set while the strategy is kvaware
+        self.canary: Canary | None = None  # set while a canary runs
         self.misses = MissLedger(self.metrics.registry)
         self.diagnostics = AnswerDiagnostics()
         self.peers: PeerRecorder | None = None  # set while a state store is configured
@@ -88,12 +91,20 @@ class RouterState:
             self.log.event("warning", "config_needs_restart", fields=ignored)
             config = dataclasses.replace(config, **fixed)
         self.config_ignored = ignored
-        kept = before.strategy == config.strategy
-        for name in ("prefix_block_bytes", "prefix_memory_blocks", "hash_key"):
-            kept = kept and getattr(before, name) == getattr(config, name)
-        self._take_over(config, keep_policy=kept)
+        hashes = all(
+            getattr(before, name) == getattr(config, name)
+            for name in ("prefix_block_bytes", "prefix_memory_blocks", "hash_key")
+        )
+        kept = hashes and before.strategy == config.strategy and before.canary == config.canary
+        known: tuple[RoutingPolicy, ...] = ()
+        if hashes and (before.canary is not None or config.canary is not None):
+            policy = self.policy
+            known = policy.arms if isinstance(policy, CanaryPolicy) else (policy,)
+        self._take_over(config, keep_policy=kept, known=known)
 
-    def _take_over(self, config: Config, keep_policy: bool = False) -> None:
+    def _take_over(
+        self, config: Config, keep_policy: bool = False, known: Sequence[RoutingPolicy] = ()
+    ) -> None:
         self.roster.renew_tls(config)  # first: this and the next line can fail
         self.recorder.prepare(config)
         self.config = config
@@ -102,16 +113,10 @@ class RouterState:
         if config.decisions_keep != self.ring.keep:
             self.ring = self.ring.resized(config.decisions_keep)
         if not keep_policy:
-            self.policy = policies.build_policy(config, config.hash_key or self._own_secret)
-            self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
-            if self.kv is not None:
-                self.kv.policy.index.observer = self.misses
-            self.misses.configure(config.prefix_block_bytes, self.policy.needs_chain)
-            self.share_with(self.peers)
-            self._tell_models()
-            self.table.by_turn = self.policy.by_turn
-            self._strategy = StrategyMetrics(self.metrics, self.policy.name)
+            self._change_policy(config, known)
         session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
+        if config.canary is not None and config.canary.session_key is not None:
+            session_key = config.canary.session_key
         self._session_key = session_key
         self.identifier = Identifier(
             config.hash_key,
@@ -133,6 +138,22 @@ class RouterState:
         self.config_error = ""
         self.config_time = time.time()
         self.metrics.reload_time.value = self.config_time
+
+    def _change_policy(self, config: Config, known: Sequence[RoutingPolicy]) -> None:
+        policy = policies.build_policy(config, config.hash_key or self._own_secret, known)
+        self.policy = policy
+        self.canary = Canary.build(config)
+        kvaware = find_kvaware(policy)
+        if kvaware is None:
+            self.kv = None
+        elif self.kv is None or self.kv.policy is not kvaware:
+            self.kv = KvRouting(kvaware, self.log)
+            kvaware.index.observer = self.misses
+        self.misses.configure(config.prefix_block_bytes, policy.needs_chain)
+        self.share_with(self.peers)
+        self._tell_models()
+        self.table.by_turn = policy.by_turn
+        self._strategy = StrategyMetrics(self.metrics, policy.name)
 
     def picked(self, worker: Worker) -> None:
         self._picks += 1

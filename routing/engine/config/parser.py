@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from routing.engine.config import syntax
+from routing.engine.config.canary import CanaryFields, parse_canary
 from routing.engine.config.keys import parse_keys
 from routing.engine.config.schema import (
     AccessLogConfig,
     Address,
     AdmissionConfig,
+    CanaryConfig,
     Config,
     CountOrZero,
     DiscoveryConfig,
@@ -135,6 +137,7 @@ class _Document(Section, frozen=True):
     worker_tls: WorkerTlsFiles = WorkerTlsFiles()
     discovery: _Discovery = _Discovery()
     state_store: StateStoreFields = StateStoreFields()
+    canary: CanaryFields | None = None
 
 
 def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
@@ -174,8 +177,15 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         worker_tls=worker_tls,
         discovery=_parse_discovery(document.discovery, base_dir),
         state_store=store,
+        canary=_parse_canary(document),
         files=(*files, *store_files, *(tls.files if tls is not None else ()), *worker_tls.files),
     )
+
+
+def _parse_canary(document: _Document) -> CanaryConfig | None:
+    if document.canary is None:
+        return None
+    return parse_canary(document.canary, document.strategy, document.prefix_memory_blocks)
 
 
 def _parse_listen(value: str | list[str]) -> tuple[Address, ...]:

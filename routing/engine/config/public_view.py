@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from routing.engine.config.schema import Config, Key, StateStoreConfig
+from routing.engine.config.schema import CanaryConfig, Config, Key, StateStoreConfig
 
 # Besides bodies: pipelined requests, write buffers on both sides, TLS.
 CLIENT_BUFFER_BYTES = 1024 * 1024
@@ -89,7 +89,16 @@ def show_config(config: Config) -> dict[str, Any]:
         "access_log": _show(config.access_log),
         "tracing": _show(config.tracing),
         "state_store": _show_store(config.state_store),
+        "canary": _show_canary(config.canary),
     }
+
+
+def _show_canary(canary: CanaryConfig | None) -> dict[str, Any] | None:
+    if canary is None:
+        return None
+    key = canary.session_key
+    shown: dict[str, Any] = _show(canary)
+    return shown | {"session_key": f"{key.source}:{key.name}" if key else ""}
 
 
 def _show_store(store: StateStoreConfig | None) -> dict[str, Any] | None:

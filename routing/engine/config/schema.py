@@ -284,6 +284,23 @@ class StateStoreConfig:
         return f"redis{'s' if self.tls else ''}://{place}/{self.database}"
 
 
+@dataclass(frozen=True, slots=True)
+class CanaryConfig:
+    """Candidate strategy for a share of the sessions.
+
+    `id` salts the assignment; another one starts other statistics. `session_key` None and
+    `prefix_memory_blocks` 0: those of the configured strategy. `settle_s`: time without a request
+    after which a session counts as ended.
+    """
+
+    id: str
+    strategy: str
+    share: float
+    session_key: SessionKey | None = None
+    prefix_memory_blocks: int = 0
+    settle_s: float = 60.0
+
+
 class TracingConfig(Section, frozen=True):
     """Span export (OTLP over HTTP); share of sampled requests without incoming trace context."""
 
@@ -364,4 +381,5 @@ class Config:
     journal: JournalConfig | None = None
     tracing: TracingConfig | None = None
     state_store: StateStoreConfig | None = None
+    canary: CanaryConfig | None = None
     files: tuple[Path, ...] = ()  # referenced files, watched with the main file

@@ -76,6 +76,8 @@ class Decision:
     error: str = ""  # metric reason; "" on success
     misses: MissSplit | None = None  # computed tokens by cause; None: not reported
     requested: int = 0  # hash of the requested model's name
+    arm: str = ""  # of a canary; "": none runs
+    unit: int = 0  # hash of its session; 0: not assigned by session
     answer_id: str = ""  # where it is not known from the request ID
     sketch: Any = None  # PromptSketch of a request for diagnostics; never shown
 
@@ -123,6 +125,7 @@ class Decision:
             "estimate_reason": self.estimate_reason,
             "choices": self.choices,
             "strategy": self.strategy,
+            "arm": self.arm,
             "candidates_total": self.compared,
             "chosen": self.chosen,
             "reason": self.reason,

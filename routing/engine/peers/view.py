@@ -14,7 +14,7 @@ from routing.engine.kv.progress import ExpectedPrompt
 from routing.engine.peers import messages
 from routing.engine.peers.messages import Batch, Placement, WorkerLoad
 from routing.engine.policies.base import RequestFacts, RoutingPolicy
-from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.canary import find_kvaware
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
@@ -127,8 +127,8 @@ class PeerView:
                 self._expect(peer, placement)
 
     def _expect(self, peer: Peer, placement: Placement) -> None:
-        policy = self._state.policy
-        if not isinstance(policy, KvAware) or len(peer.expected) >= MAX_EXPECTED:
+        policy = find_kvaware(self._state.policy)
+        if policy is None or len(peer.expected) >= MAX_EXPECTED:
             self.ignored += 1
             return
         if placement.number not in peer.expected:
@@ -137,14 +137,14 @@ class PeerView:
             peer.expected[placement.number] = guess
 
     def _end_expected(self, peer: Peer, batch: Batch, now: float) -> None:
-        policy = self._state.policy
+        policy = find_kvaware(self._state.policy)
         for number in batch.answered:
             guess = peer.expected.pop(number, None)
-            if guess is not None and isinstance(policy, KvAware):
+            if guess is not None and policy is not None:
                 policy.pending.answered(guess, now)
         for number in batch.failed:
             guess = peer.expected.pop(number, None)
-            if guess is not None and isinstance(policy, KvAware):
+            if guess is not None and policy is not None:
                 policy.pending.failed(guess)
 
     def _apply_loads(self, peer: Peer, batch: Batch) -> None:
@@ -211,8 +211,8 @@ class PeerView:
     def _drop(self, peer: Peer) -> None:
         for name in list(peer.loads):
             self._set_load(peer, WorkerLoad(name, 0, 0, 0))
-        policy = self._state.policy
-        if isinstance(policy, KvAware):
+        policy = find_kvaware(self._state.policy)
+        if policy is not None:
             for guess in peer.expected.values():
                 policy.pending.failed(guess)
         self._budgets.lost(peer.id)

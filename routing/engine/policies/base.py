@@ -110,7 +110,8 @@ class RequestFacts:
 
     `chain`: one cumulative hash per whole prompt block. `tokens`: estimated prompt length.
     `block_tokens`: mean tokens per block. `session`: b"" for none. `size`: prompt bytes if they
-    predict its tokens, else 0. `blocks`: the prompt's KV blocks, for kvaware.
+    predict its tokens, else 0. `blocks`: the prompt's KV blocks, for kvaware. `arm`: of a
+    canary (policies.canary).
     """
 
     chain: Sequence[int]
@@ -119,6 +120,7 @@ class RequestFacts:
     session: bytes
     size: int = 0
     blocks: Blocks | None = None
+    arm: int = 0
 
 
 # worker id, matched tokens, in-flight requests, cost, eligible

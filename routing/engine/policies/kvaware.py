@@ -129,12 +129,14 @@ class KvAware(RoutingPolicy):
     reasons = (base.KV_HIT, *PrefixAware.reasons)
     needs_chain = True
 
-    def __init__(self, memory_blocks: int, secret: bytes) -> None:
+    def __init__(
+        self, memory_blocks: int, secret: bytes, by_prefix: PrefixAware | None = None
+    ) -> None:
         self.index = Index(secret)
         self.pending = ExpectedBlocks()
         self.prices = LoadPrices()
         self.believed: Callable[[str], bool] = lambda _worker_id: True
-        self.by_prefix = PrefixAware(memory_blocks)
+        self.by_prefix = by_prefix or PrefixAware(memory_blocks)
 
     def held(self, blocks: Blocks) -> CachedBlocks:
         found = match(self.index, blocks.chains)

@@ -35,7 +35,7 @@ class PrefixAware(RoutingPolicy):
     needs_chain = True
 
     def __init__(self, memory_blocks: int) -> None:
-        self._limit = memory_blocks
+        self.limit = memory_blocks
         self._index = PrefixIndex()
         self._capacities: dict[str, int] = {}  # in tokens, where known
         self._block_tokens = 64.0
@@ -64,7 +64,7 @@ class PrefixAware(RoutingPolicy):
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         if facts.chain:
             self._block_tokens = facts.block_tokens
-            limit = self._limit
+            limit = self.limit
             if self._capacities:
                 tokens = self._capacities.get(worker.id)
                 if tokens is not None:

@@ -1,0 +1,91 @@
+"""`endpoint canary ...`: route a share of the sessions by another strategy and compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from console.commandline import output
+from console.commandline.context import CommandContext
+from console.commandline.verbs import Verbs, endpoint_verb
+
+_NAMES = {"ttft": "TTFT", "hit_rate": "hit rate", "error_rate": "error rate"}
+_HEAD = ("ARM", "STRATEGY", "REQUESTS", "SESSIONS", "TTFT P50", "TTFT P90", "HIT RATE", "ERRORS")
+
+
+def start(asked: CommandContext) -> dict[str, Any]:
+    names = ("strategy", "share", "session_key", "settle_s", "note")
+    given = {name: asked.options[name] for name in names if asked.options[name] not in (None, "")}
+    return asked.client.canaries.start(asked.name, given)
+
+
+def _format_state(found: dict[str, Any]) -> Iterator[str]:
+    canary = found.get("canary", found)
+    if canary is None:
+        yield "No canary yet. Start one: emberline endpoint canary start NAME --strategy STRATEGY"
+        return
+    yield (
+        f"Canary {canary['state']}: {canary['strategy']} for {canary['share']:.0%} of the sessions "
+        f"instead of {canary['control']}, since {output.format_time(canary['started_at'])}."
+    )
+    for text in (canary["ended_reason"], canary["message"], canary["error"]):
+        if text:
+            yield f"  {text}"
+    yield output.table(_HEAD, [_arm(name, arm) for name, arm in canary["arms"].items()])
+    for name, one in canary["intervals"].items():
+        if one is not None:
+            yield f"  {_NAMES.get(name, name)}, candidate against control: {_interval(name, one)}"
+    if canary["state"] == "running" and canary["verdict"] == "better":
+        yield "The candidate is better. Promote it: emberline endpoint canary promote NAME"
+
+
+def _arm(name: str, arm: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        name,
+        arm["strategy"],
+        str(arm["requests"]),
+        str(arm["sessions"]),
+        _ms(arm["ttft_p50_s"]),
+        _ms(arm["ttft_p90_s"]),
+        _percent(arm["hit_rate"]),
+        str(arm["failed_requests"]),
+    )
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:,.0f} ms"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _interval(name: str, one: dict[str, float]) -> str:
+    values = [one["difference"], one["low"], one["high"]]
+    if name == "ttft":
+        middle, low, high = (f"{math.expm1(min(value, 5.0)):+.0%}" for value in values)
+        return f"{middle} ({low} to {high})"
+    middle, low, high = (f"{value * 100:+.1f}" for value in values)
+    return f"{middle} points ({low} to {high})"
+
+
+def add_to(verbs: Verbs) -> None:
+    text = "route a share of the sessions by another strategy and compare"
+    group = verbs.group("canary", text, client="canaries", dest="what")
+    text = "start a canary; it stops by itself when it is worse"
+    verb = endpoint_verb(group, "start", text, call=start, show=_format_state)
+    verb.add("--strategy", required=True, help="candidate strategy")
+    verb.add("--share", type=float, default=None, help="share of the sessions, 0.01 to 0.99 (0.1)")
+    text = "where session IDs are: header:NAME, cookie:NAME or body:FIELD (the endpoint's)"
+    verb.add("--session-key", default="", help=text)
+    text = "time without a request after which a session has ended, in seconds (60)"
+    verb.add("--settle-s", type=float, default=None, help=text)
+    verb.add("--note", default="", help="comment for the audit log")
+    text = "show the running canary, or the last one"
+    endpoint_verb(group, "get", text, show=_format_state)
+    endpoint_verb(group, "stop", "stop the canary", show=_format_state)
+    text = "make the candidate the endpoint's strategy, by a revision"
+    verb = endpoint_verb(group, "promote", text, show=_format_state)
+    verb.add("--note", default="", help="comment for the revision")
+    verb.ask_first("The candidate becomes the strategy of {name} for all sessions.")

@@ -1,0 +1,1 @@
+"""Strategy canaries of endpoints: start, collection of results, automatic stop and promotion."""

@@ -1,0 +1,1 @@
+"""Strategy canary in the router: assignment of sessions to arms, statistics per arm."""
