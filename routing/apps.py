@@ -38,6 +38,7 @@ class RoutingConfig(AppConfig):
                 provisioner,
                 lambda: settings.EMBERLINE.engine_image,
                 lambda: str(settings.EMBERLINE.l2_secrets),
+                lambda: settings.EMBERLINE.state_store,
             )
         )
         register_finder(search.find)

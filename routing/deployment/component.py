@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from console.core.state_store import StateStore
 from console.provisioners.base import (
     PORT_TAKEN,
     Observation,
@@ -42,7 +43,8 @@ ROUTING_FALLBACK = "RoutingFallback"
 
 class RouterComponent:
     """`provisioner` returns that of the endpoint's cluster; `image` is the router image there;
-    `secrets_folder` holds the files that endpoints may name.
+    `secrets_folder` holds the files that endpoints may name; `state_store` returns the
+    installation's.
     """
 
     name = "router"
@@ -52,19 +54,24 @@ class RouterComponent:
         provisioner: Callable[[EndpointFacts], Provisioner],
         image: Callable[[], str] = lambda: "",
         secrets_folder: Callable[[], str] = lambda: "",
+        state_store: Callable[[], StateStore | None] = lambda: None,
     ) -> None:
         self._provisioner = provisioner
         self._image = image
         self._secrets_folder = secrets_folder
+        self._state_store = state_store
         self._keys_differ_since: dict[str, float] = {}
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
     ) -> ComponentStatus:
-        wanted = RouterRequirements(compile_config(endpoint, workers), compile_keys(endpoint))
+        store = self._state_store()
+        wanted = RouterRequirements(
+            compile_config(endpoint, workers, store), compile_keys(endpoint, store)
+        )
         spec = router_spec(endpoint.name, wanted.config, wanted.keys)
         if endpoint.spec.on_cluster:
-            spec = to_pods(spec, endpoint, self._image(), self._secrets_folder())
+            spec = to_pods(spec, endpoint, self._image(), self._secrets_folder(), store)
         provisioner = self._provisioner(endpoint)
         seen = provisioner.observe(provisioner.apply(spec))
         name = workload_name(endpoint.name)
