@@ -26,7 +26,7 @@ from typing import Any
 
 import uvloop
 
-from bench.router_cpu import _CHUNK, Backend, cpu_s, free_port, requests
+from bench.router_cpu import _CHUNK, Backend, _plain, cpu_s, free_port, requests
 from console.launcher.tools import valkey_server
 
 LIMIT = 600  # requests a minute
@@ -43,7 +43,9 @@ class SlowBackend(Backend):
 
 async def slow_backend(port: int) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: SlowBackend(1), "127.0.0.1", port, backlog=2048)
+    server = await loop.create_server(
+        lambda: SlowBackend(1, _plain(0)), "127.0.0.1", port, backlog=2048
+    )
     await server.serve_forever()
 
 
