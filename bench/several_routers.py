@@ -26,7 +26,7 @@ from typing import Any
 
 import uvloop
 
-from bench.router_cpu import _CHUNK, Backend, cpu_s, free_port, requests
+from bench.router_cpu import _CHUNK, Backend, _plain, cpu_s, free_port, requests
 from console.launcher.tools import valkey_server
 
 LIMIT = 600  # requests a minute
@@ -43,7 +43,9 @@ class SlowBackend(Backend):
 
 async def slow_backend(port: int) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: SlowBackend(1), "127.0.0.1", port, backlog=2048)
+    server = await loop.create_server(
+        lambda: SlowBackend(1, _plain(0)), "127.0.0.1", port, backlog=2048
+    )
     await server.serve_forever()
 
 
@@ -254,8 +256,10 @@ async def cpu(rig: Rig) -> None:
             nonlocal count
             reader, writer = await asyncio.open_connection("127.0.0.1", router.port)
             index = offset
+            await asyncio.sleep(offset / rate)
+            due = time.perf_counter()
             while time.perf_counter() - began < 8:
-                due = time.perf_counter() + len(routers) * 8 / rate
+                due += len(routers) * 8 / rate
                 writer.write(wires[index % 64])
                 head = await reader.readuntil(b"\r\n\r\n")
                 at = head.find(b"content-length: ")
@@ -279,7 +283,8 @@ async def cpu(rig: Rig) -> None:
     for rate in (0.0001, 400.0):
         for label, number, shared in (
             ("one router", 1, False), ("one router with a store", 1, True),
-            ("two routers", 2, True), ("four routers", 4, True), ("one router", 1, False),
+            ("two routers", 2, True), ("two without a store", 2, False), ("four routers", 4, True),
+            ("four without a store", 4, False), ("one router", 1, False),
         ):  # fmt: skip
             routers = [rig.router(f"cpu{number}", shared) for _ in range(number)]
             await until_ready(routers, number - 1 if shared else 0)

@@ -39,7 +39,8 @@ class RoutingConfig(AppConfig):
                 provisioner,
                 lambda: settings.EMBERLINE.engine_image,
                 lambda: str(settings.EMBERLINE.l2_secrets),
-                canary_selectors.router_settings,
+                canary=canary_selectors.router_settings,
+                state_store=lambda: settings.EMBERLINE.state_store,
             )
         )
         register_finder(search.find)

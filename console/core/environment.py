@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from console.core import outbound
+from console.core.state_store import StateStore, StateStoreError, read_state_store
 
 WORKER_KINDS = ("vllm", "simulated")
 PROVISIONERS = ("local", "fake", "kubernetes")
@@ -104,6 +105,7 @@ class Emberline:
     public_url: str  # external address of the console for links in alerts; "" if unknown
     outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/core/outbound.py
     auto_calibration: bool = True  # unless changed in Settings
+    state_store: StateStore | None = None  # of routers on the console's own cluster
     model_hub: str = ""  # where model names are checked for existence, "" for no check
 
     @property
@@ -300,8 +302,16 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         public_url=_public_url(env),
         outbound_allow=_outbound_allow(env),
         auto_calibration=not text(env, _AUTO_CALIBRATION) or flag(env, _AUTO_CALIBRATION),
+        state_store=_state_store(env),
         model_hub=_model_hub(env),
     )
+
+
+def _state_store(env: Mapping[str, str]) -> StateStore | None:
+    try:
+        return read_state_store(env)
+    except StateStoreError as error:
+        raise SettingError(error.name, error.value, error.remedy) from None
 
 
 def _model_hub(env: Mapping[str, str]) -> str:

@@ -220,7 +220,12 @@ class RouterSpec:
     """
 
     replicas: int = declare(
-        2, "Routers", "Two or more tolerate a failure.", _LIVE, minimum=1, maximum=64
+        2,
+        "Routers",
+        "Two or more tolerate a failure. Without a state store they divide all limits.",
+        _LIVE,
+        minimum=1,
+        maximum=64,
     )
     max_replicas: int = declare(
         0, "Max routers", "0: no autoscaling.", _LIVE, minimum=0, maximum=64

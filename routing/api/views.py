@@ -157,6 +157,12 @@ class ExchangeSerializer(serializers.Serializer[Any]):
     store = serializers.CharField()
     connected = serializers.BooleanField()
     error = serializers.CharField(allow_blank=True)
+    reason = serializers.CharField(
+        allow_blank=True,
+        help_text="Why the store is away: address, auth, certificate, database, lost, permission, "
+        "protocol, timeout or tls; empty while it is connected.",
+    )
+    remedy = serializers.CharField(allow_blank=True)
     away_since = serializers.DateTimeField(allow_null=True)
     lag_s = serializers.FloatField(
         allow_null=True, help_text="Time of a heartbeat through the store, in seconds."

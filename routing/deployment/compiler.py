@@ -14,6 +14,7 @@ from typing import Any
 
 from cachetier.client.address import AddressError
 from cachetier.client.node_list import Nodes
+from console.core.state_store import StateStore
 from console.provisioners.base import PermanentError
 from endpoints.keys.terms import KeyFacts, KeyTerms
 from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
@@ -28,6 +29,8 @@ CONFIG_FILE = "router.json"
 KEYS_FILE = "keys.json"
 CONSOLE = "console"  # id of the console's own key on every endpoint
 HASH_KEY_FILE = "prefix.key"
+STORE_CA_FILE = "state-store-ca.pem"
+IN_CLUSTER = "in-cluster"  # the cluster the console runs in
 _SAMPLE = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
 
@@ -35,9 +38,10 @@ def compile_config(
     endpoint: EndpointFacts,
     workers: tuple[WorkerFacts, ...],
     canary: Mapping[str, Any] | None = None,
+    installed: StateStore | None = None,
 ) -> dict[str, Any]:
     """Compile the configuration with every addressed worker, ready or not; raise PermanentError if
-    invalid.
+    invalid. `installed`: the installation's state store.
 
     The router checks readiness itself, so that a returning worker need not wait for the console.
     """
@@ -52,11 +56,11 @@ def compile_config(
         "cache_isolation": routing.cache_isolation,
         "model": endpoint.name,
         "api_keys_file": KEYS_FILE,
-        **_worker_section(endpoint, workers),
+        **_worker_section(endpoint, workers, installed),
     }
     if canary:
         config["canary"] = dict(canary)
-    store = state_store(endpoint.spec)
+    store = state_store(endpoint.spec, installed)
     if store:
         config["state_store"] = store
     if endpoint.model_folder:
@@ -69,14 +73,34 @@ def compile_config(
     return config
 
 
-def state_store(spec: EndpointSpec) -> dict[str, Any]:
-    """Return the store through which several routers share state: the endpoint's own Redis; {} for
-    one router, no Redis, or one whose cluster or certificates the routers do not support.
+def state_store(spec: EndpointSpec, installed: StateStore | None = None) -> dict[str, Any]:
+    """Return the store through which several routers share state: the endpoint's own Redis, or the
+    installation's on its own cluster; {} for one router, or without either.
+    """
+    if not spec.on_cluster or max(spec.router.replicas, spec.router.max_replicas) < 2:
+        return {}
+    found = _own_store(spec)
+    if not found and uses_installed(spec, installed):
+        assert installed is not None
+        found = {"url": installed.url}
+        if installed.username:
+            found["username"] = installed.username
+        if installed.ca:
+            found["ca"] = STORE_CA_FILE
+    return found | {"routers": max(spec.router.replicas, 1)} if found else {}
+
+
+def uses_installed(spec: EndpointSpec, installed: StateStore | None) -> bool:
+    """Return True if routers of this endpoint would use the installation's store."""
+    return installed is not None and spec.placement.cluster == IN_CLUSTER and not _own_store(spec)
+
+
+def _own_store(spec: EndpointSpec) -> dict[str, Any]:
+    """Return the endpoint's Redis; {} for none, or one whose cluster or certificates the routers do
+    not support.
     """
     l2 = spec.cache.l2
-    if not spec.on_cluster or not l2.enabled or l2.backend != "redis":
-        return {}
-    if max(spec.router.replicas, spec.router.max_replicas) < 2:
+    if not l2.enabled or l2.backend != "redis":
         return {}
     try:
         nodes = Nodes.parse(l2.url)
@@ -87,17 +111,18 @@ def state_store(spec: EndpointSpec) -> dict[str, Any]:
         return {}
     if address.ca_file or address.cert_file or address.server_name:
         return {}
-    found = {"url": str(address), "routers": max(spec.router.replicas, 1)}
-    return found | ({"username": address.user} if address.user else {})
+    return {"url": str(address)} | ({"username": address.user} if address.user else {})
 
 
-def _worker_section(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
+def _worker_section(
+    endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...], installed: StateStore | None
+) -> dict[str, Any]:
     """Return the worker list, or discovery on a cluster, where routers notice ending pods first."""
     if endpoint.spec.on_cluster:
         # Used instead of a worker list.
         service = f"{endpoint.cluster_namespace}/{worker_service(endpoint.name)}:http"
         found: dict[str, Any] = {"discovery": {"endpointslices": [service]}}
-        limits = _admission(endpoint.spec)
+        limits = _admission(endpoint.spec, bool(state_store(endpoint.spec, installed)))
         return found | ({"admission": limits} if limits else {})
     return {
         "workers": [
@@ -113,10 +138,9 @@ def worker_service(endpoint: str) -> str:
     return f"{workload_name(endpoint)}-pods"
 
 
-def _admission(spec: EndpointSpec) -> dict[str, Any]:
+def _admission(spec: EndpointSpec, shared: bool) -> dict[str, Any]:
     """Return the limits per worker, divided among routers that do not share state."""
     limits, routers = spec.limits, max(spec.router.replicas, 1)
-    shared = bool(state_store(spec))
     found: dict[str, Any] = {}
     if limits.max_concurrent:
         found["worker_max_in_flight"] = -(-limits.max_concurrent // (1 if shared else routers))
@@ -134,10 +158,10 @@ def _channels(worker: WorkerFacts) -> dict[str, str]:
     }
 
 
-def compile_keys(endpoint: EndpointFacts) -> dict[str, Any]:
+def compile_keys(endpoint: EndpointFacts, installed: StateStore | None = None) -> dict[str, Any]:
     """Compile the key file with hashes only. An endpoint without keys rejects everyone."""
     spec = endpoint.spec
-    divided = spec.on_cluster and not state_store(spec)
+    divided = spec.on_cluster and not state_store(spec, installed)
     routers = max(spec.router.replicas, 1) if divided else 1
     ordered = sorted(endpoint.keys, key=lambda key: (key.id, key.sha256))
     data = {"keys": [_key(key, routers) for key in ordered]}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from console.core.state_store import StateStore
 from console.provisioners.base import (
     PORT_TAKEN,
     Observation,
@@ -43,7 +44,7 @@ ROUTING_FALLBACK = "RoutingFallback"
 class RouterComponent:
     """`provisioner` returns that of the endpoint's cluster; `image` is the router image there;
     `secrets_folder` holds the files that endpoints may name; `canary` returns the settings of the
-    running canary.
+    running canary, `state_store` the installation's store.
     """
 
     name = "router"
@@ -54,21 +55,24 @@ class RouterComponent:
         image: Callable[[], str] = lambda: "",
         secrets_folder: Callable[[], str] = lambda: "",
         canary: Callable[[EndpointFacts], Mapping[str, Any] | None] = lambda _endpoint: None,
+        state_store: Callable[[], StateStore | None] = lambda: None,
     ) -> None:
         self._provisioner = provisioner
         self._image = image
         self._secrets_folder = secrets_folder
         self._canary = canary
+        self._state_store = state_store
         self._keys_differ_since: dict[str, float] = {}
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
     ) -> ComponentStatus:
-        config = compile_config(endpoint, workers, self._canary(endpoint))
-        wanted = RouterRequirements(config, compile_keys(endpoint))
+        store = self._state_store()
+        config = compile_config(endpoint, workers, self._canary(endpoint), store)
+        wanted = RouterRequirements(config, compile_keys(endpoint, store))
         spec = router_spec(endpoint.name, wanted.config, wanted.keys)
         if endpoint.spec.on_cluster:
-            spec = to_pods(spec, endpoint, self._image(), self._secrets_folder())
+            spec = to_pods(spec, endpoint, self._image(), self._secrets_folder(), store)
         provisioner = self._provisioner(endpoint)
         seen = provisioner.observe(provisioner.apply(spec))
         name = workload_name(endpoint.name)

@@ -27,6 +27,8 @@ class ExchangeState:
     store: str
     connected: bool
     error: str = ""
+    reason: str = ""
+    remedy: str = ""
     away_since: datetime | None = None
     lag_s: float | None = None
     peers: tuple[str, ...] = ()
@@ -86,6 +88,8 @@ class RouterReport:
                 "store": exchange.store,
                 "connected": exchange.connected,
                 "error": exchange.error,
+                "reason": exchange.reason,
+                "remedy": exchange.remedy,
                 "away_since": exchange.away_since,
                 "lag_s": exchange.lag_s,
                 "peers": list(exchange.peers),
@@ -115,6 +119,8 @@ def read_exchange(data: Mapping[str, Any]) -> ExchangeState | None:
         store=str(told["store"]),
         connected=bool(told["connected"]),
         error=str(told["error"]),
+        reason=str(told.get("reason", "")),
+        remedy=str(told.get("remedy", "")),
         away_since=datetime.fromtimestamp(float(since), UTC) if since else None,
         lag_s=None if lag is None else float(lag),
         peers=tuple(str(peer["router"]) for peer in told["peers"]),

@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from console.core.state_store import StateStore
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
 from console.provisioners.kubernetes.rendering.values import resource_list
 from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Pod, Scrape
@@ -22,9 +23,11 @@ from routing.deployment.compiler import (
     HASH_KEY_FILE,
     HTTP_PORT,
     KEYS_FILE,
+    STORE_CA_FILE,
     as_text,
     hash_key,
     state_store,
+    uses_installed,
     worker_service,
 )
 from routing.engine.config.state_store import PASSWORD_ENV
@@ -40,13 +43,23 @@ _CPU_PERCENT = 70
 
 
 def to_pods(
-    spec: WorkloadSpec, endpoint: EndpointFacts, image: str, secrets_folder: str = ""
+    spec: WorkloadSpec,
+    endpoint: EndpointFacts,
+    image: str,
+    secrets_folder: str = "",
+    installed: StateStore | None = None,
 ) -> WorkloadSpec:
-    """`secrets_folder`: the only one from which the state store's password may be read."""
+    """`secrets_folder`: the only one from which the password of an endpoint's own store may be
+    read. `installed`: the installation's store.
+    """
     wanted, router = endpoint.spec, endpoint.spec.router
-    password = wanted.cache.l2.password_file if state_store(wanted) else ""
-    secret = {PASSWORD_ENV: password} if password else {}
+    shared = installed if uses_installed(wanted, installed) else None
+    store = state_store(wanted, installed)
+    password = shared.password_file if shared is not None else wanted.cache.l2.password_file
+    secret = {PASSWORD_ENV: password} if password and store else {}
     files = tuple(replace(one, secret=one.path in _SECRET) for one in spec.live_files)
+    if shared is not None and "ca" in store:
+        files = (FileSpec(STORE_CA_FILE, shared.ca), *files)
     return replace(
         spec,
         argv=("python3", *spec.argv[1:]),
@@ -54,7 +67,8 @@ def to_pods(
         image=image,
         replicas=router.replicas,
         secret_env=secret,
-        secrets_within=dict.fromkeys(secret, secrets_folder),
+        # The installation's own file was named by its administrator.
+        secrets_within={} if shared is not None else dict.fromkeys(secret, secrets_folder),
         cpus=router.cpus,
         memory_bytes=int(router.memory_gib * GIB),
         pod=Pod(

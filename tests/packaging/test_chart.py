@@ -170,7 +170,7 @@ def test_chart_settings_are_console_settings(rendered: list[Object], tmp_path: A
         (chart.ROOT / path).read_text()
         for path in (
             *("console/core/environment.py", "console/settings.py", "console/programs.py"),
-            "console/core/environment.py",
+            "console/core/state_store.py",
             "console/provisioners/kubernetes/api/access.py",
             "console/signon/core/configuration.py",
         )
@@ -203,8 +203,9 @@ def test_named_files_are_mounted(rendered: list[Object]) -> None:
             for mount in pod["containers"][0]["volumeMounts"]
             for path in keys.get(mount["name"], ())
         }
-        # Mounted without a list of keys: whatever that Secret of one's own holds.
-        whole = {v["name"] for v in pod["volumes"] if "items" not in v.get("secret", {"items": ()})}
+        # Mounted without a list of keys: whatever that Secret or ConfigMap of one's own holds.
+        held = {v["name"]: v.get("secret") or v.get("configMap") for v in pod["volumes"]}
+        whole = {name for name, of in held.items() if of is not None and "items" not in of}
         mounts = pod["containers"][0]["volumeMounts"]
         any_of = tuple(f"{one['mountPath']}/" for one in mounts if one["name"] in whole)
         assert {one for one in wanted if not one.startswith(any_of)} <= there, name

@@ -39,7 +39,7 @@ def check_separate(facts: FleetFacts) -> Iterator[DoctorFinding]:
             "Routers share no state: each knows its own requests only, which costs cache hits, and "
             "limits are divided among them.",
             "Use one router, or set a state store: a redis L2 cache of the endpoint, or the "
-            "router's state_store.",
+            "installation's (stateStore.url of the chart, EMBERLINE_STATE_STORE_URL).",
             tuple(f"{name}: no state store" for name in alone),
         )
 
@@ -47,7 +47,8 @@ def check_separate(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check("StateStoreAway", "The state store of the routers responds", require_router, kv=False)
 def check_store_away(facts: FleetFacts) -> Iterator[DoctorFinding]:
     away = [
-        f"{one.name}: {one.exchange.store}: {one.exchange.error or 'not connected'}"
+        f"{one.name}: {one.exchange.store}: {one.exchange.error or 'not connected'}. "
+        f"{one.exchange.remedy}".rstrip()
         for one in facts.routers
         if one.exchange is not None and not one.exchange.connected
     ]
@@ -56,8 +57,7 @@ def check_store_away(facts: FleetFacts) -> Iterator[DoctorFinding]:
             Severity.ERROR,
             "The state store does not respond to routers: they do not see the load of the others, "
             "and limits and budgets are divided.",
-            "Check that the store runs, that the router reaches it, and its password and ACL. "
-            "Routers reconnect by themselves.",
+            "Check what the details name. Routers reconnect by themselves.",
             tuple(away),
         )
 
@@ -76,6 +76,7 @@ def check_unheard(facts: FleetFacts) -> Iterator[DoctorFinding]:
             Severity.ERROR,
             "Routers are connected to the state store and do not hear each other.",
             "Give all routers of the endpoint the same store and database, hash_key_file, "
-            "namespace, endpoint and version.",
+            "namespace, endpoint and version (messages rejected as other_version: wait for the "
+            "rollout to end).",
             lines + rejected,
         )

@@ -1,6 +1,7 @@
-"""Connection to Valkey or Redis in RESP2: commands without waiting, and published messages.
+"""Connection to Valkey or Redis in RESP3: commands without waiting, and published messages.
 
-A library's client costs several times the CPU of the batches it carries.
+Both on one connection, so that a reply and a message are often read together. A library's client
+costs several times the CPU of the batches it carries.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 TIMEOUT_S = 1.0
+NO_REPLY = "no valid reply before the connection was closed"
 _MAX_ITEMS = 100_000
 _MAX_DEPTH = 4
 
@@ -26,6 +28,17 @@ Heard = Callable[[bytes, bytes], None]
 
 class StoreError(Exception):
     """Error reply, invalid reply or lost connection."""
+
+
+class Push(list[Any]):
+    """Values that are no reply to a command."""
+
+
+_LISTS: dict[bytes, tuple[type[list[Any]], int]] = {
+    b"*": (list, 1),
+    b">": (Push, 1),
+    b"%": (list, 2),
+}
 
 
 def pack_command(*parts: Part) -> bytes:
@@ -49,6 +62,8 @@ def parse_reply(data: bytes, at: int, depth: int = 0) -> tuple[Any, int] | None:
         return text, end
     if kind == b"-":
         return StoreError(text.decode("utf-8", "replace")[:200]), end
+    if kind == b"_":
+        return None, end
     try:
         number = int(text)
     except ValueError:
@@ -61,9 +76,10 @@ def parse_reply(data: bytes, at: int, depth: int = 0) -> tuple[Any, int] | None:
         return (
             (data[end : end + number], end + number + 2) if len(data) >= end + number + 2 else None
         )
-    if kind == b"*" and -1 <= number <= _MAX_ITEMS and depth < _MAX_DEPTH:
-        items: list[Any] = []
-        for _ in range(number):
+    if kind in _LISTS and -1 <= number <= _MAX_ITEMS and depth < _MAX_DEPTH:
+        sort, each = _LISTS[kind]
+        items = sort()
+        for _ in range(number * each):
             found = parse_reply(data, end, depth + 1)
             if found is None:
                 return None
@@ -74,18 +90,19 @@ def parse_reply(data: bytes, at: int, depth: int = 0) -> tuple[Any, int] | None:
 
 
 class StoreConnection(asyncio.Protocol):
-    """`heard` gets published messages; every other reply answers the oldest command."""
+    """`heard` gets published messages; everything else answers the oldest command."""
 
-    def __init__(self, heard: Heard | None = None) -> None:
+    def __init__(self, heard: Heard) -> None:
         self._heard = heard
         self._data = b""
+        self._answered = False
         self._sent: deque[tuple[float, asyncio.Future[Any] | None]] = deque()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.heard_at = perf_counter()
         self._transport: asyncio.Transport
 
     @classmethod
-    async def to(cls, store: StateStoreConfig, heard: Heard | None = None) -> StoreConnection:
+    async def to(cls, store: StateStoreConfig, heard: Heard) -> StoreConnection:
         """Connect and log in. Raise OSError, TimeoutError and StoreError."""
         secure = ssl.create_default_context(cafile=store.ca) if store.tls else None
         async with asyncio.timeout(TIMEOUT_S):
@@ -97,6 +114,7 @@ class StoreConnection(asyncio.Protocol):
                 if store.password:
                     names = (store.username,) if store.username else ()
                     await connection.command("AUTH", *names, store.password)
+                await connection.command("HELLO", 3)
                 if store.database:
                     await connection.command("SELECT", store.database)
                 await connection.command("PING")
@@ -140,6 +158,8 @@ class StoreConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._answered and (exc is None or isinstance(exc, ConnectionResetError)):
+            exc = StoreError(NO_REPLY)
         self._fail(exc or StoreError("connection closed"))
 
     def data_received(self, data: bytes) -> None:
@@ -153,20 +173,21 @@ class StoreConnection(asyncio.Protocol):
                 at = found[1]
                 self._receive(found[0])
         except StoreError as error:
-            self._fail(error)
+            self._fail(error if self._answered else StoreError(NO_REPLY))
             return
         self._data = data[at:]
         if len(self._data) > MAX_REPLY_BYTES:
             self._fail(StoreError("reply too large"))
 
     def _receive(self, value: Any) -> None:
-        if self._heard is not None and isinstance(value, list) and value[:1] == [b"message"]:
+        if type(value) is Push and value[:1] == [b"message"]:
             self.heard_at = perf_counter()
             self._heard(*value[1:3])
             return
         if not self._sent:
             raise StoreError("reply without a command")
         _, future = self._sent.popleft()
+        self._answered = True
         if isinstance(value, StoreError):
             if future is None:
                 raise value
@@ -181,7 +202,7 @@ class StoreConnection(asyncio.Protocol):
             self.lost.exception()  # may be awaited by nobody
         for _, future in self._sent:
             if future is not None and not future.done():
-                future.set_exception(StoreError("connection lost"))
+                future.set_exception(error)
                 future.exception()
         self._sent.clear()
         self._transport.abort()

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from routing.engine.peers.connection import TIMEOUT_S, Heard, StoreConnection, StoreError
+from routing.engine.peers.failure import StoreFailure, describe_failure
 
 if TYPE_CHECKING:
     from routing.engine.config.schema import StateStoreConfig
@@ -24,9 +25,9 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 
 class StoreLink:
-    """`heard` gets every message; `changed` the reason when the store is away, "" when it is back.
+    """`heard` gets every message; `changed` each failed attempt, None when the store is connected.
 
-    `serve` runs beside the connection, for commands other than publish.
+    `serve` uses the connection for commands other than publish.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class StoreLink:
         store: StateStoreConfig,
         channels: tuple[str, ...],
         heard: Heard,
-        changed: Callable[[str], None],
+        changed: Callable[[StoreFailure | None], None],
         serve: Callable[[StoreConnection], Awaitable[None]],
     ) -> None:
         self.up = False
@@ -43,17 +44,17 @@ class StoreLink:
         self._heard = heard
         self._changed = changed
         self._serve = serve
-        self._publisher: StoreConnection | None = None
+        self._connection: StoreConnection | None = None
 
     @property
     def congested(self) -> bool:
-        publisher = self._publisher
-        return publisher is not None and publisher.buffered > _CONGESTED_BYTES
+        connection = self._connection
+        return connection is not None and connection.buffered > _CONGESTED_BYTES
 
     def send(self, channel: str, frame: bytes) -> None:
-        publisher = self._publisher
-        if publisher is not None and not publisher.lost.done() and publisher.buffered < _MAX_BYTES:
-            publisher.post("PUBLISH", channel, frame)
+        to = self._connection
+        if to is not None and not to.lost.done() and to.buffered < _MAX_BYTES:
+            to.post("PUBLISH", channel, frame)
 
     async def drained(self) -> None:
         """Wait until there is room for further frames or the store is away."""
@@ -61,55 +62,49 @@ class StoreLink:
             await asyncio.sleep(0.01)
 
     async def written(self) -> None:
-        while self.up and self._publisher is not None and self._publisher.waiting_s:
+        while self.up and self._connection is not None and self._connection.waiting_s:
             await asyncio.sleep(0.005)
 
     async def run(self) -> None:
         """Keep a connection until cancelled."""
         delay = FIRST_RETRY_S
         while True:
-            error = "closed"
+            error: Exception = StoreError("closed")
             try:
                 await self._connected()
             except (OSError, StoreError, TimeoutError) as found:
-                error = f"{type(found).__name__}: {found}"[:200]
+                error = found
             if self.up:
                 delay = FIRST_RETRY_S
             self.up = False
-            self._changed(error)
+            self._changed(describe_failure(error, self._store.password))
             await asyncio.sleep(delay)
             delay = min(2 * delay, LONGEST_RETRY_S)
 
     async def _connected(self) -> None:
-        publisher = await StoreConnection.to(self._store)
-        subscriber: StoreConnection | None = None
+        connection = await StoreConnection.to(self._store, self._heard)
         serving: asyncio.Task[None] | None = None
         try:
-            subscriber = await StoreConnection.to(self._store, self._heard)
             async with asyncio.timeout(TIMEOUT_S):
                 for channel in self._channels:
-                    await subscriber.command("SUBSCRIBE", channel)
-            subscriber.heard_at = perf_counter()
-            self._publisher = publisher
+                    await connection.command("SUBSCRIBE", channel)
+            connection.heard_at = perf_counter()
+            self._connection = connection
             self.up = True
-            self._changed("")
-            serving = asyncio.ensure_future(self._serve(publisher))
-            await self._watch(publisher, subscriber, serving)
+            self._changed(None)
+            serving = asyncio.ensure_future(self._serve(connection))
+            await self._watch(connection, serving)
         finally:
-            self._publisher = None
+            self._connection = None
             if serving is not None:
                 serving.cancel()
                 await asyncio.gather(serving, return_exceptions=True)
-            for connection in (publisher, subscriber):
-                if connection is not None:
-                    connection.close()
+            connection.close()
 
     @staticmethod
-    async def _watch(
-        publisher: StoreConnection, subscriber: StoreConnection, serving: asyncio.Task[None]
-    ) -> None:
+    async def _watch(connection: StoreConnection, serving: asyncio.Task[None]) -> None:
         """Return or raise when the connection is of no use any more."""
-        ends: set[asyncio.Future[None]] = {publisher.lost, subscriber.lost, serving}
+        ends: set[asyncio.Future[None]] = {connection.lost, serving}
         while True:
             began = perf_counter()
             done, _ = await asyncio.wait(
@@ -120,6 +115,6 @@ class StoreLink:
             if perf_counter() - began > 2 * _CHECK_S:
                 continue  # this process was stopped: what came meanwhile is not read yet
             # The router's own heartbeats come back: silence means a lost subscription.
-            silent_s = perf_counter() - subscriber.heard_at
-            if max(publisher.waiting_s, silent_s) > TIMEOUT_S:
+            silent_s = perf_counter() - connection.heard_at
+            if max(connection.waiting_s, silent_s) > TIMEOUT_S:
                 raise TimeoutError("no reply from the store")

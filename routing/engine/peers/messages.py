@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-VERSION: Literal[1] = 1
+VERSION: Literal[1] = 1  # to be raised with every change of the fields below
 MAX_BYTES = 1024 * 1024  # of a message
 MAX_PLACEMENTS = 256  # in a batch
 MAX_NAMES = 8192  # hashes of a placement; longer chains are cut
@@ -110,7 +110,14 @@ class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
     budgets: Annotated[list[BudgetUse], Meta(max_length=MAX_BUDGETS)] = []
 
 
+class _Start(msgspec.Struct, array_like=True, frozen=True):
+    """Beginning of a batch of any version."""
+
+    version: int
+
+
 _decoder = msgspec.msgpack.Decoder(Batch)
+_start = msgspec.msgpack.Decoder(_Start)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -126,8 +133,8 @@ def encode(batch: Batch, key: bytes) -> bytes:
 
 
 def decode(message: bytes, key: bytes) -> Batch:
-    """Raise MessageError for a message that is too large, not from a router with this key, or
-    invalid.
+    """Raise MessageError for a message that is too large, not from a router with this key, of
+    another version, or invalid.
     """
     if len(message) > MAX_BYTES:
         raise MessageError("too_large")
@@ -137,7 +144,27 @@ def decode(message: bytes, key: bytes) -> Batch:
     try:
         return _decoder.decode(body)
     except (msgspec.DecodeError, ValueError):
-        raise MessageError("invalid") from None
+        raise MessageError(_unreadable(body)) from None
+
+
+def _unreadable(body: memoryview) -> str:
+    try:
+        return "invalid" if _start.decode(body).version == VERSION else "other_version"
+    except (msgspec.DecodeError, ValueError):
+        return "invalid"
+
+
+_SENDER_AT = _DIGEST_BYTES + 1  # behind the length of the batch
+
+
+def sender_mark(router_id: str) -> bytes:
+    """Return what `is_from` compares."""
+    return _encoder.encode(VERSION) + _encoder.encode(router_id)
+
+
+def is_from(message: bytes, mark: bytes) -> bool:
+    """Return True if the message states that router as its sender; its digest is not checked."""
+    return message.startswith(mark, _SENDER_AT)
 
 
 def pack_names(names: Sequence[int]) -> bytes:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from routing.engine.observe.metric_types import Registry
+from routing.engine.peers.failure import REMEDIES
 
-RESULTS = ("applied", "too_large", "not_authentic", "invalid", "repeated", "too_many")
+RESULTS = (
+    "applied",
+    "too_large",
+    "not_authentic",
+    "other_version",
+    "invalid",
+    "repeated",
+    "too_many",
+)
 
 
 class PeerMetrics:
@@ -15,10 +24,13 @@ class PeerMetrics:
             ("result",),
         )
         self.messages = {result: messages.child(result) for result in RESULTS}
-        self.failures = registry.counter(
+        failures = registry.counter(
             "emberline_router_state_store_failures_total",
-            "Lost connections to the state store.",
-        ).child()
+            "Lost and failed connections to the state store, by reason; repeated attempts with the "
+            "same reason count once.",
+            ("reason",),
+        )
+        self.failures = {reason: failures.child(reason) for reason in REMEDIES}
         self.peers = registry.gauge(
             "emberline_router_peers", "Other routers of the endpoint that exchange state."
         ).child()

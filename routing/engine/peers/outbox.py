@@ -25,12 +25,24 @@ if TYPE_CHECKING:
     from routing.engine.kv.progress import ExpectedPrompt
     from routing.engine.policies.base import RequestFacts
 
-BATCH_INTERVAL_S = 0.01  # between two batches; the first after a pause goes at once
+BATCH_INTERVAL_S = 0.02  # between two batches; the first after a pause goes at once
 MAX_HELD = 20_000  # placements
 MAX_HELD_BYTES = 16 * 1024 * 1024
 _BATCH_BYTES = messages.MAX_BYTES // 2
 
 _NO_LOAD = (0, 0, 0)
+
+
+def wait_for_batch(since_s: float, clock_s: float) -> float:
+    """Return the time until the next batch, `since_s` after the last one.
+
+    Busy routers publish at the same multiples of the interval by the wall clock, so that a router
+    reads the batches of several peers at once.
+    """
+    if since_s >= BATCH_INTERVAL_S:
+        return 0.0
+    wait_s = BATCH_INTERVAL_S - clock_s % BATCH_INTERVAL_S
+    return wait_s if since_s + wait_s >= BATCH_INTERVAL_S / 2 else wait_s + BATCH_INTERVAL_S
 
 
 class Outbox:

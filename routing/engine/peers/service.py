@@ -17,13 +17,14 @@ from routing.engine.peers.limits import SharedLimits
 from routing.engine.peers.link import StoreLink
 from routing.engine.peers.messages import Batch, MessageError
 from routing.engine.peers.metrics import PeerMetrics
-from routing.engine.peers.outbox import BATCH_INTERVAL_S, Outbox
+from routing.engine.peers.outbox import BATCH_INTERVAL_S, Outbox, wait_for_batch
 from routing.engine.peers.view import SILENCE_S, PeerView
 
 if TYPE_CHECKING:
     from routing.engine.config import StateStoreConfig
     from routing.engine.kv.progress import ExpectedPrompt
     from routing.engine.peers.connection import StoreConnection
+    from routing.engine.peers.failure import StoreFailure
     from routing.engine.protocols import RoutedRequest
     from routing.engine.router_state import RouterState
 
@@ -49,13 +50,15 @@ class PeerExchange:
         self._telling: asyncio.Task[None] | None = None
         self._metrics: PeerMetrics | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._last = 0.0
+        self._last = 0.0  # time of the last batch
+        self._failure: StoreFailure | None = None  # since the store was connected
+        self._own = messages.sender_mark(self.router_id)
         self._connected_at = 0.0  # after a time without the store
         self._tight = False  # a shared rate is nearly used up
         self._began = perf_counter()
         self._ticked = 0.0
         self._away_since = 0.0  # epoch seconds
-        self._beat_sent: tuple[int, float] = (0, 0.0)  # sequence and time of the last heartbeat
+        self._beat_sent: tuple[bytes, float] = (b"", 0.0)  # frame and time of the last heartbeat
         self._lag_s: float | None = None  # until a heartbeat came back
         self._asked = 0
         self._asked_at = 0.0
@@ -86,7 +89,7 @@ class PeerExchange:
             self._metrics = PeerMetrics(registry)
             registry.before_render.append(self._refresh_metrics)
         place = f"emberline:{config.namespace}/{config.endpoint}:routers"
-        self._channel = place
+        self._channel, self._channel_bytes = place, place.encode()
         self._private = f"{place}:"
         self.link = StoreLink(
             wanted,
@@ -100,6 +103,7 @@ class PeerExchange:
         self._budgets.exchange(False, wanted.routers)
         self.away = "connecting"
         self._away_since, self._lag_s = time.time(), None
+        self._failure = None
         self._asked = 0
         self._task = asyncio.get_running_loop().create_task(self.link.run())
         self._router.share_with(self)
@@ -158,16 +162,21 @@ class PeerExchange:
 
     def _schedule(self) -> None:
         if self.link.up:
-            interval_s = _TIGHT_INTERVAL_S if self._tight else BATCH_INTERVAL_S
-            wait_s = max(self._last + interval_s - perf_counter(), 0.0)
+            now = perf_counter()
+            wait_s = wait_for_batch(now - self._last, time.time())
+            if self._tight:
+                wait_s = min(wait_s, _TIGHT_INTERVAL_S)
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
         if not self.link.up:
             return
+        tight = self._tight
         self._tight = self._limits.touch()
-        if not self.link.congested:
+        # Settlements of a rate that is nearly used up may be due before the next batch.
+        early = tight and perf_counter() - self._last < 0.9 * BATCH_INTERVAL_S
+        if not early and not self.link.congested:
             self._publish(self._batch())
         if self.outbox.busy or self._budgets.changed:
             self._schedule()
@@ -182,10 +191,13 @@ class PeerExchange:
             budgets=self._budgets.take_changed(messages.MAX_BUDGETS),
         )
 
-    def _publish(self, batch: Batch | None) -> None:
+    def _publish(self, batch: Batch | None) -> bytes:
         self._last = perf_counter()
-        if batch is not None:
-            self.link.send(self._channel, messages.encode(batch, self._key))
+        if batch is None:
+            return b""
+        frame = messages.encode(batch, self._key)
+        self.link.send(self._channel, frame)
+        return frame
 
     def _holds(self) -> bool:
         """Return True until the peers, too, have had time to connect again."""
@@ -212,8 +224,7 @@ class PeerExchange:
                 self._budgets.restate()
             batch = self._batch(complete=True, asks=self._wanted())
             assert batch is not None  # a complete one
-            self._beat_sent = (batch.sequence, perf_counter())
-            self._publish(batch)
+            self._beat_sent = (self._publish(batch), perf_counter())
             if self.outbox.busy and self._timer is None:
                 self._schedule()
             await asyncio.sleep(HEARTBEAT_S)
@@ -231,16 +242,16 @@ class PeerExchange:
     # -- receiving
 
     def _heard(self, channel: bytes, data: bytes) -> None:
+        now = perf_counter()
+        if messages.is_from(data, self._own):
+            if data == self._beat_sent[0]:
+                self._lag_s = now - self._beat_sent[1]
+            return
         try:
             batch = messages.decode(data, self._key)
-            if channel.decode() != self._channel:
+            if channel != self._channel_bytes:
                 self.view.remember(batch)
                 self._remembered += len(batch.placed)
-                return
-            now = perf_counter()
-            if batch.router == self.router_id:
-                if batch.sequence == self._beat_sent[0]:
-                    self._lag_s = now - self._beat_sent[1]
                 return
             self.view.apply(batch, now, now - self._began)
         except MessageError as error:
@@ -266,31 +277,34 @@ class PeerExchange:
         metrics.ignored.value = self.view.ignored
         metrics.budgets_alone.value = self._budgets.checked_alone
 
-    def _store_changed(self, error: str) -> None:
-        before, self.away = self.away, error
-        if error and not before:
+    def _store_changed(self, failure: StoreFailure | None) -> None:
+        before, self.away = self.away, failure.error if failure is not None else ""
+        known, self._failure = self._failure, failure
+        if failure is not None and not before:
             self._away_since, self._lag_s = time.time(), None
-        assert self._store is not None
-        if before in ("", "connecting") or not error:
-            self._router.divide_limits(self._store.routers if error else 1)
-            self._budgets.exchange(not error, self._store.routers)
+        store = self._store
+        assert store is not None
+        if before in ("", "connecting") or failure is None:
+            self._router.divide_limits(1 if failure is None else store.routers)
+            self._budgets.exchange(failure is None, store.routers)
         log = self._router.log
-        if error and (not before or before == "connecting"):
+        if failure is not None and (known is None or failure.reason != known.reason):
             if self._metrics is not None:
-                self._metrics.failures.value += 1
+                self._metrics.failures[failure.reason].value += 1
             log.event(
                 "warning",
                 "state_store_away",
-                store=str(self._store),
-                error=error,
+                store=str(store),
+                reason=failure.reason,
+                error=failure.error,
                 effect="this router does not see the load and placements of the others",
-                remedy="check the store; the router reconnects by itself",
+                remedy=failure.remedy,
             )
-        elif before and not error:
+        elif before and failure is None:
             self._asked = 0
             if before != "connecting":
                 self._connected_at = perf_counter()
-            log.event("info", "state_store_connected", store=str(self._store))
+            log.event("info", "state_store_connected", store=str(store))
 
     # -- memory of a new router
 
@@ -332,9 +346,11 @@ class PeerExchange:
             "store": str(self._store),
             "connected": self.link.up,
             "error": self.away,
+            "reason": "" if self._failure is None else self._failure.reason,
+            "remedy": "" if self._failure is None else self._failure.remedy,
             "away_since": round(self._away_since, 3) if self.away else None,
             "lag_s": None if self._lag_s is None else round(self._lag_s, 6),
-            "failures": int(metrics.failures.value),
+            "failures": sum(int(child.value) for child in metrics.failures.values()),
             "messages": {name: int(child.value) for name, child in metrics.messages.items()},
             "budget_checks_alone": self._budgets.checked_alone,
             "waiting_placements": self.outbox.held,

@@ -35,6 +35,8 @@ def told(router: str, *peers: str, **changes: Any) -> dict[str, Any]:
         "store": "redis://store:6379/0",
         "connected": True,
         "error": "",
+        "reason": "",
+        "remedy": "",
         "away_since": None,
         "lag_s": 0.0012,
         "failures": 1,
@@ -176,10 +178,13 @@ def test_doctor_names_the_router_that_differs(demo_endpoint: Endpoint, both: lis
         200,
         {"config": {"strategy": "kvaware"}, "refused": "listen: bad"},
     )
-    both[1].answers["/peers"] = (200, told("bb", connected=False, error="refused"))
+    away = told("bb", connected=False, error="refused", remedy="Check host and port.")
+    both[1].answers["/peers"] = (200, away)
     found = {one.code: one for one in selectors.examine(demo_endpoint).findings}
     name = both[1].url.removeprefix("http://")
     assert found["RouterKeepsOldFile"].evidence == (f"Router {name}: listen: bad",)
-    assert found["StateStoreAway"].evidence == (f"{name}: redis://store:6379/0: refused",)
+    assert found["StateStoreAway"].evidence == (
+        f"{name}: redis://store:6379/0: refused. Check host and port.",
+    )
     assert found["NoWorkerRegistered"].evidence == (), "the same at both"
     assert "RoutersSeparate" not in found

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from console.core.state_store import StateStore
 from console.provisioners.base import (
     Observation,
     Ref,
@@ -139,6 +140,46 @@ def test_routers_without_a_usable_store_divide_the_limits(changes: dict[str, Any
     endpoint = on_cluster(**(REDIS | changes))
     assert "state_store" not in compile_config(endpoint, ())
     assert not to_pods(pods(endpoint), endpoint, "image").secret_env
+
+
+INSTALLED = StateStore("rediss://valkey.data:6379/1", "router", "/etc/store/password", "-----CA")
+
+
+def test_routers_of_the_consoles_cluster_share_state_through_the_installations_store() -> None:
+    here = {"placement.cluster": "in-cluster", "limits.max_concurrent": 9}
+    endpoint = on_cluster(**here)
+    config = compile_config(endpoint, (), installed=INSTALLED)
+    assert config["state_store"] == {
+        "url": "rediss://valkey.data:6379/1",
+        "username": "router",
+        "ca": "state-store-ca.pem",
+        "routers": 2,
+    }
+    assert config["admission"] == {"worker_max_in_flight": 9}  # not divided
+    terms = replace(endpoint, keys=(replace(KEY, terms=KeyTerms(requests_per_minute=600)),))
+    (key,) = compile_keys(terms, INSTALLED)["keys"]
+    assert key["limits"] == {"requests_per_minute": 600}
+    spec = to_pods(pods(endpoint), endpoint, "image", "/etc/l2", INSTALLED)
+    assert spec.secret_env == {"EMBERLINE_STATE_STORE_PASSWORD": "/etc/store/password"}
+    assert not spec.secrets_within  # not named by a user
+    assert {one.path: one.content for one in spec.live_files}["state-store-ca.pem"] == "-----CA"
+    assert "/etc/store" not in json.dumps([*spec.argv, config])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"placement.cluster": "elsewhere"},  # may not reach it
+        {"placement.cluster": "in-cluster", "router.replicas": 1},
+        {"placement.cluster": "in-cluster", **REDIS},  # a store of its own
+    ],
+)
+def test_installations_store_is_not_used(changes: dict[str, Any]) -> None:
+    endpoint = on_cluster(**changes)
+    assert compile_config(endpoint, (), installed=INSTALLED) == compile_config(endpoint, ())
+    assert compile_keys(endpoint, INSTALLED) == compile_keys(endpoint)
+    with_store = to_pods(pods(endpoint), endpoint, "image", "/etc/l2", INSTALLED)
+    assert with_store == to_pods(pods(endpoint), endpoint, "image", "/etc/l2")
 
 
 def resources(endpoint: EndpointFacts) -> dict[str, Any]:

@@ -147,6 +147,20 @@ REDIS_URL: {{ required "redis.url, redis.urlSecret.name or valkey.enabled is nee
 EMBERLINE_REDIS_PASSWORD_FILE: /etc/emberline/redis/{{ .Values.redis.passwordSecret.key }}
 {{- end }}
 {{- end }}
+{{- with .Values.stateStore }}
+{{- if .url }}
+EMBERLINE_STATE_STORE_URL: {{ .url | quote }}
+{{- with .username }}
+EMBERLINE_STATE_STORE_USER: {{ . | quote }}
+{{- end }}
+{{- if .passwordSecret.name }}
+EMBERLINE_STATE_STORE_PASSWORD_FILE: /etc/emberline/state-store/{{ .passwordSecret.key }}
+{{- end }}
+{{- with .ca }}
+EMBERLINE_STATE_STORE_CA_FILE: /etc/emberline/ca/{{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Secret and key of the database's and the broker's credentials, "" where there are none. */}}
@@ -186,6 +200,9 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- if include "emberline.redisSecret" . }}
 - {name: redis, mountPath: /etc/emberline/redis, readOnly: true}
+{{- end }}
+{{- if and .Values.stateStore.url .Values.stateStore.passwordSecret.name }}
+- {name: state-store, mountPath: /etc/emberline/state-store, readOnly: true}
 {{- end }}
 {{- if .Values.signOn.oidcSecret.name }}
 - {name: oidc, mountPath: /etc/emberline/oidc, readOnly: true}
@@ -232,6 +249,15 @@ capabilities: {drop: [ALL]}
     secretName: {{ $from.name }}
     defaultMode: 0440
     items: [{key: {{ $from.key }}, path: {{ $from.key }}}]
+{{- end }}
+{{- with .Values.stateStore }}
+{{- if and .url .passwordSecret.name }}
+- name: state-store
+  secret:
+    secretName: {{ .passwordSecret.name }}
+    defaultMode: 0440
+    items: [{key: {{ .passwordSecret.key }}, path: {{ .passwordSecret.key }}}]
+{{- end }}
 {{- end }}
 {{- with .Values.signOn.oidcSecret }}
 {{- if .name }}

@@ -6,14 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.engine.peers.connection import StoreError, pack_command, parse_reply
+from routing.engine.peers.connection import Push, StoreError, pack_command, parse_reply
 
 REPLIES = [
     (b"+OK\r\n", b"OK"),
     (b":12\r\n", 12),
     (b"$3\r\na\r\n\r\n", b"a\r\n"),
     (b"$-1\r\n", None),
+    (b"_\r\n", None),
     (b"*3\r\n$1\r\nx\r\n:1\r\n*0\r\n", [b"x", 1, []]),
+    (b"%1\r\n+proto\r\n:3\r\n", [b"proto", 3]),
+    (b">2\r\n$1\r\na\r\n:1\r\n", Push([b"a", 1])),
 ]
 
 

@@ -68,4 +68,18 @@ def test_any_signed_bytes_are_a_batch_or_rejected(body: bytes):
     try:
         messages.decode(signed(body), KEY)
     except MessageError as error:
-        assert error.reason == "invalid"
+        assert error.reason in ("invalid", "other_version")
+
+
+def test_batch_of_another_version_is_named():
+    newer = msgspec.msgpack.encode([2, {"router": "of a rollout"}, "more", *range(20)])
+    assert reason(signed(newer)) == "other_version"
+    assert reason(signed(msgspec.msgpack.encode([1, "too", "short"]))) == "invalid"
+    assert reason(signed(msgspec.msgpack.encode({"version": 2}))) == "invalid"
+
+
+def test_sender_is_found_without_decoding():
+    message = messages.encode(BATCH, KEY)
+    assert messages.is_from(message, messages.sender_mark(BATCH.router))
+    assert not messages.is_from(message, messages.sender_mark("f" * 16))
+    assert not messages.is_from(b"", messages.sender_mark(BATCH.router))
