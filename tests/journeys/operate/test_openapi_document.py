@@ -1,7 +1,7 @@
 """The API held to its own OpenAPI document by schemathesis, operation by operation.
 
 Every operation is asked with good and with bad data, over an endpoint, a cache tier and a cluster
-that are there. `EMBERLINE_SCHEMATHESIS=200 pytest tests/journeys/operate/test_openapi_document.py` looks longer.
+that are there. `EMBERLINE_SCHEMATHESIS=200` looks longer.
 """
 
 from __future__ import annotations
