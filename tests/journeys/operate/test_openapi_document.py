@@ -7,6 +7,7 @@ that are there. `EMBERLINE_SCHEMATHESIS=200` looks longer.
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ import schemathesis
 from django.db import transaction
 from django.test.client import ClientHandler
 from drf_spectacular.drainage import GENERATOR_STATS
-from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -23,6 +23,7 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from console.api.access import CallerThrottle
+from console.api.schema import build_document
 from console.people import token_actions as accounts
 from tests.support.console import make_endpoint, person, program
 
@@ -42,7 +43,7 @@ def in_process(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     return [body]
 
 
-SCHEMA = schemathesis.openapi.from_dict(SchemaGenerator().get_schema(request=None, public=True))
+SCHEMA = schemathesis.openapi.from_dict(deepcopy(build_document()))
 SCHEMA.app = in_process
 DOUBTS = bool(GENERATOR_STATS)  # of names that stand for two things, for one
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}
