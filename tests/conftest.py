@@ -6,9 +6,7 @@ and not about luck. HYPOTHESIS_PROFILE=explore looks for new ones.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
 import os
 import sqlite3
 import sys
@@ -44,18 +42,6 @@ gc.disable()  # until the tests are collected: next to nothing of it is garbage
 def pytest_sessionstart() -> None:
     if child_processes.supported():
         CHILDREN.adopt_orphans()
-
-
-def pytest_collection(session: pytest.Session) -> None:
-    """Import the test modules from the last to the first in every second process.
-
-    Assertions are rewritten where no other process has done so: half in each, not all in both.
-    """
-    every = session.config.args == session.config.getini("testpaths")
-    if every and os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
-        for file in sorted(ROOT.glob("tests/**/test_*.py"), reverse=True):
-            with contextlib.suppress(Exception):  # its collection reports it
-                importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
