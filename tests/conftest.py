@@ -11,10 +11,12 @@ import os
 import sqlite3
 import sys
 from collections.abc import Generator, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import django
+import httpx
 import pytest
 from hypothesis import settings
 
@@ -32,6 +34,8 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 ROOT = Path(__file__).resolve().parents[1]
 CHILDREN = ChildProcesses()
+# Each client without a context of its own reads all CAs: 20 ms of CPU time a request.
+httpx._transports.default.create_ssl_context = lru_cache(maxsize=8)(httpx.create_ssl_context)
 gc.disable()  # until the tests are collected: next to nothing of it is garbage
 
 

@@ -33,7 +33,7 @@ def fetch(
     body = bytearray()
     try:
         with (
-            httpx.Client(timeout=deadline_s, trust_env=False, verify=_tls()) as client,
+            httpx.Client(timeout=deadline_s, trust_env=False, verify=system_tls()) as client,
             client.stream(method, url, json=json, data=form, headers=headers) as answer,
         ):
             for part in answer.iter_bytes():
@@ -50,6 +50,9 @@ def fetch(
 
 
 @lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
-    """Cached: loading the system's CAs takes longer than most requests."""
+def system_tls() -> ssl.SSLContext:
+    """Return the shared context with the system's CAs, for callers that do not change it.
+
+    Cached: loading the CAs takes longer than most requests.
+    """
     return ssl.create_default_context()

@@ -20,6 +20,7 @@ from endpoints.prompt.client import (
     body_of,
     described,
     headers_of,
+    prompt_tls,
     with_error,
 )
 
@@ -37,7 +38,7 @@ async def stream(request: PromptRequest) -> AsyncGenerator[str | PromptAnswer]:
         timeout = httpx.Timeout(request.deadline_s, connect=min(3.0, request.deadline_s))
         async with (
             # Environment proxies must not see the key.
-            httpx.AsyncClient(timeout=timeout, trust_env=False) as client,
+            httpx.AsyncClient(timeout=timeout, trust_env=False, verify=prompt_tls()) as client,
             client.stream(
                 "POST", address_of(request), json=body_of(request), headers=headers_of(request)
             ) as response,

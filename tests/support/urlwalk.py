@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.converters import IntConverter, UUIDConverter
+from django.views.decorators import http
 
 from dashboards.alerts.settings.url_names import RuleName
 from dashboards.boards.page import BoardKey
@@ -22,13 +24,18 @@ OPEN = frozenset({"/healthz", "/readyz", "/login/", "/login/with/demo/", "/login
 BEARER = frozenset({"/prometheus/targets", "/prometheus/console"})
 
 
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
 @dataclass(frozen=True)
 class Place:
-    """`about`: converters in its route, such as "endpoint"."""
+    """`about`: converters in its route, such as "endpoint". `methods`: those its view may run; any
+    other answers 405 and runs nothing."""
 
     path: str
     name: str
     about: frozenset[str] = frozenset()
+    methods: tuple[str, ...] = METHODS
 
 
 def places(urlconf: str | None = None, **values: str) -> list[Place]:
@@ -44,7 +51,22 @@ def _walk(patterns: list[Any], prefix: str, values: dict[str, str]) -> Iterator[
             yield from _walk(entry.url_patterns, path, values)
         elif isinstance(entry, URLPattern):
             kinds = frozenset(re.findall(r"<(\w+):", str(entry.pattern)))
-            yield Place(path, entry.name or "", kinds)
+            yield Place(path, entry.name or "", kinds, _methods(entry.callback))
+
+
+def _methods(view: Any) -> tuple[str, ...]:
+    """Return all where neither the view's actions, its class nor `require_http_methods` lists
+    them."""
+    known: Any = METHODS
+    if made_of := getattr(view, "cls", None) or getattr(view, "view_class", None):
+        known = getattr(view, "actions", None) or dir(made_of)
+    else:
+        while view is not None:
+            if view.__code__.co_filename == http.__file__:
+                listed = inspect.getclosurevars(view).nonlocals["request_method_list"]
+                known = [method.lower() for method in listed]
+            view = getattr(view, "__wrapped__", None)
+    return tuple(method for method in METHODS if method in known)
 
 
 def _filled(entry: URLPattern | URLResolver, values: dict[str, str]) -> str:

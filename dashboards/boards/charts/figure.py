@@ -2,14 +2,13 @@
 
 Times are epoch milliseconds: the page replaces colours by those of its theme (panels.css) and
 shifts times into the reader's zone (charts.js). Missing values are gaps. Plotly's
-cartesian bundle has no indicator trace: a big number is text.
+cartesian bundle has no indicator trace: a big number is text. Figures are plain documents, which
+tests validate: Plotly's own classes take 15 times the CPU time.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-import plotly.graph_objects as go
 
 from console.core.local_time import get_axis_zone, localize
 from dashboards.boards.charts.series import (
@@ -30,6 +29,11 @@ _GAP = 0.04
 _LINE_TOP = 0.34
 _HEIGHT = 220
 _TRANSPARENT = "rgba(0,0,0,0)"
+_NO_TEMPLATE = {"data": {"scatter": [{"type": "scatter"}]}}  # Plotly's "none"
+_CIVIDIS = (
+    *("#00224e", "#123570", "#3b496c", "#575d6d", "#707173"),
+    *("#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"),
+)
 _DAY_MS = 86_400_000
 _TICKS = [
     {"dtickrange": [None, _DAY_MS - 1], "value": "%H:%M"},
@@ -61,8 +65,7 @@ def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str,
     else:
         make = _bar if panel.kind == "bars" else _trace
         traces, unlike = [make(panel, item, window) for item in shown], {}
-    made: dict[str, Any] = go.Figure(data=traces, layout=layout | unlike).to_plotly_json()
-    return made
+    return {"data": traces, "layout": layout | unlike}
 
 
 def table(panel: Panel, drawn: list[StyledSeries]) -> dict[str, Any]:
@@ -100,49 +103,54 @@ def _has_total(drawn: list[StyledSeries]) -> bool:
     return any(item.total is not None for item in drawn)
 
 
-def _trace(panel: Panel, item: StyledSeries, window: Window) -> go.Scatter:
+def _trace(panel: Panel, item: StyledSeries, window: Window) -> dict[str, Any]:
     stacked = panel.kind == "stacked"
     style = item.style
-    trace = go.Scatter(
-        name=style.label,
-        mode="lines",
-        x0=window.start * 1000,
-        dx=window.step * 1000,
-        y=rounded(item.values),
-        line={
+    trace: dict[str, Any] = {
+        **_series(item, window),
+        "mode": "lines",
+        "line": {
             "color": style.colour,
             "dash": DASHES.get(style.dash, style.dash),
             "width": 1 if stacked else 2,
         },
-        connectgaps=False,
-    )
+        "connectgaps": False,
+    }
     lonely = _isolated_points(item.values)
     if not stacked and any(lonely):
         # A value between two gaps draws no line: without a marker it would be invisible.
         sizes = [5 if alone else 0 for alone in lonely]
-        trace.update(mode="lines+markers", marker={"size": sizes, "color": style.colour})
+        trace |= {"mode": "lines+markers", "marker": {"size": sizes, "color": style.colour}}
     if stacked:
         if None in item.values:
             # Plotly stacks a gap as zero: its edge would be a line without measurements.
-            trace.update(line={"width": 0})
-        pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
-        trace.update(stackgroup="all", fillpattern=pattern if style.hatch else None)
+            trace["line"]["width"] = 0
+        trace["stackgroup"] = "all"
+        if style.hatch:
+            pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
+            trace["fillpattern"] = pattern
     return trace
 
 
-def _bar(_panel: Panel, item: StyledSeries, window: Window) -> go.Bar:
+def _series(item: StyledSeries, window: Window, kind: str = "scatter") -> dict[str, Any]:
+    return {
+        "type": kind,
+        "name": item.style.label,
+        "x0": window.start * 1000,
+        "dx": window.step * 1000,
+        "y": rounded(item.values),
+    }
+
+
+def _bar(_panel: Panel, item: StyledSeries, window: Window) -> dict[str, Any]:
     style = item.style
-    return go.Bar(
-        name=style.label,
-        x0=window.start * 1000,
-        dx=window.step * 1000,
-        y=rounded(item.values),
-        marker={
+    return _series(item, window, "bar") | {
+        "marker": {
             "color": style.colour,
             "line": {"width": 0},
             "pattern": {"shape": style.hatch, "size": 5, "solidity": 0.25},
         },
-    )
+    }
 
 
 def _format_hover_time(window: Window) -> str:
@@ -173,7 +181,7 @@ def _layout(panel: Panel, shown: list[StyledSeries], window: Window) -> dict[str
     if panel.unit == "share" and panel.of_whole:
         value_axis["range"] = [0, 1.02]
     return {
-        "template": "none",
+        "template": _NO_TEMPLATE,
         "uirevision": "emberline",  # constant: zoom and hidden lines survive a poll
         "height": _HEIGHT,
         "margin": {"l": 48, "r": 8, "t": 8, "b": 24},
@@ -208,18 +216,19 @@ def _heatmap(
     filled = [place for place, item in enumerate(drawn) if any(item.numbers)]
     rows = drawn[filled[0] : filled[-1] + 1] if filled else drawn[:1]
     size = -(-window.points // MAX_COLUMNS)
-    trace = go.Heatmap(
-        name=panel.title,
-        x0=window.start * 1000 + (size - 1) * window.step * 500,
-        dx=window.step * 1000 * size,
-        y=[item.style.label for item in rows],
-        z=[_downsample(item.values, size) for item in rows],
-        zmin=0,
-        colorscale="Cividis",
-        hovertemplate="%{y} tokens: %{z:.3~g} requests<extra></extra>",
-        hoverongaps=False,
-        colorbar={"thickness": 10, "outlinewidth": 0, "nticks": 4, "tickformat": "~s"},
-    )
+    trace = {
+        "type": "heatmap",
+        "name": panel.title,
+        "x0": window.start * 1000 + (size - 1) * window.step * 500,
+        "dx": window.step * 1000 * size,
+        "y": [item.style.label for item in rows],
+        "z": [_downsample(item.values, size) for item in rows],
+        "zmin": 0,
+        "colorscale": [[at / 9, colour] for at, colour in enumerate(_CIVIDIS)],
+        "hovertemplate": "%{y} tokens: %{z:.3~g} requests<extra></extra>",
+        "hoverongaps": False,
+        "colorbar": {"thickness": 10, "outlinewidth": 0, "nticks": 4, "tickformat": "~s"},
+    }
     lengths = {"type": "category", "automargin": True, "fixedrange": True, "ticks": ""}
     return [trace], {"yaxis": lengths, "hovermode": "closest"}
 
@@ -293,16 +302,12 @@ def _number_annotations(
     return found
 
 
-def _sparkline(item: StyledSeries, window: Window, ending: str) -> go.Scatter:
-    return go.Scatter(
-        name=item.style.label,
-        mode="lines",
-        x0=window.start * 1000,
-        dx=window.step * 1000,
-        y=rounded(item.values),
-        xaxis=f"x{ending}",
-        yaxis=f"y{ending}",
-        line={"color": item.style.colour, "width": 1.5},
-        fill="tozeroy",
-        connectgaps=False,
-    )
+def _sparkline(item: StyledSeries, window: Window, ending: str) -> dict[str, Any]:
+    return _series(item, window) | {
+        "mode": "lines",
+        "xaxis": f"x{ending}",
+        "yaxis": f"y{ending}",
+        "line": {"color": item.style.colour, "width": 1.5},
+        "fill": "tozeroy",
+        "connectgaps": False,
+    }

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
+from console.core.fetch import system_tls
 from dashboards.prometheus.http import aws
 
 TENANT_HEADER = "X-Scope-OrgID"
@@ -63,6 +64,8 @@ class Login:
 
     def tls(self) -> ssl.SSLContext:
         """Raises `LoginError` naming the invalid certificate or key."""
+        if not self.ca and not self.certificate:
+            return system_tls()
         try:
             context = ssl.create_default_context(cadata=self.ca or None)
         except (ssl.SSLError, ValueError):

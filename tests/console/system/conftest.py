@@ -13,7 +13,12 @@ from pytest_django.fixtures import Settings
 from console.provisioners.local import programs
 from console.provisioners.local.programs import ProgramSeen
 from console.provisioners.local.rpc import ProcessState, Supervisor
-from console.provisioners.local.supervisord import Program, include_dir, render_program
+from console.provisioners.local.supervisord import (
+    Program,
+    include_dir,
+    render_program,
+    socket_path,
+)
 from tests.support.people import Cast, cast
 from tests.support.supervised import Supervised
 from tests.support.waiting import until
@@ -53,6 +58,11 @@ class Rig:
             return self.seen(name).pid == 0
 
         until(has_stopped, what=f"{name} stopped")
+
+    def stop_all(self) -> None:
+        """Stop the program, then supervisord, whose one TERM may be lost like any other."""
+        self.stop(Supervisor(socket_path(self.var)))
+        self.supervised.stop()
 
     def kill(self, name: str = "valkey") -> ProgramSeen:
         """kill -9, and what runs afterwards."""

@@ -144,7 +144,7 @@ def test_failed_audit_keeps_the_crash_pending(
 def test_new_supervisord_is_no_crash(supervised_programs: Rig) -> None:
     program_watch.observe()
     before = supervised_programs.seen()
-    supervised_programs.supervised.stop()
+    supervised_programs.stop_all()
     with pytest.raises(TemporaryError):
         tasks.look.run()
     supervised_programs.supervised.start()
@@ -175,7 +175,7 @@ def test_unavailable_supervisord_is_an_outcome(
     supervised_programs: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be away for hours, and this is asked every few seconds."""
-    supervised_programs.supervised.stop()
+    supervised_programs.stop_all()
     with caplog.at_level(logging.INFO):
         result = tasks.look.apply()
     assert isinstance(result.result, TemporaryError)

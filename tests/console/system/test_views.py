@@ -152,7 +152,7 @@ def test_missing_supervisord_is_reported_with_the_remedy(
     supervised_programs: Rig, people: Cast
 ) -> None:
     program_watch.observe()
-    supervised_programs.supervised.stop()
+    supervised_programs.stop_all()
     client = client_of(people.charlie)
     page = client.get("/system/")
     assert page.status_code == 200

@@ -33,7 +33,7 @@ class Watched:
             reduced_motion="reduce",
         )
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(90_000)
         self.errors: list[str] = []
         self.foreign: list[str] = []
         self.page.on("console", lambda m: self.errors.append(m.text) if is_error(m) else None)
@@ -100,7 +100,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
 
     page.locator("[name=prompt]").fill("Tell me about warm caches. " * 20)
     page.get_by_role("button", name=re.compile("^ ?send$", re.I)).click()
-    expect(page.get_by_text("[simulated]").first).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("[simulated]").first).to_be_visible(timeout=90_000)
     watched.shot("endpoint-answer")
 
     page.goto("/endpoints/from-form/delete/")
@@ -177,18 +177,18 @@ def test_a_cache_tier_from_the_form_to_its_end(watched: Watched) -> None:
     page.locator("[name=name]").fill("spare")
     page.locator("[name=memory_bytes]").fill("0.0625")
     page.get_by_role("button", name="Create cache tier").click()
-    expect(page.locator(".phase-badge[data-phase=Ready]")).to_be_visible(timeout=60_000)
+    expect(page.locator(".phase-badge[data-phase=Ready]")).to_be_visible(timeout=90_000)
     expect(page.get_by_text("Not enough lookups")).to_be_visible()
     page.get_by_role("link", name="Edit").click()
     page.locator("[name=memory_bytes]").fill("0.125")
     page.locator("[name=node_count]").fill("2")
     page.get_by_role("button", name="Save changes").click()
-    expect(page.get_by_text("of 256 MiB")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("of 256 MiB")).to_be_visible(timeout=90_000)
     page.locator("[name=typed]").fill("spare")
     page.get_by_role("button", name="Flush").click()
-    expect(page.get_by_text("Flushed 0 values")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Flushed 0 values")).to_be_visible(timeout=90_000)
     watched.shot("cache-tier")
     page.get_by_role("link", name="Delete spare").click()
     page.locator("[name=name]").fill("spare")
     page.get_by_role("button", name="Delete spare").click()
-    expect(page.get_by_role("heading", name="spare")).to_have_count(0, timeout=60_000)
+    expect(page.get_by_role("heading", name="spare")).to_have_count(0, timeout=90_000)

@@ -53,14 +53,18 @@ def figure(panel: Panel, items: list[StyledSeries]) -> dict[str, Any]:
     return made
 
 
-def test_a_figure_is_json_that_plotly_accepts_whole() -> None:
-    for panel in overview.BOARD.panels(one=True):
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_figure_is_json_that_plotly_accepts_whole(board: str) -> None:
+    panels = {p.id: p for one in (True, False) for p in BOARDS[board].panels(one=one)}
+    for panel in panels.values():
         keys = list(panel.legend) or ["demo-worker-0", "demo-worker-1"]
+        keys = ["100", "1000"] if panel.kind == "heatmap" else keys
         line = panel.lines[0]
-        found = [series([1, 2, None, 3, 4], **{line.by or "x": key}) for key in keys]
+        found = [series([1, None, 2, None, 4], **{line.by or "x": key}) for key in keys]
         made = figure(panel, drawn(panel, *found))
         again = json.loads(json.dumps(made, allow_nan=False))
-        go.Figure(again)  # raises for anything Plotly does not know
+        valid = go.Figure(again)  # raises for anything Plotly does not know
+        assert json.loads(json.dumps(valid.to_plotly_json())) == again, panel.id
         assert again["layout"]["uirevision"] == "emberline"
 
 

@@ -78,13 +78,13 @@ class World:
     end: int
 
     @cache  # noqa: B019  # a world lives as long as the module
-    def shown(self, endpoint: str, length: str) -> dict[str, PanelResult]:
-        """Every panel of every board of the endpoint."""
+    def shown(self, endpoint: str, length: str, only: str = "") -> dict[str, PanelResult]:
+        """Every panel of every board of the endpoint, or `only` one."""
         panels = {
             panel.id: panel
             for board in BOARDS.values()
             for panel in board.panels(one=True)
-            if panel.job in BOTH
+            if panel.job in BOTH and only in ("", panel.id)
         }
         scope = Scope(endpoint, "default")
         shown = list(panels.values())
@@ -129,8 +129,9 @@ def counters_of(shown: PanelResult) -> set[str]:
     }
 
 
-CASES = [(endpoint, "15m") for endpoint in ENDPOINTS]
-CASES += [("old", "6h"), ("idle", "6h"), ("one", "1h"), ("one", "6h"), ("one", "24h")]
+# Of an endpoint without traffic, no statement of absence is false.
+CASES = [(endpoint, "15m") for endpoint in ENDPOINTS if endpoint != "idle"]
+CASES += [("old", "6h"), ("one", "1h"), ("one", "6h"), ("one", "24h")]
 
 
 @pytest.mark.parametrize(("endpoint", "length"), CASES)
@@ -219,7 +220,7 @@ def test_series_of_a_short_range_is_in_every_longer_one(
 @pytest.mark.parametrize("length", ["15m", "1h"])
 def test_figures_cover_the_complete_range(sparse_prometheus: World, length: str) -> None:
     """Ratios of sums: of 200 requests 12 failed; the last ones all did."""
-    shown = sparse_prometheus.shown("mixed", length)["good"]
+    shown = sparse_prometheus.shown("mixed", length, only="good")["good"]
     totals = {line.key: line.total for line in shown.drawn}
     failed = grown("mixed", n.REQUESTS, SHORT, code="502")
     every = grown("mixed", n.REQUESTS, SHORT)

@@ -147,6 +147,14 @@ def tls_server(*, asks_for_a_certificate: bool) -> Iterator[str]:
         server.server_close()
 
 
+def test_only_logins_with_system_cas_share_a_context() -> None:
+    """To load the system's CAs takes longer than a query, and one page makes many sessions."""
+    assert Login().tls() is Login(Auth.BASIC, username="ada", secret="x").tls()
+    own = Login(ca=authority().pem.decode()).tls()
+    assert own is not Login().tls()
+    assert Login().tls().verify_mode is own.verify_mode is ssl.CERT_REQUIRED
+
+
 def test_tls_accepts_only_the_configured_authority() -> None:
     with tls_server(asks_for_a_certificate=False) as url:
         assert query_once(url, Login(ca=authority().pem.decode())) == 7.0
