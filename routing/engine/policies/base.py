@@ -119,6 +119,7 @@ class RequestFacts:
     session: bytes
     size: int = 0
     blocks: Blocks | None = None
+    known_tokens: float = 0.0
 
 
 # worker id, matched tokens, in-flight requests, cost, eligible
@@ -160,6 +161,11 @@ class RoutingPolicy:
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         pass
+
+    def ended(
+        self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None
+    ) -> None:
+        """Learn from a complete answer. `prompt`, `cached`: tokens as reported; None: unknown."""
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         """Set the cache size of a worker in tokens."""
