@@ -82,6 +82,7 @@ class RouterModel:
         self.table.by_turn = policy.by_turn
         self._picks = 0
         self._charges: dict[object, RequestCharge] = {}
+        self._facts: dict[object, RequestFacts] = {}
         self._guesses: dict[object, tuple[ExpectedPrompt, PrefillProgress]] = {}
         self.progress = Progress(self.kvaware.index) if self.kvaware is not None else None
         for index in range(count):
@@ -100,6 +101,7 @@ class RouterModel:
         worker = self.table.workers[pick.worker.id]
         self.picked(worker)
         self.policy.sent(facts, worker)
+        self._facts[tag] = facts
         if self.outbox is not None:
             self.outbox.sent(facts, worker.id)
         charge = self._charges[tag] = RequestCharge(
@@ -126,8 +128,12 @@ class RouterModel:
                 self.outbox.answered(found[0])
             self.progress.ends(found[1])
 
-    def done(self, tag: object) -> None:
-        self._charges.pop(tag).end()
+    def done(self, tag: object, prompt: int, cached: int) -> None:
+        charge = self._charges.pop(tag)
+        charge.end()
+        self.policy.ended(
+            self._facts.pop(tag), self.table.workers[charge.worker.id], prompt, cached
+        )
 
 
 class RouterChooser:
@@ -182,7 +188,7 @@ class RouterChooser:
     def done(self, job: Job) -> None:
         self._advance(job.done_at)
         router = self._asked.pop(job.tag)
-        router.done(job.tag)
+        router.done(job.tag, job.prompt_tokens, job.cached)
         self._touch(router, job.done_at)
 
     def _advance(self, now: float) -> None:

@@ -291,6 +291,11 @@ class Router(RouterState):
         self.misses.ended(exchange)
         if self.canary is not None:
             self.canary.ended(decision)
+        if decision.status == 200 and (worker := self.table.workers.get(decision.chosen)):
+            prompt, cached = decision.prompt_tokens, decision.cached_tokens
+            self.policy.ended(
+                exchange.facts, worker, prompt, None if decision.estimated else cached
+            )
         model: ModelMetrics = exchange.model
         status = decision.status or 0
         self.metrics.count(model, status)

@@ -121,6 +121,7 @@ class RequestFacts:
     size: int = 0
     blocks: Blocks | None = None
     arm: int = 0
+    known_tokens: float = 0.0
 
 
 # worker id, matched tokens, in-flight requests, cost, eligible
@@ -162,6 +163,11 @@ class RoutingPolicy:
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         pass
+
+    def ended(
+        self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None
+    ) -> None:
+        """Learn from a complete answer. `prompt`, `cached`: tokens as reported; None: unknown."""
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         """Set the cache size of a worker in tokens."""

@@ -43,6 +43,12 @@ class CanaryPolicy(RoutingPolicy):
         for policy in self._observers:
             policy.sent(facts, worker)
 
+    def ended(
+        self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None
+    ) -> None:
+        for policy in self._observers:
+            policy.ended(facts, worker, prompt, cached)
+
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         for policy in self._observers:
             policy.set_capacity(worker_id, tokens)

@@ -176,6 +176,11 @@ class KvAware(RoutingPolicy):
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         self.by_prefix.sent(facts, worker)
 
+    def ended(
+        self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None
+    ) -> None:
+        self.by_prefix.ended(facts, worker, prompt, cached)
+
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         self.by_prefix.set_capacity(worker_id, tokens)
 

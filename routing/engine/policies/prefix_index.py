@@ -78,6 +78,7 @@ class PrefixIndex:
         self._by_slot: dict[int, PrefixMemory] = {}
         self._runs: dict[int, PrefixRun] = {}
         self._prompts = 0  # recorded so far, over all workers: the clock
+        self.known = 0  # leading blocks of the last prompt that its worker had already
 
     def __len__(self) -> int:
         return sum(len(run.blocks) for run in self._runs.values())
@@ -136,6 +137,7 @@ class PrefixIndex:
         path: list[PrefixRun] = []
         parent: PrefixRun | None = None
         known = self._runs
+        held = 0
         at, length = 0, len(chain)
         while at < length:
             run = known.get(chain[at])
@@ -149,11 +151,17 @@ class PrefixIndex:
             if end > length or chain[end - 1] != blocks[-1]:
                 end = at + common_length(blocks, chain, at)
                 run = self._part(run, end - at)
+            if held == at:
+                if run.holders & bit:
+                    held = end
+                elif run.partly is not None:
+                    held = at + run.partly.get(memory.slot, 0)
             if not run.holders & bit:
                 self._hold(run, memory)
             path.append(run)
             parent = run
             at = end
+        self.known = held
         runs = memory.runs
         touch = runs.move_to_end
         for run in reversed(path):

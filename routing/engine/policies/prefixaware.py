@@ -13,6 +13,17 @@ from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFac
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefix_index import Level, PrefixIndex
 
+# Part of a worker's cache that is remembered. The rest holds answers and running requests; a prefix
+# that is remembered but evicted costs more than one forgotten just before its eviction. The share
+# falls by STEP with an answer that reports less of a remembered prefix than TOLERANCE allows, rises
+# by STEP with one that reports more, and by RECOVERY with any other.
+MAX_SHARE = 0.95
+MIN_SHARE = 0.9
+STEP = 0.01
+RECOVERY = 1e-4
+TOLERANCE = 0.2
+TOLERANCE_TOKENS = 512
+
 
 class SentPrefixes:
     __slots__ = ("_bits_of", "levels")
@@ -38,6 +49,7 @@ class PrefixAware(RoutingPolicy):
         self.limit = memory_blocks
         self._index = PrefixIndex()
         self._capacities: dict[str, int] = {}  # in tokens, where known
+        self._shares: dict[str, float] = {}  # usable part of a cache, where learned
         self._block_tokens = 64.0
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
@@ -63,21 +75,49 @@ class PrefixAware(RoutingPolicy):
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         if facts.chain:
-            self._block_tokens = facts.block_tokens
-            limit = self.limit
-            if self._capacities:
-                tokens = self._capacities.get(worker.id)
-                if tokens is not None:
-                    limit = max(1, int(tokens / facts.block_tokens))
-            self._index.remember(worker.id, worker.slot, facts.chain, limit)
+            self._remember(facts, worker)
+            facts.known_tokens = self._index.known * facts.block_tokens
+
+    def ended(
+        self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None
+    ) -> None:
+        """Date the prompt by its end, as engines do, and learn the usable share of the cache."""
+        if not facts.chain or worker.id not in self._index.memories:
+            return
+        if cached is not None and facts.tokens and worker.id in self._capacities:
+            known = facts.known_tokens * prompt / facts.tokens
+            self._learn(worker.id, known, cached)
+        self._remember(facts, worker)
+
+    def _learn(self, worker_id: str, known: float, cached: int) -> None:
+        share = self._shares.get(worker_id, MAX_SHARE)
+        if cached < known * (1 - TOLERANCE) - TOLERANCE_TOKENS:
+            self._shares[worker_id] = max(share * (1 - STEP), MIN_SHARE)
+        elif share < MAX_SHARE:
+            more = cached > known * (1 + TOLERANCE) + TOLERANCE_TOKENS
+            self._shares[worker_id] = min(share * (1 + (STEP if more else RECOVERY)), MAX_SHARE)
+
+    def _remember(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+        self._block_tokens = facts.block_tokens
+        limit = self.limit
+        if self._capacities:
+            tokens = self._capacities.get(worker.id)
+            if tokens is not None:
+                limit = self._blocks(worker.id, tokens)
+        self._index.remember(worker.id, worker.slot, facts.chain, limit)
+
+    def _blocks(self, worker_id: str, tokens: int) -> int:
+        usable = tokens * self._shares.get(worker_id, MAX_SHARE)
+        return max(1, int(usable / self._block_tokens))
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         self._capacities[worker_id] = tokens
-        self._index.limit(worker_id, max(1, int(tokens / self._block_tokens)))
+        self._index.limit(worker_id, self._blocks(worker_id, tokens))
 
     def forget(self, worker: RoutingTarget) -> None:
         self._index.forget(worker.id)
         self._capacities.pop(worker.id, None)
+        self._shares.pop(worker.id, None)
 
     def memory(self, worker_id: str, most_blocks: int) -> list[tuple[float, Sequence[int]]]:
         return [(self._block_tokens, chain) for chain in self._index.chains(worker_id, most_blocks)]

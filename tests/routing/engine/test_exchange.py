@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from routing.engine.policies.prefixaware import PrefixAware
 from tests.routing.engine.harness import (
     WITH_USAGE,
     Client,
@@ -488,6 +489,20 @@ async def test_tokens_and_cache_hits_are_read_from_usage() -> None:
         ) == 2  # fmt: skip
         assert await metric(server, f"{prefix}request_duration_seconds_count", model="m") == 2
         assert await metric(server, f"{prefix}requests_total", model="m", code="200") == 2
+
+
+async def test_the_policy_learns_from_reported_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[tuple[str, int, int | None]] = []
+    monkeypatch.setattr(
+        PrefixAware,
+        "ended",
+        lambda _policy, _facts, worker, prompt, cached: learned.append((worker.id, prompt, cached)),
+    )
+    async with FakeWorker() as worker, router(worker) as server:
+        worker.cached_tokens = 640
+        await ask(server, post(chat(LONG)))
+        found = (await admin(server, "/decisions")).json["decisions"][0]
+        assert learned == [(found["chosen"], len(worker.requests[0].body) // 4, 640)]
 
 
 async def test_usage_calibrates_the_bytes_per_token() -> None:

@@ -54,6 +54,18 @@ def test_each_arm_ranks_by_its_strategy_and_knows_the_others_prompts(
     assert set(reasons) <= set(policy.reasons)
 
 
+@pytest.mark.parametrize("arms", [("prefixaware", "session"), ("roundrobin", "kvaware")])
+def test_memories_learn_from_answers_of_either_arm(arms: tuple[str, str]) -> None:
+    policy = build(*arms)
+    worker = targets(1)[0]
+    request = facts([1, 2, 3])
+    policy.sent(request, worker)
+    policy.forget(worker)
+    policy.sent(facts([7]), worker)
+    policy.ended(request, worker, 192, 0)
+    assert policy.sizes()[worker.id] == 4
+
+
 def test_strategies_with_equal_settings_share_one_memory() -> None:
     policy = build("prefixaware", "kvaware")
     worker = targets(1)[0]

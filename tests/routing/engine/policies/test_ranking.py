@@ -476,12 +476,12 @@ def test_cache_sizes_bound_the_prefix_memory_and_may_change() -> None:
     known = table(2)
     policy = PrefixAware(1000)
     one, two = known.eligible
-    policy.set_capacity(one.id, 10 * BLOCK)
+    policy.set_capacity(one.id, 11 * BLOCK)
     for worker in (one, two):
         for number in range(5):
             policy.sent(facts(blocks(number, 5)), worker)
     assert policy.sizes() == {"w0": 10, "w1": 25}
-    policy.set_capacity(two.id, 7 * BLOCK)
+    policy.set_capacity(two.id, 8 * BLOCK)
     assert policy.sizes() == {"w0": 10, "w1": 7}
     newest = policy.rank(facts(blocks(4, 5)), Fleet((two,)))
     before = policy.rank(facts(blocks(3, 5)), Fleet((two,)))
