@@ -106,12 +106,15 @@ class RouterState:
             self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
             if self.kv is not None:
                 self.kv.policy.index.observer = self.misses
-            self.misses.configure(config.prefix_block_bytes, self.policy.needs_chain)
             self.share_with(self.peers)
             self._tell_models()
             self.table.by_turn = self.policy.by_turn
             self._strategy = StrategyMetrics(self.metrics, self.policy.name)
-        session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
+        recording = config.recording.enabled
+        self.hashes_prompts = self.policy.needs_chain or recording
+        self.misses.configure(config.prefix_block_bytes, self.hashes_prompts)
+        with_session = self.policy.needs_session or recording
+        session_key: SessionKey | None = config.session_key if with_session else None
         self._session_key = session_key
         self.identifier = Identifier(
             config.hash_key,

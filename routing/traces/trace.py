@@ -15,7 +15,8 @@ class TraceRequest:
     """One request. `arrived_s`: since the trace began. `blocks`: ids of its blocks of
     `Trace.block_tokens`; equal ids mean equal prompts from the start up to there; the last block
     may be partial. `session`, `worker`: keyed hash and name, "" if unknown. `ttft_s`,
-    `cached_tokens`: as measured, None if unknown.
+    `cached_tokens`, `duration_s`: as measured, None if unknown. `tiers`: tokens that the router
+    expected on the worker's device, in L1 and in L2. `status`: HTTP. `cause`: of most misses.
     """
 
     arrived_s: float
@@ -26,6 +27,10 @@ class TraceRequest:
     worker: str = ""
     ttft_s: float | None = None
     cached_tokens: int | None = None
+    duration_s: float | None = None
+    tiers: tuple[int, int, int] | None = None
+    status: int = 200
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
