@@ -23,6 +23,7 @@ _PRUNE_S = 3600.0
 _LOOK_S = 5.0
 _CLUSTERS_S = 10.0
 _USAGE_S = 10.0
+_TRACES_S = 30.0
 _RULES_S = 5.0
 _MONEY_S = 60.0
 _CALIBRATION_S = 15.0
@@ -70,6 +71,8 @@ app.conf.update(
             ("console.api.tasks.prune", _PRUNE_S),
             ("endpoints.controller.tasks.sweep", _SWEEP_S),
             ("routing.tasks.collect_usage", _USAGE_S),
+            ("routing.tasks.collect_traces", _TRACES_S),
+            ("routing.tasks.prune_traces", _PRUNE_S),
             ("console.system.tasks.look", _LOOK_S),
             ("console.clusters.tasks.sweep", _CLUSTERS_S),
             ("dashboards.benchmarks.tasks.sweep", _SWEEP_S),

@@ -72,6 +72,7 @@ class TraceSource(models.Model):
         "endpoints.Endpoint", on_delete=models.CASCADE, related_name="trace_sources"
     )
     router = models.CharField(max_length=40)
+    url = models.CharField(max_length=200)
     collected = models.PositiveBigIntegerField(default=0)
     lost = models.PositiveBigIntegerField(default=0)
     active = models.BooleanField(default=True)

@@ -12,3 +12,17 @@ def collect_usage() -> None:
     from routing.key_usage import collect_key_usage
 
     collect_key_usage()
+
+
+@shared_task(base=BaseTask, name="routing.tasks.collect_traces")
+def collect_traces() -> None:
+    from routing.traces.collection import collect
+
+    collect()
+
+
+@shared_task(base=BaseTask, name="routing.tasks.prune_traces")
+def prune_traces() -> None:
+    from routing.traces.collection import prune_all
+
+    prune_all()

@@ -27,6 +27,7 @@ CONFIG_FILE = "router.json"
 KEYS_FILE = "keys.json"
 CONSOLE = "console"  # id of the console's own key on every endpoint
 HASH_KEY_FILE = "prefix.key"
+_RECORDED_HOURS = 4  # that fit into an endpoint's limit at least
 _SAMPLE = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
 
@@ -52,6 +53,10 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
     store = state_store(endpoint.spec)
     if store:
         config["state_store"] = store
+    if routing.record_traffic:
+        routers = max(endpoint.spec.router.replicas, 1) if endpoint.spec.on_cluster else 1
+        hour = routing.record_mib * 2**20 // (_RECORDED_HOURS * routers)
+        config["recording"] = {"enabled": True, "hour_bytes": max(hour, 2**16)}
     if endpoint.model_folder:
         config["kv"] = {"tokenizer": endpoint.model_folder}
     try:

@@ -202,9 +202,9 @@ class AdminHandler:
         return _json_answer(router.misses.show(router.identifier.digest))
 
     def _recording(self, query: dict[str, list[str]]) -> Answer:
-        """Return recorded traffic. `?after=N`: pieces up to N are stored and can be forgotten."""
-        after = _query_number(query, "after", "0")
-        return _json_answer(self._router.recorder.traffic.collect(after))
+        """Return recorded traffic. `?instance=ID&after=N`: pieces up to N are stored elsewhere."""
+        after, instance = _query_number(query, "after", "0"), query.get("instance", [""])[0]
+        return _json_answer(self._router.recorder.traffic.collect(instance, after))
 
     def _peers(self, _query: dict[str, list[str]]) -> Answer:
         return _json_answer({"exchange": self._exchange.show()})

@@ -80,7 +80,7 @@ def recorded_hours(endpoint: Endpoint) -> list[RecordedHour]:
     return [RecordedHour(**cast(dict[str, Any], row)) for row in found]
 
 
-def add_pieces(endpoint: Endpoint, reply: Mapping[str, Any], now: datetime) -> int:
+def add_pieces(endpoint: Endpoint, url: str, reply: Mapping[str, Any], now: datetime) -> int:
     """Store a router's reply and return the number of new requests. Repeated pieces are ignored.
     Raise KeyError, TypeError or ValueError for an invalid reply.
     """
@@ -90,6 +90,7 @@ def add_pieces(endpoint: Endpoint, reply: Mapping[str, Any], now: datetime) -> i
         source, _ = TraceSource.objects.select_for_update().get_or_create(
             endpoint=endpoint, router=router
         )
+        source.url = url
         new = [row for row in rows if row.number > source.collected]
         TracePiece.objects.bulk_create(new, ignore_conflicts=True)
         source.collected = max([source.collected, *(row.number for row in new)])
@@ -97,6 +98,9 @@ def add_pieces(endpoint: Endpoint, reply: Mapping[str, Any], now: datetime) -> i
         source.active = bool(reply["recording"] or reply["pieces"])
         source.seen_at = now
         source.save()
+        TraceSource.objects.filter(endpoint=endpoint, url=url).exclude(pk=source.pk).update(
+            active=False  # another process is there now
+        )
     return sum(row.requests for row in new)
 
 

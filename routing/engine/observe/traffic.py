@@ -91,12 +91,12 @@ class TrafficRecording:
         if self._thread is not None and head.method == b"POST" and path_uses_model(head.path):
             self._thread.add((exchange.decision, exchange.facts.chain))
 
-    def collect(self, after: int) -> dict[str, Any]:
-        """Return pieces numbered above `after`, and forget the others; the open piece is closed for
-        the next call.
+    def collect(self, instance: str, after: int) -> dict[str, Any]:
+        """Return pieces, and forget those that were collected: up to number `after` of `instance`,
+        which may be an earlier process. The open piece is closed for the next call.
         """
         pieces = self._pieces
-        found = pieces.after(after)
+        found = pieces.after(after if instance == self.instance else 0)
         if self._thread is not None:
             self._thread.close_piece()
         return {

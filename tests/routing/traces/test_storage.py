@@ -17,6 +17,7 @@ from tests.support.console import make_endpoint
 pytestmark = pytest.mark.django_db
 NOW = datetime.fromtimestamp(HOUR, UTC)
 GIB = 1024**3
+URL = "http://127.0.0.1:9"
 
 
 @pytest.fixture
@@ -36,9 +37,9 @@ def reply(router: str, ats: list[float], **values: Any) -> dict[str, Any]:
 
 def test_a_trace_has_the_requests_of_all_routers_once(endpoint: Endpoint) -> None:
     first = reply("r1", [1, 30])
-    assert add_pieces(endpoint, first, NOW) == 2
-    assert add_pieces(endpoint, first, NOW) == 0  # its answer came late
-    assert add_pieces(endpoint, reply("r2", [20, 3599.8]), NOW) == 2
+    assert add_pieces(endpoint, URL, first, NOW) == 2
+    assert add_pieces(endpoint, URL, first, NOW) == 0  # its answer came late
+    assert add_pieces(endpoint, URL, reply("r2", [20, 3599.8]), NOW) == 2
     trace = load_trace(endpoint, NOW, NOW + timedelta(hours=1))
     assert [request.arrived_s for request in trace.requests] == [1, 20, 30, 3599.8]
     assert len({request.blocks[:5] for request in trace.requests}) == 1
@@ -54,13 +55,13 @@ def test_a_trace_has_the_requests_of_all_routers_once(endpoint: Endpoint) -> Non
 
 def test_deleted_hours_are_not_collected_again(endpoint: Endpoint) -> None:
     told = reply("r1", [1])
-    add_pieces(endpoint, told, NOW)
+    add_pieces(endpoint, URL, told, NOW)
     TracePiece.objects.all().delete()
-    assert add_pieces(endpoint, told, NOW) == 0
+    assert add_pieces(endpoint, URL, told, NOW) == 0
 
 
 def test_the_oldest_hours_go_beyond_the_limits(endpoint: Endpoint) -> None:
-    add_pieces(endpoint, reply("r1", [0, 3600, 7200, 10800]), NOW)
+    add_pieces(endpoint, URL, reply("r1", [0, 3600, 7200, 10800]), NOW)
     size = TracePiece.objects.latest("hour").size
     now = NOW + timedelta(hours=25)
     assert prune(endpoint, GIB, 1, now) == 1
