@@ -19,15 +19,17 @@ def pack(trace: Trace) -> bytes:
     """Return the trace as `unpack` reads it."""
     head = {"version": _VERSION, "block_tokens": trace.block_tokens, "began_at": trace.began_at}
     lines = [orjson.dumps(head)]
-    last: dict[int, tuple[int, ...]] = {}  # latest blocks by their first
-    for request in trace.requests:
+    last: dict[str | int, int] = {}  # latest request by session, else by first block
+    prompts: list[tuple[int, ...]] = []
+    for number, request in enumerate(trace.requests):
         blocks = request.blocks
-        before = last.get(blocks[0], ()) if blocks else ()
-        kept = shared_blocks(before, blocks)
-        if blocks:
-            last[blocks[0]] = blocks
+        key = request.session or (blocks[0] if blocks else "")
+        before = last.get(key, -1)
+        kept = shared_blocks(prompts[before], blocks) if before >= 0 else 0
+        last[key] = number
+        prompts.append(blocks)
         values = [getattr(request, name) for name in _NAMES]
-        lines.append(orjson.dumps([kept, blocks[0] if kept else None, blocks[kept:], *values]))
+        lines.append(orjson.dumps([before, kept, blocks[kept:], *values]))
     return gzip.compress(b"\n".join(lines), 6, mtime=0)
 
 
@@ -36,13 +38,10 @@ def unpack(data: bytes) -> Trace:
     try:
         lines = gzip.decompress(data).splitlines()
         head: dict[str, Any] = orjson.loads(lines[0])
-        last: dict[int, tuple[int, ...]] = {}
-        requests = []
+        requests: list[TraceRequest] = []
         for line in lines[1:]:
-            kept, first, rest, *values = orjson.loads(line)
-            blocks = (*(last[first][:kept] if kept else ()), *rest)
-            if blocks:
-                last[blocks[0]] = blocks
+            before, kept, rest, *values = orjson.loads(line)
+            blocks = (*(requests[before].blocks[:kept] if kept else ()), *rest)
             named = dict(zip(_NAMES, values, strict=True))
             if named["tiers"] is not None:
                 named["tiers"] = tuple(named["tiers"])
