@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from django.db import transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, QuerySet, Sum
 
 from endpoints.models import Endpoint
 from routing.models import ImportedTrace, TracePiece, TraceSource
@@ -49,14 +49,22 @@ def load_trace(endpoint: Endpoint, begin: datetime, end: datetime) -> Trace:
     """Return the recorded requests that arrived from `begin` until before `end`; none if nothing
     was recorded. Raise TraceError for damaged data.
     """
-    pieces = TracePiece.objects.filter(endpoint=endpoint)
-    touched = pieces.filter(first__lt=end, last__gte=begin)
+    touched = _pieces(endpoint, begin, end)
     streams = touched.values_list("router", "stream").distinct().order_by("router", "stream")
     return read_streams(
         (_stream(endpoint, router, stream) for router, stream in streams),
         begin.timestamp(),
         end.timestamp(),
     )
+
+
+def count_requests(endpoint: Endpoint, begin: datetime, end: datetime) -> int:
+    """Return about how many requests `load_trace` returns, and at least as many."""
+    return _pieces(endpoint, begin, end).aggregate(found=Sum("requests"))["found"] or 0
+
+
+def _pieces(endpoint: Endpoint, begin: datetime, end: datetime) -> QuerySet[TracePiece]:
+    return TracePiece.objects.filter(endpoint=endpoint, first__lt=end, last__gte=begin)
 
 
 def _stream(endpoint: Endpoint, router: str, stream: int) -> list[bytes]:
@@ -78,6 +86,15 @@ def recorded_hours(endpoint: Endpoint) -> list[RecordedHour]:
     rows = TracePiece.objects.filter(endpoint=endpoint).values("hour").order_by("-hour")
     found = rows.annotate(routers=Count("router", distinct=True), **totals)
     return [RecordedHour(**cast(dict[str, Any], row)) for row in found]
+
+
+def imported_traces(endpoint: Endpoint) -> QuerySet[ImportedTrace]:
+    return ImportedTrace.objects.filter(endpoint=endpoint).defer("data")
+
+
+def sources(endpoint: Endpoint) -> QuerySet[TraceSource]:
+    """Return the router processes whose traffic is being collected."""
+    return TraceSource.objects.filter(endpoint=endpoint, active=True)
 
 
 def add_pieces(endpoint: Endpoint, url: str, reply: Mapping[str, Any], now: datetime) -> int:
