@@ -14,6 +14,7 @@ from console.commandline.endpoint import (
     endpoints,
     keys,
     manifests,
+    traces,
     wait,
 )
 from console.commandline.platform import (
@@ -70,7 +71,7 @@ def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]
     text = "create the demo endpoint if it does not exist (on the console's machine)"
     rooms.verb("seed-demo", text, call=seed_demo)
     verbs = rooms.group("endpoint", "manage endpoints", client="endpoints")
-    for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks):
+    for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks, traces):
         module.add_to(verbs)
     for add_to in (*_COMMANDS, *more):
         add_to(rooms)

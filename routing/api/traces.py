@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
-from itertools import islice
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -22,9 +18,9 @@ from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
 from routing.models import ImportedTrace
 from routing.traces import actions, storage
+from routing.traces.downloads import export_response
 from routing.traces.formats import FORMATS
 
-_LINES_A_PART = 256
 _RANGE = [
     OpenApiParameter("begin", OpenApiTypes.DATETIME, description="First arrival."),
     OpenApiParameter("end", OpenApiTypes.DATETIME, description="Arrivals before this time."),
@@ -150,31 +146,6 @@ class TraceExport(APIView):
     )
     def get(self, request: Request, name: str) -> StreamingHttpResponse:
         return export_response(request.user, name, _read_query(_FileSerializer, request))
-
-
-def export_response(actor: Any, endpoint: str, asked: dict[str, Any]) -> StreamingHttpResponse:
-    """Return a download; `asked`: name, or begin and end; trace_format and block_tokens."""
-    begin: datetime | None = asked.get("begin")
-    lines = actions.export_trace(
-        actor,
-        endpoint,
-        asked["trace_format"],
-        name=asked["name"],
-        begin=begin,
-        end=asked.get("end"),
-        block_tokens=asked["block_tokens"],
-    )
-    part = asked["name"] or (f"{begin:%Y%m%dT%H%M}" if begin else "")
-    file = f"{endpoint}-{part}-{asked['trace_format']}.jsonl"
-    headers = {"Content-Disposition": f'attachment; filename="{file}"'}
-    return StreamingHttpResponse(_parts(lines), "application/x-ndjson", headers=headers)
-
-
-async def _parts(lines: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines in parts, each made in a thread."""
-    take = sync_to_async(lambda: b"".join(islice(lines, _LINES_A_PART)), thread_sensitive=False)
-    while part := await take():
-        yield part
 
 
 @extend_schema(tags=["routing"])

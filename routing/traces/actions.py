@@ -26,7 +26,7 @@ from routing.traces.formats import read_trace, write_trace
 from routing.traces.storage import count_requests, load_imported, load_trace
 from routing.traces.trace import Trace, TraceError
 
-MAX_FILE_BYTES = 32 * 2**20
+MAX_FILE_BYTES = 7 * 2**20  # a form has at most 8 MiB (console.web.server.request_limits)
 MAX_TEXT_BYTES = 128 * 2**20
 MAX_REQUESTS = 200_000
 MAX_EXPORTED = 500_000
@@ -160,7 +160,9 @@ def _span(begin: datetime, end: datetime) -> str:
 def _text(data: bytes) -> bytes:
     """Return the file's text. Raise TraceError for too much of it."""
     if len(data) > MAX_FILE_BYTES:
-        raise TraceError(f"The file is larger than {MAX_FILE_BYTES >> 20} MiB. Split or gzip it.")
+        raise TraceError(
+            f"The file is larger than {MAX_FILE_BYTES >> 20} MiB. Compress or split it."
+        )
     if data.startswith(_GZIP):
         reader = zlib.decompressobj(wbits=31)
         try:
