@@ -263,7 +263,7 @@ class TrafficEncoder(BackgroundThread[Item]):
             "known_blocks": self._before,
         }
         text = orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE) + b"".join(self._rows)
-        data = base64.b64encode(gzip.compress(text, 6, mtime=0)).decode()
+        data = base64.b64encode(gzip.compress(text, 2, mtime=0)).decode()
         lost = self.uncounted()
         self._counted += lost
         self._hour_size += len(data)
