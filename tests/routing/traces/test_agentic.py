@@ -109,7 +109,7 @@ def test_deep_subagents_are_rejected() -> None:
     [
         ({}, "Line 1: requests is no list"),
         ({"id": 3, "requests": []}, "Line 1: id is no text"),
-        ({"requests": [[64, 1, 0, 1, 0]]}, "Line 1: tool is None; a number"),
+        ({"requests": [[64, 1, 0, 1, 0]]}, "Line 1: tool is missing; a number"),
         (with_row([64, 1, 0, 1]), r"Line 1: requests\[1\] is no list \[in"),
         (with_row([64, 1, "x", 1, 0]), r"Line 1: requests\[1\].think_s is 'x'; a number"),
         (with_row([64, -1, 0, 1, 0]), r"Line 1: requests\[1\].out is -1; a number"),
@@ -117,7 +117,7 @@ def test_deep_subagents_are_rejected() -> None:
         (with_row([64, 1, 0, 1, 1, 7]), r"Line 1: requests\[1\] keeps blocks of no earlier"),
         (with_row({"subagents": 3}), r"Line 1: requests\[1\] has no list subagents"),
         (with_row({"subagents": [3]}), r"subagents\[0\] is no JSON object"),
-        (with_row({"subagents": [{"requests": []}]}), r"subagents\[0\].delay_s is None"),
+        (with_row({"subagents": [{"requests": []}]}), r"subagents\[0\].delay_s is missing"),
     ],
 )
 def test_malformed_sessions_are_named(session: Any, message: str) -> None:
