@@ -158,7 +158,7 @@ class TraceImports(APIView):
         f"{actions.MAX_FILE_BYTES >> 20} MiB and {actions.MAX_REQUESTS} requests.",
         operation_id="endpoints_traces_import",
         parameters=[OpenApiParameter("name", str, required=True), *_FORMAT],
-        request={"application/x-ndjson": OpenApiTypes.BINARY},
+        request={"application/octet-stream": OpenApiTypes.BINARY},
         responses={201: ImportedTraceSerializer, 400: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
