@@ -24,6 +24,7 @@ _LOOK_S = 5.0
 _CLUSTERS_S = 10.0
 _USAGE_S = 10.0
 _CANARIES_S = 10.0
+_TRACES_S = 30.0
 _RULES_S = 5.0
 _MONEY_S = 60.0
 _CALIBRATION_S = 15.0
@@ -72,6 +73,8 @@ app.conf.update(
             ("endpoints.controller.tasks.sweep", _SWEEP_S),
             ("routing.tasks.collect_usage", _USAGE_S),
             ("routing.tasks.collect_canaries", _CANARIES_S),
+            ("routing.tasks.collect_traces", _TRACES_S),
+            ("routing.tasks.prune_traces", _PRUNE_S),
             ("console.system.tasks.look", _LOOK_S),
             ("console.clusters.tasks.sweep", _CLUSTERS_S),
             ("dashboards.benchmarks.tasks.sweep", _SWEEP_S),

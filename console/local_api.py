@@ -50,7 +50,10 @@ class _Body:
         self._answer = answer
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._answer)
+        with warnings.catch_warnings():
+            # Downloads are asynchronous; here they are collected in memory.
+            warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume")
+            return iter(self._answer)
 
     def close(self) -> None:
         request_finished.disconnect(close_old_connections)

@@ -19,3 +19,17 @@ def collect_canaries() -> None:
     from routing.canary.collection import collect_canaries as collect
 
     collect()
+
+
+@shared_task(base=BaseTask, name="routing.tasks.collect_traces")
+def collect_traces() -> None:
+    from routing.traces.collection import collect
+
+    collect()
+
+
+@shared_task(base=BaseTask, name="routing.tasks.prune_traces")
+def prune_traces() -> None:
+    from routing.traces.collection import prune_all
+
+    prune_all()

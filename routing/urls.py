@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing.pages import views
+from routing.pages import traces, views
 
 app_name = "routing"
 urlpatterns = [
@@ -21,6 +21,11 @@ urlpatterns = [
     ),
     path("endpoints/<endpoint:name>/kv/", views.kv, name="kv"),
     path("endpoints/<endpoint:name>/routers/", views.routers, name="routers"),
+    path("endpoints/<endpoint:name>/traces/", traces.show_traces, name="traces"),
+    path("endpoints/<endpoint:name>/traces/switch/", traces.switch, name="trace-switch"),
+    path("endpoints/<endpoint:name>/traces/export/", traces.export, name="trace-export"),
+    path("endpoints/<endpoint:name>/traces/import/", traces.import_file, name="trace-import"),
+    path("endpoints/<endpoint:name>/traces/delete/", traces.delete, name="trace-delete"),
     path("endpoints/<endpoint:name>/doctor/", views.doctor, name="doctor"),
     path("endpoints/<endpoint:name>/decisions/<str:number>/", views.decision, name="decision"),
 ]

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, cast
 
 from console.client import documents, endpoints
 from console.client.errors import Unreachable
-from console.client.http import Document, Http, HttpAnswer, ListClient, ResourceClient
+from console.client.http import Document, Http, HttpAnswer, ListClient, Params, ResourceClient
 from console.client.watch import SILENCE_S, Watch, parse_events
 
 # In a class with a method `list`, that name is not usable as a type.
@@ -170,6 +170,26 @@ class Endpoints(ListClient[documents.Endpoint]):
     def misses(self, name: str, **query: str) -> Document:
         """Return the computed prompt tokens by cause; with `cause`, example decisions of it."""
         return cast(Document, self.http.get(self._at(name, "misses"), query))
+
+    def traces(self, name: str) -> Document:
+        """Return the recorded hours and imported traces."""
+        return self._get(self._at(name, "traces"))
+
+    def export_trace(self, name: str, query: Params) -> Iterator[bytes]:
+        """Yield a file of recorded requests or of an imported trace."""
+        with self.http.stream(self._at(name, "traces", "export"), query, accept="*/*") as answer:
+            yield from answer.iter_bytes()
+
+    def import_trace(self, name: str, file: bytes, query: Params) -> Document:
+        path = self._at(name, "traces", "imports")
+        return cast(Document, self.http.send("POST", path, file=file, params=query).body)
+
+    def delete_hours(self, name: str, begin: str, end: str) -> Document:
+        query = {"begin": begin, "end": end}
+        return cast(Document, self.http.send("DELETE", self._at(name, "traces"), params=query).body)
+
+    def delete_trace(self, name: str, trace: str) -> None:
+        self.http.send("DELETE", self._at(name, "traces", "imports", trace))
 
     def decisions(self, name: str, limit: int = 50) -> Objects:
         body = self.http.get(self._at(name, "decisions"), {"limit": limit})

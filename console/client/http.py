@@ -65,11 +65,14 @@ class Http:
         *,
         params: Params | None = None,
         text: str | None = None,
+        file: bytes | None = None,
         if_match: str = "",
         if_none_match: str = "",
         once: bool = False,
     ) -> HttpAnswer:
-        """Send a request. `text` is a YAML body instead of JSON; `once` adds an Idempotency-Key."""
+        """Send a request. `text` is a YAML body instead of JSON, `file` any other; `once` adds an
+        Idempotency-Key.
+        """
         headers = {"Accept": "application/json"}
         if if_match:
             headers["If-Match"] = if_match
@@ -81,6 +84,9 @@ class Http:
         if text is not None:
             headers["Content-Type"] = "application/yaml"
             body = {"content": text.encode()}
+        elif file is not None:
+            headers["Content-Type"] = "application/octet-stream"
+            body = {"content": file}
         elif data is not None:
             headers["Content-Type"] = "application/json"
             body = {"content": json.dumps(data, allow_nan=False, default=str).encode()}

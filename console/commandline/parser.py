@@ -16,6 +16,7 @@ from console.commandline.endpoint import (
     keys,
     manifests,
     misses,
+    traces,
     wait,
 )
 from console.commandline.platform import (
@@ -72,7 +73,7 @@ def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]
     text = "create the demo endpoint if it does not exist (on the console's machine)"
     rooms.verb("seed-demo", text, call=seed_demo)
     verbs = rooms.group("endpoint", "manage endpoints", client="endpoints")
-    for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks, canary):
+    for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks, canary, traces):
         module.add_to(verbs)
     for add_to in (*_COMMANDS, *more):
         add_to(rooms)

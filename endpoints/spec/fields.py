@@ -158,6 +158,32 @@ class RoutingSpec:
         _LIVE,
         choices=ISOLATIONS,
     )
+    record_traffic: bool = declare(
+        False,
+        "Traffic recording",
+        "Arrivals, keyed hashes of prompt prefixes, token counts and latencies of requests, never "
+        "text; for what-if analysis and export.",
+        _LIVE,
+    )
+    record_days: int = declare(
+        7,
+        "Recorded days",
+        "Older hours are deleted.",
+        _LIVE,
+        remedy="Give whole days from 1 to 90.",
+        minimum=1,
+        maximum=90,
+    )
+    record_mib: int = declare(
+        256,
+        "Recording size (MiB)",
+        "In the console's database, compressed; the oldest hours are deleted first. An hour can "
+        "take a quarter.",
+        _LIVE,
+        remedy="Give whole MiB from 1 to 65536.",
+        minimum=1,
+        maximum=65_536,
+    )
 
     @property
     def effective_strategy(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing.api import canary, strategies, views
+from routing.api import canary, strategies, traces, views
 
 app_name = "routing-api"
 urlpatterns = [
@@ -33,6 +33,22 @@ urlpatterns = [
         "endpoints/<endpoint:name>/canary/promote/",
         canary.CanaryPromotion.as_view(),
         name="canary-promotion",
+    ),
+    path("endpoints/<endpoint:name>/traces/", traces.Traces.as_view(), name="traces"),
+    path(
+        "endpoints/<endpoint:name>/traces/export/",
+        traces.TraceExport.as_view(),
+        name="trace-export",
+    ),
+    path(
+        "endpoints/<endpoint:name>/traces/imports/",
+        traces.TraceImports.as_view(),
+        name="trace-imports",
+    ),
+    path(
+        "endpoints/<endpoint:name>/traces/imports/<str:trace>/",
+        traces.OneTraceImport.as_view(),
+        name="trace-import",
     ),
     path("endpoints/<endpoint:name>/doctor/", views.Doctor.as_view(), name="doctor"),
 ]

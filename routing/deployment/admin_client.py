@@ -212,6 +212,17 @@ def canary(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
     return found
 
 
+def recording(
+    admin_url: str, instance: str, after: int, deadline_s: float | None = None
+) -> dict[str, Any]:
+    """Return recorded traffic beyond piece `after` of the router process `instance`."""
+    query = urlencode({"instance": instance, "after": after})
+    found = fetch_page(admin_url, f"/recording?{query}", deadline_s)
+    if not isinstance(found.get("instance"), str) or not isinstance(found.get("pieces"), list):
+        raise _invalid_reply()
+    return found
+
+
 def send_budgets(
     admin_url: str,
     instance: str,

@@ -31,6 +31,7 @@ CONSOLE = "console"  # id of the console's own key on every endpoint
 HASH_KEY_FILE = "prefix.key"
 STORE_CA_FILE = "state-store-ca.pem"
 IN_CLUSTER = "in-cluster"  # the cluster the console runs in
+_RECORDED_HOURS = 4  # that fit into an endpoint's limit at least
 _SAMPLE = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
 
@@ -63,6 +64,10 @@ def compile_config(
     store = state_store(endpoint.spec, installed)
     if store:
         config["state_store"] = store
+    if routing.record_traffic:
+        routers = max(endpoint.spec.router.replicas, 1) if endpoint.spec.on_cluster else 1
+        hour = routing.record_mib * 2**20 // (_RECORDED_HOURS * routers)
+        config["recording"] = {"enabled": True, "hour_bytes": max(hour, 2**16)}
     if endpoint.model_folder:
         config["kv"] = {"tokenizer": endpoint.model_folder}
     try:

@@ -73,6 +73,7 @@ class AdminHandler:
             b"/admission": self._admission,
             b"/usage": self._usage,
             b"/misses": self._misses,
+            b"/recording": self._recording,
             b"/peers": self._peers,
             b"/canary": self._canary,
         }
@@ -201,6 +202,11 @@ class AdminHandler:
     def _misses(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
         return _json_answer(router.misses.show(router.identifier.digest))
+
+    def _recording(self, query: dict[str, list[str]]) -> Answer:
+        """Return recorded traffic. `?instance=ID&after=N`: pieces up to N are stored elsewhere."""
+        after, instance = _query_number(query, "after", "0"), query.get("instance", [""])[0]
+        return _json_answer(self._router.recorder.traffic.collect(instance, after))
 
     def _peers(self, _query: dict[str, list[str]]) -> Answer:
         return _json_answer({"exchange": self._exchange.show()})

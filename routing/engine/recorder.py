@@ -1,4 +1,4 @@
-"""Records of ended requests: key usage, access log, decision journal, spans.
+"""Records of ended requests: key usage, access log, decision journal, spans, traffic.
 
 The loop writes only to stderr; lost records are counted; a configuration change loses nothing that
 was queued.
@@ -17,6 +17,7 @@ from routing.engine.observe.journal import Journal
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, package_version
 from routing.engine.observe.tracing import Attributes, EndedRequest, Exporter, Trace
+from routing.engine.observe.traffic import TrafficRecording
 from routing.engine.prompt.identity import Identifier
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Recorder:
         self._exporter: Exporter | None = None
         self._share = 0.0
         self.use = KeyUse(instance)
+        self.traffic = TrafficRecording(instance)
         self._old: list[Journal | Exporter] = []  # replaced ones that still drain
         self._lines = {kind: metrics.log_dropped.child(kind) for kind in log.dropped}
         self._records = {r: metrics.records.child(r) for r in ("written", "failed", "dropped")}
@@ -72,6 +74,7 @@ class Recorder:
         self.use.configure(frozenset(key.id for key in config.keys or ()))
         self._share = config.tracing.sample if config.tracing is not None else 0.0
         self.traces = self._exporter is not None
+        self.traffic.configure(config.recording, config.prefix_block_bytes, identifier.digest)
         current = self._journal.config if self._journal is not None else None
         if config.journal != current:
             self._retire(self._journal)
@@ -88,6 +91,7 @@ class Recorder:
             self._retire(last)
         self._journal = self._exporter = None
         self.traces = False
+        self.traffic.stop()
         for old in self._old:
             old.join()
 
@@ -105,6 +109,8 @@ class Recorder:
         if journal is not None and random.random() < journal.config.sample:
             endpoint, digest = self._endpoint, self._identifier.digest
             journal.add((decision, lambda record: record.show(endpoint, digest)))
+        if self.traffic.on:
+            self.traffic.add(exchange)
         if exchange.trace is not None and self._exporter is not None:
             exchange.trace.ended(decision.error)
             self._exporter.add(_span_data(exchange, exchange.trace, decision))

@@ -127,7 +127,7 @@ class Router(RouterState):
         async with self._reading:
             path = head.path if path is None else path
             session = find_session(head, self._session_key)
-            needs_chain = self.policy.needs_chain
+            needs_chain = self.hashes_prompts
             return await self.identifier.read_large(path, body, session, needs_chain, scope)
 
     def _place(self, exchange: Exchange, key: Key, identity: Identity, began: float) -> None:
@@ -200,7 +200,7 @@ class Router(RouterState):
     ) -> Identity | None:
         """Return None for a body that takes long to parse (see `read_body`). Raise Refusal."""
         session = b"" if self._session_key is None else find_session(head, self._session_key)
-        needs_chain = self.policy.needs_chain
+        needs_chain = self.hashes_prompts
         if body is None or not (
             self.identifier.reads(needs_chain)
             or key.models is not None

@@ -114,7 +114,11 @@ class RouterState:
             self.ring = self.ring.resized(config.decisions_keep)
         if not keep_policy:
             self._change_policy(config, known)
-        session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
+        recording = config.recording.enabled
+        self.hashes_prompts = self.policy.needs_chain or recording
+        self.misses.configure(config.prefix_block_bytes, self.hashes_prompts)
+        with_session = self.policy.needs_session or recording
+        session_key: SessionKey | None = config.session_key if with_session else None
         if config.canary is not None and config.canary.session_key is not None:
             session_key = config.canary.session_key
         self._session_key = session_key
@@ -149,7 +153,6 @@ class RouterState:
         elif self.kv is None or self.kv.policy is not kvaware:
             self.kv = KvRouting(kvaware, self.log)
             kvaware.index.observer = self.misses
-        self.misses.configure(config.prefix_block_bytes, policy.needs_chain)
         self.share_with(self.peers)
         self._tell_models()
         self.table.by_turn = policy.by_turn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -15,7 +16,8 @@ class TraceRequest:
     """One request. `arrived_s`: since the trace began. `blocks`: ids of its blocks of
     `Trace.block_tokens`; equal ids mean equal prompts from the start up to there; the last block
     may be partial. `session`, `worker`: keyed hash and name, "" if unknown. `ttft_s`,
-    `cached_tokens`: as measured, None if unknown.
+    `cached_tokens`, `duration_s`: as measured, None if unknown. `tiers`: tokens that the router
+    expected on the worker's device, in L1 and in L2. `status`: HTTP. `cause`: of most misses.
     """
 
     arrived_s: float
@@ -26,6 +28,10 @@ class TraceRequest:
     worker: str = ""
     ttft_s: float | None = None
     cached_tokens: int | None = None
+    duration_s: float | None = None
+    tiers: tuple[int, int, int] | None = None
+    status: int = 200
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +53,11 @@ def read_mooncake(lines: Iterable[str | bytes]) -> Trace:
     blocks. Raise TraceError.
     """
     requests = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise TraceError(f"Line {number} is not JSON: {error}.") from None
-        if not isinstance(row, dict):
-            raise TraceError(f"Line {number} is no JSON object.")
-        numbers = [_number(row, name, number) for name in _NUMBERS]
-        blocks = row.get("hash_ids")
-        if not isinstance(blocks, list) or not all(type(block) is int for block in blocks):
-            raise TraceError(f"Line {number}: hash_ids is no list of integers.")
-        arrived_ms, prompt, output = numbers
-        requests.append(TraceRequest(arrived_ms / 1000, int(prompt), int(output), tuple(blocks)))
+    for number, row in parse_rows(lines):
+        arrived_ms = read_number(row, "timestamp", number, MOST_MS)
+        prompt, output = (int(read_number(row, name, number)) for name in _LENGTHS)
+        blocks = read_blocks(row, number, prompt, MOONCAKE_BLOCK_TOKENS)
+        requests.append(TraceRequest(arrived_ms / 1000, prompt, output, blocks))
     requests.sort(key=lambda request: request.arrived_s)
     return Trace(MOONCAKE_BLOCK_TOKENS, requests)
 
@@ -83,11 +79,53 @@ def write_mooncake(trace: Trace) -> Iterator[bytes]:
         yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
-_NUMBERS = ("timestamp", "input_length", "output_length")
+# -- lines of any format
+
+MOST_MS = 1e12  # 30 years
+MOST_TOKENS = 10_000_000
+_LENGTHS = ("input_length", "output_length")
 
 
-def _number(row: dict[str, object], name: str, line: int) -> float:
+def parse_rows(lines: Iterable[str | bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the object of each line that is not empty. Raise TraceError."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise TraceError(f"Line {number} is not JSON: {error}.") from None
+        if not isinstance(row, dict):
+            raise TraceError(f"Line {number} is no JSON object.")
+        yield number, row
+
+
+def read_number(
+    row: dict[str, Any], name: str, line: int, most: float = MOST_TOKENS, place: str = ""
+) -> float:
+    """Return a field from 0 to `most`. Raise TraceError."""
     value = row.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise TraceError(f"Line {line}: {name} is {value!r}; a number of at least 0 is needed.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        shown = repr(value)[:60] if name in row else "missing"
+        raise TraceError(
+            f"Line {line}: {place}{name} is {shown}; a number of at least 0 and at most "
+            f"{most:.0f} is needed."
+        )
     return value
+
+
+def read_blocks(
+    row: dict[str, Any], line: int, prompt_tokens: int, block_tokens: int
+) -> tuple[int, ...]:
+    """Return `hash_ids`, as many as the prompt has blocks at most. Raise TraceError."""
+    blocks = row.get("hash_ids")
+    if not isinstance(blocks, list) or not all(type(block) is int for block in blocks):
+        raise TraceError(f"Line {line}: hash_ids is no list of integers.")
+    most = -(-prompt_tokens // block_tokens)
+    if len(blocks) > most:
+        raise TraceError(
+            f"Line {line}: hash_ids has {len(blocks)} blocks of {block_tokens} tokens, but the "
+            f"prompt of {prompt_tokens} tokens has {most} at most. Correct the block size or the "
+            "line."
+        )
+    return tuple(blocks)

@@ -22,6 +22,7 @@ PAGES = (
     f"{HOME}strategy/",
     f"{HOME}explain/",
     f"{HOME}prefixes/",
+    f"{HOME}traces/",
     "/playground/endpoints/demo/",
 )
 

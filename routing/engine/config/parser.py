@@ -31,6 +31,7 @@ from routing.engine.config.schema import (
     LimitsConfig,
     QueueConfig,
     Rates,
+    RecordingConfig,
     Share,
     Strategy,
     TracingConfig,
@@ -130,6 +131,7 @@ class _Document(Section, frozen=True):
     kv: _Kv = _Kv()
     open_paths: Any = []
     decisions: _Decisions = _Decisions()
+    recording: RecordingConfig = RecordingConfig()
     retry: _Retry = _Retry()
     access_log: AccessLogConfig | str | bool = AccessLogConfig()
     tracing: TracingConfig = TracingConfig()
@@ -172,6 +174,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         retry_attempts=document.retry.attempts,
         access_log=_parse_access_log(document.access_log),
         journal=_parse_journal(document.decisions, base_dir),
+        recording=document.recording,
         tracing=_parse_tracing(document.tracing),
         tls=tls,
         worker_tls=worker_tls,

@@ -85,6 +85,7 @@ def show_config(config: Config) -> dict[str, Any]:
         "health": _show(config.health),
         "limits": _show(config.limits),
         "decisions": {"keep": config.decisions_keep, **(_show(config.journal) or {})},
+        "recording": _show(config.recording),
         "retry": {"attempts": config.retry_attempts},
         "access_log": _show(config.access_log),
         "tracing": _show(config.tracing),

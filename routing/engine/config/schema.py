@@ -263,6 +263,14 @@ class JournalConfig:
     max_bytes: int = 256 * 1024 * 1024
 
 
+class RecordingConfig(Section, frozen=True):
+    """Recording of traffic: compressed bytes per hour, and in memory until they are collected."""
+
+    enabled: bool = False
+    hour_bytes: Annotated[int, between(65_536, 2**34)] = 64 * 1024 * 1024
+    buffer_bytes: Annotated[int, between(65_536, 2**30)] = 16 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class StateStoreConfig:
     """Valkey or Redis through which the routers of an endpoint exchange state.
@@ -379,6 +387,7 @@ class Config:
     retry_attempts: int = 2
     access_log: AccessLogConfig = field(default_factory=AccessLogConfig)
     journal: JournalConfig | None = None
+    recording: RecordingConfig = field(default_factory=RecordingConfig)
     tracing: TracingConfig | None = None
     state_store: StateStoreConfig | None = None
     canary: CanaryConfig | None = None

@@ -338,6 +338,9 @@ def test_diff_lists_what_restarts(data: dict[str, Any]) -> None:
         "routing.strategy",
         "routing.session_key",
         "routing.cache_isolation",
+        "routing.record_traffic",
+        "routing.record_days",
+        "routing.record_mib",
     }
 
 

@@ -76,6 +76,13 @@ def test_kv_event_addresses_are_published_for_every_strategy() -> None:
     assert compile_config(ENDPOINT, ()).get("kv") is None
 
 
+def test_routers_record_where_the_endpoint_says_so() -> None:
+    assert "recording" not in compile_config(ENDPOINT, ())
+    routing = replace(ENDPOINT.spec.routing, record_traffic=True, record_mib=8)
+    config = compile_config(replace(ENDPOINT, spec=replace(ENDPOINT.spec, routing=routing)), ())
+    assert config["recording"] == {"enabled": True, "hour_bytes": 2 * 2**20}
+
+
 @pytest.mark.parametrize(
     ("fields", "strategy"),
     [

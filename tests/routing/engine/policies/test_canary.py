@@ -54,7 +54,7 @@ def test_each_arm_ranks_by_its_strategy_and_knows_the_others_prompts(
     assert set(reasons) <= set(policy.reasons)
 
 
-@pytest.mark.parametrize("arms", [("prefixaware", "session"), ("roundrobin", "kvaware")])
+@pytest.mark.parametrize("arms", [("prefixaware", "session"), ("session", "prefixaware")])
 def test_memories_learn_from_answers_of_either_arm(arms: tuple[str, str]) -> None:
     policy = build(*arms)
     worker = targets(1)[0]

@@ -1,0 +1,153 @@
+"""Page of an endpoint's recorded traffic: switch, hours, export, imported traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils.dateparse import parse_datetime
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts.gate import role_required
+from console.core.errors import Problem, Refused
+from endpoints import actions as endpoint_actions
+from endpoints.models import Endpoint
+from endpoints.pages.head import find_endpoint
+from routing.pages.views import build_shell
+from routing.traces import actions, storage
+from routing.traces.downloads import export_response
+from routing.traces.formats import FORMATS
+from routing.traces.storage import RecordedHour
+
+HOURS_A_PAGE = 48
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class HourRow:
+    """`gap_hours`: hours without recorded requests before it."""
+
+    hour: RecordedHour
+    gap_hours: int
+
+
+@require_safe
+def show_traces(request: HttpRequest, name: str) -> HttpResponse:
+    return _render(request, find_endpoint(name))
+
+
+def _render(
+    request: HttpRequest, found: Endpoint, problems: tuple[Problem, ...] = (), status: int = 200
+) -> HttpResponse:
+    hours = storage.recorded_hours(found)
+    context: dict[str, Any] = {
+        **build_shell(found, "traces"),
+        "routing": found.parsed.routing,
+        "page": Paginator(_rows(hours), HOURS_A_PAGE).get_page(request.GET.get("page")),
+        "hours": hours,
+        "size": sum(hour.size for hour in hours),
+        "requests": sum(hour.requests for hour in hours),
+        "lost": sum(hour.lost for hour in hours),
+        "sources": list(storage.sources(found)),
+        "imports": list(storage.imported_traces(found)),
+        "formats": FORMATS,
+        "typed": request.POST or request.GET,
+        "problems": problems,
+        "max_mib": actions.MAX_FILE_BYTES >> 20,
+        "max_requests": actions.MAX_REQUESTS,
+    }
+    return render(request, "routing/traces.html", context, status=status)
+
+
+def _rows(hours: list[RecordedHour]) -> list[HourRow]:
+    befores = [*(hour.hour for hour in hours[1:]), None]
+    return [
+        HourRow(hour, 0 if before is None else (hour.hour - before) // _HOUR - 1)
+        for hour, before in zip(hours, befores, strict=False)
+    ]
+
+
+@require_POST
+@role_required("operator")
+def switch(request: HttpRequest, name: str) -> HttpResponseBase:
+    found = find_endpoint(name)
+    wanted = request.POST.get("record") == "on"
+    try:
+        endpoint_actions.patch(request.user, found.name, {"routing": {"record_traffic": wanted}})
+    except Refused as refused:
+        return _render(request, found, refused.errors, refused.status_code)
+    done = "Recording starts" if wanted else "Recording ends"
+    messages.success(request, f"{done} when the routers have reloaded, in some seconds.")
+    return redirect("routing:traces", found.name)
+
+
+@require_safe
+@role_required("operator")
+def export(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Download recorded hours from `first` to `last`, or the imported trace `name`."""
+    found = find_endpoint(name)
+    last = _time(request.GET.get("last", ""))
+    size = request.GET.get("block_tokens", "")
+    asked = {
+        "name": request.GET.get("name", ""),
+        "begin": _time(request.GET.get("first", "")),
+        "end": last + _HOUR if last else None,
+        "trace_format": request.GET.get("trace_format", ""),
+        "block_tokens": int(size) if size.isdecimal() and len(size) < 9 else 0,
+    }
+    try:
+        return export_response(request.user, found.name, asked)
+    except Refused as refused:
+        return _render(request, found, refused.errors, refused.status_code)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        found = parse_datetime(text)
+    except ValueError:
+        return None
+    return found if found is not None and found.tzinfo is not None else None
+
+
+@require_POST
+@role_required("operator")
+def import_file(request: HttpRequest, name: str) -> HttpResponseBase:
+    found = find_endpoint(name)
+    file = request.FILES.get("file")
+    size = request.POST.get("block_tokens", "")
+    try:
+        row = actions.import_trace(
+            request.user,
+            found.name,
+            request.POST.get("name", "").strip(),
+            request.POST.get("trace_format", ""),
+            file.read(actions.MAX_FILE_BYTES + 1) if file is not None else b"",
+            int(size) if size.isdecimal() and len(size) < 9 else 0,
+        )
+    except Refused as refused:
+        return _render(request, found, refused.errors, refused.status_code)
+    messages.success(request, f"Trace {row.name} imported. Requests: {row.requests}.")
+    return redirect("routing:traces", found.name)
+
+
+@require_POST
+@role_required("operator")
+def delete(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Delete the imported trace `trace`, or the recorded hour `hour`."""
+    found = find_endpoint(name)
+    trace, hour = request.POST.get("trace", ""), _time(request.POST.get("hour", ""))
+    try:
+        if hour is not None:
+            actions.delete_hours(request.user, found.name, hour, hour + _HOUR)
+            messages.success(request, "The recorded hour was deleted.")
+        else:
+            actions.delete_imported(request.user, found.name, trace)
+            messages.success(request, f"Trace {trace} was deleted.")
+    except Refused as refused:
+        return _render(request, found, refused.errors, refused.status_code)
+    return redirect("routing:traces", found.name)

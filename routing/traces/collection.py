@@ -1,0 +1,82 @@
+"""Collection of recorded traffic from all routers into the database.
+
+A piece is stored once, however often it is received. A router keeps pieces until the next round
+confirms them, so that a restart of the console loses none; what a router that ended had not
+delivered is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from endpoints import selectors
+from endpoints.models import Endpoint
+from routing.deployment import admin_client
+from routing.deployment.admin_client import RouterSilentError
+from routing.key_usage import admin_urls
+from routing.models import TracePiece, TraceSource
+from routing.traces import storage
+
+log = logging.getLogger(__name__)
+
+DEADLINE_S = 3.0
+MIB = 2**20
+_MAX_CONCURRENT = 8
+_GIVEN_UP = timedelta(hours=1)
+
+
+def collect() -> int:
+    """Run one round; return the number of routers that responded."""
+    now = timezone.now()
+    TraceSource.objects.filter(active=True, seen_at__lt=now - _GIVEN_UP).update(active=False)
+    sources = {(one.endpoint_id, one.url): one for one in TraceSource.objects.filter(active=True)}
+    unfinished = {endpoint for endpoint, _ in sources}
+    asked = [
+        (endpoint, url, sources.get((endpoint.pk, url)))
+        for endpoint in selectors.endpoints()
+        if endpoint.pk in unfinished or endpoint.parsed.routing.record_traffic
+        for url in admin_urls(endpoint)
+    ]
+    if not asked:
+        return 0
+    with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
+        replies = list(pool.map(_fetch, ((url, source) for _, url, source in asked)))
+    grown: dict[Any, Endpoint] = {}
+    for (endpoint, url, source), reply in zip(asked, replies, strict=True):
+        if reply is None or (source is None and not reply["pieces"] and not reply["recording"]):
+            continue
+        try:
+            if storage.add_pieces(endpoint, url, reply, now):
+                grown[endpoint.pk] = endpoint
+        except (KeyError, TypeError, ValueError, OverflowError):
+            log.warning("Invalid recording from router %s; it is ignored", url)
+    for endpoint in grown.values():
+        _prune(endpoint)
+    return sum(reply is not None for reply in replies)
+
+
+def _fetch(asked: tuple[str, TraceSource | None]) -> dict[str, Any] | None:
+    url, source = asked
+    instance, after = (source.router, source.collected) if source is not None else ("", 0)
+    try:
+        return admin_client.recording(url, instance, after, DEADLINE_S)
+    except RouterSilentError as silence:
+        log.info("No recorded traffic from router %s: %s", url, silence.message)
+        return None
+
+
+def prune_all() -> None:
+    """Delete recorded hours beyond the limits of their endpoints, also where recording is off."""
+    recorded = TracePiece.objects.order_by().values_list("endpoint", flat=True).distinct()
+    for endpoint in selectors.endpoints().filter(pk__in=list(recorded)):
+        _prune(endpoint)
+
+
+def _prune(endpoint: Endpoint) -> None:
+    limits = endpoint.parsed.routing
+    storage.prune(endpoint, limits.record_mib * MIB, limits.record_days, timezone.now())

@@ -1,0 +1,216 @@
+"""Reader of recorded traffic (`routing.engine.observe.traffic`): pieces to a trace. Pure.
+
+Routers hash blocks of bytes; a trace has blocks of 64 tokens. The token position of a hashed block
+is set by the first request that contains it, from its measured length, so that later requests share
+a block exactly as far as they share its prefix.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+import orjson
+
+from routing.engine.observe.traffic import FORMAT_VERSION, HASH_BYTES
+from routing.traces.trace import Trace, TraceError, TraceRequest
+
+BLOCK_TOKENS = 64
+_HASH_BITS = 8 * HASH_BYTES
+_FIELDS = 13
+_MOST_TOKENS = 100_000_000
+_MIN_BLOCK_TOKENS = 1.0
+_DAMAGE = (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, IndexError)
+
+
+class _Known:
+    """Hashed blocks of all streams. A block is known by its hash and the block before it; blocks
+    that one request brought follow each other.
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[int, int] = {}
+        self.ends = array("d")  # token position of each block's end
+        self.firsts: list[int] = []  # first block of each request that brought some
+        self.owners: list[int] = []  # those requests
+
+    def owner(self, block: int) -> int:
+        return self.owners[bisect_right(self.firsts, block) - 1]
+
+    def follow(self, before: int, names: Sequence[int]) -> list[int]:
+        """Return the known blocks of these names after `before`."""
+        found = []
+        for name in names:
+            after = self.ids.get((before + 1) << _HASH_BITS | name)
+            if after is None:
+                break
+            found.append(before := after)
+        return found
+
+    def add(self, before: int, names: Sequence[int], owner: int, tokens: int) -> list[int]:
+        """Add blocks after `before`, up to a prompt's length in tokens; return their ids."""
+        start = self.ends[before] if before >= 0 else 0.0
+        # Half a block is not hashed, on average.
+        step = max((tokens - start) / (len(names) + 0.5), _MIN_BLOCK_TOKENS)
+        first = len(self.ends)
+        self.firsts.append(first)
+        self.owners.append(owner)
+        for position, name in enumerate(names):
+            self.ids[(before + 1) << _HASH_BITS | name] = before = first + position
+            self.ends.append(start + step * (position + 1))
+        return list(range(first, first + len(names)))
+
+
+class RecordedRequests(Sequence[TraceRequest]):
+    """Requests in order of arrival. Their blocks are stored once, and joined on access."""
+
+    def __init__(self) -> None:
+        self._facts: list[TraceRequest] = []  # without blocks
+        self._heads: list[tuple[int, int]] = []  # request with the first blocks, and their number
+        self._own: list[array[int]] = []
+        self._order: Sequence[int] = ()
+        self._fresh = 0
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, at: int) -> TraceRequest: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[TraceRequest]: ...
+
+    def __getitem__(self, at: int | slice) -> TraceRequest | list[TraceRequest]:
+        if isinstance(at, slice):
+            return [self._show(number) for number in self._order[at]]
+        return self._show(self._order[at])
+
+    def __iter__(self) -> Iterator[TraceRequest]:
+        return map(self._show, self._order)
+
+    def _show(self, number: int) -> TraceRequest:
+        parts = []
+        at, wanted = number, -1
+        while at >= 0:
+            before, kept = self._heads[at]
+            own = self._own[at]
+            if wanted < 0:
+                parts.append(own)
+            elif wanted > kept:
+                parts.append(own[: wanted - kept])
+            wanted = kept if wanted < 0 else min(wanted, kept)
+            at = before if wanted else -1
+        blocks: list[int] = []
+        for part in reversed(parts):
+            blocks.extend(part)
+        return replace(self._facts[number], blocks=tuple(blocks))
+
+    def add(self, facts: TraceRequest, head: int, shared: int) -> int:
+        """Add a request that has its first `shared` blocks from request `head`; return its
+        number.
+        """
+        number = len(self._facts)
+        whole = -(-facts.prompt_tokens // BLOCK_TOKENS)
+        known = self._heads[head][1] + len(self._own[head]) if head >= 0 else 0
+        kept = min(shared, whole, known)
+        count = whole - kept
+        self._facts.append(facts)
+        self._heads.append((head if kept else -1, kept))
+        self._own.append(array("I", range(self._fresh, self._fresh + count)))
+        self._fresh += count
+        return number
+
+    def sort(self, begin: float, end: float) -> None:
+        """Keep arrivals from `begin` until before `end`, in order, as seconds since `begin`."""
+        facts = self._facts
+        numbers = [n for n, one in enumerate(facts) if begin <= one.arrived_s < end]
+        self._order = sorted(numbers, key=lambda number: facts[number].arrived_s)
+        for number in numbers:
+            facts[number] = replace(
+                facts[number], arrived_s=round(facts[number].arrived_s - begin, 3)
+            )
+
+
+def read_streams(streams: Iterable[Sequence[bytes]], begin: float, end: float) -> Trace:
+    """Return the requests that arrived in [begin, end), Unix times. A stream is the pieces (gzip)
+    of one recording in order; what follows a missing piece is left out. Raise TraceError.
+    """
+    known, found = _Known(), RecordedRequests()
+    for pieces in streams:
+        _read_stream(pieces, known, found)
+    found.sort(begin, end)
+    return Trace(BLOCK_TOKENS, found, begin)
+
+
+def _read_stream(pieces: Sequence[bytes], known: _Known, found: RecordedRequests) -> None:
+    numbers: list[int] = []  # known blocks by their number in the stream
+    for data in pieces:
+        try:
+            lines = gzip.decompress(data).splitlines()
+            head, rows = orjson.loads(lines[0]), map(orjson.loads, lines[1:])
+            if head["version"] != FORMAT_VERSION:
+                raise TraceError(
+                    f"The recording has format {head['version']}; this version reads "
+                    f"{FORMAT_VERSION}. Update the console."
+                )
+            if head["known_blocks"] != len(numbers):
+                return  # a piece before it is missing
+            for row in rows:
+                _read_row(row, float(head["hour"]), numbers, known, found)
+        except (
+            OSError,
+            EOFError,
+            zlib.error,
+            ValueError,
+            TypeError,
+            KeyError,
+            IndexError,
+        ) as error:
+            if isinstance(error, TraceError):
+                raise
+            raise TraceError("A recorded piece is damaged. Delete its hour.") from error
+
+
+def _read_row(
+    row: list[Any], hour: float, numbers: list[int], known: _Known, found: RecordedRequests
+) -> None:
+    if len(row) != _FIELDS:
+        raise ValueError("another number of fields")
+    at_ms, session, parent, hashes, prompt, output, cached, tiers, ttft, took = row[:10]
+    prompt = min(prompt, _MOST_TOKENS)
+    names = _names(hashes)
+    way = known.follow(numbers[parent] if parent >= 0 else -1, names)
+    numbers += way
+    before = numbers[-1] if way else numbers[parent] if parent >= 0 else -1
+    shared = int(known.ends[before] // BLOCK_TOKENS) if before >= 0 else 0
+    facts = TraceRequest(
+        hour + at_ms / 1000,
+        prompt,
+        output or 0,
+        (),
+        session,
+        row[11],
+        None if ttft is None else ttft / 1000,
+        cached,
+        None if took is None else took / 1000,
+        None if tiers is None else (tiers[0], tiers[1], tiers[2]),
+        row[10] or 0,
+        row[12],
+    )
+    head = known.owner(before) if before >= 0 else -1
+    number = found.add(facts, head, shared)
+    if len(way) < len(names):
+        numbers += known.add(before, names[len(way) :], number, prompt)
+
+
+def _names(hashes: str) -> list[int]:
+    data = base64.b64decode(hashes)
+    return [
+        int.from_bytes(data[at : at + HASH_BYTES], "big") for at in range(0, len(data), HASH_BYTES)
+    ]

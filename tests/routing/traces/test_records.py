@@ -1,0 +1,185 @@
+"""Recorded pieces: what a router encodes is read again, across pieces, streams and routers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+from typing import Any
+
+import pytest
+
+from routing.engine.config import RecordingConfig
+from routing.engine.observe.decisions import Decision, MissSplit
+from routing.engine.observe.traffic import PieceBuffer, TrafficEncoder
+from routing.traces.records import read_streams
+from routing.traces.trace import Trace, TraceError
+from tests.support.waiting import until
+
+HOUR = 1_800_000_000 - 1_800_000_000 % 3600
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8, key=b"key").hexdigest()
+
+
+def chain(text: bytes, blocks: int) -> list[int]:
+    return [
+        int.from_bytes(hashlib.blake2b(text[: n + 1], digest_size=8).digest(), "big")
+        for n in range(blocks)
+    ]
+
+
+class RecordedRouter:
+    """Encodes requests as a router does."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.pieces = PieceBuffer()
+        self.encoder = TrafficEncoder(self.pieces, RecordingConfig(True, **limits), 256, digest)
+
+    def add(self, at: float, blocks: list[int], tokens: int, **values: Any) -> None:
+        decision = Decision("d", HOUR + at, "prefixaware", status=200, duration_s=0.5)
+        decision.prompt_tokens = tokens
+        for name, value in values.items():
+            setattr(decision, name, value)
+        self.encoder.work([(decision, blocks)])
+
+    def close(self) -> list[bytes]:
+        self.encoder.work([(None, ())])
+        self.encoder.stop()
+        until(lambda: self.encoder.ended, what="the recording thread ends")
+        return [base64.b64decode(piece.data) for piece in self.pieces.after(0)]
+
+
+def read(*routers: list[bytes]) -> Trace:
+    return read_streams(routers, HOUR, HOUR + 3600)
+
+
+def test_facts_of_a_request_are_read_again() -> None:
+    router = RecordedRouter()
+    misses = MissSplit({"first_seen": 3, "evicted_l1": 40})
+    router.add(
+        2.25, chain(b"abcd", 4), 290, session=b"me", chosen="w1", ttft_s=0.2, duration_s=1.5,
+        cached_tokens=64, completion_tokens=9, status=499, misses=misses,
+    )  # fmt: skip
+    trace = read(router.close())
+    (request,) = trace.requests
+    assert trace.block_tokens == 64
+    assert trace.began_at == HOUR
+    assert request.session == digest(b"session:me")
+    assert (request.arrived_s, request.prompt_tokens, request.output_tokens) == (2.25, 290, 9)
+    assert (request.ttft_s, request.duration_s, request.cached_tokens) == (0.2, 1.5, 64)
+    assert (request.status, request.worker, request.cause) == (499, "w1", "evicted_l1")
+    assert len(request.blocks) == 5
+
+
+def test_prompts_share_blocks_as_far_as_their_prefix() -> None:
+    one, other = RecordedRouter(), RecordedRouter()
+    one.add(0, chain(b"x" * 20, 20), 20 * 64 + 32)
+    one.add(1, chain(b"x" * 10 + b"y" * 10, 20), 20 * 64 + 32)
+    other.add(2, chain(b"x" * 20 + b"z" * 20, 40), 40 * 64 + 32)  # another router, grown
+    other.add(3, chain(b"x" * 10 + b"y" * 10, 20), 20 * 64 + 32)
+    a, b, c, d = (request.blocks for request in read(one.close(), other.close()).requests)
+    assert [len(blocks) for blocks in (a, b, c, d)] == [21, 21, 41, 21]
+    assert b[:10] == a[:10]
+    assert not set(b[10:]) & set(a)
+    assert c[:20] == a[:20]
+    assert c[20] != a[20]  # the last block of the first is partial
+    assert d[:20] == b[:20]
+
+
+def test_sharing_follows_the_prefixes_of_any_tree_of_prompts() -> None:
+    chance = random.Random(3)
+    texts = [b""]
+    routers = [RecordedRouter(hour_bytes=2**20) for _ in range(3)]
+    expected = []
+    for at in range(120):
+        text = chance.choice(texts)
+        text = text[: chance.randint(0, len(text))] + chance.randbytes(chance.randint(1, 30))
+        texts.append(text)
+        tokens = len(text) * 64 + 32
+        chance.choice(routers).add(at, chain(text, len(text)), tokens)
+        expected.append(text)
+        if not at % 7:
+            routers[0].encoder.work([(None, ())])
+    found = [request.blocks for request in read(*(r.close() for r in routers)).requests]
+    assert [len(blocks) for blocks in found] == [len(text) + 1 for text in expected]
+    for one, blocks in zip(expected, found, strict=True):
+        for other, others in zip(expected, found, strict=True):
+            if one is other:
+                continue
+            shared = next(
+                (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
+                min(len(one), len(other)),
+            )
+            assert blocks[:shared] == others[:shared]
+            assert not set(blocks[shared:]) & set(others)
+
+
+def test_growing_sessions_stay_small() -> None:
+    router = RecordedRouter()
+    text = random.Random(1).randbytes(2000)
+    for turn in range(100):
+        count = 1600 + 4 * turn
+        router.add(turn, chain(text[:count], count), 64 * count)
+    assert sum(map(len, router.close())) < 25_000  # 13 KB of hashes once, 100 bytes a turn
+
+
+def test_what_follows_a_missing_piece_is_left_out() -> None:
+    router = RecordedRouter()
+    for at in range(3):
+        router.add(at, chain(bytes([at]) * 5, 5), 330)
+        router.encoder.work([(None, ())])
+    pieces = router.close()
+    assert len(pieces) == 3
+    assert len(read(pieces).requests) == 3
+    assert len(read([pieces[0], pieces[2]]).requests) == 1
+    assert len(read(pieces[1:]).requests) == 0
+
+
+def test_requests_of_other_hours_are_left_out() -> None:
+    router = RecordedRouter()
+    router.add(-1, [], 10)
+    router.add(3599, [], 10)
+    router.add(3600, [], 10)
+    (request,) = read(router.close()).requests
+    assert request.arrived_s == 3599
+    assert len(request.blocks) == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"\x1f\x8b\x08"])
+def test_damaged_data_is_reported(data: bytes) -> None:
+    with pytest.raises(TraceError, match="Delete its hour"):
+        read([data])
+
+
+def test_a_prompt_shorter_than_its_known_prefix_keeps_its_length() -> None:
+    router = RecordedRouter()
+    text = b"q" * 30
+    router.add(0, chain(text, 30), 30 * 64)
+    router.add(1, chain(text + b"r" * 9, 39), 10 * 64)  # an estimate
+    router.add(2, chain(text + b"r" * 9 + b"s", 40), 50 * 64)
+    counts = [len(request.blocks) for request in read(router.close()).requests]
+    assert counts == [30, 10, 50]
+
+
+def test_limits_count_lost_requests() -> None:
+    router = RecordedRouter(hour_bytes=65_536)
+    chance = random.Random(5)
+    for at in range(40):
+        router.add(at, [chance.getrandbits(64) for _ in range(2000)], 128_000)
+        router.encoder.work([(None, ())])
+    recorded = len(read(router.close()).requests)
+    assert 2 < recorded < 12
+    assert router.encoder.uncounted() == 40 - recorded
+    router = RecordedRouter(buffer_bytes=65_536)
+    for at in range(40):
+        router.add(at, [chance.getrandbits(64) for _ in range(2000)], 128_000)
+        router.encoder.work([(None, ())])
+    held = router.pieces.after(0)
+    assert len(held) < 12
+    router.pieces.after(held[-1].number)  # collected
+    router.add(50, [], 10)
+    router.close()
+    (last,) = router.pieces.after(0)
+    assert last.lost == 40 - len(held)
