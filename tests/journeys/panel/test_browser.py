@@ -380,6 +380,15 @@ def test_charts_stay_and_are_called_stale_when_prometheus_goes(
     expect(it.page.locator("[data-board] > .panel-message")).to_contain_text(f":{port}")
     assert it.page.locator(".panel-chart:has(.main-svg)").count() > 0
     expect(it.page.locator("[data-panel] .panel-message:visible")).to_have_count(0)
+    # Without a chart to keep there is the message alone, until Prometheus is back.
+    it.page.reload()
+    expect(it.page.locator("[data-board][data-empty] > .panel-message")).to_contain_text(f":{port}")
+    expect(status).not_to_contain_text("Stale")
+    expect(it.page.locator(".panel-plot:visible, [data-section][open]")).to_have_count(0)
+    settings.EMBERLINE = dataclasses.replace(away, prometheus_url=scraping.url)
+    it.page.get_by_role("button", name="Refresh", exact=True).click()
+    drawn(it.page)
+    expect(it.page.locator("[data-section]:not([open])")).to_have_count(0)
 
 
 def test_what_all_panels_lack_is_said_once(
