@@ -148,7 +148,7 @@ class Documented:
     """
 
     name: str
-    said: str
+    documented: str
     true: str
     panel: str
     as_server: str = "The same."
