@@ -189,7 +189,7 @@ def _of_board(board: Board) -> Iterator[str]:
         yield "| metric | documented meaning | actual meaning | LMCache server mode |"
         yield "|---|---|---|---|"
         for name in board.documented:
-            yield f"| `{name.name}` | {name.said} | {name.true} | {name.as_server} |"
+            yield f"| `{name.name}` | {name.documented} | {name.true} | {name.as_server} |"
 
 
 def _once(*panels: Panel) -> list[Panel]:
