@@ -125,8 +125,8 @@ def show(what: str, cold: Pass, warm: Pass, slopes: tuple[float, float]) -> None
     ratio = cold.prefill_s / cold.computed
     for slope, took in zip(slopes, ("wall_s", "cpu_s"), strict=True):
         saved = getattr(cold, took) - getattr(warm, took)
-        told = (warm.cached - cold.cached) * slope - warm.load_s
-        found += [f"{saved:8.2f}", f"{told:8.2f}", f"{told / saved - 1:+7.0%}"]
+        reported = (warm.cached - cold.cached) * slope - warm.load_s
+        found += [f"{saved:8.2f}", f"{reported:8.2f}", f"{reported / saved - 1:+7.0%}"]
     by_ratio = (warm.cached - cold.cached) * ratio - warm.load_s
     found.append(f"{by_ratio / (cold.wall_s - warm.wall_s) - 1:+7.0%}")
     print(" ".join(found), flush=True)

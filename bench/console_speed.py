@@ -221,10 +221,10 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=10, help="of each endpoint")
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--limit-ms", type=float, default=150.0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
     with console():
-        client = seed(asked.endpoints, asked.workers)
+        client = seed(options.endpoints, options.workers)
         from django.core.checks.urls import check_resolver
         from django.urls import get_resolver
 
@@ -232,19 +232,21 @@ def main() -> int:
         # Seeded objects are not part of a server's memory: exclude them from garbage collection.
         gc.collect()
         gc.freeze()
-        print(f"{asked.endpoints} endpoints, {asked.endpoints * asked.workers} workers, SQLite")
+        print(
+            f"{options.endpoints} endpoints, {options.endpoints * options.workers} workers, SQLite"
+        )
         print(
             f"{'page':56} {'cpu p50':>8} {'cpu p95':>8} {'wall p95':>9} {'queries':>8} {'KiB':>6}"
         )
         slow = []
         for path, part in [*((p, False) for p in PAGES), *((p, True) for p in PARTS)]:
-            one = ask(client, path, asked.times, part=part)
+            one = ask(client, path, options.times, part=part)
             print(
                 f"{one.label:56} {at(one.cpu_ms, 0.5):8.1f} {at(one.cpu_ms, 0.95):8.1f} "
                 f"{at(one.wall_ms, 0.95):9.1f} {one.queries:8} {one.size / 1024:6.0f}",
                 flush=True,
             )
-            if at(one.cpu_ms, 0.95) > asked.limit_ms:
+            if at(one.cpu_ms, 0.95) > options.limit_ms:
                 slow.append(one.label)
     print("above the limit: " + (", ".join(slow) or "none"))
     return 1 if slow else 0

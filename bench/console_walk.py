@@ -142,18 +142,18 @@ def main() -> None:
     parser.add_argument("--create", action="store_true", help="begin by creating an endpoint")
     parser.add_argument("--name", default=f"walk-{uuid.uuid4().hex[:6]}")
     parser.add_argument("--wait", type=float, default=300, help="seconds until Ready")
-    asked = parser.parse_args()
-    kept = asked.password_file.read_text().strip() if asked.password_file else ""
+    options = parser.parse_args()
+    kept = options.password_file.read_text().strip() if options.password_file else ""
     password = kept or getpass.getpass()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 844})
         page.set_default_timeout(60_000)
-        walk = Walk(page, asked.base.rstrip("/"))
-        log_in(walk, asked.user, password)
-        if asked.create:
-            create(walk, asked.name, asked.wait)
-        send(walk, by_menu=not asked.create)
+        walk = Walk(page, options.base.rstrip("/"))
+        log_in(walk, options.user, password)
+        if options.create:
+            create(walk, options.name, options.wait)
+        send(walk, by_menu=not options.create)
         reason = explain(walk)
         browser.close()
     print_table(walk.steps)

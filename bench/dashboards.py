@@ -49,26 +49,26 @@ def main() -> int:
     parser.add_argument("--every-sample", action="store_true", help="not one a minute")
     parser.add_argument("--short", action="store_true", help="not also of every sample")
     parser.add_argument("--data", type=Path, help="a folder which keeps the month")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
     with tempfile.TemporaryDirectory(prefix="emberline-month-") as place, console_speed.console():
-        return _measured(asked, asked.data or Path(place))
+        return _measured(options, options.data or Path(place))
 
 
-def _measured(asked: argparse.Namespace, folder: Path) -> int:
+def _measured(options: argparse.Namespace, folder: Path) -> int:
     from dashboards.boards import queries
     from tests.support.prometheus import running_prometheus
 
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "data").is_dir():
         began = time.monotonic()
-        series, size = _made(asked, folder)
+        series, size = _made(options, folder)
         print(
             f"{series} series, {size / 2**20:.0f} MiB, made in {time.monotonic() - began:.0f} s",
             flush=True,
         )
-    client = console_speed.seed(asked.endpoints, asked.workers)
-    print(f"{asked.endpoints} endpoints, {asked.workers} workers each, {asked.days} days")
+    client = console_speed.seed(options.endpoints, options.workers)
+    print(f"{options.endpoints} endpoints, {options.workers} workers each, {options.days} days")
     print(
         f"{'board':32} {'range':>5} {'first':>7} {'cold p50':>9} {'cold p95':>9} {'warm':>6} faults"
     )
@@ -77,34 +77,34 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
     keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
     with running_prometheus(folder, "", *keep) as url:
         _use(url)
-        for label, path, span in _views(asked.ranges):
-            one = _asked(client, path, span, _newest(folder), asked.times)
+        for label, path, span in _views(options.ranges):
+            one = _asked(client, path, span, _newest(folder), options.times)
             print(f"{label:38} {one}", flush=True)
-            if at(one.cold, 0.95) > asked.limit_ms or one.faults:
+            if at(one.cold, 0.95) > options.limit_ms or one.faults:
                 slow.append(" ".join(label.split()))
-            if not asked.short and any(
+            if not options.short and any(
                 span.step_s % family.every_s == 0 for family in queries.growth.FAMILIES
             ):
                 # Same values from raw samples, without recording rules.
                 with patch.object(queries.growth, "FAMILIES", ()):
                     # Other times: the ones above are cached by the console.
-                    other = _newest(folder) - asked.times * span.step_s
-                    raw = _asked(client, path, span, other, asked.times)
+                    other = _newest(folder) - options.times * span.step_s
+                    raw = _asked(client, path, span, other, options.times)
                 ratio = at(raw.cold, 0.5) / at(one.cold, 0.5)
                 print(f"{'  of every sample':38} {raw}  {ratio:.1f} x", flush=True)
     print("above the limit, or not answered: " + ("; ".join(slow) or "none"))
     return 1 if slow else 0
 
 
-def _made(asked: argparse.Namespace, folder: Path) -> tuple[int, int]:
+def _made(options: argparse.Namespace, folder: Path) -> tuple[int, int]:
     """Return the number of series and bytes."""
     from bench import blocks, month
     from dashboards.boards.queries import SCRAPE_S
 
-    if not asked.every_sample:
-        return month.write(month.Fleet(asked.endpoints, asked.workers, asked.days), folder)
-    month.write(month.Fleet(1, asked.workers, days=1, step_s=SCRAPE_S), folder)
-    return blocks.copy(folder / "data", asked.endpoints, asked.days)
+    if not options.every_sample:
+        return month.write(month.Fleet(options.endpoints, options.workers, options.days), folder)
+    month.write(month.Fleet(1, options.workers, days=1, step_s=SCRAPE_S), folder)
+    return blocks.copy(folder / "data", options.endpoints, options.days)
 
 
 def _views(ranges: str) -> Iterator[tuple[str, str, Any]]:

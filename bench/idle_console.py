@@ -253,14 +253,14 @@ def main() -> int:
     parser.add_argument("--live", type=Path, metavar="VAR")
     parser.add_argument("--kill", metavar="ENDPOINT")
     parser.add_argument("--times", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
-    if asked.live is None:
-        simulate(asked.endpoints, asked.seconds)
+    if options.live is None:
+        simulate(options.endpoints, options.seconds)
         return 0
-    watch(asked.live.resolve(), asked.seconds)
-    if asked.kill:
-        kill(asked.live.resolve(), asked.kill, asked.times)
+    watch(options.live.resolve(), options.seconds)
+    if options.kill:
+        kill(options.live.resolve(), options.kill, options.times)
     return 0
 
 

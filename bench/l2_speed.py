@@ -257,8 +257,8 @@ def neutral(server: Server, size: int, connections: int, what: str) -> float:
     count = max(min(400 * 2**20 // size, 5000), 200)
     argv = ["taskset", "-c", str(LOAD_CORE), "redis-benchmark", "-p", str(server.port)]
     argv += ["-d", str(size), "-c", str(connections), "-n", str(count), "-t", what, "--csv"]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    return float(list(csv.reader(io.StringIO(said)))[-1][1])
+    text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return float(list(csv.reader(io.StringIO(text)))[-1][1])
 
 
 # -- tables

@@ -168,21 +168,21 @@ class Rig:
         command = ["taskset", "-c", str(LOAD_CORE), self._load, "run", str(port)]
         command += [str(connections), str(seconds), str(wires), str(pace_s)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-        said = json.loads(done.stdout)
-        if said["errors"] or not said["answers"]:
+        document = json.loads(done.stdout)
+        if document["errors"] or not document["answers"]:
             raise RuntimeError(
-                f"{said['errors']} of {said['answers']} answers were not a whole 200"
+                f"{document['errors']} of {document['answers']} answers were not a whole 200"
             )
         spent = (router.cpu_s() if router is not None else 0.0) - cpu
-        side = said["cpu_s"] + self.workers.cpu_s() - workers_cpu
+        side = document["cpu_s"] + self.workers.cpu_s() - workers_cpu
         return Measured(
-            said["answers"],
-            said["errors"],
-            said["seconds"],
-            said["p50_us"],
-            said["p99_us"],
-            side / said["seconds"],
-            spent / said["answers"] * 1e6,
+            document["answers"],
+            document["errors"],
+            document["seconds"],
+            document["p50_us"],
+            document["p99_us"],
+            side / document["seconds"],
+            spent / document["answers"] * 1e6,
         )
 
 

@@ -47,9 +47,9 @@ class TokenizingBackend(Backend):
     def data_received(self, data: bytes) -> None:
         body = data.partition(b"\r\n\r\n")[2]
         if data.startswith(b"POST /tokenize") and body:
-            asked = json.loads(body)
-            path = CHAT if "messages" in asked else TEXT
-            prompt = requests.read_prompt(path, asked, ServerDefaults())
+            document = json.loads(body)
+            path = CHAT if "messages" in document else TEXT
+            prompt = requests.read_prompt(path, document, ServerDefaults())
             assert not isinstance(prompt, requests.IdsPrompt)
             answer = json.dumps({"tokens": self._local.ids(prompt).tolist()}).encode()
             head = (

@@ -105,8 +105,8 @@ def requests(groups: int, prompt_bytes: int, stream: bool) -> list[bytes]:
     out = []
     for group in range(groups):
         text = f"group {group} " + "lorem ipsum dolor sit amet " * (prompt_bytes // 20)
-        asked = {"model": "m", "messages": [{"role": "user", "content": text[:prompt_bytes]}]}
-        body = json.dumps({**asked, "stream": True} if stream else asked).encode()
+        requested = {"model": "m", "messages": [{"role": "user", "content": text[:prompt_bytes]}]}
+        body = json.dumps({**requested, "stream": True} if stream else requested).encode()
         out.append(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: r\r\nAccept: */*\r\n"
             b"User-Agent: bench\r\nContent-Type: application/json\r\n"

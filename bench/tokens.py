@@ -127,9 +127,9 @@ async def run(local: LocalTokens, tokens: int, rounds: int, turns: int) -> None:
             outcome = await measure(service, body, times[name])
         assert outcome.tokens is not None
         began = time.perf_counter()
-        asked = requests.read_prompt(CHAT, body, local.defaults)
-        assert isinstance(asked, requests.ChatPrompt)
-        ids = local.ids(asked)
+        requested = requests.read_prompt(CHAT, body, local.defaults)
+        assert isinstance(requested, requests.ChatPrompt)
+        ids = local.ids(requested)
         chain.extend_chain(1, ids.tobytes(), 16)
         full.held.append(time.perf_counter() - began)
         assert ids.tobytes() == outcome.tokens.data

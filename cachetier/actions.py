@@ -103,8 +103,8 @@ def flush(actor: User, name: str, namespace: Any) -> int:
     with transaction.atomic():
         tier = _lock_tier(name)
         # A stopping node serves no requests and loses its memory anyway.
-        asked = tier.nodes.exclude(admin_url="").exclude(state=ReplicaState.STOPPING)
-        nodes = [(node.name, node.admin_url) for node in asked]
+        reachable = tier.nodes.exclude(admin_url="").exclude(state=ReplicaState.STOPPING)
+        nodes = [(node.name, node.admin_url) for node in reachable]
         record(actor, "flush", f"cache-tier/{name}", {"namespace": namespace or "(all)"})
     dropped, silent = node_admin.flush(nodes, namespace)
     if silent:

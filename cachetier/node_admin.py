@@ -54,10 +54,10 @@ def hand_over(admin_url: str, heirs: Iterable[str]) -> bool:
 
     False once it has ended, successfully or not, and for a node that does not respond.
     """
-    status, said = _send_request("GET", f"{admin_url}/stats")
+    status, body = _send_request("GET", f"{admin_url}/stats")
     if status != 200:
         return False
-    found = said.get("handover")
+    found = body.get("handover")
     if isinstance(found, dict):
         return found.get("state") == "running"
     to = quote(",".join(heirs), safe=":,")
@@ -65,8 +65,8 @@ def hand_over(admin_url: str, heirs: Iterable[str]) -> bool:
 
 
 def _post_order(url: str, token: str) -> int | None:
-    status, said = _send_request("POST", url, token)
-    dropped = said.get("dropped") if status == 200 else None
+    status, body = _send_request("POST", url, token)
+    dropped = body.get("dropped") if status == 200 else None
     return dropped if isinstance(dropped, int) else None
 
 
@@ -81,10 +81,10 @@ def _send_request(method: str, url: str, token: str = "") -> tuple[int, dict[str
             max_bytes=_MAX_BYTES,
             headers={"authorization": f"Bearer {secret}"},
         )
-        said = json.loads(body)
+        document = json.loads(body)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return 0, {}
-    return (status, said) if isinstance(said, dict) else (0, {})
+    return (status, document) if isinstance(document, dict) else (0, {})
 
 
 def node_list_url(path: Path, copies: int) -> str:

@@ -199,15 +199,15 @@ def summaries(viewer: Somebody = None) -> list[Summary]:
 
 
 def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
-    said = [NodeStats.of_json(node.stats) for node in tier.nodes.all() if node.stats]
+    stats = [NodeStats.of_json(node.stats) for node in tier.nodes.all() if node.stats]
     found = compute_what_if(
-        [one.curve for one in said if one.curve is not None], tier.spec.total_memory_bytes
+        [one.curve for one in stats if one.curve is not None], tier.spec.total_memory_bytes
     )
     return Detail(
         tier,
         numbers(tier),
         visible_users(viewer).get(tier.name, []),
-        merge_namespaces([one.namespaces for one in said]),
+        merge_namespaces([one.namespaces for one in stats]),
         found,
         draw_curve(found) if found else None,
     )

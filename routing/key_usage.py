@@ -28,11 +28,11 @@ _MAX_CONCURRENT = 8
 
 def collect_key_usage() -> int:
     """Run one round; return the number of routers that responded."""
-    asked = [(one, url) for one in selectors.endpoints() for url in admin_urls(one)]
+    targets = [(one, url) for one in selectors.endpoints() for url in admin_urls(one)]
     with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-        told = list(pool.map(_fetch_usage, (url for _, url in asked)))
+        replies = list(pool.map(_fetch_usage, (url for _, url in targets)))
     now = timezone.now()
-    answered = [(*where, found) for where, found in zip(asked, told, strict=True) if found]
+    answered = [(*where, found) for where, found in zip(targets, replies, strict=True) if found]
     marks = usage.latest_marks(now)
     for endpoint, _, found in answered:
         if not usage.is_added(marks, endpoint, found):

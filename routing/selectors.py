@@ -191,40 +191,40 @@ def kv_index(endpoint: Endpoint) -> KvIndexReply:
     words = admin_client.query_routers(
         routers(endpoint), lambda url: admin_client.fetch_page(url, "/index")
     )
-    told, note = next((word.answer for word in words if word.answer is not None), None), ""
-    if told is None:
+    reply, note = next((word.answer for word in words if word.answer is not None), None), ""
+    if reply is None:
         known, error = cache.get(key), admin_client.describe_missing(words)
         if known is None:
             return KvIndexReply(error=error)
-        told, at = known
+        reply, at = known
     else:
         at, error, note = timezone.now(), "", admin_client.describe_missing(words)
-        cache.set(key, (told, at), INDEX_CACHE_S)
-    index = read_index(told)
+        cache.set(key, (reply, at), INDEX_CACHE_S)
+    index = read_index(reply)
     replies = tuple(_index_report(word) for word in words) if len(words) > 1 else ()
     if index is not None and replies and not error:
         fallbacks: Counter[str] = Counter()
         for one in replies:
             fallbacks.update(one.kv.fallbacks if one.kv is not None else {})
         index = replace(index, fallbacks=dict(fallbacks))
-    strategy = str(told.get("strategy") or "")
+    strategy = str(reply.get("strategy") or "")
     return KvIndexReply(
-        index, strategy, at, error, told, replies, note, index_disagreements(replies)
+        index, strategy, at, error, reply, replies, note, index_disagreements(replies)
     )
 
 
 def _index_report(word: admin_client.RouterReply[dict[str, Any]]) -> RouterReport:
-    name, told = router_name(word.url), word.answer
-    if told is None:
+    name, reply = router_name(word.url), word.answer
+    if reply is None:
         return RouterReport(name, error=word.error)
-    return RouterReport(name, strategy=str(told.get("strategy") or ""), kv=read_index(told))
+    return RouterReport(name, strategy=str(reply.get("strategy") or ""), kv=read_index(reply))
 
 
 def prefixes(endpoint: Endpoint) -> RouterReplies[list[prefix_groups.PrefixGroup]]:
-    asked = decisions(endpoint, MAX_GROUPED_DECISIONS)
-    records = [one.raw for one in asked.found if one.raw.get("prefix")]
+    reply = decisions(endpoint, MAX_GROUPED_DECISIONS)
+    records = [one.raw for one in reply.found if one.raw.get("prefix")]
     found = prefix_groups.group_prefixes(records, prefix_names(endpoint))
-    return RouterReplies(found, asked.error, asked.note, len(records))
+    return RouterReplies(found, reply.error, reply.note, len(records))
 
 
 def prefix_names(endpoint: Endpoint) -> dict[str, str]:
@@ -256,13 +256,13 @@ MAX_REPLAYED = 200
 
 
 def strategy_previews(endpoint: Endpoint) -> RouterReplies[list[replay.ReplayOutcome]]:
-    asked = decisions(endpoint, MAX_REPLAYED)
-    records = [decision.raw for decision in asked.found]
+    reply = decisions(endpoint, MAX_REPLAYED)
+    records = [decision.raw for decision in reply.found]
     # Decisions of an earlier strategy do not measure the current one.
     strategy = endpoint.parsed.routing.effective_strategy
     same = [record for record in records if record.get("strategy") == strategy]
     outcomes = replay.replay_strategies(same, strategy)
-    return RouterReplies(outcomes, asked.error, asked.note, len(same))
+    return RouterReplies(outcomes, reply.error, reply.note, len(same))
 
 
 def require_session_name(endpoint: Endpoint, session: str) -> tuple[dict[str, str], dict[str, Any]]:

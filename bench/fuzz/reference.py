@@ -37,11 +37,11 @@ def requests(data: bytes) -> tuple[list[ParsedRequest], str]:
             if event is h11.NEED_DATA or event is h11.PAUSED:
                 return found, "" if event is h11.NEED_DATA else "paused"
             if isinstance(event, h11.Request):
-                asked = ParsedRequest(event.method, event.target, list(event.headers), b"")
+                requested = ParsedRequest(event.method, event.target, list(event.headers), b"")
             elif isinstance(event, h11.Data):
-                asked = asked._replace(body=asked.body + bytes(event.data))
+                requested = requested._replace(body=requested.body + bytes(event.data))
             elif isinstance(event, h11.EndOfMessage):
-                found.append(asked)
+                found.append(requested)
                 reader.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
                 reader.send(h11.EndOfMessage())
                 if reader.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:

@@ -55,9 +55,9 @@ def _forwarded(pool: Any) -> list[reference.ParsedRequest]:
     """Return the requests forwarded to the worker; all must be complete."""
     found: list[reference.ParsedRequest] = []
     for connection in pool.connections:
-        asked, rest = reference.requests(bytes(connection.transport.written))
+        requested, rest = reference.requests(bytes(connection.transport.written))
         assert rest in ("", "closed") or connection.transport.aborted, rest
-        found += asked
+        found += requested
     return found
 
 
@@ -72,9 +72,9 @@ def _serve(world: World, answer: bytes, served: dict[int, int], seen: dict[int, 
             if seen.get(index) == len(written) or connection.transport.closing:
                 continue
             seen[index] = len(written)
-            asked, _ = reference.requests(bytes(written))
-            if served.get(index, 0) < len(asked):
-                method = asked[served.get(index, 0)].method
+            requested, _ = reference.requests(bytes(written))
+            if served.get(index, 0) < len(requested):
+                method = requested[served.get(index, 0)].method
                 served[index] = served.get(index, 0) + 1
                 head, end, _ = answer.partition(b"\r\n\r\n")
                 connection.data_received(head + end if method == b"HEAD" else answer)
@@ -127,14 +127,14 @@ def _path(target: bytes) -> bytes:
     return rest if rest.startswith(b"/") else b"/" + rest
 
 
-def _check_worker_reads(asked: reference.ParsedRequest) -> None:
+def _check_worker_reads(requested: reference.ParsedRequest) -> None:
     """Check that llhttp, used by uvicorn, reads the same request."""
-    if asked.method not in _LLHTTP_METHODS:
+    if requested.method not in _LLHTTP_METHODS:
         return
-    head = b"".join(b"%b: %b\r\n" % pair for pair in asked.headers)
-    wire = b"%b %b HTTP/1.1\r\n%b\r\n" % (asked.method, asked.target, head)
-    chunked = any(name == b"transfer-encoding" for name, _ in asked.headers)
-    body = asked.body
+    head = b"".join(b"%b: %b\r\n" % pair for pair in requested.headers)
+    wire = b"%b %b HTTP/1.1\r\n%b\r\n" % (requested.method, requested.target, head)
+    chunked = any(name == b"transfer-encoding" for name, _ in requested.headers)
+    body = requested.body
     if chunked:
         body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
 
@@ -152,7 +152,7 @@ def _check_worker_reads(asked: reference.ParsedRequest) -> None:
     parser = httptools.HttpRequestParser(seen)
     with contextlib.suppress(httptools.HttpParserUpgrade):
         parser.feed_data(wire + body)
-    assert (seen.body, seen.complete) == (asked.body, 1)
+    assert (seen.body, seen.complete) == (requested.body, 1)
 
 
 def requests(data: bytes) -> None:
@@ -168,15 +168,15 @@ def requests(data: bytes) -> None:
         assert mine[1] == _path(other.target)
         assert mine[2] in (None, other.body)
     bodies = {(mine[0], mine[1], other.body) for mine, other in zip(handled, theirs, strict=False)}
-    for asked in forwarded:
-        _check_worker_reads(asked)
-        names = [name for name, _ in asked.headers]
+    for requested in forwarded:
+        _check_worker_reads(requested)
+        names = [name for name, _ in requested.headers]
         assert len(set(names) & {b"content-length", b"transfer-encoding"}) <= 1
         assert names.count(b"host") == names.count(b"x-request-id") == 1
         if len(theirs) >= len(handled):
-            assert (asked.method, asked.target, asked.body) in bodies
+            assert (requested.method, requested.target, requested.body) in bodies
     for name in (b"connection", b"keep-alive", b"upgrade", b"te", b"trailer", b"expect"):
-        assert all(name != found for asked in forwarded for found, _ in asked.headers)
+        assert all(name != found for requested in forwarded for found, _ in requested.headers)
 
 
 # -- heads
@@ -251,10 +251,10 @@ _ASKED = (
 )
 
 
-def _answering(asked: bytes, parts: list[bytes], clean: bool) -> tuple[bytes, bool, World]:
+def _answering(requested: bytes, parts: list[bytes], clean: bool) -> tuple[bytes, bool, World]:
     """Return what the client received, and whether its connection was reset."""
     world = World()
-    world.client.data_received(asked)
+    world.client.data_received(requested)
     world.turn()
     (connection,) = world.pool.connections
     assert isinstance(connection, WorkerConnection)
@@ -271,8 +271,8 @@ def _answering(asked: bytes, parts: list[bytes], clean: bool) -> tuple[bytes, bo
     return bytes(world.out.written), world.out.aborted, world
 
 
-def _as_seen(method: bytes, asked: bytes, parts: list[bytes], clean: bool) -> Any:
-    out, reset, world = _answering(asked, parts, clean)
+def _as_seen(method: bytes, requested: bytes, parts: list[bytes], clean: bool) -> Any:
+    out, reset, world = _answering(requested, parts, clean)
     error = world.router.ring.newest(1)[0].error
     ended = world.out.closing and not reset
     closed = world.out.closing
@@ -297,10 +297,10 @@ def _as_seen(method: bytes, asked: bytes, parts: list[bytes], clean: bool) -> An
 def answers(data: bytes) -> None:
     """A response is forwarded completely or fails visibly, independent of the split."""
     pick = data[0] if data else 0
-    method, asked = _ASKED[pick & 3]
+    method, requested = _ASKED[pick & 3]
     clean = bool(pick & 4)
     steer, wire = data[1:5], data[5:]
-    outcomes = [_as_seen(method, asked, parts, clean) for parts in splits(wire, steer)]
+    outcomes = [_as_seen(method, requested, parts, clean) for parts in splits(wire, steer)]
     outcome = _same("answers", outcomes)
     if outcome == "failed":
         return

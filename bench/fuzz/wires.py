@@ -40,9 +40,9 @@ class Wire:
         if self.closing:
             return
         self.written += data
-        told, self.on_write = self.on_write, None
-        if told is not None:
-            told()
+        reported, self.on_write = self.on_write, None
+        if reported is not None:
+            reported()
 
     def close(self) -> None:
         self.closing = True

@@ -273,8 +273,8 @@ class Handover:
 
     async def _missing(self, lane: _Lane, keys: list[bytes]) -> list[bytes]:
         """Return the keys absent on the peer, queried without counting as a use."""
-        asked = [command(b"STRLEN", key) for key in keys]
-        lengths = await lane.peer.ask(asked, len(asked))
+        commands = [command(b"STRLEN", key) for key in keys]
+        lengths = await lane.peer.ask(commands, len(commands))
         missing = [key for key, length in zip(keys, lengths, strict=True) if length == "0"]
         self.counts[HandoverOutcome.THERE] += len(keys) - len(missing)
         return missing

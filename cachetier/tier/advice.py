@@ -66,25 +66,25 @@ def merge_namespaces(parts: Sequence[Sequence[Namespace]]) -> list[Namespace]:
 def compute_what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | None:
     """Return the tier's curve, None without enough samples. `capacity_bytes` is the tier's."""
     usable = [curve for curve in curves if curve.capacity_bytes and len(curve.points) > 1]
-    asked = sum(curve.requests for curve in usable)
-    if asked < MIN_LOOKUPS or not capacity_bytes:
+    requests = sum(curve.requests for curve in usable)
+    if requests < MIN_LOOKUPS or not capacity_bytes:
         return None
     shares = sorted({size / curve.capacity_bytes for curve in usable for size, _ in curve.points})
 
     def point(share: float) -> Point:
-        return Point(share, share * capacity_bytes, _rate(usable, share, asked))
+        return Point(share, share * capacity_bytes, _rate(usable, share, requests))
 
     points = tuple(map(point, shares))
     shown = tuple(point(one) for one in SHARES if shares[0] <= one <= shares[-1])
     best = points[-1].hit_rate
     knee = next(point for point in points if point.hit_rate >= _KNEE_SHARE * best)
-    return WhatIf(points, shown, knee, _advise(points, knee, _rate(usable, 1.0, asked)))
+    return WhatIf(points, shown, knee, _advise(points, knee, _rate(usable, 1.0, requests)))
 
 
-def _rate(curves: Sequence[Curve], share: float, asked: float) -> float:
+def _rate(curves: Sequence[Curve], share: float, requests: float) -> float:
     return (
         sum(_interpolate(curve, share * curve.capacity_bytes) * curve.requests for curve in curves)
-        / asked
+        / requests
     )
 
 

@@ -90,9 +90,9 @@ class RolePermission(BasePermission):
         role = str(getattr(view, "read_role" if reading else "write_role", default.value))
         if role == Role.MEMBER:
             return allows(user, role)
-        asked = request._request
-        gate.check_access(asked, user)
-        thing = gate.get_subject(asked) if not allows(user, role) else None
+        http_request = request._request
+        gate.check_access(http_request, user)
+        thing = gate.get_subject(http_request) if not allows(user, role) else None
         if thing is not None:
             return allows(user, role, of=thing)
         somewhere = getattr(view, "write_somewhere", False) or role == Role.VIEWER

@@ -71,9 +71,9 @@ def _reload_rights(request: Request) -> None:
     """Reload roles and teams, which are cached per request and this one is long-lived."""
     user: Any = request.user  # always a User here
     user.refresh_from_db()
-    asked = request._request
-    gate.forget_subject(asked)
-    gate.check_access(asked, user)
+    http_request = request._request
+    gate.forget_subject(http_request)
+    gate.check_access(http_request, user)
 
 
 async def _list_events(

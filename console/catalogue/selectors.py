@@ -50,15 +50,15 @@ def instances_by_name() -> dict[str, Instance]:
 
 @dataclass(frozen=True, slots=True)
 class InstancePriceList:
-    """Price history; `said` maps a name to its (since, price) rows, latest first.
+    """Price history; `given` maps a name to its (since, price) rows, latest first.
 
     Before the first row the built-in price applies.
     """
 
-    said: Mapping[str, Sequence[tuple[date, float | None]]]
+    given: Mapping[str, Sequence[tuple[date, float | None]]]
 
     def on(self, name: str, day: date) -> float | None:
-        for since, price in self.said.get(name, ()):
+        for since, price in self.given.get(name, ()):
             if since <= day:
                 return price
         return BUILTIN[name].price_usd_hour if name in BUILTIN else None

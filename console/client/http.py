@@ -97,9 +97,9 @@ class Http:
 
     def pages(self, path: str, params: Params | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a list, paginated or not."""
-        asked = dict(_clean_params(params))
+        query = dict(_clean_params(params))
         while True:
-            body = self.get(path, asked)
+            body = self.get(path, query)
             if isinstance(body, list):
                 yield from body
                 return
@@ -107,7 +107,7 @@ class Http:
             if not body.get("next"):
                 return
             # Use only the query of the link: its host may differ from the address used here.
-            asked = dict(parse_qsl(urlsplit(body["next"]).query))
+            query = dict(parse_qsl(urlsplit(body["next"]).query))
 
     def text(self, path: str, params: Params | None = None) -> str:
         with self.stream(path, params, accept="*/*") as answer:
@@ -153,10 +153,10 @@ class Http:
                 if not left or not repeatable:
                     raise _unreachable(request, error) from error
             except errors.Throttled as error:
-                asked = _retry_after(error)
-                if not left or asked > LONGEST_PAUSE_S:
+                retry_after = _retry_after(error)
+                if not left or retry_after > LONGEST_PAUSE_S:
                     raise
-                pause_s = max(pause_s, asked)
+                pause_s = max(pause_s, retry_after)
             except errors.Conflict as error:
                 if not left or error.code not in _RETRY_CODES or not repeatable:
                     raise

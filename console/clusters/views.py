@@ -61,8 +61,8 @@ def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
         return render(request, "clusters/form.html", context, status=status)
 
     def done(made: Cluster) -> HttpResponse:
-        told = "changed; its check has started" if found else "added; its check has started"
-        messages.success(request, f"Cluster {made.name} is {told}.")
+        result = "changed; its check has started" if found else "added; its check has started"
+        messages.success(request, f"Cluster {made.name} is {result}.")
         return redirect("clusters:cluster", made.name)
 
     return submit(request, form, act, show, done)

@@ -127,15 +127,15 @@ def run(
     here: LocalConsole | None = None,
 ) -> CommandEnded:
     """Run `options["run"]`; errors of the console become a result, never an exception."""
-    asked = CommandContext(options, out, err, connect, here)
+    context = CommandContext(options, out, err, connect, here)
     try:
-        result: CommandResult = options["run"](asked)
+        result: CommandResult = options["run"](context)
     except CommandError as error:
         return CommandEnded(str(error), error.exit_code, ok=False)
     except EmberlineError as error:
         return CommandEnded(_error_text(error, here), exit_code_of(error), ok=False)
     finally:
-        asked.close()
+        context.close()
     return CommandEnded(result.answer, result.exit_code, ok=True)
 
 

@@ -62,8 +62,8 @@ def _objects(path: str) -> list[dict[str, Any]]:
     try:
         return documents.read_documents(read_text(path))
     except SpecErrors as error:
-        said = "\n".join(f"{path}: {one.message} {one.remedy}" for one in error.errors)
-        raise CommandError(said, REFUSED) from None
+        problems = "\n".join(f"{path}: {one.message} {one.remedy}" for one in error.errors)
+        raise CommandError(problems, REFUSED) from None
 
 
 def find_row(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
@@ -89,47 +89,47 @@ class _Listing(Protocol):
 
 @contextmanager
 def known_name(
-    asked: CommandContext, what: str, resource: _Listing, exit_code: int = NOT_FOUND
+    context: CommandContext, what: str, resource: _Listing, exit_code: int = NOT_FOUND
 ) -> Iterator[None]:
     """If the console does not find the verb's object, raise CommandError with the known names."""
     try:
         yield
     except NotFound:
         known = ", ".join(one["name"] for one in resource.list()) or "none"
-        text = f"Unknown {what} {asked.name}. Known: {known}."
+        text = f"Unknown {what} {context.name}. Known: {known}."
         raise CommandError(text, exit_code) from None
 
 
-def confirm(asked: CommandContext, name: str, consequence: str) -> None:
+def confirm(context: CommandContext, name: str, consequence: str) -> None:
     """Return if the user confirmed: by `--yes`, or on the terminal by y or the name."""
-    if asked.options["yes"]:
+    if context.options["yes"]:
         return
     if not sys.stdin.isatty():
         text = f"{consequence} Not confirmed, because standard input is no terminal. Add --yes."
         raise CommandError(text, USAGE)
-    asked.err.write(f"{consequence}\nContinue? Enter y or {name} [y/N]: ")
-    asked.err.flush()
+    context.err.write(f"{consequence}\nContinue? Enter y or {name} [y/N]: ")
+    context.err.flush()
     if sys.stdin.readline().strip() not in ("y", "Y", "yes", name):
         raise CommandError("Canceled. Nothing was changed.", FAILED)
 
 
-def read_fields(asked: CommandContext) -> dict[str, Any]:
+def read_fields(context: CommandContext) -> dict[str, Any]:
     """Merge the fields of `--file` with those of `--set`, which win."""
-    file = read_document(asked.options["file"]) if asked.options["file"] else {}
-    return {**file, **parse_facts(asked.options["fields"])}
+    file = read_document(context.options["file"]) if context.options["file"] else {}
+    return {**file, **parse_facts(context.options["fields"])}
 
 
 def parse_settings(words: list[str]) -> dict[str, Any]:
     """Parse ["cache.l2.enabled=true"] into {"cache": {"l2": {"enabled": True}}}."""
     flat = {}
-    for path, said in _pairs(words):
-        flat[path] = _value(path, said)
+    for path, value in _pairs(words):
+        flat[path] = _value(path, value)
     return nest(flat)
 
 
 def parse_facts(words: list[str]) -> dict[str, Any]:
     """Parse ["memory_gib=16"] into {"memory_gib": 16}: JSON if valid, else text."""
-    return {path: _json(said) for path, said in _pairs(words)}
+    return {path: _json(value) for path, value in _pairs(words)}
 
 
 def merge(*parts: dict[str, Any]) -> dict[str, Any]:
@@ -143,25 +143,25 @@ def merge(*parts: dict[str, Any]) -> dict[str, Any]:
 def _pairs(words: list[str]) -> list[tuple[str, str]]:
     found = []
     for word in words:
-        path, separator, said = word.partition("=")
+        path, separator, value = word.partition("=")
         if not separator:
             raise CommandError(f"{word!r}: expected FIELD=VALUE, for example replicas=2.", USAGE)
-        found.append((path.strip(), said))
+        found.append((path.strip(), value))
     return found
 
 
-def _value(path: str, said: str) -> Any:
+def _value(path: str, text: str) -> Any:
     """Parse into the field's type if possible; otherwise leave validation to the console."""
     field = BY_PATH.get(path)
     if field is None or field.kind is str:
-        return said
+        return text
     if field.kind is tuple:
-        return said.split() if said else []
-    return _json(said.lower() if field.kind is bool else said, said)
+        return text.split() if text else []
+    return _json(text.lower() if field.kind is bool else text, text)
 
 
-def _json(said: str, otherwise: str | None = None) -> Any:
+def _json(text: str, otherwise: str | None = None) -> Any:
     try:
-        return json.loads(said)
+        return json.loads(text)
     except ValueError:
-        return said if otherwise is None else otherwise
+        return text if otherwise is None else otherwise

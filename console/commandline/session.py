@@ -15,11 +15,11 @@ from console.commandline.profiles import DEFAULT, Profile
 from console.commandline.verbs import OUTPUT, Verbs
 
 
-def login(asked: CommandContext) -> str:
+def login(context: CommandContext) -> str:
     """Read the token from the terminal without echo, or from standard input: arguments are visible
     to every user of a machine.
     """
-    options, path = asked.options, profiles.profiles_path(os.environ)
+    options, path = context.options, profiles.profiles_path(os.environ)
     url = base_url(options["url"])
     ca_file = os.path.abspath(options["ca_file"]) if options["ca_file"] else ""  # noqa: PTH100
     profile = profiles.require_safe_url(Profile(url, "", ca_file, options["allow_http"]))
@@ -52,8 +52,8 @@ def _read_token(url: str) -> str:
     return token
 
 
-def logout(asked: CommandContext) -> str:
-    path, name = profiles.profiles_path(os.environ), asked.options.get("profile") or DEFAULT
+def logout(context: CommandContext) -> str:
+    path, name = profiles.profiles_path(os.environ), context.options.get("profile") or DEFAULT
     saved = profiles.read(path)
     gone = saved.pop(name, None)
     if gone is None:
@@ -62,27 +62,27 @@ def logout(asked: CommandContext) -> str:
     return f"Deleted the saved token for {gone.url}. Revoke it on your profile page."
 
 
-def whoami(asked: CommandContext) -> str:
-    me = asked.client.me()
-    facts = {"console": asked.client.url, "named_by": asked.options.get("named_by", ""), **me}
-    form = asked.options["output"]
+def whoami(context: CommandContext) -> str:
+    me = context.client.me()
+    facts = {"console": context.client.url, "named_by": context.options.get("named_by", ""), **me}
+    form = context.options["output"]
     if form != output.TABLE:
         return output.format_data(facts, form)
     token = f", API token {me['token']}" if me["token"] else ""
-    where = "the local console" if asked.here else asked.client.url
+    where = "the local console" if context.here else context.client.url
     by = f" (selected by {facts['named_by']})" if facts["named_by"] else ""
     return f"{me['username']} ({me['role']}{token}) at {where}{by}"
 
 
-def completion(asked: CommandContext) -> str:
+def completion(context: CommandContext) -> str:
     try:
         import shtab
     except ModuleNotFoundError:
         raise CommandError(
             "Completion needs shtab: pip install 'emberline[client]'.", USAGE
         ) from None
-    parser: argparse.ArgumentParser = asked.options["parser"]
-    return shtab.complete(parser, asked.options["shell"])
+    parser: argparse.ArgumentParser = context.options["parser"]
+    return shtab.complete(parser, context.options["shell"])
 
 
 def add_to(rooms: Verbs) -> None:

@@ -106,23 +106,23 @@ class Verb:
     def one_of(self, *, required: bool = False) -> Any:
         return self.parser.add_mutually_exclusive_group(required=required)
 
-    def _run(self, asked: CommandContext) -> CommandResult:
+    def _run(self, context: CommandContext) -> CommandResult:
         if self._consequence:
-            named = str(asked.options[self._positional[0]])
-            confirm(asked, named, self._consequence.format_map(asked.options))
+            named = str(context.options[self._positional[0]])
+            confirm(context, named, self._consequence.format_map(context.options))
         if isinstance(self._call, str):
-            found = self._call_client(self._call, asked)
+            found = self._call_client(self._call, context)
         else:
-            found = self._call(asked)
+            found = self._call(context)
         result = found if isinstance(found, CommandResult) else CommandResult(found)
-        return CommandResult(self._format(result.answer, asked.options), result.exit_code)
+        return CommandResult(self._format(result.answer, context.options), result.exit_code)
 
-    def _call_client(self, path: str, asked: CommandContext) -> Any:
+    def _call_client(self, path: str, context: CommandContext) -> Any:
         resource, _, method = path.partition(".")
-        options = asked.options
+        options = context.options
         if "fields" in options:
             options = {**options, "fields": parse_facts(options["fields"])}
-        return getattr(getattr(asked.client, resource), method)(
+        return getattr(getattr(context.client, resource), method)(
             *(options[name] for name in self._positional),
             **{name: options[name] for name in self._named},
         )

@@ -54,7 +54,7 @@ class Layout:
         return self.var / "launcher.json"
 
     @property
-    def told(self) -> Path:
+    def kept_environment(self) -> Path:
         return self.run / "told.json"
 
     @property

@@ -42,22 +42,22 @@ def take_over_lock(layout: Layout) -> Iterator[bool]:
     was ended.
     """
     with _open_lock_file(layout) as file:
-        asked = 0
+        reported = 0
         deadline = time.monotonic() + _TERM_DEADLINE_S
         while not _acquire(file):
             verb, pid = _read_holder(file)
             late = time.monotonic() > deadline
-            if verb == "up" and _is_launcher(pid) and (late or asked != pid):
+            if verb == "up" and _is_launcher(pid) and (late or reported != pid):
                 if not late:
                     print_line(f"Stopping the running `make up` (pid {pid}).")
-                asked = pid
+                reported = pid
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
             elif late:
                 raise StepFailed(f"`make {verb or 'up'}` (pid {pid}) does not stop. Kill it.")
             time.sleep(_POLL_S)
         _write_holder(file, "down")
-        yield bool(asked)
+        yield bool(reported)
 
 
 @contextmanager

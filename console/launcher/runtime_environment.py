@@ -29,26 +29,26 @@ _ONE_SOURCE = ("PROMETHEUS_", "EMBERLINE_PROMETHEUS_")
 
 def save_environment(layout: Layout, supervisor: int, env: Mapping[str, str]) -> None:
     """Store `env`, the full environment of the console's programs."""
-    told = {
+    relevant = {
         name: _absolute(name, value) for name, value in env.items() if _is_relevant(name, value)
     }
-    text = json.dumps({"supervisor": supervisor, "environment": told}, indent=1, sort_keys=True)
-    write_private(layout.told, text)
+    text = json.dumps({"supervisor": supervisor, "environment": relevant}, indent=1, sort_keys=True)
+    write_private(layout.kept_environment, text)
 
 
 def bind_supervisor(layout: Layout, supervisor: int) -> None:
     """Validate the stored environment for this supervisord."""
     try:
-        kept = json.loads(layout.told.read_text())
+        kept = json.loads(layout.kept_environment.read_text())
         if kept["supervisor"] != supervisor:
             kept["supervisor"] = supervisor
-            write_private(layout.told, json.dumps(kept, indent=1, sort_keys=True))
+            write_private(layout.kept_environment, json.dumps(kept, indent=1, sort_keys=True))
     except (OSError, ValueError, KeyError, TypeError):
         return  # commands then use only their own environment
 
 
 def clear_environment(layout: Layout) -> None:
-    layout.told.unlink(missing_ok=True)
+    layout.kept_environment.unlink(missing_ok=True)
 
 
 def adopt_environment(env: MutableMapping[str, str]) -> None:
@@ -56,9 +56,9 @@ def adopt_environment(env: MutableMapping[str, str]) -> None:
     empty, is kept together with those that belong to it.
     """
     layout = default_layout()
-    said = {_base_name(name) for name in env}
+    names = {_base_name(name) for name in env}
     for name, value in _running_environment(layout).items():
-        if _base_name(name) not in said:
+        if _base_name(name) not in names:
             env[name] = value
 
 
@@ -75,13 +75,13 @@ def supervisor_pid(layout: Layout) -> int:
 def _running_environment(layout: Layout) -> dict[str, str]:
     """Ignore the environment of an earlier run or of a product that crashed."""
     try:
-        kept = json.loads(layout.told.read_text())
-        pid, told = kept["supervisor"], dict(kept["environment"])
+        kept = json.loads(layout.kept_environment.read_text())
+        pid, environment = kept["supervisor"], dict(kept["environment"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     if not pid or pid != supervisor_pid(layout):
         return {}
-    return {name: value for name, value in told.items() if isinstance(value, str)}
+    return {name: value for name, value in environment.items() if isinstance(value, str)}
 
 
 def _is_relevant(name: str, value: str) -> bool:

@@ -103,12 +103,12 @@ def main(folder: Path) -> int:
         _print_line(f"processes of an earlier run cannot be stopped: {left}")
     run = replace(last, alive=True, group=os.getpgrp())
     run.write(folder)
-    status, asked = _supervise(_start(launch, folder), launch.grace_s)
+    status, requested = _supervise(_start(launch, folder), launch.grace_s)
     _end_descendants()
     ended = f"exit status {status}" if status >= 0 else f"signal {-status}"
-    if not asked:
+    if not requested:
         _print_line(f"{ENDED.removeprefix('launch: ')}: {ended}")
-    deaths = run.deaths + (0 if asked else 1)
+    deaths = run.deaths + (0 if requested else 1)
     replace(run, alive=False, deaths=deaths, last_exit=ended).write(folder)
     return status if status >= 0 else 128 - status
 

@@ -122,8 +122,8 @@ def finish_login(
 
 def must_have_factor(request: HttpRequest, user: User) -> bool:
     wanted = settings.SIGNON.second_factor
-    asked = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
-    return asked and not login_facts(request).get("trusted") and not totp.is_on(user)
+    required = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
+    return required and not login_facts(request).get("trusted") and not totp.is_on(user)
 
 
 def record_refusal(

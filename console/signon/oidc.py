@@ -135,13 +135,13 @@ def begin_authorization(
     social = adapter.get_provider()
     client = adapter.get_client(request, social.app)
     client.state = social.stash_redirect_state(request, "login", data=kept)
-    asked = {
+    params = {
         **more,
         "nonce": nonce,
         "code_challenge": pair["code_challenge"].decode(),
         "code_challenge_method": pair["code_challenge_method"],
     }
-    return str(client.get_redirect_url(facts["authorization_endpoint"], provider.scopes, asked))
+    return str(client.get_redirect_url(facts["authorization_endpoint"], provider.scopes, params))
 
 
 def finish_authorization(request: HttpRequest, provider: Provider) -> ProviderUser:

@@ -70,8 +70,10 @@ def _services() -> Iterator[PreflightResult]:
     if ok:
         executor = MigrationExecutor(connection)
         plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-        said = f"{len(plan)} migrations are not applied." if plan else "up to date"
-        yield PreflightResult("schema", not plan, said, "Run `python -m console.programs migrate`.")
+        state = f"{len(plan)} migrations are not applied." if plan else "up to date"
+        yield PreflightResult(
+            "schema", not plan, state, "Run `python -m console.programs migrate`."
+        )
     why = found["broker"]
     remedy = "Check REDIS_URL. Changes are queued until then; endpoints keep serving."
     yield PreflightResult("broker", why == "ok", "responds" if why == "ok" else why, remedy)

@@ -158,4 +158,4 @@ def _is_another(before: ProgramMark, now: ProgramMark) -> bool:
 
 
 def _was_requested(seen: ProgramSeen) -> bool:
-    return seen.ending is not None and seen.ending.asked
+    return seen.ending is not None and seen.ending.requested

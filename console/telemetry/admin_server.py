@@ -90,8 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _verdict(self, why_not: Problem) -> None:
         status = HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK
-        told = {"program": self.subject.program, "ok": not why_not, "why": why_not}
-        self._answer(status, json.dumps(told) + "\n", "application/json")
+        body = {"program": self.subject.program, "ok": not why_not, "why": why_not}
+        self._answer(status, json.dumps(body) + "\n", "application/json")
 
     def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain") -> None:
         body = text.encode()

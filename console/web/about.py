@@ -100,8 +100,8 @@ def _packages() -> Iterator[SoftwarePart]:
             yield SoftwarePart(name, one.version, _licence(one.metadata))
 
 
-def _licence(said: metadata.PackageMetadata) -> str:
-    fields = said.json
+def _licence(facts: metadata.PackageMetadata) -> str:
+    fields = facts.json
     short = str(fields.get("license_expression") or fields.get("license") or "")
     if short and "\n" not in short and len(short) < 60:
         return short

@@ -141,7 +141,7 @@ class BoardView(APIView):
         scope = Scope(place.endpoint, selectors.NAMESPACE)
         whose = scope if place.endpoint else dashboards_selectors.get_fleet_scope(request.user)
         found = answers.measure(request.user, place, chosen, whose)
-        told = answers.list_annotations(request.user, place, chosen, whose, found.window)
+        notes = answers.list_annotations(request.user, place, chosen, whose, found.window)
         return Response(
             {
                 "board": board,
@@ -150,7 +150,7 @@ class BoardView(APIView):
                 "scraped": found.scraped,
                 "fault": asdict(found.fault) if found.fault else None,
                 "panels": [_panel_numbers(shown) for shown in found.panels],
-                **told,
+                **notes,
             }
         )
 

@@ -128,8 +128,8 @@ def _create_run(
                 started_by=stored_actor(actor),
             )
             BenchmarkData.objects.create(run=run, trace=gzip.compress(trace) if trace else b"")
-            said = {"run": str(run.pk), **load_plan.summarize_job(job)}
-            record(actor, "benchmark", f"endpoint/{endpoint.name}", said)
+            facts = {"run": str(run.pk), **load_plan.summarize_job(job)}
+            record(actor, "benchmark", f"endpoint/{endpoint.name}", facts)
     except IntegrityError:
         raise _make_running_conflict(endpoint.name) from None
     _delete_old_runs(endpoint)
@@ -140,8 +140,8 @@ def abort(actor: Any, run: Benchmark) -> None:
     """End the run at once. A process on another machine is stopped by that machine's sweep."""
     require(actor, "operator", of=run.endpoint)
     with transaction.atomic():
-        asked = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=LIVE)
-        if not asked.update(abort_at=timezone.now(), stage="Ending"):
+        runs = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=LIVE)
+        if not runs.update(abort_at=timezone.now(), stage="Ending"):
             return
         target = f"endpoint/{run.endpoint.name}"
         record(actor, "abort benchmark", target, {"run": str(run.pk)})

@@ -87,8 +87,8 @@ def _list_revisions(
     for row in shown.order_by("-created_at")[: MAX_NOTES + 1]:
         kind, text = _describe_revision(row)
         url = reverse("endpoints:revision", args=[row["name"], row["number"]])
-        said = f"{text}: {row['note']}" if row["note"] else text
-        yield Note(_to_epoch(row["created_at"]), kind, said, row["name"], row["author"], url)
+        description = f"{text}: {row['note']}" if row["note"] else text
+        yield Note(_to_epoch(row["created_at"]), kind, description, row["name"], row["author"], url)
 
 
 def _describe_revision(row: dict[str, Any]) -> tuple[Kind, str]:
@@ -155,8 +155,8 @@ def _alert(series: Series, at: int, end: int | None, *, begun_before: bool) -> N
     rule = BY_NAME.get(name)
     words = [f"{name} already firing" if begun_before else f"{name} fired"]
     words += [f"({worker})"] if worker else []
-    said = f": {rule.summary}" if rule else ""
-    return Note(at, "alert", " ".join(words) + said, endpoint, end=end)
+    summary = f": {rule.summary}" if rule else ""
+    return Note(at, "alert", " ".join(words) + summary, endpoint, end=end)
 
 
 def _find_runs(values: Sequence[float | None]) -> Iterable[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Board requests: location, time range and options from the URL, and their cached JSON responses.
+"""Data of boards as JSON and CSV: location, time range and options of the URL, cached responses.
 
 Viewers with equal visibility and time zone share a rendered board. Annotations depend on the viewer
 and are never shared.
@@ -16,6 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.cache import get_conditional_response
+from django.views.decorators.cache import never_cache
+from django.views.decorators.gzip import gzip_page
+from django.views.decorators.http import require_safe
+
 from console.accounts.permissions import Somebody
 from console.core.errors import Problem
 from console.core.local_time import (
@@ -25,14 +31,18 @@ from console.core.local_time import (
     localize,
     parse_local,
 )
+from dashboards import selectors as dashboards_selectors
 from dashboards.boards import annotations as boards_annotations
+from dashboards.boards.panels import BOARDS, FIRST
 from dashboards.boards.panels.declarations import DEFAULT_RANGE, RANGES, Board, Panel, Range
 from dashboards.boards.queries import SCRAPE_S, Scope
-from dashboards.boards.results import board
+from dashboards.boards.results import board as results
+from dashboards.boards.results import csv_export
 from dashboards.costs.prices.factors import factors
 from dashboards.prometheus.http.client import Asker, Window
 from dashboards.prometheus.http.federation import Federated
 from dashboards.prometheus.sources import selectors as connections
+from endpoints import selectors as endpoints
 
 MAX_CACHED = 64  # boards of different ranges or viewers, a few hundred KB each
 _REFRESHES_PER_STEP = 12  # refreshes per coarse step, whose last point is still incomplete
@@ -107,7 +117,7 @@ class BoardLocation:
 
     @property
     def panels(self) -> tuple[Panel, ...]:
-        return self.board.panels(one=bool(self.endpoint))
+        return self.board.one_panels if self.endpoint else self.board.fleet_panels
 
     def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
         return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
@@ -195,12 +205,6 @@ def _make_problem(field: str, value: str, remedy: str) -> Problem:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BoardResponse:
-    body: bytes
-    etag: str
-
-
 class BoardCache:
     """Per-process cache with expiry. Concurrent callers of a key wait for the first one."""
 
@@ -230,32 +234,54 @@ class BoardCache:
 CACHE = BoardCache()
 
 
-def respond(
-    viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
-) -> BoardResponse:
-    """Return the board's JSON with current annotations."""
-    request = _resolve(viewer, place, look, scope)
-    rendered = render(place, look, request)
-    notes = boards_annotations.list_notes(request.prometheus, viewer, request.scope, request.window)
+@gzip_page
+@never_cache
+@require_safe
+def board_data(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
+    """Return the board of the named endpoint, or of all endpoints visible to the user."""
+    place, look, resolved = _resolve_url(request, name, board)
+    rendered = render(place, look, resolved)
+    notes = boards_annotations.list_notes(
+        resolved.prometheus, request.user, resolved.scope, resolved.window
+    )
     body = json.dumps(notes).encode()[:-1] + b", " + rendered[1:]
-    return BoardResponse(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    response = HttpResponse(body, content_type="application/json", headers={"ETag": etag})
+    return get_conditional_response(request, etag=etag, response=response) or response
 
 
-def render(place: BoardLocation, look: BoardQuery, request: board.BoardRequest) -> bytes:
+@never_cache
+@require_safe
+def board_csv(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
+    found = results.measure(_resolve_url(request, name, board)[2])
+    filename = csv_export.make_filename(found, board, name)
+    response = HttpResponse(csv_export.format_csv(found), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{filename}"'
+    return response
+
+
+def locate(board: str, endpoint: str = "") -> BoardLocation:
+    place = BoardLocation(BOARDS[board], endpoint)
+    if not place.panels:
+        raise Http404(board)
+    return place
+
+
+def render(place: BoardLocation, look: BoardQuery, request: results.BoardRequest) -> bytes:
     """Return the board's JSON without annotations, rendered at most once per new point."""
     good_s = max(SCRAPE_S - 1, request.window.step / _REFRESHES_PER_STEP)
     body: bytes = CACHE.get(
         _make_cache_key(place, look, request),
         good_s,
-        lambda: json.dumps(board.document(board.measure(request))).encode(),
+        lambda: json.dumps(results.document(results.measure(request))).encode(),
     )
     return body
 
 
 def measure(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
-) -> board.BoardResult:
-    return board.measure(_resolve(viewer, place, look, scope))
+) -> results.BoardResult:
+    return results.measure(_resolve(viewer, place, look, scope))
 
 
 def list_annotations(
@@ -266,13 +292,26 @@ def list_annotations(
     )
 
 
+def _resolve_url(
+    request: HttpRequest, name: str, board: str
+) -> tuple[BoardLocation, BoardQuery, results.BoardRequest]:
+    place, (look, _) = locate(board, name), parse_query(request.GET, time.time())
+    if not name:
+        scope = dashboards_selectors.get_fleet_scope(request.user)
+    elif endpoints.endpoints().filter(name=name).exists():
+        scope = Scope(name, endpoints.NAMESPACE)
+    else:
+        raise Http404(name)
+    return place, look, _resolve(request.user, place, look, scope)
+
+
 def _resolve(
     viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
-) -> board.BoardRequest:
+) -> results.BoardRequest:
     panels = place.shown(look)
     # Prices cost a query: read them only for panels that use them.
     is_priced = any(line.factor for panel in panels for line in panel.lines)
-    return board.BoardRequest(
+    return results.BoardRequest(
         _select_asker(place),
         panels,
         place.scope(scope, look),
@@ -284,7 +323,7 @@ def _resolve(
 
 
 def _make_cache_key(
-    place: BoardLocation, look: BoardQuery, request: board.BoardRequest
+    place: BoardLocation, look: BoardQuery, request: results.BoardRequest
 ) -> Hashable:
     # A Federated is rebuilt for each request; its parts persist.
     asker = request.prometheus

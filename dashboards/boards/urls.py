@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from django.urls import path
 
-from dashboards.boards import views
+from dashboards.boards import answers, views
 
 _ONE = "endpoints/<endpoint:name>"
 urlpatterns = [
     path("", views.fleet, name="fleet"),
-    path("data", views.board_data, name="fleet_data"),
-    path("csv", views.board_csv, name="fleet_csv"),
+    path("data", answers.board_data, name="fleet_data"),
+    path("csv", answers.board_csv, name="fleet_csv"),
     path("<board:board>/", views.fleet, name="fleet_board"),
-    path("<board:board>/data", views.board_data, name="fleet_board_data"),
-    path("<board:board>/csv", views.board_csv, name="fleet_board_csv"),
+    path("<board:board>/data", answers.board_data, name="fleet_board_data"),
+    path("<board:board>/csv", answers.board_csv, name="fleet_board_csv"),
     path(f"{_ONE}/", views.endpoint, name="endpoint"),
-    path(f"{_ONE}/data", views.board_data, name="endpoint_data"),
-    path(f"{_ONE}/csv", views.board_csv, name="endpoint_csv"),
+    path(f"{_ONE}/data", answers.board_data, name="endpoint_data"),
+    path(f"{_ONE}/csv", answers.board_csv, name="endpoint_csv"),
     path(f"{_ONE}/<board:board>/", views.endpoint, name="endpoint_board"),
-    path(f"{_ONE}/<board:board>/data", views.board_data, name="endpoint_board_data"),
-    path(f"{_ONE}/<board:board>/csv", views.board_csv, name="endpoint_board_csv"),
+    path(f"{_ONE}/<board:board>/data", answers.board_data, name="endpoint_board_data"),
+    path(f"{_ONE}/<board:board>/csv", answers.board_csv, name="endpoint_board_csv"),
 ]

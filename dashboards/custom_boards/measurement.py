@@ -209,8 +209,8 @@ def _source_id(panel: BoardPanel) -> str:
 def _name(item: BoardPanel, found: dict[str, Any]) -> dict[str, Any]:
     """Return a built-in panel's values with the id and title it has on this board."""
     title = item.title or found["title"]
-    spoken = title + found["spoken"].removeprefix(found["title"])
-    return {**found, "id": item.id, "title": title, "spoken": spoken}
+    alternative = title + found["spoken"].removeprefix(found["title"])
+    return {**found, "id": item.id, "title": title, "spoken": alternative}
 
 
 def _make_notice(key: str, message: Message) -> dict[str, Any]:

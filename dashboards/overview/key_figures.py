@@ -154,17 +154,17 @@ def measure(asker: Asker, scope: Scope, now: float) -> Measurements:
     periods = evidence.plan_recent_totals(asker, scope, names, HOUR_S, now, 2, MAX_WINDOWS_READ)
     window = Window.ending(now, HOUR_S, _STEP_S)
     times = Times(_STEP_S, HOUR_S, targets.get_interval_s(asker, scope, now))
-    asked = {
+    questions = {
         f"{number} {name}": replace(question, join=joins[name])
         for number, period in enumerate(periods)
         for name, question in period.items()
     }
     for one in _MEASURED:
         text = queries.render_for_chart(one.key, scope, times, frozenset())
-        asked[f"points {one.key}"] = Question(text, window.end, window, one.join)
+        questions[f"points {one.key}"] = Question(text, window.end, window, one.join)
     both = Window.ending(now, 2 * HOUR_S, _WORKERS_STEP_S)
-    asked["workers"] = Question(queries.cost.workers(scope), both.end, both, "sum")
-    answers = asker.ask(asked)
+    questions["workers"] = Question(queries.cost.workers(scope), both.end, both, "sum")
+    answers = asker.ask(questions)
 
     def pick(kind: str, names: Iterable[str]) -> dict[str, QueryResult]:
         return {name: answers[f"{kind} {name}"] for name in names}

@@ -120,10 +120,10 @@ def _build_guide_context(request: HttpRequest, fleet: FleetFacts) -> dict[str, A
     return {"steps": steps, "steps_done": len(steps) - len(left), "next_step": left[0]}
 
 
-def _default_to_hour(asked: QueryDict) -> Mapping[str, Any]:
+def _default_to_hour(query: QueryDict) -> Mapping[str, Any]:
     """Return the query with the range of the key figures if it names no times."""
-    named = any(key in asked for key in ("range", "from", "to"))
-    return asked if named else {**asked.dict(), "range": "1h"}
+    named = any(key in query for key in ("range", "from", "to"))
+    return query if named else {**query.dict(), "range": "1h"}
 
 
 @never_cache

@@ -71,12 +71,12 @@ class ThisMachine:
 
     def rekey(self) -> str:
         found = key_rotation.rekey(record)
-        told = f"Re-encrypted: {', '.join(found.done)}." if found.done else ""
+        text = f"Re-encrypted: {', '.join(found.done)}." if found.done else ""
         if found.unreadable:
             lost = f"No configured key decrypts the secrets of {', '.join(found.unreadable)}."
             remedy = "Add the earlier key after the current one, or enter these secrets again."
-            raise CommandError(" ".join(part for part in (told, lost, remedy) if part), FAILED)
-        return told or "All secrets are encrypted with the first key."
+            raise CommandError(" ".join(part for part in (text, lost, remedy) if part), FAILED)
+        return text or "All secrets are encrypted with the first key."
 
     def audit(self, verb: str, argument: str) -> str:
         if verb == "reseal":

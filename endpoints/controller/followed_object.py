@@ -118,8 +118,8 @@ class FollowedObject:
         return importer.short_name(f"{wanted}-{self.follow.namespace}")
 
     def _adopts(self, manifest: objects.Manifest, there: Endpoint) -> bool:
-        asked = manifest.annotations.get(extensions.ADOPT, "") == "true"
-        return asked and teams.may_take_over(there, self.owner.cluster, self.owner.namespace)
+        adopts = manifest.annotations.get(extensions.ADOPT, "") == "true"
+        return adopts and teams.may_take_over(there, self.owner.cluster, self.owner.namespace)
 
     def _report(self, row: Owned) -> None:
         before = self.item.get("status") or {}

@@ -123,8 +123,13 @@ def _latent_attention(config: Mapping[str, Any]) -> int:
     value, rank = int(config["v_head_dim"]), int(config["kv_lora_rank"])
     query_rank = int(config.get("q_lora_rank") or 0)
     query = heads * (rope + nope)
-    asked = hidden * query_rank + query_rank * query if query_rank else hidden * query
-    return asked + hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * hidden
+    query_weights = hidden * query_rank + query_rank * query if query_rank else hidden * query
+    return (
+        query_weights
+        + hidden * (rank + rope)
+        + rank * heads * (nope + value)
+        + heads * value * hidden
+    )
 
 
 def _feed_forward(config: Mapping[str, Any], hidden: int, layers: int) -> int:

@@ -63,13 +63,13 @@ COUNTS = tuple(field.name for field in fields(KeyUse))
 _SUMS = {f"sum_{name}": Sum(name) for name in COUNTS}
 
 
-def add_report(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> None:
-    """Add a router's counters since its last report. `told`: `instance`, and `keys` by id."""
+def add_report(endpoint: Endpoint, report: Mapping[str, Any], now: datetime) -> None:
+    """Add a router's counters since its last report. `report`: `instance`, and `keys` by id."""
     with transaction.atomic():
         mark, _ = UsageMark.objects.select_for_update().get_or_create(
-            endpoint=endpoint, instance=str(told["instance"])[:64]
+            endpoint=endpoint, instance=str(report["instance"])[:64]
         )
-        for key_id, counts in told["keys"].items():
+        for key_id, counts in report["keys"].items():
             key, before = str(key_id)[:_LONGEST_KEY], mark.counted.get(key_id, {})
             more = {name: _counter_increase(counts, before, name) for name in COUNTS}
             if any(more.values()):
@@ -92,12 +92,12 @@ def latest_marks(now: datetime) -> Marks:
     return {(row.endpoint_id, row.instance): row.counted for row in rows}
 
 
-def is_added(marks: Marks, endpoint: Endpoint, told: Mapping[str, Any]) -> bool:
+def is_added(marks: Marks, endpoint: Endpoint, report: Mapping[str, Any]) -> bool:
     """Return whether `add_report` would add nothing: an idle router's counters do not grow."""
-    mark = marks.get((endpoint.pk, str(told["instance"])[:64]))
+    mark = marks.get((endpoint.pk, str(report["instance"])[:64]))
     return mark is not None and not any(
         _counter_increase(counts, mark.get(key_id, {}), name)
-        for key_id, counts in told["keys"].items()
+        for key_id, counts in report["keys"].items()
         for name in COUNTS
     )
 
@@ -211,8 +211,8 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, Any]]
     return found
 
 
-def counted_by(told: Mapping[str, Any], key_id: str) -> int:
-    return _tokens(told["keys"].get(key_id, {}))
+def counted_by(report: Mapping[str, Any], key_id: str) -> int:
+    return _tokens(report["keys"].get(key_id, {}))
 
 
 def _tokens(counts: Mapping[str, Any]) -> int:

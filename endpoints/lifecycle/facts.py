@@ -161,8 +161,8 @@ class LifecycleFacts:
 
     @property
     def impairment(self) -> Impairment | None:
-        told = (part.impairment for part in self.components if part.impairment)
-        return next(told, self.drifted)
+        impairments = (part.impairment for part in self.components if part.impairment)
+        return next(impairments, self.drifted)
 
     @property
     def looping(self) -> tuple[ObservedWorker, ...]:

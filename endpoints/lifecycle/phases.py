@@ -110,8 +110,8 @@ def _stuck(facts: LifecycleFacts) -> str:
 
 
 def _failed(facts: LifecycleFacts) -> str:
-    said = facts.failed.message if facts.failed else ""
-    return f"{_ready_of(facts)} {said}".strip()
+    message = facts.failed.message if facts.failed else ""
+    return f"{_ready_of(facts)} {message}".strip()
 
 
 def _hidden(facts: LifecycleFacts) -> str:
@@ -123,9 +123,9 @@ def _router_reason(otherwise: PhaseReason) -> Text:
     """Return the exposure's reason where its address is missing, else `otherwise`."""
 
     def reason(facts: LifecycleFacts) -> str:
-        told = facts.absent.reason if facts.absent else ""
+        absence = facts.absent.reason if facts.absent else ""
         known = (PhaseReason.PODS_UNREACHABLE, PhaseReason.ROUTER_PORT_TAKEN)
-        return told if told in known else str(otherwise)
+        return absence if absence in known else str(otherwise)
 
     return reason
 

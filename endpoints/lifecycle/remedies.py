@@ -141,10 +141,10 @@ def _crash_remedy(verdict: PhaseDecision) -> str:
 
 def scheduling_remedy(message: str) -> str:
     """Return the fix for each scheduler message, "" for unknown ones."""
-    said = _SCHEDULER.search(message)
-    if said is None:
+    found = _SCHEDULER.search(message)
+    if found is None:
         return ""
-    why = said[1].partition("preemption:")[0]
+    why = found[1].partition("preemption:")[0]
     known = [text for pattern, text in _NOT_PLACED if re.search(pattern, why)]
     if not known:
         return ""

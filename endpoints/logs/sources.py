@@ -123,8 +123,8 @@ def _follow_lines(
 ) -> Iterator[LogLine]:
     """Yield lines after `after`; drop repetitions, since clusters resume at whole seconds."""
     ref = Ref(provisioner.name, at.workload)
-    told = provisioner.follow(ref, at.replica, at.name, _epoch(after), tail=tail, stay=stay)
-    for line in told:
+    lines = provisioner.follow(ref, at.replica, at.name, _epoch(after), tail=tail, stay=stay)
+    for line in lines:
         stamp, _, text = line.partition(" ")
         if not after or _order(stamp) > _order(after):
             yield LogLine(text, stamp)

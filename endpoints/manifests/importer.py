@@ -108,18 +108,18 @@ def data(manifest: Manifest) -> dict[str, Any]:
 
 def flat(manifest: Manifest) -> Flat:
     """Return the fields by path, without `manifest` and the cluster."""
-    said = extensions.fields(manifest.annotations)
+    annotated = extensions.fields(manifest.annotations)
     if manifest.kind != schemas.KIND:
         found = jumpstart.fields(manifest)
     else:
-        found = _fields(manifest.spec, said)
+        found = _fields(manifest.spec, annotated)
     found["rollout.deadline_s"] = manifest.spec.get("maxDeployTimeInSeconds", DEADLINE_S)
     if manifest.spec.get("tags"):
         found["tags"] = {tag["name"]: tag["value"] for tag in manifest.spec["tags"]}
     found["name"] = name_of(manifest)
     if manifest.namespace:
         found["placement.namespace"] = manifest.namespace
-    return found | said
+    return found | annotated
 
 
 def name_of(manifest: Manifest) -> str:
@@ -138,11 +138,11 @@ def short_name(given: str) -> str:
     return f"{name[: LONGEST_NAME - 7].rstrip('-')}-{mark}"
 
 
-def _fields(spec: Mapping[str, Any], said: Mapping[str, Any]) -> Flat:
+def _fields(spec: Mapping[str, Any], annotated: Mapping[str, Any]) -> Flat:
     cache = _cache(spec)
-    enabled = said.get("cache.l1.enabled", cache["cache.l1.enabled"])
+    enabled = annotated.get("cache.l1.enabled", cache["cache.l1.enabled"])
     found = worker.fields(spec["worker"], spec["modelName"]) | cache
-    found |= worker.sizes(spec["worker"], said.get("cache.l1.size_gib"), bool(enabled))
+    found |= worker.sizes(spec["worker"], annotated.get("cache.l1.size_gib"), bool(enabled))
     found["model"] = spec["modelName"]
     found["engine"] = "vllm"
     found["replicas"] = spec.get("replicas", 1)
@@ -284,6 +284,6 @@ def locate_in_object(error: Problem, manifest: Manifest) -> Problem:
     path = error.field
     if path in ("placement.cluster", ""):
         return error
-    said = extensions.key_of(path) in manifest.annotations
-    place = PLACES.get(path) if manifest.kind == schemas.KIND and not said else None
+    annotated = extensions.key_of(path) in manifest.annotations
+    place = PLACES.get(path) if manifest.kind == schemas.KIND and not annotated else None
     return replace(error, field=place or extensions.place_of(path))

@@ -73,9 +73,9 @@ def read(document: Mapping[str, Any]) -> Manifest:
         errors.append(schema_error("spec", None, "Missing value.", "Add it.", "required"))
     else:
         errors += placeholders(spec, "spec")
-        told = {error.field for error in errors}
+        fields = {error.field for error in errors}
         schema = schemas.relaxed_spec(kind, version)
-        errors += [error for error in check(spec, schema, "spec") if error.field not in told]
+        errors += [error for error in check(spec, schema, "spec") if error.field not in fields]
     if errors:
         raise SpecErrors(errors)
     metadata = document["metadata"]

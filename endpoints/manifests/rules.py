@@ -29,8 +29,8 @@ def errors(manifest: Manifest) -> list[Problem]:
         return [*found, *jumpstart.errors(manifest)]
     for rule in _RULES:
         found.extend(rule(manifest.spec))
-    said = frozenset(extensions.fields(manifest.annotations))
-    return found + list(_source_of(manifest.spec, said))
+    annotated = frozenset(extensions.fields(manifest.annotations))
+    return found + list(_source_of(manifest.spec, annotated))
 
 
 def _placement(spec: Spec) -> Found:
@@ -41,11 +41,11 @@ def _placement(spec: Spec) -> Found:
         yield schema_error(f"spec.{name}", None, message, remedy, "exclusive")
 
 
-def _source_of(spec: Spec, said: frozenset[str]) -> Found:
+def _source_of(spec: Spec, annotated: frozenset[str]) -> Found:
     source = spec["modelSourceConfig"]
     kind = source["modelSourceType"]
     block = SOURCE_BLOCKS.get(kind)
-    if "source.type" in said:
+    if "source.type" in annotated:
         return
     if block and not source.get(block):
         path, message = f"{_SOURCE}.{block}", f"The source {kind} needs it."
@@ -54,7 +54,7 @@ def _source_of(spec: Spec, said: frozenset[str]) -> Found:
     if kind == "huggingface" and "tokenSecretRef" in hub and not hub["tokenSecretRef"].get("name"):
         path = f"{_SOURCE}.huggingFaceModel.tokenSecretRef.name"
         yield schema_error(path, None, "The Secret needs a name.", "Add it.", "required")
-    if kind == "kubernetesVolume" and not claim_of(spec) and "source.claim" not in said:
+    if kind == "kubernetesVolume" and not claim_of(spec) and "source.claim" not in annotated:
         name = spec["worker"]["modelVolumeMount"]["name"]
         message = f"No volume called {name!r} (worker.modelVolumeMount.name) has a claim."
         remedy = "Add it with persistentVolumeClaim.claimName."
@@ -164,13 +164,13 @@ def _equal_gpus(given: Spec, path: str) -> Found:
     for name in sorted(set(requests) | set(limits)):
         if "/" not in name:
             continue
-        asked, limit = requests.get(name), limits.get(name)
+        requested, limit = requests.get(name), limits.get(name)
         if limit is None:
             message = f"{name} is requested without a limit."
             remedy = "Give the same under limits."
             yield schema_error(f"{path}.limits[{name}]", None, message, remedy, "required")
-        elif asked is not None and str(asked) != str(limit):
-            message = f"The request ({asked}) and the limit ({limit}) of {name} differ."
+        elif requested is not None and str(requested) != str(limit):
+            message = f"The request ({requested}) and the limit ({limit}) of {name} differ."
             remedy = "Use the same value for both."
             yield schema_error(f"{path}.limits[{name}]", limit, message, remedy, "invalid")
 

@@ -167,11 +167,11 @@ def _scaling(spec: Object, wanted: Flat) -> None:
     block = spec.setdefault("autoScalingSpec", {})
     for name, path, default in SCALING_FIELDS:
         set_value(block, name, wanted[path], default)
-    said = triggers.manifest_of(wanted["scaling.triggers"])
-    if said is not None:
+    manifest = triggers.manifest_of(wanted["scaling.triggers"])
+    if manifest is not None:
         for name in _TRIGGERS:
             block.pop(name, None)
-        block.update(said)
+        block.update(manifest)
 
 
 def _monitoring(spec: Object, wanted: Flat) -> None:

@@ -136,8 +136,8 @@ def _duplicate_errors(value: list[Any], schema: Schema, path: str) -> Iterator[P
             continue
         mark = repr([item.get(key) for key in keys]) if kind == "map" else repr(item)
         if mark in seen:
-            said = ", ".join(str(item.get(key)) for key in keys) if kind == "map" else item
-            message = f"{said} is given twice."
+            shown = ", ".join(str(item.get(key)) for key in keys) if kind == "map" else item
+            message = f"{shown} is given twice."
             yield schema_error(f"{path}[{index}]", None, message, "Keep one of them.", "duplicate")
         seen.add(mark)
 

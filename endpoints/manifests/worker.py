@@ -181,9 +181,11 @@ def l1_gib(worker: Mapping[str, Any], memory: float | None) -> float | None:
     None without a memory size: the installation's default applies.
     """
     for variable in worker.get("environmentVariables") or []:
-        said = parse_quantity(variable.get("value")) if variable["name"] == _L1_VARIABLE else None
-        if said is not None and said > 0 and (memory is None or said < memory):
-            return round(said, 3)
+        quantity = (
+            parse_quantity(variable.get("value")) if variable["name"] == _L1_VARIABLE else None
+        )
+        if quantity is not None and quantity > 0 and (memory is None or quantity < memory):
+            return round(quantity, 3)
     if memory is None:
         return None
     return max(0.001, round(min(LMCACHE_L1_GIB, memory / 4), 3))

@@ -228,8 +228,8 @@ class AnswerReader:
             return self._end(f"Not completed within {self._deadline_s:.0f} s.", "timeout")
         event = _json(data)
         if "error" in event:
-            told = event["error"].get("message") if isinstance(event["error"], dict) else ""
-            return self._end(f"The stream ended with an error: {told or 'unknown'}", "stream")
+            message = event["error"].get("message") if isinstance(event["error"], dict) else ""
+            return self._end(f"The stream ended with an error: {message or 'unknown'}", "stream")
         piece = piece_of(event)
         if piece is not None:
             self._first = now if self._first is None else self._first

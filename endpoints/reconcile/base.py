@@ -152,8 +152,8 @@ class Pass:
         only workers ready at that time.
         """
         ready = {r.index for r in seen.replicas if r.state is ReplicaState.READY}
-        told = any(row.index == index and row.draining_since for row in self.known)
-        if index not in ready or told:
+        draining = any(row.index == index and row.draining_since for row in self.known)
+        if index not in ready or draining:
             return False
         before = {row.index for row in self.known if row.state == ReplicaState.READY}
         parts = [self.status.parts.get(component.name, {}) for component in self.components]

@@ -53,16 +53,16 @@ def write(endpoint: Endpoint, happenings: list[Occurrence], now: datetime) -> No
 
 def write_cluster(endpoint: Endpoint, seen: Iterable[ClusterEvent], now: datetime) -> None:
     """Write the cluster's events with its counts. One query if nothing is new."""
-    told: dict[tuple[str, str, str], list[ClusterEvent]] = {}
+    grouped: dict[tuple[str, str, str], list[ClusterEvent]] = {}
     for event in seen:
-        told.setdefault((event.subject, event.reason[:_KIND], event.message), []).append(event)
-    if not told:
+        grouped.setdefault((event.subject, event.reason[:_KIND], event.message), []).append(event)
+    if not grouped:
         return
     rows = EndpointEvent.objects.filter(
-        endpoint=endpoint, origin=Origin.CLUSTER, subject__in={subject for subject, _, _ in told}
+        endpoint=endpoint, origin=Origin.CLUSTER, subject__in={subject for subject, _, _ in grouped}
     )
     known = {(row.subject, row.kind, row.message): row for row in rows}
-    for (subject, kind, message), same in told.items():
+    for (subject, kind, message), same in grouped.items():
         first_at = min(_moment(event.first_at or event.last_at, now) for event in same)
         last_at = max(_moment(event.last_at or event.first_at, first_at) for event in same)
         count = sum(event.count for event in same)

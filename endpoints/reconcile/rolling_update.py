@@ -91,8 +91,8 @@ class RollingPass(Pass):
 
     def _wanted(self) -> int:
         """Return the autoscaler's count if there is one; paused endpoints are not scaled."""
-        said = self.seen.wanted if self.seen else self.status.wanted_replicas
-        return self.spec.replicas if said is None or not self.spec.replicas else said
+        wanted = self.seen.wanted if self.seen else self.status.wanted_replicas
+        return self.spec.replicas if wanted is None or not self.spec.replicas else wanted
 
     @property
     def _autoscaled(self) -> bool:

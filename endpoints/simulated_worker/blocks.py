@@ -40,13 +40,13 @@ class Holding:
 
 
 class Device:
-    """Device blocks: free, hashed and idle (LRU), or held. `told` is called on every insert and
+    """Device blocks: free, hashed and idle (LRU), or held. `listener` is called on every insert and
     removal.
     """
 
-    def __init__(self, total: int, told: BlockListener = _ignore_block) -> None:
+    def __init__(self, total: int, listener: BlockListener = _ignore_block) -> None:
         self.total = total
-        self._told = told
+        self._told = listener
         self._held: dict[Hash, int] = {}
         self._idle: OrderedDict[Hash, None] = OrderedDict()
         self._nameless = 0
@@ -113,9 +113,9 @@ class Device:
 
 
 class L1Lru:
-    def __init__(self, capacity: int, told: BlockListener = _ignore_block) -> None:
+    def __init__(self, capacity: int, listener: BlockListener = _ignore_block) -> None:
         self._capacity = capacity
-        self._told = told
+        self._told = listener
         self._blocks: OrderedDict[Hash, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -143,9 +143,9 @@ class L1Arc:
     sized by hits on their ghost lists.
     """
 
-    def __init__(self, capacity: int, told: BlockListener = _ignore_block) -> None:
+    def __init__(self, capacity: int, listener: BlockListener = _ignore_block) -> None:
         self._capacity = capacity
-        self._told = told
+        self._told = listener
         self._target = 0.0  # target size of `_once`
         self._once: OrderedDict[Hash, None] = OrderedDict()
         self._often: OrderedDict[Hash, None] = OrderedDict()
@@ -217,5 +217,5 @@ class L1Arc:
 L1 = L1Lru | L1Arc
 
 
-def make_l1(policy: str, capacity: int, told: BlockListener = _ignore_block) -> L1:
-    return L1Arc(capacity, told) if policy == "arc" else L1Lru(capacity, told)
+def make_l1(policy: str, capacity: int, listener: BlockListener = _ignore_block) -> L1:
+    return L1Arc(capacity, listener) if policy == "arc" else L1Lru(capacity, listener)

@@ -46,8 +46,8 @@ def chat_prompt(messages: Sequence[Any], tools: object = None) -> str:
     """Return a ChatML prompt with the assistant's turn opened."""
     turns = [("tools", json.dumps(tools, sort_keys=True))] if tools else []
     turns += [(message["role"], _content(message)) for message in messages]
-    said = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
-    return said + "<|im_start|>assistant\n"
+    prompt = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
+    return prompt + "<|im_start|>assistant\n"
 
 
 def _content(message: Any) -> str:

@@ -123,8 +123,8 @@ def _has_outcome(outcome: str, decision: RoutingDecision) -> bool:
     if outcome == "failed":
         return decision.failed
     if outcome == "missed":
-        told, hoped = decision.cached_tokens, decision.predicted_cached_tokens
-        return told is not None and bool(hoped) and told < (hoped or 0) / 2
+        cached, hoped = decision.cached_tokens, decision.predicted_cached_tokens
+        return cached is not None and bool(hoped) and cached < (hoped or 0) / 2
     return outcome == "" or (decision.status is not None and not decision.failed)
 
 
@@ -183,10 +183,10 @@ def read_decision(raw: dict[str, Any]) -> RoutingDecision:
 
 
 def _candidate(item: dict[str, Any], chosen: str, prompt_tokens: int | None) -> Candidate:
-    told = item.get("matched")
+    count = item.get("matched")
     matched = {
         str(kind): _whole(tokens) or 0
-        for kind, tokens in (told if isinstance(told, dict) else {}).items()
+        for kind, tokens in (count if isinstance(count, dict) else {}).items()
     }
     score = as_number(item.get("score"))
     work = None

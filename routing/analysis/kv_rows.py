@@ -123,8 +123,8 @@ def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> Wo
 
 def _tiers(index: KvIndex, name: str) -> Mapping[str, int]:
     """Return tokens per tier; routers that do not separate tiers report device blocks."""
-    told = index.tiers.get(name)
-    return told if told is not None else {"gpu": sum(s.blocks for s in index.of(name))}
+    tiers = index.tiers.get(name)
+    return tiers if tiers is not None else {"gpu": sum(s.blocks for s in index.of(name))}
 
 
 def _percent(part: int, whole: int) -> float:

@@ -62,8 +62,8 @@ def group_prefixes(
             break
         if digest in names or not _is_covered(digest, node, taken, nodes):
             taken[digest] = node
-    told = _make_group(records, prefixes, taken, names)
-    return sorted(told, key=lambda one: (-one.requests * one.tokens, one.digest))
+    group = _make_group(records, prefixes, taken, names)
+    return sorted(group, key=lambda one: (-one.requests * one.tokens, one.digest))
 
 
 def find_name(prefix: Sequence[str], names: Mapping[str, str]) -> str:

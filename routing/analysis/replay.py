@@ -130,7 +130,7 @@ def _replay(
     """Replay one strategy; `policy` None keeps the recorded placement."""
     known: dict[str, _Worker] = {}
     memory = PrefixAware(_MEMORY_BLOCKS)
-    moved = tokens = told = 0
+    moved = tokens = cached = 0
     shares: Counter[str] = Counter()
     for turn, request in enumerate(requests, 1):
         fleet = _fleet(request, known)
@@ -143,14 +143,14 @@ def _replay(
         chosen.last_pick = turn
         if policy is not None:
             policy.sent(request.facts, chosen)
-        told += _known_tokens(memory, request.facts, chosen)
+        cached += _known_tokens(memory, request.facts, chosen)
         memory.sent(request.facts, chosen)
         moved += chosen.id != request.chosen
         tokens += request.facts.tokens
         shares[chosen.id] += 1
     placed = shares.total()
     busiest = max(shares.values()) / placed if placed else 0.0
-    known_tokens = told if chains else None
+    known_tokens = cached if chains else None
     return ReplayOutcome(strategy, policy is None, "", placed, moved, tokens, known_tokens, busiest)
 
 

@@ -89,15 +89,15 @@ class Routing(APIView):
 
 def _routing(name: str) -> dict[str, Any]:
     endpoint = endpoint_selectors.get(name)
-    asked = require_reply(selectors.workers(endpoint))
+    reply = require_reply(selectors.workers(endpoint))
     routing = endpoint.parsed.routing
     fields = [str(key) for key in WorkerSeenSerializer().fields]
     return {
         "strategy": routing.effective_strategy,
         "session_key": routing.session_key,
         "routers": len(selectors.routers(endpoint)),
-        "note": asked.note,
-        "workers": [{key: getattr(one, key) for key in fields} for one in asked.found],
+        "note": reply.note,
+        "workers": [{key: getattr(one, key) for key in fields} for one in reply.found],
     }
 
 
@@ -157,9 +157,9 @@ class Explain(APIView):
     )
     def post(self, request: Request, name: str) -> Response:
         endpoint = endpoint_selectors.get(name)
-        asked = ExplainSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given = asked.validated_data
+        serializer = ExplainSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        given = serializer.validated_data
         body = check_body(given["request"])
         headers, fields = selectors.require_session_name(endpoint, given.get("session", ""))
         strategy, key = given.get("strategy", ""), given.get("key", "")
@@ -247,6 +247,6 @@ class Chat(APIView):
     )
     def post(self, request: Request, name: str) -> Response:
         endpoint = endpoint_selectors.get(name)
-        said = from_json(request.data)
-        answer = client.ask(answers.prepare(endpoint, said))
-        return Response({"text": answer.text, **answers.facts(endpoint, answer, said)})
+        conversation = from_json(request.data)
+        answer = client.ask(answers.prepare(endpoint, conversation))
+        return Response({"text": answer.text, **answers.facts(endpoint, answer, conversation)})

@@ -85,16 +85,16 @@ def gather_facts(
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor")
     try:
         queried = [_query_router(pool, url, limits) for url in admin_urls]
-        routers = tuple(_router(asked, end) for asked in queried)
+        routers = tuple(_router(futures, end) for futures in queried)
         named = {one.name: one.url for one in workers or ()}
         for known in (one for router in routers for one in router.workers):
             named.setdefault(known.id, known.url)
-        asked = {
+        futures = {
             name: pool.submit(_worker, name, url, limits.question_s, end)
             for name, url in named.items()
         }
         found = tuple(
-            _wait(asked[name], end, _unreachable_worker(name, url, "not queried in time"))
+            _wait(futures[name], end, _unreachable_worker(name, url, "not queried in time"))
             for name, url in named.items()
         )
     finally:
@@ -131,15 +131,15 @@ def _query_router(pool: ThreadPoolExecutor, url: str, limits: Limits) -> _Querie
     return _Queried(router_name(url), pages, counted)
 
 
-def _router(asked: _Queried, end: float) -> RouterFacts:
-    page = {path: _wait(future, end, _LATE) for path, future in asked.pages.items()}
+def _router(router: _Queried, end: float) -> RouterFacts:
+    page = {path: _wait(future, end, _LATE) for path, future in router.pages.items()}
     config, index = page[_CONFIG], page[_INDEX]
     workers = _understood(page[_WORKERS], admin_client.read_workers)
     if workers.found is None or config.found is None:
-        return RouterFacts(name=asked.name, error=workers.error or config.error)
+        return RouterFacts(name=router.name, error=workers.error or config.error)
     settings = config.found
     return RouterFacts(
-        name=asked.name,
+        name=router.name,
         strategy=str(as_object(settings.get("config")).get("strategy") or ""),
         refused=str(settings.get("refused") or ""),
         needs_restart=tuple(str(name) for name in as_list(settings.get("needs_restart"))),
@@ -148,7 +148,7 @@ def _router(asked: _Queried, end: float) -> RouterFacts:
         kv_error=index.error,
         exchange=_understood(page[_PEERS], read_exchange).found,
         decisions=_understood(page[_DECISIONS], _read_decisions).found or (),
-        metrics=_parse_reply(_wait(asked.metrics, end, _LATE), "/metrics", _read_metric_names),
+        metrics=_parse_reply(_wait(router.metrics, end, _LATE), "/metrics", _read_metric_names),
     )
 
 
@@ -176,8 +176,8 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
         if left <= 0:
             return Statement(error=f"{path} was not queried in time")
         method = "GET" if body is None else "POST"
-        said = _send_request(method, url.rstrip("/") + path, left, body)
-        return _parse_reply(said, path, reader)
+        reply = _send_request(method, url.rstrip("/") + path, left, body)
+        return _parse_reply(reply, path, reader)
 
     version = ask("/version", _read_version)
     if not version.status:  # unreachable: further requests would time out too
@@ -196,10 +196,10 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
     model = models.found[0].id
     tokens: dict[str, tuple[int, ...] | None] = {}
     for probe, body in PROBES.items():
-        said = ask("/tokenize", _read_tokens, {"model": model, **body})
-        if said.found is None and said.status not in (400, 422):
-            return replace(facts, tokens=Statement(error=said.error, status=said.status))
-        tokens[probe] = said.found
+        reply = ask("/tokenize", _read_tokens, {"model": model, **body})
+        if reply.found is None and reply.status not in (400, 422):
+            return replace(facts, tokens=Statement(error=reply.error, status=reply.status))
+        tokens[probe] = reply.found
     return replace(facts, tokens=Statement(tokens, status=200))
 
 
@@ -230,15 +230,15 @@ def _wait(future: Future[T], end: float, late: T) -> T:
 # ---- parsing: an unexpected response becomes an error text, never an exception
 
 
-def _parse_reply(said: Statement[bytes], path: str, read: Callable[[bytes], T]) -> Statement[T]:
+def _parse_reply(reply: Statement[bytes], path: str, read: Callable[[bytes], T]) -> Statement[T]:
     """Apply `read` to a 200 response; convert anything else to an error text."""
-    if said.found is None:
-        return Statement(error=said.error, status=said.status)
-    if said.status != 200:
-        told = said.found[:_MAX_QUOTED].decode(errors="replace").strip()
-        return Statement(error=f"{path} returned HTTP {said.status}: {told}", status=said.status)
+    if reply.found is None:
+        return Statement(error=reply.error, status=reply.status)
+    if reply.status != 200:
+        text = reply.found[:_MAX_QUOTED].decode(errors="replace").strip()
+        return Statement(error=f"{path} returned HTTP {reply.status}: {text}", status=reply.status)
     try:
-        return Statement(read(said.found), status=200)
+        return Statement(read(reply.found), status=200)
     except _UNEXPECTED_REPLY:
         return Statement(error=f"{path} returned an unexpected response", status=200)
 

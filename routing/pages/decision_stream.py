@@ -46,11 +46,11 @@ class DecisionStream:
             endpoint = endpoint_selectors.get(self._name)
         except NotFoundError:
             return None
-        asked = selectors.decisions(endpoint, self._limit, brief=self._tell is render_rows)
-        if asked.error:
+        reply = selectors.decisions(endpoint, self._limit, brief=self._tell is render_rows)
+        if reply.error:
             self._silent = True
-            return self._next({"error": asked.error})
-        seen = {one.id: one for one in asked.found if self._wanted.takes(one)}
+            return self._next({"error": reply.error})
+        seen = {one.id: one for one in reply.found if self._wanted.takes(one)}
         news = [one for one in seen.values() if self._told.get(one.id) != _stamp(one)]
         self._told = {number: _stamp(one) for number, one in seen.items()}
         if not news and not self._silent:

@@ -147,15 +147,15 @@ def doctor(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
     found = find_endpoint(name)
-    asked = selectors.decision(found, number)
+    reply = selectors.decision(found, number)
     context = {
         **build_shell(found, "decisions"),
         "number": number,
-        "decision": asked.found,
-        "miss": explain_miss(asked.found) if asked.found is not None else "",
-        "misses": find_causes(asked.found) if asked.found is not None else (),
-        "error": asked.error,
-        "prefix_name": _prefix_name(found, asked.found),
+        "decision": reply.found,
+        "miss": explain_miss(reply.found) if reply.found is not None else "",
+        "misses": find_causes(reply.found) if reply.found is not None else (),
+        "error": reply.error,
+        "prefix_name": _prefix_name(found, reply.found),
     }
     return render(request, "routing/decision.html", context)
 

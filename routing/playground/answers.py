@@ -43,29 +43,33 @@ class TokenCounts:
     computed: int | None = None
 
 
-def prepare(endpoint: Endpoint, said: Conversation) -> PromptRequest:
+def prepare(endpoint: Endpoint, conversation: Conversation) -> PromptRequest:
     """Build the request; raise `Refused` if invalid."""
     if not endpoint.status.url:
         text = "The endpoint has no URL yet."
         remedy = "Wait until its router is running."
         problem = Problem("endpoint", endpoint.name, text, remedy, "no_address")
         raise Refused(problem, status_code=409)
-    headers, fields = selectors.require_session_name(endpoint, said.session)
-    chat = said.api == "chat"
+    headers, fields = selectors.require_session_name(endpoint, conversation.session)
+    chat = conversation.api == "chat"
     ask = PromptRequest(
         url=endpoint_selectors.ask_url(endpoint),
         key=endpoint_selectors.console_key(endpoint),
         model=endpoint.name,
-        prompt="" if chat else said.prompt,
+        prompt="" if chat else conversation.prompt,
         chat=chat,
-        pin=said.worker,
+        pin=conversation.worker,
         deadline_s=DEADLINE_S,
-        messages=said.messages if chat else (),
-        fields={**said.fields, **fields},
+        messages=conversation.messages if chat else (),
+        fields={**conversation.fields, **fields},
         headers=headers,
     )
-    if said.route and said.route != endpoint.parsed.routing.effective_strategy and not said.worker:
-        ask = replace(ask, pin=_choose_by_strategy(endpoint, ask, said.route))
+    if (
+        conversation.route
+        and conversation.route != endpoint.parsed.routing.effective_strategy
+        and not conversation.worker
+    ):
+        ask = replace(ask, pin=_choose_by_strategy(endpoint, ask, conversation.route))
     return ask
 
 
@@ -108,7 +112,7 @@ def _explain_miss(answer: PromptAnswer, decision: RoutingDecision | None) -> str
     return explain_miss(replace(decision, prompt_tokens=prompt, cached_tokens=cached))
 
 
-def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
+def facts(endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation) -> dict[str, Any]:
     """Return the response's facts without its text, ready for JSON."""
     decision, url = None, ""
     if answer.decision:
@@ -122,13 +126,13 @@ def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[
         "worker": answer.worker,
         "decision": answer.decision,
         "explain_url": url,
-        "miss": _explain_miss(answer, decision) if not said.salt else "",
+        "miss": _explain_miss(answer, decision) if not conversation.salt else "",
         "request_id": answer.request_id,
         "reason": decision.reason if decision else "",
         "reason_label": decision.label if decision else "",
         "reason_sentence": decision.sentence if decision else "",
-        "route": said.route,
-        "cold": bool(said.salt),
+        "route": conversation.route,
+        "cold": bool(conversation.salt),
         "ttft_s": answer.ttft_s,
         "itl_s": answer.itl_s,
         "duration_s": answer.duration_s,
@@ -138,7 +142,7 @@ def facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[
     }
 
 
-async def events(endpoint: Endpoint, ask: PromptRequest, said: Conversation) -> Source:
+async def events(endpoint: Endpoint, ask: PromptRequest, conversation: Conversation) -> Source:
     answer = PromptAnswer()
     async with aclosing(stream(ask)) as pieces:
         async for one in pieces:
@@ -149,11 +153,15 @@ async def events(endpoint: Endpoint, ask: PromptRequest, said: Conversation) -> 
             if not one.duration_s:
                 yield ServerSentEvent({"worker": one.worker, "decision": one.decision}, "head")
     # Fetching the router's record may take up to its deadline.
-    yield ServerSentEvent(await asyncio.to_thread(_render_facts, endpoint, answer, said), "done")
+    yield ServerSentEvent(
+        await asyncio.to_thread(_render_facts, endpoint, answer, conversation), "done"
+    )
 
 
-def _render_facts(endpoint: Endpoint, answer: PromptAnswer, said: Conversation) -> dict[str, Any]:
-    found = facts(endpoint, answer, said)
+def _render_facts(
+    endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation
+) -> dict[str, Any]:
+    found = facts(endpoint, answer, conversation)
     shown = {"answer": found, "endpoint": endpoint}
     return {
         **found,

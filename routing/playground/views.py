@@ -65,12 +65,12 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponseBase:
 def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     here: Endpoint = context["endpoint"]
     try:
-        said = from_form(request.POST.dict())
-        answer = client.ask(answers.prepare(here, said))
+        conversation = from_form(request.POST.dict())
+        answer = client.ask(answers.prepare(here, conversation))
     except Refused as refused:
         context |= {"problems": refused.errors}
         return render(request, "playground/endpoint.html", context, status=refused.status_code)
-    facts = answers.facts(here, answer, said)
+    facts = answers.facts(here, answer, conversation)
     context |= {"text": answer.text, "answer": facts}
     return render(request, "playground/endpoint.html", context)
 
@@ -82,10 +82,10 @@ def chat(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream the response to a conversation as server-sent events."""
     here = find_endpoint(name)
     try:
-        said = _parse_conversation(request)
-        ask = answers.prepare(here, said)
+        conversation = _parse_conversation(request)
+        ask = answers.prepare(here, conversation)
         life_s = ask.deadline_s + _FACTS_TIME_S
-        return sse.stream(request, answers.events(here, ask, said), life_s=life_s)
+        return sse.stream(request, answers.events(here, ask, conversation), life_s=life_s)
     except Refused as refused:
         return _error_response(refused)
 
@@ -95,11 +95,17 @@ def code(request: HttpRequest, name: str) -> HttpResponse:
     """Return the conversation as code snippets. Sends nothing, so every role may call it."""
     here = find_endpoint(name)
     try:
-        said = _parse_conversation(request)
+        conversation = _parse_conversation(request)
     except Refused as refused:
         return _error_response(refused)
-    body = snippets.request_body(here.name, list(said.messages), said.api, said.fields, said.prompt)
-    shown = snippets.snippets(here.status.url or "http://ROUTER", said.api, body)
+    body = snippets.request_body(
+        here.name,
+        list(conversation.messages),
+        conversation.api,
+        conversation.fields,
+        conversation.prompt,
+    )
+    shown = snippets.snippets(here.status.url or "http://ROUTER", conversation.api, body)
     return render(request, "playground/htmx/code.html", {"snippets": shown, "endpoint": here})
 
 

@@ -15,8 +15,8 @@ KEY = "EMBERLINE_API_KEY"
 def request_body(
     model: str, messages: list[dict[str, str]], api: str, fields: dict[str, Any], prompt: str
 ) -> dict[str, Any]:
-    said: dict[str, Any] = {"messages": messages} if api == "chat" else {"prompt": prompt}
-    return {"model": model, **said, **fields, "stream": True}
+    content: dict[str, Any] = {"messages": messages} if api == "chat" else {"prompt": prompt}
+    return {"model": model, **content, **fields, "stream": True}
 
 
 def snippets(url: str, api: str, body: dict[str, Any]) -> dict[str, str]:

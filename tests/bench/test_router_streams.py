@@ -30,11 +30,11 @@ class Wire:
 async def stream(name: str, events: int = 30) -> bytes:
     """Return a worker's whole response to the client of this name."""
     ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    asked, answered = Wire(), Wire()
-    Client(name, ended).connection_made(asked)
+    requested, answered = Wire(), Wire()
+    Client(name, ended).connection_made(requested)
     worker = Worker(events, 0.0)
     worker.connection_made(answered)
-    worker.data_received(asked.written)
+    worker.data_received(requested.written)
     while not answered.written.endswith(b"\r\n0\r\n\r\n"):
         await asyncio.sleep(0)
     return answered.written

@@ -146,11 +146,11 @@ def test_removed_node_hands_over_first(
     """It stays until it has; the list has let go of it at once."""
     actions.create(operator, "chat", {"node_count": 3})
     settle("chat")
-    asked: list[tuple[str, list[str]]] = []
+    requests: list[tuple[str, list[str]]] = []
     busy = True
 
     def handing(url: str, heirs: list[str]) -> bool:
-        asked.append((url, heirs))
+        requests.append((url, heirs))
         return busy
 
     monkeypatch.setattr("cachetier.node_admin.hand_over", handing)
@@ -161,7 +161,7 @@ def test_removed_node_hands_over_first(
     assert len(paper.observe(Ref("fake", "cache-chat")).ready()) == 3
     ports = [node.port for node in read_list(Nodes.parse(tier.status.url).path)]
     leaving = CacheNode.objects.get(index=2)
-    assert set(map(str, asked)) == {
+    assert set(map(str, requests)) == {
         str((leaving.admin_url, [f"127.0.0.1:{port}" for port in ports]))
     }
     busy = False
@@ -187,15 +187,15 @@ STATS = {"handover": None}
 def test_handover_request_to_a_node(
     stats: Any, drain: Any, expected: bool, orders: list[str]
 ) -> None:
-    told: list[str] = []
+    received: list[str] = []
 
     def take(path: str, _body: bytes) -> Any:
-        told.append(path)
+        received.append(path)
         return drain
 
     with http_stub({"/stats": stats, "/drain": take}) as node:
         assert node_admin.hand_over(node.url, ["10.0.0.1:1", "10.0.0.2:2"]) is expected
-    assert told == orders
+    assert received == orders
     assert not node_admin.hand_over(node.url, ["10.0.0.1:1"]), "nobody listens any more"
 
 
@@ -244,14 +244,14 @@ def test_contents_over_rest(program: APIClient, operator: User) -> None:
 # -- flushing ----------------------------------------------------------------------------------
 def flushing(tier: str, nodes: int, dropped: Any) -> tuple[Any, list[str]]:
     """Nodes' admin ports, which take the password and say `dropped`."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def flush(path: str, _body: bytes) -> tuple[int, Any]:
-        asked.append(path)
+        requests.append(path)
         return 200, json.dumps(dropped)
 
     stub = http_stub({"/flush": flush})
-    return stub, asked
+    return stub, requests
 
 
 def point_at(stub: Stub, urls: int) -> None:
@@ -263,13 +263,13 @@ def point_at(stub: Stub, urls: int) -> None:
 def test_flush_reaches_every_node_and_is_audited(program: APIClient, operator: User) -> None:
     actions.create(operator, "chat", {"node_count": 2})
     settle("chat")
-    stub, asked = flushing("chat", 2, {"dropped": 7})
+    stub, requested = flushing("chat", 2, {"dropped": 7})
     with stub as nodes:
         point_at(nodes, 2)
         body = {"namespace": "3f9c0a"}
         answer = program.post("/api/v1/cache-tiers/chat/flush/", body, format="json")
     assert answer.json() == {"dropped": 14}
-    assert asked == ["/flush?namespace=3f9c0a"] * 2
+    assert requested == ["/flush?namespace=3f9c0a"] * 2
     assert AuditEvent.objects.get(verb="flush").changes == {"namespace": "3f9c0a"}
     assert password_file().read_text() not in str(AuditEvent.objects.values())
 
@@ -277,13 +277,13 @@ def test_flush_reaches_every_node_and_is_audited(program: APIClient, operator: U
 def test_stopping_node_is_not_queried(program: APIClient, operator: User) -> None:
     actions.create(operator, "chat", {"node_count": 2})
     settle("chat")
-    stub, asked = flushing("chat", 2, {"dropped": 7})
+    stub, requested = flushing("chat", 2, {"dropped": 7})
     with stub as nodes:
         point_at(nodes, 2)
         CacheNode.objects.filter(index=1).update(state="stopping")
         answer = program.post("/api/v1/cache-tiers/chat/flush/", {"namespace": ""}, format="json")
     assert answer.json() == {"dropped": 7}
-    assert asked == ["/flush"]
+    assert requested == ["/flush"]
 
 
 @pytest.mark.parametrize("said", [{}, [], {"dropped": "many"}])
@@ -312,17 +312,17 @@ def test_invalid_namespace_is_rejected_before_any_query(
 def test_page_flushes_only_the_typed_name(browser: Client, operator: User) -> None:
     actions.create(operator, "chat", {})
     settle("chat")
-    stub, asked = flushing("chat", 1, {"dropped": 3})
+    stub, requested = flushing("chat", 1, {"dropped": 3})
     with stub as nodes:
         point_at(nodes, 1)
         form = {"namespace": "3f9c0a", "typed": "chat"}
         refused = browser.post("/cache/chat/flush/", form, follow=True)
         assert "Nothing was flushed. Type 3f9c0a" in refused.text
-        assert asked == []
+        assert requested == []
         done = browser.post("/cache/chat/flush/", form | {"typed": "3f9c0a"}, follow=True)
         assert "Flushed 3 values" in done.text
         browser.post("/cache/chat/flush/", {"namespace": "", "typed": "chat"})
-    assert asked == ["/flush?namespace=3f9c0a", "/flush"]
+    assert requested == ["/flush?namespace=3f9c0a", "/flush"]
 
 
 # -- deleting ----------------------------------------------------------------------------------

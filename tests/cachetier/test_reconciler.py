@@ -327,10 +327,10 @@ def test_silent_node_keeps_its_last_figures(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_change_is_signalled_once(django_capture_on_commit_callbacks: Any) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     def listen(sender: Any, tier: str, **_: Any) -> None:
-        heard.append(tier)
+        received.append(tier)
 
     tier_changed.connect(listen)
     try:
@@ -339,21 +339,21 @@ def test_change_is_signalled_once(django_capture_on_commit_callbacks: Any) -> No
     finally:
         tier_changed.disconnect(listen)
     assert tier.status.phase == "Ready"
-    assert heard == ["default", "default"], "Provisioning, then Ready; nothing while it lasts"
+    assert received == ["default", "default"], "Provisioning, then Ready; nothing while it lasts"
 
 
 def test_sweep_nudges_due_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(tasks.reconcile_tier, "nudge", asked.append)
+    requests: list[str] = []
+    monkeypatch.setattr(tasks.reconcile_tier, "nudge", requests.append)
     tier = actions.ensure_default_tier()
-    asked.clear()
+    requests.clear()
     tasks.sweep()
-    assert asked == [str(tier.pk)]
+    assert requests == [str(tier.pk)]
     held = take_claim(CacheTierStatus, tier.pk)
     assert held is not None
-    asked.clear()
+    requests.clear()
     tasks.sweep()
-    assert asked == []
+    assert requests == []
 
 
 def test_targets_are_the_admin_ports_of_nodes() -> None:
@@ -367,14 +367,14 @@ def test_targets_are_the_admin_ports_of_nodes() -> None:
 def test_cluster_tier_is_applied_there_and_published_by_name(
     operator: User, paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    requests = []
     applied: list[WorkloadSpec] = []
     monkeypatch.setattr(
         paper, "apply", lambda spec, apply=paper.apply: (applied.append(spec), apply(spec))[1]
     )
 
     def provisioner(cluster: str, namespace: str) -> FakeProvisioner:
-        asked.append((cluster, namespace))
+        requests.append((cluster, namespace))
         return paper
 
     monkeypatch.setattr("cachetier.selectors.clusters.names", lambda: ["prod"])
@@ -384,7 +384,7 @@ def test_cluster_tier_is_applied_there_and_published_by_name(
 
     tier = passes(tier)
 
-    assert set(asked) == {("prod", "llm")}
+    assert set(requests) == {("prod", "llm")}
     assert tier.status.phase == "Ready"
     assert tier.status.url == "redis://cache-chat-pods.llm.svc:6400?nodes=dns"
     assert selectors.attachment("chat").url == tier.status.url

@@ -220,15 +220,15 @@ def test_command_line_applies_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(documents.to_yaml(LEAST))
     (tmp_path / "b.json").write_text(json.dumps(put(LEAST, "metadata/name", "other")))
     (tmp_path / "notes.txt").write_text("no manifest")
-    said = run("apply", "-f", str(tmp_path), "--cluster", "west", "--dry-run")
-    assert "endpoint/llama created (dry run)" in said and not Endpoint.objects.exists()
-    said = run("apply", "-f", str(tmp_path), "--cluster", "west")
-    assert "endpoint/llama created" in said and "endpoint/other created" in said
-    assert "warning: spec.loadBalancer.healthCheckPath" in said
+    text = run("apply", "-f", str(tmp_path), "--cluster", "west", "--dry-run")
+    assert "endpoint/llama created (dry run)" in text and not Endpoint.objects.exists()
+    text = run("apply", "-f", str(tmp_path), "--cluster", "west")
+    assert "endpoint/llama created" in text and "endpoint/other created" in text
+    assert "warning: spec.loadBalancer.healthCheckPath" in text
     (tmp_path / "a.yaml").write_text(documents.to_yaml(put(LEAST, "spec/replicas", 2)))
-    said = run("apply", "-f", str(tmp_path), "--cluster", "west")
-    assert "endpoint/llama changed" in said and "  replicas: 1 -> 2 (live)" in said
-    assert "endpoint/other unchanged" in said
+    text = run("apply", "-f", str(tmp_path), "--cluster", "west")
+    assert "endpoint/llama changed" in text and "  replicas: 1 -> 2 (live)" in text
+    assert "endpoint/other unchanged" in text
     assert documents.read_documents(run("export", "llama")) == [put(LEAST, "spec/replicas", 2)]
     assert json.loads(run("export", "other", "-o", "json"))["metadata"]["name"] == "other"
 
@@ -248,8 +248,8 @@ def test_command_line_reports_errors(tmp_path: Path) -> None:
 def test_secret_in_a_variable_is_not_shown_again() -> None:
     api = program("operator")
     post(api, LEAST)
-    said = [{"name": "A_TOKEN", "value": "hunter2"}]
-    changed = put(LEAST, "spec/worker/environmentVariables", said)
+    content = [{"name": "A_TOKEN", "value": "hunter2"}]
+    changed = put(LEAST, "spec/worker/environmentVariables", content)
     answer = post(api, changed, "?cluster=west&dry_run=true")
     assert "pod.env" in answer.content.decode()
     assert "hunter2" not in answer.content.decode()

@@ -125,8 +125,8 @@ def test_by_rest_and_page(owned: Endpoint, alice: User) -> None:
     )
     assert (answer.status_code, answer.json()["code"]) == (409, "managed")
     assert "kubectl edit inferenceendpointconfig llama -n models" in answer.json()["remedy"]
-    told = client.post("/endpoints/demo/drift/adopt/", {"key": PAUSED.key}, follow=True)
-    assert "models/llama in east" in told.content.decode()
+    response = client.post("/endpoints/demo/drift/adopt/", {"key": PAUSED.key}, follow=True)
+    assert "models/llama in east" in response.content.decode()
     for path in ("/endpoints/demo/", "/endpoints/demo/live/"):
         page = client.get(path).content.decode()
         assert "Heal demo-worker" in page

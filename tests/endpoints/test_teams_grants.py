@@ -69,9 +69,9 @@ def test_every_entry_point_rejects_with_field_grant_and_remedy(people: Teams) ->
     erin = people.erin
     actions.create(erin, PLAIN)
     secret = merge(PLAIN, {"pod.env_from": SECRET, "name": "other"})
-    said = refused(lambda: actions.create(erin, {**ROOT, "name": "other"}))
-    assert said.startswith("pod.volumes: The volume 'root' (hostPath) needs the grant host.")
-    assert "ask an admin of the console to give team Ours that grant" in said
+    content = refused(lambda: actions.create(erin, {**ROOT, "name": "other"}))
+    assert content.startswith("pod.volumes: The volume 'root' (hostPath) needs the grant host.")
+    assert "ask an admin of the console to give team Ours that grant" in content
     for act in (
         lambda: actions.create(erin, secret),
         lambda: actions.update(erin, "fresh", ROOT),
@@ -105,8 +105,8 @@ def test_rest_and_page_reject_and_the_preview_renders_nothing(people: Teams) -> 
 
 def test_endpoints_without_a_team_need_an_admin(people: Teams) -> None:
     operator, admin = person("operator"), person("admin")
-    said = refused(lambda: actions.create(operator, ROOT))
-    assert "ask an admin of the console to make this change" in said
+    content = refused(lambda: actions.create(operator, ROOT))
+    assert "ask an admin of the console to make this change" in content
     actions.create(admin, ROOT)
     refused(lambda: actions.patch(operator, "fresh", {"pod": {"image": "mine"}}))
     admin.team_cap = people.ours.pk

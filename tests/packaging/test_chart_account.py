@@ -21,13 +21,13 @@ from tests.support.waiting import until
 def access_of_the_account(installed: Installed) -> ClusterAccess:
     """By a token as the kubelet would mount it."""
     api, plane = installed.cluster.api, installed.cluster.plane
-    asked = api.ask(
+    requested = api.ask(
         "POST",
         api.path("ServiceAccount", installed.home, "emberline", "token"),
         {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
     )
     config = yaml.safe_load(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": asked["status"]["token"]}
+    config["users"][0]["user"] = {"token": requested["status"]["token"]}
     return ClusterAccess(KUBECONFIG, kubeconfig=yaml.safe_dump(config))
 
 

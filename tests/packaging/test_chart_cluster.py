@@ -112,11 +112,17 @@ def _no_more_and_no_less(installed: Installed) -> None:
 
     def may(verb: str, group: str, resource: str, namespace: str, one: str = "") -> bool:
         name, _, part = resource.partition("/")
-        asked = {"verb": verb, "group": group, "resource": name, "subresource": part, "name": one}
+        requested = {
+            "verb": verb,
+            "group": group,
+            "resource": name,
+            "subresource": part,
+            "name": one,
+        }
         body = {
             "spec": {
                 "user": f"system:serviceaccount:{installed.home}:emberline",
-                "resourceAttributes": {**asked, "namespace": namespace},
+                "resourceAttributes": {**requested, "namespace": namespace},
             }
         }
         answer = _review(api, body)

@@ -103,14 +103,14 @@ def test_example_settings_exist_in_the_base() -> None:
     made = yaml.safe_load((EXAMPLE / "kustomization.yaml").read_text())
     (secret,) = made["secretGenerator"]
     given = {Path(name).name for name in secret["files"]}
-    asked = {
+    requested = {
         item["key"]
         for one in chart.objects(BASE.read_text())
         for volume in (chart.pod_of(one) or {}).get("volumes", ())
         if "secret" in volume
         for item in volume["secret"]["items"]
     }
-    assert given == asked
+    assert given == requested
 
 
 @chart.needs_kustomize

@@ -45,8 +45,8 @@ def demo_endpoint(both: list[Stub]) -> Endpoint:
 
 
 def test_results_of_several_routers_are_merged(demo_endpoint: Endpoint) -> None:
-    asked = selectors.workers(demo_endpoint)
-    assert [(one.id, one.in_flight, one.served) for one in asked.found] == [
+    requested = selectors.workers(demo_endpoint)
+    assert [(one.id, one.in_flight, one.served) for one in requested.found] == [
         ("demo-worker-0", 6, 34),
         ("demo-worker-1", 0, 0),
     ]
@@ -90,8 +90,8 @@ def test_worst_state_of_several_routers_is_shown() -> None:
         admin_client.RouterWorker("w", "u", state, 1, 2, 3, error)
         for state, error in (("up", ""), ("down", "refused"))
     )
-    for told in ([[up], [down]], [[down], [up]]):
-        (worker,) = admin_client.merge_workers(told)
+    for reported in ([[up], [down]], [[down], [up]]):
+        (worker,) = admin_client.merge_workers(reported)
         assert (worker.state, worker.last_error, worker.in_flight) == ("down", "refused", 2)
 
 

@@ -42,8 +42,8 @@ class CachedWorker(FakeWorker):
         text = body.get("prompt")
         if text is None:
             parts = [json.dumps(body.get("tools") or []), body.get("system") or ""]
-            said = body.get("messages") or body["input"]
-            parts += [one["role"] + "\n" + one["content"] for one in said]
+            message = body.get("messages") or body["input"]
+            parts += [one["role"] + "\n" + one["content"] for one in message]
             text = "\n".join(parts)
         seed = (body.get("model"), body.get("cache_salt"))
         data = text.encode()

@@ -151,10 +151,10 @@ def redis_binary() -> Path | None:
     for name in ("redis-server", "redis-check-rdb"):
         path = shutil.which(name)
         if path is not None:
-            said = subprocess.run(
+            text = subprocess.run(
                 ["redis-server", "--version"], executable=path, capture_output=True, text=True
             ).stdout
-            version = re.search(r"v=(\d+)", said)
+            version = re.search(r"v=(\d+)", text)
             if version is not None and int(version[1]) >= 7:
                 return Path(path)
     return None

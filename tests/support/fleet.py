@@ -89,7 +89,7 @@ def fleet(
 
 def _up(found: Fleet) -> bool:
     try:
-        told = httpx.get(f"{found.admin_url}/workers", trust_env=False).json()["workers"]
+        document = httpx.get(f"{found.admin_url}/workers", trust_env=False).json()["workers"]
     except httpx.HTTPError:
         return False
-    return [one["state"] for one in told] == ["up"] * len(found.workers)
+    return [one["state"] for one in document] == ["up"] * len(found.workers)

@@ -27,8 +27,8 @@ def test_orphan_is_named_with_the_test_that_started_it() -> None:
         until(lambda: command(pid) == "sleep 600", what="the orphan is started")
         found.note("test_a")
         found.note("test_b")
-        told = [line for line in found.left_behind(grace_s=0) if line.startswith(f"pid {pid} ")]
-        assert told == [f"pid {pid} (sleep 600), started by test_a"]
+        reported = [line for line in found.left_behind(grace_s=0) if line.startswith(f"pid {pid} ")]
+        assert reported == [f"pid {pid} (sleep 600), started by test_a"]
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -106,10 +106,10 @@ def make_container(name: str, handlers: Mapping[str, Handler]) -> Handler:
     table = TABLE[name]
 
     def run(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
-        asked = words[0][:64].decode(errors="replace")
-        found = table.subcommand(asked.lower())
+        subcommand = words[0][:64].decode(errors="replace")
+        found = table.subcommand(subcommand.lower())
         if found is None:
-            raise CommandError(f"ERR unknown subcommand '{asked}'. Try {name.upper()} HELP.")
+            raise CommandError(f"ERR unknown subcommand '{subcommand}'. Try {name.upper()} HELP.")
         if not found.accepts(len(words) + 1):
             raise CommandError(f"ERR wrong number of arguments for '{name}|{found.name}' command")
         if found.name == "help":

@@ -148,8 +148,8 @@ def _parse_hello(
         elif option == b"SETNAME" and left >= 2:
             name, place = parse_client_name(words[place + 1]), place + 2
         else:
-            said = words[place][:32].decode(errors="replace")
-            raise CommandError(f"ERR Syntax error in HELLO option '{said}'")
+            keyword = words[place][:32].decode(errors="replace")
+            raise CommandError(f"ERR Syntax error in HELLO option '{keyword}'")
     return version, name, login
 
 
@@ -171,8 +171,8 @@ def setname(session: ClientSession, words: list[bytes]) -> None:
 def setinfo(session: ClientSession, words: list[bytes]) -> None:
     attribute = words[0].decode(errors="replace").lower()
     if attribute not in ("lib-name", "lib-ver"):
-        said = words[0][:32].decode(errors="replace")
-        raise CommandError(f"ERR Unrecognized option '{said}'")
+        name = words[0][:32].decode(errors="replace")
+        raise CommandError(f"ERR Unrecognized option '{name}'")
     session.library[attribute] = parse_client_name(words[1], attribute)
     session.reply(replies.OK)
 
@@ -288,8 +288,8 @@ def _parse_client_id(word: bytes, refusal: str) -> int:
 
 def _is_normal(word: bytes) -> bool:
     if word.upper() not in _TYPES:
-        said = word[:32].decode(errors="replace")
-        raise CommandError(f"ERR Unknown client type '{said}'")
+        shown = word[:32].decode(errors="replace")
+        raise CommandError(f"ERR Unknown client type '{shown}'")
     return word.upper() == b"NORMAL"
 
 

@@ -146,8 +146,10 @@ class RoleView(APIView):
             raise Refused(Problem("", None, text, remedy, "not_seen"), status_code=409)
         follow = read_flag(request, "follow")
         if follow or namespace:
-            asked = rights.required_rights(row.inventory, (rights.FOLLOW_GROUP,) if follow else ())
-            text = rights.manifest(asked, row.granted.who, namespace or row.namespace)
+            required = rights.required_rights(
+                row.inventory, (rights.FOLLOW_GROUP,) if follow else ()
+            )
+            text = rights.manifest(required, row.granted.who, namespace or row.namespace)
         else:
             text = row.granted.manifest or f"# {name} grants all required permissions."
         return HttpResponse(text, content_type="application/yaml")

@@ -43,10 +43,10 @@ def _ms(seconds: Any) -> str:
     return f"{seconds * 1000:,.0f} ms" if isinstance(seconds, (int, float)) else ""
 
 
-def _run_parameters(asked: CommandContext) -> dict[str, Any]:
-    wish = parse_facts(asked.options["fields"])
-    if asked.options["trace"]:
-        wish["trace"] = read_text(asked.options["trace"])
+def _run_parameters(context: CommandContext) -> dict[str, Any]:
+    wish = parse_facts(context.options["fields"])
+    if context.options["trace"]:
+        wish["trace"] = read_text(context.options["trace"])
     return wish
 
 
@@ -66,55 +66,55 @@ def _format_plan(found: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def plan(asked: CommandContext) -> dict[str, Any]:
-    return asked.client.benchmarks.plan(asked.name, _run_parameters(asked))
+def plan(context: CommandContext) -> dict[str, Any]:
+    return context.client.benchmarks.plan(context.name, _run_parameters(context))
 
 
-def start(asked: CommandContext) -> str:
-    made = asked.client.benchmarks.start(asked.name, _run_parameters(asked))
-    text = f"Benchmark {made['id']} of {asked.name} started."
-    if not asked.options["wait"]:
-        return _text_or_data(asked, made, text)
-    asked.say(text)
-    run = _wait_for_end(asked, made)
-    return _text_or_data(asked, run, _format_run(run))
+def start(context: CommandContext) -> str:
+    made = context.client.benchmarks.start(context.name, _run_parameters(context))
+    text = f"Benchmark {made['id']} of {context.name} started."
+    if not context.options["wait"]:
+        return _text_or_data(context, made, text)
+    context.say(text)
+    run = _wait_for_end(context, made)
+    return _text_or_data(context, run, _format_run(run))
 
 
-def _wait_for_end(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
+def _wait_for_end(context: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
     """Wait for the end; a timeout reports that the run continues."""
-    end, told = time.monotonic() + asked.options["timeout"], ""
+    end, last_line = time.monotonic() + context.options["timeout"], ""
     while run["state"] in _LIVE:
         line = f"  {run['state']} {run['stage']}".rstrip()
-        if line != told:
-            asked.say(line)
-            told = line
+        if line != last_line:
+            context.say(line)
+            last_line = line
         if time.monotonic() > end:
-            stop = f"emberline endpoint benchmark abort {asked.name} {run['id']}"
+            stop = f"emberline endpoint benchmark abort {context.name} {run['id']}"
             text = (
-                f"Timed out after {asked.options['timeout']:g} s. The run continues. Stop: {stop}"
+                f"Timed out after {context.options['timeout']:g} s. The run continues. Stop: {stop}"
             )
             raise CommandError(text, TIMEOUT)
-        asked.client.http.pause(POLL_S)
-        run = asked.client.benchmarks.get(asked.name, run["id"])
+        context.client.http.pause(POLL_S)
+        run = context.client.benchmarks.get(context.name, run["id"])
     if run["state"] == "failed":
         raise CommandError(f"The benchmark failed. {run['message']}", FAILED)
     return run
 
 
-def abort(asked: CommandContext) -> str:
-    found = asked.client.benchmarks.abort(asked.name, asked.options["id"])
-    return _text_or_data(asked, found, f"{found['id']} is {found['state']}.")
+def abort(context: CommandContext) -> str:
+    found = context.client.benchmarks.abort(context.name, context.options["id"])
+    return _text_or_data(context, found, f"{found['id']} is {found['state']}.")
 
 
-def _text_or_data(asked: CommandContext, run: dict[str, Any], text: str) -> str:
-    form = asked.options["output"]
+def _text_or_data(context: CommandContext, run: dict[str, Any], text: str) -> str:
+    form = context.options["output"]
     return text if form == output.TABLE else output.format_data(run, form)
 
 
 def _format_run(run: dict[str, Any]) -> str:
-    told = run["message"] or run["stage"]
+    text = run["message"] or run["stage"]
     lines = [
-        f"{run['id']} of {run['endpoint']}: {run['state']}. {told}".rstrip(),
+        f"{run['id']} of {run['endpoint']}: {run['state']}. {text}".rstrip(),
         *(["  Simulated workers: times are not representative."] if run["simulated"] else []),
         f"  job: {' '.join(f'{key}={value}' for key, value in run['job'].items())}",
     ]

@@ -17,104 +17,108 @@ from console.commandline.input import confirm, merge, parse_settings, read_docum
 from console.commandline.verbs import OUTPUT_NAMES, Call, Table, Verb, Verbs
 
 
-def _spec(asked: CommandContext) -> dict[str, Any]:
-    options = asked.options
-    short = asked.given("model", "replicas")
+def _spec(context: CommandContext) -> dict[str, Any]:
+    options = context.options
+    short = context.given("model", "replicas")
     if options["strategy"] is not None:
         short["routing"] = {"strategy": options["strategy"]}
     short |= {key: options[key] for key in ("name", "worker_args") if options[key]}
     file = read_document(options["file"]) if options["file"] else {}
     spec = merge(file, short, parse_settings(options["fields"]))
     note = {"note": options["note"]} if options["note"] else {}
-    return {**spec, **asked.given("team"), **note}
+    return {**spec, **context.given("team"), **note}
 
 
-def create(asked: CommandContext) -> str:
-    dry = asked.options["dry_run"]
-    spec = _spec(asked)
+def create(context: CommandContext) -> str:
+    dry = context.options["dry_run"]
+    spec = _spec(context)
     if "/" in str(spec.get("model", "")) and spec.get("engine") != "simulated":
         with suppress(EmberlineError):  # the console rejects a model that is known to be missing
-            asked.client.models.check(spec["model"])
-    made = asked.client.endpoints.create(spec, dry_run=dry)
+            context.client.models.check(spec["model"])
+    made = context.client.endpoints.create(spec, dry_run=dry)
     if dry:
-        return _dry_run_text(asked, made)
+        return _dry_run_text(context, made)
     name = made["name"]
     text = f"{name} created. Follow the rollout: emberline endpoint wait {name}"
-    return _done(asked, made, text)
+    return _done(context, made, text)
 
 
-def update(asked: CommandContext) -> str:
-    changed = asked.client.endpoints.update(
-        asked.name,
-        _spec(asked),
-        generation=asked.options["generation"],
-        dry_run=asked.options["dry_run"],
+def update(context: CommandContext) -> str:
+    changed = context.client.endpoints.update(
+        context.name,
+        _spec(context),
+        generation=context.options["generation"],
+        dry_run=context.options["dry_run"],
     )
-    return _format_change(asked, changed)
+    return _format_change(context, changed)
 
 
-def _run(asked: CommandContext, action: str, *arguments: Any) -> str:
+def _run(context: CommandContext, action: str, *arguments: Any) -> str:
     """Run a subresource of the endpoint, such as `scale`."""
-    method = getattr(asked.client.endpoints, action)
-    return _format_change(asked, method(asked.name, *arguments, dry_run=asked.options["dry_run"]))
+    method = getattr(context.client.endpoints, action)
+    return _format_change(
+        context, method(context.name, *arguments, dry_run=context.options["dry_run"])
+    )
 
 
-def move(asked: CommandContext) -> str:
-    team, dry = asked.options["team"], asked.options["dry_run"]
-    changed = asked.client.endpoints.move(asked.name, team, dry_run=dry)
+def move(context: CommandContext) -> str:
+    team, dry = context.options["team"], context.options["dry_run"]
+    changed = context.client.endpoints.move(context.name, team, dry_run=dry)
     if dry:
-        return _dry_run_text(asked, changed)
-    return _done(asked, changed, f"{asked.name} moved to {f'team {team}' if team else 'no team'}.")
+        return _dry_run_text(context, changed)
+    return _done(
+        context, changed, f"{context.name} moved to {f'team {team}' if team else 'no team'}."
+    )
 
 
-def delete(asked: CommandContext) -> str:
-    options = asked.options
+def delete(context: CommandContext) -> str:
+    options = context.options
     if not options["dry_run"]:
-        asked.client.endpoints.get(asked.name)  # an unknown name needs no confirmation
+        context.client.endpoints.get(context.name)  # an unknown name needs no confirmation
         stops = "stops its workers and router and deletes its keys, events and revisions"
         leaves = "removes it from the console and leaves its cluster objects in place"
         what = leaves if options["abandon"] else stops
-        confirm(asked, asked.name, f"Deleting endpoint {asked.name} {what}.")
-    answer = asked.client.endpoints.delete(
-        asked.name, abandon=options["abandon"], dry_run=options["dry_run"]
+        confirm(context, context.name, f"Deleting endpoint {context.name} {what}.")
+    answer = context.client.endpoints.delete(
+        context.name, abandon=options["abandon"], dry_run=options["dry_run"]
     )
     if options["dry_run"]:
-        return _dry_run_text(asked, answer.body)
+        return _dry_run_text(context, answer.body)
     if options["abandon"]:
-        return f"{asked.name} is removed from the console. {answer.body['message']}"
-    text = f"{asked.name} is being deleted."
+        return f"{context.name} is removed from the console. {answer.body['message']}"
+    text = f"{context.name} is being deleted."
     if not options["wait"]:
-        return _format_result(asked, answer.body, text)
-    asked.say(text)
-    return wait.wait_until_phase(asked, asked.name, DELETED)
+        return _format_result(context, answer.body, text)
+    context.say(text)
+    return wait.wait_until_phase(context, context.name, DELETED)
 
 
-def _format_change(asked: CommandContext, endpoint: Any) -> str:
-    if asked.options["dry_run"]:
-        return _dry_run_text(asked, endpoint)
+def _format_change(context: CommandContext, endpoint: Any) -> str:
+    if context.options["dry_run"]:
+        return _dry_run_text(context, endpoint)
     text = (
         f"{endpoint['name']} is at generation {endpoint['generation']}, "
         f"target {output.count(endpoint['replicas'], 'worker')}."
     )
-    return _done(asked, endpoint, text)
+    return _done(context, endpoint, text)
 
 
-def _done(asked: CommandContext, endpoint: Any, text: str) -> str:
-    said = wait.wait_after_change(asked, endpoint, text)
-    if asked.options["wait"] and asked.options["output"] != output.TABLE:
-        endpoint = asked.client.endpoints.get(endpoint["name"])
-    return _format_result(asked, endpoint, said)
+def _done(context: CommandContext, endpoint: Any, text: str) -> str:
+    result = wait.wait_after_change(context, endpoint, text)
+    if context.options["wait"] and context.options["output"] != output.TABLE:
+        endpoint = context.client.endpoints.get(endpoint["name"])
+    return _format_result(context, endpoint, result)
 
 
-def _format_result(asked: CommandContext, endpoint: Any, text: str) -> str:
-    form = asked.options["output"]
+def _format_result(context: CommandContext, endpoint: Any, text: str) -> str:
+    form = context.options["output"]
     if form == output.NAME:
         return str(endpoint["name"])
     return text if form == output.TABLE else output.format_data(endpoint, form)
 
 
-def _dry_run_text(asked: CommandContext, answer: Any) -> str:
-    form = asked.options["output"]
+def _dry_run_text(context: CommandContext, answer: Any) -> str:
+    form = context.options["output"]
     if form in (output.JSON, output.YAML):
         return output.format_data(answer, form)
     return format_dry_run(answer)
@@ -153,12 +157,12 @@ _DRIFT = Table(
 )
 
 
-def heal(asked: CommandContext) -> str:
-    workload = asked.options["workload"]
-    asked.client.endpoints.heal(asked.name, workload)
+def heal(context: CommandContext) -> str:
+    workload = context.options["workload"]
+    context.client.endpoints.heal(context.name, workload)
     return (
-        f"Reverting {workload or f'{asked.name}-worker'} to its spec. "
-        f"Check: emberline endpoint drift {asked.name}"
+        f"Reverting {workload or f'{context.name}-worker'} to its spec. "
+        f"Check: emberline endpoint drift {context.name}"
     )
 
 
@@ -174,13 +178,13 @@ def add_to(verbs: Verbs) -> None:
         verbs,
         "scale",
         "change the number of workers",
-        lambda asked: _run(asked, "scale", asked.options["replicas"]),
+        lambda context: _run(context, "scale", context.options["replicas"]),
     )
     verb.add("replicas", type=int)
     text = "stop all workers and keep the configuration"
-    _change_verb(verbs, "pause", text, lambda asked: _run(asked, "pause"))
+    _change_verb(verbs, "pause", text, lambda context: _run(context, "pause"))
     text = "start the workers stopped by pause"
-    _change_verb(verbs, "resume", text, lambda asked: _run(asked, "resume"))
+    _change_verb(verbs, "resume", text, lambda context: _run(context, "resume"))
     verb = _change_verb(verbs, "move", "assign to another team, without a restart", move)
     where = verb.one_of(required=True)
     where.add_argument("team", nargs="?", default=None)
@@ -189,7 +193,7 @@ def add_to(verbs: Verbs) -> None:
         verbs,
         "rollback",
         "return to the spec of a revision",
-        lambda asked: _run(asked, "rollback", asked.options["revision"]),
+        lambda context: _run(context, "rollback", context.options["revision"]),
     )
     verb.add("revision", type=int)
     verb = _change_verb(verbs, "delete", "delete an endpoint with its workers and router", delete)

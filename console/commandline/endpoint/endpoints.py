@@ -78,32 +78,31 @@ def _revision(row: Revision) -> tuple[str, ...]:
     return str(row["number"]), moment, row["author"], row["verb"], str(row.get("note", ""))
 
 
-def list_events(asked: CommandContext) -> Any:
-    latest = list(islice(asked.client.endpoints.events(asked.name), asked.options["limit"]))
+def list_events(context: CommandContext) -> Any:
+    latest = list(islice(context.client.endpoints.events(context.name), context.options["limit"]))
     return reversed(latest)
 
 
-def list_revisions(asked: CommandContext) -> Any:
-    return reversed(list(asked.client.endpoints.revisions(asked.name)))
+def list_revisions(context: CommandContext) -> Any:
+    return reversed(list(context.client.endpoints.revisions(context.name)))
 
 
-def logs(asked: CommandContext) -> str:
+def logs(context: CommandContext) -> str:
     """Print the log; its name goes to standard error, so that the log can be piped."""
-    options = asked.options
-    which = (asked.name, options["worker"], options["container"], options["tail"])
+    options = context.options
+    which = (context.name, options["worker"], options["container"], options["tail"])
     try:
-        of, lines = asked.client.endpoints.logs(*which, follow=options["follow"])
+        of, lines = context.client.endpoints.logs(*which, follow=options["follow"])
     except Conflict as error:
         if error.code != "no_worker":
             raise
-        return (
-            f"{asked.name} has no workers yet. Wait for them: emberline endpoint wait {asked.name}"
-        )
-    asked.say(_log_heading(of))
+        name = context.name
+        return f"{name} has no workers yet. Wait for them: emberline endpoint wait {name}"
+    context.say(_log_heading(of))
     with suppress(KeyboardInterrupt):
         for line in lines:
-            asked.out.write(f"{output.strip_control_characters(line)}\n")
-            asked.out.flush()
+            context.out.write(f"{output.strip_control_characters(line)}\n")
+            context.out.flush()
     return ""
 
 
@@ -125,10 +124,10 @@ _EVENTS = Table(("TIME", "REASON", "COUNT", "MESSAGE"), _event, names=False)
 _REVISIONS = Table(("REVISION", "TIME", "AUTHOR", "ACTION", "NOTE"), _revision, names=False)
 
 
-def list_all(asked: CommandContext) -> str:
-    filters = {name: asked.options[name] for name in _FILTERS}
+def list_all(context: CommandContext) -> str:
+    filters = {name: context.options[name] for name in _FILTERS}
     table = Table(_HEAD, _cells, "No endpoint matches." if any(filters.values()) else _NONE)
-    return table.format(asked.client.endpoints.list(**filters), asked.options)
+    return table.format(context.client.endpoints.list(**filters), context.options)
 
 
 def add_to(verbs: Verbs) -> None:

@@ -41,43 +41,45 @@ def _format_value(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def create(asked: CommandContext) -> str:
+def create(context: CommandContext) -> str:
     """Print only the key, so that it can be piped into a file."""
-    label, terms = asked.options["key_name"], parse_facts(asked.options["terms"])
-    return asked.client.endpoints.create_key(asked.name, label, terms)["key"]
+    label, terms = context.options["key_name"], parse_facts(context.options["terms"])
+    return context.client.endpoints.create_key(context.name, label, terms)["key"]
 
 
-def update(asked: CommandContext) -> str:
-    key = _key(asked)
-    asked.client.endpoints.change_key(asked.name, key["id"], parse_facts(asked.options["terms"]))
+def update(context: CommandContext) -> str:
+    key = _key(context)
+    context.client.endpoints.change_key(
+        context.name, key["id"], parse_facts(context.options["terms"])
+    )
     return f"Key {key['name']} changed."
 
 
-def rotate(asked: CommandContext) -> str:
-    grace = asked.options["grace"]
-    return asked.client.endpoints.rotate_key(asked.name, _key(asked)["id"], grace)["key"]
+def rotate(context: CommandContext) -> str:
+    grace = context.options["grace"]
+    return context.client.endpoints.rotate_key(context.name, _key(context)["id"], grace)["key"]
 
 
-def revoke(asked: CommandContext) -> str:
-    key = _key(asked)
+def revoke(context: CommandContext) -> str:
+    key = _key(context)
     text = f"Revoking key {key['name']} cannot be undone; routers reject it within seconds."
-    confirm(asked, key["name"], text)
-    asked.client.endpoints.revoke_key(asked.name, key["id"])
+    confirm(context, key["name"], text)
+    context.client.endpoints.revoke_key(context.name, key["id"])
     return f"Key {key['name']} revoked."
 
 
-def _key(asked: CommandContext) -> documents.Key:
-    return _find_key(asked, asked.options["key_id"])
+def _key(context: CommandContext) -> documents.Key:
+    return _find_key(context, context.options["key_id"])
 
 
-def _find_key(asked: CommandContext, given: str) -> documents.Key:
-    rows, name = asked.client.endpoints.keys(asked.name), asked.name
+def _find_key(context: CommandContext, given: str) -> documents.Key:
+    rows, name = context.client.endpoints.keys(context.name), context.name
     return find_row(rows, given, f"key of {name}", f"emberline endpoint key list {name}")
 
 
-def find_key_id(asked: CommandContext, given: str) -> str:
+def find_key_id(context: CommandContext, given: str) -> str:
     """Return the ID of a key given by name or ID; "" and the console's own key as they are."""
-    return given if given in ("", _CONSOLE) else _find_key(asked, given)["id"]
+    return given if given in ("", _CONSOLE) else _find_key(context, given)["id"]
 
 
 def _format_usage(found: dict[str, Any]) -> str:

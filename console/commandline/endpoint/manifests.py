@@ -15,10 +15,10 @@ from console.commandline.verbs import OUTPUT_DATA, OUTPUT_NAMES, Verbs
 _RESULTS = {"create": "created", "update": "changed", "unchanged": "unchanged"}
 
 
-def apply(asked: CommandContext) -> str:
-    options = asked.options
+def apply(context: CommandContext) -> str:
+    options = context.options
     found = [item for path in options["files"] for item in read_objects(path)]
-    answer = asked.client.endpoints.apply(
+    answer = context.client.endpoints.apply(
         found,
         cluster=options["cluster"],
         namespace=options["namespace"],
@@ -26,10 +26,10 @@ def apply(asked: CommandContext) -> str:
     )
     text = _format_result(answer, options["output"])
     if options["wait"] and not options["dry_run"]:
-        asked.say(text)
+        context.say(text)
         for one in answer["results"]:
-            endpoint = asked.client.endpoints.get(one["name"])
-            asked.say(wait.wait_after_change(asked, endpoint, f"{one['name']}:"))
+            endpoint = context.client.endpoints.get(one["name"])
+            context.say(wait.wait_after_change(context, endpoint, f"{one['name']}:"))
         return "" if options["output"] == output.TABLE else text
     return text
 
@@ -54,10 +54,10 @@ def _lines(one: dict[str, Any], dry: bool) -> Iterator[str]:
         yield f"  {word}: {note['field']}: {note['message']} {note['remedy']}".rstrip()
 
 
-def export(asked: CommandContext) -> str:
-    if asked.options["output"] == "json":
-        return output.format_data(asked.client.endpoints.exported(asked.name), output.JSON)
-    return asked.client.endpoints.export(asked.name).rstrip()
+def export(context: CommandContext) -> str:
+    if context.options["output"] == "json":
+        return output.format_data(context.client.endpoints.exported(context.name), output.JSON)
+    return context.client.endpoints.export(context.name).rstrip()
 
 
 def add_to(verbs: Verbs) -> None:

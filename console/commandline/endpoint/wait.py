@@ -24,59 +24,59 @@ RECOVERY_S = 10.0
 DELETED = "deleted"
 
 
-def wait_after_change(asked: CommandContext, endpoint: Endpoint, text: str) -> str:
+def wait_after_change(context: CommandContext, endpoint: Endpoint, text: str) -> str:
     """Return `text`; with --wait, the outcome of the change that produced `endpoint`."""
-    if not asked.options["wait"]:
+    if not context.options["wait"]:
         return text
-    asked.say(text)
+    context.say(text)
     paused = endpoint["replicas"] == 0
-    return wait_until_phase(asked, endpoint["name"], Phase.PAUSED if paused else Phase.READY)
+    return wait_until_phase(context, endpoint["name"], Phase.PAUSED if paused else Phase.READY)
 
 
-def wait_until_phase(asked: CommandContext, name: str, phase: str) -> str:
+def wait_until_phase(context: CommandContext, name: str, phase: str) -> str:
     """Return the message on success; raise CommandError on permanent failure or timeout."""
-    seen = _StepPrinter(asked)
-    deadline = time.monotonic() + asked.options["timeout"]
+    seen = _StepPrinter(context)
+    deadline = time.monotonic() + context.options["timeout"]
     try:
-        asked.client.endpoints.get(name)  # raise NotFound instead of waiting
+        context.client.endpoints.get(name)  # raise NotFound instead of waiting
     except NotFound:
         if phase != DELETED:
             raise
         return f"{name} is deleted."
-    watch = asked.client.endpoints.watch(name, timeout_s=asked.options["timeout"])
+    watch = context.client.endpoints.watch(name, timeout_s=context.options["timeout"])
     try:
         for state in watch:
             seen.how(watch)
-            found = _wait_for_recovery(asked, seen.of(state), deadline)
+            found = _wait_for_recovery(context, seen.of(state), deadline)
             if found["observed_generation"] == found["generation"] and found["phase"] == phase:
                 return f"{name} is {phase}. {found['url']}".rstrip()
     except TimedOut:
-        why = f"Timed out after {asked.options['timeout']:.0f} s."
+        why = f"Timed out after {context.options['timeout']:.0f} s."
         raise CommandError(seen.told_of(why), TIMEOUT) from None
     if phase != DELETED:
         raise CommandError(seen.told_of(f"{name} was deleted while waiting."), FAILED)
     return f"{name} is deleted."
 
 
-def _wait_for_recovery(asked: CommandContext, state: Endpoint, deadline: float) -> Endpoint:
+def _wait_for_recovery(context: CommandContext, state: Endpoint, deadline: float) -> Endpoint:
     """Return the state; if it is Failed, wait for the next one or the deadline."""
-    seen = _StepPrinter(asked)
+    seen = _StepPrinter(context)
     begun = time.monotonic()
     while state["phase"] == Phase.FAILED:
         now = time.monotonic()
         if now - begun > RECOVERY_S or now > deadline:
             raise CommandError(f"The rollout failed.\n{format_endpoint(state)}", FAILED)
-        asked.client.http.pause(min(0.5, max(deadline - now, 0)))
-        state = seen.of(asked.client.endpoints.get(state["name"]))
+        context.client.http.pause(min(0.5, max(deadline - now, 0)))
+        state = seen.of(context.client.endpoints.get(state["name"]))
     return state
 
 
 @dataclass(slots=True)
 class _StepPrinter:
-    asked: CommandContext
+    context: CommandContext
     last: Endpoint | None = None
     began: float = field(default_factory=time.monotonic)
-    told: dict[str, str] = field(default_factory=dict)
+    printed: dict[str, str] = field(default_factory=dict)
     fallback: str = ""
 
     def of(self, state: Any) -> Endpoint:
@@ -85,9 +85,9 @@ class _StepPrinter:
         after_s = time.monotonic() - self.began
         for step in found["steps"]:
             line = f"{step['state']} {step['message']}".strip()
-            if step["state"] != "waiting" and self.told.get(step["code"]) != line:
-                self.told[step["code"]] = line
-                self.asked.say(
+            if step["state"] != "waiting" and self.printed.get(step["code"]) != line:
+                self.printed[step["code"]] = line
+                self.context.say(
                     f"  {after_s:5.0f} s  {step_label(step['code'])}: "
                     f"{output.strip_control_characters(line)}"
                 )
@@ -95,9 +95,9 @@ class _StepPrinter:
 
     def how(self, watch: Watch) -> None:
         """Print once if the watch fell back to polling."""
-        if watch.fallback and self.asked.here is None and not self.fallback:
+        if watch.fallback and self.context.here is None and not self.fallback:
             self.fallback = watch.fallback
-            self.asked.say(f"  (polling instead of watching: {watch.fallback})")
+            self.context.say(f"  (polling instead of watching: {watch.fallback})")
 
     def told_of(self, why: str) -> str:
         return why if self.last is None else f"{why}\n{format_endpoint(self.last)}"
@@ -118,7 +118,7 @@ def add_to(verbs: Verbs) -> None:
         "wait",
         "wait until the endpoint is in a phase, or deleted",
         "name",
-        call=lambda asked: wait_until_phase(asked, asked.name, asked.options["phase"]),
+        call=lambda context: wait_until_phase(context, context.name, context.options["phase"]),
     )
     wanted = [*(str(phase) for phase in Phase), DELETED]
     verb.add(

@@ -27,21 +27,21 @@ def _rule(one: dict[str, Any]) -> tuple[str, ...]:
     return name, "yes" if one["enabled"] else "no", one["severity"], f"{one['for_s']} s", numbers
 
 
-def try_rule(asked: CommandContext) -> dict[str, Any]:
-    words: list[str] = asked.options["words"]
+def try_rule(context: CommandContext) -> dict[str, Any]:
+    words: list[str] = context.options["words"]
     name = "" if "=" in words[0] else words[0]
     wish = parse_facts(words[1:] if name else words)
-    wish["range"] = asked.options["range"]
-    return asked.client.alerts.dry_run(name, wish, asked.options["endpoint"])
+    wish["range"] = context.options["range"]
+    return context.client.alerts.dry_run(name, wish, context.options["endpoint"])
 
 
 def _format_trial(found: dict[str, Any]) -> list[str]:
-    told = [_verdict("With these parameters", found)]
+    lines = [_verdict("With these parameters", found)]
     if found["now"] is not None:
-        told.append(_verdict("With the current parameters", found["now"]))
-    told += _missing_fields(found)
+        lines.append(_verdict("With the current parameters", found["now"]))
+    lines += _missing_fields(found)
     fired = [one for one in found["about"] if one["times"]]
-    return [*told, *([_FIRED.text(fired)] if fired else [])]
+    return [*lines, *([_FIRED.text(fired)] if fired else [])]
 
 
 def _verdict(head: str, one: dict[str, Any]) -> str:
@@ -51,17 +51,17 @@ def _verdict(head: str, one: dict[str, Any]) -> str:
 
 
 def _missing_fields(found: dict[str, Any]) -> list[str]:
-    told = [f"Resolution {found['step_s']} s: shorter alerts may be missing."]
+    lines = [f"Resolution {found['step_s']} s: shorter alerts may be missing."]
     if found["unsure"]:
-        told.append(f"Uncertain: {found['unsure']} more, near the rule's duration.")
+        lines.append(f"Uncertain: {found['unsure']} more, near the rule's duration.")
     whole = {"24h": 86_400, "7d": 604_800}[found["range"]]
     if found["known_s"] < 0.98 * whole:
-        told.append(f"Prometheus has samples for {found['known_s']} of {whole} s.")
+        lines.append(f"Prometheus has samples for {found['known_s']} of {whole} s.")
     if found["measured_s"] == 0:
-        told.append("The measured metric had no samples.")
+        lines.append("The measured metric had no samples.")
     if found["left"]:
-        told.append(f"{found['left']} groups of endpoints were not evaluated.")
-    return [*told, *found["missing"]]
+        lines.append(f"{found['left']} groups of endpoints were not evaluated.")
+    return [*lines, *found["missing"]]
 
 
 def _format_firings(one: dict[str, Any]) -> tuple[str, ...]:
@@ -78,34 +78,34 @@ def _interval(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def list_history(asked: CommandContext) -> Any:
-    return asked.client.alerts.history(**asked.given("range", "alert", "endpoint"))
+def list_history(context: CommandContext) -> Any:
+    return context.client.alerts.history(**context.given("range", "alert", "endpoint"))
 
 
-def acknowledge(asked: CommandContext) -> dict[str, Any]:
-    facts = asked.given("note", "duration")
-    return asked.client.alerts.acknowledge(asked.name, asked.options["endpoint"], **facts)
+def acknowledge(context: CommandContext) -> dict[str, Any]:
+    facts = context.given("note", "duration")
+    return context.client.alerts.acknowledge(context.name, context.options["endpoint"], **facts)
 
 
-def undo_acknowledgement(asked: CommandContext) -> str:
-    asked.client.alerts.undo_acknowledgement(asked.options["id"])
+def undo_acknowledgement(context: CommandContext) -> str:
+    context.client.alerts.undo_acknowledgement(context.options["id"])
     return "Acknowledgement undone. Repeat notifications resume."
 
 
-def create(asked: CommandContext) -> dict[str, Any]:
-    wish = {"name": asked.name, **parse_facts(asked.options["fields"])}
-    return asked.client.alerts.create(wish)
+def create(context: CommandContext) -> dict[str, Any]:
+    wish = {"name": context.name, **parse_facts(context.options["fields"])}
+    return context.client.alerts.create(wish)
 
 
-def reset(asked: CommandContext) -> str:
-    endpoint = asked.options["endpoint"]
-    asked.client.alerts.reset(asked.name, endpoint)
-    return f"{asked.name}{f' of {endpoint}' if endpoint else ''} reset to its defaults."
+def reset(context: CommandContext) -> str:
+    endpoint = context.options["endpoint"]
+    context.client.alerts.reset(context.name, endpoint)
+    return f"{context.name}{f' of {endpoint}' if endpoint else ''} reset to its defaults."
 
 
-def rule_file(asked: CommandContext) -> str:
-    found = asked.client.alerts.file()
-    text: str = found["prometheus_rule" if asked.options["object"] else "rule_file"]
+def rule_file(context: CommandContext) -> str:
+    found = context.client.alerts.file()
+    text: str = found["prometheus_rule" if context.options["object"] else "rule_file"]
     return text.rstrip()
 
 
@@ -233,16 +233,18 @@ def _silence(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def add_silence(asked: CommandContext) -> dict[str, Any]:
-    conditions = asked.options["conditions"]
-    return asked.client.silences.add({"matchers": conditions, **asked.given("duration", "comment")})
+def add_silence(context: CommandContext) -> dict[str, Any]:
+    conditions = context.options["conditions"]
+    return context.client.silences.add(
+        {"matchers": conditions, **context.given("duration", "comment")}
+    )
 
 
-def edit_silence(asked: CommandContext) -> dict[str, Any]:
-    facts = asked.given("duration", "ends_at", "comment")
-    if asked.options["conditions"]:
-        facts["matchers"] = asked.options["conditions"]
-    return asked.client.silences.change(asked.options["id"], facts)
+def edit_silence(context: CommandContext) -> dict[str, Any]:
+    facts = context.given("duration", "ends_at", "comment")
+    if context.options["conditions"]:
+        facts["matchers"] = context.options["conditions"]
+    return context.client.silences.change(context.options["id"], facts)
 
 
 def _format_silence(made: dict[str, Any]) -> str:
@@ -250,9 +252,9 @@ def _format_silence(made: dict[str, Any]) -> str:
     return f"{made['id']} silences {alerts} until {output.format_time(made['ends_at'])}."
 
 
-def list_silences(asked: CommandContext) -> Any:
-    filters = {} if asked.options["all"] else {"state": ["active", "pending"]}
-    return asked.client.silences.list(**filters)
+def list_silences(context: CommandContext) -> Any:
+    filters = {} if context.options["all"] else {"state": ["active", "pending"]}
+    return context.client.silences.list(**filters)
 
 
 _SILENCES = Table(

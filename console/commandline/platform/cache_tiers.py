@@ -52,25 +52,25 @@ def _format_tier(one: CacheTier) -> Iterator[str]:
         yield output.table(("NODE", "STATE", "URL", "RESTARTS", "MESSAGE"), rows)
 
 
-def create(asked: CommandContext) -> str:
-    dry = asked.options["dry_run"]
-    made = asked.client.cache_tiers.create(asked.name, read_fields(asked), dry_run=dry)
+def create(context: CommandContext) -> str:
+    dry = context.options["dry_run"]
+    made = context.client.cache_tiers.create(context.name, read_fields(context), dry_run=dry)
     if dry:
         return format_dry_run(made)
-    return f"{asked.name} created. Check: emberline cache-tier get {asked.name}"
+    return f"{context.name} created. Check: emberline cache-tier get {context.name}"
 
 
-def update(asked: CommandContext) -> str:
-    dry = asked.options["dry_run"]
-    changed = asked.client.cache_tiers.change(asked.name, read_fields(asked), dry_run=dry)
+def update(context: CommandContext) -> str:
+    dry = context.options["dry_run"]
+    changed = context.client.cache_tiers.change(context.name, read_fields(context), dry_run=dry)
     if dry:
         return format_dry_run(changed)
-    return f"{asked.name} is at generation {changed['generation']}."
+    return f"{context.name} is at generation {changed['generation']}."
 
 
-def flush(asked: CommandContext) -> str:
-    dropped = asked.client.cache_tiers.flush(asked.name, asked.options["namespace"])
-    return f"Flushed {output.count(dropped, 'value')} of {asked.name}."
+def flush(context: CommandContext) -> str:
+    dropped = context.client.cache_tiers.flush(context.name, context.options["namespace"])
+    return f"Flushed {output.count(dropped, 'value')} of {context.name}."
 
 
 def _add_fields(verb: Verb) -> None:

@@ -31,21 +31,21 @@ def _cells(one: Cluster) -> tuple[str, ...]:
     return one["name"], one["phase"], one["kind"], one["namespace"], version, one["message"]
 
 
-def get(asked: CommandContext) -> Cluster:
-    with known_name(asked, "cluster", asked.client.clusters):
-        return asked.client.clusters.get(asked.name)
+def get(context: CommandContext) -> Cluster:
+    with known_name(context, "cluster", context.client.clusters):
+        return context.client.clusters.get(context.name)
 
 
-def _facts(asked: CommandContext, *more: str) -> dict[str, Any]:
-    facts = asked.given(*more, "context", "namespace", "reach")
-    if asked.options["kubeconfig"]:
-        facts["kubeconfig"] = read_text(asked.options["kubeconfig"])
+def _facts(context: CommandContext, *more: str) -> dict[str, Any]:
+    facts = context.given(*more, "context", "namespace", "reach")
+    if context.options["kubeconfig"]:
+        facts["kubeconfig"] = read_text(context.options["kubeconfig"])
     return facts
 
 
-def check(asked: CommandContext) -> CommandResult:
-    with known_name(asked, "cluster", asked.client.clusters, _NO_ANSWER):
-        found = asked.client.clusters.check(asked.name)
+def check(context: CommandContext) -> CommandResult:
+    with known_name(context, "cluster", context.client.clusters, _NO_ANSWER):
+        found = context.client.clusters.check(context.name)
     return CommandResult(found, _VERDICTS.get(found["phase"], _NO_ANSWER))
 
 
@@ -60,8 +60,8 @@ def _lines(found: Cluster) -> Iterator[str]:
     yield f"  Kubernetes {found['server_version']}"
     for one in found["capabilities"]:
         mark = "?" if one["unsure"] else "+" if one["present"] else "-"
-        told = one["detail"] or f"{one['why_not']} {one['remedy']}"
-        yield f"  {mark} {one['title']}: {told}"
+        text = one["detail"] or f"{one['why_not']} {one['remedy']}"
+        yield f"  {mark} {one['title']}: {text}"
     for pool in found["node_pools"]:
         free = "unknown" if pool["gpus_free"] is None else str(pool["gpus_free"])
         gpus = f", {free} of {pool['gpus']} x {pool['gpu']} free" if pool["gpus"] else ""
@@ -74,24 +74,24 @@ def _lines(found: Cluster) -> Iterator[str]:
         yield f"  {what} {', '.join(right['verbs'])} {title}{where}: {right['lost']}"
 
 
-def print_role(asked: CommandContext) -> str:
-    namespace, follow = asked.options["namespace"], asked.options["follow"]
-    with known_name(asked, "cluster", asked.client.clusters):
-        role = asked.client.clusters.role(asked.name, namespace=namespace, follow=follow)
+def print_role(context: CommandContext) -> str:
+    namespace, follow = context.options["namespace"], context.options["follow"]
+    with known_name(context, "cluster", context.client.clusters):
+        role = context.client.clusters.role(context.name, namespace=namespace, follow=follow)
     return role.rstrip()
 
 
-def remove(asked: CommandContext) -> None:
-    get(asked)
-    text = f"Removing cluster {asked.name} deletes its credentials from the console."
-    confirm(asked, asked.name, text)
-    asked.client.clusters.remove(asked.name)
+def remove(context: CommandContext) -> None:
+    get(context)
+    text = f"Removing cluster {context.name} deletes its credentials from the console."
+    confirm(context, context.name, text)
+    context.client.clusters.remove(context.name)
 
 
-def rekey(asked: CommandContext) -> str:
-    if asked.here is None:
+def rekey(context: CommandContext) -> str:
+    if context.here is None:
         raise CommandError("rekey runs on the console's machine only.", USAGE)
-    return asked.here.rekey()
+    return context.here.rekey()
 
 
 def _add_facts(verb: Verb) -> None:
@@ -122,7 +122,7 @@ def add_clusters(rooms: Verbs) -> None:
         "add",
         "add a cluster",
         "name",
-        call=lambda asked: asked.client.clusters.add(asked.name, _facts(asked, "kind")),
+        call=lambda context: context.client.clusters.add(context.name, _facts(context, "kind")),
         show="Cluster {name} added. Check its capabilities: emberline cluster check {name}",
     )
     verb.add(
@@ -136,7 +136,7 @@ def add_clusters(rooms: Verbs) -> None:
         "update",
         "change kubeconfig, context, namespace or reach",
         "name",
-        call=lambda asked: asked.client.clusters.change(asked.name, _facts(asked)),
+        call=lambda context: context.client.clusters.change(context.name, _facts(context)),
         show="Cluster {name} changed. Running endpoints are not affected.",
     )
     _add_facts(verb)
@@ -171,11 +171,11 @@ def _follow_cells(row: dict[str, Any]) -> tuple[str, ...]:
     return row["cluster"], row["namespace"], row["phase"], str(row["objects"]), why
 
 
-def unfollow(asked: CommandContext) -> None:
-    cluster, namespace = asked.options["cluster"], asked.options["namespace"]
-    for row in asked.client.follows.list():
+def unfollow(context: CommandContext) -> None:
+    cluster, namespace = context.options["cluster"], context.options["namespace"]
+    for row in context.client.follows.list():
         if (row["cluster"], row["namespace"]) == (cluster, namespace):
-            asked.client.follows.remove(row["id"])
+            context.client.follows.remove(row["id"])
             return
     text = f"{cluster}/{namespace} is not followed. List followed namespaces: emberline follow list"
     raise CommandError(text, NOT_FOUND)

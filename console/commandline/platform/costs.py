@@ -25,11 +25,11 @@ _SUMS = (
 )
 
 
-def costs(asked: CommandContext) -> Any:
-    options = asked.options
+def costs(context: CommandContext) -> Any:
+    options = context.options
     if not options["month"]:
-        return asked.client.costs(options["range"])
-    found = asked.client.cost_reports.get(options["month"])
+        return context.client.costs(options["range"])
+    found = context.client.cost_reports.get(options["month"])
     groups = found["groups"]
     if options["output"] != output.TABLE:
         return found
@@ -82,9 +82,9 @@ def add_cost(rooms: Verbs) -> None:
     )
 
 
-def budgets(asked: CommandContext) -> Iterator[dict[str, Any]]:
-    for one in asked.client.budgets.list():
-        yield {**one, **asked.client.budgets.state(one["id"])}
+def budgets(context: CommandContext) -> Iterator[dict[str, Any]]:
+    for one in context.client.budgets.list():
+        yield {**one, **context.client.budgets.state(one["id"])}
 
 
 def _budget(one: dict[str, Any]) -> tuple[str, ...]:
@@ -105,25 +105,25 @@ _BUDGETS = Table(
 )
 
 
-def keep(asked: CommandContext) -> str:
-    options, room = asked.options, asked.client.budgets
-    facts: dict[str, Any] = {"name": asked.name, "usd": options["usd"]}
+def keep(context: CommandContext) -> str:
+    options, room = context.options, context.client.budgets
+    facts: dict[str, Any] = {"name": context.name, "usd": options["usd"]}
     for whose in ("team", "tag", "endpoint"):
         if options[whose]:
             facts |= {"whose": whose, "subject": options[whose]}
-    known = room.named(asked.name)
+    known = room.named(context.name)
     made = room.change(known["id"], facts) if known else room.create(facts)
     held = f"{made['whose']} {made['subject']}".strip()
     return f"{made['name']}: {format_usd(made['usd'])} per month, scope {held}."
 
 
-def delete(asked: CommandContext) -> None:
-    known = asked.client.budgets.named(asked.name)
+def delete(context: CommandContext) -> None:
+    known = context.client.budgets.named(context.name)
     if known is None:
-        raise CommandError(f"Budget {asked.name} does not exist.", NOT_FOUND)
-    text = f"Deleting budget {asked.name} deletes its history."
-    confirm(asked, asked.name, text)
-    asked.client.budgets.delete(known["id"])
+        raise CommandError(f"Budget {context.name} does not exist.", NOT_FOUND)
+    text = f"Deleting budget {context.name} deletes its history."
+    confirm(context, context.name, text)
+    context.client.budgets.delete(known["id"])
 
 
 def add_budgets(rooms: Verbs) -> None:
@@ -224,13 +224,13 @@ _MISSING_PRICES = Table(
 )
 
 
-def set_price(asked: CommandContext) -> str:
-    options = asked.options
+def set_price(context: CommandContext) -> str:
+    options = context.options
     usd, offer = options["usd"], options["list_price"]
     if (usd is None) == (not offer):
         raise CommandError("Give either USD per hour or --list-price.", USAGE)
     facts = {"list_price": offer} if offer else {"usd_hour": usd}
-    made = asked.client.prices.set(asked.name, facts)
+    made = context.client.prices.set(context.name, facts)
     price = format_usd_hour(made["usd_hour"])
     return f"{made['instance_type']}: {price} from {made['since']} on ({made['price_source']})."
 
@@ -255,11 +255,11 @@ def _calibration(one: dict[str, Any]) -> Iterator[str]:
 _AUTO = {"on": True, "off": False, "default": None}
 
 
-def switch_calibration(asked: CommandContext) -> str:
-    wanted, name = _AUTO[asked.options["auto"]], asked.options["endpoint"]
+def switch_calibration(context: CommandContext) -> str:
+    wanted, name = _AUTO[context.options["auto"]], context.options["endpoint"]
     if wanted is None and not name:
         raise CommandError("default is for one endpoint: add --endpoint NAME.", USAGE)
-    made = asked.client.calibrations.switch(name, wanted)
+    made = context.client.calibrations.switch(name, wanted)
     subject = f" of {name}" if name else ""
     return f"Automatic calibration{subject} is {'on' if made['effective'] else 'off'}."
 

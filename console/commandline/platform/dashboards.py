@@ -13,10 +13,10 @@ from console.commandline.input import confirm, find_row, read_document
 from console.commandline.verbs import OUTPUT_DATA, Table, Verb, Verbs
 
 
-def export(asked: CommandContext) -> str:
+def export(context: CommandContext) -> str:
     """Write the files, replacing those of the same name."""
-    folder = Path(asked.options["to"])
-    files = asked.client.grafana.export(recorded=asked.options["recorded"])
+    folder = Path(context.options["to"])
+    files = context.client.grafana.export(recorded=context.options["recorded"])
     try:
         for file in files:
             _write(folder, file)
@@ -48,37 +48,37 @@ def add_dashboards(rooms: Verbs) -> None:
     verb.add("--recorded", action="store_true", help="use recording rules, for hundreds of workers")
 
 
-def _find_board(asked: CommandContext) -> Mapping[str, Any]:
-    rows = ({**one, "name": one["title"]} for one in asked.client.custom_boards.list())
-    return find_row(rows, asked.name, "custom board", "emberline board list")
+def _find_board(context: CommandContext) -> Mapping[str, Any]:
+    rows = ({**one, "name": one["title"]} for one in context.client.custom_boards.list())
+    return find_row(rows, context.name, "custom board", "emberline board list")
 
 
-def get_board(asked: CommandContext) -> Any:
-    return asked.client.custom_boards.get(_find_board(asked)["id"])
+def get_board(context: CommandContext) -> Any:
+    return context.client.custom_boards.get(_find_board(context)["id"])
 
 
-def export_board(asked: CommandContext) -> Any:
-    return asked.client.custom_boards.export(_find_board(asked)["id"])
+def export_board(context: CommandContext) -> Any:
+    return context.client.custom_boards.export(_find_board(context)["id"])
 
 
-def create_board(asked: CommandContext) -> Any:
-    return asked.client.custom_boards.create(_read_board(asked))
+def create_board(context: CommandContext) -> Any:
+    return context.client.custom_boards.create(_read_board(context))
 
 
-def replace_board(asked: CommandContext) -> Any:
-    return asked.client.custom_boards.set(_find_board(asked)["id"], _read_board(asked))
+def replace_board(context: CommandContext) -> Any:
+    return context.client.custom_boards.set(_find_board(context)["id"], _read_board(context))
 
 
-def delete_board(asked: CommandContext) -> None:
-    found = _find_board(asked)
+def delete_board(context: CommandContext) -> None:
+    found = _find_board(context)
     text = f"Board {found['title']} of {found['owner']} is removed for everyone who uses it."
-    confirm(asked, found["title"], text)
-    asked.client.custom_boards.delete(found["id"])
+    confirm(context, found["title"], text)
+    context.client.custom_boards.delete(found["id"])
 
 
-def _read_board(asked: CommandContext) -> dict[str, Any]:
-    shared = {"shared": asked.options["shared"] == "yes"} if asked.options["shared"] else {}
-    return {**read_document(asked.options["file"]), **asked.given("owner"), **shared}
+def _read_board(context: CommandContext) -> dict[str, Any]:
+    shared = {"shared": context.options["shared"] == "yes"} if context.options["shared"] else {}
+    return {**read_document(context.options["file"]), **context.given("owner"), **shared}
 
 
 def _board(one: Mapping[str, Any]) -> tuple[str, ...]:

@@ -35,13 +35,13 @@ _FILES = {
 }
 
 
-def _facts(asked: CommandContext) -> dict[str, Any]:
-    facts = asked.given("auth", *_PLAIN)
+def _facts(context: CommandContext) -> dict[str, Any]:
+    facts = context.given("auth", *_PLAIN)
     for name in _FILES:
-        if asked.options[f"{name}_from"]:
-            facts[name] = read_text(asked.options[f"{name}_from"]).strip()
-    if asked.options["enable"] or asked.options["disable"]:
-        facts["enabled"] = bool(asked.options["enable"])
+        if context.options[f"{name}_from"]:
+            facts[name] = read_text(context.options[f"{name}_from"]).strip()
+    if context.options["enable"] or context.options["disable"]:
+        facts["enabled"] = bool(context.options["enable"])
     return facts
 
 
@@ -55,27 +55,27 @@ def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def get(asked: CommandContext) -> dict[str, Any]:
-    with known_name(asked, "metrics source", asked.client.metrics_sources):
-        return asked.client.metrics_sources.get(asked.name)
+def get(context: CommandContext) -> dict[str, Any]:
+    with known_name(context, "metrics source", context.client.metrics_sources):
+        return context.client.metrics_sources.get(context.name)
 
 
-def update(asked: CommandContext) -> dict[str, Any]:
-    get(asked)
-    return asked.client.metrics_sources.change(asked.name, _facts(asked))
+def update(context: CommandContext) -> dict[str, Any]:
+    get(context)
+    return context.client.metrics_sources.change(context.name, _facts(context))
 
 
-def test(asked: CommandContext) -> CommandResult:
-    with known_name(asked, "metrics source", asked.client.metrics_sources, _NO):
-        found = asked.client.metrics_sources.test(asked.name)
+def test(context: CommandContext) -> CommandResult:
+    with known_name(context, "metrics source", context.client.metrics_sources, _NO):
+        found = context.client.metrics_sources.test(context.name)
     return CommandResult(found, _VERDICTS.get(found["found"]["verdict"], _NO))
 
 
-def remove(asked: CommandContext) -> None:
-    get(asked)
-    text = f"Removing metrics source {asked.name} deletes its secrets; boards lose its series."
-    confirm(asked, asked.name, text)
-    asked.client.metrics_sources.remove(asked.name)
+def remove(context: CommandContext) -> None:
+    get(context)
+    text = f"Removing metrics source {context.name} deletes its secrets; boards lose its series."
+    confirm(context, context.name, text)
+    context.client.metrics_sources.remove(context.name)
 
 
 def _format_source(one: Mapping[str, Any]) -> Iterator[str]:
@@ -134,7 +134,7 @@ def add_metrics_sources(rooms: Verbs) -> None:
         "add",
         "add a metrics source",
         "name",
-        call=lambda asked: asked.client.metrics_sources.add(asked.name, _facts(asked)),
+        call=lambda context: context.client.metrics_sources.add(context.name, _facts(context)),
         show="Metrics source {name} added. Test it: emberline metrics-source test {name}",
     )
     _add_facts(verb)

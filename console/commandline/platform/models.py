@@ -49,8 +49,8 @@ _HUB = {
 }
 
 
-def _list(asked: CommandContext) -> Any:
-    return asked.client.models.list(**asked.given("search", "cluster"))
+def _list(context: CommandContext) -> Any:
+    return context.client.models.list(**context.given("search", "cluster"))
 
 
 def _checked(one: CheckedModel) -> str:

@@ -31,19 +31,19 @@ def _user(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def create_user(asked: CommandContext) -> str:
-    made = asked.client.users.create(asked.options["username"], asked.options["role"])
-    asked.say(f"User {made['username']} ({made['role']}) created. Password (shown once):")
+def create_user(context: CommandContext) -> str:
+    made = context.client.users.create(context.options["username"], context.options["role"])
+    context.say(f"User {made['username']} ({made['role']}) created. Password (shown once):")
     return str(made["password"])
 
 
-def change_user(asked: CommandContext, **facts: Any) -> dict[str, Any]:
-    return asked.client.users.change(asked.options["username"], facts)
+def change_user(context: CommandContext, **facts: Any) -> dict[str, Any]:
+    return context.client.users.change(context.options["username"], facts)
 
 
-def reset_password(asked: CommandContext) -> str:
-    found = asked.client.users.new_password(asked.options["username"])
-    asked.say(
+def reset_password(context: CommandContext) -> str:
+    found = context.client.users.new_password(context.options["username"])
+    context.say(
         f"Ended {output.count(found['sessions_ended'], 'session')}, revoked "
         f"{output.count(found['tokens_revoked'], 'API token')}."
     )  # only the password goes to standard output
@@ -69,7 +69,7 @@ def add_users(rooms: Verbs) -> None:
         "role",
         "change the platform role",
         "username",
-        call=lambda asked: change_user(asked, role=asked.options["role"]),
+        call=lambda context: change_user(context, role=context.options["role"]),
         show="User {username} has role {role}.",
     )
     verb.add("role", choices=_ROLES)
@@ -77,14 +77,14 @@ def add_users(rooms: Verbs) -> None:
         "activate",
         "allow a user to log in again",
         "username",
-        call=lambda asked: change_user(asked, active=True),
+        call=lambda context: change_user(context, active=True),
         show="User {username} can log in again.",
     )
     verb = verbs.verb(
         "deactivate",
         "block the login, end sessions and revoke tokens",
         "username",
-        call=lambda asked: change_user(asked, active=False),
+        call=lambda context: change_user(context, active=False),
         show="{username} deactivated: all sessions ended, API tokens revoked.",
     )
     verb.ask_first("Deactivating {username} ends all sessions and revokes all API tokens.")
@@ -114,25 +114,25 @@ _MEMBERS = Table(
 )
 
 
-def get_team(asked: CommandContext) -> dict[str, Any]:
-    slug = asked.options["slug"]
-    found = asked.client.teams.get(slug)
-    return {**found, "members": list(asked.client.teams.members(slug))}
+def get_team(context: CommandContext) -> dict[str, Any]:
+    slug = context.options["slug"]
+    found = context.client.teams.get(slug)
+    return {**found, "members": list(context.client.teams.members(slug))}
 
 
 def _format_team(found: dict[str, Any]) -> str:
     return f"{_TEAMS.text([found])}\n\n{_MEMBERS.text(found['members'])}"
 
 
-def create_team(asked: CommandContext) -> dict[str, Any]:
-    slug = asked.options["slug"]
-    return asked.client.teams.create(_facts(asked) | ({"slug": slug} if slug else {}))
+def create_team(context: CommandContext) -> dict[str, Any]:
+    slug = context.options["slug"]
+    return context.client.teams.create(_facts(context) | ({"slug": slug} if slug else {}))
 
 
-def _facts(asked: CommandContext) -> dict[str, Any]:
-    facts = asked.given("description", "namespaces", "grants")
-    if asked.options["title"] is not None:
-        facts["name"] = asked.options["title"]
+def _facts(context: CommandContext) -> dict[str, Any]:
+    facts = context.given("description", "namespaces", "grants")
+    if context.options["title"] is not None:
+        facts["name"] = context.options["title"]
     if "grants" in facts:
         facts["grants"] = [one for one in facts["grants"] if one != _NO_GRANT]
     return facts
@@ -178,7 +178,7 @@ def add_teams(rooms: Verbs) -> None:
         "update",
         "change the given fields",
         "slug",
-        call=lambda asked: asked.client.teams.change(asked.options["slug"], _facts(asked)),
+        call=lambda context: context.client.teams.change(context.options["slug"], _facts(context)),
         show="Team {slug} changed.",
     )
     verb.add("--name", dest="title", default=None, help="display name")
@@ -223,20 +223,20 @@ def _token(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def create_token(asked: CommandContext) -> str:
+def create_token(context: CommandContext) -> str:
     """Print only the token, so that it can be piped into a file."""
-    options = asked.options
+    options = context.options
     facts = {"name": options["label"], "role": options["role"], "days": options["days"]}
     facts |= {name: options[name] for name in ("team", "user") if options[name]}
-    return str(asked.client.tokens.create(facts)["token"])
+    return str(context.client.tokens.create(facts)["token"])
 
 
-def revoke_token(asked: CommandContext) -> str:
-    rows, given = asked.client.tokens.list(), asked.options["id"]
+def revoke_token(context: CommandContext) -> str:
+    rows, given = context.client.tokens.list(), context.options["id"]
     token = find_row(rows, given, "token", "emberline token list")
     text = f"Revoking API token {token['name']} cannot be undone; clients that use it get 401."
-    confirm(asked, token["name"], text)
-    asked.client.tokens.revoke(str(token["id"]))
+    confirm(context, token["name"], text)
+    context.client.tokens.revoke(str(token["id"]))
     return f"Token {token['name']} revoked."
 
 
@@ -279,18 +279,18 @@ _AUDIT_LOSSES = {
 }
 
 
-def audit(asked: CommandContext) -> Any:
-    verb = asked.options["verb"]
+def audit(context: CommandContext) -> Any:
+    verb = context.options["verb"]
     if verb:
-        if asked.here is None:
+        if context.here is None:
             text = f"audit {verb} runs on the console's machine only."
             raise CommandError(text, USAGE)
         if verb in _AUDIT_LOSSES:
-            confirm(asked, verb, _AUDIT_LOSSES[verb].format_map(asked.options))
-        return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
-    rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
-    latest = list(islice(rows, max(asked.options["limit"], 0)))
-    return _ENTRIES.format(reversed(latest), asked.options)
+            confirm(context, verb, _AUDIT_LOSSES[verb].format_map(context.options))
+        return context.here.audit(verb, context.options["head" if verb == "verify" else "before"])
+    rows = context.client.audit.list(**{name: context.options[name] for name in _FILTERS})
+    latest = list(islice(rows, max(context.options["limit"], 0)))
+    return _ENTRIES.format(reversed(latest), context.options)
 
 
 def _entry(row: dict[str, Any]) -> tuple[str, ...]:

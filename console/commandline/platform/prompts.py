@@ -31,11 +31,11 @@ _CAUSES = {
 }
 
 
-def check(asked: CommandContext) -> CommandResult:
+def check(context: CommandContext) -> CommandResult:
     # Imported here: other commands start without it.
     from routing.analysis import prompt_check
 
-    path, least = asked.options["file"], asked.options["least"]
+    path, least = context.options["file"], context.options["least"]
     try:
         prompts = prompt_check.read_prompts(read_text(path))
     except prompt_check.PromptError as error:

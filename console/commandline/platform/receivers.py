@@ -20,44 +20,44 @@ def _receiver(one: dict[str, Any]) -> tuple[str, ...]:
     return (one["name"], one["kind"], one["shown"], *words)
 
 
-def create(asked: CommandContext) -> dict[str, Any]:
-    facts = {"name": asked.name, **_facts(asked)}
-    made = asked.client.receivers.create(facts)
+def create(context: CommandContext) -> dict[str, Any]:
+    facts = {"name": context.name, **_facts(context)}
+    made = context.client.receivers.create(facts)
     if not facts.get("everything"):
-        asked.say(
-            f"{asked.name} has no route and receives no alerts. Add one: "
-            f"emberline receiver route {asked.name} LABEL=VALUE"
+        context.say(
+            f"{context.name} has no route and receives no alerts. Add one: "
+            f"emberline receiver route {context.name} LABEL=VALUE"
         )
     return made
 
 
-def update(asked: CommandContext) -> dict[str, Any]:
-    facts = _facts(asked)
+def update(context: CommandContext) -> dict[str, Any]:
+    facts = _facts(context)
     if not facts:
         raise CommandError("No field given. Enter fields such as enabled=false.", USAGE)
-    return asked.client.receivers.change(asked.name, facts)
+    return context.client.receivers.change(context.name, facts)
 
 
-def _facts(asked: CommandContext) -> dict[str, Any]:
-    sources = {name: asked.options[f"{name}_from"] for name in ("url", "secret")}
+def _facts(context: CommandContext) -> dict[str, Any]:
+    sources = {name: context.options[f"{name}_from"] for name in ("url", "secret")}
     if list(sources.values()).count("-") > 1:
         raise CommandError("Only one of --url-from and --secret-from can be standard input.", USAGE)
     facts: dict[str, Any] = {
         name: read_text(path).strip() for name, path in sources.items() if path is not None
     }
-    return parse_facts(asked.options["fields"]) | facts
+    return parse_facts(context.options["fields"]) | facts
 
 
-def try_receiver(asked: CommandContext) -> str | CommandResult:
-    sent = asked.client.receivers.test(asked.name)
+def try_receiver(context: CommandContext) -> str | CommandResult:
+    sent = context.client.receivers.test(context.name)
     if sent["state"] == "sent":
-        return f"{asked.name} accepted the test."
-    return CommandResult(f"Test of {asked.name} failed. {sent['error']}", FAILED)
+        return f"{context.name} accepted the test."
+    return CommandResult(f"Test of {context.name} failed. {sent['error']}", FAILED)
 
 
-def receiver_file(asked: CommandContext) -> str:
-    found = asked.client.receivers.file()
-    text: str = found["alertmanager_config" if asked.options["object"] else "alertmanager_yml"]
+def receiver_file(context: CommandContext) -> str:
+    found = context.client.receivers.file()
+    text: str = found["alertmanager_config" if context.options["object"] else "alertmanager_yml"]
     return text.rstrip()
 
 
@@ -68,9 +68,9 @@ def _route(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def add_route(asked: CommandContext) -> dict[str, Any]:
-    conditions = asked.options["conditions"]
-    return asked.client.alert_routes.create({"receiver": asked.name, "matchers": conditions})
+def add_route(context: CommandContext) -> dict[str, Any]:
+    conditions = context.options["conditions"]
+    return context.client.alert_routes.create({"receiver": context.name, "matchers": conditions})
 
 
 def _format_route(made: dict[str, Any]) -> str:
@@ -129,12 +129,12 @@ def add_receivers(rooms: Verbs) -> None:
     verb.ask_first("Deleting route {id} stops sending its alerts to the receiver.")
 
 
-def _list_routes(asked: CommandContext) -> Any:
-    return asked.client.alert_routes.list()
+def _list_routes(context: CommandContext) -> Any:
+    return context.client.alert_routes.list()
 
 
-def _delete_route(asked: CommandContext) -> None:
-    asked.client.alert_routes.delete(asked.options["id"])
+def _delete_route(context: CommandContext) -> None:
+    context.client.alert_routes.delete(context.options["id"])
 
 
 def _add_facts(verb: Verb) -> None:

@@ -41,7 +41,7 @@ _HIDE, _SHOW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 class Collector:
     """Reads frames; workers' requests/s are derived from the previous frame."""
 
-    asked: CommandContext
+    context: CommandContext
     _served: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def frame(self) -> dict[str, Any]:
@@ -57,10 +57,10 @@ class Collector:
         }
 
     def _endpoints(self) -> list[Endpoint]:
-        name = self.asked.options["name"]
+        name = self.context.options["name"]
         if name:
-            return [self.asked.client.endpoints.get(name)]
-        return list(self.asked.client.endpoints.list())
+            return [self.context.client.endpoints.get(name)]
+        return list(self.context.client.endpoints.list())
 
     def _fleet_metrics(self) -> tuple[dict[str, dict[str, float]], str]:
         """Return the latest value by metric and endpoint, and why values are missing."""
@@ -68,7 +68,7 @@ class Collector:
         problem = ""
         for metric, panel in _FLEET_PANELS.items():
             try:
-                board = self.asked.client.board(_BOARD, panel)
+                board = self.context.client.board(_BOARD, panel)
             except EmberlineError as error:
                 return found, str(error)
             fault = board["fault"]
@@ -97,7 +97,7 @@ class Collector:
         if not one["ready_replicas"]:
             return None
         try:
-            board = self.asked.client.board(_BOARD, _TTFT, one["name"])
+            board = self.context.client.board(_BOARD, _TTFT, one["name"])
         except EmberlineError:
             return None
         return next((v for name, v in _latest_values(board).items() if "p90" in name), None)
@@ -106,7 +106,7 @@ class Collector:
         if not one["url"]:
             return []
         try:
-            found = self.asked.client.endpoints.routing(one["name"])["workers"]
+            found = self.context.client.endpoints.routing(one["name"])["workers"]
         except EmberlineError:  # the router does not respond
             return []
         facts = ("id", "state", "in_flight", "in_flight_tokens", "served", "failures")
@@ -226,25 +226,25 @@ def paint(text: str, size: os.terminal_size, *, colors: bool) -> str:
     )
 
 
-def top(asked: CommandContext) -> Any:
+def top(context: CommandContext) -> Any:
     """Return one frame as a document or text, or show frames until the user quits."""
-    interval = asked.options["interval"]
+    interval = context.options["interval"]
     if not 1 <= interval <= 3600:
         raise CommandError(f"--interval {interval:g}: enter 1 to 3600 seconds.", USAGE)
-    collector = Collector(asked)
-    form = asked.options["output"]
+    collector = Collector(context)
+    form = context.options["output"]
     if form != output.TABLE:
         return output.format_data(collector.frame(), form)
-    console = "local console" if asked.here else asked.client.url
-    if asked.options["once"]:
+    console = "local console" if context.here else context.client.url
+    if context.options["once"]:
         return format_frame(collector.frame(), console=console)
     if sys.stdout.isatty():
         _Screen(collector, console, interval).run(sys.stdout)
         return ""
     while True:  # piped: one frame after the other
-        asked.out.write(f"{format_frame(collector.frame(), console=console)}\n\n")
-        asked.out.flush()
-        asked.client.http.pause(interval)
+        context.out.write(f"{format_frame(collector.frame(), console=console)}\n\n")
+        context.out.flush()
+        context.client.http.pause(interval)
 
 
 @dataclass(slots=True)

@@ -36,9 +36,9 @@ def observe(
     if not probe:
         return tuple(seen)
     running = [r for r in seen if r.state is ReplicaState.STARTING]
-    asked = [r for r in running if workload.replicas[r.index].probe_port]
-    answers = probes.probe_targets([_target(workload.replicas[r.index]) for r in asked])
-    judged = {r.index: _probe_state(r, answer) for r, answer in zip(asked, answers, strict=True)}
+    probed = [r for r in running if workload.replicas[r.index].probe_port]
+    answers = probes.probe_targets([_target(workload.replicas[r.index]) for r in probed])
+    judged = {r.index: _probe_state(r, answer) for r, answer in zip(probed, answers, strict=True)}
     return tuple(_with_port(workload, judged.get(r.index, r)) for r in seen)
 
 

@@ -32,7 +32,7 @@ class Ending:
     """Exit of a program's last process, and whether supervisord was stopping it."""
 
     why: str
-    asked: bool
+    requested: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def parse_endings(log: str) -> dict[str, Ending]:
     for line in log.splitlines():
         if match := _ENDING.search(line):
             word, name, why = match.groups()
-            found[name] = Ending(_EXPECTATION.sub("", why), asked=word == "stopped")
+            found[name] = Ending(_EXPECTATION.sub("", why), requested=word == "stopped")
     return found
 
 
@@ -109,7 +109,7 @@ def _program(var: Path, name: str, info: ProcessInfo, ending: Ending | None) -> 
         served_pid(info.pid),
         info.started_at,
         info.spawn_error,
-        ending=Ending(run.last_exit, asked=False) if run.last_exit else ending,
+        ending=Ending(run.last_exit, requested=False) if run.last_exit else ending,
         owner=known.owner if known else "",
         role=known.role if known else "",
         deaths=run.deaths,

@@ -70,11 +70,11 @@ class Supervisor:
         """Return these groups' processes as in `all`, without those it does not know. The cost is
         independent of the other programs.
         """
-        asked = [{"methodName": "supervisor.getProcessInfo", "params": [name]} for name in groups]
-        if not asked:
+        calls = [{"methodName": "supervisor.getProcessInfo", "params": [name]} for name in groups]
+        if not calls:
             return {}
         known = []
-        for answer in cast(list[Any], self._call("system.multicall", asked)):
+        for answer in cast(list[Any], self._call("system.multicall", calls)):
             if "faultCode" not in answer:
                 known.append(answer)
             elif answer["faultCode"] != _Fault.BAD_NAME:
@@ -84,11 +84,11 @@ class Supervisor:
 
     def snapshot(self) -> tuple[int, dict[str, ProcessInfo]]:
         """Return supervisord's pid and every process as in `all`, from the same supervisord."""
-        asked = [
+        calls = [
             {"methodName": f"supervisor.{method}", "params": []}
             for method in ("getPID", "getAllProcessInfo")
         ]
-        pid, infos = cast(list[Any], self._call("system.multicall", asked))
+        pid, infos = cast(list[Any], self._call("system.multicall", calls))
         for answer in (pid, infos):
             if isinstance(answer, dict):
                 fault = xmlrpc.client.Fault(answer["faultCode"], answer["faultString"])

@@ -105,9 +105,9 @@ def logout(request: HttpRequest) -> HttpResponse:
     if not kept.get("end_session"):
         return redirect("signon:login")
     back = request.build_absolute_uri(reverse("signon:login"))
-    asked = urlencode({"client_id": kept["client"], "post_logout_redirect_uri": back})
+    query = urlencode({"client_id": kept["client"], "post_logout_redirect_uri": back})
     mark = "&" if "?" in kept["end_session"] else "?"
-    context = {"leave": f"{kept['end_session']}{mark}{asked}"}
+    context = {"leave": f"{kept['end_session']}{mark}{query}"}
     return render(request, "console/signon/left.html", context)
 
 

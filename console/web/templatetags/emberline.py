@@ -54,10 +54,10 @@ def icon(name: str, label: str = "", extra: str = "") -> SafeString:
     """Render an icon of the sprite; hidden from screen readers unless labelled."""
     source = f"{static(_SPRITE)}#icon-{name}"
     if label:
-        spoken = format_html('role="img" aria-label="{}"', label)
+        aria = format_html('role="img" aria-label="{}"', label)
     else:
-        spoken = mark_safe('aria-hidden="true" focusable="false"')
-    return format_html('<svg class="icon {}" {}><use href="{}"></use></svg>', extra, spoken, source)
+        aria = mark_safe('aria-hidden="true" focusable="false"')
+    return format_html('<svg class="icon {}" {}><use href="{}"></use></svg>', extra, aria, source)
 
 
 @register.inclusion_tag("console/inc/tabs.html", takes_context=True)

@@ -62,7 +62,7 @@ class ClusterFacts:
     secret."""
 
     rules: Settings
-    told: AlertmanagerExport
+    export: AlertmanagerExport
     generations: tuple[tuple[str, int], ...]
 
 
@@ -107,13 +107,13 @@ def ensure_in_cluster() -> None:
 
     An existing row is never changed. Of concurrent callers, one creates the row.
     """
-    asked = settings.EMBERLINE.alert_objects
+    requested = settings.EMBERLINE.alert_objects
     row = clusters.get(IN_CLUSTER)
-    if not asked or row is None or ClusterAlerts.objects.filter(cluster=row).exists():
+    if not requested or row is None or ClusterAlerts.objects.filter(cluster=row).exists():
         return
     labels = dict(settings.EMBERLINE.alert_object_labels)
     check_labels(labels)
-    wish = {name: name in asked for name in ("rules", "receivers")}
+    wish = {name: name in requested for name in ("rules", "receivers")}
     try:
         with transaction.atomic():
             made = ClusterAlerts(cluster=row, labels=labels, **wish)
@@ -244,14 +244,14 @@ def desired_digest(row: ClusterAlerts, known: ClusterFacts) -> str:
     if not row.receivers:
         return bodies.objects_digest(found, row.generation)
     password = salted_hmac(_MAIL_SALT, settings.MAIL.password).hexdigest()
-    told = (known.told.spec(), known.generations, password)
+    content = (known.export.spec(), known.generations, password)
     return bodies.objects_digest(
-        found, row.generation, selectors.has_alertmanager(row.cluster.name), *told
+        found, row.generation, selectors.has_alertmanager(row.cluster.name), *content
     )
 
 
 def build_desired(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
-    found = _receivers(row, known.told) if row.receivers else DesiredObjects(())
+    found = _receivers(row, known.export) if row.receivers else DesiredObjects(())
     if row.rules:
         return replace(found, bodies=(*found.bodies, _rules(row, known)))
     return found
@@ -262,16 +262,16 @@ def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
     return bodies.build_rules(known.rules, _place(row), routed=row.receivers, with_console=own)
 
 
-def _receivers(row: ClusterAlerts, told: AlertmanagerExport) -> DesiredObjects:
+def _receivers(row: ClusterAlerts, export: AlertmanagerExport) -> DesiredObjects:
     if not selectors.has_alertmanager(row.cluster.name):
         return DesiredObjects((), "NoAlertmanager", _NO_ALERTMANAGER)
-    texts = _addresses(told.keys)
+    texts = _addresses(export.keys)
     missing = sorted(key for key, text in texts.items() if not text)
     if missing:
         text = f"{', '.join(missing)} cannot be decrypted with the current encryption key."
         return DesiredObjects((), "AddressUnreadable", f"{text} Enter it again under Receivers.")
     secret = [bodies.build_address_secret(texts, _place(row))] if texts else []
-    return DesiredObjects((*secret, bodies.build_receivers(told.spec(), _place(row))))
+    return DesiredObjects((*secret, bodies.build_receivers(export.spec(), _place(row))))
 
 
 def _addresses(keys: tuple[str, ...]) -> dict[str, str]:

@@ -116,10 +116,10 @@ def dry_run(
     looks, windows = _windows(moment, length, step, min(longest, length))
     coarse = Window.ending(moment, length, _DRAWN[key])
     optional = measure.questions(coarse)  # user-written rules may have none
-    asked = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
+    questions = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
     for one in dict.fromkeys((*draft.conditions, *before)):
-        asked |= _questions(one, windows)
-    answers = asker.ask({key: replace(one, heavy=True) for key, one in asked.items()})
+        questions |= _questions(one, windows)
+    answers = asker.ask({key: replace(one, heavy=True) for key, one in questions.items()})
     _all_there({key: answer for key, answer in answers.items() if key not in optional})
 
     def judged(numbers: ConditionValues) -> RuleVerdict:

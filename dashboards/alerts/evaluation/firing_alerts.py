@@ -91,12 +91,12 @@ def _values(
             whose = alert.endpoint if alert.endpoint in own else ""
             wanted.setdefault((alert.name, whose), []).append(alert)
     at = _now()
-    asked = {}
+    questions = {}
     for name, whose in wanted:
         only = EndpointSelection((whose,)) if whose else EndpointSelection()
         value = BY_NAME[name].value(settings.of(BY_NAME[name], whose), only)
-        asked[f"{name} {whose}"] = Question(value, at)
-    answers = prometheus.ask(asked) if asked else {}
+        questions[f"{name} {whose}"] = Question(value, at)
+    answers = prometheus.ask(questions) if questions else {}
     found: dict[int, float | None] = {}
     for (name, whose), some in wanted.items():
         series = answers[f"{name} {whose}"].series
@@ -159,6 +159,6 @@ def _words(name: str, endpoint: str, settings: Settings) -> tuple[str, str]:
     """Return summary and remedy; empty for unknown rules."""
     rule = BY_NAME.get(name)
     if rule is not None:
-        return rule.told(settings.of(rule, endpoint)), rule.remedy
+        return rule.summarize(settings.of(rule, endpoint)), rule.remedy
     own = next((one for one in settings.own if one.name == name), None)
     return (own.summary, own.remedy) if own else ("", "")

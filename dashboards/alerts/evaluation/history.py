@@ -66,10 +66,10 @@ def query_history(
     window = Window.ending(time.time(), length, step)
     # Each point covers the time since the previous one, so that short alerts are not missed.
     fired = f"last_over_time({queries.alerts_of(rule.name, scope)}[{step}s])"
-    asked = {"alerts": Question(fired, window.end, window)}
+    questions = {"alerts": Question(fired, window.end, window)}
     measure = _measure(rule, scope, settings)
-    asked |= measure.questions(window) if measure else {}
-    answers = asker.ask(asked)
+    questions |= measure.questions(window) if measure else {}
+    answers = asker.ask(questions)
     fault = answers["alerts"].fault
     if fault is not None:
         message = make_fault_message(fault)

@@ -49,12 +49,13 @@ class Measure:
     heavy: bool = False
 
     def questions(self, window: Window) -> dict[str, Question]:
-        asked = {VALUE: self.value}
+        questions = {VALUE: self.value}
         for place, one in enumerate(self.thresholds):
             if isinstance(one, str):
-                asked[f"threshold{place}"] = one
+                questions[f"threshold{place}"] = one
         return {
-            key: Question(text, window.end, window, heavy=self.heavy) for key, text in asked.items()
+            key: Question(text, window.end, window, heavy=self.heavy)
+            for key, text in questions.items()
         }
 
     def drawn(self, answers: Mapping[str, QueryResult], window: Window) -> MeasureChart:

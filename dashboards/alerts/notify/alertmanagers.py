@@ -54,8 +54,8 @@ def alertmanagers_of(endpoint: str) -> list[Alertmanager]:
     found = list(metrics_sources.alertmanagers())
     if not found or not endpoint:
         return found
-    asked = metrics_sources.list_in_use()
-    owner = metrics_sources.get_source_of_endpoint(endpoint, asked).name
+    sources = metrics_sources.list_in_use()
+    owner = metrics_sources.get_source_of_endpoint(endpoint, sources).name
     return [one for one in found if one.source == owner]
 
 
@@ -67,8 +67,8 @@ def alertmanager_delivers() -> Callable[[str], bool]:
     having = {one.source for one in metrics_sources.alertmanagers()}
     if not having:
         return lambda _endpoint: False
-    asked = metrics_sources.list_in_use()
-    owners, default = metrics_sources.map_endpoints(asked), asked[0].name
+    sources = metrics_sources.list_in_use()
+    owners, default = metrics_sources.map_endpoints(sources), sources[0].name
     return lambda endpoint: owners.get(endpoint, default) in having
 
 
@@ -105,14 +105,14 @@ def create_silence(managers: Iterable[Alertmanager], wanted: DesiredSilence) -> 
 
     Raise `Refused` on failure, after the silences created so far are expired.
     """
-    asked = list(managers)
-    _judge(asked, wanted)
+    queried = list(managers)
+    _judge(queried, wanted)
     made: dict[str, str] = {}
-    for one in asked:
+    for one in queried:
         try:
             made[one.source] = _posted(one, wanted.body())
         except (NoReplyError, KeyError, TypeError) as error:
-            _take_back(asked, made)
+            _take_back(queried, made)
             raise _away(one, error) from None
     return made
 
@@ -128,16 +128,16 @@ def replace_silence(
     An Alertmanager may assign another id even on rollback. Where the silence no longer applies it
     is expired.
     """
-    asked, now = list(managers), dict(remote)
-    _judge(asked, after)
+    queried, now = list(managers), dict(remote)
+    _judge(queried, after)
     done: list[Alertmanager] = []
-    for one in asked:
+    for one in queried:
         try:
             now[one.source] = _put(one, now.get(one.source), after)
             done.append(one)
         except (NoReplyError, KeyError, TypeError) as error:
             return _put_back(done, remote, now, before), _away(one, error)
-    kept = {one.source for one in asked}
+    kept = {one.source for one in queried}
     try:
         expire_silences(
             {source: identity for source, identity in now.items() if source not in kept}

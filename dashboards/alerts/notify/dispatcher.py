@@ -197,7 +197,7 @@ def _settle(
         return
     after = decision.standing
     if after != before:
-        group.told = dict.fromkeys(sorted(after.told), message.FIRING)
+        group.told = dict.fromkeys(sorted(after.sent), message.FIRING)
         group.told_at, group.due_at = after.told_at, after.due_at
         group.save(update_fields=["told", "told_at", "due_at"])
 

@@ -88,12 +88,12 @@ def parse_time(data: Mapping[str, Any], name: str) -> datetime | None:
 
 def format_duration(number: int) -> str:
     """Format seconds: 5400 -> "1h30m"."""
-    left, said = number, ""
+    left, text = number, ""
     for size, unit in zip(_UNITS, "dhms", strict=True):
         if left >= size:
-            said += f"{left // size}{unit}"
+            text += f"{left // size}{unit}"
             left %= size
-    return said or "0s"
+    return text or "0s"
 
 
 def _spelled(value: str) -> int | None:

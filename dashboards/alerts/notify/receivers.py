@@ -51,8 +51,8 @@ def create(actor: Any, data: Any) -> Receiver:
             _keep(made, secrets)
             if everything:
                 Route.objects.create(receiver=made, group_by=["alertname", "endpoint"])
-            said = {"kind": made.kind, "where": made.shown, "to": made.to}
-            record(actor, "create", f"receiver/{name}", said)
+            facts = {"kind": made.kind, "where": made.shown, "to": made.to}
+            record(actor, "create", f"receiver/{name}", facts)
     except IntegrityError:
         text = f"Receiver {name} exists already."
         remedy = "Choose another name, or edit the existing receiver."

@@ -89,7 +89,7 @@ def alertmanager_export() -> AlertmanagerExport:
         )
         for one in receivers().prefetch_related("routes")
     ]
-    told = [
+    shown_routes = [
         RouteFacts(
             one.receiver.name,
             one.conditions,
@@ -103,7 +103,7 @@ def alertmanager_export() -> AlertmanagerExport:
     mail = settings.MAIL
     where = f"{mail.host}:{mail.port}" if mail.host else ""
     facts = MailFacts(where, mail.sender, mail.security != "none", mail.user)
-    return AlertmanagerExport(found, told, of_team, facts)
+    return AlertmanagerExport(found, shown_routes, of_team, facts)
 
 
 def teams() -> Mapping[str, str]:

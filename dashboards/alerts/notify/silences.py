@@ -44,10 +44,10 @@ def create(actor: Any, data: Any, kind: str = SilenceKind.SILENCE) -> Silence:
             author=wanted.author,
             created_by=stored_actor(actor),
         )
-        said = _facts(wanted)
-        del said["starts_at"]
+        facts = _facts(wanted)
+        del facts["starts_at"]
         verb = "acknowledge" if acknowledges else "silence"
-        record(actor, verb, f"silence/{made.pk}", said, of=endpoint)
+        record(actor, verb, f"silence/{made.pk}", facts, of=endpoint)
     return made
 
 
@@ -73,8 +73,8 @@ def change(actor: Any, silence: Silence, data: Any) -> None:
     with transaction.atomic():
         done = live.update(**_columns(after, endpoint, remote))
         if done:
-            said = diff(_facts(before), _facts(after))
-            record(actor, "change silence", f"silence/{silence.pk}", said, of=endpoint)
+            changes = diff(_facts(before), _facts(after))
+            record(actor, "change silence", f"silence/{silence.pk}", changes, of=endpoint)
     if not done:  # expired concurrently
         alertmanagers.expire_silences(remote)
         raise _over()
@@ -133,10 +133,10 @@ def expire(actor: Any, silence: Silence) -> None:
     with transaction.atomic():
         live = Silence.objects.filter(pk=silence.pk, ends_at__gt=now)
         if live.update(ends_at=now):
-            said = {"matchers": [str(one) for one in silence.conditions]}
+            facts = {"matchers": [str(one) for one in silence.conditions]}
             target = f"silence/{silence.pk}"
             verb = "undo acknowledgement" if silence.acknowledges else "end silence"
-            record(actor, verb, target, said, of=silence.endpoint)
+            record(actor, verb, target, facts, of=silence.endpoint)
 
 
 def _conditions(given: Mapping[str, Any]) -> Matchers:

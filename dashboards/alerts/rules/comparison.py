@@ -116,13 +116,13 @@ def parse_number(text: str) -> float | None:
 def _outside(text: str) -> Iterator[_Token]:
     depth = 0
     for found in _TOKEN.finditer(text):
-        said = found[0]
-        if said in "([{":
+        operator = found[0]
+        if operator in "([{":
             depth += 1
-        elif said in ")]}":
+        elif operator in ")]}":
             depth -= 1
         elif depth == 0:
-            yield _Token(said, found.start(), found.end())
+            yield _Token(operator, found.start(), found.end())
 
 
 def _bare(text: str) -> str:

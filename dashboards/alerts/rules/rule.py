@@ -113,7 +113,7 @@ class Rule:
 
     @property
     def summary(self) -> str:
-        return self.told(self.defaults)
+        return self.summarize(self.defaults)
 
     def expression(self, setting: Setting, only: EndpointSelection = ALL_ENDPOINTS) -> str:
         return self._filled(self.condition, setting, only)
@@ -122,7 +122,7 @@ class Rule:
         """Return the PromQL of the measure."""
         return self._filled("<measured>", setting, only)
 
-    def told(self, setting: Setting) -> str:
+    def summarize(self, setting: Setting) -> str:
         """Return the summary with the values of the setting."""
         values = setting.over(self.defaults).values
         shown = {one.name: one.shown(values[one.name]) for one in self.parameters}
@@ -149,7 +149,7 @@ class Rule:
         if self.about in _ENDPOINTS:
             labels["endpoint"] = whose
         annotations = {
-            "summary": f"{whose}: {self.told(effective)}",
+            "summary": f"{whose}: {self.summarize(effective)}",
             "description": f"{self.remedy} (now {{{{ $value | humanize }}}})",
         }
         if runbook:

@@ -78,7 +78,7 @@ def built_in_document(rule: Rule, settings: Settings, row: RuleSetting | None) -
         "name": rule.name,
         "group": GROUP_OF[rule.name],
         "origin": "built-in",
-        "summary": rule.told(effective),
+        "summary": rule.summarize(effective),
         "remedy": rule.remedy,
         "needs": rule.needs,
         "per_endpoint": rule.per_endpoint,
@@ -120,7 +120,7 @@ def endpoint_rule_document(
     return {
         "rule": rule.name,
         "endpoint": endpoint,
-        "summary": rule.told(effective),
+        "summary": rule.summarize(effective),
         **_common(effective),
         "parameters": [_parameter(one, effective) for one in rule.parameters],
         "own": {

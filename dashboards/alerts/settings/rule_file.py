@@ -202,8 +202,8 @@ def _refused_by_promtool(ours: RuleFileLocation, text: str) -> str:
         return ""
     finally:
         draft.unlink(missing_ok=True)
-    said = (done.stderr or done.stdout).replace(str(draft), "the rules")
-    return "" if done.returncode == 0 else f"promtool: {said[-800:]}"
+    output = (done.stderr or done.stdout).replace(str(draft), "the rules")
+    return "" if done.returncode == 0 else f"promtool: {output[-800:]}"
 
 
 def _reloaded(url: str) -> tuple[bool | None, float]:

@@ -102,14 +102,14 @@ async def _played(player: Player, folder: Path) -> None:
 def abort_on_error(player: Player, tell: Tell) -> Tell:
     """Abort the run when progress cannot be written (folder deleted or disk full)."""
 
-    def told(seen: dict[str, Any]) -> None:
+    def write_progress(seen: dict[str, Any]) -> None:
         try:
             tell(seen)
         except OSError as error:
-            sys.stderr.write(f"nothing can be told: {error}\n")
+            sys.stderr.write(f"cannot write the progress: {error}\n")
             player.abort()
 
-    return told
+    return write_progress
 
 
 async def _healthy(listen: str) -> asyncio.Server:

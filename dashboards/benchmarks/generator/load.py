@@ -138,18 +138,18 @@ class Load:
         aborted.cancel()
 
     async def _converse(self, session: WorkloadSession, due: float) -> None:
-        said = [session.opening()] if session.opening else []
+        messages = [session.opening()] if session.opening else []
         for number, turn in enumerate(session.turns):
             if turn.pause_s:
                 due = time.monotonic() + turn.pause_s
                 await self._pause(turn.pause_s)
             if self._stop.is_set() or not self._may_send():
                 return
-            said.append(turn.text())
-            reply = await self._send(session, number, turn, said, due)
+            messages.append(turn.text())
+            reply = await self._send(session, number, turn, messages, due)
             if reply is None or reply.error:
                 return  # without this response the conversation cannot continue
-            said.append("".join(reply.text))
+            messages.append("".join(reply.text))
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -162,9 +162,9 @@ class Load:
         return not self._stop.is_set()
 
     async def _send(
-        self, session: WorkloadSession, number: int, turn: Turn, said: list[str], due: float
+        self, session: WorkloadSession, number: int, turn: Turn, messages: list[str], due: float
     ) -> Reply | None:
-        body = self._body(session, said, turn.answer_tokens)
+        body = self._body(session, messages, turn.answer_tokens)
         sent = time.monotonic()
         self.sent += 1
         self.in_flight += 1
@@ -189,7 +189,7 @@ class Load:
         return reply
 
     def _body(
-        self, session: WorkloadSession, said: list[str], answer_tokens: int
+        self, session: WorkloadSession, messages: list[str], answer_tokens: int
     ) -> dict[str, Any]:
         """Build the request. vLLM's `ignore_eos` gives responses the planned length on every
         endpoint.
@@ -203,10 +203,10 @@ class Load:
             "stream_options": {"include_usage": True},
         }
         if self.job.api != CHAT_API:
-            return {**body, "prompt": "\n".join(said)}
+            return {**body, "prompt": "\n".join(messages)}
         roles = itertools.cycle(("user", "assistant"))
-        first = [{"role": "system", "content": said[0]}] if session.opening else []
-        rest = said[len(first) :]
+        first = [{"role": "system", "content": messages[0]}] if session.opening else []
+        rest = messages[len(first) :]
         talk = [{"role": role, "content": text} for text, role in zip(rest, roles, strict=False)]
         return {**body, "messages": first + talk}
 

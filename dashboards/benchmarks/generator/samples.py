@@ -186,7 +186,7 @@ def result(samples: Sequence[RequestSample], gaps: Histogram, seconds: float) ->
     prompt = sum(sample.prompt_tokens for sample in good)
     known = [sample for sample in good if sample.cached_tokens is not None]
     cached = sum(sample.cached_tokens or 0 for sample in known)
-    asked = sum(sample.prompt_tokens for sample in known)
+    prompt_tokens = sum(sample.prompt_tokens for sample in known)
     completion = sum(sample.completion_tokens for sample in good)
     span = max(seconds, 1e-3)
     return {
@@ -200,7 +200,7 @@ def result(samples: Sequence[RequestSample], gaps: Histogram, seconds: float) ->
         "prompt_tokens_s": _round(prompt / span),
         "completion_tokens_s": _round(completion / span),
         "cached_tokens": cached if known else None,
-        "cached_share": _round(cached / asked) if asked else None,
+        "cached_share": _round(cached / prompt_tokens) if prompt_tokens else None,
         "ttft": summarize_values(sample.ttft_s for sample in good),
         "tpot": summarize_values(sample.tpot_s for sample in good),
         "duration": summarize_values(sample.duration_s for sample in good),

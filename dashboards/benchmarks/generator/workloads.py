@@ -146,15 +146,15 @@ def plan_load(job: Job) -> Plan:
     for session in make_sessions(job):
         if job.mode == RATE and session.at > job.duration_s:
             return Plan(requests, prompt, answers, job.duration_s, "duration_s")
-        at, said = session.at, session.opening_tokens
+        at, tokens = session.at, session.opening_tokens
         for turn in session.turns:
             at += turn.pause_s
             if job.mode == RATE and at > job.duration_s:
                 break
-            said += turn.tokens
-            requests, prompt = requests + 1, prompt + said
+            tokens += turn.tokens
+            requests, prompt = requests + 1, prompt + tokens
             answers += turn.answer_tokens
-            said += turn.answer_tokens
+            tokens += turn.answer_tokens
             last = max(last, at)
             if requests >= job.max_requests:
                 return Plan(requests, prompt, answers, _end(job, last), "max_requests")

@@ -44,8 +44,8 @@ class Chart:
 
     @property
     def spoken(self) -> str:
-        said = "; ".join(f"{line.label} {line.latest}" for line in self.lines)
-        return f"{self.title}. Latest: {said}." if said else f"{self.title}. No data yet."
+        text = "; ".join(f"{line.label} {line.latest}" for line in self.lines)
+        return f"{self.title}. Latest: {text}." if text else f"{self.title}. No data yet."
 
 
 def make_run_charts(series: Mapping[str, Any]) -> list[Chart]:

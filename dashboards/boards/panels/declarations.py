@@ -85,6 +85,10 @@ class Panel:
     `styles` go by series name, beside those of single lines; other names get one in turn. A share
     that is not `of_whole` is scaled to its values, not to 100 %. `unpriced` replaces the notice
     about a missing price.
+
+    Derived: `legend` has the declared styles by series name; with `hides_zeros` charts omit zero
+    series, because every reason and tier is exported from the start and would fill the legend (big
+    numbers keep theirs); `metrics` are `metric` and its equivalents.
     """
 
     id: str
@@ -104,6 +108,18 @@ class Panel:
     needs: str = ""
     zero: str = ""
     unpriced: UnpricedPanel | None = None
+    # Derived once: requests read them for each line.
+    legend: Mapping[str, Style] = field(init=False, repr=False, compare=False)
+    hides_zeros: bool = field(init=False, repr=False, compare=False)
+    metrics: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        legend = {**self.styles, **{line.name: line.style for line in self.lines if line.style}}
+        of_codes = bool(legend) or any("reason" in line.by for line in self.lines)
+        hides_zeros = (of_codes or self.kind == "bars") and self.kind != "numbers"
+        object.__setattr__(self, "legend", legend)
+        object.__setattr__(self, "hides_zeros", hides_zeros)
+        object.__setattr__(self, "metrics", (self.metric, *self.or_metrics))
 
     @property
     def drill(self) -> Drill:
@@ -111,26 +127,9 @@ class Panel:
         return _DRILLS.get(self.lines[0].by, "")
 
     @property
-    def legend(self) -> Mapping[str, Style]:
-        """Declared styles by series name."""
-        return {**self.styles, **{line.name: line.style for line in self.lines if line.style}}
-
-    @property
     def of_events(self) -> bool:
         """Whether zero means that nothing happened, rather than a measured value."""
         return self.kind == "heatmap" or self.unit in ("per_s", "tokens_per_s", "bytes_per_s")
-
-    @property
-    def hides_zeros(self) -> bool:
-        """Hide zero series: every reason and tier is exported from the start and would fill the
-        legend. Big numbers keep theirs.
-        """
-        of_codes = bool(self.legend) or any("reason" in line.by for line in self.lines)
-        return (of_codes or self.kind == "bars") and self.kind != "numbers"
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return (self.metric, *self.or_metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ class Documented:
     """
 
     name: str
-    said: str
+    documented: str
     true: str
     panel: str
     as_server: str = "The same."
@@ -168,12 +167,19 @@ class Board:
     fleet: tuple[PanelSection, ...]
     one: tuple[PanelSection, ...]
     documented: tuple[Documented, ...] = ()
+    fleet_panels: tuple[Panel, ...] = field(init=False, repr=False, compare=False)
+    one_panels: tuple[Panel, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, sections in (("fleet_panels", self.fleet), ("one_panels", self.one)):
+            panels = tuple(panel for section in sections for panel in section.panels)
+            object.__setattr__(self, name, panels)
 
     def sections(self, *, one: bool) -> tuple[PanelSection, ...]:
         return self.one if one else self.fleet
 
     def panels(self, *, one: bool) -> tuple[Panel, ...]:
-        return tuple(panel for section in self.sections(one=one) for panel in section.panels)
+        return self.one_panels if one else self.fleet_panels
 
 
 @dataclass(frozen=True, slots=True)

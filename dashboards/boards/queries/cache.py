@@ -92,11 +92,11 @@ def _by_source(scope: Scope, times: Times) -> Parts:
 
 
 def _by_hits(scope: Scope, times: Times) -> Parts:
-    hits, asked = (rates(metrics, scope.engines(), times) for metrics in (_HITS, _QUERIES))
+    hits, queried = (rates(metrics, scope.engines(), times) for metrics in (_HITS, _QUERIES))
     beyond = rate(n.EXTERNAL_HITS, scope.engines(), times)
     newer = f"unless on (pod) {rate(n.BY_SOURCE, scope.engines(), times)}"
     # Excluded first: in a new fleet nothing is left to join.
-    computed = f"({asked} {newer}) - {hits} - ({beyond} or {hits} * 0)"
+    computed = f"({queried} {newer}) - {hits} - ({beyond} or {hits} * 0)"
     return [
         ("device", f"{hits} {newer}"),
         ("beyond", f"{beyond} {newer}"),
@@ -118,11 +118,11 @@ def _reuse(by: str, *, top: bool = False) -> Query:
 
 def _overall(by: str) -> Query:
     def query(scope: Scope, times: Times) -> str:
-        hits, asked = (
+        hits, queried = (
             sum_by(by, rates(metrics, scope.engines(), times)) for metrics in (_HITS, _QUERIES)
         )
         beyond = rate_by(by, n.EXTERNAL_HITS, scope.engines(), times)
-        return ratio(f"({hits} + ({beyond} or {hits} * 0))", asked)
+        return ratio(f"({hits} + ({beyond} or {hits} * 0))", queried)
 
     return query
 

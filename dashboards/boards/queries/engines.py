@@ -145,9 +145,9 @@ def kv_usage_by_engine(scope: Scope, times: Times) -> str:
 def waiting_by_reason(scope: Scope, times: Times) -> str:
     """Waiting requests of the workers with the longest queues; without reasons before vLLM 0.24."""
     braces = scope.engines()
-    told = f"sum by (pod, reason) ({n.WAITING_WHY}{braces})"
+    by_reason = f"sum by (pod, reason) ({n.WAITING_WHY}{braces})"
     untold = f"sum by (pod) ({n.WAITING}{braces}) unless on (pod) {n.WAITING_WHY}{braces}"
-    every = f"({told} or {untold}) {highest(_POD, n.WAITING, braces, times)}"
+    every = f"({by_reason} or {untold}) {highest(_POD, n.WAITING, braces, times)}"
     return join_labels(every, "worker_reason", "pod", "reason")
 
 

@@ -83,16 +83,16 @@ QUERIES.update(
 @register_query("requests_by_outcome")
 def requests_by_outcome(scope: Scope, times: Times) -> str:
     """`outcome` is the first digit of the status code."""
-    asked = rate(n.REQUESTS, scope.router(), times)
-    return f'sum by (outcome) (label_replace({asked}, "outcome", "$1", "code", "(.).*"))'
+    requests = rate(n.REQUESTS, scope.router(), times)
+    return f'sum by (outcome) (label_replace({requests}, "outcome", "$1", "code", "(.).*"))'
 
 
 @register_query("share_by_worker")
 def share_by_worker(scope: Scope, times: Times) -> str:
     braces = scope.router()
-    asked = rate_by("worker", n.DECISIONS, scope.decisions(), times)
+    decisions = rate_by("worker", n.DECISIONS, scope.decisions(), times)
     every = f"sum({rate(n.DECISIONS, braces, times)}) > 0"
-    part = f"{asked} / on () group_left () ({every})"
+    part = f"{decisions} / on () group_left () ({every})"
     return f"{part} {busiest('worker', n.DECISIONS, braces, times)}"
 
 
@@ -128,5 +128,5 @@ def index_lag_by_worker(scope: Scope, times: Times) -> str:
 
 @register_query("decisions_by_strategy_reason")
 def decisions_by_strategy_reason(scope: Scope, times: Times) -> str:
-    asked = rate_by("strategy, reason", n.DECISIONS, scope.decisions(), times)
-    return join_labels(asked, "strategy_reason", "strategy", "reason")
+    decisions = rate_by("strategy, reason", n.DECISIONS, scope.decisions(), times)
+    return join_labels(decisions, "strategy_reason", "strategy", "reason")

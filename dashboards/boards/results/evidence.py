@@ -156,16 +156,16 @@ def _join_values(long: QueryResult, tail: QueryResult, window: Window) -> QueryR
 
 
 def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str, Evidence]:
-    asked: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     for panel in panels:
         for line in panel.lines:
             if is_counted(line):
-                asked |= _plan_count(line.query, at)
+                questions |= _plan_count(line.query, at)
             else:
-                asked[_TOTAL + line.query] = _plan_peak(line.query, at)
+                questions[_TOTAL + line.query] = _plan_peak(line.query, at)
         if panel.cause is not None:
-            asked |= _plan_count(panel.cause.query, at)
-    answers = asker.ask(asked)
+            questions |= _plan_count(panel.cause.query, at)
+    answers = asker.ask(questions)
     return {panel.id: _make_evidence(panel, answers, at.length_s) for panel in panels}
 
 
@@ -175,10 +175,10 @@ def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
     """
     scope, length_s = at.scope, at.length_s
     if not at.times.kept:
-        asked = {_PLAIN + query: _plan_estimated([query], scope, length_s, at.end)[query]}
+        questions = {_PLAIN + query: _plan_estimated([query], scope, length_s, at.end)[query]}
         if not _is_expensive(at.targets, length_s):
-            asked[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
-        return asked
+            questions[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
+        return questions
     since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
     return {
         _TOTAL + query: _plan_exact([query], scope, length_s, at.end, at.times.kept)[query],

@@ -84,11 +84,11 @@ def query_resolution(asker: Asker, scope: Scope, now: float) -> ScrapeResolution
     if known is not None and 0 <= now - known.at < MEMORY_S:
         return known
     at = int(now) // SCRAPE_S * SCRAPE_S
-    asked = {
+    questions = {
         "scraped_every": Question(scraped_every(scope), at, join="max"),
         "scraped": Question(f"count(up{_scraped(scope)})", at, join="sum"),
     }
-    values = {name: _number(answer) for name, answer in asker.ask(asked).items()}
+    values = {name: _number(answer) for name, answer in asker.ask(questions).items()}
     if values["scraped_every"] is None:
         return ScrapeResolution(now)
     if len(_memory) >= _MAX_SCOPES:
@@ -122,11 +122,11 @@ def list_covered(asker: Asker, reach_s: Mapping[growth.Family, int], at: int) ->
     `at`.
     """
     names = {f"not_covered_{family.every_s}": family for family in reach_s}
-    asked = {
+    questions = {
         name: Question(growth.count_uncovered(family, reach_s[family]), at, join="sum")
         for name, family in names.items()
     }
-    answers = asker.ask(asked) if asked else {}
+    answers = asker.ask(questions) if questions else {}
     return tuple(family.every_s for name, family in names.items() if _is_zero(answers[name]))
 
 
@@ -163,7 +163,7 @@ _FACT_PREFIXES = ("targets_", "exported_")
 
 
 def plan_facts(panels: Sequence[Panel], scope: Scope, at: int) -> dict[str, Question]:
-    asked = {
+    questions = {
         "targets_known": Question(f"count by (job) (up{_scraped(scope)})", at, join="sum"),
         "targets_up": Question(f"sum by (job) (up{_scraped(scope)})", at, join="sum"),
     }
@@ -174,8 +174,8 @@ def plan_facts(panels: Sequence[Panel], scope: Scope, at: int) -> dict[str, Ques
             continue
         metrics |= {EXPORTERS[panel.needs].sign for panel in panels if panel.needs and not job}
         metrics |= {mark for _, mark in VERSION_MARKERS if job == "vllm"}
-        asked[_exported_key(job)] = Question(exported(metrics, within), at, join="sum")
-    return asked
+        questions[_exported_key(job)] = Question(exported(metrics, within), at, join="sum")
+    return questions
 
 
 def collect_facts(

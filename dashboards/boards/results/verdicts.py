@@ -136,8 +136,12 @@ def make_price_message(factor: Factor, endpoints: Collection[str]) -> Message:
 
 def make_fault_message(fault: Fault) -> Message:
     if fault.kind is FaultKind.NOT_CONFIGURED:
-        fix = "Set PROMETHEUS_URL and restart, or use `make up`, which starts Prometheus."
-        return Message("warning", "No Prometheus configured", fault.detail, fix)
+        text = "Charts, figures and alerts have no data. Endpoints are not affected."
+        fix = (
+            "Add a source under Settings, Metrics sources, or set PROMETHEUS_URL and restart; "
+            "`make up` starts a Prometheus."
+        )
+        return Message("info", "No Prometheus configured", text, fix)
     if fault.kind is FaultKind.BAD_QUERY:
         fix = (
             "Emberline requires Prometheus 2.42 or newer. With that version, report this as a bug."

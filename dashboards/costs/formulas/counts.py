@@ -42,8 +42,8 @@ def usage_queries(range_s: int) -> dict[str, str]:
         found[f"cached_{tier}"] = _grown(n.CACHED, f'source=~"{source}"', range_s)
     for tier, metrics in _OLDER.items():
         older = " or ".join(_grown(metric, "", range_s) for metric in metrics)
-        told = _grown(n.CACHED, "", range_s)
-        found[f"cached_{tier}"] += f" or (({older}) unless on (endpoint_name) {told})"
+        reported = _grown(n.CACHED, "", range_s)
+        found[f"cached_{tier}"] += f" or (({older}) unless on (endpoint_name) {reported})"
     return found
 
 
@@ -77,8 +77,8 @@ class UsageCounts:
 
 def count_usage(prometheus: Asker, range_s: int, now: float) -> UsageCounts:
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    asked = {name: Question(query, at) for name, query in usage_queries(range_s).items()}
-    answers = prometheus.ask(asked)
+    questions = {name: Question(query, at) for name, query in usage_queries(range_s).items()}
+    answers = prometheus.ask(questions)
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
         return UsageCounts({}, fault)

@@ -174,8 +174,8 @@ def split_shares(uses: Mapping[str, Counts]) -> dict[str, float]:
     any hits they are equal.
     """
     hits = {name: counts.cached.get("l2", 0.0) for name, counts in uses.items()}
-    told = all(counts.l2_bytes for name, counts in uses.items() if hits[name])
-    used = {name: counts.l2_bytes or 0.0 for name, counts in uses.items()} if told else hits
+    complete = all(counts.l2_bytes for name, counts in uses.items() if hits[name])
+    used = {name: counts.l2_bytes or 0.0 for name, counts in uses.items()} if complete else hits
     whole = sum(used.values())
     return {name: one / whole if whole else 1 / len(used) for name, one in used.items()}
 

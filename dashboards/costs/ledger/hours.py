@@ -241,7 +241,7 @@ def tier_prices(terms: Terms) -> dict[str, float | None]:
 
 
 def _tiers(since: date) -> None:
-    machines, prices, said = (
+    machines, prices, stated_prices = (
         catalogue.instances_by_name(),
         catalogue.load_prices(),
         tiers.stated_prices(),
@@ -252,7 +252,7 @@ def _tiers(since: date) -> None:
         "tier", "tier_place", "day", *_TIER_PRICES
     ).distinct():
         price = partial(prices.on, day=day)
-        found = tiers.terms(tier, place, said.on(tier, day), machines, price)
+        found = tiers.terms(tier, place, stated_prices.on(tier, day), machines, price)
         if found.machine and found.machine not in machines:
             continue  # tier removed since: its stored size stays
         now = tier_prices(found)

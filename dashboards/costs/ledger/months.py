@@ -115,6 +115,6 @@ def coverages(wanted: Sequence[Month], now: datetime) -> dict[Month, Coverage]:
         due = 0
         if began is not None:
             due = int((min(month.ends, over) - max(month.begins, began)).total_seconds() / HOUR_S)
-        asked, seconds = (row["asked"], row["seconds"]) if row else (0, 0.0)
-        covered[month] = Coverage(max(0, due), asked, seconds / HOUR_S)
+        queried, seconds = (row["asked"], row["seconds"]) if row else (0, 0.0)
+        covered[month] = Coverage(max(0, due), queried, seconds / HOUR_S)
     return covered

@@ -62,9 +62,9 @@ def table(request: HttpRequest) -> HttpResponse:
     writer = csv.DictWriter(response, COLUMNS)
     writer.writeheader()
     for row in found.rows:
-        told = row_values(row)
-        tags = ";".join(f"{key}={value}" for key, value in told["tags"].items())
-        cells = {**told, "tags": tags, "range": found.key}
+        values = row_values(row)
+        tags = ";".join(f"{key}={value}" for key, value in values["tags"].items())
+        cells = {**values, "tags": tags, "range": found.key}
         writer.writerow({name: escape_formula(value) for name, value in cells.items()})
     return response
 

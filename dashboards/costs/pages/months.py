@@ -132,11 +132,11 @@ def tier_list(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
-    said, history = selectors.last_tier_price(name), selectors.tier_prices(name)
+    price, history = selectors.last_tier_price(name), selectors.tier_prices(name)
     if not history and not name.startswith(FOREIGN) and name not in cachetier.tier_names():
         raise Http404
     posted = request.POST if request.method == "POST" else None
-    shown = actions.price_document(said) if said else {}
+    shown = actions.price_document(price) if price else {}
     # Changing a past day must be explicit: it changes reported costs.
     form = TierPriceForm(posted, {**shown, "since": timezone.now().date().isoformat()})
     status = 200
@@ -145,7 +145,7 @@ def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
         if not status:
             messages.success(request, f"Price of {name} saved.")
             return redirect("money:tiers")
-    context = {"form": form, "name": name, "said": said, "history": history}
+    context = {"form": form, "name": name, "said": price, "history": history}
     return render(request, "money/tier.html", context, status=status)
 
 

@@ -60,13 +60,13 @@ def stated_prices() -> StatedTierPrice:
 def terms(
     name: str,
     place: str,
-    told: TierPrice | None,
+    tier_price: TierPrice | None,
     machines: Mapping[str, Instance],
     price: Price,
 ) -> Terms:
-    if told is not None and told.usd_hour is not None:
-        return Terms(whole=told.usd_hour)
-    machine = told.machine if told and told.machine else ""
+    if tier_price is not None and tier_price.usd_hour is not None:
+        return Terms(whole=tier_price.usd_hour)
+    machine = tier_price.machine if tier_price and tier_price.machine else ""
     if place == CostPlace.HERE:
         machine = machine or THIS_MACHINE
     if place not in (CostPlace.HERE, CostPlace.CLUSTER) or not machine:
@@ -75,7 +75,7 @@ def terms(
     if instance is None or usd is None:
         text = f"{machine}, the instance type of {name}, has no price."
         return _unknown(f"{text} Set it under Costs.", machine)
-    disk = None if told is None else told.disk_usd_gib_month
+    disk = None if tier_price is None else tier_price.disk_usd_gib_month
     each = None if disk is None else disk / HOURS_A_MONTH
     return Terms(
         memory=usd / (instance.memory_bytes / GIB),
@@ -137,13 +137,13 @@ def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str
     ours = {tier.name: tier for tier in cachetier.tiers()}
     found = {}
     for name in {*stated.rows, *ours}:
-        tier, told = ours.get(name), stated.on(name, day)
+        tier, tier_price = ours.get(name), stated.on(name, day)
         if tier is not None:
             place = CostPlace.CLUSTER if tier.spec.cluster else CostPlace.HERE
-            rate = _ours(name, tier.spec, terms(name, place, told, machines, price), machines)
+            rate = _ours(name, tier.spec, terms(name, place, tier_price, machines, price), machines)
             found[name] = replace(rate, place=place, since=tier.created_at)
-        elif told is not None:
-            found[name] = _theirs(name, told, machines, price)
+        elif tier_price is not None:
+            found[name] = _theirs(name, tier_price, machines, price)
     return found
 
 
@@ -171,9 +171,11 @@ def _place(tier: str) -> CostPlace:
     return CostPlace.FOREIGN if tier.startswith(FOREIGN) else CostPlace.GONE
 
 
-def _theirs(name: str, told: TierPrice, machines: Mapping[str, Instance], price: Price) -> TierRate:
+def _theirs(
+    name: str, tier_price: TierPrice, machines: Mapping[str, Instance], price: Price
+) -> TierRate:
     place = _place(name)
-    priced = terms(name, place, told, machines, price)
+    priced = terms(name, place, tier_price, machines, price)
     words = "" if priced.whole is None else format_usd_hour(priced.whole)
     return TierRate(name, priced.whole, words, priced.why, place=place, terms=priced)
 

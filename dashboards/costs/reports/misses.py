@@ -172,5 +172,5 @@ def slope_error(samples: Any, slope: float) -> float | None:
 
 def examples(endpoint: Endpoint, cause: str) -> list[MissExample]:
     """Return kept decisions with this cause."""
-    asked = selectors.decisions(endpoint, selectors.MAX_DECISIONS, brief=True)
-    return find_examples(asked.found, cause, MAX_EXAMPLES)
+    reply = selectors.decisions(endpoint, selectors.MAX_DECISIONS, brief=True)
+    return find_examples(reply.found, cause, MAX_EXAMPLES)

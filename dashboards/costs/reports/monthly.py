@@ -97,8 +97,12 @@ def report_rows(found: MonthReport) -> Iterator[dict[str, Any]]:
             yield {**same, "group": table.by, "name": line.name, "team": team, **numbers}
     for pool in found.pools:
         for part in pool.parts:
-            told = {"tier_usd": part.usd, "tier_h": part.hours, "unpriced_tier_h": part.unpriced_h}
-            yield {**same, "group": f"tier:{pool.name}", "name": part.team, **told}
+            amounts = {
+                "tier_usd": part.usd,
+                "tier_h": part.hours,
+                "unpriced_tier_h": part.unpriced_h,
+            }
+            yield {**same, "group": f"tier:{pool.name}", "name": part.team, **amounts}
     for key in found.keys.lines:
         numbers = {"requests": key.requests, "prompt": key.prompt_tokens}
         numbers |= {"cached": key.cached_tokens, "generated": key.completion_tokens}
@@ -124,5 +128,5 @@ def line_document(line: CostLine) -> dict[str, Any]:
 
 def allocation_document(found: Allocation) -> dict[str, Any]:
     lines = [{**asdict(line), "endpoints": sorted(line.endpoints)} for line in found.lines]
-    told = ("weight", "busy_usd", "idle_usd", "tier_usd", "unreported_usd")
-    return {"lines": lines, **{name: getattr(found, name) for name in told}}
+    fields = ("weight", "busy_usd", "idle_usd", "tier_usd", "unreported_usd")
+    return {"lines": lines, **{name: getattr(found, name) for name in fields}}

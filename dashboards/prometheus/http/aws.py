@@ -176,7 +176,7 @@ def _assume_web_identity(region: str, env: Mapping[str, str]) -> _CachedCredenti
     if not role or not file:
         return None
     base = env.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
-    asked = {
+    params = {
         "Action": "AssumeRoleWithWebIdentity",
         "Version": "2011-06-15",
         "RoleArn": role,
@@ -184,7 +184,7 @@ def _assume_web_identity(region: str, env: Mapping[str, str]) -> _CachedCredenti
         "WebIdentityToken": _read(file),
     }
     # In the body: proxies log URLs.
-    body = _send_request("POST", base, "STS", form=asked)
+    body = _send_request("POST", base, "STS", form=params)
     words = {name: unescape(value) for name, value in _TOLD.findall(body)}
     return _parse_credentials(words, "SessionToken", "STS")
 

@@ -309,16 +309,17 @@ class Prometheus:
             raise _QueryError(self._strange()) from error
 
     def _refused(self, text: str) -> Fault:
-        status, kind, told = parse_refusal(text)
+        status, kind, detail = parse_refusal(text)
         if kind == "timeout" or status == 429:
             text = (
-                told or f"{self._who()} rejected the query: too many concurrent queries (HTTP 429)."
+                detail
+                or f"{self._who()} rejected the query: too many concurrent queries (HTTP 429)."
             )
             return Fault(FaultKind.TOO_SLOW, text)
-        if kind and _LIMIT_ERROR.search(told):
-            return Fault(FaultKind.TOO_EXPENSIVE, told)
+        if kind and _LIMIT_ERROR.search(detail):
+            return Fault(FaultKind.TOO_EXPENSIVE, detail)
         if kind and status in (400, 422):
-            return Fault(FaultKind.BAD_QUERY, told)
+            return Fault(FaultKind.BAD_QUERY, detail)
         if status in (401, 403):
             text = f"{self._who()} denied access (HTTP {status})."
             return Fault(FaultKind.REFUSED, text)

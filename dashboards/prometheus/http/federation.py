@@ -52,19 +52,19 @@ class Federated:
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         begun = [(part.name, part.asker.begin(questions)) for part in self.parts]
-        told = [(name, answers()) for name, answers in begun]
+        results = [(name, answers()) for name, answers in begun]
         return {
-            key: self._joined([(name, answers[key]) for name, answers in told], question.join)
+            key: self._joined([(name, answers[key]) for name, answers in results], question.join)
             for key, question in questions.items()
         }
 
-    def _joined(self, told: Told, join: Join) -> QueryResult:
-        faults = tuple(answer.fault for _, answer in told if answer.fault is not None)
-        if len(faults) == len(told):
+    def _joined(self, results: Told, join: Join) -> QueryResult:
+        faults = tuple(answer.fault for _, answer in results if answer.fault is not None)
+        if len(faults) == len(results):
             return QueryResult(fault=faults[0], missing=faults[1:])
         found = [
             (name, series)
-            for name, answer in told
+            for name, answer in results
             for series in answer.series
             if self._is_its_own(name, series)
         ]

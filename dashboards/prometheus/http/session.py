@@ -107,11 +107,11 @@ class LivenessProbe:
             at, alive = self._known
             if time.monotonic() - at < _PROBE_MEMORY_S:
                 return alive
-            asked = self._thread.submit(self._ask)
+            future = self._thread.submit(self._ask)
             try:
-                alive = asked.result(self._deadline_s)
+                alive = future.result(self._deadline_s)
             except (FutureTimeout, CancelledError):
-                asked.cancel()
+                future.cancel()
                 alive = False
             self._known = (time.monotonic(), alive)
             return alive
@@ -158,8 +158,8 @@ def _last_cause(error: BaseException) -> str:
         if not isinstance(inner, BaseException):
             break
         found = inner
-    said = getattr(found, "verify_message", "") or getattr(found, "reason", "")
-    return str(said or type(found).__name__).replace("_", " ").lower()
+    reason = getattr(found, "verify_message", "") or getattr(found, "reason", "")
+    return str(reason or type(found).__name__).replace("_", " ").lower()
 
 
 class _Session(requests.Session):
@@ -185,10 +185,10 @@ class _SigningAuth:
         # AWS signs "+" as a plus sign; send it as %2B.
         path, mark, query = (request.url or "").partition("?")
         request.url = f"{path}{mark}{query.replace('+', '%20')}"
-        told = self._login.headers(
+        headers = self._login.headers(
             request.method or "GET", request.url, content if isinstance(content, bytes) else b""
         )
-        request.headers.update(told)
+        request.headers.update(headers)
         return request
 
 

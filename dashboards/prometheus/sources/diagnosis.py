@@ -109,8 +109,8 @@ def _server(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDiagn
 
 def _software(reply: Reply) -> str:
     try:
-        told = json.loads(reply.body)["data"]
-        return f"{told.get('application') or 'Prometheus'} {told['version']}"
+        data = json.loads(reply.body)["data"]
+        return f"{data.get('application') or 'Prometheus'} {data['version']}"
     except (ValueError, KeyError, TypeError, AttributeError):
         return ""
 
@@ -138,7 +138,7 @@ def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDia
         source.url, Deadlines(read_s=_DEADLINE_S, page_s=_DEADLINE_S + 1), source.login
     )
     at = int(time.time())
-    asked = {
+    queries = {
         "known": "count by (job) (up)",
         "up": "sum by (job) (up)",
         "families": render_families(),
@@ -146,7 +146,7 @@ def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDia
         **{f"no {label}": f'count ({RUNNING}{{{label}=""}})' for label in LABELS},
     }
     try:
-        answers = client.ask({name: Question(query, at) for name, query in asked.items()})
+        answers = client.ask({name: Question(query, at) for name, query in queries.items()})
     finally:
         client.close()
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)

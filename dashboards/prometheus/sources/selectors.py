@@ -177,17 +177,17 @@ def make_login(source: MetricsSource) -> Login:
     )
 
 
-def make_own_login(said: PrometheusLogin) -> Login:
+def make_own_login(given: PrometheusLogin) -> Login:
     """Build the login of PROMETHEUS_URL. Raises `LoginError` when a file cannot be read."""
     return Login(
-        auth=Auth(said.auth),
-        username=said.username,
-        secret=said.secret or _content(said.secret_file),
-        tenant=said.tenant,
-        ca=_content(said.ca_file),
-        certificate=_content(said.certificate_file),
-        key=_content(said.key_file),
-        region=said.region,
+        auth=Auth(given.auth),
+        username=given.username,
+        secret=given.secret or _content(given.secret_file),
+        tenant=given.tenant,
+        ca=_content(given.ca_file),
+        certificate=_content(given.certificate_file),
+        key=_content(given.key_file),
+        region=given.region,
         own=True,
     )
 

@@ -68,8 +68,8 @@ def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
         return render(request, "metrics_sources/form.html", context, status=status)
 
     def done(made: MetricsSource) -> HttpResponse:
-        told = "changed" if found else "added"
-        messages.success(request, f"Metrics source {made.name} {told} and tested.")
+        change = "changed" if found else "added"
+        messages.success(request, f"Metrics source {made.name} {change} and tested.")
         return redirect("metrics_sources:source", made.name)
 
     return submit(request, form, act, show, done)

@@ -101,8 +101,11 @@
     status.textContent = stale && good ? `Stale since ${good}. ${text}` : text;
     status.className = stale ? "board-stale" : "text-secondary";
   };
+  // No chart was drawn yet, and no source can be queried: the message alone, with the panels collapsed.
+  boards.isEmpty = (data) => Boolean(data.fault) && !good && data.panels.every(({ state }) => state === "prometheus");
   const show = (data) => {
     boards.data = data;
+    board.toggleAttribute("data-empty", boards.isEmpty(data));
     if (data.zone) boards.zone = data.zone;
     const above = data.fault ? null : shared(data.panels.filter((panel) => ["stale", "not_scraped"].includes(panel.state)));
     tell(board, data.fault || above);
@@ -111,8 +114,8 @@
     data.panels.forEach((panel) => draw(panel, above, gathered));
     const old = data.fault && data.panels.every((panel) => panel.state === "prometheus"); // of several sources one may be away
     if (!old) good = data.at;
-    const targets = data.scraped && `Targets up: ${data.scraped} · `;
-    say(old ? `${data.fault.title}.` : `${targets}Updated ${data.at}`, Boolean(old));
+    const targets = data.scraped && !old ? `Targets up: ${data.scraped} · ` : "";
+    say(old && good ? `${data.fault.title}.` : `${targets}${old ? "Checked" : "Updated"} ${data.at}`, Boolean(old && good));
   };
   const ask = async () => {
     const url = board.dataset.url;

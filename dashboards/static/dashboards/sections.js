@@ -60,9 +60,9 @@
     const inside = data.panels.filter(({ id }) => section.querySelector(`[data-panel="${id}"]`));
     const groups = boards.grouped(section, inside), count = groups.reduce((sum, { panels }) => sum + panels.length, 0);
     const old = inside.filter(({ state }) => state === "stale").length, lacking = groups.every((group) => group.lacking);
-    const without = Boolean(inside.length) && count === inside.length, what = lacking ? "unavailable" : "without data";
+    const without = boards.isEmpty(data) || (Boolean(inside.length) && count === inside.length), what = lacking ? "unavailable" : "without data";
     const head = `${inside.length} panel${inside.length === 1 ? "" : "s"}`;
-    const told = without ? [`${head} ${what}: ${groups.map(({ title }) => title).join("; ")}`] : [head, count && `${count} ${what}`, old && `${old} stale`];
+    const told = without && count ? [`${head} ${what}: ${groups.map(({ title }) => title).join("; ")}`] : [head, count && `${count} ${what}`, old && `${old} stale`];
     section.querySelector("[data-told]").textContent = told.filter(Boolean).join(", ");
     if (without === Boolean(lines.get(section))) return;
     lines.set(section, without);

@@ -85,7 +85,7 @@ def _render_feedback(
     touched = frozenset(desk.sent.get("touched", "").split())
     generation = generation_of(request)
     endpoint = desk.present
-    told = consequences.find_consequences(spec, endpoint, [one.field for one in errors])
+    found = consequences.find_consequences(spec, endpoint, [one.field for one in errors])
     shown = errors
     if endpoint is None and not drawn and not text_only:
         shown = _errors_after_edits(errors, touched)
@@ -95,7 +95,7 @@ def _render_feedback(
         "errors": [_error_row(one, form) for one in shown],
         "missing": [_error_row(one, form) for one in errors if one not in shown],
         "text_only": text_only,
-        "consequences": told,
+        "consequences": found,
         "report": fitting.check_capacity(spec) if spec.model and not spec.simulated else None,
         "pane": pane,
         "by_text": by_text,

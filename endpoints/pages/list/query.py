@@ -89,9 +89,9 @@ def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
     Filters with a single option are omitted.
     """
     seen: Any = _annotated(selectors.endpoints(viewer)).order_by()  # annotated with our own names
-    told = seen.values_list("cluster_name", "team__slug", "team__name", "model_name").distinct()
+    values = seen.values_list("cluster_name", "team__slug", "team__name", "model_name").distinct()
     clusters, teams, models = set(), set(), set()
-    for cluster, slug, team, model in told:
+    for cluster, slug, team, model in values:
         clusters.add((cluster or NONE_VALUE, cluster or "this machine"))
         teams.add((slug or NONE_VALUE, team or "No team"))
         models.add((model, model))

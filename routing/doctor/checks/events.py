@@ -149,7 +149,7 @@ def _binds(endpoint: str) -> bool:
 
 @doctor_check("KvEventsNotFollowed", "The router receives KV events of all workers")
 def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    told = {
+    workers = {
         finding
         for check in (events_off, discovery_missing, check_dials_out)
         for one in check.look(facts)
@@ -161,7 +161,7 @@ def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     for source in _sources(facts):
         if source.following or source.state == "catching_up":
             continue
-        if source.worker in told | down or source.reason in _ELSEWHERE:
+        if source.worker in workers | down or source.reason in _ELSEWHERE:
             continue
         if source.state == NO_SOURCE:
             bad[source.worker] = source.message or source.reason

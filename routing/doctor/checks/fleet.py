@@ -28,8 +28,8 @@ Part = Callable[[WorkerFacts], Any]
 
 def _differing_groups(facts: FleetFacts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
     """Return groups of workers by value, empty if all agree; missing values are ignored."""
-    told = [(worker.name, part(worker)) for worker in facts.workers]
-    found = list(groups((name, value) for name, value in told if value not in (None, "", ())))
+    values = [(worker.name, part(worker)) for worker in facts.workers]
+    found = list(groups((name, value) for name, value in values if value not in (None, "", ())))
     return found if len(found) > 1 else []
 
 

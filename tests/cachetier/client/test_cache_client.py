@@ -140,14 +140,14 @@ def test_many_threads_share_one_client(client: CacheClient) -> None:
 
 
 def test_wrong_password_is_an_outcome(cache: CacheNode | Valkey) -> None:
-    told: list[str] = []
-    client = CacheClient(Address.parse(cache.url), "wrong", on_change=told.append)
+    received: list[str] = []
+    client = CacheClient(Address.parse(cache.url), "wrong", on_change=received.append)
     for _ in range(3):
         assert client.exists(fresh(1), LONG_S) == [KeyOutcome.ERROR]
     assert client.exists(fresh(1), LONG_S) == [KeyOutcome.OPEN]
-    assert len(told) == 1
-    assert "WRONGPASS" in told[0]
-    assert "wrong" not in told[0].replace("WRONGPASS", "")
+    assert len(received) == 1
+    assert "WRONGPASS" in received[0]
+    assert "wrong" not in received[0].replace("WRONGPASS", "")
 
 
 def test_missing_password_is_an_outcome(cache: CacheNode | Valkey) -> None:

@@ -259,8 +259,8 @@ def test_redirection_to_a_foreign_address_is_rejected(kind: str, word: str, tmp_
         "dns": f"redis://{here}?nodes=dns",
         "cluster": f"redis://{here}?nodes=cluster",
     }[kind]
-    told: list[str] = []
-    pool = CachePool(Nodes.parse(url), PASSWORD, on_change=told.append)
+    received: list[str] = []
+    pool = CachePool(Nodes.parse(url), PASSWORD, on_change=received.append)
     try:
         until(lambda: pool.open_breakers(), what="a node")
         stored = items("rogue", 20)
@@ -277,10 +277,10 @@ def test_redirection_to_a_foreign_address_is_rejected(kind: str, word: str, tmp_
         if kind == "cluster":  # the slots are read again, and do not list the trap
             known = rogue.asked_for_slots
             until(lambda: rogue.asked_for_slots > known, what="another look at the slots")
-            until(lambda: any("not followed" in text for text in told), what="a message")
+            until(lambda: any("not followed" in text for text in received), what="a message")
             assert {*pool.load(places(stored), LONG_S)} == {KeyOutcome.MOVED}
         else:
-            assert any("nodes=cluster" in text for text in told)
+            assert any("nodes=cluster" in text for text in received)
         with pytest.raises(BlockingIOError):
             trap.accept()
     finally:

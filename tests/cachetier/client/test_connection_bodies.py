@@ -34,11 +34,11 @@ def test_replies_are_in_sync_wherever_the_first_is_cut(
 ) -> None:
     connection, node = ends
     reply = BODY + b"\r\n:7\r\n$%d\r\n" % len(BODY) + BODY + b"\r\n:8\r\n"
-    asked = threading.Event()
+    requested = threading.Event()
 
     def serve() -> None:
         node.sendall(b"$%d\r\n" % len(BODY) + reply[:cut])
-        asked.wait(FAR_S)
+        requested.wait(FAR_S)
         node.sendall(reply[cut:])
 
     thread = threading.Thread(target=serve)
@@ -46,7 +46,7 @@ def test_replies_are_in_sync_wherever_the_first_is_cut(
     deadline = time.monotonic() + FAR_S
     for number in (7, 8):
         assert connection.read_bulk_length(deadline) == len(BODY)
-        asked.set()
+        requested.set()
         target = bytearray(len(BODY))
         connection.read_into(memoryview(target), deadline)
         connection.end_bulk(deadline)

@@ -68,8 +68,8 @@ def front(node: CacheNode) -> Iterator[TlsFront]:
 
 
 def works(url: str) -> bool:
-    told: list[str] = []
-    pool = CachePool(Nodes.parse(url), on_change=told.append)
+    received: list[str] = []
+    pool = CachePool(Nodes.parse(url), on_change=received.append)
     stem = os.urandom(6).hex().encode()
     stored = [(b"%b-%d" % (stem, i), memoryview(os.urandom(200_000))) for i in range(5)]
     wanted = [(key, memoryview(bytearray(200_000))) for key, _ in stored]

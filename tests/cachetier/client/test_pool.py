@@ -151,8 +151,8 @@ def test_slow_node_leaves_time_for_the_second_copy(make, proxies: list[FaultProx
 
 
 def test_each_node_has_its_own_breaker(make, proxies: list[FaultProxy]) -> None:
-    told: list[str] = []
-    pool = make(*(proxy.port for proxy in proxies), told=told)
+    received: list[str] = []
+    pool = make(*(proxy.port for proxy in proxies), told=received)
     stored = items(30)
     pool.store(stored, 60, LONG_S)
     proxies[1].fault = cachefaults.garbage
@@ -163,7 +163,7 @@ def test_each_node_has_its_own_breaker(make, proxies: list[FaultProxy]) -> None:
     }
     assert not pool.is_open
     assert load(pool, stored).count(KeyOutcome.OPEN) > 0
-    assert [text for text in told if "circuit breaker opened" in text and broken in text]
+    assert [text for text in received if "circuit breaker opened" in text and broken in text]
     proxies[1].fault = cachefaults.passing
     until(lambda: load(pool, stored) == [KeyOutcome.OK] * 30, what="the node used again")
     assert not any(pool.open_breakers().values())
@@ -241,14 +241,14 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_node_file_is_watched(three: list[CacheNode], tmp_path: Path, hurried: None) -> None:
-    told: list[str] = []
+    received: list[str] = []
     path = tmp_path / "nodes"
-    pool = CachePool(Nodes.parse(f"file://{path}"), on_change=told.append)
+    pool = CachePool(Nodes.parse(f"file://{path}"), on_change=received.append)
     try:
         stored = items(40)
         assert pool.store(stored, 60, LONG_S) == [KeyOutcome.NO_NODE] * 40
         assert pool.lane(b"k") == ""
-        until(lambda: told, what="a word about the missing file")
+        until(lambda: received, what="a word about the missing file")
         in_file(path, *three[:2])
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes")
         assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 40
@@ -268,22 +268,22 @@ def test_node_file_is_watched(three: list[CacheNode], tmp_path: Path, hurried: N
         assert f"cache-{three[2].port}" in pool.by_node(), "what it was asked still counts"
     finally:
         pool.close()
-    assert any("cannot be looked up" in text for text in told)
-    assert any("3 nodes now" in text for text in told)
+    assert any("cannot be looked up" in text for text in received)
+    assert any("3 nodes now" in text for text in received)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "redis://a\nredis://a\n"])
 def test_invalid_node_file_changes_nothing(
     three: list[CacheNode], tmp_path: Path, hurried: None, text: str
 ) -> None:
-    told: list[str] = []
+    received: list[str] = []
     path = tmp_path / "nodes"
     in_file(path, *three)
-    pool = CachePool(Nodes.parse(f"file://{path}"), on_change=told.append)
+    pool = CachePool(Nodes.parse(f"file://{path}"), on_change=received.append)
     try:
         until(lambda: len(pool.open_breakers()) == 3, what="three nodes")
         path.write_text(text)
-        until(lambda: len(told) >= 2, what="a complaint")
+        until(lambda: len(received) >= 2, what="a complaint")
         assert len(pool.open_breakers()) == 3
         stored = items(9)
         assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 9

@@ -115,11 +115,11 @@ def test_restarted_node_is_used_without_a_failure(node: CacheNode) -> None:
 
 
 def test_breaker_opens_and_closes_again(node: CacheNode) -> None:
-    told: list[str] = []
+    received: list[str] = []
     client = CacheClient(
         Address("127.0.0.1", node.port),
         breaker=CircuitBreaker(threshold=2, first_rest_s=0.05),
-        on_change=told.append,
+        on_change=received.append,
     )
     node.kill()
     assert client.exists([b"a"], NEVER_S) == [KeyOutcome.ERROR]
@@ -128,9 +128,9 @@ def test_breaker_opens_and_closes_again(node: CacheNode) -> None:
     assert client.store(items(1), 60, NEVER_S)[0] in (KeyOutcome.OPEN, KeyOutcome.ERROR)
     node.restart()
     until(lambda: client.exists([b"a"], NEVER_S) == [KeyOutcome.MISSING], what="closed breaker")
-    assert len(told) == 2
-    assert "circuit breaker opened" in told[0]
-    assert "responds again" in told[1]
+    assert len(received) == 2
+    assert "circuit breaker opened" in received[0]
+    assert "responds again" in received[1]
 
 
 def test_closing_ends_pending_requests(proxy: FaultProxy) -> None:

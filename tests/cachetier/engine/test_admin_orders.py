@@ -82,10 +82,10 @@ def test_client_supplied_names_are_bounded() -> None:
         put(node, gone)
         assert node.store.drop(gone, time.monotonic())
     assert len(node.census.spaces()) <= 1025
-    told = admin.namespaces_json(node)
-    assert told["namespaces"][0]["namespace"] == A
-    assert len(told["namespaces"]) == 200
-    assert told["not_listed"] == 825
+    reported = admin.namespaces_json(node)
+    assert reported["namespaces"][0]["namespace"] == A
+    assert len(reported["namespaces"]) == 200
+    assert reported["not_listed"] == 825
 
 
 def test_curve_predicts_hits_of_other_sizes() -> None:
@@ -98,24 +98,24 @@ def test_curve_predicts_hits_of_other_sizes() -> None:
             node.looked_up(key, found)
             if turn == 0:
                 put(node, key, 100_000)  # ten megabytes, asked for three times in turn
-    told = admin.curve_json(node)
-    rates = {point["bytes"]: point["hit_rate"] for point in told["points"]}
+    reported = admin.curve_json(node)
+    rates = {point["bytes"]: point["hit_rate"] for point in reported["points"]}
     assert rates[4 * MIB] < 0.1
     assert rates[64 * MIB] == pytest.approx(2 / 3, abs=0.01)
-    assert told["requests"] == 300
-    assert told["measured_hit_rate"] == pytest.approx(2 / 3)
-    assert 8 * MIB < told["knee_bytes"] <= 16 * MIB
-    json.dumps(told)
+    assert reported["requests"] == 300
+    assert reported["measured_hit_rate"] == pytest.approx(2 / 3)
+    assert 8 * MIB < reported["knee_bytes"] <= 16 * MIB
+    json.dumps(reported)
 
 
 def test_stats_are_those_of_the_node() -> None:
     node, _, _ = make("--policy", "arc", "--pool", "warm")
     fill(node)
-    told = admin.stats_json(node)
-    assert told["memory"]["entries"] == 9
-    assert told["memory"]["capacity_bytes"] == 64 * MIB
-    assert (told["policy"], told["pool"], told["draining"]) == ("arc", "warm", False)
-    json.dumps(told)
+    reported = admin.stats_json(node)
+    assert reported["memory"]["entries"] == 9
+    assert reported["memory"]["capacity_bytes"] == 64 * MIB
+    assert (reported["policy"], reported["pool"], reported["draining"]) == ("arc", "warm", False)
+    json.dumps(reported)
 
 
 def test_shares_are_exported_to_prometheus() -> None:
@@ -137,8 +137,8 @@ def test_shares_are_exported_to_prometheus() -> None:
 async def test_disk_is_in_the_stats(tmp_path: Path) -> None:
     node, _, _ = make("--disk", f"{tmp_path / 'disk'}:64MiB")
     try:
-        told = json.loads(json.dumps(admin.stats_json(node)))["disk"]
-        assert (told["state"], told["entries"]) == ("ok", 0)
+        document = json.loads(json.dumps(admin.stats_json(node)))["disk"]
+        assert (document["state"], document["entries"]) == ("ok", 0)
     finally:
         assert node.disk is not None
         node.disk.close(1.0)
@@ -165,10 +165,10 @@ def test_size_is_changed_at_run_time() -> None:
     node, orders, _ = make()
     for number in range(30):
         put(node, b"%d" % number, MIB)
-    status, told = give(orders, "/resize", memory="16MiB")
+    status, reported = give(orders, "/resize", memory="16MiB")
     assert status == 200
-    assert told["capacity_bytes"] == 16 * MIB
-    assert told["used_bytes"] <= 16 * MIB
+    assert reported["capacity_bytes"] == 16 * MIB
+    assert reported["used_bytes"] <= 16 * MIB
     assert node.store.peek(b"29", time.monotonic()) is not None
     assert give(orders, "/resize", memory="64MiB")[1]["capacity_bytes"] == 64 * MIB
 
@@ -190,9 +190,9 @@ def test_invalid_orders_are_rejected_by_field_without_effect(
 ) -> None:
     node, orders, drained = make("--quota", f"{A}=2MiB")
     fill(node)
-    status, told = give(orders, path, **query)
-    assert (status, told["code"], told["field"]) == (400, code, field)
-    assert remedy in told["detail"]
+    status, reported = give(orders, path, **query)
+    assert (status, reported["code"], reported["field"]) == (400, code, field)
+    assert remedy in reported["detail"]
     assert node.store.usage().entries == 9
     assert node.store.usage().capacity_bytes == 64 * MIB
     assert not drained
@@ -205,9 +205,9 @@ def test_orders_need_the_password(tmp_path: Path) -> None:
     fill(node)
     for bearer in ("", "open sesame", "Bearer ", "Bearer open", "Digest open sesame"):
         for path in ("/flush", "/resize", "/drain"):
-            status, told = give(orders, path, bearer)
-            assert (status, told["code"]) == (401, "unauthorized")
-            assert "Authorization: Bearer" in told["detail"]
+            status, reported = give(orders, path, bearer)
+            assert (status, reported["code"]) == (401, "unauthorized")
+            assert "Authorization: Bearer" in reported["detail"]
     assert node.store.usage().entries == 9
     assert not drained
     assert give(orders, "/drain", "bearer open sesame") == (202, {"draining": True})
@@ -226,9 +226,9 @@ def test_wrong_tokens_are_limited_and_the_valid_one_is_not(tmp_path: Path) -> No
 
 def test_open_port_without_a_password_accepts_no_orders() -> None:
     node = Node(parse(("--memory", "64MiB", "--admin", "0.0.0.0:0")))
-    status, told = AdminCommands(node, lambda: None).give("/flush", {}, "", "10.0.0.9")
-    assert (status, told["code"]) == (403, "protected")
-    assert "--password-file" in told["detail"]
+    status, reported = AdminCommands(node, lambda: None).give("/flush", {}, "", "10.0.0.9")
+    assert (status, reported["code"]) == (403, "protected")
+    assert "--password-file" in reported["detail"]
 
 
 def test_orders_are_json_over_http(start: Start) -> None:

@@ -74,8 +74,8 @@ def test_each_value_moves_to_the_node_used_by_clients(start: Start) -> None:
     placing = Rendezvous(names)
     owner = {key: names[placing.place(key)[0]] for key in values}
     owner[b"k5"].set("k5", "theirs")
-    status, said = order(node, f"/drain?to={','.join(names)}")
-    assert (status, said["draining"], said["handover"]["state"]) == (202, True, "running")
+    status, text = order(node, f"/drain?to={','.join(names)}")
+    assert (status, text["draining"], text["handover"]["state"]) == (202, True, "running")
     facts = ended(node)
     assert (facts["state"], facts["problem"]) == ("done", "")
     assert (facts["handed"], facts["there"]) == (59, 1)
@@ -244,8 +244,8 @@ def test_target_that_disconnects_costs_only_misses(start: Start) -> None:
 )
 def test_invalid_orders_drain_nothing(start: Start, query: str, field: str) -> None:
     node = start()
-    status, said = order(node, f"/drain?{query}")
-    assert (status, said["field"]) == (400, field)
+    status, content = order(node, f"/drain?{query}")
+    assert (status, content["field"]) == (400, field)
     assert node.page("/readyz") == "ready\n"
 
 

@@ -192,10 +192,10 @@ def test_commands_are_counted_by_name(start: Start) -> None:
     db.get("none")
     with pytest.raises(redis.ResponseError):
         db.execute_command("GET", "a", "b")
-    asked = db.info("commandstats")
-    assert (asked["cmdstat_get"]["calls"], asked["cmdstat_get"]["failed_calls"]) == (3, 1)
-    assert asked["cmdstat_set"]["calls"] == 1
-    assert "cmdstat_mget" not in asked
+    requested = db.info("commandstats")
+    assert (requested["cmdstat_get"]["calls"], requested["cmdstat_get"]["failed_calls"]) == (3, 1)
+    assert requested["cmdstat_set"]["calls"] == 1
+    assert "cmdstat_mget" not in requested
     assert "cmdstat_get" not in db.info()
     everything = db.info("everything")
     assert everything["cmdstat_get"]["calls"] == 3
@@ -205,12 +205,12 @@ def test_commands_are_counted_by_name(start: Start) -> None:
 
 def test_settings_are_shown_without_secrets(start: Start) -> None:
     node = start("--idle-timeout", "600", "--max-clients", "77", password="open sesame")
-    told = client(node).config_get("*")
-    assert told["maxclients"] == "77"
-    assert told["timeout"] == "600"
-    assert (told["port"], told["tls-port"]) == (str(node.port), "0")
-    assert told["protected-mode"] == "yes"
-    assert "sesame" not in str(told)
+    reported = client(node).config_get("*")
+    assert reported["maxclients"] == "77"
+    assert reported["timeout"] == "600"
+    assert (reported["port"], reported["tls-port"]) == (str(node.port), "0")
+    assert reported["protected-mode"] == "yes"
+    assert "sesame" not in str(reported)
 
 
 def test_large_pipeline_does_not_block_others(start: Start) -> None:

@@ -69,9 +69,9 @@ def test_redis_cli_over_tls(start: Start, tmp_path: Path) -> None:
 def test_redis_benchmark(start: Start, more: tuple[str, ...]) -> None:
     node = start()
     argv = [tool("redis-benchmark"), "-p", str(node.port), "-n", "200", "-c", "4", "-q", *more]
-    said = run([*argv, "-t", "ping,set,get", "-d", "20000"])
-    assert "GET: " in said
-    assert "WARNING" not in said
+    content = run([*argv, "-t", "ping,set,get", "-d", "20000"])
+    assert "GET: " in content
+    assert "WARNING" not in content
     assert node.metric(PUTS, op="put", result="ok") >= 200
     assert sum(node.metric(PUTS, op="get", result=one) for one in ("hit", "miss")) >= 200
 
@@ -87,8 +87,8 @@ def test_valkey_glide(start: Start, tmp_path: Path, tls: bool) -> None:
     node = start(*flags, "--admin-plain") if tls else start(password="open sesame")
     driver = str(ROOT / "tests" / "support" / "glide_driver.py")
     more = [node.password, str(ca)] if tls else [node.password]
-    said = run([str(python), driver, str(node.port), *more])
-    assert said.splitlines()[-2:] == ["ok RESP2", "ok RESP3"]
+    text = run([str(python), driver, str(node.port), *more])
+    assert text.splitlines()[-2:] == ["ok RESP2", "ok RESP3"]
 
 
 @pytest.mark.vllm
@@ -105,14 +105,14 @@ def test_lmcache(start: Start) -> None:
         f"resp://127.0.0.1:{nodes[1].port}",
     ]
     driver = str(ROOT / "tests" / "support" / "lmcache_driver.py")
-    said = run(
+    text = run(
         # -P: tests/support, the folder of the script, has a package named vllm.
         [str(python), "-P", driver, str(packages[0]), *urls],
         LMCACHE_RESP_PASSWORD="open-sesame",
         CUDA_VISIBLE_DEVICES="",
     )
     values = 11 * 4 * 2 * 256 * 3 * 64 * 4
-    assert f"ok redis {values}" in said
-    assert f"ok resp {values}" in said
+    assert f"ok redis {values}" in text
+    assert f"ok resp {values}" in text
     for node in nodes:
         assert node.metric("emberline_l2_read_bytes_total") >= values

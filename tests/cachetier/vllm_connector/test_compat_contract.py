@@ -138,9 +138,9 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, object]:
-    asked = {"signatures": list(SIGNATURES), "sources": list(SOURCES)}
+    requested = {"signatures": list(SIGNATURES), "sources": list(SOURCES)}
     done = run_vllm_python(
-        "-c", _PROBE, stdin=json.dumps(asked).encode(), env={"PYTHONPATH": str(ROOT)}
+        "-c", _PROBE, stdin=json.dumps(requested).encode(), env={"PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])

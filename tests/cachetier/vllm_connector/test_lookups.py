@@ -51,10 +51,10 @@ def test_results_have_the_order_of_requests(make: Make) -> None:
 
 
 def test_step_is_one_round_trip_and_queries_a_key_once(make: Make) -> None:
-    asked: list[list[bytes]] = []
+    requests: list[list[bytes]] = []
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
-        asked.append(list(keys))
+        requests.append(list(keys))
         return [True] * len(keys)
 
     board = make(exists)
@@ -63,7 +63,7 @@ def test_step_is_one_round_trip_and_queries_a_key_once(make: Make) -> None:
             board.ask(key, request)
     assert known(board, b"a", "r1")
     assert known(board, b"c", "r2")
-    assert asked == [[b"a", b"b", b"c"]]
+    assert requests == [[b"a", b"b", b"c"]]
 
 
 def test_timeout_is_a_lasting_miss(make: Make) -> None:
@@ -191,10 +191,10 @@ def test_silent_node_makes_only_its_blocks_misses(make: Make) -> None:
 
 
 def test_each_node_is_queried_once_a_step_for_its_blocks(make: Make) -> None:
-    asked: list[list[bytes]] = []
+    requests: list[list[bytes]] = []
 
     def exists(keys: Sequence[bytes]) -> list[bool]:
-        asked.append(list(keys))
+        requests.append(list(keys))
         return [True] * len(keys)
 
     board = make(exists, NEVER_S, first_letter)
@@ -202,7 +202,7 @@ def test_each_node_is_queried_once_a_step_for_its_blocks(make: Make) -> None:
         board.ask(key, "r")
     for key in (b"a1", b"b2", b"c1"):
         assert known(board, key)
-    assert sorted(asked) == [[b"a1", b"a2"], [b"b1", b"b2"], [b"c1"]]
+    assert sorted(requests) == [[b"a1", b"a2"], [b"b1", b"b2"], [b"c1"]]
 
 
 def test_lanes_of_removed_nodes_are_dropped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

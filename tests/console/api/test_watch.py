@@ -139,8 +139,8 @@ async def test_list_watch_sends_added_changed_and_removed(token: str) -> None:
         await of(lambda: make_endpoint("other"))
         assert json.loads((await reader.event())["data"])["name"] == "other"
         await change(phase="Ready")
-        told = json.loads((await reader.event())["data"])
-        assert (told["name"], told["phase"]) == ("demo", "Ready")
+        document = json.loads((await reader.event())["data"])
+        assert (document["name"], document["phase"]) == ("demo", "Ready")
         await Endpoint.objects.filter(name="other").adelete()
         gone = await reader.event()
         assert (gone["event"], json.loads(gone["data"])) == ("gone", {"name": "other"})

@@ -74,10 +74,10 @@ def test_log_without_marks_is_continued_by_its_last_lines() -> None:
         end("b", "c", "d", marks=False),
         end("quite", "another", marks=False),
     )
-    told: list[str] = []
+    received: list[str] = []
     with pytest.raises(Over):
-        told.extend(made.endpoints.logs("demo", follow=True)[1])
-    assert told == ["a", "b", "c", "d", "quite", "another"]
+        received.extend(made.endpoints.logs("demo", follow=True)[1])
+    assert received == ["a", "b", "c", "d", "quite", "another"]
 
 
 def test_tail_of_a_log_is_one_request() -> None:

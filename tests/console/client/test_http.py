@@ -214,8 +214,8 @@ def test_token_is_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
     client = wire.client("emb_secret")
     with caplog.at_level("DEBUG"), pytest.raises(api.Unreachable) as caught:
         client.me()
-    told = f"{caught.value!r} {caught.value.__cause__!r} {client!r} {client.http!r} {caplog.text}"
-    assert "emb_secret" not in told
+    text = f"{caught.value!r} {caught.value.__cause__!r} {client!r} {client.http!r} {caplog.text}"
+    assert "emb_secret" not in text
 
 
 def test_ca_file_is_read_at_once(tmp_path: Any) -> None:

@@ -66,9 +66,9 @@ def test_followed_namespace_is_shown_with_missing_rights(people: Cast, refusing:
     found = selectors.get("work")
     assert found is not None
     assert found.status.phase == "Ready", "what only following needs makes no cluster worse"
-    told = program(people.charlie).get("/api/v1/clusters/work/").json()["rights"]
-    assert {one["namespace"] for one in told["missing"]} == {"", "team-a"}
-    by_space = roles(told["manifest"])
+    document = program(people.charlie).get("/api/v1/clusters/work/").json()["rights"]
+    assert {one["namespace"] for one in document["missing"]} == {"", "team-a"}
+    by_space = roles(document["manifest"])
     assert {"inferenceendpointconfigs", "deployments"} <= by_space["team-a"]
     assert "customresourcedefinitions" in by_space[""]
     assert "llm" not in by_space, "nothing is missing there"

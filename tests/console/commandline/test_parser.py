@@ -43,8 +43,8 @@ def verbs(
     if not below:
         yield path, found
     for action in below:
-        told = {choice.dest for choice in action._choices_actions}
-        assert told == set(action.choices), f"{path}: a verb without help"
+        reported = {choice.dest for choice in action._choices_actions}
+        assert reported == set(action.choices), f"{path}: a verb without help"
         for word, child in action.choices.items():
             yield from verbs(child, (*path, word))
 
@@ -115,8 +115,8 @@ def test_instance_types() -> None:
     )
     assert yaml.safe_load(run("instance-type", "get", "x.y"))["vcpus"] == 4
     assert "x.y" in run("instance-type", "list", "-o", "name").splitlines()
-    code, told = refused("instance-type", "set", "x.y", "vcpus=-1")
-    assert (code, "vcpus: -1 was rejected" in told) == (3, True)
+    code, reported = refused("instance-type", "set", "x.y", "vcpus=-1")
+    assert (code, "vcpus: -1 was rejected" in reported) == (3, True)
     assert "removed or reset" in run("instance-type", "forget", "x.y", "--yes")
     assert refused("instance-type", "get", "x.y")[0] == 4
 
@@ -136,8 +136,8 @@ def test_keys_with_limits() -> None:
     assert "max_in_flight=3" not in run("endpoint", "key", "list", "demo")
     run("endpoint", "key", "update", "demo", "app", "max_in_flight=3")
     assert "max_in_flight=3" in run("endpoint", "key", "list", "demo"), "addressed by its name"
-    code, said = refused("endpoint", "explain", "demo", "--prompt", "hi", "--key", "nope")
-    assert (code, "emberline endpoint key list demo" in said) == (4, True)
+    code, content = refused("endpoint", "explain", "demo", "--prompt", "hi", "--key", "nope")
+    assert (code, "emberline endpoint key list demo" in content) == (4, True)
     assert "Key app revoked" in run("endpoint", "key", "revoke", "demo", "app", "--yes")
     assert refused("endpoint", "key", "create", "demo", "b", "max_in_flight=-1")[0] == 3
 
@@ -145,8 +145,8 @@ def test_keys_with_limits() -> None:
 @db
 def test_deletion_is_confirmed(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     make_endpoint()
-    code, said = refused("endpoint", "delete", "demo")
-    assert (code, "Add --yes" in said) == (2, True), "standard input is no terminal"
+    code, content = refused("endpoint", "delete", "demo")
+    assert (code, "Add --yes" in content) == (2, True), "standard input is no terminal"
     terminal = io.StringIO("n\nother\n\ndemo\n")
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
@@ -173,8 +173,8 @@ def test_every_removal_is_confirmed() -> None:
 @db
 def test_an_unconfirmed_removal_changes_nothing() -> None:
     run("instance-type", "set", "x.y", "vcpus=4", "memory_gib=16")
-    code, said = refused("instance-type", "forget", "x.y")
-    assert (code, "instance type x.y are deleted" in said) == (2, True)
+    code, content = refused("instance-type", "forget", "x.y")
+    assert (code, "instance type x.y are deleted" in content) == (2, True)
     assert "x.y" in run("instance-type", "list", "-o", "name").splitlines()
 
 
@@ -302,6 +302,6 @@ def test_alert_rules_are_set_and_listed() -> None:
     made = yaml.safe_load(run("alert", "file", "--object"))
     assert made["kind"] == "PrometheusRule"
     assert "demo" not in run("alert", "file")
-    code, said = refused("alert", "set", "HighTTFT", "threshold=-1")
-    assert (code, "1 ms to 600 s" in said) == (3, True)
+    code, content = refused("alert", "set", "HighTTFT", "threshold=-1")
+    assert (code, "1 ms to 600 s" in content) == (3, True)
     assert refused("alert", "list")[1]  # no Prometheus available

@@ -160,8 +160,8 @@ def test_failed_form_names_the_disk(
     answer = client.post(path, form)
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "30"
-    for said in ("Disk full", "0 B of 100 GiB free (0 %)", disk.REMEDY.split("`")[0]):
-        assert said in answer.text
+    for content in ("Disk full", "0 B of 100 GiB free (0 %)", disk.REMEDY.split("`")[0]):
+        assert content in answer.text
 
 
 def test_rest_reports_the_same_error(

@@ -253,8 +253,8 @@ def test_workers_are_real_where_vllm_is_available(
     monkeypatch.setattr(lifecycle.vllm_environment, "prepare", prepare)
     assert lifecycle._workers(layout) == ("vllm" if possible else "simulated")
     assert prepared == [layout]
-    told = capsys.readouterr().out
-    assert ("no room on this disk" in told) is not possible
+    printed = capsys.readouterr().out
+    assert ("no room on this disk" in printed) is not possible
 
 
 def test_closed_terminal_does_not_prevent_a_stop(

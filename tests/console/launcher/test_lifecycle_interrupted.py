@@ -68,7 +68,7 @@ class Rig:
             p for p in stack.find_leftovers(self.layout) if "supervisord.conf" in p.cmdline()[-1]
         ]
         assert [p.pid for p in keepers] == [pid]
-        assert json.loads(self.layout.told.read_text())["supervisor"] == pid
+        assert json.loads(self.layout.kept_environment.read_text())["supervisor"] == pid
         assert read_facts(self.layout)["completed"] == pid
 
     def close(self) -> None:

@@ -63,8 +63,8 @@ def test_command_uses_the_environment_of_the_running_console(
     runtime_environment.save_environment(
         layout, supervisor.pid, given | processes.console_environment(layout, services)
     )
-    assert layout.told.stat().st_mode & 0o777 == 0o600
-    assert "hidden" not in layout.told.read_text()
+    assert layout.kept_environment.stat().st_mode & 0o777 == 0o600
+    assert "hidden" not in layout.kept_environment.read_text()
     env = {"EMBERLINE_VAR": str(layout.var)}
     runtime_environment.adopt_environment(env)
     assert set(env).isdisjoint({"PATH", "HOME"})
@@ -85,7 +85,7 @@ def test_secrets_and_client_settings_are_not_kept(
     env: dict[str, str] = {}
     runtime_environment.adopt_environment(env)
     assert env == {"EMBERLINE_KEYS": "file"}
-    assert "hidden" not in layout.told.read_text()
+    assert "hidden" not in layout.kept_environment.read_text()
 
 
 def test_file_relative_to_the_console_folder_is_found(
@@ -146,7 +146,7 @@ def test_environment_of_the_previous_run_is_ignored(
     "text", ["", "{", "[]", '{"supervisor": 0, "environment": {}}', '{"environment": 1}']
 )
 def test_unreadable_file_stops_no_command(layout: Layout, text: str) -> None:
-    layout.told.write_text(text)
+    layout.kept_environment.write_text(text)
     env: dict[str, str] = {}
     runtime_environment.adopt_environment(env)
     assert env == {}
@@ -163,12 +163,12 @@ def test_up_stores_and_down_removes_it(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     services = Services("127.0.0.1", 8124, "simulated", valkey=None, prometheus=None)
     lifecycle._start(layout, services)
-    kept = json.loads(layout.told.read_text())
+    kept = json.loads(layout.kept_environment.read_text())
     assert kept["environment"]["EMBERLINE_PUBLIC_URL"] == "https://emberline.example.com"
     assert kept["environment"]["EMBERLINE_PORT"] == "8124"
-    assert "hidden" not in layout.told.read_text()
+    assert "hidden" not in layout.kept_environment.read_text()
     assert lifecycle.down(layout) == 0
-    assert not layout.told.exists()
+    assert not layout.kept_environment.exists()
 
 
 @pytest.mark.parametrize("command", ["console/cli.py doctor", "manage.py check"])

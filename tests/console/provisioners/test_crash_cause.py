@@ -118,15 +118,15 @@ def test_constructed_logs(name: str) -> None:
     ],
 )
 def test_secrets_are_removed(secret: str) -> None:
-    told = crash_cause(f"ValueError: cannot use {secret} here")
-    assert "ValueError: cannot use" in told
-    assert "hunter2" not in told
-    assert "abcdefgh" not in told
+    reported = crash_cause(f"ValueError: cannot use {secret} here")
+    assert "ValueError: cannot use" in reported
+    assert "hunter2" not in reported
+    assert "abcdefgh" not in reported
 
 
 def test_words_similar_to_secrets_stay() -> None:
-    told = "ValueError: The token limit and the key length of a prompt token are too small"
-    assert crash_cause(told) == told
+    text = "ValueError: The token limit and the key length of a prompt token are too small"
+    assert crash_cause(text) == text
 
 
 def test_log_line_that_resembles_a_shell_error_is_no_cause() -> None:
@@ -134,9 +134,9 @@ def test_log_line_that_resembles_a_shell_error_is_no_cause() -> None:
 
 
 def test_long_messages_are_cut_at_the_end() -> None:
-    told = crash_cause("ValueError: the beginning says it " + "x" * 5000)
-    assert told.startswith("ValueError: the beginning says it")
-    assert len(told) == MAX_CHARS
+    reported = crash_cause("ValueError: the beginning says it " + "x" * 5000)
+    assert reported.startswith("ValueError: the beginning says it")
+    assert len(reported) == MAX_CHARS
 
 
 @pytest.mark.parametrize(

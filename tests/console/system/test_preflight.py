@@ -61,17 +61,17 @@ def refused(*parts: str) -> None:
 
 
 def test_valid_local_setup_passes() -> None:
-    told = doctor()
-    assert "FAIL" not in told
-    assert "ok    database: " in told
-    assert "cluster" not in told
+    reported = doctor()
+    assert "FAIL" not in reported
+    assert "ok    database: " in reported
+    assert "cluster" not in reported
 
 
 def test_valid_pod_setup_passes(on_kubernetes: Path) -> None:
-    told = doctor()
-    assert "FAIL" not in told
+    reported = doctor()
+    assert "FAIL" not in reported
     for subject in ("EMBERLINE_ENCRYPTION_KEY", "EMBERLINE_WORKER_IMAGE", "cluster"):
-        assert f"ok    {subject}: " in told
+        assert f"ok    {subject}: " in reported
 
 
 def test_pending_migrations() -> None:

@@ -8,8 +8,8 @@ from console.provisioners.local.programs import Ending, ProgramSeen, parse_endin
 from console.provisioners.local.rpc import ProcessState
 from console.system.program_watch import ProgramChange, ProgramMark, ProgramStep, compare_marks
 
-KILLED = Ending("terminated by SIGKILL", asked=False)
-ASKED = Ending("exit status 0", asked=True)
+KILLED = Ending("terminated by SIGKILL", requested=False)
+ASKED = Ending("exit status 0", requested=True)
 SAME, BEGAN, BACK = (
     ProgramChange(ProgramStep.SAME),
     ProgramChange(ProgramStep.BEGAN),
@@ -90,8 +90,8 @@ def test_supervisord_log_has_the_last_exit_of_each_program() -> None:
 2026-11-21 06:00:06,001 INFO success: valkey entered RUNNING state
 """
     assert parse_endings(log) == {
-        "web": Ending("exit status 1", asked=True),
-        "valkey": Ending("exit status 3", asked=False),
-        "celery-beat": Ending("exit status 0", asked=False),
+        "web": Ending("exit status 1", requested=True),
+        "valkey": Ending("exit status 3", requested=False),
+        "celery-beat": Ending("exit status 0", requested=False),
     }
     assert parse_endings("") == {}

@@ -90,12 +90,12 @@ def test_every_encrypted_value_is_reencrypted(
 ) -> None:
     old = live.EMBERLINE.encryption_keys
     before = sealed_texts()
-    told = {
+    reported = {
         (one.model._meta.label, column)
         for one in key_rotation.registered()
         for column in one.columns
     }
-    assert told == set(before), "a column that no room registered, or none of its rows is here"
+    assert reported == set(before), "a column that no room registered, or none of its rows is here"
     keys(settings, NEW, *old)
     key_rotation.rekey(record)
     after = sealed_texts()
@@ -120,15 +120,15 @@ def test_rotation_reports_its_work_and_runs_once(
     encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
     keys(settings, NEW, *live.EMBERLINE.encryption_keys)
-    told = ThisMachine().rekey()
+    reported = ThisMachine().rekey()
     receiver = encrypted_rows["receiver"].pk
     titles = {
         *("cluster/work", "metrics-source/mimir", "user/one-admin", "answers/kept", "audit/log"),
         *("vault/signon/acme/client_secret", f"vault/notify/{receiver}/url"),
         f"vault/notify/{receiver}/secret",
     }
-    assert told == f"Re-encrypted: {', '.join(rekeyed_order(told))}."
-    assert set(rekeyed_order(told)) == titles
+    assert reported == f"Re-encrypted: {', '.join(rekeyed_order(reported))}."
+    assert set(rekeyed_order(reported)) == titles
     trail = AuditEvent.objects.filter(verb="rekey")
     assert sorted(trail.values_list("target", flat=True)) == sorted(titles)
     assert "T0KEN" not in str(list(trail.values()))
@@ -136,8 +136,8 @@ def test_rotation_reports_its_work_and_runs_once(
     assert trail.count() == len(titles)
 
 
-def rekeyed_order(told: str) -> list[str]:
-    return told.removeprefix("Re-encrypted: ").removesuffix(".").split(", ")
+def rekeyed_order(text: str) -> list[str]:
+    return text.removeprefix("Re-encrypted: ").removesuffix(".").split(", ")
 
 
 def test_undecryptable_value_is_named_and_blocks_nothing(

@@ -36,8 +36,8 @@ def test_all_boards_with_all_their_panels() -> None:
 
 def test_measured_values_of_one_endpoint() -> None:
     make_endpoint("demo")
-    asked = {"endpoint": "demo", "panel": "sources", "compare": "previous"}
-    found = program("viewer").get(ONE, asked).json()
+    requested = {"endpoint": "demo", "panel": "sources", "compare": "previous"}
+    found = program("viewer").get(ONE, requested).json()
     (panel,) = found["panels"]
     window = found["window"]
     points = (window["end"] - window["start"]) // window["step"] + 1

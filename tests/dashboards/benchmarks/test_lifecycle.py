@@ -233,10 +233,10 @@ def test_viewer_cannot_start_and_the_author_is_audited(fleet: Fleet) -> None:
     run = start()
     with pytest.raises(PermissionDenied):
         actions.abort(person("viewer"), run)
-    said = list_events(verb="benchmark").first()
-    assert said is not None
-    assert (said.actor_name, said.target) == ("one-operator", "endpoint/demo")
-    assert said.changes["rate"] == 40
+    content = list_events(verb="benchmark").first()
+    assert content is not None
+    assert (content.actor_name, content.target) == ("one-operator", "endpoint/demo")
+    assert content.changes["rate"] == 40
 
 
 def test_old_runs_are_pruned_and_the_latest_kept(

@@ -53,8 +53,8 @@ class Told:
             return dict.fromkeys(questions, QueryResult(fault=fault))
         missing = (fault,) if self.in_parts else ()
         return {
-            name: QueryResult(self._series(asked.query), missing=missing)
-            for name, asked in questions.items()
+            name: QueryResult(self._series(requested.query), missing=missing)
+            for name, requested in questions.items()
         }
 
     def _series(self, query: str) -> tuple[Series, ...]:

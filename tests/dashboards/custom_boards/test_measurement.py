@@ -132,14 +132,14 @@ def test_one_batch_per_scope_and_one_for_all_queries(
 
 def test_viewers_share_the_rendered_queries(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="http://stub")
-    asked: list[str] = []
+    requests: list[str] = []
 
     def ask(_self: Prometheus, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
-        asked.extend(question.query for question in questions.values())
+        requests.extend(question.query for question in questions.values())
         return dict.fromkeys(questions, QueryResult())
 
     monkeypatch.setattr(Prometheus, "ask", ask)
     fixed = {"until": 1_700_000_000}
     for viewer, text in (("viewer", "up"), ("operator", "up"), ("viewer", "up + 1")):
         measured(person(viewer), query("q", text), **fixed)
-    assert [text for text in asked if text.startswith("up")] == ["up", "up + 1"]
+    assert [text for text in requests if text.startswith("up")] == ["up", "up + 1"]

@@ -61,8 +61,8 @@ def test_all_boards_in_one_file(viewer: Client) -> None:
 
 def test_large_fleets_query_recorded_series(viewer: Client) -> None:
     plain = {file["path"]: file["text"] for file in viewer.get(f"{API}/export/").json()["files"]}
-    asked = viewer.get(f"{API}/export/?recorded=true").json()["files"]
-    found = {file["path"]: file["text"] for file in asked}
+    document = viewer.get(f"{API}/export/?recorded=true").json()["files"]
+    found = {file["path"]: file["text"] for file in document}
     assert set(found) - set(plain) == {"rules/emberline-large-fleet.yml"}
     changed = {path for path in plain if found[path] != plain[path]}
     assert "dashboards/emberline-fleet-overview.json" in changed
@@ -91,9 +91,9 @@ def test_one_board(viewer: Client) -> None:
     for one in export.list_exports():
         answer = viewer.get(f"/grafana/dashboards/{one.uid}.json")
         assert answer["Content-Disposition"] == f'attachment; filename="{one.uid}.json"'
-        asked = viewer.get(f"{API}/dashboards/{one.uid}/")
-        assert answer.json() == asked.json()
-        assert asked.json()["uid"] == one.uid
+        response = viewer.get(f"{API}/dashboards/{one.uid}/")
+        assert answer.json() == response.json()
+        assert response.json()["uid"] == one.uid
     assert viewer.get("/grafana/dashboards/emberline-none.json").status_code == 404
     assert viewer.get(f"{API}/dashboards/emberline-none/").status_code == 404
 

@@ -107,10 +107,10 @@ def test_one_round_is_shared_by_viewers_of_the_same_endpoints() -> None:
     asker = Answers()
     load(asker)
     load(asker, "admin")
-    own = [asked for asked in asker.rounds if "scraped" not in asked]
-    assert [len(asked) for asked in own] == [2 * len(VALUES) + 3 + 1]
+    own = [requested for requested in asker.rounds if "scraped" not in requested]
+    assert [len(requested) for requested in own] == [2 * len(VALUES) + 3 + 1]
     key_figures.load_key_figures(asker, Scope(among=("demo",)), person("viewer"))
-    assert sum("scraped" not in asked for asked in asker.rounds) == 2
+    assert sum("scraped" not in requested for requested in asker.rounds) == 2
 
 
 def test_large_fleets_are_not_queried_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,13 +75,13 @@ def test_unreadable_logs_are_named(
     first = placed.replicas.order_by("index", "name").first()
     assert first is not None
     known = f"{first.name} (worker), {first.name} (fetch)"
-    for words, told in (
+    for words, reported in (
         (("--worker", "stranger"), "demo has no stranger."),
         (("--container", "sidecar"), "demo has no sidecar."),
         (("--worker", first.name, "--container", "x"), f"demo has no x of {first.name}."),
     ):
         text = refused("logs", "demo", *words)
-        assert told in text
+        assert reported in text
         assert known in text
     assert "Unknown endpoint other" in refused("logs", "other")
     for tail in ("0", "-1", "x", "2001", "9" * 30):
@@ -150,8 +150,8 @@ def test_drift_is_shown_healed_and_adopted(
     assert DriftOrder.objects.get().workload == "demo-worker"
     assert f"{PAUSED.key} keeps its current value" in run("adopt", "demo", PAUSED.key)
     assert set(DriftOrder.objects.values_list("key", flat=True)) == {"", PAUSED.key}
-    heard = AuditEvent.objects.filter(verb__in=("heal", "adopt"))
-    assert {event.actor_name for event in heard} == {"system"}
+    received = AuditEvent.objects.filter(verb__in=("heal", "adopt"))
+    assert {event.actor_name for event in received} == {"system"}
 
 
 def test_healing_without_drift_is_rejected(placed: Endpoint) -> None:

@@ -77,12 +77,12 @@ def test_role_group_is_sufficient(
 
 def test_role_group_depends_on_followed_namespaces() -> None:
     """The room of clusters does not know ours, so it says the names again."""
-    asked = {(one.group, one.resource) for one in GROUP}
+    requested = {(one.group, one.resource) for one in GROUP}
     kinds = {
         (kind.group, kind.plural)
         for kind in (cluster_objects.OBJECT, cluster_objects.DEFINITION, cluster_objects.EVENT)
     }
-    assert asked == kinds | {
+    assert requested == kinds | {
         (cluster_objects.OBJECT.group, f"{cluster_objects.OBJECT.plural}/status")
     }
     assert {one.names for one in GROUP} == {(), (schemas.NAME,)}

@@ -59,12 +59,14 @@ def test_object_status_follows_the_endpoint(ready: Followed) -> None:
 
 def test_unchanged_status_is_not_written(ready: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     before = ready.get()["metadata"]["resourceVersion"]
-    asked: list[str] = []
+    requests: list[str] = []
     for verb in ("merge", "apply"):
-        monkeypatch.setattr(KubernetesClient, verb, lambda *_args, **_more: asked.append("write"))
+        monkeypatch.setattr(
+            KubernetesClient, verb, lambda *_args, **_more: requests.append("write")
+        )
     ready.look()
     ready.look()
-    assert asked == []
+    assert requests == []
     assert ready.get()["metadata"]["resourceVersion"] == before
     assert ready.endpoint().generation == 1
 

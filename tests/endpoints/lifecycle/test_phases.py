@@ -267,9 +267,9 @@ def test_times_are_kept_between_passes() -> None:
 def test_reasons_are_listed_in_the_table() -> None:
     all_told = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
     stalled = replace(all_told, stalled=QUOTA)
-    told = {row.reason(one) for row in TABLE for one in (all_told, stalled)}
+    reported = {row.reason(one) for row in TABLE for one in (all_told, stalled)}
     others = {"SupervisorAway", "RoutingFallback", GAVE_UP.reason, STUCK.reason, QUOTA.reason}
-    assert told - others <= {str(reason) for reason in PhaseReason}
+    assert reported - others <= {str(reason) for reason in PhaseReason}
 
 
 def test_impaired_component_has_a_remedy_and_yields_to_every_loss() -> None:
@@ -357,8 +357,8 @@ def test_cluster_steps_follow_the_slowest_worker() -> None:
 def test_stalled_step_states_its_reason() -> None:
     workers = (replace(STUCK, stage="scheduling"),)
     found = build_steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
-    said = {step.code: step.message for step in found}
-    assert said[ProgressStep.SCHEDULED] == "0/1. 0/3 nodes have a GPU."
+    content = {step.code: step.message for step in found}
+    assert content[ProgressStep.SCHEDULED] == "0/1. 0/3 nodes have a GPU."
 
 
 def test_route_and_certificate_are_separate_steps() -> None:
@@ -428,10 +428,10 @@ def test_pending_worker_after_a_drain_has_a_reason_and_a_remedy(
     found = decide(facts(wanted=len(others) + 1, workers=(*others, pending)))
     assert (found.phase, found.reason) == (Phase.DEGRADED, "Unschedulable")
     assert text in found.message
-    told = remedy_of(found)
-    assert "Nothing has to be done" not in told
+    reported = remedy_of(found)
+    assert "Nothing has to be done" not in reported
     for words in what_helps:
-        assert words in told
+        assert words in reported
 
 
 def test_unknown_scheduler_messages_get_the_general_remedy() -> None:

@@ -122,7 +122,7 @@ def test_seen_lines_are_not_repeated() -> None:
     """A cluster only counts whole seconds, and leaves out zeros at a fraction's end."""
 
     class Cluster(PaperCluster):
-        asked = 0.0
+        requested = 0.0
 
         def follow(
             self, ref: Any, replica: str, container: str, since: float = 0, **_more: Any

@@ -192,9 +192,9 @@ def test_accepted_manifests_with_warnings(
 
 
 def test_plain_secret_is_a_warning(least: dict[str, Any]) -> None:
-    said = [{"name": "HF_TOKEN", "value": "hf_abc"}, {"name": "PATH", "value": "x"},
+    content = [{"name": "HF_TOKEN", "value": "hf_abc"}, {"name": "PATH", "value": "x"},
             {"name": "B_TOKEN", "valueFrom": {"fieldRef": {"fieldPath": "a"}}}]  # fmt: skip
-    notes = advice.notes(read(put(least, "spec/worker/environmentVariables", said)))
+    notes = advice.notes(read(put(least, "spec/worker/environmentVariables", content)))
     found = [note for note in notes if note.code == "secret_in_clear"]
     assert [note.path for note in found] == ["spec.worker.environmentVariables[0]"]
     assert "hf_abc" not in repr(found)

@@ -51,7 +51,7 @@ def test_only_endpoints_of_the_changed_tier_are_reconciled(
     one = actions.create(SYSTEM, on(data, "one", "chat"))
     actions.create(SYSTEM, on(data, "two", "default"))
     EndpointStatus.objects.update(due_at=None)
-    asked: list[str] = []
-    monkeypatch.setattr(reconcile_endpoint, "nudge", asked.append)
+    requests: list[str] = []
+    monkeypatch.setattr(reconcile_endpoint, "nudge", requests.append)
     ours.nudge_users("chat")
-    assert asked == [str(one.pk)]
+    assert requests == [str(one.pk)]

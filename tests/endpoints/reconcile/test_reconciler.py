@@ -54,10 +54,10 @@ def test_ready_needs_a_real_response_through_the_router(
 
 
 def test_ready_endpoint_is_verified_once(reconcile_world: World, ready: Endpoint) -> None:
-    asked = len(reconcile_world.proofs)
+    requested = len(reconcile_world.proofs)
     reconcile_world.step(ready)
     reconcile_world.step(ready)
-    assert len(reconcile_world.proofs) == asked
+    assert len(reconcile_world.proofs) == requested
 
 
 def test_ready_needs_the_router(reconcile_world: World, demo_endpoint: Endpoint) -> None:
@@ -74,7 +74,7 @@ def test_ready_needs_the_router(reconcile_world: World, demo_endpoint: Endpoint)
 def test_dead_worker_degrades_the_endpoint_and_is_verified_again(
     reconcile_world: World, ready: Endpoint
 ) -> None:
-    asked = len(reconcile_world.proofs)
+    requested = len(reconcile_world.proofs)
     reconcile_world.paper.crash(REF, 1)
     status = reconcile_world.step(ready)
     assert status is not None
@@ -82,7 +82,7 @@ def test_dead_worker_degrades_the_endpoint_and_is_verified_again(
     assert status.remedy
     reconcile_world.until(ready, "Ready")
     assert "WorkerRestarted" in kinds(ready)
-    assert len(reconcile_world.proofs) == asked + 1
+    assert len(reconcile_world.proofs) == requested + 1
     event = ready.events.get(kind="WorkerRestarted")
     assert (event.subject, event.severity) == ("demo-worker-1", "warning")
 
@@ -120,12 +120,12 @@ def test_silent_router_degrades_the_endpoint_and_recovers(
 def test_router_restart_is_reported_without_an_observed_outage(
     reconcile_world: World, ready: Endpoint
 ) -> None:
-    asked = len(reconcile_world.proofs)
+    requested = len(reconcile_world.proofs)
     reconcile_world.router.restarts = 1
     status = reconcile_world.step(ready)
     assert status is not None
     assert status.phase == "Ready"
-    assert len(reconcile_world.proofs) == asked + 1
+    assert len(reconcile_world.proofs) == requested + 1
     assert "RouterRestarted" in kinds(ready)
 
 
@@ -287,8 +287,10 @@ def test_update_replaces_workers_one_by_one(
         fewest = min(fewest, len(reconcile_world.observe().ready()))
         # Nobody is stopped whom the router was not told of first.
         for replica in reconcile_world.observe().replicas:
-            told = {w.name for w in reconcile_world.router.calls[-1] if not w.draining and w.ready}
-            assert replica.state == "ready" or replica.name not in told
+            reported = {
+                w.name for w in reconcile_world.router.calls[-1] if not w.draining and w.ready
+            }
+            assert replica.state == "ready" or replica.name not in reported
         if status.phase == "Ready":
             break
         assert status.phase == "Provisioning"
@@ -322,7 +324,7 @@ def test_no_worker_drains_before_the_router_reaches_the_others(
 
 def test_routing_change_restarts_no_worker(reconcile_world: World, ready: Endpoint) -> None:
     before = reconcile_world.observe().replicas
-    asked = len(reconcile_world.proofs)
+    requested = len(reconcile_world.proofs)
     actions.patch(SYSTEM, "demo", {"routing": {"strategy": "session"}})
     status = reconcile_world.step(ready)
     assert status is not None
@@ -330,7 +332,7 @@ def test_routing_change_restarts_no_worker(reconcile_world: World, ready: Endpoi
     assert [r.started_at for r in reconcile_world.observe().replicas] == [
         r.started_at for r in before
     ]
-    assert len(reconcile_world.proofs) == asked + 1
+    assert len(reconcile_world.proofs) == requested + 1
 
 
 def test_pause_and_resume(reconcile_world: World, ready: Endpoint) -> None:

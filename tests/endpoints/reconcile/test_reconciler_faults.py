@@ -319,10 +319,10 @@ def test_an_unchanged_endpoint_is_observed_rarely(
 def test_an_announced_death_is_observed_at_once(
     reconcile_world: World, announced: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", asked.append)
+    requests: list[str] = []
+    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", requests.append)
     changes.announce({"endpoint/demo", "endpoint/unknown"})
-    assert asked == [str(announced.pk)]
+    assert requests == [str(announced.pk)]
     assert due(EndpointStatus, timezone.now()) == [announced.pk], "in case the message is lost"
 
 

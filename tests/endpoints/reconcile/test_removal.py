@@ -67,8 +67,8 @@ def get_reason(status: EndpointStatus | None) -> str:
 
 def test_absent_router_is_queried_only_at_the_end(reconcile_world: World, going: Endpoint) -> None:
     router = replaced(reconcile_world, Router(False))
-    told = [get_reason(reconcile_world.step(going)) for _ in range(5)]
-    assert told == ["RemovingRouter", *["StoppingWorkers"] * 3, "gone"]
+    reported = [get_reason(reconcile_world.step(going)) for _ in range(5)]
+    assert reported == ["RemovingRouter", *["StoppingWorkers"] * 3, "gone"]
     assert router.asked == 3, "until it was gone, and as the last proof"
 
 
@@ -76,8 +76,8 @@ def test_router_that_returns_at_the_end_keeps_the_row(
     reconcile_world: World, going: Endpoint
 ) -> None:
     router = replaced(reconcile_world, Router(True, False, True))
-    told = [get_reason(reconcile_world.step(going)) for _ in range(5)]
-    assert told == [*["StoppingWorkers"] * 3, "RemovingRouter", "gone"]
+    reported = [get_reason(reconcile_world.step(going)) for _ in range(5)]
+    assert reported == [*["StoppingWorkers"] * 3, "RemovingRouter", "gone"]
     assert router.asked == 3
 
 
@@ -122,9 +122,11 @@ def test_waiting_for_a_cluster_sends_few_requests(
     send = KubernetesClient._send
     passes: list[Counter[str]] = []
 
-    def counted(client: KubernetesClient, method: str, asked: Any, *more: Any, **named: Any) -> Any:
-        passes[-1][f"{asked.verb} {asked.kind.plural}"] += 1
-        return send(client, method, asked, *more, **named)
+    def counted(
+        client: KubernetesClient, method: str, requested: Any, *more: Any, **named: Any
+    ) -> Any:
+        passes[-1][f"{requested.verb} {requested.kind.plural}"] += 1
+        return send(client, method, requested, *more, **named)
 
     monkeypatch.setattr(KubernetesClient, "_send", counted)
 

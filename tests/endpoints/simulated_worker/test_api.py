@@ -112,8 +112,8 @@ def test_tokenize_counts_what_usage_counts(worker: SimulatedWorker) -> None:
     assert worker.complete(answer["tokens"])["usage"]["prompt_tokens"] == answer["count"]
     _, chat = worker.post("/tokenize", {"messages": MESSAGES})
     body = {"messages": MESSAGES, "max_tokens": 1}
-    _, asked = worker.post("/v1/chat/completions", body)
-    assert asked["usage"]["prompt_tokens"] == chat["count"]
+    _, response = worker.post("/v1/chat/completions", body)
+    assert response["usage"]["prompt_tokens"] == chat["count"]
 
 
 @pytest.mark.parametrize(

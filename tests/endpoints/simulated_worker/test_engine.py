@@ -16,8 +16,8 @@ STEADY = 1.0  # a generated token takes 30 ms
 
 def begin(worker: SimulatedWorker, prompt: int, length: int = 100) -> socket.socket:
     """Send a request, and leave it."""
-    asked = {"prompt": [prompt] * length, "max_tokens": 500, "ignore_eos": True, "stream": True}
-    body = json.dumps(asked).encode()
+    requested = {"prompt": [prompt] * length, "max_tokens": 500, "ignore_eos": True, "stream": True}
+    body = json.dumps(requested).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
     sock = socket.create_connection(("127.0.0.1", worker.port), timeout=30)
     sock.sendall(head.encode() + body)

@@ -48,8 +48,8 @@ def test_second_turn_hits_the_first_response(start: Any) -> None:
     messages = [{"role": "user", "content": "Tell me about rivers and stones, please. " * 8}]
     body: dict[str, Any] = {"messages": messages, "max_tokens": 90}
     _, first = worker.post("/v1/chat/completions", body)
-    said = first["choices"][0]["message"]["content"]
-    messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "More."}]
+    text = first["choices"][0]["message"]["content"]
+    messages += [{"role": "assistant", "content": text}, {"role": "user", "content": "More."}]
     _, second = worker.post("/v1/chat/completions", body)
     computed = first["usage"]["total_tokens"] - 1  # the last token was never fed back
     cached = second["usage"]["prompt_tokens_details"]["cached_tokens"]

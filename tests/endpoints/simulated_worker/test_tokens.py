@@ -20,8 +20,8 @@ def test_response_in_the_next_prompt_keeps_its_tokens(text: str, seed: int, most
     answer, ended = tokens.answer(prompt, seed, 0, most)
     assert len(answer) <= most
     assert ended == (answer[-1] == ".")
-    said = {"role": "assistant", "content": "".join(answer)}
-    after = tokens.encode(tokens.chat_prompt([turn, said, turn]))
+    content = {"role": "assistant", "content": "".join(answer)}
+    after = tokens.encode(tokens.chat_prompt([turn, content, turn]))
     whole = [*prompt, *map(tokens.number, answer)]
     assert after[: len(whole)] == whole
 

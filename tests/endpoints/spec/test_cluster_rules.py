@@ -179,8 +179,8 @@ def test_missing_cluster_capabilities_are_rejected_with_a_reason(
     (error,) = refused(data, changes, context(lacking=(capability,)))
     assert (error.field, error.code) == (path, "missing_capability")
     assert error.remedy == able.CAPABILITIES[capability].remedy
-    said = context(lacking=(capability,), why_not=lambda name: f"{name}: no CRD.")
-    assert refused(data, changes, said)[0].remedy == f"{capability}: no CRD."
+    content = context(lacking=(capability,), why_not=lambda name: f"{name}: no CRD.")
+    assert refused(data, changes, content)[0].remedy == f"{capability}: no CRD."
     assert refused(data, changes, context(capabilities=None)) == [], "nobody has looked yet"
 
 

@@ -171,8 +171,8 @@ def test_init_steps_work(tmp_path: Path) -> None:
     hub = tmp_path / "hub" / "huggingface_hub"
     hub.mkdir(parents=True)
     (hub / "__init__.py").write_text("def snapshot_download(*a, **k): print(a, k)\n")
-    said = _run(model_source.DOWNLOAD, "org/big", "", str(target), PYTHONPATH=str(tmp_path / "hub"))
-    assert "('org/big',) {'revision': None" in said
+    text = _run(model_source.DOWNLOAD, "org/big", "", str(target), PYTHONPATH=str(tmp_path / "hub"))
+    assert "('org/big',) {'revision': None" in text
 
 
 def test_plug_in_is_copied_completely(tmp_path: Path) -> None:
@@ -205,12 +205,12 @@ def test_shared_memory_of_a_killed_worker_is_removed(
 def test_missing_parts_of_the_image_are_named_in_one_line(tmp_path: Path) -> None:
     runs = [sys.executable, "-c", "print('started')"]
     done = start(tmp_path, runs, "json", "no_such_package", "nor_this")
-    said = "emberline: the worker image lacks no_such_package, nor_this"
-    assert (done.stderr.strip(), done.stdout, done.returncode) == (said, "", 1)
-    assert crash_cause(done.stderr) == said, "what the console shows of it"
+    text = "emberline: the worker image lacks no_such_package, nor_this"
+    assert (done.stderr.strip(), done.stdout, done.returncode) == (text, "", 1)
+    assert crash_cause(done.stderr) == text, "what the console shows of it"
     done = start(tmp_path, ["/nowhere/python3", "-m", "vllm"], "json")
-    said = "emberline: the worker image lacks /nowhere/python3"
-    assert (crash_cause(done.stderr), done.returncode) == (said, 127)
+    text = "emberline: the worker image lacks /nowhere/python3"
+    assert (crash_cause(done.stderr), done.returncode) == (text, 127)
 
 
 @pytest.mark.parametrize(("linked", "code"), [(b"\0libnosuch.so.1\0", 1), (b"\0libc.so.6\0", 0)])

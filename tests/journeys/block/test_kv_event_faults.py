@@ -45,10 +45,10 @@ class Rig:
 def proxied_pair(vllm_pair: Pair, short_folder: Path) -> Iterator[Rig]:
     folder = short_folder / "faults"
     folder.mkdir()
-    told = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}", buffer_steps=B_STEPS_KEPT)
+    reported = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}", buffer_steps=B_STEPS_KEPT)
     adapter = f"tuned={make_adapter(folder / 'adapter')}"
     lora = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", adapter)
-    b = Worker(folder, "b", None, {}, *told, "--block-size", str(B_BLOCK), *lora)
+    b = Worker(folder, "b", None, {}, *reported, "--block-size", str(B_BLOCK), *lora)
     first = vllm_pair.seats[0]
     with KvProxy(first.kv_events, first.kv_replay) as proxy:
         seats = [Seat("a", first.worker, proxy.events, proxy.replay), Seat("b", b)]

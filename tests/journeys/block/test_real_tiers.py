@@ -47,9 +47,9 @@ def settle(what: str, nodes: int) -> CacheTier:
         reconciler.reconcile(str(CacheTier.objects.get(name="chat").pk))
         tier = selectors.get_tier("chat")
         assert tier is not None
-        heard = [node for node in tier.nodes.all() if node.state == "ready" and node.stats]
+        received = [node for node in tier.nodes.all() if node.state == "ready" and node.stats]
         is_new = tier.status.observed_generation == tier.generation
-        return tier if is_new and tier.status.phase == "Ready" and len(heard) == nodes else None
+        return tier if is_new and tier.status.phase == "Ready" and len(received) == nodes else None
 
     return until(settled, what=what)
 

@@ -108,8 +108,8 @@ def test_every_worker_becomes_a_ready_pod_and_nothing_is_left_at_the_end(
 
 def _standing(status: EndpointStatus) -> EndpointStatus | None:
     """Workers all there, and routers which only do not answer."""
-    said = (status.phase, status.reason, status.message, status.parts)
-    assert status.phase != "Failed", said
+    text = (status.phase, status.reason, status.message, status.parts)
+    assert status.phase != "Failed", text
     router = status.parts.get("router", {})
     there = status.ready_replicas == 2 and router.get("reason") == "PodsUnreachable"
     return status if there else None

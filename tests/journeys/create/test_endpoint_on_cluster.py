@@ -60,8 +60,8 @@ class Console:
             endpoint = Endpoint.objects.get()
             Reconciler.configured().reconcile(str(endpoint.pk))
             status = EndpointStatus.objects.get()
-            said = f"{status.phase}/{status.reason}: {status.message}"
-            seen.extend([said] if seen[-1:] != [said] else [])
+            text = f"{status.phase}/{status.reason}: {status.message}"
+            seen.extend([text] if seen[-1:] != [text] else [])
             current = status.observed_generation == endpoint.generation
             served = status.served_generation == endpoint.generation or phase == "Paused"
             return status if status.phase == phase and current and served else None
@@ -147,8 +147,8 @@ def test_cache_nodes_run_in_pods_and_are_asked_by_the_console(console: Console) 
         tier_reconciler.reconcile(str(tier.pk))
         found = CacheTier.objects.select_related("status").get()
         (node,) = found.nodes.all() if found.nodes.count() == 1 else (None,)
-        said = node is not None and node.stats.get("capacity_bytes")
-        return found if found.status.phase == "Ready" and said else None
+        value = node is not None and node.stats.get("capacity_bytes")
+        return found if found.status.phase == "Ready" and value else None
 
     found = until(ready, LONG_S)
     (node,) = found.nodes.all()

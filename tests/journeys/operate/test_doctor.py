@@ -30,8 +30,8 @@ class Unsettled(Router):
 
     def follows_all(self) -> bool:
         kv = self.ask("/index")["kv"]
-        asked = all(source.get("reason") != "undiscovered" for source in kv["sources"])
-        return asked and kv["telling"] and kv["tokenizer"]["compared"] is not None
+        value = all(source.get("reason") != "undiscovered" for source in kv["sources"])
+        return value and kv["telling"] and kv["tokenizer"]["compared"] is not None
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +79,14 @@ def test_worker_with_every_fault(workers: tuple[Worker, Worker], tmp_path: Path)
     good, bad = workers
     third = Seat("same", good)  # the same engine again, so that two of three agree
     found = examined(Unsettled(tmp_path, [Seat("good", good), Seat("bad", bad), third]))
-    said = by_code(found)
-    assert said["KvEventsOff"].workers == ("bad",)
+    content = by_code(found)
+    assert content["KvEventsOff"].workers == ("bad",)
     for code in ("BlockSizeDiffers", "HashAlgorithmDiffers", "ModelDiffers", "TemplateDiffers"):
-        assert said[code].workers == ("bad",), said.get(code)
-    assert "--block-size 64: bad" in said["BlockSizeDiffers"].evidence
-    assert "--chat-template" in said["TemplateDiffers"].fix
-    assert "TokenizerDiffers" not in said, "texts are cut alike"
-    assert set(said["KvEventSourceShared"].workers) == {"good", "same"}
+        assert content[code].workers == ("bad",), content.get(code)
+    assert "--block-size 64: bad" in content["BlockSizeDiffers"].evidence
+    assert "--chat-template" in content["TemplateDiffers"].fix
+    assert "TokenizerDiffers" not in content, "texts are cut alike"
+    assert set(content["KvEventSourceShared"].workers) == {"good", "same"}
     assert found.exit_code == 2
 
 
@@ -94,6 +94,6 @@ def test_router_with_another_template(workers: tuple[Worker, Worker], tmp_path: 
     template = tmp_path / "router.jinja"
     template.write_text(_TEMPLATE)
     router = Unsettled(tmp_path, [Seat("good", workers[0])], kv={"chat_template": str(template)})
-    said = by_code(examined(router))
-    assert set(said) == {"TemplateMismatch"}
-    assert "the worker's chat template" in said["TemplateMismatch"].fix
+    content = by_code(examined(router))
+    assert set(content) == {"TemplateMismatch"}
+    assert "the worker's chat template" in content["TemplateMismatch"].fix

@@ -60,9 +60,9 @@ def takes_forms(client: Client, path: str) -> bool:
 
 
 def test_no_form_breaks_a_page(client: Client) -> None:
-    asked = [path for path in PATHS if takes_forms(come_back(client), path)]
-    assert len(asked) > 20
-    for path in asked:
+    requested = [path for path in PATHS if takes_forms(come_back(client), path)]
+    assert len(requested) > 20
+    for path in requested:
         hammer(come_back(client), path)
 
 

@@ -24,10 +24,10 @@ HOME = "/routing/endpoints/demo"
 @pytest.fixture
 def router() -> Iterator[Stub]:
     with http_stub(dict(WORKER)) as worker:
-        told = router_of(*[worker.url] * 4, **{"/index": (200, answer())})
-        for number, one in enumerate(told["/workers"][1]["workers"]):
+        reported = router_of(*[worker.url] * 4, **{"/index": (200, answer())})
+        for number, one in enumerate(reported["/workers"][1]["workers"]):
             one["id"] = f"demo-worker-{number}"
-        with http_stub(told) as stub:
+        with http_stub(reported) as stub:
             pretend_ready(
                 make_endpoint(routing={"enabled": True, "strategy": "kvaware"}),
                 admin_url=stub.url,

@@ -144,9 +144,9 @@ def test_each_error_has_its_exit_code(operator: Shell, monkeypatch: Any) -> None
         assert operator(*words) == ""
         return operator.code, operator.err
 
-    code, told = coded("endpoint", "create", "demo", *SPEC, "--set", "replicas=-1")
+    code, reported = coded("endpoint", "create", "demo", *SPEC, "--set", "replicas=-1")
     assert code == context.REFUSED
-    assert "replicas: -1 was rejected." in told and "from 0 to 64" in told
+    assert "replicas: -1 was rejected." in reported and "from 0 to 64" in reported
     assert coded("endpoint", "get", "demo")[0] == context.NOT_FOUND
     assert coded("endpoint", "shrink")[0] == context.USAGE
     make_endpoint()
@@ -159,8 +159,8 @@ def test_each_error_has_its_exit_code(operator: Shell, monkeypatch: Any) -> None
     assert coded("endpoint", "list")[0] == context.NOT_ALLOWED
     monkeypatch.setattr("console.client.http.MAX_TRIES", 1)
     monkeypatch.setenv("EMBERLINE_URL", f"http://127.0.0.1:{free_port()}")
-    code, told = coded("endpoint", "list")
-    assert (code, "does not respond" in told) == (context.UNREACHABLE, True)
+    code, reported = coded("endpoint", "list")
+    assert (code, "does not respond" in reported) == (context.UNREACHABLE, True)
 
 
 def test_dry_run_previews_and_changes_nothing(operator: Shell) -> None:

@@ -66,11 +66,11 @@ def test_prometheus_is_queried_only_for_endpoints_of_the_team(
     for name in queries.QUERIES:
         if name.startswith(("l2_", "happened_l2_")) or name == "gpus_allocatable":
             continue  # of pools and of what a cluster has, which are shared
-        asked = queries.render_for_chart(name, Scope(among=("a", "b-c")), times)
-        assert 'endpoint=~"a|b-c"' in asked or 'endpoint_name=~"a|b-c"' in asked, name
+        requested = queries.render_for_chart(name, Scope(among=("a", "b-c")), times)
+        assert 'endpoint=~"a|b-c"' in requested or 'endpoint_name=~"a|b-c"' in requested, name
         # Nobody's name, and not the empty pattern, which matches what has no endpoint.
-        asked = queries.render_for_chart(name, nothing, times)
-        assert 'endpoint=~"-"' in asked or 'endpoint_name=~"-"' in asked, name
+        requested = queries.render_for_chart(name, nothing, times)
+        assert 'endpoint=~"-"' in requested or 'endpoint_name=~"-"' in requested, name
     assert 'endpoint=~"a"' in queries.alerts(Scope(among=("a",)))
     for question in targets.plan_facts([], Scope(among=("a",)), 0).values():
         assert 'endpoint_name=~"a"' in question.query

@@ -184,15 +184,15 @@ def test_a_board_left_open_holds_no_more_than_at_first(
     page, url = it.page, f"{live_server.url}/dashboards/endpoints/demo/?refresh=off"
     with page.expect_response("**/data?*") as first:
         page.goto(url)
-    answer, asked = first.value.json(), []
+    answer, document = first.value.json(), []
 
     def anew(route: Route) -> None:
         """What came first, each time with another newest number in every line."""
-        asked.append(route.request.url)
+        document.append(route.request.url)
         for panel in answer["panels"]:
             for line in panel["figure"]["data"] if panel["figure"] else []:
                 if isinstance(line.get("y", [None])[-1], float):
-                    line["y"][-1] += len(asked) % 4  # the same axes after every round
+                    line["y"][-1] += len(document) % 4  # the same axes after every round
         route.fulfill(json=answer)
 
     page.route("**/data?*", anew)
@@ -203,8 +203,8 @@ def test_a_board_left_open_holds_no_more_than_at_first(
     names = ("JSEventListeners", "Nodes", "JSHeapUsedSize")
 
     def held(polls: int) -> dict[str, float]:
-        wanted = len(asked) + polls
-        while len(asked) < wanted:
+        wanted = len(document) + polls
+        while len(document) < wanted:
             with page.expect_response("**/data?*"):
                 page.get_by_label("Refresh", exact=True).click()
         frame = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
@@ -212,8 +212,8 @@ def test_a_board_left_open_holds_no_more_than_at_first(
         seen = []
         for _ in range(3):  # what one collection finds unused, the next one frees
             chrome_says.send("HeapProfiler.collectGarbage")
-            said = chrome_says.send("Performance.getMetrics")["metrics"]
-            seen.append({one["name"]: one["value"] for one in said})
+            content = chrome_says.send("Performance.getMetrics")["metrics"]
+            seen.append({one["name"]: one["value"] for one in content})
         least = {name: min(values[name] for values in seen) for name in names}
         return {**least, "attached": page.evaluate("document.querySelectorAll('*').length")}
 
@@ -243,13 +243,13 @@ def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     it.page.goto(f"{live_server.url}/dashboards/?range=15m&compare=previous")
     drawn(it.page)
     before = time.time()
-    with it.page.expect_response(re.compile(r"/dashboards/data\?from=\d+")) as asked:
+    with it.page.expect_response(re.compile(r"/dashboards/data\?from=\d+")) as requested:
         drag(it.page, "requests")
     chosen = query(it.page)
     assert 240 <= int(chosen["to"]) - int(chosen["from"]) <= 300, "three tenths of 15 minutes"
     assert abs(int(chosen["to"]) - before) < 30
     assert chosen["compare"] == "previous", "what was chosen before stays"
-    window = asked.value.json()["window"]
+    window = requested.value.json()["window"]
     assert window["end"] - window["start"] <= 300
     assert window["step"] < 15
     begins = "c => c._fullLayout.xaxis.r2l(c._fullLayout.xaxis.range[0]) / 1000 - 19800"
@@ -297,10 +297,10 @@ def test_a_hidden_tab_asks_nothing_and_nothing_new_is_not_sent_again(
     assert again.value.status == 304
     expect(it.page.locator("[data-board-status]")).to_contain_text("Targets up")
     it.page.evaluate(HIDE, True)
-    asked: list[str] = []
-    it.page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    it.page.on("request", lambda request: requests.append(request.url))
     it.page.clock.run_for(60_000)
-    assert asked == []
+    assert requests == []
     with it.page.expect_response("**/dashboards/data?*"):
         it.page.evaluate(HIDE, False)
     assert it.complaints == []
@@ -345,8 +345,8 @@ def test_one_look_at_all_that_can_be_done_with_a_board(
     assert picture.value.path().read_bytes().startswith(b"\x89PNG")
     with page.expect_download() as numbers:
         page.get_by_label("Time to first token: download CSV").click()
-    told = numbers.value.path().read_text()
-    assert told.startswith("time,p50 (seconds),p90 (seconds),")
+    reported = numbers.value.path().read_text()
+    assert reported.startswith("time,p50 (seconds),p90 (seconds),")
     # A link to just these times.
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_label("Copy link to this time range").click()
@@ -380,6 +380,15 @@ def test_charts_stay_and_are_called_stale_when_prometheus_goes(
     expect(it.page.locator("[data-board] > .panel-message")).to_contain_text(f":{port}")
     assert it.page.locator(".panel-chart:has(.main-svg)").count() > 0
     expect(it.page.locator("[data-panel] .panel-message:visible")).to_have_count(0)
+    # Without a chart to keep there is the message alone, until Prometheus is back.
+    it.page.reload()
+    expect(it.page.locator("[data-board][data-empty] > .panel-message")).to_contain_text(f":{port}")
+    expect(status).not_to_contain_text("Stale")
+    expect(it.page.locator(".panel-plot:visible, [data-section][open]")).to_have_count(0)
+    settings.EMBERLINE = dataclasses.replace(away, prometheus_url=scraping.url)
+    it.page.get_by_role("button", name="Refresh", exact=True).click()
+    drawn(it.page)
+    expect(it.page.locator("[data-section]:not([open])")).to_have_count(0)
 
 
 def test_what_all_panels_lack_is_said_once(

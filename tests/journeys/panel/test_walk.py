@@ -27,7 +27,7 @@ from tests.support.http_stub import Answer, http_stub
 pytestmark = pytest.mark.django_db
 
 FOLDER = f"{Path(dashboards.__file__).parent}/"
-MAX_FILES, MAX_RETURNS = 12, 4  # the aim is 10 and 4
+MAX_FILES, MAX_RETURNS = 10, 4
 
 
 class Walk:

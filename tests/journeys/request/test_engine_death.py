@@ -55,11 +55,11 @@ async def test_requests_of_a_killed_engine_are_retried_elsewhere(vllm: Worker) -
         entries = [{"id": "vllm", "url": vllm.url}, {"id": "other", "url": other.url}]
         async with router(workers=entries, ready=2, strategy="roundrobin") as server:
             os.kill(engine, signal.SIGSTOP)  # it can make no token: of streams only heads are out
-            asked = []
+            requests = []
             for stream in (False, True):
                 body = {"model": "m", "prompt": "Once", "max_tokens": 200, "stream": stream}
                 wire = post(body, "/v1/completions", content_type="application/json")
-                asked += [asyncio.create_task(ask(server, wire)) for _ in range(REQUESTS * 2)]
+                requests += [asyncio.create_task(ask(server, wire)) for _ in range(REQUESTS * 2)]
             real = server.router.table.workers["vllm"]
             await until(lambda: real.in_flight == REQUESTS * 2)
             ring = server.router.ring
@@ -67,15 +67,15 @@ async def test_requests_of_a_killed_engine_are_retried_elsewhere(vllm: Worker) -
                 lambda: (
                     sum(
                         one.chosen == "vllm" and one.status == 200
-                        for one in ring.newest(len(asked))
+                        for one in ring.newest(len(requests))
                     )
                     == REQUESTS
                 ),
                 "heads of streams",
             )
             os.kill(engine, signal.SIGKILL)
-            answers = await asyncio.gather(*asked)
-            assert [answer.status for answer in answers] == [200] * len(asked)
+            answers = await asyncio.gather(*requests)
+            assert [answer.status for answer in answers] == [200] * len(requests)
             assert {answer.headers["x-emberline-worker"] for answer in answers} == {"other"}
             retries = "emberline_router_retries_total"
             assert await metric(server, retries, reason="engine_died") == REQUESTS * 2

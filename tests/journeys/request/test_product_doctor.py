@@ -47,9 +47,9 @@ def test_silent_fallback_is_detected_degrades_and_recovers(simulated: Product) -
     simulated.wait_phase("seer", "Ready", 90)
     assert not {"KvEventsOff", "KvEventsNotFollowed", "RoutingFallback"} & set(findings(simulated))
     send_pictures(simulated, 40)
-    said = findings(simulated)
-    assert "multimodal: 40 of" in " ".join(said["RoutingFallback"]["evidence"])
-    assert "prefixaware" in said["RequestFormUnsupported"]["fix"]
+    content = findings(simulated)
+    assert "multimodal: 40 of" in " ".join(content["RoutingFallback"]["evidence"])
+    assert "prefixaware" in content["RequestFormUnsupported"]["fix"]
     words = ("emberline", "endpoint", "doctor", "seer", "-o", "json")
     assert json.loads(simulated.manage(*words, code=2))["verdict"] == "error"
     client = simulated.sign_in()

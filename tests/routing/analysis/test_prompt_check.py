@@ -16,9 +16,9 @@ RULES = "".join(f"{' '.join(_PICK.choices(_WORDS, k=8))} {n}.\n" for n in range(
 ORDER = '{"name": "Ann", "city": "Rome"}'
 
 
-def body(system: str, *said: str, **more: Any) -> dict[str, Any]:
+def body(system: str, *text: str, **more: Any) -> dict[str, Any]:
     roles = ("user", "assistant")
-    turns = [{"role": roles[at % 2], "content": one} for at, one in enumerate(said)]
+    turns = [{"role": roles[at % 2], "content": one} for at, one in enumerate(text)]
     return {"model": "m", "messages": [{"role": "system", "content": system}, *turns], **more}
 
 

@@ -42,9 +42,9 @@ def demo_endpoint(router: Stub) -> Endpoint:
 
 
 def test_routing_status_is_returned(demo_endpoint: Endpoint, router: Stub) -> None:
-    told = program("viewer").get(f"{HOME}routing/").json()
-    assert (told["strategy"], told["routers"], told["note"]) == ("prefixaware", 1, "")
-    assert [one["state"] for one in told["workers"]] == ["up", "down"]
+    document = program("viewer").get(f"{HOME}routing/").json()
+    assert (document["strategy"], document["routers"], document["note"]) == ("prefixaware", 1, "")
+    assert [one["state"] for one in document["workers"]] == ["up", "down"]
     found = program("viewer").get(f"{HOME}strategies/").json()
     assert found["requests"] == 6
     assert [one["strategy"] for one in found["strategies"] if one["current"]] == ["prefixaware"]
@@ -66,10 +66,10 @@ def test_viewers_can_dry_run_a_request(demo_endpoint: Endpoint, router: Stub) ->
 
 
 def test_operators_get_a_response_with_its_measurements(demo_endpoint: Endpoint) -> None:
-    told = program("operator").post(f"{HOME}chat/", CHAT).json()
-    assert told["text"] == "Once <b>upon a time"
-    assert told["tokens"]["computed"] == 8
-    assert SECRET not in str(told)
+    document = program("operator").post(f"{HOME}chat/", CHAT).json()
+    assert document["text"] == "Once <b>upon a time"
+    assert document["tokens"]["computed"] == 8
+    assert SECRET not in str(document)
     assert program("viewer").post(f"{HOME}chat/", CHAT).status_code == 403
     refused = program("operator").post(f"{HOME}chat/", {"messages": []})
     assert (refused.status_code, refused.json()["field"]) == (400, "messages")

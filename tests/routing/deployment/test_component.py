@@ -235,15 +235,15 @@ def with_key(endpoint: EndpointFacts) -> tuple[EndpointFacts, str]:
 
 
 def test_impairment_follows_the_state_reported_by_the_router() -> None:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "kv": {"recent": {"window_s": 300, "requests": 40, "fallbacks": {"timeout": 40}}}
     }
-    with http_stub({"/index": (200, told)}) as stub:
+    with http_stub({"/index": (200, reported)}) as stub:
         kvaware = replace(RUNNING, strategy="kvaware")
         found = _impaired("demo", kvaware, stub.url)
         assert found is not None
         assert found.reason == "RoutingFallback"
-        told["kv"]["recent"]["fallbacks"] = {"timeout": 4}
+        reported["kv"]["recent"]["fallbacks"] = {"timeout": 4}
         assert _impaired("demo", kvaware, stub.url) is None
         stub.answers["/index"] = (200, {"strategy": "kvaware", "kv": {}})
         assert _impaired("demo", kvaware, stub.url) is None, "a router of an older version"

@@ -29,13 +29,13 @@ from tests.routing.doctor.facts import BY_CODE, fleet, index, made, placed, rout
 
 
 def cache(number: int = 1, **changes: Any) -> WorkerFacts:
-    told = replace(CacheConfig(True, "32", "sha256", "True"), **changes)
-    return worker(number, cache=Statement(told, status=200))
+    reported = replace(CacheConfig(True, "32", "sha256", "True"), **changes)
+    return worker(number, cache=Statement(reported, status=200))
 
 
 def publishing(number: int = 1, **changes: Any) -> WorkerFacts:
-    told = replace(Publisher("0", True, "tcp://*:5557", "tcp://*:5558", 10_000), **changes)
-    return worker(number, publishers=Statement((told,), status=200))
+    reported = replace(Publisher("0", True, "tcp://*:5557", "tcp://*:5558", 10_000), **changes)
+    return worker(number, publishers=Statement((reported,), status=200))
 
 
 def with_worker(odd: WorkerFacts) -> FleetFacts:
@@ -57,8 +57,8 @@ def unfollowed(odd: WorkerFacts, **changes: Any) -> FleetFacts:
 
 
 def requests(fallback: str, bad: int, good: int) -> FleetFacts:
-    told = [placed(fallback=fallback, reason="fallback_no_match")] * bad
-    return with_router(decisions=(*told, *[placed()] * good))
+    reported = [placed(fallback=fallback, reason="fallback_no_match")] * bad
+    return with_router(decisions=(*reported, *[placed()] * good))
 
 
 def routers(**second: Any) -> FleetFacts:

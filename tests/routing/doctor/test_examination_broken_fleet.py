@@ -107,15 +107,15 @@ async def test_each_broken_worker_is_named_with_its_fix(fleet: dict[str, Simulat
             server, "following", "following", "following", "following", "connecting", "none"
         )
         found = await examined(server)
-    said = by_code(found)
-    assert said["KvEventsOff"].workers == ("quiet",)
-    assert "--kv-events-config" in said["KvEventsOff"].fix
-    assert set(said["KvReplayOff"].workers) == {"forgetful", "dialling"}
-    assert said["KvEventsDialOut"].workers == ("dialling",)
-    assert "KvEventsNotFollowed" not in said, "it has a better explanation"
-    assert said["BlockSizeDiffers"].workers == ("coarse",)
-    assert said["ModelDiffers"].workers == ("short",)
-    assert set(said) - {"TokenizerMissing", "CachedTokensNotReported"} == {
+    content = by_code(found)
+    assert content["KvEventsOff"].workers == ("quiet",)
+    assert "--kv-events-config" in content["KvEventsOff"].fix
+    assert set(content["KvReplayOff"].workers) == {"forgetful", "dialling"}
+    assert content["KvEventsDialOut"].workers == ("dialling",)
+    assert "KvEventsNotFollowed" not in content, "it has a better explanation"
+    assert content["BlockSizeDiffers"].workers == ("coarse",)
+    assert content["ModelDiffers"].workers == ("short",)
+    assert set(content) - {"TokenizerMissing", "CachedTokensNotReported"} == {
         "KvEventsOff",
         "KvReplayOff",
         "KvEventsDialOut",
@@ -151,9 +151,9 @@ async def test_unnoticed_fallback_is_found(fleet: dict[str, SimulatedWorker]) ->
         assert seen is not None
         assert seen.recent is not None
         assert (seen.recent.requests, seen.recent.fallbacks) == (20, {"no_events": 20})
-    said = by_code(found)["RoutingFallback"]
-    assert "no_events: 20 of 20" in said.evidence[0]
-    assert "--kv-events-config" in said.fix
+    content = by_code(found)["RoutingFallback"]
+    assert "no_events: 20 of 20" in content.evidence[0]
+    assert "--kv-events-config" in content.fix
 
 
 async def test_probe_of_the_router_is_parsed(fleet: dict[str, SimulatedWorker]) -> None:

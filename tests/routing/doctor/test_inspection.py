@@ -34,8 +34,8 @@ def test_worker_status_is_parsed(worker: Stub) -> None:
     assert (publisher.enabled, publisher.endpoint, publisher.replay) == (True, "tcp://*:1", "")
     assert found.tokens.found == {PLAIN: (1, 2), CHAT: (1, 2)}
     assert facts.wanted is None
-    asked = {(method, path) for method, path, _ in worker.seen}
-    assert asked == {("POST" if path == "/tokenize" else "GET", path) for path in WORKER}
+    requested = {(method, path) for method, path, _ in worker.seen}
+    assert requested == {("POST" if path == "/tokenize" else "GET", path) for path in WORKER}
 
 
 def test_rejected_chat_is_a_valid_response(worker: Stub) -> None:

@@ -22,9 +22,9 @@ async def test_each_strategy_ranks_without_side_effects() -> None:
         assert homes[0] == homes[1], "prefixaware keeps it together"
         other = "w1" if homes[0] == "w0" else "w0"
         for _ in range(3):
-            told = (await explained(server, "roundrobin")).json
-            assert (told["strategy"], told["reason"]) == ("roundrobin", "round_robin")
-            assert told["chosen"] == other, "not picked yet, and asking is no pick"
+            reported = (await explained(server, "roundrobin")).json
+            assert (reported["strategy"], reported["reason"]) == ("roundrobin", "round_robin")
+            assert reported["chosen"] == other, "not picked yet, and asking is no pick"
         own = (await explained(server, "prefixaware")).json
         assert (own["chosen"], own["reason"]) == (homes[0], "prefix_hit")
         assert len((await admin(server, "/decisions")).json["decisions"]) == 2
@@ -41,11 +41,11 @@ async def test_session_is_read_from_its_configured_place() -> None:
                 homes = set()
                 for number in range(8):
                     body, lines = send(f"user-{number}")
-                    told = (await explained(server, "session", body, lines)).json
-                    assert told["reason"] == "session_sticky", key
+                    reported = (await explained(server, "session", body, lines)).json
+                    assert reported["reason"] == "session_sticky", key
                     again = (await explained(server, "session", body, lines)).json
-                    assert again["chosen"] == told["chosen"]
-                    homes.add(told["chosen"])
+                    assert again["chosen"] == reported["chosen"]
+                    homes.add(reported["chosen"])
                 assert homes == {"w0", "w1"}
 
 
@@ -53,20 +53,20 @@ async def test_kvaware_explains_the_prefixaware_ranking() -> None:
     async with FakeWorker() as one, FakeWorker() as two:
         async with router(one, two, strategy="kvaware") as server:
             home = (await ask(server, post(STORY))).headers["x-emberline-worker"]
-            told = (await explained(server, "prefixaware")).json
-            assert (told["chosen"], told["reason"]) == (home, "prefix_hit")
+            reported = (await explained(server, "prefixaware")).json
+            assert (reported["chosen"], reported["reason"]) == (home, "prefix_hit")
 
 
 async def test_unknown_facts_are_reported_as_such() -> None:
     async with FakeWorker() as one, router(one, strategy="roundrobin") as server:
-        for strategy, said in (
+        for strategy, content in (
             ("prefixaware", "has no prefix memory"),
             ("kvaware", "has no KV index"),
             ("nonsense", "Unknown strategy"),
         ):
             answer = await explained(server, strategy)
             assert answer.status == 400
-            assert said in answer.json["error"]["message"]
+            assert content in answer.json["error"]["message"]
 
 
 async def test_without_workers_the_ranking_is_empty() -> None:

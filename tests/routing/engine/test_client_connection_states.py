@@ -244,8 +244,8 @@ class Connections(RuleBasedStateMachine):
                 assert connection._receiver is None
                 assert not connection._paused
                 assert not connection.transport.paused
-                asked, rest = reference.requests(bytes(connection.transport.written))
-                assert (len(asked), rest) == (connection.uses, ""), "a request is not whole"
+                requested, rest = reference.requests(bytes(connection.transport.written))
+                assert (len(requested), rest) == (connection.uses, ""), "a request is not whole"
 
     @invariant()
     def what_the_client_got_parses(self) -> None:

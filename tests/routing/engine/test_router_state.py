@@ -23,11 +23,11 @@ def test_a_worker_that_stops_answering_is_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SOCKET, str(tmp_path / "c.sock"))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind(str(tmp_path / "c.sock"))
-        heard.setblocking(False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as received:
+        received.bind(str(tmp_path / "c.sock"))
+        received.setblocking(False)
         table = Router(parse(CONFIG, tmp_path), Log("error")).table
         (worker,) = table.workers.values()
         for error in ("", "health check: timed out"):
             table.probed(worker, error, False, 1)
-            assert heard.recv(256) == b"endpoint/demo"
+            assert received.recv(256) == b"endpoint/demo"

@@ -138,14 +138,16 @@ async def test_rapid_reconfiguration_loses_no_request(tmp_path: Path) -> None:
                 done.set()
 
             async def asking(number: int) -> int:
-                asked = 0
+                requested = 0
                 while not done.is_set():
-                    asked += 1
-                    assert await stream(server.listen, f"{number} {asked}") == "right"
-                return asked
+                    requested += 1
+                    assert await stream(server.listen, f"{number} {requested}") == "right"
+                return requested
 
-            _, *asked = await asyncio.gather(change(), *(asking(n) for n in range(12)))
-            assert sum(asked) > storm
+            _, *requested = await asyncio.gather(change(), *(asking(n) for n in range(12)))
+            assert sum(requested) > storm
             reloads = "emberline_router_config_reloads_total"
             assert await metric(server, reloads, result="ok") == storm
-            assert await metric(server, "emberline_router_requests_total", code="200") == sum(asked)
+            assert await metric(server, "emberline_router_requests_total", code="200") == sum(
+                requested
+            )

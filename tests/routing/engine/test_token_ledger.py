@@ -59,9 +59,14 @@ def through(stream: bytes, cuts: list[int], engine: Engine) -> tuple[bytes, Toke
 def vllm(fingerprint: str | None) -> tuple[bytes, bytes]:
     """A stream with the option, and the same without it, as vLLM 0.32 writes them."""
     printed = {} if fingerprint is None else {"system_fingerprint": fingerprint}
-    asked = [*TOKENS, chunk("end", "stop"), dump(id="c", choices=[], usage=USED, **printed), DONE]
+    requested = [
+        *TOKENS,
+        chunk("end", "stop"),
+        dump(id="c", choices=[], usage=USED, **printed),
+        DONE,
+    ]
     plain = [*TOKENS, chunk("end", "stop", **printed), DONE]
-    return b"".join(asked), b"".join(plain)
+    return b"".join(requested), b"".join(plain)
 
 
 # -- the filter
@@ -208,8 +213,8 @@ async def test_stream_is_counted_and_hides_the_added_usage(tmp_path: Path) -> No
         async with router(worker, api_keys_file=keys(tmp_path, a=False)) as server:
             plain = await ask(server, post(chat("hi", stream=True), authorization=bearer("a")))
             assert plain.body == b"".join(event(f"word{n} ") for n in range(3)) + DONE
-            asked = await ask(server, post(chat("hi", **WITH_USAGE), authorization=bearer("a")))
-            assert b'"usage"' in asked.body
+            requested = await ask(server, post(chat("hi", **WITH_USAGE), authorization=bearer("a")))
+            assert b'"usage"' in requested.body
             mine = (await used(server))["a"]
             assert (mine["requests"], mine["unreported"]) == (2, 0)
             assert mine["completion_tokens"] == 6
@@ -304,9 +309,9 @@ async def test_requests_without_computation_cost_nothing(path: str, status: int)
 
 def test_reservation_covers_the_possible_response() -> None:
     def completion(path: bytes = b"/v1/completions", **data: Any) -> int:
-        asked = engine_request.EngineRequest(path)
-        engine_request.read_parameters(asked, data)
-        return asked.completion
+        requested = engine_request.EngineRequest(path)
+        engine_request.read_parameters(requested, data)
+        return requested.completion
 
     assert completion(max_tokens=7) == 7
     assert completion(max_completion_tokens=5, max_tokens=7) == 5
@@ -365,8 +370,8 @@ async def test_concurrent_requests_cannot_exceed_a_budget(tmp_path: Path) -> Non
 
 async def test_remaining_budget_comes_from_the_console(tmp_path: Path) -> None:
     async def tell(instance: str, **budget: float) -> int:
-        told = {"instance": instance, "keys": {"a": budget, "unknown": budget}}
-        return (await admin(server, "/budgets", "POST", json.dumps(told).encode())).status
+        reported = {"instance": instance, "keys": {"a": budget, "unknown": budget}}
+        return (await admin(server, "/budgets", "POST", json.dumps(reported).encode())).status
 
     request = post(chat("hi"), authorization=bearer("a"))
     async with FakeWorker() as worker:
@@ -421,12 +426,12 @@ def test_only_plain_events_pass_the_filter_unread() -> None:
     def passes(answer: AnswerTokens, piece: bytes) -> bool:
         return answer.passes(b"%x\r\n%b\r\n" % (len(piece), piece), piece)
 
-    asked = AnswerTokens(True, StreamFilter(Engine()))
+    requested = AnswerTokens(True, StreamFilter(Engine()))
     for piece in (last, usage, plain + plain, plain[:-1]):
-        assert not passes(asked, piece)
-        assert (asked.events, asked.tail) == (0, b""), "left to the filter"
-    assert passes(asked, plain)
-    assert (asked.events, asked.tail) == (1, plain)
+        assert not passes(requested, piece)
+        assert (requested.events, requested.tail) == (0, b""), "left to the filter"
+    assert passes(requested, plain)
+    assert (requested.events, requested.tail) == (1, plain)
     own = AnswerTokens(True, None)
     for piece in (plain, last, usage, b"data: [DONE]\r\n\r\n"):
         assert passes(own, piece)

@@ -70,8 +70,8 @@ def test_worst_of_several_ranks_is_shown_and_counts_are_summed() -> None:
 
 
 def test_worker_without_a_query_yet_is_not_called_broken() -> None:
-    asked = {"worker": "w", "state": "none", "reason": "undiscovered", "message": ""}
-    row = rows(sources=[asked])["w"]
+    requested = {"worker": "w", "state": "none", "reason": "undiscovered", "message": ""}
+    row = rows(sources=[requested])["w"]
     assert (row.state, row.level) == ("discovering", "busy")
     assert row.why == "Its KV event endpoint has not been discovered yet."
 
@@ -134,14 +134,14 @@ def test_rest_returns_the_router_record_and_marks_it_stale(
     router.answers["/index"] = (500, "boom")
     away = program("viewer").get(path)
     assert (away.status_code, away.json()["code"]) == (503, "router_away")
-    told = answer()
-    router.answers["/index"] = (200, told)
+    reported = answer()
+    router.answers["/index"] = (200, reported)
     fresh = program("viewer").get(path).json()
-    assert (fresh["strategy"], fresh["stale"], fresh["kv"]) == ("kvaware", "", told["kv"])
+    assert (fresh["strategy"], fresh["stale"], fresh["kv"]) == ("kvaware", "", reported["kv"])
     router.answers["/index"] = (500, "boom")
     old = program("viewer").get(path).json()
     assert "returned HTTP 500" in old["stale"]
-    assert (old["at"], old["kv"]) == (fresh["at"], told["kv"])
+    assert (old["at"], old["kv"]) == (fresh["at"], reported["kv"])
     router.answers["/index"] = (200, {"strategy": "prefixaware"})
     assert program("viewer").get(path).json()["kv"] is None
     assert program("viewer").get("/api/v1/endpoints/nope/kv-index/").status_code == 404

@@ -248,8 +248,8 @@ async def test_client_disconnect_closes_the_router_connection() -> None:
         source: Any = playground_answers.events(
             Endpoint(name="demo"), ask, from_json(chat_request())
         )
-        async with aclosing(source) as told:
-            assert [(await anext(told)).event for _ in range(2)] == ["head", "piece"]
+        async with aclosing(source) as reported:
+            assert [(await anext(reported)).event for _ in range(2)] == ["head", "piece"]
             assert worker.cancelled == []
         await worker.until(lambda: len(worker.cancelled) == 1)
 

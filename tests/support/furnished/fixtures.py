@@ -46,8 +46,8 @@ def furnished(transactional_db: None) -> Cast:
     terms = {"requests_per_minute": 60, "budget_tokens": 1000, "expires_in_days": 3}
     made = keys_actions.create(people.alice, "demo", "chat-app", terms)
     counts = {"requests": 7, "errors": 1, "prompt_tokens": 900, "cached_tokens": 600}
-    told = {"instance": "r1", "keys": {str(made.key.pk): counts}}
-    usage.add_report(endpoint, told, timezone.now())
+    reported = {"instance": "r1", "keys": {str(made.key.pk): counts}}
+    usage.add_report(endpoint, reported, timezone.now())
     keys_actions.save_group(people.alice, None, "all chats", ["demo"])
     tiers.create(people.alice, "demo", {})
     catalogue.save_instance_type(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})

@@ -55,9 +55,9 @@ def parse(data: Mapping[str, Any]) -> Rule:
 def rule_of(pod: Mapping[str, Any], rules: Mapping[str, str]) -> Rule:
     """Return the rule of the annotation, else the first by name whose labels match."""
     metadata = pod["metadata"]
-    said = metadata.get("annotations", {}).get(PLAYER, "")
-    if said:
-        return parse(json.loads(said) if said.startswith("{") else {"behaviour": said})
+    player = metadata.get("annotations", {}).get(PLAYER, "")
+    if player:
+        return parse(json.loads(player) if player.startswith("{") else {"behaviour": player})
     labels = metadata.get("labels", {})
     for name in sorted(rules):
         rule = parse(yaml.safe_load(rules[name]) or {})

@@ -57,8 +57,8 @@ class Names:
         service, namespace = parts[-3], parts[-2]
         for data in self._slices():
             metadata = data["metadata"]
-            said = metadata.get("labels", {}).get("kubernetes.io/service-name")
-            if (metadata["namespace"], said) != (namespace, service):
+            value = metadata.get("labels", {}).get("kubernetes.io/service-name")
+            if (metadata["namespace"], value) != (namespace, service):
                 continue
             for endpoint in data.get("endpoints") or ():
                 ready = endpoint.get("conditions", {}).get("ready") is not False

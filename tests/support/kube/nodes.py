@@ -68,8 +68,8 @@ NODES: tuple[dict[str, Any], ...] = (
 
 
 def capacity(data: Mapping[str, Any]) -> dict[str, str]:
-    said = data["metadata"].get("annotations", {}).get(CAPACITY)
-    found: dict[str, str] = json.loads(said) if said else dict(BASE)
+    value = data["metadata"].get("annotations", {}).get(CAPACITY)
+    found: dict[str, str] = json.loads(value) if value else dict(BASE)
     return found
 
 

@@ -202,24 +202,24 @@ class Running:
                 env[item["name"]] = local(_expand(value, env), self._address)
         return env | dict(self._rule.env)
 
-    def _keys(self, kind: str, said: Mapping[str, Any]) -> dict[str, bytes]:
+    def _keys(self, kind: str, content: Mapping[str, Any]) -> dict[str, bytes]:
         namespace = self._pod["metadata"]["namespace"]
-        if said.get("optional"):
-            return contents(self._api.find(kind, namespace, said["name"]) or {})
-        return contents(self._api.get(kind, namespace, said["name"]))
+        if content.get("optional"):
+            return contents(self._api.find(kind, namespace, content["name"]) or {})
+        return contents(self._api.get(kind, namespace, content["name"]))
 
     def _value(self, item: Mapping[str, Any]) -> str | None:
-        said = item.get("valueFrom")
-        if not said:
+        value = item.get("valueFrom")
+        if not value:
             return str(item.get("value", ""))
-        if "fieldRef" in said:
-            return field(self._pod, said["fieldRef"]["fieldPath"], self._address)
+        if "fieldRef" in value:
+            return field(self._pod, value["fieldRef"]["fieldPath"], self._address)
         for kind, name in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
-            if name in said:
-                found = self._keys(kind, said[name])
-                if said[name]["key"] not in found and said[name].get("optional"):
+            if name in value:
+                found = self._keys(kind, value[name])
+                if value[name]["key"] not in found and value[name].get("optional"):
                     return None
-                return found[said[name]["key"]].decode()
+                return found[value[name]["key"]].decode()
         return ""
 
     # --- while it runs
@@ -258,9 +258,11 @@ class Running:
         if not probe:
             return True
         if "httpGet" in probe:
-            said = probe["httpGet"]
-            scheme, port = said.get("scheme", "HTTP").lower(), self._port(said["port"])
-            url = f"{scheme}://{said.get('host', self._address)}:{port}{said.get('path', '/')}"
+            content = probe["httpGet"]
+            scheme, port = content.get("scheme", "HTTP").lower(), self._port(content["port"])
+            url = (
+                f"{scheme}://{content.get('host', self._address)}:{port}{content.get('path', '/')}"
+            )
             try:
                 answer = httpx.get(
                     url, timeout=max(1, probe.get("timeoutSeconds", 1)), verify=False
@@ -272,11 +274,11 @@ class Running:
             return _connects(self._address, self._port(probe["tcpSocket"]["port"]))
         return True
 
-    def _port(self, said: int | str) -> int:
-        if isinstance(said, int):
-            return said
+    def _port(self, content: int | str) -> int:
+        if isinstance(content, int):
+            return content
         ports = self._container.get("ports", ())
-        return int(next(item["containerPort"] for item in ports if item.get("name") == said))
+        return int(next(item["containerPort"] for item in ports if item.get("name") == content))
 
     def _end(self) -> None:
         process = self._process

@@ -97,12 +97,12 @@ def test_list_items_belong_to_their_manager(cluster: Cluster) -> None:
 
 def test_dry_run_leaves_no_trace(cluster: Cluster) -> None:
     api, space = cluster.api, cluster.namespace()
-    said = api.apply("ConfigMap", space, config(a="1"), dryRun="All")
-    assert said["data"] == {"a": "1"}
+    content = api.apply("ConfigMap", space, config(a="1"), dryRun="All")
+    assert content["data"] == {"a": "1"}
     assert api.find("ConfigMap", space, "c") is None
     api.apply("ConfigMap", space, config(a="1"))
-    said = api.apply("ConfigMap", space, config(a="2"), dryRun="All")
-    assert said["data"] == {"a": "2"}
+    content = api.apply("ConfigMap", space, config(a="2"), dryRun="All")
+    assert content["data"] == {"a": "2"}
     assert api.get("ConfigMap", space, "c")["data"] == {"a": "1"}
     api.ask("DELETE", api.path("ConfigMap", space, "c"), dryRun="All")
     assert api.find("ConfigMap", space, "c") is not None

@@ -81,23 +81,23 @@ class Volumes:
             found[item["path"]] = text.encode()
         return found
 
-    def _keys(self, kind: str, said: Mapping[str, Any], key: str) -> Files:
-        if said.get("optional"):
-            data = self._api.find(kind, self._namespace, said[key])
+    def _keys(self, kind: str, body: Mapping[str, Any], key: str) -> Files:
+        if body.get("optional"):
+            data = self._api.find(kind, self._namespace, body[key])
         else:
-            data = self._api.get(kind, self._namespace, said[key])
+            data = self._api.get(kind, self._namespace, body[key])
         content = contents(data or {})
         if kind == "ConfigMap":
             content = {k: local(v.decode(), self._address).encode() for k, v in content.items()}
-        if said.get("items"):
-            return {item["path"]: content[item["key"]] for item in said["items"]}
+        if body.get("items"):
+            return {item["path"]: content[item["key"]] for item in body["items"]}
         return content
 
-    def _token(self, said: Mapping[str, Any], name: str, path: str) -> bytes:
+    def _token(self, content: Mapping[str, Any], name: str, path: str) -> bytes:
         if time.time() < self._token_until:
             return self._written[name][path]
         account = self._pod["spec"].get("serviceAccountName", "default")
-        lasts = said.get("expirationSeconds", 3600)
+        lasts = content.get("expirationSeconds", 3600)
         spec = {"expirationSeconds": lasts, "audiences": []}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         where = self._api.path("ServiceAccount", self._namespace, account, "token")

@@ -33,10 +33,10 @@ def without_data(client: httpx.Client, endpoint: str) -> dict[str, str]:
             if not panels:
                 continue
             data = client.get(f"{path}/data?range=15m").raise_for_status().json()
-            for told in data["panels"]:
-                name = f"{key}/{what}/{told['id']}"
-                if not _as_expected(name, panels[told["id"]], told["state"]):
-                    found[name] = told["state"]
+            for reported in data["panels"]:
+                name = f"{key}/{what}/{reported['id']}"
+                if not _as_expected(name, panels[reported["id"]], reported["state"]):
+                    found[name] = reported["state"]
     return found
 
 

@@ -66,8 +66,8 @@ class Oracle:
             request = responses
         else:
             if path == "/v1/messages":
-                asked = AnthropicMessagesRequest(**body)
-                request = AnthropicServingMessages.to_chat_completion_request(asked)
+                requested = AnthropicMessagesRequest(**body)
+                request = AnthropicServingMessages.to_chat_completion_request(requested)
             else:
                 request = ChatCompletionRequest(**body)
             messages = request.messages

@@ -133,11 +133,11 @@ def joined(stream: bytes) -> dict[str, Any]:
         if data == b"[DONE]":
             rest.add(data)
             continue
-        said = json.loads(data)
-        for choice in said.pop("choices"):
+        document = json.loads(data)
+        for choice in document.pop("choices"):
             index = choice.pop("index")
             choices[index] = _put_together(choices.get(index), choice)
-        rest.add(json.dumps(said))
+        rest.add(json.dumps(document))
     assert events[-1] == b"data: [DONE]"
     return {"choices": choices, "rest": rest}
 

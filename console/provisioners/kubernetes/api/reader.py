@@ -103,11 +103,11 @@ class Reader:
         from urllib3.exceptions import HTTPError
 
         client = self.access.api_client()
-        asked = client.param_serialize(
+        prepared = client.param_serialize(
             method, path, header_params=dict(_HEADERS), body=body, auth_settings=["BearerToken"]
         )
         try:
-            answer = client.call_api(*asked, _request_timeout=timeout_s)
+            answer = client.call_api(*prepared, _request_timeout=timeout_s)
             return int(answer.status), self._whole(answer.response)
         except ApiException as error:  # raised by the client for a failed TLS handshake
             text = f"The certificate of the API server is not trusted: {_short(error.reason)}."

@@ -207,9 +207,9 @@ def _requested(spec: Mapping[str, Any]) -> dict[str, int]:
     steps = spec.get("initContainers") or []
     for container in [*(spec.get("containers") or []), *steps]:
         resources = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
         alone = container in steps and container.get("restartPolicy") != "Always"
-        for name, value in asked.items():
+        for name, value in amounts.items():
             if not is_gpu(name):
                 continue
             count = int(parse_quantity(value))

@@ -192,7 +192,7 @@ def _probes(spec: WorkloadSpec) -> dict[str, Any]:
     """Return probes: readiness follows the probe; liveness fails after a minute of silence and then
     kills without a grace period. Kubernetes rejects that grace for readiness probes.
     """
-    asked = {"httpGet": {"path": spec.probe.path, "port": spec.probe.port, "scheme": "HTTP"}}
+    probe = {"httpGet": {"path": spec.probe.path, "port": spec.probe.port, "scheme": "HTTP"}}
     timeout = whole_seconds(spec.probe.timeout_s)
     attempts = math.ceil(max(1, pod_of(spec).startup_s) / STARTUP_PERIOD_S)
     rendered = {
@@ -203,7 +203,7 @@ def _probes(spec: WorkloadSpec) -> dict[str, Any]:
     return {
         f"{name}Probe": _override_probe(
             {
-                **asked,
+                **probe,
                 "periodSeconds": period,
                 "failureThreshold": failures,
                 "timeoutSeconds": limit,

@@ -207,8 +207,8 @@ class _Step:
         label = _selector(self.want.spec.name)
         for pod in self.client.listed(kinds.POD, label):
             metadata = pod["metadata"]
-            told = (metadata.get("annotations") or {}).get(FILES_HASH)
-            if told != self.want.files and "deletionTimestamp" not in metadata:
+            known_hash = (metadata.get("annotations") or {}).get(FILES_HASH)
+            if known_hash != self.want.files and "deletionTimestamp" not in metadata:
                 note = {"metadata": {"annotations": {FILES_HASH: self.want.files}}}
                 self.client.merge(kinds.POD, metadata["name"], note)
 

@@ -112,14 +112,14 @@ def observe(
     _check(client, looked, seen)
     found = to_observation(looked)
     happened: tuple[ClusterEvent, ...] = ()
-    told = [*found.parts, *looked.kept.declined]
+    parts = [*found.parts, *looked.kept.declined]
     if not looked.kept.ending and not _is_settled(found):
         try:
             happened = recent_events(client, name, looked.kept)
             found = to_observation(looked, happened)
         except PermanentError as error:  # optional right
-            told.append(PartCondition("events", False, error.reason, error.message))
-    return replace(found, events=happened, parts=tuple(told), drift=seen.drift)
+            parts.append(PartCondition("events", False, error.reason, error.message))
+    return replace(found, events=happened, parts=tuple(parts), drift=seen.drift)
 
 
 def _with_crash_causes(

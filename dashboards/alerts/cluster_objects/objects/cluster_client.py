@@ -53,9 +53,9 @@ class Objects:
         changed = [one for one in find_drift(body, found) if one.manager or not stale]
         if stale or changed:
             client.apply(body, force=True, kind=kind)
-        told = [f"{one.path} by {one.manager or 'somebody'}" for one in changed[:_SHOWN]]
+        owners = [f"{one.path} by {one.manager or 'somebody'}" for one in changed[:_SHOWN]]
         more = [f"{len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
-        return [f"{kind.kind}/{name}: {', '.join([*told, *more])}"] if changed else []
+        return [f"{kind.kind}/{name}: {', '.join([*owners, *more])}"] if changed else []
 
     def remove(self, items: Iterable[Item]) -> set[Item]:
         """Delete the objects and return those still present: deletion takes a moment."""

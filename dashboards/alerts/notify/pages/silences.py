@@ -57,8 +57,8 @@ def index(request: HttpRequest) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponseBase:
     """Show the form, prefilled from `?alertname=...&endpoint=...` (the Silence button of an
     alert)."""
-    asked = [Matcher(one, "=", request.GET[one]) for one in _LABELS if request.GET.get(one)]
-    form = SilenceForm(posted(request), initial={"matchers": "\n".join(map(str, asked))})
+    matchers = [Matcher(one, "=", request.GET[one]) for one in _LABELS if request.GET.get(one)]
+    form = SilenceForm(posted(request), initial={"matchers": "\n".join(map(str, matchers))})
 
     def save() -> HttpResponse:
         silences.create(request.user, form.given())

@@ -74,10 +74,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """`told`: fingerprints of the alerts last sent as firing."""
+    """`sent`: fingerprints of the alerts last sent as firing."""
 
     due_at: datetime
-    told: frozenset[str] = frozenset()
+    sent: frozenset[str] = frozenset()
     told_at: datetime | None = None
 
 
@@ -109,10 +109,10 @@ def decide(
     """
     if now < standing.due_at:
         return GroupDecision(standing)
-    gone = [ended[one] for one in sorted(standing.told) if one in ended and one not in active]
-    still = standing.told - {one.fingerprint for one in gone}
+    gone = [ended[one] for one in sorted(standing.sent) if one in ended and one not in active]
+    still = standing.sent - {one.fingerprint for one in gone}
     resolved = gone if terms.send_resolved else []
-    fresh = active.keys() - standing.told
+    fresh = active.keys() - standing.sent
     again = standing.told_at is not None and now - standing.told_at >= timedelta(
         seconds=terms.repeat_s
     )
@@ -122,9 +122,9 @@ def decide(
         return GroupDecision(
             GroupStatus(next_look, still, standing.told_at), over=not active and not still
         )
-    told = still | active.keys()
+    reported = still | active.keys()
     send = (*active.values(), *resolved)
-    return GroupDecision(GroupStatus(next_look, told, now), send, over=not told)
+    return GroupDecision(GroupStatus(next_look, reported, now), send, over=not reported)
 
 
 def group_labels(alert: Alert, group_by: Sequence[str]) -> dict[str, str]:

@@ -74,12 +74,12 @@ def format_text(body: Mapping[str, Any]) -> str:
 def slack_payload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the payload for incoming webhooks of Slack, Mattermost and Rocket.Chat."""
     colour = "good" if body["status"] == RESOLVED else "danger"
-    told = "\n\n".join(_escaped(_told(one)) for one in body["alerts"][:_IN_TEXT])
+    text = "\n\n".join(_escaped(_told(one)) for one in body["alerts"][:_IN_TEXT])
     heading: dict[str, Any] = {
         "color": colour,
         "fallback": _escaped(format_title(body)),
         "title": _escaped(format_title(body)),
-        "text": told,
+        "text": text,
         "mrkdwn_in": [],
     }
     if body["externalURL"]:

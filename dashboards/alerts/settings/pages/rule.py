@@ -257,8 +257,8 @@ def _tried(request: HttpRequest, name: str, endpoint: str, form: Any, page: Page
     except Refused as refused:
         status = refused.status_code
         labels = {name: str(field.label) for name, field in form.fields.items()}
-        said = [(labels.get(one.field, ""), one) for one in refused.errors]
-        context: dict[str, Any] = {"refused": said}
+        errors = [(labels.get(one.field, ""), one) for one in refused.errors]
+        context: dict[str, Any] = {"refused": errors}
     else:
         status = 200
         context = {

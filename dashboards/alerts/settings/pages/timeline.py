@@ -193,5 +193,5 @@ def _board(one: AlertInterval, request: HttpRequest) -> str:
 
 
 def silence_url(rule: str, endpoint: str) -> str:
-    asked = {"alertname": rule, **({"endpoint": endpoint} if endpoint else {})}
-    return f"{reverse('notify:silence_new')}?{urlencode(asked)}"
+    labels = {"alertname": rule, **({"endpoint": endpoint} if endpoint else {})}
+    return f"{reverse('notify:silence_new')}?{urlencode(labels)}"

@@ -29,9 +29,9 @@ def test_without_space_the_arena_is_private_with_a_reason(
     with caplog.at_level(logging.WARNING):
         made = node()
     try:
-        told = json.loads(json.dumps(admin.stats_json(made)))["shm"]
-        assert told["name"] == ""
-        assert "4096 bytes free" in told["off"]
+        document = json.loads(json.dumps(admin.stats_json(made)))["shm"]
+        assert document["name"] == ""
+        assert "4096 bytes free" in document["off"]
         assert any("use TCP instead" in record.getMessage() for record in caplog.records)
     finally:
         made.store.arena.close()

@@ -133,13 +133,13 @@ def test_active_namespace_is_not_displaced_by_one_time_names() -> None:
 
 def test_gate_is_off_by_default_and_in_the_stats() -> None:
     plain = Node(parse(("--memory", "16MiB")))
-    asked = Node(parse(("--memory", "16MiB", "--admission")))
+    requested = Node(parse(("--memory", "16MiB", "--admission")))
     assert plain.admission is None
-    assert asked.admission is not None
+    assert requested.admission is not None
     for number in range(5000):
-        for node in (plain, asked):
+        for node in (plain, requested):
             name = key(BATCH, number)
             node.store.put(name, bytes(10_000), now=0, ttl_s=None, condition=Condition.ALWAYS)
     assert plain.store.peek(key(BATCH, 4999), 0) is not None
-    assert asked.store.peek(key(BATCH, 4999), 0) is None
-    assert asked.admission.shut() == [BATCH]
+    assert requested.store.peek(key(BATCH, 4999), 0) is None
+    assert requested.admission.shut() == [BATCH]

@@ -23,9 +23,11 @@ pytestmark = pytest.mark.django_db
 def test_silences() -> None:
     make_endpoint("demo")
     assert "No silences" in run("silence", "list")
-    said = run("silence", "add", "endpoint=demo", "severity!=page", "--for", "1d", "--comment", "x")
+    content = run(
+        "silence", "add", "endpoint=demo", "severity!=page", "--for", "1d", "--comment", "x"
+    )
     one = Silence.objects.get()
-    assert str(one.pk) in said
+    assert str(one.pk) in content
     assert 'severity!="page"' in run("silence", "list")
     assert refused("silence", "add", "endpoint", "--comment", "x")[0] == 3
     assert "ended" in run("silence", "expire", str(one.pk))
@@ -71,9 +73,9 @@ def test_alerts_are_acknowledged_and_the_acknowledgement_revoked(
     make_endpoint("demo")
     path = "dashboards.alerts.evaluation.firing_alerts.query_firing"
     monkeypatch.setattr(path, lambda *_: FiringAlerts(why="unknown"))
-    said = run("alert", "acknowledge", "HighTTFT", "--endpoint", "demo", "--note", "on it")
+    content = run("alert", "acknowledge", "HighTTFT", "--endpoint", "demo", "--note", "on it")
     row = Silence.objects.get()
-    assert said.startswith(f"{row.pk} acknowledges")
+    assert content.startswith(f"{row.pk} acknowledges")
     assert (row.acknowledges, row.comment) == (True, "on it")
     assert "acknowledgement" in run("silence", "list")
     assert refused("alert", "acknowledge", "HighTTFT", "--endpoint", "demo")[0] != 0

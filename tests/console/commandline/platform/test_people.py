@@ -38,8 +38,8 @@ def test_last_admin_is_kept() -> None:
     """The user "system" is not in the database and does not count as an admin."""
     person("admin")
     for words in (("role", "one-admin", "viewer"), ("deactivate", "one-admin", "--yes")):
-        code, told = refused("user", *words)
-        assert (code, "only active admin" in told) == (3, True)
+        code, reported = refused("user", *words)
+        assert (code, "only active admin" in reported) == (3, True)
 
 
 def test_teams() -> None:

@@ -146,5 +146,5 @@ def test_local_console_and_invalid_input() -> None:
     make_endpoint()
     assert "Pending" in run("top", "demo", "--once")
     assert refused("top", "nope", "--once")[0] == 4
-    code, said = refused("top", "--interval", "0")
-    assert (code, "1 to 3600 seconds" in said) == (2, True)
+    code, content = refused("top", "--interval", "0")
+    assert (code, "1 to 3600 seconds" in content) == (2, True)

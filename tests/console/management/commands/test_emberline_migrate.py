@@ -32,9 +32,9 @@ def password_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.django_db
 def test_first_admin_gets_the_password_of_the_file_once(password_file: Path) -> None:
-    told = migrate()
-    assert "admin" in told
-    assert "correct-horse" not in told
+    reported = migrate()
+    assert "admin" in reported
+    assert "correct-horse" not in reported
     assert authenticate(username="admin", password="correct-horse-battery") is not None
     password_file.write_text("another-password-later")
     assert migrate() == ""

@@ -370,8 +370,8 @@ class TestReasons:
 
         def told() -> Observation | None:
             seen = provisioner_rig.provisioner.observe(REF)
-            said = [replica.message for replica in seen.replicas]
-            return seen if "No available memory for the cache blocks" in "".join(said) else None
+            text = [replica.message for replica in seen.replicas]
+            return seen if "No available memory for the cache blocks" in "".join(text) else None
 
         seen = until(told, what="vLLM's own error")
         name = seen.replicas[0].name

@@ -223,19 +223,19 @@ def test_the_end_of_a_process_is_announced(
     path = supervised.var / "run" / "changes.sock"
     supervised.stop()
     monkeypatch.setenv(SOCKET, str(path))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind(str(path))
-        heard.settimeout(60)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as received:
+        received.bind(str(path))
+        received.settimeout(60)
         supervised.start()
         provisioner = local.another()
         assert provisioner.announces
         ref = provisioner.apply(local.spec("told", 1))
-        assert heard.recv(256) == b"program/told-0"
+        assert received.recv(256) == b"program/told-0"
         until(lambda: provisioner.observe(ref).ready())
-        heard.setblocking(False)
+        received.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            while heard.recv(256):
+            while received.recv(256):
                 pass
-        heard.settimeout(60)
+        received.settimeout(60)
         local.crash(ref, 0)
-        assert heard.recv(256) == b"program/told-0"
+        assert received.recv(256) == b"program/told-0"

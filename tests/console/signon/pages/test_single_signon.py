@@ -77,11 +77,11 @@ def test_first_sign_on_creates_an_account_with_the_group_role(
 def test_authorization_request_parameters(idp: OpenIdProvider) -> None:
     url = begin(Client(), next="https://evil.example/")
     idp.authorize(url, "sub-eve")
-    asked = idp.asked[-1]
-    assert asked["redirect_uri"] == "http://testserver/login/with/acme/back/"
-    assert asked["code_challenge_method"] == "S256"
-    assert min(len(asked[name]) for name in ("state", "nonce", "code_challenge")) >= 16
-    assert set(asked["scope"].split()) == {"openid", "profile", "email"}
+    requested = idp.asked[-1]
+    assert requested["redirect_uri"] == "http://testserver/login/with/acme/back/"
+    assert requested["code_challenge_method"] == "S256"
+    assert min(len(requested[name]) for name in ("state", "nonce", "code_challenge")) >= 16
+    assert set(requested["scope"].split()) == {"openid", "profile", "email"}
     assert "s3cret" not in url
 
 

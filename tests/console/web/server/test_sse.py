@@ -172,8 +172,8 @@ async def test_changes_are_sent_once_and_the_initial_state_is_not() -> None:
 
 
 def test_remembered_states_are_bounded() -> None:
-    asked = RequestFactory().get("/", headers={"Last-Event-ID": "9" * 5000})
-    assert sse.last_event_id(asked) == "9" * 200
+    request = RequestFactory().get("/", headers={"Last-Event-ID": "9" * 5000})
+    assert sse.last_event_id(request) == "9" * 200
     assert sse.last_event_id(RequestFactory().get("/")) == ""
 
 
@@ -186,17 +186,17 @@ async def test_revoked_permission_ends_the_stream(
 ) -> None:
     user = await User.objects.acreate(username="alice", role="operator")
     request_.user = user
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     async def slow() -> AsyncIterator[ServerSentEvent]:
         while True:
             yield ServerSentEvent("a")
-            told.set()
+            reported.set()
             await asyncio.sleep(0.01)
 
     monkeypatch.setattr(sse, "HEARTBEAT_S", 0.05)
     reading = asyncio.create_task(sent(sse.stream(request_, slow(), life_s=LONG_S)))
-    await asyncio.wait_for(told.wait(), LONG_S)
+    await asyncio.wait_for(reported.wait(), LONG_S)
     assert not reading.done()
     await User.objects.filter(pk=user.pk).aupdate(**change)
     parts = await asyncio.wait_for(reading, LONG_S / 2)
@@ -204,11 +204,11 @@ async def test_revoked_permission_ends_the_stream(
 
 
 async def test_equal_queries_are_shared() -> None:
-    looks, asked, go = sse._PollThreads(), [], threading.Event()
+    looks, future, go = sse._PollThreads(), [], threading.Event()
 
     def look() -> str:
         assert go.wait(LONG_S)
-        asked.append(threading.current_thread().name)
+        future.append(threading.current_thread().name)
         return "seen"
 
     waiting = [asyncio.create_task(looks.ask(look, key)) for key in ("a", "a", "a", "b", None)]
@@ -216,8 +216,8 @@ async def test_equal_queries_are_shared() -> None:
     waiting[0].cancel()  # its reader left; the others still want it
     go.set()
     assert await asyncio.wait_for(asyncio.gather(*waiting[1:]), LONG_S) == ["seen"] * 4
-    assert len(asked) == 3
-    assert all(name.startswith("watch") for name in asked), "in no thread that answers pages"
+    assert len(future) == 3
+    assert all(name.startswith("watch") for name in future), "in no thread that answers pages"
 
 
 async def test_query_interval_follows_its_cost(

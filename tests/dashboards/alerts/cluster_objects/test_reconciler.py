@@ -103,9 +103,9 @@ def test_receivers_are_stored_for_the_alertmanager(kept: Kept, settings: Any) ->
     shown = kept.keep()
     assert _address(kept) == f"{URL}2"
     assert shown.status.corrected == 1
-    told = str([list(AuditEvent.objects.values()), shown.status.__dict__, shown.row.__dict__])
-    assert "T0KEN" not in told
-    assert "evil" not in told
+    text = str([list(AuditEvent.objects.values()), shown.status.__dict__, shown.row.__dict__])
+    assert "T0KEN" not in text
+    assert "evil" not in text
     settings.EMBERLINE = without
     assert reconciler.find_due() == [str(shown.cluster.pk)]
     shown = kept.keep()  # the console sends again: the cluster must not

@@ -112,8 +112,8 @@ def test_team_members_see_none_of_it() -> None:
 
 def test_command_line() -> None:
     assert "Off" in run("alert", "clusters")
-    said = run("alert", "keep", "prod", "rules=true", 'labels={"release": "prometheus"}')
-    assert "prod" in said
+    content = run("alert", "keep", "prod", "rules=true", 'labels={"release": "prometheus"}')
+    assert "prod" in content
     assert ClusterAlerts.objects.get().labels == {"release": "prometheus"}
     assert refused("alert", "keep", "prod", "receivers=true")[0] != 0
     assert refused("alert", "keep", "nowhere", "rules=true")[0] == 4
@@ -130,10 +130,10 @@ def test_list_needs_a_constant_number_of_queries(prod: Cluster) -> None:
 
 
 def test_installer_rights_are_listed_once(settings: Any) -> None:
-    asked = {"alert_objects": ("rules",), "alert_object_labels": (("release", "prometheus"),)}
+    requested = {"alert_objects": ("rules",), "alert_object_labels": (("release", "prometheus"),)}
     tasks.sweep()
     assert not ClusterAlerts.objects.exists()  # not configured
-    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, **asked)
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, **requested)
     tasks.sweep()
     assert not ClusterAlerts.objects.exists()  # the cluster does not exist yet
     row = Cluster.objects.create(name="in-cluster", kind="in-cluster")
@@ -148,11 +148,11 @@ def test_installer_rights_are_listed_once(settings: Any) -> None:
 
 def test_installer_values_are_parsed(tmp_path: Path) -> None:
     plain = {**os.environ, "EMBERLINE_VAR": str(tmp_path)}
-    said = {
+    content = {
         "EMBERLINE_ALERT_OBJECTS": "rules,receivers",
         "EMBERLINE_ALERT_OBJECT_LABELS": "release=prometheus, team=ml",
     }
-    found = load({**plain, **said}, tmp_path)
+    found = load({**plain, **content}, tmp_path)
     assert found.alert_objects == ("rules", "receivers")
     assert found.alert_object_labels == (("release", "prometheus"), ("team", "ml"))
     for name, wrong in (

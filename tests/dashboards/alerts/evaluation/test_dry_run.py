@@ -117,14 +117,14 @@ def always(question: Any) -> QueryResult:
 
 
 def test_queries_are_few_and_cover_the_duration() -> None:
-    asked = Asked(always)
+    requested = Asked(always)
     measure = evaluation_measure.user_rule_measure("up == 0")
     for (key, (length, *steps)), lasting_s in itertools.product(RANGES.items(), (300, 1800)):
         step = steps[lasting_s == 1800]
         draft = ConditionValues((Condition("up == 0", lasting_s),))
-        asked.questions.clear()
-        found = dry_run(asked, draft, None, measure, key)
-        windows = [q.window for name, q in asked.questions.items() if "up == 0" in name]
+        requested.questions.clear()
+        found = dry_run(requested, draft, None, measure, key)
+        windows = [q.window for name, q in requested.questions.items() if "up == 0" in name]
         assert len(windows) <= 26
         for one, after in itertools.pairwise(windows):
             assert after.start == one.end + step
@@ -134,8 +134,8 @@ def test_queries_are_few_and_cover_the_duration() -> None:
             True,
         )
         assert (found.known_s, found.gap, found.now) == (length, False, None)
-    assert "(\nup == 0\n) ^ 0" in {one.query for one in asked.questions.values()}
-    assert all(one.heavy for one in asked.questions.values())
+    assert "(\nup == 0\n) ^ 0" in {one.query for one in requested.questions.values()}
+    assert all(one.heavy for one in requested.questions.values())
 
 
 def test_unanswerable_queries_are_rejected_and_gaps_reported() -> None:
@@ -221,13 +221,13 @@ def test_prometheus_reports_past_firing_of_a_custom_rule(server: str, settings: 
     week = tried("x > 3", **{"for": "10m", "range": "7d"})
     assert week["times"] == 1
     assert week["known_s"] < 86_400
-    asked = Prometheus(server)
+    requested = Prometheus(server)
     try:
         drawn = evaluation_measure.user_rule_measure("x > 1 + 2 and on () vector(1)")
         draft = ConditionValues((Condition("x > 3", 0),))
-        found = dry_run(asked, draft, None, drawn, "24h").drawing
+        found = dry_run(requested, draft, None, drawn, "24h").drawing
     finally:
-        asked.close()
+        requested.close()
     assert found.chart is not None
     assert [(one.label, one.latest) for one in found.chart.lines] == [
         ("a", "1"),
@@ -308,9 +308,9 @@ def test_dry_run_stores_nothing(settings: Any) -> None:
             True,
         )
         assert body["now"] is not None
-        asked = "".join(f"{path}{sent.decode()}" for _, path, sent in stub.seen)
-        assert "%20%3E%209%20" in asked
-        assert "%20%3E%202%20" in asked  # current value
+        text = "".join(f"{path}{sent.decode()}" for _, path, sent in stub.seen)
+        assert "%20%3E%209%20" in text
+        assert "%20%3E%202%20" in text  # current value
         same = operator.post(ONE, {"severity": "page"}).json()
         assert same["now"] is None
         off = operator.post(ONE, {"enabled": False}).json()
@@ -318,9 +318,9 @@ def test_dry_run_stores_nothing(settings: Any) -> None:
         stub.seen.clear()
         mine = "/api/v1/endpoints/demo/alert-rules/HighTTFT/dry-run/"
         assert operator.post(mine, {"threshold": 8}).status_code == 200
-        asked = "".join(f"{path}{sent.decode()}" for _, path, sent in stub.seen)
-        assert "endpoint_name%3D%22demo%22" in asked
-        assert "%20%3E%208%20" in asked
+        text = "".join(f"{path}{sent.decode()}" for _, path, sent in stub.seen)
+        assert "endpoint_name%3D%22demo%22" in text
+        assert "%20%3E%208%20" in text
         for wish, field in (
             ({"threshold": -1}, "threshold"),
             ({"range": "1y"}, "range"),
@@ -396,8 +396,8 @@ def test_pages_dry_run_typed_values_with_and_without_scripts(settings: Any) -> N
         assert wrong.status_code == 400
         assert "TTFT p95 threshold:" in wrong.text
         refused = {"headers": {"HX-Request": "true"}}
-        said = operator.post("/alerts/rules/dry-run/", {**own, "expr": ""}, **refused)
-        assert (said.status_code, "This field is required" in said.text) == (200, True)
+        response = operator.post("/alerts/rules/dry-run/", {**own, "expr": ""}, **refused)
+        assert (response.status_code, "This field is required" in response.text) == (200, True)
     prometheus(settings, f"http://127.0.0.1:{free_port()}")
     away = operator.post(f"{PAGE}dry-run/", typed, headers={"HX-Request": "true"})
     assert "Prometheus is unavailable" in away.text
@@ -406,9 +406,9 @@ def test_pages_dry_run_typed_values_with_and_without_scripts(settings: Any) -> N
 
 def test_alert_between_two_points_is_listed() -> None:
     """A day has a point every five minutes; two short alerts fired within the hour."""
-    asked = Asked(lambda _question: QueryResult())
-    found = query_history(asked, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")
-    question = asked.questions["alerts"]
+    requested = Asked(lambda _question: QueryResult())
+    found = query_history(requested, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")
+    question = requested.questions["alerts"]
     assert question.window.step == 300
     assert question.query.startswith("last_over_time(ALERTS{")
     assert question.query.endswith("}[300s])")

@@ -263,7 +263,7 @@ def test_exported_configuration_is_equivalent(tmp_path: Path, settings: Any) -> 
     if AMTOOL:  # validated by amtool if installed
         file = tmp_path / "alertmanager.yml"
         file.write_text(text)
-        said = subprocess.run(
+        message = subprocess.run(
             [AMTOOL, "check-config", str(file)], capture_output=True, text=True, check=False
         )
-        assert said.returncode == 0, said.stdout + said.stderr
+        assert message.returncode == 0, message.stdout + message.stderr

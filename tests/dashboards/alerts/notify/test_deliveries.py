@@ -44,8 +44,8 @@ def receiver(**facts: Any) -> Receiver:
 
 
 def body(*alerts: Alert) -> dict[str, Any]:
-    told = alerts or (Alert({"alertname": "A", "endpoint": "demo"}, {"summary": "s"}),)
-    return message.build_document("on-call", "k", {"alertname": "A"}, told, "https://c.example")
+    reported = alerts or (Alert({"alertname": "A", "endpoint": "demo"}, {"summary": "s"}),)
+    return message.build_document("on-call", "k", {"alertname": "A"}, reported, "https://c.example")
 
 
 def owed(to: Receiver, **facts: Any) -> Delivery:

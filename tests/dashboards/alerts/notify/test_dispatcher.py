@@ -161,9 +161,9 @@ def test_silence_stops_messages_until_it_ends(alerting_world: World) -> None:
     silences.create(person("operator"), wish)
     alerting_world.alerts = []
     alerting_world.look(30)
-    told = [mark for one in alerting_world.look(400) for mark in marks(one)]
+    reported = [mark for one in alerting_world.look(400) for mark in marks(one)]
     # receivers got the firing alert
-    assert sorted(told) == [("Broken", "resolved"), ("Slow", "resolved")]
+    assert sorted(reported) == [("Broken", "resolved"), ("Slow", "resolved")]
 
 
 def test_future_silence_starts_later(alerting_world: World) -> None:

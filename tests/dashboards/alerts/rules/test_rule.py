@@ -246,7 +246,7 @@ def test_every_rule_has_a_remedy() -> None:
     groups = yaml.safe_load(render())["groups"]
     for rule in [rule for group in groups for rule in group["rules"]]:
         assert rule["labels"]["severity"] in ("page", "ticket")
-        said = "$labels" in rule["annotations"]["summary"]
-        assert said or rule["alert"] == "MetricsAbsent"
+        text = "$labels" in rule["annotations"]["summary"]
+        assert text or rule["alert"] == "MetricsAbsent"
         assert len(rule["annotations"]["description"]) > 30
         assert re.fullmatch(r"[A-Z][A-Za-z0-9]+", rule["alert"])

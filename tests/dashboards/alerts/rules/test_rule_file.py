@@ -137,7 +137,7 @@ def test_rule_links_to_its_page_if_the_console_url_is_known() -> None:
 def test_every_default_is_within_its_bounds_and_every_text_is_rendered() -> None:
     for rule in RULES:
         assert parse_duration(rule.lasting) is not None
-        assert not set("<>") & set(rule.told(Setting())), rule.name
+        assert not set("<>") & set(rule.summarize(Setting())), rule.name
         for one in rule.parameters:
             assert one.fault(one.default) == "", (rule.name, one.name)
             assert one.fault(one.high * 2 + 1), (rule.name, one.name)

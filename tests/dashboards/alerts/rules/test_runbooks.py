@@ -25,7 +25,7 @@ def section(rule: Rule) -> str:
     facts += [f"requires {rule.needs}"] if rule.needs else []
     facts += [] if rule.per_endpoint else ["no settings per endpoint"]
     steps = "\n".join(f"{n}. {text}" for n, text in enumerate(STEPS[rule.name], 1))
-    summary = rule.told(rule.defaults)
+    summary = rule.summarize(rule.defaults)
     means = f"{summary[0].upper()}{summary[1:]}."
     return f"### {rule.name}\n\n{means} *{'; '.join(facts)}.*\n\n{steps}\n"
 

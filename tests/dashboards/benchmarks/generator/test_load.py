@@ -95,10 +95,10 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def played(server: Server, **given: Any) -> tuple[dict[str, Any], Player]:
-    told: list[dict[str, Any]] = []
-    player = Player(Task(parse_job(given), server.url, "demo"), told.append)
+    received: list[dict[str, Any]] = []
+    player = Player(Task(parse_job(given), server.url, "demo"), received.append)
     last = await player.play()
-    assert told[-1] is last
+    assert received[-1] is last
     assert json.loads(json.dumps(last)) == last
     return last, player
 
@@ -278,13 +278,13 @@ async def test_exceeded_concurrency_is_reported_and_not_delayed(
 
 
 async def test_progress_is_reported_during_the_run(server: Server) -> None:
-    told: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
     job = parse_job({"workload": "documents", "rate": 50, "duration_s": 1.5})
-    await Player(Task(job, server.url, "demo"), told.append).play()
-    assert [seen["state"] for seen in told][:2] == [RUNNING, RUNNING]
-    assert told[1]["done"] > 0
-    assert told[1]["now"]["ttft"]["p50"] > 0
-    assert sum(told[-1]["series"]["done"]) == told[-1]["result"]["requests"]
+    await Player(Task(job, server.url, "demo"), received.append).play()
+    assert [seen["state"] for seen in received][:2] == [RUNNING, RUNNING]
+    assert received[1]["done"] > 0
+    assert received[1]["now"]["ttft"]["p50"] > 0
+    assert sum(received[-1]["series"]["done"]) == received[-1]["result"]["requests"]
 
 
 async def test_cpu_share_uses_the_same_start_for_work_and_time(
@@ -300,10 +300,10 @@ async def test_cpu_share_uses_the_same_start_for_work_and_time(
         return await look(watcher)
 
     monkeypatch.setattr(TierCounterReader, "look", costly)
-    told: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
     job = parse_job({"rate": 20, "max_requests": 3})
-    await Player(Task(job, server.url, "demo"), told.append).play()
-    assert told[0]["state"] == "running"
-    shares = [one["generator"]["cpu_share"] for one in told]
+    await Player(Task(job, server.url, "demo"), received.append).play()
+    assert received[0]["state"] == "running"
+    shares = [one["generator"]["cpu_share"] for one in received]
     assert max(shares) < 2.0, "one thread, and the test's own"
-    assert not told[0]["generator"]["busy"], "too short to judge"
+    assert not received[0]["generator"]["busy"], "too short to judge"

@@ -171,9 +171,9 @@ def test_formatted_values(unit: Any, value: float | None, words: str) -> None:
     ],
 )
 def test_axis_ticks_are_round_numbers(unit: Any, highest: float, words: list[str]) -> None:
-    told = charts_series.axis_format(unit, highest)
-    assert told["ticktext"][: len(words)] == words
-    assert len(told["tickvals"]) == len(told["ticktext"]) <= 8
+    reported = charts_series.axis_format(unit, highest)
+    assert reported["ticktext"][: len(words)] == words
+    assert len(reported["tickvals"]) == len(reported["ticktext"]) <= 8
 
 
 def test_short_axis_uses_the_default_of_plotly() -> None:

@@ -129,8 +129,8 @@ def placed() -> Iterator[tuple[str, Panel]]:
 
 
 def test_every_reference_query_is_in_a_panel() -> None:
-    asked = {f"{place}: {line.query}" for place, panel in placed() for line in panel.lines}
-    assert set(ASKED.values()) - asked == set()
+    requested = {f"{place}: {line.query}" for place, panel in placed() for line in panel.lines}
+    assert set(ASKED.values()) - requested == set()
     assert len(ASKED) == 89
 
 
@@ -159,9 +159,9 @@ def test_panel_titles_are_unique_in_a_board() -> None:
 
 
 def test_every_query_is_used() -> None:
-    asked = {line.query for _, panel in placed() for line in panel.lines}
-    asked |= {panel.cause.query for _, panel in placed() if panel.cause is not None}
-    assert {name for name in QUERIES if name not in asked} == ELSEWHERE
+    requested = {line.query for _, panel in placed() for line in panel.lines}
+    requested |= {panel.cause.query for _, panel in placed() if panel.cause is not None}
+    assert {name for name in QUERIES if name not in requested} == ELSEWHERE
 
 
 def test_documented_names_link_to_panels() -> None:
@@ -189,7 +189,7 @@ def _of_board(board: Board) -> Iterator[str]:
         yield "| metric | documented meaning | actual meaning | LMCache server mode |"
         yield "|---|---|---|---|"
         for name in board.documented:
-            yield f"| `{name.name}` | {name.said} | {name.true} | {name.as_server} |"
+            yield f"| `{name.name}` | {name.documented} | {name.true} | {name.as_server} |"
 
 
 def _once(*panels: Panel) -> list[Panel]:

@@ -66,18 +66,24 @@ def test_every_panel_has_data_in_a_recording(panel_states: Found) -> None:
 def test_panels_with_data_match_the_recorded_list(panel_states: Found) -> None:
     """where.json keeps, for each panel, what it says over each recording; a panel which says
     something else now fails. UPDATE_RECORDED=1 writes it anew: read the difference."""
-    told = {key: _by_state(where) for key, where in sorted(panel_states.items())}
+    reported = {key: _by_state(where) for key, where in sorted(panel_states.items())}
     if os.environ.get("UPDATE_RECORDED"):
-        KEPT.write_text(json.dumps(told, indent=1) + "\n")
+        KEPT.write_text(json.dumps(reported, indent=1) + "\n")
     kept = json.loads(KEPT.read_text())
-    changed = {key: (kept[key], told[key]) for key in kept.keys() & told if kept[key] != told[key]}
+    changed = {
+        key: (kept[key], reported[key])
+        for key in kept.keys() & reported
+        if kept[key] != reported[key]
+    }
     assert not changed, changed
 
 
 def _by_state(where: dict[str, str]) -> dict[str, str]:
     """As few words as say it: `all`, or the names."""
     states = sorted(set(where.values()))
-    names = {state: [name for name, told in where.items() if told == state] for state in states}
+    names = {
+        state: [name for name, reported in where.items() if reported == state] for state in states
+    }
     return {s: "all" if len(n) == len(where) else " ".join(n) for s, n in names.items()}
 
 

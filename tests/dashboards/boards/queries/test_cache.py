@@ -47,8 +47,8 @@ def test_shares_of_prompt_tokens_add_up_to_one(
     wanted = [
         {"labels": f'{{tier="{tier}"}}', "value": share} for tier, share in sorted(shares.items())
     ]
-    asked = {"expr": f"round({query}, 0.001)", "eval_time": AT, "exp_samples": wanted}
-    test = {"interval": "5s", "input_series": given, "promql_expr_test": [asked]}
+    requested = {"expr": f"round({query}, 0.001)", "eval_time": AT, "exp_samples": wanted}
+    test = {"interval": "5s", "input_series": given, "promql_expr_test": [requested]}
     file = tmp_path / "tests.json"
     file.write_text(json.dumps({"tests": [test]}))
     done = subprocess.run(

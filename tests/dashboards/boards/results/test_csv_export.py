@@ -42,17 +42,17 @@ def test_csv_of_one_panel_has_a_column_per_series() -> None:
 
 
 def test_csv_of_several_panels_has_a_row_per_value() -> None:
-    told = rows(found(ONE, ONE))
-    assert told[0] == ["panel", "line", "unit", "time", "value"]
-    assert told[1] == ["ttft", "p50", "seconds", "2026-11-18T11:06:30Z", "0.1"]
-    assert len(told) == 1 + 2 * 5, "what was not measured has no row"
+    reported = rows(found(ONE, ONE))
+    assert reported[0] == ["panel", "line", "unit", "time", "value"]
+    assert reported[1] == ["ttft", "p50", "seconds", "2026-11-18T11:06:30Z", "0.1"]
+    assert len(reported) == 1 + 2 * 5, "what was not measured has no row"
 
 
 def test_previous_period_has_its_own_columns() -> None:
     both = replace(ONE, before=(line("p50", 9, 8, 7),))
-    told = rows(found(both))
-    assert told[0][3] == "p50 (previous period) (seconds)"
-    assert [row[3] for row in told[1:]] == ["9", "8", "7"]
+    reported = rows(found(both))
+    assert reported[0][3] == "p50 (previous period) (seconds)"
+    assert [row[3] for row in reported[1:]] == ["9", "8", "7"]
 
 
 def test_names_are_never_formulas() -> None:

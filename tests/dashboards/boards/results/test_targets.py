@@ -57,27 +57,27 @@ def nothing_known() -> Iterator[None]:
 def test_board_looks_back_four_scrapes() -> None:
     for every, wide in ((15.0, {True}), (1.0, {False}), (None, {False})):
         intervals.clear_memory()
-        told = Told(every)
-        board.collect(told, [overview.OUTCOME], FLEET, RANGES["15m"], NOW)
-        assert told.windows == wide, every
+        reported = Told(every)
+        board.collect(reported, [overview.OUTCOME], FLEET, RANGES["15m"], NOW)
+        assert reported.windows == wide, every
 
 
 def test_interval_is_cached() -> None:
     assert intervals.get_interval_s(Told(1.0), Scope(endpoint="quick"), NOW) == queries.SCRAPE_S
-    told = Told(30.2)
-    assert intervals.get_interval_s(told, FLEET, NOW) == 30
-    assert intervals.get_interval_s(told, FLEET, NOW + intervals.MEMORY_S - 1) == 30
-    assert len(told.asked) == 2, "that, and of how many targets"
-    assert intervals.get_interval_s(told, FLEET, NOW + intervals.MEMORY_S) == 30
-    assert intervals.get_interval_s(told, Scope(endpoint="demo"), NOW) == 30
-    assert len(told.asked) == 6
+    reported = Told(30.2)
+    assert intervals.get_interval_s(reported, FLEET, NOW) == 30
+    assert intervals.get_interval_s(reported, FLEET, NOW + intervals.MEMORY_S - 1) == 30
+    assert len(reported.asked) == 2, "that, and of how many targets"
+    assert intervals.get_interval_s(reported, FLEET, NOW + intervals.MEMORY_S) == 30
+    assert intervals.get_interval_s(reported, Scope(endpoint="demo"), NOW) == 30
+    assert len(reported.asked) == 6
 
 
 def test_unknown_interval_is_not_cached() -> None:
-    told = Told(None)
+    reported = Told(None)
     for _ in range(2):
-        assert intervals.get_interval_s(told, FLEET, NOW) == queries.SCRAPE_S
-    assert len(told.asked) == 4
+        assert intervals.get_interval_s(reported, FLEET, NOW) == queries.SCRAPE_S
+    assert len(reported.asked) == 4
 
 
 def test_scrape_interval_is_read_from_prometheus(scraping: Scraping) -> None:

@@ -27,10 +27,10 @@ class Fleet:
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.windows |= {one.window.step for one in questions.values() if one.window}
-        told = {"scraped": float(self.targets), "scraped_every": 5.0}
+        reported = {"scraped": float(self.targets), "scraped_every": 5.0}
         points = {name: one.window.points if one.window else 1 for name, one in questions.items()}
         return {
-            name: QueryResult((Series((), (told.get(name, 1.0),) * points[name]),))
+            name: QueryResult((Series((), (reported.get(name, 1.0),) * points[name]),))
             for name in questions
         }
 
@@ -72,8 +72,8 @@ def test_other_scope_has_another_size() -> None:
 def test_large_fleet_uses_a_coarser_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(250)
     monkeypatch.setattr(answers.connections, "fleet", lambda: fleet)
-    told: Any = browser("viewer").get("/dashboards/data?from=1795000000&to=1795000900").json()
-    assert told["window"]["step"] == 30
+    document: Any = browser("viewer").get("/dashboards/data?from=1795000000&to=1795000900").json()
+    assert document["window"]["step"] == 30
     assert fleet.windows == {30}
     csv = browser("viewer").get("/dashboards/csv?from=1795000000&to=1795000900")
     assert csv.status_code == 200

@@ -178,9 +178,9 @@ def test_daily_sums_follow_their_samples(added: datetime) -> None:
     assert set(found) == {"one", "two", "old", "gone"}
     for name, line in found.items():
         net = line.saved_usd + line.l1_usd + line.tier_usd
-        told = truth(name, parts.get(name, {}))
-        seen = {what: net if what == "spared_usd" else getattr(line, what) for what in told}
-        assert seen == pytest.approx(told, rel=CLOSE), name
+        value = truth(name, parts.get(name, {}))
+        seen = {what: net if what == "spared_usd" else getattr(line, what) for what in value}
+        assert seen == pytest.approx(value, rel=CLOSE), name
     month = monthly.report(months.month_of(BEGIN), added, None)
     assert month.coverage.asked == month.coverage.due == HOURS
     assert month.coverage.scraped == pytest.approx(HOURS - len(AWAY), abs=0.2)

@@ -251,8 +251,8 @@ def test_tier_cost_is_shown(one: Endpoint, people: Cast) -> None:
     assert refused.status_code == 400
     assert "must be an amount" in refused.content.decode()
     earlier = {"usd_hour": "0.5", "since": "2026-11-01", "source": "the bill"}
-    for said in (earlier, {"usd_hour": "1.5"}):
-        assert alice.post("/costs/tiers/redis:r:1/", said).status_code == 302
+    for content in (earlier, {"usd_hour": "1.5"}):
+        assert alice.post("/costs/tiers/redis:r:1/", content).status_code == 302
     assert "$1.50/h" in page(people.charlie, "/costs/tiers/")
     form = page(people.alice, "/costs/tiers/redis:r:1/")
     assert "2026-11-01" in form

@@ -92,12 +92,12 @@ def test_calibration_is_reused_for_equal_endpoints() -> None:
     one, like = endpoint("one"), endpoint("like")
     other = endpoint("other", worker_args=["--max-num-seqs", "4"])
     made = measured(one, 0.003)
-    asked = [(row.pk, parse_stored_needs(row.spec)) for row in (one, like, other)]
-    found = known(asked)
+    requested = [(row.pk, parse_stored_needs(row.spec)) for row in (one, like, other)]
+    found = known(requested)
     assert (found[one.pk].calibration, found[one.pk].lent) == (made, False)
     assert (found[like.pk].calibration, found[like.pk].lent) == (made, True)
     assert other.pk not in found
     old = measured(like, 0.009, measured_as="other-settings")
-    assert known(asked)[like.pk].calibration == made, "its own is of other settings"
+    assert known(requested)[like.pk].calibration == made, "its own is of other settings"
     Calibration.objects.filter(pk=made.pk).delete()
-    assert known(asked)[like.pk].calibration == old, "better than none"
+    assert known(requested)[like.pk].calibration == old, "better than none"

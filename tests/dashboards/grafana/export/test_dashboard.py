@@ -219,8 +219,8 @@ def run(*words: str) -> str:
 @pytest.mark.django_db
 def test_folder_gets_every_file_and_keeps_foreign_ones(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "grafana"
-    told = run("export", "--to", str(folder)).split()
-    assert set(told) == {str(path) for path in folder.rglob("*") if path.is_file()}
+    text = run("export", "--to", str(folder)).split()
+    assert set(text) == {str(path) for path in folder.rglob("*") if path.is_file()}
     boards = sorted((folder / "dashboards").glob("*.json"))
     assert {path.stem for path in boards} == {one.uid for one in list_exports()}
     for path in boards:
@@ -252,9 +252,9 @@ def test_export_writes_only_to_the_given_folder(path: str, tmp_path: Path) -> No
     files = [{"path": path, "text": "x", "media_type": "text/plain"}]
     client = SimpleNamespace(grafana=SimpleNamespace(export=lambda **_: files))
     out: Any = io.StringIO()
-    asked = CommandContext(
+    text = CommandContext(
         {"to": str(tmp_path / "in"), "recorded": False}, out, out, lambda: cast(Client, client)
     )
     with pytest.raises(Wrong, match="outside"):
-        dashboards.export(asked)
+        dashboards.export(text)
     assert not list(tmp_path.rglob("stolen"))

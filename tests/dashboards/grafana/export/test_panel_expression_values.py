@@ -29,18 +29,18 @@ def test_every_series_of_every_board_has_its_value(scraping: Scraping) -> None:
     # Ended a second ago: between two questions no scrape adds to it.
     window = Window.ending(time.time() - 1, WINDOW_S, STEP_S)
     times = Times(STEP_S, window.length_s)
-    asked: dict[str, Question] = {}
+    requested: dict[str, Question] = {}
     for wanted in list_exports():
         chosen, scope = (DEMO, Scope("demo", "default")) if wanted.one else (ALL, Scope())
         for line in (line for panel in wanted.panels for line in panel.lines):
             theirs = filled(export_panel.make_template(line.query, one=wanted.one), chosen)
             ours = queries.render_for_chart(line.query, scope, times)
-            asked[f"{wanted.uid} {line.query} theirs"] = Question(theirs, window.end, window)
-            asked[f"{wanted.uid} {line.query} ours"] = Question(ours, window.end, window)
+            requested[f"{wanted.uid} {line.query} theirs"] = Question(theirs, window.end, window)
+            requested[f"{wanted.uid} {line.query} ours"] = Question(ours, window.end, window)
     client = Prometheus(scraping.url, Deadlines(read_s=60, page_s=90))  # some 300 questions at once
-    found = client.ask(asked)
+    found = client.ask(requested)
     client.close()
-    for name in asked:
+    for name in requested:
         assert found[name].fault is None, f"{name}: {found[name].fault}"
         if name.endswith(" theirs"):
             assert same(found[name], found[f"{name.removesuffix('theirs')}ours"]), name

@@ -26,30 +26,32 @@ def test_endpoint_and_workers_are_variables() -> None:
 
 
 def test_several_endpoints_can_be_selected() -> None:
-    asked = export_panel.make_template("requests_by_endpoint", one=False)
+    requested = export_panel.make_template("requests_by_endpoint", one=False)
     chosen = 'endpoint=~"$endpoint",namespace=~"$namespace"'
-    assert asked.startswith(f"sum by (endpoint) (rate(emberline_router_requests_total{{{chosen}}}")
-    assert f"{{{chosen}}}[$__range] @ end()" in asked
+    assert requested.startswith(
+        f"sum by (endpoint) (rate(emberline_router_requests_total{{{chosen}}}"
+    )
+    assert f"{{{chosen}}}[$__range] @ end()" in requested
 
 
 @pytest.mark.parametrize("one", [True, False])
 def test_no_placeholder_remains(one: bool) -> None:
     for query in QUERIES:
-        asked = export_panel.make_template(query, one=one)
-        assert "grafana-" not in asked, query
-        assert "1000003" not in asked, query
-        assert "$endpoint" in asked or "endpoint" not in asked, query
+        requested = export_panel.make_template(query, one=one)
+        assert "grafana-" not in requested, query
+        assert "1000003" not in requested, query
+        assert "$endpoint" in requested or "endpoint" not in requested, query
 
 
 def test_expression_with_values_equals_the_console_query() -> None:
     """The same series by the same expression; only patterns stand where an equality was."""
     times = Times(5, 900)
     for query in QUERIES:
-        asked = filled(export_panel.make_template(query, one=True), DEMO)
-        told = asked.replace(',pod=~".*"', "").replace(',worker=~".*"', "")
-        told = told.replace('pod=~".*"', "").replace('worker=~".*"', "")
+        requested = filled(export_panel.make_template(query, one=True), DEMO)
+        reported = requested.replace(',pod=~".*"', "").replace(',worker=~".*"', "")
+        reported = reported.replace('pod=~".*"', "").replace('worker=~".*"', "")
         ours = render_plain(query, Scope("demo", "default"), times)
-        assert told.replace("{}", "") == ours.replace("{}", ""), query
+        assert reported.replace("{}", "") == ours.replace("{}", ""), query
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,8 @@ def test_plain_number_of_seconds_is_a_variable(monkeypatch: pytest.MonkeyPatch) 
 
 def test_factors_are_queried_as_metrics() -> None:
     line = PanelLine("reuse_each", by="endpoint_name", factor="saved_usd_token")
-    asked = export_panel.export_line(line, one=False)
-    assert asked.endswith(
+    requested = export_panel.export_line(line, one=False)
+    assert requested.endswith(
         ") * on (endpoint_name) group_left () "
         "max by (endpoint_name) (emberline_saved_usd_per_token)"
     )

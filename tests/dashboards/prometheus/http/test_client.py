@@ -99,8 +99,8 @@ class TestRealPrometheus:
 
     def test_instant_query(self, scraping: Scraping) -> None:
         client = Prometheus(scraping.url)
-        asked = {"q": Question("vector(7)", int(time.time()))}
-        (series,) = client.ask(asked)["q"].series
+        requested = {"q": Question("vector(7)", int(time.time()))}
+        (series,) = client.ask(requested)["q"].series
         assert series.values == (7.0,)
 
     @pytest.mark.parametrize("query", ["vector(0)/0", "vector(1)/0", "-vector(1)/0"])
@@ -119,8 +119,8 @@ class TestRealPrometheus:
 
     def test_invalid_query_affects_no_other(self, scraping: Scraping) -> None:
         now = int(time.time())
-        asked = {"bad": Question("sum(", now), "good": Question("vector(1)", now)}
-        answers = Prometheus(scraping.url).ask(asked)
+        requested = {"bad": Question("sum(", now), "good": Question("vector(1)", now)}
+        answers = Prometheus(scraping.url).ask(requested)
         assert answers["bad"].fault is not None
         assert answers["good"].series[0].values == (1.0,)
 
@@ -140,8 +140,8 @@ class TestUnreachable:
 
     def test_hanging_server_costs_one_timeout_per_page(self) -> None:
         with answering((HANG, ""), QUICK) as (client, seen):
-            asked = {str(n): Question(f"vector({n})", AT) for n in range(30)}
-            answers = client.ask(asked)
+            requested = {str(n): Question(f"vector({n})", AT) for n in range(30)}
+            answers = client.ask(requested)
             kinds = {answer.fault.kind for answer in answers.values() if answer.fault}
             assert kinds == {FaultKind.UNREACHABLE}
             assert len(answers) == 30

@@ -264,10 +264,10 @@ def test_clock_skew_is_a_finding() -> None:
 
 
 def test_metric_names_without_a_colon_are_a_finding() -> None:
-    told = {**dict.fromkeys(("up", "known", "endpoints"), QueryResult())}
-    told |= {f"no {label}": QueryResult() for label in diagnosis.LABELS}
-    told["families"] = QueryResult((Series((("__name__", diagnosis.COLONLESS),), (3.0,)),))
-    (finding,) = diagnosis._diagnose_contents(told, {})
+    reported = {**dict.fromkeys(("up", "known", "endpoints"), QueryResult())}
+    reported |= {f"no {label}": QueryResult() for label in diagnosis.LABELS}
+    reported["families"] = QueryResult((Series((("__name__", diagnosis.COLONLESS),), (3.0,)),))
+    (finding,) = diagnosis._diagnose_contents(reported, {})
     assert "without the colon" in finding.text
 
 
@@ -332,8 +332,8 @@ def test_list_needs_a_constant_number_of_queries() -> None:
 def test_command_line_reads_secrets_from_files_only(server: Stub, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
     words = ("--auth", "bearer", "--secret-from", str(tmp_path / "token"))
-    told = run("metrics-source", "add", "central", "--url", server.url, *words)
-    assert "emberline metrics-source test central" in told
+    reported = run("metrics-source", "add", "central", "--url", server.url, *words)
+    assert "emberline metrics-source test central" in reported
     assert selectors.list_in_use()[0].login.secret == SECRET
     code, text = refused_run("metrics-source", "test", "central")
     assert (code, "without the label pod" in text, "1/2 targets up in job vllm" in text) == (
@@ -369,9 +369,9 @@ def test_doctor_checks_each_source_and_needs_none(server: Stub, eu: str) -> None
     server.answers["/api/v1/query"] = (200, vector(({}, 3)))
     add("central", server.url)
     add("of-eu", "http://127.0.0.1:9", cluster=eu)
-    told = {one.subject: one for one in diagnosis.ask()}
-    assert str(told["metrics source central"]).startswith("ok ")
-    assert "3 scrape targets up." in told["metrics source central"].text
-    away = told["metrics source of-eu"]
+    reported = {one.subject: one for one in diagnosis.ask()}
+    assert str(reported["metrics source central"]).startswith("ok ")
+    assert "3 scrape targets up." in reported["metrics source central"].text
+    away = reported["metrics source of-eu"]
     assert (away.ok, away.needed, "is unreachable" in away.text) == (False, False, True)
-    assert {one.subject for one in preflight.ask()} >= set(told)
+    assert {one.subject for one in preflight.ask()} >= set(reported)

@@ -91,10 +91,10 @@ def test_configuration_shows_the_pending_revision(page: Client, changed: Endpoin
 
 
 def test_every_field_is_shown_in_the_configuration(ready: Endpoint) -> None:
-    told = {
+    reported = {
         value.path for group in configuration.value_groups(ready.parsed) for value in group.values
     }
-    missing = set(ready.parsed.flat()) - told - configuration.HIDDEN_FIELDS
+    missing = set(ready.parsed.flat()) - reported - configuration.HIDDEN_FIELDS
     assert missing == set()
 
 

@@ -286,10 +286,10 @@ def test_key_is_shown_once(page: Client, ready: Endpoint) -> None:
 def test_prompt_goes_through_the_router_and_shows_its_measurements(
     page: Client, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[PromptRequest] = []
+    requests: list[PromptRequest] = []
 
     def ask(request: PromptRequest) -> PromptAnswer:
-        asked.append(request)
+        requests.append(request)
         return PromptAnswer(
             text="A <b>river</b>.",
             status=200,
@@ -312,7 +312,7 @@ def test_prompt_goes_through_the_router_and_shows_its_measurements(
         for words in ("A &lt;b&gt;river&lt;/b&gt;.", "384", "400", "50 ms", "demo-worker-1"):
             assert words in text
         assert storage.read_console_key("demo") not in text
-    (request, _) = asked
+    (request, _) = requests
     assert (request.url, request.model, request.pin) == (
         "http://127.0.0.1:9000",
         "demo",
@@ -324,7 +324,7 @@ def test_prompt_goes_through_the_router_and_shows_its_measurements(
     for bad in ({"prompt": "", "max_tokens": "8"}, {"prompt": "x", "max_tokens": "0"}):
         text = text_of(page.post("/endpoints/demo/prompt/", bad, headers={"HX-Request": "true"}))
         assert 'role="alert"' in text
-    assert len(asked) == 2
+    assert len(requests) == 2
 
 
 def test_viewer_sees_everything_and_cannot_act(ready: Endpoint, data: dict[str, Any]) -> None:

@@ -44,14 +44,14 @@ def test_create_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: L
     text.fill(text.input_value().replace("replicas: [3", "replicas: 2"))
     expect(page.locator("[name=replicas]")).to_have_value("2")
     assert not watched.overflows()
-    asked: list[str] = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    requests: list[str] = []
+    page.on("dialog", lambda dialog: (requests.append(dialog.type), dialog.dismiss()))
     page.get_by_role("link", name="Endpoints").last.click(no_wait_after=True)
     page.wait_for_function("true")
-    assert asked == ["beforeunload"], "what is typed is not left without a word"
+    assert requests == ["beforeunload"], "what is typed is not left without a word"
     page.get_by_role("button", name="Create endpoint").click()
     page.wait_for_url("**/endpoints/docs/")
-    assert asked == ["beforeunload"], "saving asks nothing"
+    assert requests == ["beforeunload"], "saving asks nothing"
     assert watched.complaints == []
 
 

@@ -48,15 +48,15 @@ def fleet(db: None) -> None:
 @pytest.fixture
 def answering() -> Iterator[list[int]]:
     """A column of another room, and how often it was asked."""
-    asked: list[int] = []
+    requests: list[int] = []
 
     def fill(rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
-        asked.append(len(rows))
+        requests.append(len(rows))
         return {"x-a": {row.name: Cell("a-" + row.name) for row in rows}, "x-b": {}}
 
     columns.register(FilledColumns(Column("x-a", "Column A"), fill))
     columns.register(FilledColumns(Column("x-b", "Column B"), fill))
-    yield asked
+    yield requests
     for key in ("x-a", "x-b"):
         columns._filled_columns.pop(key)
 

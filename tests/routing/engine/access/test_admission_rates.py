@@ -81,12 +81,12 @@ def test_request_above_one_minute_of_tokens_is_delayed_not_rejected(
 def test_only_the_key_over_its_rate_is_rejected(clock: Clock) -> None:
     one, two = key("one"), key("two", requests_per_minute=3)
     door = Door(one, two, per_key=Rates(requests_per_minute=1))
-    asked = [door.ask(who) for who in (one, one, two, two, two, two)]
-    assert states(asked) == [
+    requested = [door.ask(who) for who in (one, one, two, two, two, two)]
+    assert states(requested) == [
         "running", "key_rate_limit_requests", "running", "running", "running",
         "key_rate_limit_requests",
     ]  # fmt: skip
-    first, second = asked[1].refusal, asked[5].refusal
+    first, second = requested[1].refusal, requested[5].refusal
     assert first is not None and second is not None
     assert (first.retry_after_s, second.retry_after_s) == (60, 20)
     assert b'"code":"rate_limit_exceeded"' in first.body()
@@ -96,8 +96,8 @@ def test_only_the_key_over_its_rate_is_rejected(clock: Clock) -> None:
 def test_longest_wait_is_reported(clock: Clock) -> None:
     one = key("one", requests_per_minute=60)
     door = Door(one, endpoint=Rates(requests_per_minute=60, tokens_per_minute=600))
-    asked = [door.ask(one, tokens=300) for _ in range(2)]
-    refusal = asked[1].refusal
+    requested = [door.ask(one, tokens=300) for _ in range(2)]
+    refusal = requested[1].refusal
     assert refusal is not None
     # 300 + 256 were charged, 44 are left, 556 are wanted at 10 a second.
     assert (refusal.code, refusal.retry_after_s) == ("rate_limit_tokens", 52)
@@ -169,9 +169,9 @@ def test_retry_after_follows_the_request_rate_of_the_caller(clock: Clock) -> Non
         door.running[0].end()
     for _ in range(4):
         door.ask(one)
-    told = door.ask(one).refusal
-    assert told is not None
-    assert told.retry_after_s == 16, "eight wait, one goes every two seconds"
+    reported = door.ask(one).refusal
+    assert reported is not None
+    assert reported.retry_after_s == 16, "eight wait, one goes every two seconds"
     clock.now += 5  # the running one takes long
     slower = door.ask(one).refusal
     assert slower is not None
@@ -180,17 +180,17 @@ def test_retry_after_follows_the_request_rate_of_the_caller(clock: Clock) -> Non
 
 def test_without_a_queue_the_completion_rate_counts(clock: Clock) -> None:
     door = Door(endpoint=Rates(max_in_flight=2), queue=QueueConfig(depth=0, timeout_s=25))
-    told = []
+    received = []
     for _ in range(6):
         while len(door.running) < 2:
             door.ask()
         refusal = door.ask().refusal
         assert refusal is not None
-        told.append(refusal.retry_after_s)
+        received.append(refusal.retry_after_s)
         clock.now += 3
         door.running[0].end()
-    assert told[0] == 25, "nothing has ended yet"
-    assert told[-1] == 3
+    assert received[0] == 25, "nothing has ended yet"
+    assert received[-1] == 3
 
 
 def test_idle_hour_gives_no_rate(clock: Clock) -> None:

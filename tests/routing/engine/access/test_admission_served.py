@@ -172,12 +172,12 @@ async def test_workers_are_never_given_more_than_their_limit() -> None:
         limits = {"worker_max_in_flight": 2}
         async with router(workers=urls, admission=limits) as server:
             gates = [Gate(one), Gate(two)]
-            asked = [asyncio.create_task(ask(server, post(chat("same")))) for _ in range(6)]
+            requested = [asyncio.create_task(ask(server, post(chat("same")))) for _ in range(6)]
             await waiting(server, 3)
             await until(lambda: (len(gates[0].inside), len(gates[1].inside)) == (1, 2))
             for gate in gates:
                 gate.let(10)
-            assert {(await task).status for task in asked} == {200}
+            assert {(await task).status for task in requested} == {200}
             assert [gate.most for gate in gates] == [1, 2]
             assert server.router.admission.in_flight == 0
 
@@ -187,7 +187,7 @@ async def test_queued_requests_are_admitted_when_a_worker_comes_up() -> None:
         two.healthy = False
         async with router(one, two, ready=1, admission={"worker_max_in_flight": 1}) as server:
             gate, other = Gate(one), Gate(two)
-            asked = [asyncio.create_task(ask(server, post(chat(f"{n}")))) for n in range(2)]
+            requested = [asyncio.create_task(ask(server, post(chat(f"{n}")))) for n in range(2)]
             await waiting(server, 1)
             assert server._ticker is not None
             server._ticker.cancel()  # it must not need the clock
@@ -196,18 +196,18 @@ async def test_queued_requests_are_admitted_when_a_worker_comes_up() -> None:
             assert server.router.admission.depth == 0
             gate.let()
             other.let()
-            assert {(await task).status for task in asked} == {200}
+            assert {(await task).status for task in requested} == {200}
 
 
 async def test_queued_requests_fail_when_no_worker_is_left() -> None:
     async with FakeWorker() as worker:
         async with router(worker, admission={"worker_max_in_flight": 1}) as server:
             gate = Gate(worker)
-            asked = [asyncio.create_task(ask(server, post(chat(f"{n}")))) for n in range(4)]
+            requested = [asyncio.create_task(ask(server, post(chat(f"{n}")))) for n in range(4)]
             await until(lambda: gate.inside)
             await waiting(server, 3)
             await worker.stop()
-            answers = [await task for task in asked]
+            answers = [await task for task in requested]
             assert {answer.status for answer in answers} <= {502, 503}
             assert server.router.admission.in_flight == server.router.admission.depth == 0
 
@@ -270,7 +270,7 @@ async def test_limits_change_while_requests_are_queued(tmp_path: Path) -> None:
     async with FakeWorker() as worker:
         async with router(worker, path=path, admission={"max_in_flight": 1}) as server:
             gate = Gate(worker)
-            asked = [asyncio.create_task(ask(server, post(chat(f"{n}")))) for n in range(5)]
+            requested = [asyncio.create_task(ask(server, post(chat(f"{n}")))) for n in range(5)]
             await waiting(server, 4)
 
             def configure(**admission: Any) -> None:
@@ -287,7 +287,7 @@ async def test_limits_change_while_requests_are_queued(tmp_path: Path) -> None:
             configure()
             await until(lambda: len(gate.inside) == 4)
             gate.let(10)
-            codes = sorted([(await task).status for task in asked])
+            codes = sorted([(await task).status for task in requested])
             assert codes == [200] * 4 + [429]
             assert server.router.admission.in_flight == 0
 

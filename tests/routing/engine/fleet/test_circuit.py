@@ -132,21 +132,21 @@ async def test_started_stream_passes_the_trial() -> None:
 
 
 def test_large_fleets_admit_recovering_workers_together() -> None:
-    told: list[str] = []
-    table = WorkerTable(lambda worker, what: told.append(f"{worker.id} {what}"))
+    received: list[str] = []
+    table = WorkerTable(lambda worker, what: received.append(f"{worker.id} {what}"))
     found = [made(table, f"w{index}") for index in range(SMALL_FLEET + 3)]
     for worker in found[: SMALL_FLEET + 1]:
         table.probed(worker, "", False, 3)
-    assert len(table.eligible) == len(told) == SMALL_FLEET + 1, "few: each at once"
+    assert len(table.eligible) == len(received) == SMALL_FLEET + 1, "few: each at once"
     late, lost = found[-2:]
     table.probed(late, "", False, 3)
     table.probed(lost, "", False, 3)
     table.probed(lost, "gone again", True, 3)
-    assert len(told) == SMALL_FLEET + 2, "who goes is out at once"
+    assert len(received) == SMALL_FLEET + 2, "who goes is out at once"
     assert late in table.eligible, "and whoever waited comes in with any change"
     assert lost not in table.eligible
     table.tick(perf_counter())
-    assert told[-2:] == [f"{lost.id} lost", f"{late.id} up"]
+    assert received[-2:] == [f"{lost.id} lost", f"{late.id} up"]
 
 
 # -- slow start

@@ -54,9 +54,9 @@ async def test_renewing_listeners_refuses_no_connection() -> None:
     listener = Listener(Address("127.0.0.1", 0), Hello, 16)
     await listener.open()
     for _ in range(20):
-        asked = asyncio.gather(*(hello("127.0.0.1", listener.address.port) for _ in range(5)))
+        requested = asyncio.gather(*(hello("127.0.0.1", listener.address.port) for _ in range(5)))
         await listener.renew(None)
-        assert await asked == [b"hello"] * 5
+        assert await requested == [b"hello"] * 5
     assert len(listener._servers) == 1
     listener.close()
 

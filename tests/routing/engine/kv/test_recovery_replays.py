@@ -35,14 +35,14 @@ def test_retry_delays_grow_and_are_bounded() -> None:
     source.answering = False
     source.connect()
     source.publish()
-    asked: list[float] = []
+    requests: list[float] = []
     rebuilds = 0
     while source.now < 400:
         source.wait(0.5)
         if source.follower.counts["rebuild"] > rebuilds:
             rebuilds += 1
-            asked.append(source.now)
-    waits = [later - before for before, later in itertools.pairwise(asked)]
+            requests.append(source.now)
+    waits = [later - before for before, later in itertools.pairwise(requests)]
     assert waits == sorted(waits)
     assert waits[0] < 12
     assert waits[-1] >= BACKOFF_LONGEST_S

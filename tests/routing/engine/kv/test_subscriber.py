@@ -360,9 +360,9 @@ async def test_failed_rediscovery_keeps_the_streams() -> None:
         async with following(worker.target()) as found:
             await found.holds(P, a=8)
             worker.answer = OSError("busy")
-            asked = worker.asked
+            requested = worker.asked
             found.subscriber.worker_up("a")
-            await until(lambda: worker.asked > asked, "asked")
+            await until(lambda: worker.asked > requested, "asked")
             await asyncio.sleep(0)
             assert found.held(P) == {"a": 8}
 

@@ -59,10 +59,10 @@ async def test_computed_part_of_a_prompt_is_no_load() -> None:
         await ready(server)
         load = server.router.table.workers["w0"]
         progress = server._kvaware.listening.routing.progress
-        asked = asyncio.create_task(complete(server, LONG))
+        requested = asyncio.create_task(complete(server, LONG))
         await until(lambda: load.backlog == 3 * BLOCK + 1, "half of it is done")
         worker.on.set()
-        assert await asked == 200
+        assert await requested == 200
         await until(lambda: not load.in_flight, "it ended")
         assert (load.backlog, load.load, len(progress)) == (0, 0, 0)
 
@@ -75,14 +75,14 @@ async def test_retried_prompt_leaves_nothing_at_the_first_worker() -> None:
         assert listening is not None
         await until(lambda: all(map(listening.subscriber.ranks, ("w0", "w1"))), "followed")
         loads = [server.router.table.workers[name] for name in ("w0", "w1")]
-        asked = asyncio.create_task(complete(server, LONG))
+        requested = asyncio.create_task(complete(server, LONG))
         await until(lambda: sum(load.backlog for load in loads) == 3 * BLOCK + 1, "under way")
         first, second = (one, two) if loads[0].in_flight else (two, one)
         first.dies = True
         first.on.set()
         await until(lambda: len(second.sent()) and len(listening.routing.progress) == 1, "moved")
         second.on.set()
-        assert await asked == 200
+        assert await requested == 200
         await until(lambda: not any(load.in_flight for load in loads), "it ended")
         assert [load.backlog for load in loads] == [0, 0]
         assert len(listening.routing.progress) == 0
@@ -95,11 +95,11 @@ async def test_finished_and_failed_requests_are_not_tracked() -> None:
         load = server.router.table.workers["w0"]
         progress = server._kvaware.listening.routing.progress
         worker.talks = True
-        asked = asyncio.create_task(complete(server, LONG))
+        requested = asyncio.create_task(complete(server, LONG))
         await until(lambda: load.decoding, "it answers")
         assert len(progress) == 0
         worker.on.set()
-        assert await asked == 200
+        assert await requested == 200
         worker.talks, worker.dies = False, True
         assert await complete(server, LONG) == 502
         await until(lambda: not load.in_flight, "it failed")

@@ -152,17 +152,17 @@ async def test_blocks_older_than_the_history_are_learnt_from_reported_hits(relea
         longer = [*PROMPT[:-1], *range(2000, 2000 + BLOCK), 1]
         surprise = await complete(server, longer)
         assert surprise["cached_tokens"] == HELD
-        asked = worker.sent()[-1].get("vllm_xargs")
+        value = worker.sent()[-1].get("vllm_xargs")
         stream = listening.subscriber._streams_of("w0")[0]
         if relearn:
-            assert asked == {"kv_cache_report_mode": "full"}
+            assert value == {"kv_cache_report_mode": "full"}
             await holds(server, "w0", 2 * BLOCK + HELD + BLOCK)
             assert (await explain(server, longer))["kv"]["workers"]["w0"]["told"] == HELD + BLOCK
             await complete(server, longer)
             assert "vllm_xargs" not in worker.sent()[-1]  # all of it is known now
             assert await metric(server, "emberline_router_kv_relearned_total") == 1
         else:
-            assert asked is None
+            assert value is None
             await until(lambda: stream.parked == 1, "the new block waits for its parent")
             assert (await explain(server, longer))["kv"]["workers"]["w0"]["told"] == 0
 

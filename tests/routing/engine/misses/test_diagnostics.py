@@ -29,11 +29,11 @@ async def send(
     cache: str = "", **more: Any,
 ) -> Response:  # fmt: skip
     """A system prompt with the time before the rules."""
-    said = [
+    content = [
         {"role": "system", "content": f"You help.\nNow: {now}\n{RULES}"},
         {"role": "user", "content": question},
     ]
-    body = {"model": "m", "input" if path == RESPONSES else "messages": said, **more}
+    body = {"model": "m", "input" if path == RESPONSES else "messages": content, **more}
     lines = {"authorization": bearer(key)} if key else {}
     if cache:
         lines["x_emberline_diagnostics"] = cache
@@ -69,8 +69,8 @@ async def test_header_adds_causes_and_remedy_and_nothing_else_does(stream: bool)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_anthropic_field_compares_with_the_previous_message(stream: bool) -> None:
     async def turn(now: str, question: str, previous: str | None) -> tuple[str, Any]:
-        asked = {"previous_message_id": previous}
-        answer = await send(server, MESSAGES, now, question, stream=stream, diagnostics=asked)
+        requested = {"previous_message_id": previous}
+        answer = await send(server, MESSAGES, now, question, stream=stream, diagnostics=requested)
         found = events(answer)[0]["message"] if stream else answer.json
         assert "emberline_diagnostics" not in answer.body.decode()
         return found["id"], found["diagnostics"]

@@ -237,9 +237,9 @@ def template(name: str) -> str:
     return (HERE / "templates" / f"{name}.jinja").read_text()
 
 
-def ask_vllm(folder: Path, asked: list[Json]) -> list[Json]:
+def ask_vllm(folder: Path, requests: list[Json]) -> list[Json]:
     """vLLM's answers, from a process of its own."""
-    sent = [{**question, "template": template(question["template"])} for question in asked]
+    sent = [{**question, "template": template(question["template"])} for question in requests]
     done = run_vllm_python(
         str(ROOT / "tests/support/vllm/oracle.py"),
         str(folder),

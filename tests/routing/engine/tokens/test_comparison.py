@@ -88,5 +88,5 @@ async def test_missing_response_is_no_difference() -> None:
     ],
 )
 def test_differences_are_described(mine: Any, workers: Any, words: str) -> None:
-    said = comparison.describe_difference(mine, workers)
-    assert said.startswith(words) and bool(said) == bool(words)
+    content = comparison.describe_difference(mine, workers)
+    assert content.startswith(words) and bool(content) == bool(words)

@@ -30,7 +30,7 @@ def test_golden_responses_equal_those_of_vllm() -> None:
 
 def test_supported_tokenizer_matches_vllm(tmp_path: Path) -> None:
     chance = random.Random(7)
-    asked = []
+    requests = []
     for number, name in enumerate(zoo.MAKERS):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -41,9 +41,9 @@ def test_supported_tokenizer_matches_vllm(tmp_path: Path) -> None:
             text = "".join(chance.choices(CONTENTS + WORDS, k=chance.randint(1, 20)))
             body = {"prompt": text, "add_special_tokens": chance.random() < 0.5}
             question = {"path": "/v1/completions", "body": body, "template": "smollm2"}
-            asked.append({**question, "folder": str(folder)})
+            requests.append({**question, "folder": str(folder)})
     compared = set()
-    for question, answer in zip(asked, ask_vllm(model_path(), asked), strict=True):
+    for question, answer in zip(requests, ask_vllm(model_path(), requests), strict=True):
         tokenizer = load_model_files(Path(question["folder"])).tokenizer
         if tokenizer.doubts:
             continue
@@ -57,7 +57,7 @@ def test_supported_tokenizer_matches_vllm(tmp_path: Path) -> None:
 def test_random_bodies_match_vllm() -> None:
     """Where both sides have a text it is the same, and little is refused here which vLLM takes."""
     bodies = Bodies(11)
-    asked = [
+    requested = [
         {
             "path": "/v1/chat/completions",
             "body": bodies.body(),
@@ -67,7 +67,7 @@ def test_random_bodies_match_vllm() -> None:
     ]
     refused: list[str] = []
     same = 0
-    for question, answer in zip(asked, ask_vllm(model_path(), asked), strict=True):
+    for question, answer in zip(requested, ask_vllm(model_path(), requested), strict=True):
         try:
             text = render(question)
         except NoTokens as error:

@@ -152,20 +152,20 @@ def test_unsupported_features_are_reported(path: bytes, body: dict[str, Any], re
     ],
 )
 def test_parts_that_are_no_plain_text(part: Any, reason: str) -> None:
-    asked = chat(messages=[{"role": "user", "content": [part]}])
+    text = chat(messages=[{"role": "user", "content": [part]}])
     for name in ("smollm2", "parts"):
         with pytest.raises(NoTokens) as caught:
-            MADE[name].pick(None).render(asked, ServerDefaults())
+            MADE[name].pick(None).render(text, ServerDefaults())
         assert caught.value.reason == reason
 
 
 def test_only_templates_that_reference_content_can_be_extended() -> None:
-    asked = chat(continue_final_message=True, add_generation_prompt=False)
+    text = chat(continue_final_message=True, add_generation_prompt=False)
     made = ChatTemplates({"default": "{{ messages | tojson }}"}, {}).pick(None)
     with pytest.raises(NoTokens):
-        made.render(asked, ServerDefaults())
+        made.render(text, ServerDefaults())
     made = ChatTemplates({"default": "{{ messages | tojson }}{# content #}"}, {}).pick(None)
-    assert made.render(asked, ServerDefaults()) == '[{"role": "user", "content": "Hi'
+    assert made.render(text, ServerDefaults()) == '[{"role": "user", "content": "Hi'
 
 
 def test_token_ids_need_no_template() -> None:
@@ -192,8 +192,8 @@ def chat(**body: Any) -> ChatPrompt:
 def test_model_may_have_a_separate_template_for_tools() -> None:
     both = ChatTemplates({"default": "plain", "tool_use": "with tools"}, {})
     tools = [{"function": {"name": "f"}}]
-    for asked, text in ((chat(), "plain"), (chat(tools=tools), "with tools")):
-        assert both.pick(asked.tools).render(asked, ServerDefaults()) == text
+    for requested, text in ((chat(), "plain"), (chat(tools=tools), "with tools")):
+        assert both.pick(requested.tools).render(requested, ServerDefaults()) == text
     with pytest.raises(NoTokens):
         ChatTemplates({"rag": "x"}, {}).pick(None)
 

@@ -194,8 +194,8 @@ def _account(store: Store, pod: Object) -> None:
     if account is None:
         text = f'error looking up service account {namespace}/{name}: serviceaccount "{name}"'
         raise ApiError(403, f'pods "{pod["metadata"]["name"]}" is forbidden: {text} not found')
-    said = account.get("automountServiceAccountToken", True)
-    if not spec.get("automountServiceAccountToken", said):
+    value = account.get("automountServiceAccountToken", True)
+    if not spec.get("automountServiceAccountToken", value):
         return
     volume = "kube-api-access-fake0"
     sources = [

@@ -100,8 +100,8 @@ class Api:
             first, metadata = int(at), {"resourceVersion": version}
         page = min(int(ask.query.get("limit", 0)) or self.page, self.page)
         if "limit" in ask.query and len(items) > first + page:
-            told = f"{metadata['resourceVersion']} {first + page}"
-            metadata["continue"] = base64.b64encode(told.encode()).decode()
+            text = f"{metadata['resourceVersion']} {first + page}"
+            metadata["continue"] = base64.b64encode(text.encode()).decode()
             metadata["remainingItemCount"] = len(items) - first - page
         stop = first + page if "limit" in ask.query else len(items)
         return {
@@ -185,14 +185,14 @@ class Api:
         self.verbs.delete(resource, ask.namespace, ask.name, ask.options())
 
     def _access(self, user: User, ask: Ask) -> Any:
-        said = ask.body["spec"].get("resourceAttributes", {})
-        resource = "/".join(filter(None, (said.get("resource", ""), said.get("subresource", ""))))
+        value = ask.body["spec"].get("resourceAttributes", {})
+        resource = "/".join(filter(None, (value.get("resource", ""), value.get("subresource", ""))))
         deed = Deed(
-            said.get("verb", ""),
-            said.get("group", ""),
+            value.get("verb", ""),
+            value.get("group", ""),
             resource,
-            said.get("namespace", ""),
-            said.get("name", ""),
+            value.get("namespace", ""),
+            value.get("name", ""),
         )
         return {**ask.body, "status": {"allowed": rbac.may(self.store, user, deed)}}
 

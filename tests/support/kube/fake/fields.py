@@ -175,13 +175,14 @@ def _remove_field(data: Any, name: str, rest: Path) -> None:
 
 
 def _remove_item(data: list[Any], element: str, rest: Path) -> None:
-    kind, _, said = element.partition(":")
+    kind, _, content = element.partition(":")
     for item in list(data):
         if kind == "v":
-            matches = item == json.loads(said)
+            matches = item == json.loads(content)
         else:
             matches = isinstance(item, dict) and all(
-                item.get(key, DEFAULTS.get(key)) == value for key, value in json.loads(said).items()
+                item.get(key, DEFAULTS.get(key)) == value
+                for key, value in json.loads(content).items()
             )
         if matches and rest:
             remove(item, rest)

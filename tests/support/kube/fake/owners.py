@@ -69,19 +69,19 @@ def apply(
     owners = read(live) if live is not None else {}
     before = {owner: set(paths) for owner, paths in owners.items()}
     me = (manager, "Apply", subresource)
-    asked = leaves(wanted)
+    requested = leaves(wanted)
     present = leaves(live) if live is not None else {}
-    _conflicts(owners, me, asked, present, force, wanted["apiVersion"])
+    _conflicts(owners, me, requested, present, force, wanted["apiVersion"])
     result: dict[str, Any] = copied(live) if live is not None else {}
     # Whole items before their fields: keys identify an item.
-    for path in sorted(owners.get(me, set()) - set(asked), key=len):
+    for path in sorted(owners.get(me, set()) - set(requested), key=len):
         if not _wanted_by_others(owners, me, path):
             remove(result, path)
     result = merge(result, wanted)
     result["metadata"].pop("managedFields", None)
     if live is not None and "managedFields" in live["metadata"]:
         result["metadata"]["managedFields"] = live["metadata"]["managedFields"]
-    owners[me] = set(asked)
+    owners[me] = set(requested)
     write(result, owners, before, now)
     return result
 
@@ -100,13 +100,13 @@ def _wanted_by_others(owners: Owners, me: Owner, path: Path) -> bool:
 def _conflicts(
     owners: Owners,
     me: Owner,
-    asked: dict[Path, Any],
+    requested: dict[Path, Any],
     present: dict[Path, Any],
     force: bool,
     version: str,
 ) -> None:
     causes = []
-    for path, value in asked.items():
+    for path, value in requested.items():
         holders = [owner for owner, paths in owners.items() if owner != me and path in paths]
         if not holders or present.get(path, ...) == value:
             continue

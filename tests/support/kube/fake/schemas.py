@@ -102,27 +102,27 @@ def _field_types(model: Any) -> dict[str, str]:
     return {json: model.openapi_types[name] for name, json in model.attribute_map.items()}
 
 
-def _typed(value: Any, said: str, path: str) -> Iterator[Trouble]:
+def _typed(value: Any, text: str, path: str) -> Iterator[Trouble]:
     name = path.rpartition(".")[2]
-    if said in JSON:
-        right = JSON[said]
-        if not isinstance(value, right) or (said == "int" and isinstance(value, bool)):
-            yield path, "type", f"{type(value).__name__} into {said}"
-    elif said.startswith("List["):
+    if text in JSON:
+        right = JSON[text]
+        if not isinstance(value, right) or (text == "int" and isinstance(value, bool)):
+            yield path, "type", f"{type(value).__name__} into {text}"
+    elif text.startswith("List["):
         if not isinstance(value, list):
             yield path, "type", f"{type(value).__name__} into list"
             return
         for index, item in enumerate(value):
-            yield from _typed(item, said[5:-1], f"{path}[{index}]")
-    elif said.startswith("Dict["):
+            yield from _typed(item, text[5:-1], f"{path}[{index}]")
+    elif text.startswith("Dict["):
         if not isinstance(value, dict):
             yield path, "type", f"{type(value).__name__} into map"
             return
         for key, item in value.items():
             if name not in LOOSE:
-                yield from _typed(item, said[5:-1].partition(", ")[2], f"{path}.{key}")
-    elif hasattr(models, said) and hasattr(getattr(models, said), "attribute_map"):
-        yield from _modelled(value, getattr(models, said), path)
+                yield from _typed(item, text[5:-1].partition(", ")[2], f"{path}.{key}")
+    elif hasattr(models, text) and hasattr(getattr(models, text), "attribute_map"):
+        yield from _modelled(value, getattr(models, text), path)
 
 
 _TYPES: dict[str, Any] = {

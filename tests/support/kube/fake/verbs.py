@@ -142,10 +142,12 @@ class Verbs:
             raise missing(resource, name)
         if resource.kind == "Secret":
             defaults.fill("Secret", wanted)
-        told = {key: value for key, value in wanted.items() if key != "status" or options.sub}
-        told["metadata"] = dict(told["metadata"])
-        version = told["metadata"].pop("resourceVersion", None)
-        after = owners.apply(before, told, options.manager, options.force, time.time(), options.sub)
+        reported = {key: value for key, value in wanted.items() if key != "status" or options.sub}
+        reported["metadata"] = dict(reported["metadata"])
+        version = reported["metadata"].pop("resourceVersion", None)
+        after = owners.apply(
+            before, reported, options.manager, options.force, time.time(), options.sub
+        )
         if version is not None:
             after["metadata"]["resourceVersion"] = version
         return self._write(resource, before, after, options, applied=True)
@@ -200,8 +202,8 @@ class Verbs:
         if before is None:
             return
         for field in ("resourceVersion", "uid"):
-            said = data["metadata"].get(field)
-            if said and said != before["metadata"][field]:
+            value = data["metadata"].get(field)
+            if value and value != before["metadata"][field]:
                 text = (
                     "the object has been modified; please apply your changes to the latest version"
                 )
@@ -222,12 +224,12 @@ class Verbs:
                     "status" in subs, "scale" in subs, version["schema"]["openAPIV3Schema"],
                 )  # fmt: skip
                 self._serve(resource)
-        said = [
+        text = [
             {"type": kind, "status": "True", "reason": kind, "message": "",
              "lastTransitionTime": data["metadata"]["creationTimestamp"]}
             for kind in ("NamesAccepted", "Established")
         ]  # fmt: skip
-        data["status"] = {"conditions": said, "acceptedNames": names,
+        data["status"] = {"conditions": text, "acceptedNames": names,
                           "storedVersions": [spec["versions"][0]["name"]]}  # fmt: skip
 
     def delete(self, resource: Resource, namespace: str, name: str, options: Options) -> Object:
@@ -297,8 +299,8 @@ def _placed(resource: Resource, namespace: str, data: Any) -> Object:
         raise ApiError(400, "the body is not an object of the API")
     data = copied(data)
     metadata = data.setdefault("metadata", {})
-    said = metadata.get("namespace", namespace)
-    if resource.namespaced and said != namespace:
+    value = metadata.get("namespace", namespace)
+    if resource.namespaced and value != namespace:
         raise ApiError(
             400, "the namespace of the object does not match the namespace of the request"
         )

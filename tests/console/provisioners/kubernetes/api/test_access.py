@@ -41,11 +41,11 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    asked: list[tuple[str, Any]] = []
+    requests: list[tuple[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append((self.headers.get("authorization", ""), self.connection.getpeercert()))
+            requests.append((self.headers.get("authorization", ""), self.connection.getpeercert()))
             body = b'{"gitVersion": "v1"}'
             self.send_response(200)
             self.send_header("content-length", str(len(body)))
@@ -63,7 +63,7 @@ def server() -> Iterator[Server]:
     httpd.socket = context.wrap_socket(httpd.socket, server_side=True)
     thread = Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield Server(f"https://127.0.0.1:{httpd.server_port}", asked)
+    yield Server(f"https://127.0.0.1:{httpd.server_port}", requests)
     httpd.shutdown()
     thread.join()
     httpd.server_close()
@@ -201,8 +201,8 @@ def test_redirect_is_not_followed() -> None:
         thread.start()
         try:
             client = login(f"http://127.0.0.1:{httpd.server_port}", token="t").api_client()
-            asked = client.param_serialize("GET", "/version", auth_settings=["BearerToken"])
-            assert client.call_api(*asked).status == 302
+            requested = client.param_serialize("GET", "/version", auth_settings=["BearerToken"])
+            assert client.call_api(*requested).status == 302
         finally:
             httpd.shutdown()
             thread.join()
@@ -216,9 +216,9 @@ def test_call_without_a_deadline_has_a_default() -> None:
     def once(stub: Stub) -> None:
         short = replace(login(stub.url, token="t"), deadline_s=0.2)
         client = short.api_client()
-        asked = client.param_serialize("GET", "/version", auth_settings=["BearerToken"])
+        requested = client.param_serialize("GET", "/version", auth_settings=["BearerToken"])
         with pytest.raises(Exception, match=r"[Tt]imed out"):
-            client.call_api(*asked)
+            client.call_api(*requested)
         assert len(stub.seen) == 1, "and it is not tried again"
 
     with http_stub({"/version": (HANG, "")}) as stub:

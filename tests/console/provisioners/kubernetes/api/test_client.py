@@ -275,9 +275,9 @@ class TestLogs:
         silent: Any = Silent()
         begin = logs.LogPosition(tail=7, stay=False)
         assert list(logs.follow(silent, "demo", "demo-x", "worker", begin))
-        (asked,) = silent.asked
-        assert ("tailLines", "7") in asked
-        assert "follow" not in dict(asked)
+        (requested,) = silent.asked
+        assert ("tailLines", "7") in requested
+        assert "follow" not in dict(requested)
 
     def test_only_pods_of_the_workload_are_read(self, provisioner_rig: KubeRig) -> None:
         settle(provisioner_rig, provisioner_rig.spec("demo", 1))

@@ -36,8 +36,10 @@ def node(name: str, gpus: int = 0, ready: str = "True", **more: Any) -> dict[str
     }
 
 
-def pod(on: str, *asked: int, phase: str = "Running", init: tuple[Any, ...] = ()) -> dict[str, Any]:
-    containers = [{"resources": {"limits": {GPU: str(count)}}} for count in asked]
+def pod(
+    on: str, *requested: int, phase: str = "Running", init: tuple[Any, ...] = ()
+) -> dict[str, Any]:
+    containers = [{"resources": {"limits": {GPU: str(count)}}} for count in requested]
     steps = [{"resources": {"requests": {GPU: str(count)}}, **more} for count, more in init]
     spec: dict[str, Any] = {"containers": containers, "initContainers": steps}
     return {"spec": {**spec, **({"nodeName": on} if on else {})}, "status": {"phase": phase}}

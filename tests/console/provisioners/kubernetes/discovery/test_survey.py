@@ -198,7 +198,7 @@ def test_survey_has_one_time_budget(api: Stub) -> None:
 
     api.answers["/api/v1/nodes"] = spend
     found = look.run()
-    asked = {path.partition("?")[0] for _method, path, _body in api.seen}
-    assert asked == {"/version", "/apis", "/api/v1/nodes"}
+    requested = {path.partition("?")[0] for _method, path, _body in api.seen}
+    assert requested == {"/version", "/apis", "/api/v1/nodes"}
     assert "did not respond within 40 s" in found.notes[1]
     assert found.offers.namespaces is None

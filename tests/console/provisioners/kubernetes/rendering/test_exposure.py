@@ -203,9 +203,9 @@ def test_cpu_share_is_relative_to_the_request() -> None:
     ],
 )
 def test_missing_required_capability(name: str, capability: str) -> None:
-    said = refused(SPECS[name], without(capability))
-    assert said.startswith("MissingCapability: ")
-    assert "demo-" in said
+    content = refused(SPECS[name], without(capability))
+    assert content.startswith("MissingCapability: ")
+    assert "demo-" in content
 
 
 def test_missing_optional_capability_is_skipped_with_a_notice() -> None:

@@ -128,9 +128,9 @@ def test_router_account_can_only_read_slices(real_cluster: Cluster) -> None:
     put(real_cluster, space, around_changed(ROUTERS, owner_object={}))
 
     def may(verb: str, group: str, resource: str, where: str) -> bool:
-        asked = {"verb": verb, "group": group, "resource": resource, "namespace": where}
+        requested = {"verb": verb, "group": group, "resource": resource, "namespace": where}
         user = f"system:serviceaccount:{space}:demo-router"
-        body = {"spec": {"user": user, "resourceAttributes": asked}}
+        body = {"spec": {"user": user, "resourceAttributes": requested}}
         body |= {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         return bool(real_cluster.api.ask("POST", path, body)["status"]["allowed"])

@@ -59,19 +59,19 @@ def unhealthy(
 
 def seen_with(status: dict[str, Any], now: float, *found: dict[str, Any]) -> Any:
     body = pod("demo-7d4b9f8c6d-x2x2x", **status)
-    told = dataclasses.replace(looked(deployment(), body), now=now)
-    return to_observation(told, observation.workload_events(found, "demo", [DEPLOYMENT])).replicas[
-        0
-    ]
+    reported = dataclasses.replace(looked(deployment(), body), now=now)
+    return to_observation(
+        reported, observation.workload_events(found, "demo", [DEPLOYMENT])
+    ).replicas[0]
 
 
 def test_hung_process_is_not_reported_as_its_earlier_crash() -> None:
     seen = seen_with(HANGS, NOON + 60)
     assert (seen.state, seen.reason) == (ReplicaState.UNKNOWN, "Hung")
     assert "exit code" not in seen.message
-    told = seen_with(HANGS, NOON + 60, unhealthy("2026-01-01T12:00:50Z"))
-    assert (told.state, told.reason) == (ReplicaState.UNKNOWN, "Hung")
-    assert "context deadline exceeded" in told.message
+    reported = seen_with(HANGS, NOON + 60, unhealthy("2026-01-01T12:00:50Z"))
+    assert (reported.state, reported.reason) == (ReplicaState.UNKNOWN, "Hung")
+    assert "context deadline exceeded" in reported.message
 
 
 def test_restart_after_a_crash_keeps_its_cause() -> None:

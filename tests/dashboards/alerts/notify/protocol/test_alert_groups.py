@@ -72,7 +72,7 @@ def test_resolution_is_sent_and_the_last_one_ends_the_group() -> None:
     gone = alert("A", ended=at(200))
     some = look(make_group_status(A, B, due=330, said=30), 330, B, ended=(gone,))
     assert (some.send, some.over) == ((B, gone), False)
-    assert some.standing.told == frozenset(by_mark(B))
+    assert some.standing.sent == frozenset(by_mark(B))
     last = look(make_group_status(A, due=330, said=30), 330, ended=(gone,))
     assert (last.send, last.over) == ((gone,), True)
     quiet = look(make_group_status(A, due=330, said=30), 330, ended=(gone,), send_resolved=False)
@@ -89,7 +89,7 @@ def test_silenced_alert_is_not_sent_until_the_silence_ends() -> None:
     """A silenced alert is in neither argument."""
     silent = look(make_group_status(A, due=330, said=30), 5000)
     assert (silent.send, silent.over) == ((), False)
-    assert silent.standing.told == frozenset(by_mark(A))
+    assert silent.standing.sent == frozenset(by_mark(A))
     assert look(silent.standing, 5400, ended=(alert("A", ended=at(5300)),)).over
 
 

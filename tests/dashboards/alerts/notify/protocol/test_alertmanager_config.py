@@ -82,10 +82,10 @@ def test_page_api_and_command_line_are_equal_without_secrets(settings: Any) -> N
     notify_receivers.create(ada, {"name": "mail", "kind": "email", "to": ["a@example.org"]})
     notify_routes.create(ada, {"receiver": "mail", "matchers": ["severity=page"]})
     text = browser("viewer").get("/alerts/receivers/alertmanagerconfig.yml").text
-    told = program("viewer").get("/api/v1/alertmanager-config/").json()
-    assert text == told["alertmanager_config"] == selectors.alertmanager_export().object()
-    assert told["alertmanager_yml"] == selectors.alertmanager_export().yml()
-    assert "T0KEN" not in str(told)
+    document = program("viewer").get("/api/v1/alertmanager-config/").json()
+    assert text == document["alertmanager_config"] == selectors.alertmanager_export().object()
+    assert document["alertmanager_yml"] == selectors.alertmanager_export().yml()
+    assert "T0KEN" not in str(document)
     assert "kubectl create secret generic emberline-receivers --from-file=hook-url=FILE" in text
     receivers = {one["name"]: one for one in yaml.safe_load(text)["spec"]["receivers"]}
     (letter,) = receivers["mail"]["emailConfigs"]

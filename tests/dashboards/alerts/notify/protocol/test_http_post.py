@@ -150,9 +150,9 @@ def _answer_tls(listener: socket.socket, context: ssl.SSLContext, times: int) ->
         raw, _address = listener.accept()
         try:
             with context.wrap_socket(raw, server_side=True) as sock:
-                heard = b""
-                while not heard.endswith(b"\r\n\r\nx"):
-                    heard += sock.recv(4096)
+                received = b""
+                while not received.endswith(b"\r\n\r\nx"):
+                    received += sock.recv(4096)
                 sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         except OSError:
             continue

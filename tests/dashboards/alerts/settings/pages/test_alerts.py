@@ -74,7 +74,7 @@ def test_pages_report_missing_prometheus_and_list_rules(settings: Any) -> None:
     for rule in RULES:
         assert text.count(f'data-rule="{rule.name}"') == 1
     assert "kube-state-metrics" in text
-    assert "No Prometheus is configured" in viewer.get(f"{ONE}past/").text
+    assert "No Prometheus configured" in viewer.get(f"{ONE}past/").text
     for rule in [rules[0] for rules in GROUPS.values()]:
         page = viewer.get(f"/alerts/rules/{rule.name}/")
         assert page.status_code == 200

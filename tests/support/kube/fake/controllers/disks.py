@@ -36,7 +36,7 @@ def _bind(world: World, claim: Object) -> None:
 
 def _default(world: World) -> str:
     for item in world.list("StorageClass"):
-        said = item["metadata"].get("annotations", {})
-        if said.get("storageclass.kubernetes.io/is-default-class") == "true":
+        value = item["metadata"].get("annotations", {})
+        if value.get("storageclass.kubernetes.io/is-default-class") == "true":
             return str(item["metadata"]["name"])
     return ""

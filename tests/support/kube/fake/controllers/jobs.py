@@ -25,14 +25,14 @@ def _one(world: World, data: Object) -> None:
         if end not in ("Succeeded", "Failed") and not leaving(pod)
     ]
     status = {"succeeded": good, "failed": bad, "active": len(active)}
-    said: list[Object] = []
+    messages: list[Object] = []
     if good >= data["spec"]["completions"]:
-        said = [{"type": "Complete", "status": "True", "reason": "CompletionsReached"}]
+        messages = [{"type": "Complete", "status": "True", "reason": "CompletionsReached"}]
     elif bad > data["spec"]["backoffLimit"]:
-        said = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
+        messages = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
     elif not active and not data["spec"].get("suspend"):
         name = f"{data['metadata']['name']}-{secrets.token_hex(3)[:5]}"
         labels = {"batch.kubernetes.io/job-name": data["metadata"]["name"]}
         make(world, data, name, **labels)
         status["active"] = 1
-    world.status(data, **status, conditions=conditions(data, *said))
+    world.status(data, **status, conditions=conditions(data, *messages))

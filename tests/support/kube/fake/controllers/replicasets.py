@@ -63,8 +63,8 @@ def available(world: World, pod: Object, after_s: int) -> bool:
     """Return whether the pod has been ready for long enough."""
     if not pod_ready(pod):
         return False
-    said = condition(pod, "Ready")["lastTransitionTime"]
-    left = datetime.fromisoformat(said).timestamp() + after_s - time.time()
+    content = condition(pod, "Ready")["lastTransitionTime"]
+    left = datetime.fromisoformat(content).timestamp() + after_s - time.time()
     if left > 0 and after_s:
         world.later(left, pod["metadata"]["namespace"])
         return False

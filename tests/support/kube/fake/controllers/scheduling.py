@@ -50,10 +50,10 @@ def _place(world: World, pod: Object, used: dict[str, Counter[str]]) -> None:
     if not fitting:
         spelled = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
         text = f"0/{sum(reasons.values())} nodes are available: {spelled}."
-        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        content = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         if condition(pod, "PodScheduled").get("message") != text:
             world.event(pod, "FailedScheduling", text, warning=True)
-        world.status(pod, conditions=conditions(pod, {**said, "message": text}))
+        world.status(pod, conditions=conditions(pod, {**content, "message": text}))
         return
     best = max(
         fitting,
@@ -67,9 +67,9 @@ def _place(world: World, pod: Object, used: dict[str, Counter[str]]) -> None:
     _add(used.setdefault(name, Counter()), pod)
     world.event(pod, "Scheduled", f"Successfully assigned {pod['metadata']['name']} to {name}")
     bound = world.write({**pod, "spec": {**pod["spec"], "nodeName": name}}, "kube-scheduler")
-    said = {"type": "PodScheduled", "status": "True"}
-    found = [item for item in conditions(bound, said) if item["type"] != "PodScheduled"]
-    world.status(bound, conditions=[*found, conditions({}, said)[0]])
+    content = {"type": "PodScheduled", "status": "True"}
+    found = [item for item in conditions(bound, content) if item["type"] != "PodScheduled"]
+    world.status(bound, conditions=[*found, conditions({}, content)[0]])
 
 
 def _refusal(node: Object, pod: Object, used: Any) -> str:
@@ -139,8 +139,8 @@ def evict(world: World, namespace: str) -> None:
 
 def _give_up(world: World, pod: Object) -> None:
     if condition(pod, "Ready").get("status") == "True":
-        said = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
-        world.status(pod, conditions=conditions(pod, said))
+        content = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
+        world.status(pod, conditions=conditions(pod, content))
         world.event(pod, "NodeNotReady", "Node is not ready", warning=True)
     key = "lost", pod["metadata"]["uid"]
     left = world.since.setdefault(key, time.time()) + TOLERATION_S - time.time()

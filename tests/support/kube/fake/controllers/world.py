@@ -65,8 +65,8 @@ class World:
         live = self.store.find(data["kind"], *where)
         if live is not None and _unchanged(live, data, sub):
             return live
-        told = {**data, "metadata": metadata}
-        return self.verbs.replace(resource, *where, told, Options(manager, sub))
+        reported = {**data, "metadata": metadata}
+        return self.verbs.replace(resource, *where, reported, Options(manager, sub))
 
     def status(self, data: Object, **status: Any) -> Object:
         """Set these fields of its status."""
