@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from bench.fleet import workloads
-from bench.fleet.hardware import LLAMA_70B
 from cachetier.engine.memory.gates import NamespaceAdmission
 from cachetier.engine.policies import POLICIES, make_policy
 from cachetier.engine.store import EvictionReason
 from cachetier.wire.envelope import block_key
+from routing.whatif.simulation.hardware import LLAMA_70B
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 Chain = Sequence[bytes]

@@ -28,19 +28,20 @@ from typing import Any
 import uvloop
 
 from bench import peers
-from bench.fleet import runner, workloads
-from bench.fleet.arrivals import Ask
+from bench.fleet import workloads
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
-from bench.fleet.hardware import HARDWARE, Hardware
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.oracle import Oracle
-from bench.fleet.ours import RouterChooser, Setting
 from bench.fleet.prompts import MODEL, Ids
-from bench.fleet.runner import WARM_UP, Result, summary
 from bench.fleet.serve import ServedFleet
 from bench.fleet.tables import EVALUATION_HALF, HEAD, PATIENT, line
 from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine
+from routing.whatif.simulation import replay
+from routing.whatif.simulation.arrivals import PlannedRequest
+from routing.whatif.simulation.hardware import HARDWARE, Hardware
+from routing.whatif.simulation.replay import WARM_UP, FleetResult, summary
+from routing.whatif.simulation.routers import RouterChooser, RouterSetting
 from tests.support.waiting import until
 
 WORKERS = 8
@@ -85,7 +86,7 @@ class Case:
     def title(self) -> str:
         return f"{self.router} {self.policy}".strip()
 
-    def asks(self) -> list[Ask]:
+    def asks(self) -> list[PlannedRequest]:
         rate = workloads.RATES[self.hardware.name, self.workload] * self.fill
         asks = workloads.asks(self.workload, self.hardware, WORKERS, self.seed, self.half, rate)
         return asks[: self.most]
@@ -93,7 +94,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    result: Result
+    result: FleetResult
     lost: int  # requests that did not reach a worker
     held: int  # requests held by the router beyond the timeout
     errors: dict[str, int]
@@ -221,23 +222,26 @@ async def _measure(
 # -- output
 
 
-def _reference(case: Case) -> Result:
+def _reference(case: Case) -> FleetResult:
     """Return the oracle's result; print it, the patient oracle's, and ours without sockets."""
     hardware, asks = case.hardware, case.asks()
-    oracle = runner.run(asks, hardware, WORKERS, Oracle())
-    patient = runner.run(asks, hardware, WORKERS, PATIENT)
+    oracle = replay.run(asks, hardware, WORKERS, Oracle())
+    patient = replay.run(asks, hardware, WORKERS, PATIENT)
     print(f"\n{hardware.name}, {case.workload}: {len(asks)} requests\n{HEAD}")
     for result in (oracle, patient):
         print(line(result, oracle))
     for strategy in (KVAWARE, "prefixaware"):
-        ours = runner.run(
-            asks, hardware, WORKERS, RouterChooser(Setting(strategy), WORKERS, hardware, case.seed)
+        ours = replay.run(
+            asks,
+            hardware,
+            WORKERS,
+            RouterChooser(RouterSetting(strategy), WORKERS, hardware, case.seed),
         )
         print(line(replace(ours, name=f"ours {strategy}, virtual"), oracle), flush=True)
     return oracle
 
 
-def _show(outcome: Outcome, oracle: Result) -> None:
+def _show(outcome: Outcome, oracle: FleetResult) -> None:
     notes = [f"{outcome.seconds:.0f} s"]
     if outcome.held:
         notes.append(f"HELD {outcome.held}")

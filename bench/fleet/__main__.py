@@ -6,7 +6,7 @@ import argparse
 import time
 
 from bench.fleet import tables, workloads
-from bench.fleet.hardware import HARDWARE
+from routing.whatif.simulation.hardware import HARDWARE
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.fleet.arrivals import Ask
-from bench.fleet.hardware import BLOCK_TOKENS
+from routing.whatif.simulation.arrivals import PlannedRequest
+from routing.whatif.simulation.hardware import BLOCK_TOKENS
 
 TRACE = "data/traces/agentic_sessions.jsonl.gz"
 MOST_TOKENS = 128_000
@@ -109,7 +109,7 @@ def _shared(agent: dict[str, Any], size: int) -> list[Hashable]:
     ]
 
 
-def running(file: Path, rate: float, seed: int, half: int) -> list[Ask]:
+def running(file: Path, rate: float, seed: int, half: int) -> list[PlannedRequest]:
     """Return about REQUESTS requests at about `rate` requests/s, by nominal time.
 
     The first turn of a session that is under way at the start comes at its nominal time.
@@ -145,7 +145,9 @@ def running(file: Path, rate: float, seed: int, half: int) -> list[Ask]:
         after = _places(places, session, turn.after)
         chain = [names.setdefault(_name(block, session), len(names)) for block in turn.blocks]
         due = turn.think_s if after else nominal
-        out.append(Ask(due, chain, turn.prompt_tokens, turn.answer_tokens, session, after))
+        out.append(
+            PlannedRequest(due, chain, turn.prompt_tokens, turn.answer_tokens, session, after)
+        )
     return out
 
 

@@ -13,8 +13,8 @@ import msgspec
 import zmq
 
 from bench.fleet import prompts
-from bench.fleet.cache import NOTHING
-from bench.fleet.worker import FleetWorker
+from routing.whatif.simulation.block_cache import NOTHING
+from routing.whatif.simulation.worker import FleetWorker
 
 
 class Publisher:

@@ -12,11 +12,11 @@ import asyncio
 from time import perf_counter
 
 from bench.fleet import prompts
-from bench.fleet.arrivals import Arrivals
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
 from bench.fleet.serve import ServedFleet
-from bench.fleet.worker import NEVER
+from routing.whatif.simulation.arrivals import Arrivals
+from routing.whatif.simulation.worker import NEVER
 
 _PATIENCE_S = 2.0  # real time; the router may hold a request longer
 _HEARD_S = 0.001  # real time to read an event: reads are not signalled

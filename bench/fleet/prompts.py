@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from bench.fleet.arrivals import Ask
-from bench.fleet.hardware import BLOCK_TOKENS
+from routing.whatif.simulation.arrivals import PlannedRequest
+from routing.whatif.simulation.hardware import BLOCK_TOKENS
 
 TOKEN_BYTES = 4
 MODEL = "m"
@@ -25,7 +25,7 @@ def _block(name: int) -> bytes:
     return (word * (_BLOCK_BYTES // len(word) + 1))[:_BLOCK_BYTES]
 
 
-def wire(number: int, ask: Ask) -> bytes:
+def wire(number: int, ask: PlannedRequest) -> bytes:
     """Return head and body of one streaming chat request."""
     size = ask.prompt_tokens * TOKEN_BYTES
     rest = size - len(ask.chain) * _BLOCK_BYTES - len(_MARK) - _DIGITS
@@ -79,7 +79,7 @@ class Ids:
     def _block_json(self, name: int) -> bytes:
         return json.dumps(self.block(name), separators=(",", ":"))[1:-1].encode()
 
-    def json(self, number_: int, ask: Ask) -> bytes:
+    def json(self, number_: int, ask: PlannedRequest) -> bytes:
         """Return the prompt of a request as a list; ids after its whole blocks are unique."""
         rest = max(1, (ask.prompt_tokens - len(ask.chain) * BLOCK_TOKENS) // self._tokens)
         own = [200_000 + (number_ * 31 + index) % 50_000 for index in range(rest)]

@@ -1,4 +1,4 @@
-"""Simulated workers behind sockets: vLLM's HTTP API over bench.fleet.worker.
+"""Simulated workers behind sockets: vLLM's HTTP API over routing.whatif.simulation.worker.
 
 As in vLLM the head is sent at once and the first event with the first token; the rest follows with
 the last token, since intermediate tokens are not measured. The driver provides the clock: a request
@@ -14,9 +14,9 @@ from functools import partial
 from typing import cast
 
 from bench.fleet import prompts
-from bench.fleet.arrivals import Ask
-from bench.fleet.hardware import Hardware
-from bench.fleet.worker import FleetWorker, Job
+from routing.whatif.simulation.arrivals import PlannedRequest
+from routing.whatif.simulation.hardware import Hardware
+from routing.whatif.simulation.worker import FleetWorker, Job
 
 _HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -31,7 +31,9 @@ _MODELS = {"object": "list", "data": [{"id": prompts.MODEL, "object": "model", "
 class ServedFleet:
     """Workers on local ports, for one workload."""
 
-    def __init__(self, hardware: Hardware, ports: Sequence[int], asks: Sequence[Ask]) -> None:
+    def __init__(
+        self, hardware: Hardware, ports: Sequence[int], asks: Sequence[PlannedRequest]
+    ) -> None:
         self.asks = asks
         self.now = 0.0
         # Serves /render (as with vLLM's --enable-scale-out) and /tokenize.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.fleet import agents
-from bench.fleet.arrivals import Ask
-from bench.fleet.hardware import BLOCK_TOKENS, LLAMA_70B, Hardware
+from routing.whatif.simulation.arrivals import PlannedRequest
+from routing.whatif.simulation.hardware import BLOCK_TOKENS, LLAMA_70B, Hardware
 
 TRACE = "data/traces/mooncake_conversation_first6000.jsonl"
 TRACE_GRAIN_S = 3.0  # resolution of the trace's times
@@ -34,7 +34,7 @@ def shared_folder() -> Path:
     raise SystemExit("The held trace was not found: set EMBERLINE_SHARED to the folder with data/.")
 
 
-def conversation(rate: float, seed: int, half: int) -> list[Ask]:
+def conversation(rate: float, seed: int, half: int) -> list[PlannedRequest]:
     """Return half 0 or 1 of the trace (2: all of it) at an average `rate` (requests/s).
 
     Trace times are multiples of three seconds: requests are spread randomly within them.
@@ -54,7 +54,9 @@ def conversation(rate: float, seed: int, half: int) -> list[Ask]:
         # All prompts share the first block; the second identifies the conversation.
         session = row["hash_ids"][1] if len(row["hash_ids"]) > 1 else -1
         asks.append(
-            Ask((at - start) * squeeze, ids, row["input_length"], row["output_length"], session)
+            PlannedRequest(
+                (at - start) * squeeze, ids, row["input_length"], row["output_length"], session
+            )
         )
     return asks
 
@@ -88,7 +90,7 @@ LIBRARIES = {
 
 def documents(
     library: Library, rate: float, seed: int, workers: int, hardware: Hardware
-) -> list[Ask]:
+) -> list[PlannedRequest]:
     """Return questions with Poisson arrivals at `rate` (requests/s)."""
     chance = random.Random(seed)
     names = itertools.count(1)
@@ -106,18 +108,20 @@ def documents(
         document = chance.choices(shelf, cum_weights=weights)[0]
         chain = list(range(document * blocks, (document + 1) * blocks))
         tokens = library.document_tokens + chance.randint(*library.question_tokens)
-        asks.append(Ask(at, chain, tokens, chance.randint(*library.answer_tokens), document))
+        asks.append(
+            PlannedRequest(at, chain, tokens, chance.randint(*library.answer_tokens), document)
+        )
     return asks
 
 
-def chats(rate: float, seed: int, count: int = 3000) -> list[Ask]:
+def chats(rate: float, seed: int, count: int = 3000) -> list[PlannedRequest]:
     """Return synthetic conversations, used where the trace is not available.
 
     All begin with one system prompt; each turn adds the previous response and a new message. A
     conversation ends after each turn with probability 1/2.
     """
     chance = random.Random(seed)
-    asks: list[Ask] = []
+    asks: list[PlannedRequest] = []
     start = 0.0
     for name in range(1, count // 2 + 1):  # two turns on average
         start += chance.expovariate(rate / 2)
@@ -126,7 +130,7 @@ def chats(rate: float, seed: int, count: int = 3000) -> list[Ask]:
             tokens += round(min(60_000, chance.lognormvariate(7.5, 1.3)))
             answer = chance.randint(20, 700)
             blocks = [0, *range(name * 1000, name * 1000 + tokens // BLOCK_TOKENS - 1)]
-            asks.append(Ask(at, blocks, tokens, answer, name))
+            asks.append(PlannedRequest(at, blocks, tokens, answer, name))
             if chance.random() < 0.5 or tokens > 100_000:
                 break
             tokens += answer
@@ -175,7 +179,7 @@ def asks(
     seed: int,
     half: int = 1,
     rate: float = 0.0,
-) -> list[Ask]:
+) -> list[PlannedRequest]:
     """Return requests; `rate` is for all workers together, 0: 75 % utilization."""
     rate = rate or RATES[hardware.name, workload] * workers / 8
     if workload == CONVERSATION:

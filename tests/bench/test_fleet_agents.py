@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.fleet import agents
-from bench.fleet.arrivals import Arrivals, Ask
+from routing.whatif.simulation.arrivals import Arrivals, PlannedRequest
 
 SESSION = {
     "id": "trace_0002",
@@ -68,9 +68,9 @@ def test_sessions_are_under_way_from_the_start(recorded: Path) -> None:
 
 def test_a_request_arrives_when_all_before_it_have_ended() -> None:
     asks = [
-        Ask(1.0, [], 1, 1, 0),
-        Ask(2.0, [], 1, 1, 0),
-        Ask(0.5, [], 1, 1, 0, after=(0, 1)),
+        PlannedRequest(1.0, [], 1, 1, 0),
+        PlannedRequest(2.0, [], 1, 1, 0),
+        PlannedRequest(0.5, [], 1, 1, 0, after=(0, 1)),
     ]
     arrivals = Arrivals(asks)
     assert [arrivals.take(), arrivals.take()] == [(1.0, 0), (2.0, 1)]

@@ -9,11 +9,11 @@ from functools import cache
 
 import pytest
 
-from bench.fleet.hardware import HARDWARE
-from bench.fleet.ours import Setting, override_constant
 from bench.fleet.tables import EVALUATION_HALF, Bench
+from routing.whatif.simulation.hardware import HARDWARE
+from routing.whatif.simulation.routers import RouterSetting, override_constant
 
-DEFAULT = Setting()
+DEFAULT = RouterSetting()
 
 
 @cache
@@ -33,12 +33,12 @@ def test_the_first_token_comes_within_ten_percent_of_an_oracles(
 
 @pytest.mark.parametrize("workload", ["chats", "64k", "8k", "64k-hot"])
 def test_kvaware_too(workload: str) -> None:
-    assert bench("70b").over(workload, Setting("kvaware")) < 0.10
+    assert bench("70b").over(workload, RouterSetting("kvaware")) < 0.10
 
 
 def test_kvaware_is_the_better_one_where_caches_are_much_too_small() -> None:
-    known = bench("70b-quarter").over("8k", Setting("kvaware"))
-    remembered = bench("70b-quarter").over("8k", Setting("prefixaware"))
+    known = bench("70b-quarter").over("8k", RouterSetting("kvaware"))
+    remembered = bench("70b-quarter").over("8k", RouterSetting("prefixaware"))
     assert known < 0.10
     assert known < remembered - 0.03
 
@@ -63,12 +63,12 @@ def test_no_part_of_the_formula_is_idle(
 
 
 def test_routers_which_know_nothing_of_each_other_agree_where_the_fleet_is_calm() -> None:
-    two = Setting(routers=2)
+    two = RouterSetting(routers=2)
     agreeing = bench("70b").over("8k", two, fill=0.2)
     with override_constant("SLACK", 0.0):
         assert agreeing < bench("70b").over("8k", two, fill=0.2) / 2
 
 
 def test_two_routers_which_are_told_place_better_than_two_which_remember() -> None:
-    told = bench("70b").over("8k", Setting("kvaware", routers=2))
-    assert told < bench("70b").over("8k", Setting("prefixaware", routers=2)) - 0.3
+    told = bench("70b").over("8k", RouterSetting("kvaware", routers=2))
+    assert told < bench("70b").over("8k", RouterSetting("prefixaware", routers=2)) - 0.3

@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from bench.fleet.arrivals import Ask
-from bench.fleet.cache import NOTHING
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
-from bench.fleet.hardware import BLOCK_TOKENS, Hardware
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.serve import ServedFleet
-from bench.fleet.told import KvFollower
-from bench.fleet.worker import NEVER, FleetWorker, Job
 from routing.engine.kv.match import match
 from routing.engine.policies.kvaware import KvAware
+from routing.whatif.simulation.arrivals import PlannedRequest
+from routing.whatif.simulation.block_cache import NOTHING
+from routing.whatif.simulation.hardware import BLOCK_TOKENS, Hardware
+from routing.whatif.simulation.kv_follower import KvFollower
+from routing.whatif.simulation.worker import NEVER, FleetWorker, Job
 
 # Round numbers: a step 1 s, a prompt token 1 ms.
 PLAIN = Hardware("plain", 1.0, 0.001, 0.0, 0.0, 20 * BLOCK_TOKENS, step_tokens=4 * BLOCK_TOKENS)
@@ -53,7 +53,7 @@ def test_the_routers_index_says_what_each_worker_holds_and_nothing_else() -> Non
         while worker.next_at != NEVER:
             now = worker.next_at
             worker.advance(now)
-    told.hear()
+    told.apply()
     assert any(worker.cache.evicted for worker in workers)
     for prompt in prompts:
         blocks = told.blocks(prompt, len(prompt) * BLOCK_TOKENS + 1)
@@ -80,7 +80,7 @@ class Quick:
 def test_what_comes_through_while_events_are_published_was_not_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asks = [Ask(0.0, [1], 600, 1, -1), Ask(50.0, [], 100, 1, -1)]
+    asks = [PlannedRequest(0.0, [1], 600, 1, -1), PlannedRequest(50.0, [], 100, 1, -1)]
 
     async def run() -> int:
         fleet = ServedFleet(PLAIN, [0], asks)

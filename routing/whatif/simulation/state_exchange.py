@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from routing.engine.access.key_usage import KeyUse
 from routing.engine.peers import messages
 from routing.engine.peers.outbox import BATCH_INTERVAL_S, Outbox
 from routing.engine.peers.view import PeerView
-
-if TYPE_CHECKING:
-    from bench.fleet.ours import RouterModel
+from routing.whatif.simulation.router_model import RouterModel
 
 DELAY_S = 0.002  # publish, store, delivery, on a network
 _KEY = b"bench"
 
 
-class Exchange:
+class StateExchange:
     """Call `advance` before each event of the simulation, `touch` after it."""
 
     def __init__(self, routers: Sequence[RouterModel], delay_s: float = DELAY_S) -> None:

@@ -3,9 +3,10 @@
 Continuous batching as vLLM schedules it: each step includes every decoding request and, within the
 remaining token budget, prompts in order of arrival, split at the budget. A prompt is matched
 against the cache when first scheduled; its blocks are visible to the next prompt from then on; the
-last token is always computed. Prompts wait for free memory. Simplified: a request allocates memory
-for its whole output at the start, so that nothing is preempted; output is cached under names that
-are never requested.
+last token is always computed. Prompts wait for free memory. Blocks found in L1 or L2 are loaded
+beside the steps, one prompt after the other, and computed blocks are written to both. Simplified: a
+request allocates memory for its whole output at the start, so that nothing is preempted; output is
+cached under names that are never requested.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from collections.abc import Sequence
 
-from bench.fleet.cache import NOTHING, BlockCache, Change
-from bench.fleet.hardware import BLOCK_TOKENS, Hardware
+from routing.whatif.simulation.block_cache import NOTHING, BlockCache, Change
+from routing.whatif.simulation.hardware import Hardware
+from routing.whatif.simulation.tier_cache import TierCache, TierJournal
 
 NEVER = math.inf
 
@@ -33,6 +36,8 @@ class Job:
         "filled",
         "first_at",
         "held",
+        "l1_tokens",
+        "l2_tokens",
         "prompt_tokens",
         "session",
         "tag",
@@ -41,7 +46,7 @@ class Job:
     def __init__(
         self,
         tag: int,
-        chain: list[int],
+        chain: Sequence[int],
         prompt_tokens: int,
         answer_tokens: int,
         session: int = -1,
@@ -52,7 +57,9 @@ class Job:
         self.prompt_tokens = prompt_tokens
         self.answer_tokens = answer_tokens
         self.arrived = 0.0
-        self.cached = 0  # tokens found in the cache
+        self.cached = 0  # tokens not computed: on the device, in L1 or in L2
+        self.l1_tokens = 0
+        self.l2_tokens = 0
         self.computed = 0  # tokens cached or computed
         self.filled = 0  # whole blocks among them
         self.held: list[int] = []  # shareable blocks
@@ -65,9 +72,14 @@ class FleetWorker:
     once.
     """
 
-    def __init__(self, hardware: Hardware, now: float = 0.0) -> None:
+    def __init__(
+        self, hardware: Hardware, now: float = 0.0, shared: TierCache | None = None
+    ) -> None:
+        """`shared`: the workers' common L2."""
         self.hardware = hardware
         self.cache = BlockCache(hardware.blocks)
+        self.l1 = TierCache(hardware.l1, hardware.block_tokens) if hardware.l1 else None
+        self.l2 = shared
         self.waiting: deque[Job] = deque()
         self.prefilling: list[Job] = []  # started, not fully computed
         self.next_at = NEVER
@@ -77,6 +89,8 @@ class FleetWorker:
         # Cache changes of finished steps (see BlockCache.journal); enabled by `follow`, whose
         # caller clears it.
         self.news: list[Change] = []
+        self.l1_news: TierJournal | None = None  # the same of L1 and L2, as they happen
+        self.l2_news: TierJournal | None = None
         self._answering: list[tuple[int, int, Job]] = []  # by final step
         self._order = 0
         self._step = 0
@@ -84,6 +98,8 @@ class FleetWorker:
         self._steps = 0  # steps in progress: several only without prompts
         self._each_s = 0.0
         self._ending: list[Job] = []  # prompts completed at the end of the step
+        self._loading: list[tuple[float, int, Job]] = []  # from L1 or L2, by time of readiness
+        self._loader_free_at = 0.0
 
     # -- for the oracle
 
@@ -95,35 +111,40 @@ class FleetWorker:
         """Return the time until a prompt arriving now can be scheduled."""
         if self.next_at is NEVER:
             return 0.0
-        if self._steps == 1:
+        if self._steps <= 1:
             return self.next_at - now
         return self._each_s - (now - self._started) % self._each_s
 
     def until_room(self, job: Job) -> float:
         """Return how long the job would wait for memory, in steps without prompts."""
-        prompts = (*self.waiting, job)
-        lack = sum(-(-(p.prompt_tokens + p.answer_tokens) // BLOCK_TOKENS) for p in prompts)
+        lack = sum(map(self._blocks, (*self.waiting, job)))
         lack -= self.cache.room
         lack -= self.cache.match(job.chain)
         if lack <= 0:
             return 0.0
         each_s = self.hardware.step_s + self.hardware.decode_s * len(self._answering)
         for end, _, running in sorted(self._answering):
-            lack -= -(-(running.prompt_tokens + running.answer_tokens) // BLOCK_TOKENS)
+            lack -= self._blocks(running)
             if lack <= 0:
                 return (end - self._step) * each_s
         return 0.0
+
+    def _blocks(self, job: Job) -> int:
+        """Return the memory of a request in blocks."""
+        return -(-(job.prompt_tokens + job.answer_tokens) // self.hardware.block_tokens)
 
     # -- simulation
 
     def follow(self) -> None:
         """Record cache changes from now on."""
         self.cache.journal = []
+        self.l1_news = []
+        self.l2_news = []
 
     def submit(self, job: Job, now: float) -> None:
         job.arrived = now
         self.waiting.append(job)
-        if self.next_at is NEVER:
+        if self.next_at is NEVER or not self._steps:
             self._started = now
             self._begin()
         elif self._steps > 1:  # decode only: the new prompt joins after this step
@@ -166,15 +187,16 @@ class FleetWorker:
         return first, done
 
     def _release(self, job: Job) -> None:
-        whole = (job.prompt_tokens + job.answer_tokens) // BLOCK_TOKENS
+        whole = (job.prompt_tokens + job.answer_tokens) // self.hardware.block_tokens
         answered = whole - len(job.chain)
-        total = -(-(job.prompt_tokens + job.answer_tokens) // BLOCK_TOKENS)
-        self.cache.free(job.held, answered, total - answered - len(job.held))
+        self.cache.free(job.held, answered, self._blocks(job) - answered - len(job.held))
 
     # -- one step
 
     def _begin(self) -> None:
         hardware = self.hardware
+        while self._loading and self._loading[0][0] <= self._started:
+            self._loaded(heapq.heappop(self._loading)[2])
         tokens, positions = self._schedule(hardware.step_tokens - len(self._answering))
         answers = len(self._answering)
         if tokens:
@@ -184,6 +206,13 @@ class FleetWorker:
         elif answers:
             seconds = hardware.step_s + hardware.decode_s * answers
             self._steps = self._answering[0][0] - self._step
+            if self._loading:  # a loaded prompt joins after this step
+                left = (self._loading[0][0] - self._started) / seconds
+                self._steps = min(self._steps, max(1, math.ceil(left)))
+        elif self._loading:
+            self._steps, self._each_s = 0, 0.0
+            self.next_at = self._loading[0][0]
+            return
         else:
             self.next_at = NEVER
             return
@@ -199,46 +228,90 @@ class FleetWorker:
             positions += self._compute(job, count)
             tokens += count
         waiting = self.waiting
-        running = len(self._answering) + len(self.prefilling)
+        running = len(self._answering) + len(self.prefilling) + len(self._loading)
         while waiting and tokens < budget and running < self.hardware.step_answers:
             job = waiting[0]
             if not self._start(job):
                 break
             waiting.popleft()
-            self.prefilling.append(job)
             running += 1
+            if job.cached > job.computed:
+                self._load(job)
+                continue
+            self.prefilling.append(job)
             count = min(budget - tokens, job.prompt_tokens - job.computed)
             positions += self._compute(job, count)
             tokens += count
         return tokens, positions
 
     def _start(self, job: Job) -> bool:
-        matched = matched_blocks(self.cache, job.chain, job.prompt_tokens)
-        total = -(-(job.prompt_tokens + job.answer_tokens) // BLOCK_TOKENS)
-        if not self.cache.take(job.chain, matched, total - matched):
+        size = self.hardware.block_tokens
+        matched = matched_blocks(self.cache, job.chain, job.prompt_tokens, size)
+        if not self.cache.take(job.chain, matched, self._blocks(job) - matched):
             return False
-        job.held = job.chain[:matched]
+        job.held = list(job.chain[:matched])
         job.filled = matched
-        job.cached = job.computed = matched * BLOCK_TOKENS
+        job.cached = job.computed = matched * size
+        if self.l1 is not None or self.l2 is not None:
+            self._match_tiers(job, matched)
         self.cached_tokens += job.cached
         self.prompt_tokens += job.prompt_tokens
         return True
 
-    def _compute(self, job: Job, count: int) -> float:
-        positions = count * (job.computed + count / 2)
-        job.computed += count
-        whole = min(job.computed // BLOCK_TOKENS, len(job.chain))
+    def _match_tiers(self, job: Job, matched: int) -> None:
+        """Count the blocks that follow in L1 or L2."""
+        size = self.hardware.block_tokens
+        for tier in (self.l1, self.l2):
+            if tier is not None:
+                tier.touch(job.chain)
+        for block in job.chain[matched : (job.prompt_tokens - 1) // size]:
+            if self.l1 is not None and block in self.l1:
+                job.l1_tokens += size
+            elif self.l2 is not None and block in self.l2:
+                job.l2_tokens += size
+            else:
+                break
+        job.cached += job.l1_tokens + job.l2_tokens
+
+    def _load(self, job: Job) -> None:
+        seconds = 0.0
+        for tier, tokens in ((self.l1, job.l1_tokens), (self.l2, job.l2_tokens)):
+            if tier is not None and tokens:
+                seconds += tier.model.latency_s + tier.model.load_s * tokens
+        ready = max(self._started, self._loader_free_at) + seconds
+        self._loader_free_at = ready
+        self._order += 1
+        heapq.heappush(self._loading, (ready, self._order, job))
+
+    def _loaded(self, job: Job) -> None:
+        """Put loaded blocks on the device, those of L2 in L1 too."""
+        job.computed = job.cached
+        self._fill(job, job.cached // self.hardware.block_tokens)
+        self.prefilling.append(job)
+
+    def _fill(self, job: Job, whole: int) -> None:
         while job.filled < whole:
             block = job.chain[job.filled]
             before = job.chain[job.filled - 1] if job.filled else NOTHING
             job.filled += 1
             if self.cache.fill(block, before):
                 job.held.append(block)
+            if self.l1 is not None:
+                self.l1.store(block, before, self.l1_news)
+            if self.l2 is not None:
+                self.l2.store(block, before, self.l2_news)
+
+    def _compute(self, job: Job, count: int) -> float:
+        positions = count * (job.computed + count / 2)
+        job.computed += count
+        self._fill(job, min(job.computed // self.hardware.block_tokens, len(job.chain)))
         if job.computed == job.prompt_tokens:
             self._ending.append(job)
         return positions
 
 
-def matched_blocks(cache: BlockCache, chain: list[int], prompt_tokens: int) -> int:
+def matched_blocks(
+    cache: BlockCache, chain: Sequence[int], prompt_tokens: int, block_tokens: int
+) -> int:
     """Return the cached blocks of a prompt, never including the last token's block."""
-    return min(cache.match(chain), (prompt_tokens - 1) // BLOCK_TOKENS)
+    return min(cache.match(chain), (prompt_tokens - 1) // block_tokens)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Ask:
+class PlannedRequest:
     """One request: arrival time, names of its prompt's whole blocks, and lengths in tokens.
 
     `after`: numbers of earlier requests; `at` counts from the last end among them.
     """
 
     at: float
-    chain: list[int]
+    chain: Sequence[int]
     prompt_tokens: int
     answer_tokens: int
     session: int  # conversation or document; -1: unknown
@@ -26,18 +26,18 @@ class Ask:
 class Arrivals:
     """Requests by number, each when it is due."""
 
-    def __init__(self, asks: Sequence[Ask]) -> None:
-        self._asks = asks
+    def __init__(self, requests: Sequence[PlannedRequest]) -> None:
+        self._requests = requests
         self._due: list[tuple[float, int]] = []
         self._open: dict[int, int] = {}  # missing ends
         self._next: dict[int, list[int]] = {}
-        for number, ask in enumerate(asks):
-            if ask.after:
-                self._open[number] = len(ask.after)
-                for before in ask.after:
+        for number, planned in enumerate(requests):
+            if planned.after:
+                self._open[number] = len(planned.after)
+                for before in planned.after:
                     self._next.setdefault(before, []).append(number)
             else:
-                self._due.append((ask.at, number))
+                self._due.append((planned.at, number))
         heapq.heapify(self._due)
 
     @property
@@ -52,4 +52,4 @@ class Arrivals:
         for after in self._next.pop(number, ()):
             self._open[after] -= 1
             if not self._open[after]:
-                heapq.heappush(self._due, (now + self._asks[after].at, after))
+                heapq.heappush(self._due, (now + self._requests[after].at, after))

@@ -30,6 +30,16 @@ BLOCK_TOKENS = 512
 
 
 @dataclass(frozen=True)
+class TierModel:
+    """Cache tier behind the device. `policy`: one of cachetier.engine.policies."""
+
+    tokens: int  # capacity
+    load_s: float  # for each token loaded to the device
+    latency_s: float = 0.0  # for each prompt that loads
+    policy: str = "lru"
+
+
+@dataclass(frozen=True)
 class Hardware:
     name: str
     step_s: float
@@ -40,10 +50,14 @@ class Hardware:
     step_tokens: int = 8192  # vLLM's max_num_batched_tokens on these GPUs
     step_answers: int = 256  # max_num_seqs
     library_tokens: int = 0  # memory for which synthetic workloads are sized; 0: actual
+    block_tokens: int = BLOCK_TOKENS
+    overhead_s: float = 0.0  # for each request, outside the engine's steps
+    l1: TierModel | None = None  # of each worker
+    l2: TierModel | None = None  # of all workers together
 
     @property
     def blocks(self) -> int:
-        return self.cache_tokens // BLOCK_TOKENS
+        return self.cache_tokens // self.block_tokens
 
 
 LLAMA_70B = Hardware("70b", 0.012, 40e-6, 0.74e-9, 0.25e-3, 1_200_000)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.fleet.cache import BlockCache
-from bench.fleet.hardware import BLOCK_TOKENS, Hardware
-from bench.fleet.worker import NEVER, FleetWorker, Job
+from routing.whatif.simulation.block_cache import BlockCache
+from routing.whatif.simulation.hardware import BLOCK_TOKENS, Hardware
+from routing.whatif.simulation.worker import NEVER, FleetWorker, Job
 
 # Round numbers: a step 1 s, a prompt token 1 ms, a decoding request 0.1 s.
 PLAIN = Hardware("plain", 1.0, 0.001, 0.0, 0.1, 20 * BLOCK_TOKENS, step_tokens=2000)

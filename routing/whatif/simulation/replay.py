@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
-from bench.fleet.arrivals import Arrivals, Ask
-from bench.fleet.hardware import Hardware
-from bench.fleet.worker import NEVER, FleetWorker, Job
+from routing.whatif.simulation.arrivals import Arrivals, PlannedRequest
+from routing.whatif.simulation.hardware import Hardware
+from routing.whatif.simulation.tier_cache import TierCache
+from routing.whatif.simulation.worker import NEVER, FleetWorker, Job
 
 WARM_UP = 0.15  # share of requests that fill the caches, not counted
+STEP = 500  # arrivals between two progress reports
 
 
 class Chooser(Protocol):
@@ -27,7 +31,7 @@ class Chooser(Protocol):
 
 
 @dataclass(frozen=True)
-class Result:
+class FleetResult:
     name: str
     ttft_s: tuple[float, float, float, float]  # mean, p50, p90, p99
     hit_rate: float  # cached tokens / prompt tokens
@@ -42,9 +46,9 @@ def share(values: list[float], part: float) -> float:
 
 def summary(
     name: str, ttfts: list[float], cached: int, prompts: int, busy: list[float], span: float
-) -> Result:
+) -> FleetResult:
     mean_busy = statistics.mean(busy)
-    return Result(
+    return FleetResult(
         name,
         (statistics.mean(ttfts), share(ttfts, 0.5), share(ttfts, 0.9), share(ttfts, 0.99)),
         cached / prompts,
@@ -53,38 +57,78 @@ def summary(
     )
 
 
-def run(
-    asks: list[Ask],
+Step = Callable[[int], None]  # called with the number of arrivals so far
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """Requests in order of arrival, and the prompt time of each worker: at the end of the warm-up
+    and when the last request arrived.
+    """
+
+    jobs: list[Job]
+    warm: int
+    busy_before: list[float]
+    busy: list[float]
+    evicted: tuple[int, int, int]  # blocks of device, L1, L2
+
+    @property
+    def counted(self) -> list[Job]:
+        return self.jobs[self.warm :]
+
+
+def simulate(
+    requests: Sequence[PlannedRequest],
     hardware: Hardware,
     count: int,
     chooser: Chooser,
-) -> Result:
-    workers = [FleetWorker(hardware) for _ in range(count)]
+    warm_up: float = WARM_UP,
+    step: Step | None = None,
+) -> SimulatedRun:
+    """Replay requests on `count` workers; `step` may raise to cancel."""
+    l2 = TierCache(hardware.l2, hardware.block_tokens) if hardware.l2 else None
+    workers = [FleetWorker(hardware, shared=l2) for _ in range(count)]
     chooser.look_at(workers)
-    warm = int(len(asks) * WARM_UP)
-    arrivals = Arrivals(asks)
+    warm = int(len(requests) * warm_up)
+    arrivals = Arrivals(requests)
     jobs: list[Job] = []
-    busy_before = [0.0] * count
+    busy_before = busy = [0.0] * count
     while True:
         _advance(workers, chooser, arrivals)
         if arrivals.next_at == NEVER:
             break
         at, number = arrivals.take()
-        ask = asks[number]
-        job = Job(number, ask.chain, ask.prompt_tokens, ask.answer_tokens, ask.session)
+        planned = requests[number]
+        job = Job(
+            number, planned.chain, planned.prompt_tokens, planned.answer_tokens, planned.session
+        )
         workers[chooser.choose(job, at)].submit(job, at)
         jobs.append(job)
+        if step is not None and not len(jobs) % STEP:
+            step(len(jobs))
         if len(jobs) == warm:
             busy_before = [worker.busy_s for worker in workers]
-        if len(jobs) == len(asks):
-            busy = [worker.busy_s - was for worker, was in zip(workers, busy_before, strict=True)]
-    counted = jobs[warm:]
+        if len(jobs) == len(requests):
+            busy = [worker.busy_s for worker in workers]
+    evicted = (
+        sum(worker.cache.evicted for worker in workers),
+        sum(worker.l1.evicted for worker in workers if worker.l1 is not None),
+        l2.evicted if l2 is not None else 0,
+    )
+    return SimulatedRun(jobs, warm, busy_before, busy, evicted)
+
+
+def run(
+    requests: Sequence[PlannedRequest], hardware: Hardware, count: int, chooser: Chooser
+) -> FleetResult:
+    done = simulate(requests, hardware, count, chooser)
+    counted = done.counted
     return summary(
         chooser.name,
         [job.first_at - job.arrived for job in counted],
         sum(job.cached for job in counted),
         sum(job.prompt_tokens for job in counted),
-        busy,
+        [busy - was for busy, was in zip(done.busy, done.busy_before, strict=True)],
         counted[-1].arrived - counted[0].arrived,
     )
 
@@ -104,5 +148,4 @@ def _advance(workers: list[FleetWorker], chooser: Chooser, arrivals: Arrivals) -
             arrivals.ended(job.tag, at)
 
 
-def _next_at(worker: FleetWorker) -> float:
-    return worker.next_at
+_next_at = attrgetter("next_at")

@@ -1,0 +1,1 @@
+"""What-if analysis: recorded traffic replayed through a calibrated model of the workers."""

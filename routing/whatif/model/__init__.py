@@ -1,0 +1,1 @@
+"""Scenarios, calibration, estimates and backtest of what-if analysis. Pure."""

@@ -1,0 +1,76 @@
+"""Policy, table and ledger of one simulated router."""
+
+from __future__ import annotations
+
+import random
+
+from routing.engine.config import Address, WorkerConfig
+from routing.engine.fleet.load import RequestCharge
+from routing.engine.fleet.workers import Worker, WorkerTable
+from routing.engine.kv.progress import ExpectedPrompt, PrefillProgress, Progress
+from routing.engine.peers.outbox import Outbox
+from routing.engine.policies.base import RequestFacts, RoutingPolicy
+from routing.engine.policies.kvaware import KvAware
+
+
+class RouterModel:
+    def __init__(self, policy: RoutingPolicy, count: int, chance: random.Random) -> None:
+        self.kvaware = policy if isinstance(policy, KvAware) else None
+        self.policy = policy
+        self.table = WorkerTable(lambda _worker, _what: None)
+        self.outbox: Outbox | None = None
+        self.table.by_turn = policy.by_turn
+        self._picks = 0
+        self._charges: dict[object, RequestCharge] = {}
+        self._facts: dict[object, RequestFacts] = {}
+        self._guesses: dict[object, tuple[ExpectedPrompt, PrefillProgress]] = {}
+        self.progress = Progress(self.kvaware.index) if self.kvaware is not None else None
+        for index in range(count):
+            worker = Worker(WorkerConfig(f"w{index}", "", Address("", 0)))
+            worker.last_pick = -chance.getrandbits(48)
+            worker.up = True
+            self.table.add(worker)
+        self.table.refresh()
+
+    def picked(self, worker: Worker) -> None:
+        self._picks += 1
+        worker.last_pick = self._picks
+
+    def choose(self, facts: RequestFacts, tag: object) -> str:
+        pick = self.policy.rank(facts, self.table.fleet)
+        worker = self.table.workers[pick.worker.id]
+        self.picked(worker)
+        self.policy.sent(facts, worker)
+        self._facts[tag] = facts
+        if self.outbox is not None:
+            self.outbox.sent(facts, worker.id)
+        charge = self._charges[tag] = RequestCharge(
+            worker, max(0, facts.tokens - pick.cached_tokens)
+        )
+        if self.kvaware is not None and self.progress is not None and facts.blocks is not None:
+            chains = facts.blocks.chains
+            held = pick.tiers[worker.id].gpu if pick.tiers and not pick.guessed else 0
+            guess = self.kvaware.pending.sent(worker.id, chains, held)
+            if self.outbox is not None:
+                self.outbox.expected(guess)
+            self._guesses[tag] = (
+                guess,
+                self.progress.begins(worker.id, chains, facts.tokens, charge, held),
+            )
+        return worker.id
+
+    def first(self, tag: object, now: float) -> None:
+        self._charges[tag].answered()
+        found = self._guesses.pop(tag, None)
+        if found is not None and self.kvaware is not None and self.progress is not None:
+            self.kvaware.pending.answered(found[0], now)
+            if self.outbox is not None:
+                self.outbox.answered(found[0])
+            self.progress.ends(found[1])
+
+    def done(self, tag: object, prompt: int, cached: int) -> None:
+        charge = self._charges.pop(tag)
+        charge.end()
+        self.policy.ended(
+            self._facts.pop(tag), self.table.workers[charge.worker.id], prompt, cached
+        )

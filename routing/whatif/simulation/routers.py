@@ -1,0 +1,141 @@
+"""The router's policies and load accounting, driven by the simulation clock.
+
+They receive only what a router would at that time: request, first byte, end, and for kvaware the
+workers' events. No other state of a worker is read.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from routing.engine.policies import cost
+from routing.engine.policies.base import RequestFacts, RoutingPolicy
+from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.prefixaware import PrefixAware
+from routing.engine.policies.session import RoundRobin, SessionPolicy
+from routing.whatif.simulation.hardware import Hardware
+from routing.whatif.simulation.kv_follower import KvFollower
+from routing.whatif.simulation.router_model import RouterModel
+from routing.whatif.simulation.state_exchange import DELAY_S, StateExchange
+from routing.whatif.simulation.worker import FleetWorker, Job
+
+CACHE_AWARE = ("kvaware", "prefixaware")  # by known or assumed worker caches
+STRATEGIES = (*CACHE_AWARE, "session", "roundrobin")
+_MEMORY_TOKENS = 4_194_304  # default memory of a worker's prefixes
+_SECRET = b"s" * 32
+
+
+@dataclass(frozen=True)
+class RouterSetting:
+    """Configuration of a run. `spread`: error factor of the estimated prompt length; `routers`:
+    number of routers, each request to one by chance; `shared`: they exchange their state, `delay_s`
+    after a change; `sizes_known`: they know the workers' memory.
+    """
+
+    strategy: str = "prefixaware"
+    routers: int = 1
+    spread: float = 0.0
+    sizes_known: bool = True
+    shared: bool = False
+    delay_s: float = DELAY_S
+
+
+@contextmanager
+def override_constant(name: str, value: float) -> Iterator[None]:
+    """Change a constant of the cost formula temporarily."""
+    before = getattr(cost, name)
+    setattr(cost, name, value)
+    try:
+        yield
+    finally:
+        setattr(cost, name, before)
+
+
+def _policy(setting: RouterSetting, count: int, hardware: Hardware) -> RoutingPolicy:
+    strategy = setting.strategy
+    if strategy == "session":
+        return SessionPolicy()
+    if strategy == "roundrobin":
+        return RoundRobin()
+    blocks = _MEMORY_TOKENS // hardware.block_tokens
+    policy = KvAware(blocks, _SECRET) if strategy == "kvaware" else PrefixAware(blocks)
+    if isinstance(policy, KvAware) and hardware.prefill_s:
+        # The shares that the router learns from idle workers.
+        if hardware.l1 is not None:
+            policy.prices.l1_share = min(hardware.l1.load_s / hardware.prefill_s, 1.0)
+        if hardware.l2 is not None:
+            policy.prices.l2_share = min(hardware.l2.load_s / hardware.prefill_s, 1.0)
+    if setting.sizes_known:
+        for index in range(count):
+            policy.set_capacity(f"w{index}", hardware.cache_tokens)
+    return policy
+
+
+class RouterChooser:
+    def __init__(
+        self, setting: RouterSetting, count: int, hardware: Hardware, seed: int = 0
+    ) -> None:
+        self.name = setting.strategy
+        self._chance = random.Random(seed)
+        self._spread = setting.spread
+        self._block_tokens = hardware.block_tokens
+        self._routers = [
+            RouterModel(_policy(setting, count, hardware), count, self._chance)
+            for _ in range(setting.routers)
+        ]
+        self._exchange = StateExchange(self._routers, setting.delay_s) if setting.shared else None
+        self._placed: dict[object, RouterModel] = {}
+        self._follower: KvFollower | None = None  # worker events, for kvaware
+
+    def look_at(self, workers: list[FleetWorker], /) -> None:
+        followers = [router.kvaware for router in self._routers if router.kvaware is not None]
+        if followers:
+            self._follower = KvFollower(followers, workers)
+
+    def choose(self, job: Job, now: float, /) -> int:
+        self._advance(now)
+        scale = 1 + self._spread * (2 * self._chance.random() - 1)
+        facts = RequestFacts(
+            job.chain,
+            round(job.prompt_tokens * scale),
+            self._block_tokens * scale,
+            struct.pack("q", job.session) if job.session >= 0 else b"",
+        )
+        router = self._chance.choice(self._routers)
+        if self._follower is not None and router.kvaware is not None:
+            for heard in self._follower.apply():
+                for each in self._routers:
+                    if each.progress is not None:
+                        each.progress.heard(heard)
+            for each in self._routers:
+                if each.kvaware is not None:
+                    each.kvaware.pending.tick(now)
+            facts.blocks = self._follower.blocks(job.chain, job.prompt_tokens)
+        self._placed[job.tag] = router
+        chosen = int(router.choose(facts, job.tag)[1:])
+        self._touch(router, now)
+        return chosen
+
+    def first(self, job: Job) -> None:
+        self._advance(job.first_at)
+        router = self._placed[job.tag]
+        router.first(job.tag, job.first_at)
+        self._touch(router, job.first_at)
+
+    def done(self, job: Job) -> None:
+        self._advance(job.done_at)
+        router = self._placed.pop(job.tag)
+        router.done(job.tag, job.prompt_tokens, job.cached)
+        self._touch(router, job.done_at)
+
+    def _advance(self, now: float) -> None:
+        if self._exchange is not None:
+            self._exchange.advance(now)
+
+    def _touch(self, router: RouterModel, now: float) -> None:
+        if self._exchange is not None:
+            self._exchange.touch(self._routers.index(router), now)
