@@ -14,7 +14,7 @@ from itertools import islice
 from bench.fleet.workloads import TRACE, TRACE_GRAIN_S, shared_folder
 from bench.rig import machine
 from routing.traces.trace import Trace, TraceRequest, read_mooncake
-from routing.whatif.model.scenario import Scenario, run_scenario
+from routing.whatif.model.scenario import Scenario, plan_trace, run_scenario
 from routing.whatif.simulation.hardware import LLAMA_70B, TierModel
 from routing.whatif.simulation.routers import STRATEGIES
 
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--routers", type=int, default=4)
     parser.add_argument("--strategy", action="append", choices=STRATEGIES)
     flags = parser.parse_args()
-    trace = hour(flags.requests)
+    planned = plan_trace(hour(flags.requests), tick_s=TRACE_GRAIN_S * 2)
     print(f"{machine()}\n{flags.requests:,} requests in one hour, {flags.replicas} workers")
     device = LLAMA_70B.cache_tokens
     tiered = replace(
@@ -66,7 +66,7 @@ def main() -> None:
         ):
             scenario = Scenario(strategy, flags.replicas, hardware, routers)
             began = time.process_time()
-            done = run_scenario(scenario, trace, tick_s=TRACE_GRAIN_S * 2)
+            done = run_scenario(scenario, planned)
             seconds = time.process_time() - began
             jobs = done.counted
             prompts = sum(job.prompt_tokens for job in jobs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from routing.traces.trace import Trace
@@ -28,59 +27,73 @@ class Scenario:
     rate: float = 1.0
 
 
+@dataclass(frozen=True)
+class PlannedTrace:
+    """Requests of a trace, with blocks of `block_tokens`; `largest`: most tokens that one request
+    holds in memory.
+    """
+
+    requests: list[PlannedRequest]
+    block_tokens: int
+    largest: int
+
+
 def join_factor(trace: Trace) -> int:
     """Return how many of the trace's blocks to join into one of the model's."""
-    blocks = sum(request.prompt_tokens // trace.block_tokens for request in trace.requests)
-    return max(1, math.ceil(blocks / max(len(trace.requests), 1) / MAX_BLOCKS))
+    blocks = count = 0
+    for request in trace.requests:
+        blocks += request.prompt_tokens // trace.block_tokens
+        count += 1
+    return max(1, math.ceil(blocks / max(count, 1) / MAX_BLOCKS))
 
 
-def plan_requests(
-    trace: Trace, factor: int, rate: float = 1.0, tick_s: float = 0.0
-) -> list[PlannedRequest]:
-    """Return the requests with blocks of `factor` times the trace's and arrivals at `rate` times
-    the recorded rate. Recorded times that are multiples of `tick_s` are spread within it.
+def plan_trace(trace: Trace, tick_s: float = 0.0, factor: int = 0) -> PlannedTrace:
+    """Join `factor` blocks each (0: as many as needed) and number them. Recorded times that are
+    multiples of `tick_s` are spread within it.
     """
+    factor = factor or join_factor(trace)
     chance = random.Random(_SEED)
     names: dict[int, int] = {}
     sessions: dict[str, int] = {}
     size = trace.block_tokens * factor
-    requests = trace.requests
-    times = sorted(request.arrived_s + chance.random() * tick_s for request in requests)
-    start = times[0] if times else 0.0
-    planned = []
-    for at, request in zip(times, requests, strict=True):
+    planned: list[PlannedRequest] = []
+    largest = 0
+    for request in trace.requests:
         whole = min(request.prompt_tokens // size, len(request.blocks) // factor)
         # Equal last blocks stand for equal prompts up to there.
         joined = request.blocks[factor - 1 :: factor][:whole]
         chain = [names.setdefault(block, len(names)) for block in joined]
         session = sessions.setdefault(request.session, len(sessions)) if request.session else -1
-        answer = max(request.output_tokens, 1)
-        prompt = max(request.prompt_tokens, 1)
-        planned.append(PlannedRequest((at - start) / rate, chain, prompt, answer, session))
-    return planned
+        answer, prompt = max(request.output_tokens, 1), max(request.prompt_tokens, 1)
+        largest = max(largest, prompt + answer)
+        at = request.arrived_s + chance.random() * tick_s
+        planned.append(PlannedRequest(at, chain, prompt, answer, session))
+    if tick_s:
+        times = sorted(request.at for request in planned)
+        planned = [replace(one, at=at) for one, at in zip(planned, times, strict=True)]
+    return PlannedTrace(planned, size, largest)
+
+
+def _compress(requests: list[PlannedRequest], rate: float) -> list[PlannedRequest]:
+    """Return the requests at `rate` times their rate, from time 0 on."""
+    start = requests[0].at if requests else 0.0
+    if rate == 1.0 and not start:
+        return requests
+    return [replace(request, at=(request.at - start) / rate) for request in requests]
 
 
 def run_scenario(
     scenario: Scenario,
-    trace: Trace,
+    planned: PlannedTrace,
     warm_up: float = WARM_UP,
     step: Step | None = None,
-    tick_s: float = 0.0,
 ) -> SimulatedRun:
-    """Replay the trace; `step` may raise to cancel."""
-    factor = join_factor(trace)
-    requests = plan_requests(trace, factor, scenario.rate, tick_s)
-    hardware = replace(scenario.hardware, block_tokens=trace.block_tokens * factor)
+    """Replay the requests; `step` may raise to cancel."""
+    size = planned.block_tokens
+    # The largest request must fit a worker's memory, or it would wait for ever.
+    memory = max(scenario.hardware.cache_tokens, planned.largest + 2 * size)
+    hardware = replace(scenario.hardware, block_tokens=size, cache_tokens=memory)
     setting = RouterSetting(scenario.strategy, scenario.routers, shared=scenario.routers > 1)
     chooser = RouterChooser(setting, scenario.replicas, hardware, _SEED)
+    requests = _compress(planned.requests, scenario.rate)
     return simulate(requests, hardware, scenario.replicas, chooser, warm_up, step)
-
-
-def largest_request(trace: Trace) -> int:
-    """Return the most tokens that one request holds in a worker's memory."""
-    return max((r.prompt_tokens + r.output_tokens for r in trace.requests), default=0)
-
-
-def quantile(ordered: Sequence[float], part: float) -> float:
-    """Return the quantile `part` of ascending values."""
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from routing.whatif.model.scenario import (
     MAX_BLOCKS,
     Scenario,
     join_factor,
-    plan_requests,
+    plan_trace,
     run_scenario,
 )
 from routing.whatif.simulation.hardware import Hardware
@@ -34,7 +35,7 @@ def chat(count: int, gap_s: float = 0.2, seed: int = 1) -> Trace:
 
 def test_equal_prompts_keep_equal_blocks_when_joined() -> None:
     trace = chat(40)
-    fine, coarse = plan_requests(trace, 1), plan_requests(trace, 4)
+    fine, coarse = (plan_trace(trace, factor=each).requests for each in (1, 4))
     for one, joined in zip(fine, coarse, strict=True):
         assert len(joined.chain) == len(one.chain) // 4
     first = {request.session: request for request in coarse}
@@ -46,19 +47,25 @@ def test_equal_prompts_keep_equal_blocks_when_joined() -> None:
 def test_long_prompts_are_joined_to_few_blocks() -> None:
     blocks = tuple(range(1000))
     trace = Trace(16, [TraceRequest(0.0, 16_000, 1, blocks)])
-    factor = join_factor(trace)
-    (planned,) = plan_requests(trace, factor)
+    assert join_factor(trace) > 1
+    (planned,) = plan_trace(trace).requests
     assert 1 < len(planned.chain) <= MAX_BLOCKS
 
 
 def test_rate_compresses_arrivals() -> None:
-    planned = plan_requests(chat(10), 1, rate=4.0)
-    assert planned[-1].at == pytest.approx(9 * 0.2 / 4)
+    jobs = run_scenario(Scenario("roundrobin", 2, FAST, rate=4.0), plan_trace(chat(10))).jobs
+    assert jobs[-1].arrived == pytest.approx(9 * 0.2 / 4)
+
+
+def test_a_request_larger_than_the_memory_is_served() -> None:
+    small = replace(FAST, cache_tokens=64)
+    done = run_scenario(Scenario("prefixaware", 1, small), plan_trace(chat(20)))
+    assert all(job.done_at > job.first_at for job in done.jobs)
 
 
 @pytest.mark.parametrize("strategy", ["prefixaware", "kvaware", "session", "roundrobin"])
 def test_every_strategy_replays_with_one_and_with_three_routers(strategy: str) -> None:
-    trace = chat(60)
+    trace = plan_trace(chat(60))
     for routers in (1, 3):
         done = run_scenario(Scenario(strategy, 2, FAST, routers), trace, warm_up=0.0)
         assert len(done.counted) == 60
@@ -66,7 +73,7 @@ def test_every_strategy_replays_with_one_and_with_three_routers(strategy: str) -
 
 
 def test_strategies_that_know_prefixes_reuse_more_than_round_robin() -> None:
-    trace = chat(200)
+    trace = plan_trace(chat(200))
 
     def hits(strategy: str) -> int:
         return sum(job.cached for job in run_scenario(Scenario(strategy, 4, FAST), trace).jobs)
@@ -75,7 +82,7 @@ def test_strategies_that_know_prefixes_reuse_more_than_round_robin() -> None:
 
 
 def test_more_replicas_and_a_lower_rate_lower_the_ttft() -> None:
-    trace = chat(200, gap_s=0.02)
+    trace = plan_trace(chat(200, gap_s=0.02))
 
     def mean_ttft(replicas: int, rate: float) -> float:
         scenario = Scenario("prefixaware", replicas, FAST, rate=rate)
@@ -94,4 +101,4 @@ def test_a_step_that_raises_cancels_the_replay() -> None:
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        run_scenario(Scenario("roundrobin", 1, FAST), chat(1200), step=cancel)
+        run_scenario(Scenario("roundrobin", 1, FAST), plan_trace(chat(1200)), step=cancel)

@@ -1,0 +1,101 @@
+"""Comparison of the model's prediction with what was measured in the same time. Pure.
+
+The constants come from the requests before; the prediction then replays all of them with the
+product's policies, so that caches are as full as they were, and only the later ones are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from routing.traces.trace import Trace, TraceRequest
+from routing.whatif.model.outcome import TTFT, RunTable
+
+MIN_REQUESTS = 100
+MAX_TTFT_ERROR = 0.25  # relative, of p50 and p90
+MAX_HIT_RATE_ERROR = 0.05
+BOUNDS = {TTFT[0]: MAX_TTFT_ERROR, TTFT[1]: MAX_TTFT_ERROR, "hit_rate": MAX_HIT_RATE_ERROR}
+_PARTS = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestRow:
+    """`error`: predicted / measured - 1; of the hit rate the difference. `bound` None: none."""
+
+    name: str
+    predicted: float
+    measured: float
+    error: float
+    bound: float | None
+
+    @property
+    def holds(self) -> bool:
+        return self.bound is None or abs(self.error) <= self.bound
+
+
+@dataclass(frozen=True)
+class Backtest:
+    requests: int
+    rows: tuple[BacktestRow, ...]
+    refusal: str  # "" if the errors are within their bounds
+
+    def errors(self) -> dict[str, float]:
+        return {row.name: row.error for row in self.rows}
+
+
+def split_trace(trace: Trace) -> tuple[Trace, float]:
+    """Return the first half of the requests, and the warm-up share that ends with it."""
+    count = len(trace.requests)
+    half = count // 2
+    early = Trace(trace.block_tokens, trace.requests[:half], trace.began_at)
+    return early, (half + 0.5) / count if count else 0.0
+
+
+def measure(requests: Sequence[TraceRequest]) -> dict[str, float]:
+    """Return the measured figures; those without data are absent."""
+    ttft = sorted(one.ttft_s for one in requests if one.ttft_s is not None)
+    found: dict[str, float] = {}
+    if ttft:
+        for name, part in zip(TTFT, _PARTS, strict=True):
+            found[name] = ttft[min(len(ttft) - 1, int(part * len(ttft)))]
+    reported = [one for one in requests if one.cached_tokens is not None]
+    prompts = sum(one.prompt_tokens for one in reported)
+    if prompts:
+        found["hit_rate"] = sum(one.cached_tokens or 0 for one in reported) / prompts
+    return found
+
+
+def backtest(predicted: RunTable, requests: Sequence[TraceRequest]) -> Backtest:
+    """Compare the prediction with the same requests as measured."""
+    figures, measured = predicted.figures(), measure(requests)
+    rows = []
+    for name in (*TTFT, "hit_rate"):
+        if name not in measured:
+            continue
+        model, real = figures[name], measured[name]
+        error = model - real if name == "hit_rate" else model / max(real, 1e-9) - 1
+        rows.append(BacktestRow(name, model, real, error, BOUNDS.get(name)))
+    return Backtest(len(requests), tuple(rows), _refusal(rows, requests))
+
+
+def _refusal(rows: Sequence[BacktestRow], requests: Sequence[TraceRequest]) -> str:
+    timed = sum(one.ttft_s is not None for one in requests)
+    if timed < MIN_REQUESTS:
+        return (
+            f"Only {timed} requests with a TTFT are in the backtest; {MIN_REQUESTS} are needed. "
+            "Record more traffic or choose a longer period."
+        )
+    names = {TTFT[0]: "TTFT p50", TTFT[1]: "TTFT p90", "hit_rate": "hit rate"}
+    wrong = [
+        f"{names[row.name]} by {row.error:+.0%} (limit ±{row.bound:.0%})"
+        for row in rows
+        if not row.holds and row.bound is not None
+    ]
+    if not wrong:
+        return ""
+    return (
+        f"The model misses the measured {', '.join(wrong)}, so its answers are not shown. Check "
+        "the workers' memory settings, or choose a period without restarts or configuration "
+        "changes."
+    )

@@ -1,0 +1,173 @@
+"""Constants of an endpoint's workers, fitted to recorded requests. Pure.
+
+Robust least squares on the seconds between first tokens and on decode times against the work done
+in them (observed_work). Uncertainty: bootstrap over sessions.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from routing.traces.trace import Trace, TraceRequest
+from routing.whatif.model import least_squares
+from routing.whatif.model.least_squares import Normal, Observation
+from routing.whatif.model.observed_work import Row, Sample, list_observations
+from routing.whatif.simulation.hardware import Hardware, TierModel
+
+MIN_SAMPLES = 100
+MAX_SAMPLES = 20_000  # the latest
+DRAWS = 60
+_MIN_TIER_SHARE = 0.02  # of prompt tokens, for a tier's load time to be fitted
+_UNLOADED_TIER = 0.02  # load time over prefill time, where nothing was loaded
+_SEED = 7
+
+STEP, PREFILL, CONTEXT, DECODE, OVERHEAD = (
+    "step_s",
+    "prefill_s",
+    "context_s",
+    "decode_s",
+    "overhead_s",
+)
+L1_LOAD, L2_LOAD = "l1_load_s", "l2_load_s"
+NAMES = (STEP, PREFILL, CONTEXT, DECODE, OVERHEAD, L1_LOAD, L2_LOAD)
+Constants = dict[str, float]
+
+
+class CalibrationError(Exception):
+    """The recorded requests do not allow a calibration; the message has the remedy."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """`draws`: constants fitted to resampled sessions. `error`: robust relative
+    error of the observations."""
+
+    constants: Constants
+    draws: list[Constants]
+    requests: int
+    error: float
+
+    def bounds(self, name: str) -> tuple[float, float]:
+        """Return the 5 % and 95 % quantiles of a constant's draws."""
+        found = sorted(draw[name] for draw in self.draws)
+        return found[len(found) // 20], found[-1 - len(found) // 20]
+
+
+def apply_constants(hardware: Hardware, constants: Constants) -> Hardware:
+    """Return the hardware with these constants; tiers keep their size and policy."""
+
+    def tier(model: TierModel | None, name: str) -> TierModel | None:
+        if model is None or name not in constants:
+            return model
+        return replace(model, load_s=constants[name])
+
+    return replace(
+        hardware,
+        step_s=constants[STEP],
+        prefill_s=constants[PREFILL],
+        context_s=constants[CONTEXT],
+        decode_s=constants[DECODE],
+        overhead_s=constants[OVERHEAD],
+        l1=tier(hardware.l1, L1_LOAD),
+        l2=tier(hardware.l2, L2_LOAD),
+    )
+
+
+def collect_samples(requests: Iterable[TraceRequest]) -> list[Sample]:
+    """Return the requests that have a worker and a measured TTFT, in order of arrival."""
+    samples = []
+    for request in requests:
+        if not request.worker or not request.ttft_s or request.ttft_s <= 0:
+            continue
+        tiers = _split(request)
+        duration = request.duration_s
+        decode = None
+        if duration is not None and request.output_tokens > 1 and duration > request.ttft_s:
+            decode = duration - request.ttft_s
+        samples.append(
+            Sample(
+                request.arrived_s,
+                max(request.prompt_tokens, 1),
+                max(request.output_tokens, 1),
+                tiers,
+                request.worker,
+                request.session,
+                request.ttft_s,
+                decode,
+            )
+        )
+    return samples
+
+
+def _split(request: TraceRequest) -> tuple[int, int, int]:
+    """Split the cached tokens that the engine reported by the tiers that the router expected."""
+    most = max(request.prompt_tokens - 1, 0)
+    expected = request.tiers or (0, 0, 0)
+    cached = sum(expected) if request.cached_tokens is None else request.cached_tokens
+    left = min(cached, most)
+    if not sum(expected):
+        return left, 0, 0
+    l2 = min(expected[2], max(0, left - expected[0] - expected[1]) or 0)
+    l1 = min(expected[1], max(0, left - expected[0] - l2))
+    return left - l1 - l2, l1, l2
+
+
+def calibrate(trace: Trace, step_tokens: int) -> Calibration:
+    """Fit the constants; `step_tokens`: prompt tokens of an engine step at most. Raise
+    CalibrationError.
+    """
+    samples = collect_samples(trace.requests)[-MAX_SAMPLES:]
+    if len(samples) < MIN_SAMPLES:
+        raise CalibrationError(
+            f"Only {len(samples)} recorded requests have a worker and a TTFT; {MIN_SAMPLES} are "
+            "needed. Record more traffic or choose a longer period."
+        )
+    prior = _rough_values(samples)
+    prompts = sum(sample.prompt_tokens for sample in samples)
+    loaded = [
+        sum(sample.tiers[tier] for sample in samples) >= _MIN_TIER_SHARE * prompts
+        for tier in (1, 2)
+    ]
+    rows = list_observations(samples, step_tokens)
+    if not all(loaded):
+        rows = [(_without(one, loaded), session) for one, session in rows]
+    found, error = least_squares.fit([one for one, _ in rows], prior)
+    return Calibration(
+        dict(zip(NAMES, found, strict=True)), _draws(rows, found, error, prior), len(samples), error
+    )
+
+
+def _without(one: Observation, loaded: Sequence[bool]) -> Observation:
+    """Leave out tiers that hardly loaded anything: their load times stay at the prior."""
+    l1, l2 = (part if used else 0.0 for part, used in zip(one.parts[-2:], loaded, strict=True))
+    return replace(one, parts=(*one.parts[:-2], l1, l2))
+
+
+def _rough_values(samples: Sequence[Sample]) -> list[float]:
+    rates = [s.ttft_s / s.computed for s in samples if sum(s.tiers) < s.prompt_tokens / 2]
+    prefill = 0.5 * statistics.median(rates or [s.ttft_s / s.prompt_tokens for s in samples])
+    paces = [s.decode_s / (s.answer_tokens - 1) for s in samples if s.decode_s is not None]
+    step = 0.7 * statistics.median(paces) if paces else 0.01
+    overhead = max(0.2 * min(s.ttft_s for s in samples), 1e-4)
+    unloaded = prefill * _UNLOADED_TIER
+    return [step, prefill, prefill * 1e-5, step * 0.03, overhead, unloaded, 2 * unloaded]
+
+
+def _draws(
+    rows: Sequence[Row], found: Sequence[float], error: float, prior: Sequence[float]
+) -> list[Constants]:
+    """Return the solutions of resampled sessions."""
+    groups: dict[object, list[Observation]] = {}
+    for number, (one, session) in enumerate(rows):
+        groups.setdefault(session or number, []).append(one)
+    parts: list[Normal] = [least_squares.normal(group, found, error) for group in groups.values()]
+    chance = random.Random(_SEED)
+    draws = []
+    for _ in range(DRAWS):
+        total = least_squares.add(chance.choices(parts, k=len(parts)), len(prior))
+        values = least_squares.solve_normal(total, prior, error)
+        draws.append(dict(zip(NAMES, values, strict=True)))
+    return draws

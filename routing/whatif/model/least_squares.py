@@ -1,0 +1,123 @@
+"""Robust linear least squares for a few non-negative coefficients."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_TUNING = 1.345  # Huber's constant, 95 % efficient for normal errors
+_SCALE = 1.4826  # standard deviation of normal errors over their median absolute deviation
+_MIN_SCALE = 0.01
+_ROUNDS = 12
+_PRIOR_ERROR = 3.0  # relative
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """`value` is modelled as the sum of `parts` x coefficients; errors are relative to `size`."""
+
+    value: float
+    parts: tuple[float, ...]
+    size: float
+
+
+Normal = tuple[list[list[float]], list[float]]
+
+
+def solve(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
+    """Solve a small positive definite system by elimination with pivots."""
+    size = len(vector)
+    rows = [[*row, value] for row, value in zip(matrix, vector, strict=True)]
+    for at in range(size):
+        best = max(range(at, size), key=lambda row: abs(rows[row][at]))
+        rows[at], rows[best] = rows[best], rows[at]
+        for below in range(at + 1, size):
+            factor = rows[below][at] / rows[at][at]
+            for column in range(at, size + 1):
+                rows[below][column] -= factor * rows[at][column]
+    found = [0.0] * size
+    for at in range(size - 1, -1, -1):
+        rest = sum(rows[at][column] * found[column] for column in range(at + 1, size))
+        found[at] = (rows[at][size] - rest) / rows[at][at]
+    return found
+
+
+def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[list[float], float]:
+    """Return coefficients and the robust relative error. `prior`: rough coefficients, which decide
+    only where the observations do not.
+    """
+    found = list(prior)
+    scale = 1.0
+    for _ in range(_ROUNDS):
+        errors = [_error(one, found) for one in observations]
+        scale = max(_SCALE * statistics.median(map(abs, errors)), _MIN_SCALE)
+        before = found
+        found = solve_normal(normal(observations, found, scale), prior, scale)
+        if all(abs(new - old) <= 1e-6 * abs(old) for new, old in zip(found, before, strict=True)):
+            break
+    return found, scale
+
+
+def _error(one: Observation, coefficients: Sequence[float]) -> float:
+    modelled = sum(part * each for part, each in zip(one.parts, coefficients, strict=True))
+    return (modelled - one.value) / one.size
+
+
+def normal(
+    observations: Sequence[Observation], coefficients: Sequence[float], scale: float
+) -> Normal:
+    """Return the normal equations with Huber's weights at these coefficients."""
+    width = len(coefficients)
+    matrix = [[0.0] * width for _ in range(width)]
+    vector = [0.0] * width
+    for one in observations:
+        ratio = abs(_error(one, coefficients)) / (_TUNING * scale)
+        weight = (1.0 if ratio <= 1 else 1 / ratio) / (one.size * one.size)
+        for at, part in enumerate(one.parts):
+            if part:
+                weighted = weight * part
+                vector[at] += weighted * one.value
+                line = matrix[at]
+                for other, factor in enumerate(one.parts):
+                    line[other] += weighted * factor
+    return matrix, vector
+
+
+def add(parts: Sequence[Normal], width: int) -> Normal:
+    """Return the sum of normal equations."""
+    matrix = [[0.0] * width for _ in range(width)]
+    vector = [0.0] * width
+    for rows, values in parts:
+        for at in range(width):
+            vector[at] += values[at]
+            line, row = matrix[at], rows[at]
+            for other in range(width):
+                line[other] += row[other]
+    return matrix, vector
+
+
+def solve_normal(equations: Normal, prior: Sequence[float], scale: float) -> list[float]:
+    """Return non-negative coefficients: those that would be negative stay at the prior's
+    hundredth. `scale`: relative error of the observations.
+    """
+    weight = (scale / _PRIOR_ERROR) ** 2
+    matrix, vector = equations
+    fixed: dict[int, float] = {}
+    while True:
+        free = [at for at in range(len(prior)) if at not in fixed]
+        if not free:
+            return [fixed[at] for at in range(len(prior))]
+        # In units of the prior, so that its error is the same for each.
+        rows = [[matrix[a][b] * prior[a] * prior[b] for b in free] for a in free]
+        values = [
+            prior[a] * (vector[a] - sum(matrix[a][b] * fixed[b] for b in fixed)) for a in free
+        ]
+        for at in range(len(free)):
+            rows[at][at] += weight
+            values[at] += weight
+        found = dict(zip(free, solve(rows, values), strict=True))
+        negative = [at for at, value in found.items() if value <= 0]
+        if not negative:
+            return [fixed[at] if at in fixed else found[at] * prior[at] for at in range(len(prior))]
+        fixed |= {at: prior[at] / 100 for at in negative}

@@ -1,0 +1,172 @@
+"""Figures of simulated runs, with intervals from resampled sessions and drawn constants. Pure."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from routing.whatif.simulation.replay import SimulatedRun
+
+RESAMPLES = 200  # over all runs of one scenario
+_SEED = 11
+
+TTFT = ("ttft_p50_s", "ttft_p90_s", "ttft_p99_s")
+RATES = ("hit_rate", "device_hit_rate", "l1_hit_rate", "l2_hit_rate")
+THROUGHPUT = ("requests_per_s", "output_tokens_per_s")
+COSTS = ("cost_per_hour", "cost_per_million_tokens")
+FIGURES = (*TTFT, *RATES, *THROUGHPUT, *COSTS)
+_PARTS = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Value with the bounds of its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """Requests of one run by ascending TTFT, and sums for each group: a session, or one request
+    without a session. `hourly_price` is of all workers, None if unknown.
+    """
+
+    ttft: list[float]
+    group_of: list[int]
+    sums: list[tuple[int, int, int, int, int, int]]  # requests, prompt, device, l1, l2, output
+    span_s: float
+    hourly_price: float | None
+
+    def figures(self, weights: Sequence[int] | None = None) -> dict[str, float]:
+        """Return the figures with each group counted `weights` times."""
+        each = weights if weights is not None else [1] * len(self.sums)
+        heights = list(accumulate(map(each.__getitem__, self.group_of)))
+        total = heights[-1] if heights else 0
+        found: dict[str, float] = {}
+        for name, part in zip(TTFT, _PARTS, strict=True):
+            at = bisect_left(heights, part * total) if total else 0
+            found[name] = self.ttft[min(at, len(self.ttft) - 1)] if self.ttft else 0.0
+        requests, prompt, device, l1, l2, output = (
+            sum(w * one[at] for w, one in zip(each, self.sums, strict=True)) for at in range(6)
+        )
+        for name, tokens in zip(RATES, (device + l1 + l2, device, l1, l2), strict=True):
+            found[name] = tokens / prompt if prompt else 0.0
+        found["requests_per_s"] = requests / self.span_s
+        found["output_tokens_per_s"] = output / self.span_s
+        if self.hourly_price is not None:
+            tokens = max(prompt + output, 1)
+            found["cost_per_hour"] = self.hourly_price
+            cost = self.hourly_price * self.span_s / 3600
+            found["cost_per_million_tokens"] = cost / tokens * 1e6
+        return found
+
+
+def tabulate(run: SimulatedRun, overhead_s: float, hourly_price: float | None) -> RunTable:
+    """Summarize the counted requests; groups are numbered alike in all runs of one trace."""
+    jobs = run.counted
+    numbers: dict[object, int] = {}
+    sums: list[list[int]] = []
+    rows = []
+    for job in sorted(jobs, key=lambda job: job.tag):
+        key: object = job.session if job.session >= 0 else ("request", job.tag)
+        group = numbers.setdefault(key, len(numbers))
+        if group == len(sums):
+            sums.append([0] * 6)
+        device = job.cached - job.l1_tokens - job.l2_tokens
+        values = (1, job.prompt_tokens, device, job.l1_tokens, job.l2_tokens, job.answer_tokens)
+        for at, value in enumerate(values):
+            sums[group][at] += value
+        rows.append((job.first_at - job.arrived + overhead_s, group))
+    rows.sort()
+    ends = max((job.done_at for job in jobs), default=0.0)
+    begins = min((job.arrived for job in jobs), default=0.0)
+    return RunTable(
+        [ttft for ttft, _ in rows],
+        [group for _, group in rows],
+        [(s[0], s[1], s[2], s[3], s[4], s[5]) for s in sums],
+        max(ends - begins, 1e-9),
+        hourly_price,
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Figures of the present configuration and of another, and their ratio minus 1."""
+
+    present: dict[str, Estimate]
+    candidate: dict[str, Estimate]
+    change: dict[str, Estimate]
+
+
+def compare(
+    present: Sequence[RunTable], candidate: Sequence[RunTable], model_error: Mapping[str, float]
+) -> Comparison:
+    """Compare runs in pairs with equal constants; the first pair has the fitted ones.
+
+    Intervals cover sessions and constants. Those of the figures are at least as wide as the model
+    error of the backtest (relative for TTFT, absolute for hit rates); in changes it cancels.
+    """
+    base, other = present[0].figures(), candidate[0].figures()
+    chance = random.Random(_SEED)
+    draws: list[tuple[dict[str, float], dict[str, float]]] = []
+    groups = len(present[0].sums)
+    for left, right in zip(present, candidate, strict=True):
+        for _ in range(max(2, RESAMPLES // len(present))):
+            weights = [0] * groups
+            for group in chance.choices(range(groups), k=groups) if groups else ():
+                weights[group] += 1
+            draws.append((left.figures(weights), right.figures(weights)))
+    return Comparison(
+        {name: _estimate(base, [one[0] for one in draws], name, model_error) for name in base},
+        {name: _estimate(other, [one[1] for one in draws], name, model_error) for name in other},
+        {
+            name: _change(base, other, draws, name)
+            for name in base
+            if name in other and (base[name] or name in RATES)
+        },
+    )
+
+
+def _estimate(
+    value: Mapping[str, float],
+    draws: Sequence[Mapping[str, float]],
+    name: str,
+    model_error: Mapping[str, float],
+) -> Estimate:
+    found = value[name]
+    low, high = interval([one[name] for one in draws])
+    error = abs(model_error.get(name, 0.0))
+    if name in TTFT:
+        low, high = min(low, found / (1 + error)), max(high, found * (1 + error))
+    elif name in RATES:
+        low, high = max(0.0, min(low, found - error)), min(1.0, max(high, found + error))
+    return Estimate(found, min(low, found), max(high, found))
+
+
+def _change(
+    base: Mapping[str, float],
+    other: Mapping[str, float],
+    draws: Sequence[tuple[Mapping[str, float], Mapping[str, float]]],
+    name: str,
+) -> Estimate:
+    """Return the relative change; of rates the difference."""
+    if name in RATES:
+        value = other[name] - base[name]
+        found = [right[name] - left[name] for left, right in draws]
+    else:
+        value = other[name] / base[name] - 1
+        found = [right[name] / left[name] - 1 for left, right in draws if left[name]]
+    low, high = interval(found)
+    return Estimate(value, min(low, value), max(high, value))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 5 % and 95 % quantiles."""
+    ordered = sorted(values)
+    cut = len(ordered) // 20
+    return ordered[cut], ordered[-1 - cut]

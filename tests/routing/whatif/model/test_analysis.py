@@ -1,0 +1,88 @@
+"""Tests of whole analyses, on traffic of workers whose constants are known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from routing.whatif.model.analysis import Configuration, analyse, as_document
+from routing.whatif.model.scenario import Scenario, plan_trace, run_scenario
+from tests.routing.whatif.recorded_traffic import TRUTH, WORKERS, recorded_traffic
+
+PRESENT = Configuration("prefixaware", WORKERS, device_tokens=TRUTH.cache_tokens, hourly_price=4.0)
+
+
+def test_a_change_is_predicted_like_the_true_workers_show_it() -> None:
+    trace = recorded_traffic()
+    found = analyse(trace, PRESENT, replace(PRESENT, replicas=2, rate=1.5))
+    assert found.backtest.refusal == ""
+    assert found.comparison is not None
+    true = run_scenario(Scenario("prefixaware", 2, TRUTH, rate=1.5), plan_trace(trace)).counted
+    ttft = sorted(job.first_at - job.arrived + TRUTH.overhead_s for job in true)
+    estimate = found.comparison.candidate["ttft_p90_s"]
+    assert estimate.value == pytest.approx(ttft[int(0.9 * len(ttft))], rel=0.1)
+    change = found.comparison.change
+    assert change["ttft_p90_s"].low > 0
+    assert change["cost_per_hour"].value == pytest.approx(2 / 3 - 1)
+
+
+def test_workers_that_changed_meanwhile_are_refused_an_answer() -> None:
+    found = analyse(recorded_traffic(slower=1.6), PRESENT, PRESENT)
+    assert "TTFT p50 by -" in found.backtest.refusal
+    document = as_document(found)
+    assert document["present"] is document["candidate"] is document["change"] is None
+    assert document["backtest"]["rows"][0]["holds"] is False
+
+
+def test_an_unknown_device_memory_is_fitted_to_the_hit_rate() -> None:
+    found = analyse(recorded_traffic(400), replace(PRESENT, device_tokens=0), PRESENT)
+    assert found.device_tokens_fitted
+    assert abs(found.backtest.errors()["hit_rate"]) < 0.03
+
+
+def test_a_larger_l1_and_faster_workers_help() -> None:
+    trace = recorded_traffic()
+    small = replace(PRESENT, device_tokens=20_000)
+    true = replace(TRUTH, cache_tokens=20_000)
+    planned = plan_trace(trace)
+    tiered = replace(small, l1_tokens=2_000_000, speed=2.0)
+    scenario = tiered.scenario(
+        {
+            "step_s": true.step_s,
+            "prefill_s": true.prefill_s,
+            "context_s": true.context_s,
+            "decode_s": true.decode_s,
+            "overhead_s": 0.0,
+            "l1_load_s": 1e-6,
+        }
+    )
+    assert scenario.hardware.prefill_s == pytest.approx(true.prefill_s / 2)
+    jobs = run_scenario(scenario, planned).counted
+    assert sum(job.l1_tokens for job in jobs) > 0
+
+
+def test_progress_grows_to_the_end_and_may_cancel() -> None:
+    shares: list[float] = []
+    stages: list[str] = []
+
+    def report(share: float, stage: str) -> None:
+        shares.append(share)
+        stages.append(stage)
+
+    document = as_document(analyse(recorded_traffic(300), PRESENT, PRESENT, report))
+    assert shares == sorted(shares)
+    assert 0.9 < shares[-1] <= 1.0
+    assert stages[0] == "Calibration"
+    assert json.loads(json.dumps(document))["change"]["ttft_p50_s"]["value"] == 0.0
+
+    class Cancelled(Exception):
+        pass
+
+    def cancel(_share: float, stage: str) -> None:
+        if stage != "Calibration":
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        analyse(recorded_traffic(300), PRESENT, PRESENT, cancel)
