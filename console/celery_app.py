@@ -78,6 +78,7 @@ app.conf.update(
             ("console.system.tasks.look", _LOOK_S),
             ("console.clusters.tasks.sweep", _CLUSTERS_S),
             ("dashboards.benchmarks.tasks.sweep", _SWEEP_S),
+            ("routing.whatif.tasks.sweep", _SWEEP_S),
             ("dashboards.alerting.tasks.load", _RULES_S),
             ("dashboards.money.tasks.sweep", _MONEY_S),
             ("dashboards.money.tasks.calibrate", _CALIBRATION_S),

@@ -49,6 +49,7 @@ class Client:
         self.endpoints = endpoints.Endpoints(self.http)
         self.benchmarks = endpoints.Benchmarks(self.http)
         self.canaries = endpoints.Canaries(self.http)
+        self.whatifs = endpoints.WhatIfs(self.http)
         self.clusters = resources.Clusters(self.http)
         self.cache_tiers = resources.CacheTiers(self.http)
         self.instance_types = resources.InstanceTypes(self.http)

@@ -302,6 +302,30 @@ class Canaries(ResourceClient):
         return self._send("POST", self._at(name, "canary", "promote"), {"note": note})
 
 
+class WhatIfs(ResourceClient):
+    path = "endpoints/"
+
+    def list(self, name: str) -> Iterator[Document]:
+        """Yield what-if analyses, latest first."""
+        return self.http.pages(self._at(name, "what-if"))
+
+    def present(self, name: str) -> Document:
+        """Return the endpoint's present values."""
+        return self._get(self._at(name, "what-if", "present"))
+
+    def start(self, name: str, wish: Mapping[str, Any]) -> Document:
+        return self._send("POST", self._at(name, "what-if"), wish, once=True)
+
+    def get(self, name: str, run: str) -> Document:
+        return self._get(self._at(name, "what-if", run))
+
+    def cancel(self, name: str, run: str) -> Document:
+        return self._send("POST", self._at(name, "what-if", run, "cancel"))
+
+    def delete(self, name: str, run: str) -> None:
+        self.http.send("DELETE", self._at(name, "what-if", run))
+
+
 def _dry_run_params(dry_run: bool) -> Document:
     return {"dry_run": True} if dry_run else {}
 

@@ -18,6 +18,7 @@ from console.commandline.endpoint import (
     misses,
     traces,
     wait,
+    whatif,
 )
 from console.commandline.platform import (
     alerts,
@@ -73,7 +74,8 @@ def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]
     text = "create the demo endpoint if it does not exist (on the console's machine)"
     rooms.verb("seed-demo", text, call=seed_demo)
     verbs = rooms.group("endpoint", "manage endpoints", client="endpoints")
-    for module in (endpoints, changes, keys, manifests, wait, analysis, benchmarks, canary, traces):
+    modules = (endpoints, changes, keys, manifests, wait, analysis, benchmarks)
+    for module in (*modules, canary, traces, whatif):
         module.add_to(verbs)
     for add_to in (*_COMMANDS, *more):
         add_to(rooms)

@@ -16,7 +16,7 @@ from django.core.management import CommandError, call_command
 from console.accounts.models import Team
 from console.client import Client
 from console.commandline import context, output, parser
-from console.commandline.endpoint import analysis, benchmarks
+from console.commandline.endpoint import analysis, benchmarks, whatif
 from endpoints.models import Endpoint
 from tests.support.console import make_endpoint, pretend_ready
 from tests.support.http_stub import http_stub
@@ -268,6 +268,50 @@ def test_benchmark_is_started_and_awaited(monkeypatch: pytest.MonkeyPatch) -> No
     assert ended.exit_code == 0 and "b1 of demo: done" in ended.text and "requests: 9" in ended.text
     assert "Simulated workers" in ended.text
     assert "running Sending" in err.getvalue()
+
+
+def test_whatif_is_started_and_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whatif, "POLL_S", 0.0)
+    made: dict[str, Any] = {
+        "id": "a1",
+        "endpoint": "demo",
+        "title": "",
+        "state": "queued",
+        "stage": "Queued",
+        "share": 0.0,
+        "message": "",
+        "result": None,
+        "started_by": "system",
+        "present_values": {"replicas": 3, "rate": 1.0},
+        "candidate_values": {"replicas": 6, "rate": 1.0},
+        "created_at": "2026-11-23T08:00:00Z",
+    }
+    estimate = {"value": 0.25, "low": 0.2, "high": 0.3}
+    row = {"name": "ttft_p50_s", "predicted": 1.0, "measured": 1.1, "error": -0.09}
+    figures = {"ttft_p50_s": estimate}
+    result = {
+        "backtest": {"rows": [row], "refusal": ""},
+        "present": figures,
+        "candidate": figures,
+        "change": figures,
+    }
+    done = {**made, "state": "done", "stage": "", "share": 1.0, "result": result}
+    states = iter([{**made, "state": "running", "stage": "Backtest", "share": 0.25}, done])
+    answers: dict[str, Any] = {
+        "/api/v1/endpoints/demo/what-if/": (201, made),
+        "/api/v1/endpoints/demo/what-if/a1/": lambda *_: (200, next(states)),
+    }
+    words = ["endpoint", "whatif", "start", "demo", "replicas=6", "--title", "T", "--wait"]
+    with http_stub(answers) as stub:
+        out, err = io.StringIO(), io.StringIO()
+        options = vars(parser.build_parser().parse_args(words))
+        ended = context.run(options, lambda: Client(stub.url), out, err)
+    assert json.loads(stub.seen[0][2]) == {"replicas": 6, "title": "T"}
+    assert ended.exit_code == 0
+    assert "a1 of demo: done" in ended.text and "changes: replicas=6" in ended.text
+    assert "predicted 1, measured 1.1, error -9.0%" in ended.text
+    assert "+25.0 % (+20.0 to +30.0)" in ended.text
+    assert "25% Backtest" in err.getvalue()
 
 
 def test_cells_are_formatted() -> None:

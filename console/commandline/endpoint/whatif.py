@@ -1,0 +1,157 @@
+"""`endpoint whatif ...`: predict another configuration from recorded traffic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from console.commandline import output
+from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
+from console.commandline.input import parse_facts
+from console.commandline.verbs import OUTPUT, OUTPUT_DATA, Table, Verbs, endpoint_verb
+
+_LIVE = ("queued", "running")
+_FIELDS = "for example replicas=6 strategy=kvaware l1_gib=64 rate=2"
+_RATES = ("hit_rate", "device_hit_rate", "l1_hit_rate", "l2_hit_rate")
+POLL_S = 1.0
+
+
+def _cells(run: dict[str, Any]) -> tuple[str, ...]:
+    result = run["result"] or {}
+    change = (result.get("change") or {}).get("ttft_p90_s")
+    refusal = result.get("backtest", {}).get("refusal")
+    return (
+        run["id"],
+        output.format_time(run["created_at"]),
+        f"{run['state']} {run['share']:.0%}" if run["state"] in _LIVE else run["state"],
+        _format_changes(run),
+        f"{change['value']:+.1%}" if change else "no answer" if refusal else "",
+        run["started_by"],
+        run["title"],
+    )
+
+
+def _format_changes(run: dict[str, Any]) -> str:
+    before, after = run["present_values"], run["candidate_values"]
+    changed = [f"{name}={after[name]}" for name in after if after[name] != before.get(name)]
+    return " ".join(changed) or "none"
+
+
+def start(asked: CommandContext) -> str:
+    wish = parse_facts(asked.options["fields"])
+    for name in ("begin", "end", "trace", "title"):
+        if asked.options[name]:
+            wish[name] = asked.options[name]
+    made = asked.client.whatifs.start(asked.name, wish)
+    text = f"What-if analysis {made['id']} of {asked.name} started."
+    if not asked.options["wait"]:
+        return _text_or_data(asked, made, text)
+    asked.say(text)
+    run = _wait_for_end(asked, made)
+    return _text_or_data(asked, run, "\n".join(_format_run(run)))
+
+
+def _wait_for_end(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
+    end, reported = time.monotonic() + asked.options["timeout"], ""
+    while run["state"] in _LIVE:
+        line = f"  {run['share']:.0%} {run['stage']}"
+        if line != reported:
+            asked.say(line)
+            reported = line
+        if time.monotonic() > end:
+            stop = f"emberline endpoint whatif cancel {asked.name} {run['id']}"
+            text = (
+                f"Timed out after {asked.options['timeout']:g} s. The analysis continues. "
+                f"Cancel: {stop}"
+            )
+            raise CommandError(text, TIMEOUT)
+        asked.client.http.pause(POLL_S)
+        run = asked.client.whatifs.get(asked.name, run["id"])
+    if run["state"] == "failed":
+        raise CommandError(f"The analysis failed. {run['message']}", FAILED)
+    return run
+
+
+def _format_run(run: dict[str, Any]) -> Iterator[str]:
+    state = run["message"] or run["stage"]
+    yield f"{run['id']} of {run['endpoint']}: {run['state']}. {state}".rstrip()
+    yield f"  changes: {_format_changes(run)}"
+    result = run["result"]
+    if not result:
+        return
+    tested = result["backtest"]
+    for row in tested["rows"]:
+        figures = f"predicted {row['predicted']:.4g}, measured {row['measured']:.4g}"
+        yield f"  backtest {row['name']}: {figures}, error {row['error']:+.1%}"
+    if tested["refusal"]:
+        yield f"  No answer. {tested['refusal']}"
+    if result["candidate"]:
+        yield _FIGURES.text(
+            [
+                (name, result["present"].get(name), one, result["change"].get(name))
+                for name, one in result["candidate"].items()
+            ]
+        )
+
+
+def _figure(row: tuple[str, Any, Any, Any]) -> tuple[str, ...]:
+    name, present, candidate, change = row
+    return name, _estimate(present), _estimate(candidate), _change(name, change)
+
+
+def _estimate(one: Any) -> str:
+    return "-" if one is None else f"{one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})"
+
+
+def _change(name: str, one: Any) -> str:
+    if one is None:
+        return "-"
+    unit = " points" if name in _RATES else " %"
+    value, low, high = (f"{100 * one[key]:+.1f}" for key in ("value", "low", "high"))
+    return f"{value}{unit} ({low} to {high})"
+
+
+def cancel(asked: CommandContext) -> str:
+    found = asked.client.whatifs.cancel(asked.name, asked.options["id"])
+    return _text_or_data(asked, found, f"{found['id']} is {found['state']}.")
+
+
+def delete(asked: CommandContext) -> str:
+    asked.client.whatifs.delete(asked.name, asked.options["id"])
+    return f"Deleted {asked.options['id']}."
+
+
+def _text_or_data(asked: CommandContext, run: dict[str, Any], text: str) -> str:
+    form = asked.options["output"]
+    return text if form == output.TABLE else output.format_data(run, form)
+
+
+_RUNS = Table(
+    ("ID", "STARTED", "STATE", "CHANGES", "TTFT P90", "AUTHOR", "TITLE"),
+    _cells,
+    "No what-if analyses of {name}.",
+)
+_FIGURES = Table(("METRIC", "PRESENT", "CANDIDATE", "CHANGE (90 % CI)"), _figure)
+
+
+def add_to(verbs: Verbs) -> None:
+    text = "predict another configuration from recorded traffic"
+    runs = verbs.group("whatif", text, client="whatifs", dest="what")
+    endpoint_verb(runs, "list", "list analyses, latest first", show=_RUNS)
+    endpoint_verb(runs, "present", "show the present values", form=OUTPUT_DATA)
+    verb = endpoint_verb(runs, "start", "start an analysis", call=start, form=OUTPUT)
+    verb.fields(_FIELDS, nargs="*")
+    verb.add("--begin", default="", metavar="TIME", help="begin of the recorded period")
+    verb.add("--end", default="", metavar="TIME", help="end of the recorded period")
+    verb.add("--trace", default="", metavar="NAME", help="imported trace to replay instead")
+    verb.add("--title", default="", help="title of the analysis")
+    verb.add("--wait", action="store_true", help="wait for the end and print the results")
+    verb.add("--timeout", type=float, default=3600.0, help="timeout in seconds (3600)")
+    verb.output()
+    endpoint_verb(runs, "get", "show an analysis", show=_format_run).add("id")
+    text = "cancel an analysis; an ended one is unchanged"
+    endpoint_verb(runs, "cancel", text, call=cancel, form=OUTPUT).add("id")
+    verb = endpoint_verb(runs, "delete", "delete an ended analysis", call=delete)
+    verb.add("id")
+    verb.ask_first("Analysis {id} and its results are deleted.")

@@ -1,0 +1,136 @@
+"""Start, cancel and delete what-if analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts.credentials import stored_actor
+from console.accounts.permissions import require
+from console.audit.record import record
+from console.core.errors import Problem, Refused
+from endpoints import selectors as endpoints
+from endpoints.refusals import ConflictError
+from routing.traces.storage import load_imported
+from routing.traces.trace import TraceError
+from routing.whatif import inputs, selectors, tasks
+from routing.whatif.models import LIVE, WhatIf, WhatIfState
+
+KEPT = 100  # per endpoint
+MAX_LIVE = 5  # per endpoint
+MAX_TITLE = 80
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfRequest:
+    """`given`: changed values by field name. `begin`, `end` None: the newest recorded hours."""
+
+    given: Mapping[str, Any]
+    begin: datetime | None = None
+    end: datetime | None = None
+    title: str = ""
+    trace: str = ""
+
+
+def start(actor: Any, name: str, wish: WhatIfRequest) -> WhatIf:
+    """Queue an analysis of an endpoint's recorded requests. Raise Refused."""
+    endpoint = endpoints.get(name, viewer=actor)
+    require(actor, "operator", of=endpoint)
+    if len(wish.title) > MAX_TITLE:
+        remedy = f"Enter at most {MAX_TITLE} characters."
+        raise Refused(Problem("title", wish.title, "The title is too long.", remedy, "too_long"))
+    present = inputs.present_values(endpoint)
+    candidate = inputs.read_values(wish.given, present)
+    # What is unknown of the present configuration is the candidate's: it converts and prices both.
+    for field in ("kv_kib", "price_usd_hour", "device_tokens"):
+        if present[field] is None:
+            present[field] = candidate[field]
+    if present["l1_gib"] or present["l2_gib"]:
+        inputs.read_values({}, present)
+    begin, end = _period(endpoint, wish)
+    if wish.trace:
+        try:
+            load_imported(endpoint, wish.trace)
+        except TraceError as error:
+            remedy = "Import it, or leave the field empty."
+            problem = Problem("trace", wish.trace[:80], str(error), remedy, "not_found")
+            raise Refused(problem) from None
+    if selectors.count_live(name) >= MAX_LIVE:
+        raise ConflictError(
+            "too_many_analyses",
+            f"{MAX_LIVE} analyses of {name} are queued or running.",
+            "Wait for one to end, or cancel one.",
+        )
+    with transaction.atomic():
+        row = WhatIf.objects.create(
+            endpoint=endpoint,
+            title=wish.title.strip(),
+            begin=begin,
+            end=end,
+            trace=wish.trace,
+            present=present,
+            candidate=candidate,
+            stage="Queued",
+            started_by=stored_actor(actor),
+        )
+        changed = {label: [old, new] for label, old, new in inputs.list_changes(present, candidate)}
+        record(actor, "what-if", f"endpoint/{name}", {"run": str(row.pk), "changes": changed})
+        _delete_old_runs(name)
+        tasks.sweep.nudge()
+    return row
+
+
+def _period(endpoint: Any, wish: WhatIfRequest) -> tuple[datetime, datetime]:
+    default = inputs.default_period(endpoint)
+    if default is None:
+        raise ConflictError(
+            "nothing_recorded",
+            f"No traffic of {endpoint.name} is recorded.",
+            "Switch on its traffic recording and wait for an hour of requests.",
+        )
+    begin, end = wish.begin or default[0], wish.end or default[1]
+    if begin >= end:
+        remedy = "Choose an end after the begin."
+        raise Refused(Problem("end", end, "The period is empty.", remedy, "out_of_range"))
+    if end - begin > inputs.MAX_PERIOD:
+        remedy = f"Choose at most {inputs.MAX_PERIOD.days} days."
+        raise Refused(Problem("begin", begin, "The period is too long.", remedy, "out_of_range"))
+    return begin, end
+
+
+def cancel(actor: Any, row: WhatIf) -> None:
+    """End the analysis within about a second; an ended one is unchanged."""
+    require(actor, "operator", of=row.endpoint)
+    with transaction.atomic():
+        now = timezone.now()
+        live = WhatIf.objects.filter(pk=row.pk, cancel_at__isnull=True, state__in=LIVE)
+        if not live.update(cancel_at=now, stage="Ending"):
+            return
+        queued = WhatIf.objects.filter(pk=row.pk, state=WhatIfState.QUEUED)
+        queued.update(state=WhatIfState.CANCELLED, finished_at=now, stage="")
+        target = f"endpoint/{row.endpoint.name}"
+        record(actor, "cancel what-if", target, {"run": str(row.pk)})
+
+
+def delete(actor: Any, row: WhatIf) -> None:
+    require(actor, "operator", of=row.endpoint)
+    if row.live:
+        raise ConflictError(
+            "analysis_running", "The analysis is queued or running.", "Cancel it first."
+        )
+    with transaction.atomic():
+        target = f"endpoint/{row.endpoint.name}"
+        record(actor, "delete what-if", target, {"run": str(row.pk)})
+        row.delete()
+
+
+def _delete_old_runs(name: str) -> None:
+    old = selectors.list_runs(name).exclude(state__in=LIVE).values_list("pk", flat=True)[KEPT:]
+    found = list(old)
+    if found:
+        WhatIf.objects.filter(pk__in=found).delete()

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class WhatIfConfig(AppConfig):
+    name = "routing.whatif"
+    label = "whatif"
+    verbose_name = "What-if"
+
+    def ready(self) -> None:
+        from console.web.shell import navigation
+
+        navigation.register_tab(
+            navigation.Tab("endpoint", "What-if", "whatif:endpoint", "scale", 45, "Observability")
+        )

@@ -1,0 +1,143 @@
+"""Start, run and end what-if analyses: one at a time, each in a process of its own.
+
+A sweep claims the oldest queued row with a conditional UPDATE. The process reports to the row, and
+ends when the row is cancelled or deleted. A row that nobody reports to is failed by a later sweep.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from routing.traces.storage import load_imported, load_trace
+from routing.traces.trace import TraceError
+from routing.whatif import inputs
+from routing.whatif.model.analysis import analyse, as_document
+from routing.whatif.model.calibration import CalibrationError
+from routing.whatif.models import LIVE, WhatIf, WhatIfState
+
+log = logging.getLogger(__name__)
+
+MAX_REQUESTS = 200_000
+SILENT = timedelta(seconds=90)
+REPORT_S = 1.0
+_NICE = 10
+
+
+class _CancelledError(Exception):
+    """The row was cancelled or deleted."""
+
+
+def has_work() -> bool:
+    return WhatIf.objects.filter(state__in=LIVE).exists()
+
+
+def sweep() -> None:
+    """Fail silent rows, and start the oldest queued one if none is running."""
+    now = timezone.now()
+    silent = WhatIf.objects.filter(state=WhatIfState.RUNNING, touched_at__lt=now - SILENT)
+    silent.update(
+        state=WhatIfState.FAILED,
+        finished_at=now,
+        stage="",
+        message="The process of the analysis ended early, for example by a restart of the console. "
+        "Start the analysis again.",
+    )
+    if WhatIf.objects.filter(state=WhatIfState.RUNNING).exists():
+        return
+    queued = WhatIf.objects.filter(state=WhatIfState.QUEUED).order_by("created_at", "pk")
+    row = queued.first()
+    if row is not None and claim(row.pk):
+        _spawn(row.pk)
+
+
+def claim(run: UUID) -> bool:
+    """Mark a queued row as running; return whether this call did it."""
+    now = timezone.now()
+    rows = WhatIf.objects.filter(pk=run, state=WhatIfState.QUEUED)
+    found = rows.update(
+        state=WhatIfState.RUNNING, started_at=now, touched_at=now, stage="Reading the recording"
+    )
+    return bool(found)
+
+
+def _spawn(run: UUID) -> None:
+    command = (sys.executable, "-m", "django", "run_whatif", str(run))
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings"}
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+    # Without a wait the ended process would stay as a zombie.
+    threading.Thread(target=process.wait, daemon=True, name=f"whatif-{run}").start()
+
+
+def lower_priority() -> None:
+    """Leave the cores to requests and the console."""
+    os.nice(_NICE)
+
+
+def execute(run: UUID) -> None:
+    """Run a claimed analysis to its end."""
+    row = WhatIf.objects.select_related("endpoint").filter(pk=run).first()
+    if row is None:
+        return
+    report = _Reporter(run)
+    try:
+        result = _analyse(row, report)
+    except _CancelledError:
+        _end(run, WhatIfState.CANCELLED, "")
+    except (TraceError, CalibrationError) as error:
+        _end(run, WhatIfState.FAILED, str(error))
+    except Exception:
+        log.exception("What-if analysis %s failed", run)
+        message = "The analysis failed unexpectedly; the console's log has the cause."
+        _end(run, WhatIfState.FAILED, message)
+    else:
+        _end(run, WhatIfState.DONE, "", result=result, share=1.0)
+
+
+def _analyse(row: WhatIf, report: _Reporter) -> dict[str, Any]:
+    recorded = load_trace(row.endpoint, row.begin, row.end)
+    workload = load_imported(row.endpoint, row.trace) if row.trace else None
+    count = len((workload or recorded).requests)
+    if count > MAX_REQUESTS:
+        raise TraceError(
+            f"The period has {count:,} requests; the limit is {MAX_REQUESTS:,}. "
+            "Choose a shorter period."
+        )
+    limits = inputs.engine_limits(row.endpoint.parsed)
+    present, candidate = (
+        inputs.make_configuration(values, limits) for values in (row.present, row.candidate)
+    )
+    return as_document(analyse(recorded, present, candidate, report, workload))
+
+
+class _Reporter:
+    """Writes progress about once a second."""
+
+    def __init__(self, run: UUID) -> None:
+        self._rows: QuerySet[WhatIf] = WhatIf.objects.filter(
+            pk=run, state=WhatIfState.RUNNING, cancel_at__isnull=True
+        )
+        self._last = -REPORT_S
+
+    def __call__(self, share: float, stage: str) -> None:
+        now = time.monotonic()
+        if now - self._last < REPORT_S:
+            return
+        self._last = now
+        if not self._rows.update(share=share, stage=stage[:80], touched_at=timezone.now()):
+            raise _CancelledError
+
+
+def _end(run: UUID, state: WhatIfState, message: str, **values: Any) -> None:
+    rows = WhatIf.objects.filter(pk=run, state=WhatIfState.RUNNING)
+    rows.update(state=state, message=message, stage="", finished_at=timezone.now(), **values)

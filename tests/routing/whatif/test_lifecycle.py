@@ -1,0 +1,107 @@
+"""Tests of the run of an analysis: claim, result, cancellation, failure."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from routing.traces.trace import Trace
+from routing.whatif import actions, lifecycle
+from routing.whatif.management.commands import run_whatif
+from routing.whatif.models import WhatIf, WhatIfState
+from tests.routing.whatif.recorded_traffic import recorded_traffic
+from tests.support.console import person
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """Analyses whose process was started; none is."""
+    found: list[UUID] = []
+    monkeypatch.setattr(lifecycle, "_spawn", found.append)
+    return found
+
+
+def test_an_analysis_ends_with_its_figures(finished: WhatIf) -> None:
+    assert (finished.state, finished.share, finished.message) == (WhatIfState.DONE, 1.0, "")
+    result = finished.result
+    assert result["requests"] == 300
+    assert result["backtest"]["refusal"] == ""
+    assert result["change"]["ttft_p90_s"]["value"] > 0  # two replicas instead of three
+
+
+def test_one_analysis_runs_at_a_time(queued: WhatIf, started: list[UUID]) -> None:
+    other = WhatIf.objects.get(pk=queued.pk)
+    other.pk = None
+    other.id = UUID(int=1)
+    other.created_at = queued.created_at + timedelta(seconds=1)
+    other.save()
+    for _ in range(3):
+        lifecycle.sweep()
+    assert started == [queued.pk]
+    WhatIf.objects.filter(pk=queued.pk).update(state=WhatIfState.DONE)
+    lifecycle.sweep()
+    assert started == [queued.pk, other.pk]
+
+
+def test_a_claim_succeeds_once(queued: WhatIf) -> None:
+    assert lifecycle.claim(queued.pk)
+    assert not lifecycle.claim(queued.pk)
+
+
+def test_a_silent_analysis_fails(queued: WhatIf, started: list[UUID]) -> None:
+    lifecycle.claim(queued.pk)
+    late = timezone.now() - 2 * lifecycle.SILENT
+    WhatIf.objects.filter(pk=queued.pk).update(touched_at=late)
+    lifecycle.sweep()
+    queued.refresh_from_db()
+    assert queued.state == WhatIfState.FAILED
+    assert "Start the analysis again" in queued.message
+    assert not lifecycle.has_work()
+
+
+def test_a_running_analysis_is_cancelled(queued: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "REPORT_S", 0.0)
+    lifecycle.claim(queued.pk)
+    actions.cancel(person("operator"), queued)
+    lifecycle.execute(queued.pk)
+    queued.refresh_from_db()
+    assert queued.state == WhatIfState.CANCELLED
+    assert queued.result == {}
+
+
+def test_a_deleted_row_ends_its_process(queued: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "REPORT_S", 0.0)
+    lifecycle.claim(queued.pk)
+
+    def load(*_period: Any) -> Trace:
+        WhatIf.objects.all().delete()
+        return recorded_traffic(300)
+
+    monkeypatch.setattr(lifecycle, "load_trace", load)
+    lifecycle.execute(queued.pk)
+    assert not WhatIf.objects.exists()
+    lifecycle.execute(queued.pk)
+
+
+def test_too_little_or_too_much_traffic_is_reported(
+    queued: WhatIf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: Trace(64, []))
+    lifecycle.claim(queued.pk)
+    monkeypatch.setattr(run_whatif, "lower_priority", lambda: None)  # of the test process
+    call_command("run_whatif", str(queued.pk))
+    queued.refresh_from_db()
+    assert "Record more traffic" in queued.message
+    WhatIf.objects.filter(pk=queued.pk).update(state=WhatIfState.QUEUED)
+    monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: recorded_traffic(300))
+    monkeypatch.setattr(lifecycle, "MAX_REQUESTS", 200)
+    lifecycle.claim(queued.pk)
+    lifecycle.execute(queued.pk)
+    queued.refresh_from_db()
+    assert queued.state == WhatIfState.FAILED
+    assert "Choose a shorter period" in queued.message

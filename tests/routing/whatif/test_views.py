@@ -1,0 +1,178 @@
+"""What-if pages and REST: content, permissions and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.accounts.models import Membership, Team, User
+from console.audit.models import AuditEvent
+from endpoints.models import Endpoint
+from routing.whatif import actions, inputs
+from routing.whatif.models import WhatIf, WhatIfState
+from tests.routing.whatif.conftest import GIVEN
+from tests.support.console import browser, person, program
+
+PAGE = "/what-if/endpoints/demo/"
+REST = "/api/v1/endpoints/demo/what-if/"
+
+
+def text(client: Client, url: str, **options: Any) -> str:
+    answer = client.get(url, **options)
+    assert answer.status_code == 200, url
+    return answer.content.decode()
+
+
+def test_a_form_with_the_present_values_starts_an_analysis(endpoint: Endpoint) -> None:
+    client = browser("operator")
+    page = text(client, f"{PAGE}new/")
+    assert 'name="replicas" value="3"' in page
+    assert "Request rate (× recorded)" in page
+    values = {**inputs.present_values(endpoint), **GIVEN, "replicas": 6, "price_usd_hour": "2.5"}
+    typed = {name: "" if value is None else value for name, value in values.items()}
+    answer = client.post(f"{PAGE}new/", {**typed, "begin": "", "end": "", "title": "Six"})
+    row = WhatIf.objects.get()
+    assert answer.headers["Location"] == row.get_absolute_url()
+    assert (row.title, row.candidate["replicas"], row.present["replicas"]) == ("Six", 6, 3)
+    assert row.present["price_usd_hour"] == 2.5
+    event = AuditEvent.objects.filter(verb="what-if").get()
+    assert event.changes["changes"] == {"Replicas": [3, 6]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ({"replicas": "many"}, "Enter a whole number from 1 to 256."),
+        ({"begin": "yesterday"}, "Enter a date and time"),
+        ({"begin": "2026-11-23T10:00", "end": "2026-11-23T09:00"}, "The period is empty."),
+        ({"begin": "2026-01-01T10:00", "end": "2026-11-23T09:00"}, "The period is too long."),
+        ({"trace": "other"}, "There is no imported trace"),
+        ({"title": "x" * 81}, "The title is too long."),
+    ],
+)
+def test_nonsense_is_answered_at_the_field(
+    endpoint: Endpoint, typed: dict[str, str], message: str
+) -> None:
+    answer = browser("operator").post(f"{PAGE}new/", typed)
+    assert answer.status_code == 400
+    assert message in answer.content.decode()
+    assert not WhatIf.objects.exists()
+
+
+def test_a_finished_analysis_shows_prediction_and_backtest(finished: WhatIf) -> None:
+    client = browser("viewer")
+    page = text(client, finished.get_absolute_url())
+    for expected in (
+        "Prediction",
+        "Backtest",
+        "TTFT p90",
+        "Replicas: 3 → 2",
+        "worse",
+        "Engine step",
+    ):
+        assert expected in page, expected
+    assert 'hx-trigger="every 1s"' not in page
+    listed = text(client, PAGE)
+    assert "Replicas 3 → 2" in listed
+    assert "New analysis" not in listed
+
+
+def test_a_refusal_withholds_the_prediction(finished: WhatIf) -> None:
+    result = finished.result
+    result["backtest"]["refusal"] = "The model misses the measured TTFT p50 by +60% (limit ±25%)."
+    result["present"] = result["candidate"] = result["change"] = None
+    finished.save()
+    page = text(browser("viewer"), finished.get_absolute_url())
+    assert "No answer. The model misses" in page
+    assert "Prediction" not in page
+    assert "No answer" in text(browser("viewer"), PAGE)
+
+
+def test_a_live_analysis_refreshes_itself_and_can_be_cancelled(queued: WhatIf) -> None:
+    client = browser("operator")
+    assert 'hx-trigger="every 1s"' in text(client, queued.get_absolute_url())
+    client.post(f"{queued.get_absolute_url()}cancel/")
+    queued.refresh_from_db()
+    assert queued.state == WhatIfState.CANCELLED
+    client.post(f"{queued.get_absolute_url()}delete/")
+    assert not WhatIf.objects.exists()
+    verbs = set(AuditEvent.objects.values_list("verb", flat=True))
+    assert {"cancel what-if", "delete what-if"} <= verbs
+
+
+def test_candidates_are_compared(finished: WhatIf) -> None:
+    other = WhatIf.objects.get(pk=finished.pk)
+    other.pk = None
+    other.title = "Second"
+    other._state.adding = True
+    other.id = "00000000-0000-0000-0000-000000000001"  # type: ignore[assignment]
+    other.save()
+    client = browser("viewer")
+    url = f"{PAGE}compare/?run={finished.pk}&run={other.pk}"
+    page = text(client, url)
+    assert "Second" in page and "Cost (USD/h)" not in page and "TTFT p99" in page
+    assert client.get(f"{PAGE}compare/?run={finished.pk}").status_code == 302
+    assert client.get(f"{PAGE}compare/?run=nonsense&run=1").status_code == 404
+
+
+def test_without_a_recording_nothing_starts(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "recorded_hours", lambda _endpoint: [])
+    client = browser("operator")
+    assert "No traffic of this endpoint is recorded" in text(client, PAGE)
+    assert "No traffic of this endpoint is recorded" in text(client, f"{PAGE}new/")
+    answer = program("operator").post(REST, GIVEN, format="json")
+    assert answer.status_code == 409
+    assert "Switch on its traffic recording" in str(answer.json())
+
+
+def test_a_full_queue_is_refused(queued: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "MAX_LIVE", 1)
+    answer = program("operator").post(REST, GIVEN, format="json")
+    assert answer.status_code == 409
+
+
+def test_rest_starts_reads_cancels_and_deletes(endpoint: Endpoint) -> None:
+    client = program("operator")
+    assert client.get(f"{REST}present/").json()["replicas"] == 3
+    made = client.post(
+        REST,
+        {**GIVEN, "replicas": 4, "begin": "2026-11-23T10:00:00Z", "end": "2026-11-23T11:00:00Z"},
+        format="json",
+    )
+    assert made.status_code == 201, made.content
+    one = f"{REST}{made.json()['id']}/"
+    assert client.get(one).json()["candidate_values"]["replicas"] == 4
+    assert client.get(REST, {"state": "queued"}).json()["results"][0]["result"] is None
+    assert client.delete(one).status_code == 409
+    assert client.post(f"{one}cancel/").json()["state"] == "cancelled"
+    assert client.delete(one).status_code == 204
+    assert client.get(one).status_code == 404
+    for body in ({"title": 5}, {"begin": "soon"}, {"replicas": "x"}, []):
+        assert client.post(REST, body, format="json").status_code == 400
+
+
+def test_viewers_read_and_other_teams_see_nothing(queued: WhatIf) -> None:
+    one = f"{REST}{queued.pk}/"
+    viewer = program("viewer")
+    assert viewer.get(one).status_code == 200
+    assert viewer.post(REST, {}, format="json").status_code == 403
+    assert viewer.post(f"{one}cancel/").status_code == 403
+    assert browser("viewer").get(f"{PAGE}new/").status_code == 403
+    team = Team.objects.create(name="other", slug="other")
+    stranger = User.objects.create_user("stranger", password="x")
+    Membership.objects.create(user=stranger, team=team, role="operator")
+    client = Client()
+    client.force_login(stranger)
+    for url in (PAGE, f"{PAGE}new/", queued.get_absolute_url(), f"{PAGE}compare/"):
+        assert client.get(url).status_code == 404
+
+
+def test_old_analyses_are_deleted(queued: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
+    WhatIf.objects.update(state=WhatIfState.DONE)
+    monkeypatch.setattr(actions, "KEPT", 0)
+    actions.start(person("operator"), "demo", actions.WhatIfRequest(GIVEN))
+    assert not WhatIf.objects.filter(pk=queued.pk).exists()
