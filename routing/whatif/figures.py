@@ -77,6 +77,7 @@ def _change(name: str, estimate: Estimated | None) -> FigureCell:
     points = name in _RATES
 
     def form(value: float) -> str:
+        value = round(value, 3) + 0.0  # no "-0.0"
         return f"{100 * value:+.1f} points" if points else f"{value:+.1%}"
 
     direction = LABELS[name][2]
@@ -85,6 +86,11 @@ def _change(name: str, estimate: Estimated | None) -> FigureCell:
         verdict = "better" if (estimate["value"] > 0) == (direction > 0) else "worse"
     interval = f"{form(estimate['low'])} to {form(estimate['high'])}"
     return FigureCell(form(estimate["value"]), interval, verdict)
+
+
+def _shows(side: Mapping[str, Estimated], name: str) -> bool:
+    """Return whether a side has the figure; tiers that hit nothing are left out."""
+    return name in side and (name not in ("l1_hit_rate", "l2_hit_rate") or side[name]["high"] > 0)
 
 
 def list_figures(result: Mapping[str, Any]) -> list[FigureRow]:
@@ -103,7 +109,7 @@ def list_figures(result: Mapping[str, Any]) -> list[FigureRow]:
             ),
         )
         for name, (label, form, _) in LABELS.items()
-        if name in present or name in candidate
+        if any(_shows(side, name) for side in (present, candidate))
     ]
 
 
@@ -113,7 +119,7 @@ def list_candidates(results: Sequence[Mapping[str, Any]]) -> list[FigureRow]:
     return [
         FigureRow(label, tuple(_cell(side.get(name), form) for side in sides))
         for name, (label, form, _) in LABELS.items()
-        if any(name in side for side in sides)
+        if any(_shows(side, name) for side in sides)
     ]
 
 
