@@ -123,7 +123,8 @@ def calibrate(trace: Trace, step_tokens: int) -> Calibration:
     if len(samples) < MIN_SAMPLES:
         raise CalibrationError(
             f"Only {len(samples)} recorded requests have a worker and a TTFT; {MIN_SAMPLES} are "
-            "needed. Record more traffic or choose a longer period."
+            "needed. Only streamed answers have a TTFT. Record more traffic or choose a longer "
+            "period."
         )
     prior = _rough_values(samples)
     prompts = sum(sample.prompt_tokens for sample in samples)
