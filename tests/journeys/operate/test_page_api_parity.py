@@ -88,6 +88,7 @@ PARITY = {
     "playground:chat": f"POST {ONE}chat/",
     "playground:code": SHOWN,
     "playground:endpoint": f"POST {ONE}chat/",
+    "playground:prompts": SHOWN,
     "metrics_sources:add": "POST /api/v1/metrics-sources/",
     "metrics_sources:edit": "PATCH /api/v1/metrics-sources/{name}/",
     "metrics_sources:remove": "DELETE /api/v1/metrics-sources/{name}/",

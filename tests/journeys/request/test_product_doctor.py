@@ -42,9 +42,17 @@ def send_pictures(product: Product, times: int) -> None:
         assert answer.status_code == 200, answer.text
 
 
+def follows_both(product: Product) -> bool:
+    """Return whether the router uses the KV events of both workers: a moment after Ready."""
+    kv = product.api("GET", "/endpoints/seer/kv-index/").json()["kv"]
+    states = [source["state"] for source in kv["sources"]]
+    return bool(kv["telling"]) and states == ["following"] * 2
+
+
 def test_silent_fallback_is_detected_degrades_and_recovers(simulated: Product) -> None:
     assert simulated.api("POST", "/endpoints/", SPEC).status_code == 201
     simulated.wait_phase("seer", "Ready", 90)
+    eventually("events of both workers", lambda: follows_both(simulated))
     assert not {"KvEventsOff", "KvEventsNotFollowed", "RoutingFallback"} & set(findings(simulated))
     send_pictures(simulated, 40)
     content = findings(simulated)
