@@ -67,7 +67,8 @@ def plan_trace(trace: Trace, tick_s: float = 0.0, factor: int = 0) -> PlannedTra
         answer, prompt = max(request.output_tokens, 1), max(request.prompt_tokens, 1)
         largest = max(largest, prompt + answer)
         at = request.arrived_s + chance.random() * tick_s
-        planned.append(PlannedRequest(at, chain, prompt, answer, session))
+        reported = -1 if request.cached_tokens is None else request.cached_tokens
+        planned.append(PlannedRequest(at, chain, prompt, answer, session, reported=reported))
     if tick_s:
         times = sorted(request.at for request in planned)
         planned = [replace(one, at=at) for one, at in zip(planned, times, strict=True)]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 class PlannedRequest:
     """One request: arrival time, names of its prompt's whole blocks, and lengths in tokens.
 
-    `after`: numbers of earlier requests; `at` counts from the last end among them.
+    `after`: numbers of earlier requests; `at` counts from the last end among them. `reported`:
+    cached tokens as measured; -1: unknown.
     """
 
     at: float
@@ -21,6 +22,7 @@ class PlannedRequest:
     answer_tokens: int
     session: int  # conversation or document; -1: unknown
     after: tuple[int, ...] = ()
+    reported: int = -1
 
 
 class Arrivals:

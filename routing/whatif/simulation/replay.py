@@ -100,7 +100,8 @@ def simulate(
         at, number = arrivals.take()
         planned = requests[number]
         job = Job(
-            number, planned.chain, planned.prompt_tokens, planned.answer_tokens, planned.session
+            *(number, planned.chain, planned.prompt_tokens, planned.answer_tokens),
+            *(planned.session, planned.reported),
         )
         workers[chooser.choose(job, at)].submit(job, at)
         jobs.append(job)

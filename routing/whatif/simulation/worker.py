@@ -39,6 +39,7 @@ class Job:
         "l1_tokens",
         "l2_tokens",
         "prompt_tokens",
+        "reported",
         "session",
         "tag",
     )
@@ -50,8 +51,10 @@ class Job:
         prompt_tokens: int,
         answer_tokens: int,
         session: int = -1,
+        reported: int = -1,
     ) -> None:
         self.tag = tag
+        self.reported = reported  # cached tokens as measured; -1: unknown
         self.session = session
         self.chain = chain  # names of its whole blocks; unnamed ones never match
         self.prompt_tokens = prompt_tokens
@@ -254,6 +257,9 @@ class FleetWorker:
         job.cached = job.computed = matched * size
         if self.l1 is not None or self.l2 is not None:
             self._match_tiers(job, matched)
+        if matched and matched * size == job.cached < job.reported < job.cached + size:
+            # Engines cache smaller blocks than the model's: the prompt agreed a little further.
+            job.cached = job.computed = min(job.reported, job.prompt_tokens - 1)
         self.cached_tokens += job.cached
         self.prompt_tokens += job.prompt_tokens
         return True

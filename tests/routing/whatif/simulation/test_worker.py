@@ -75,6 +75,29 @@ def test_a_prefix_is_found_and_the_last_block_is_always_computed() -> None:
     assert worker.cache.room == worker.cache.size  # nothing is held
 
 
+@pytest.mark.parametrize(
+    ("chain", "reported", "cached"),
+    [
+        ([1, 2, 8], 2 * BLOCK_TOKENS + 40, 2 * BLOCK_TOKENS + 40),
+        ([1, 2, 8], 3 * BLOCK_TOKENS + 40, 2 * BLOCK_TOKENS),  # more was cached then
+        ([1, 8, 9], 2 * BLOCK_TOKENS + 40, BLOCK_TOKENS),
+        ([7, 8, 9], 40, 0),  # whether its head is cached is not known
+        ([1, 2, 8], -1, 2 * BLOCK_TOKENS),
+    ],
+)
+def test_reported_tokens_continue_a_match_within_its_block(
+    chain: list[int], reported: int, cached: int
+) -> None:
+    worker = FleetWorker(PLAIN)
+    worker.submit(job("first", [1, 2, 3]), 0.0)
+    finish(worker)
+    again = Job("again", chain, 3 * BLOCK_TOKENS + 100, 1, reported=reported)
+    worker.submit(again, 10.0)
+    finish(worker)
+    assert again.cached == cached
+    assert again.first_at == pytest.approx(10.0 + 1.0 + 0.001 * (again.prompt_tokens - cached))
+
+
 def test_a_burst_of_one_prefix_is_computed_once() -> None:
     worker = FleetWorker(PLAIN)
     jobs = [job(str(index), [1, 2, 3]) for index in range(3)]
