@@ -257,8 +257,9 @@ class FleetWorker:
         job.cached = job.computed = matched * size
         if self.l1 is not None or self.l2 is not None:
             self._match_tiers(job, matched)
-        if matched and matched * size == job.cached < job.reported < job.cached + size:
-            # Engines cache smaller blocks than the model's: the prompt agreed a little further.
+        if matched and matched * size == job.cached < job.reported < job.cached + 2 * size:
+            # Engines cache smaller blocks: the prompt agreed a little further. Its blocks were
+            # rounded down twice, to the router's blocks of text and to the model's.
             job.cached = job.computed = min(job.reported, job.prompt_tokens - 1)
         self.cached_tokens += job.cached
         self.prompt_tokens += job.prompt_tokens

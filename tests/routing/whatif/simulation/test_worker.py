@@ -79,8 +79,8 @@ def test_a_prefix_is_found_and_the_last_block_is_always_computed() -> None:
     ("chain", "reported", "cached"),
     [
         ([1, 2, 8], 2 * BLOCK_TOKENS + 40, 2 * BLOCK_TOKENS + 40),
-        ([1, 2, 8], 3 * BLOCK_TOKENS + 40, 2 * BLOCK_TOKENS),  # more was cached then
-        ([1, 8, 9], 2 * BLOCK_TOKENS + 40, BLOCK_TOKENS),
+        ([1, 8, 9], 2 * BLOCK_TOKENS + 40, 2 * BLOCK_TOKENS + 40),
+        ([1, 8, 9], 3 * BLOCK_TOKENS, BLOCK_TOKENS),  # more was cached then
         ([7, 8, 9], 40, 0),  # whether its head is cached is not known
         ([1, 2, 8], -1, 2 * BLOCK_TOKENS),
     ],
