@@ -97,7 +97,8 @@ class TestCost:
             "GET deployments/demo",
             "GET pods",
         ]
-        assert own.events(REF)
+        # The events of a moment ago, when the pods started, are kept for two seconds.
+        until(lambda: own.events(REF), what="events of the pods")
         assert own.observe(REF).events == ()  # not from the cache either
         access.asked.clear()
         own.apply(spec)
