@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +34,11 @@ class Series:
     rest: bytes
 
 
-def copy(data: Path, endpoints: int, days: int) -> tuple[int, int]:
+def copy(
+    data: Path, endpoints: int, days: int, lasts: Callable[[str], bool] = lambda _name: True
+) -> tuple[int, int]:
     """Copy each block under `data` to `days` days and `endpoints` endpoints, the original day last.
+    The earlier days have only the metrics that `lasts` accepts by name.
 
     Return the maximum number of series in a block, and the total bytes.
     """
@@ -47,6 +50,8 @@ def copy(data: Path, endpoints: int, days: int) -> tuple[int, int]:
         count = max(count, len(every))
         for day in range(days):
             _write(block, data / _name(number * 1000 + day), every, -day * _DAY_MS)
+            if not day:
+                every = [series for series in every if lasts(dict(series.labels)["__name__"])]
         shutil.rmtree(block)
     size = sum(file.stat().st_size for file in data.rglob("*") if file.is_file())
     return count, size

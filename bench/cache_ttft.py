@@ -97,8 +97,10 @@ def wait_http(url: str, child: subprocess.Popen[bytes], log: Path, deadline_s: f
 
 
 @contextlib.contextmanager
-def worker(url: str, folder: Path, name: str) -> Iterator[str]:
-    """Run a vLLM worker with L1 and the given L2, "" for neither; yield its URL."""
+def worker(url: str, folder: Path, name: str, *more: str) -> Iterator[str]:
+    """Run a vLLM worker with L1 and the given L2, "" for neither, and `more` flags; yield its
+    URL.
+    """
     layout = default_layout()
     port = free_port()
     argv = [
@@ -122,6 +124,7 @@ def worker(url: str, folder: Path, name: str) -> Iterator[str]:
         "--enforce-eager",
         "--enable-prompt-tokens-details",
         *(_transfer(url) if url else ()),
+        *more,
     ]
     env = {
         "PYTHONPATH": str(ROOT),

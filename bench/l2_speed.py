@@ -35,6 +35,7 @@ from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine
 from cachetier.client.address import Address
 from cachetier.client.connection import CacheError, Connection, ReplyError, command
 from cachetier.wire import arena as wire
+from tests.support.cachenode import redis_binary
 from tests.support.waiting import until
 
 OURS, REDIS, VALKEY = "emberline", "redis", "valkey"
@@ -70,16 +71,27 @@ class Server:
 # -- servers
 
 
-def _argv(name: str, port: int, shm: str) -> list[str] | None:
+def _argv(name: str, port: int, shm: str, folder: str) -> list[str] | None:
     if name == OURS:
         argv = [sys.executable, "-m", "cachetier.engine", "--listen", f"127.0.0.1:{port}"]
         argv += ["--memory", str(MEMORY), "--policy", "lru", "--log-level", "error"]
         return [*argv, "--shm", shm] if shm else argv
-    binary = shutil.which("redis-server") if name == REDIS else _valkey()
+    binary = _redis(folder) if name == REDIS else _valkey()
     if binary is None:
         return None
     argv = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     return [*argv, "--maxmemory", str(MEMORY), "--maxmemory-policy", "allkeys-lru"]
+
+
+def _redis(folder: str) -> str | None:
+    """Return the system's Redis 7, which may be installed under another name only."""
+    found = redis_binary()
+    if found is None or found.name == "redis-server":
+        return found and str(found)
+    link = Path(folder, "redis-server")
+    if not link.exists():
+        link.symlink_to(found)
+    return str(link)
 
 
 def _valkey() -> str | None:
@@ -102,7 +114,7 @@ def serving(
     core: int | None = ROUTER_CORE,
 ) -> Iterator[Server | None]:
     port = free_ports(1)[0]
-    argv = _argv(name, port, shm)
+    argv = _argv(name, port, shm, folder)
     if argv is None:
         print(f"{name} is not here: left out")
         yield None

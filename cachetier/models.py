@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from cachetier.tier import balance
 from cachetier.tier.lifecycle import TierPhase
 from cachetier.tier.spec import GIB, POLICIES, TierSpec
 from console.claims import Desired, Observed
@@ -49,6 +50,16 @@ class CacheTier(Desired):
     @property
     def spec(self) -> TierSpec:
         return TierSpec(**{one.name: getattr(self, one.name) for one in fields(TierSpec)})
+
+    @property
+    def imbalance(self) -> float | None:
+        """Return the blocks of the fullest node over the mean. Prefetch `nodes`."""
+        return balance.imbalance([node.blocks for node in self.nodes.all()])
+
+    @property
+    def rebalancing(self) -> balance.Rebalancing | None:
+        """Return the change of nodes in progress. Prefetch `nodes`."""
+        return balance.find_rebalancing(list(self.nodes.all()), self.node_count, timezone.now())
 
     @property
     def shown_phase(self) -> str:
@@ -99,6 +110,24 @@ class CacheNode(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def blocks(self) -> float | None:
+        return self.stats.get("blocks")
+
+    @property
+    def moved_in(self) -> float | None:
+        return self.stats.get("moved_in")
+
+    @property
+    def share(self) -> float | None:
+        """Return the node's share of the tier's blocks, None if unknown. Prefetch `nodes`."""
+        return balance.share_of(self.blocks, [one.blocks for one in self.tier.nodes.all()])
+
+    @property
+    def share_percent(self) -> float | None:
+        share = self.share
+        return None if share is None else 100 * share
 
     @property
     def lost_at(self) -> datetime | None:

@@ -6,7 +6,7 @@ Every call has a deadline; a node that does not respond is a result, not an erro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from urllib.parse import quote, urlsplit
 import httpx
 from django.conf import settings
 
+from cachetier.client.address import AddressError
+from cachetier.client.node_list import read_list
 from console.core.environment import generated_secret
 from console.core.fetch import fetch
-from console.provisioners.base import ReplicaObservation
+from console.provisioners.base import ReplicaObservation, ReplicaState
 
 
 def password_file() -> Path:
@@ -49,8 +51,9 @@ def flush(nodes: Iterable[tuple[str, str]], namespace: str) -> tuple[int, list[s
 
 
 def hand_over(admin_url: str, heirs: Iterable[str]) -> bool:
-    """Start a handover of hot values to `heirs` (HOST:PORT) if none runs; return whether it is
-    running.
+    """Start a handover of hot values to `heirs` if none runs; return whether it is running.
+
+    `heirs` are lines of the node list: keys are placed by the names in it.
 
     False once it has ended, successfully or not, and for a node that does not respond.
     """
@@ -60,7 +63,7 @@ def hand_over(admin_url: str, heirs: Iterable[str]) -> bool:
     found = body.get("handover")
     if isinstance(found, dict):
         return found.get("state") == "running"
-    to = quote(",".join(heirs), safe=":,")
+    to = quote(",".join(heirs), safe=":,/")
     return bool(to) and _send_request("POST", f"{admin_url}/drain?to={to}")[0] == 202
 
 
@@ -92,13 +95,30 @@ def node_list_url(path: Path, copies: int) -> str:
     return f"file://{path}{suffix}"
 
 
-def node_list_lines(replicas: Iterable[ReplicaObservation], port: str, wanted: int) -> list[str]:
-    """Return node addresses, ready or not: a restarting node keeps its keys."""
+def node_list_lines(
+    replicas: Iterable[ReplicaObservation],
+    port: str,
+    wanted: int,
+    listed: Collection[str] = (),
+) -> list[str]:
+    """Return addresses of ready nodes, and of nodes already `listed`: a restarting node keeps its
+    keys, and a new one takes keys once it serves.
+    """
     return [
         f"redis://{urlsplit(replica.urls[port]).netloc}/0?name={replica.name}"
         for replica in sorted(replicas, key=lambda one: one.index)
-        if replica.index < wanted and replica.urls.get(port)
+        if replica.index < wanted
+        and replica.urls.get(port)
+        and (replica.state is ReplicaState.READY or replica.name in listed)
     ]
+
+
+def read_listed_names(path: Path) -> set[str]:
+    """Return the names in the node list file, none if it is absent or invalid."""
+    try:
+        return {address.label for address in read_list(str(path))}
+    except (OSError, AddressError):
+        return set()
 
 
 def write_node_list(path: Path, found: list[str]) -> bool:

@@ -121,7 +121,11 @@ def _count_leaving_nodes(tier: CacheTier, provisioner: Provisioner) -> int:
         return 0
     ready = provisioner.observe(Ref(provisioner.name, workload_name(tier.name))).ready()
     staying = [one for one in ready if one.index < tier.node_count]
-    heirs = [urlsplit(one.urls[RESP_PORT]).netloc for one in staying]
+    heirs = (
+        [urlsplit(one.urls[RESP_PORT]).netloc for one in staying]  # as DNS lists them
+        if tier.cluster
+        else node_admin.node_list_lines(staying, RESP_PORT, tier.node_count)
+    )
     going = [one for one in ready if one.index >= tier.node_count]
     handing = [one.index for one in going if node_admin.hand_over(one.urls[ADMIN_PORT], heirs)]
     return max(handing, default=-1) + 1
@@ -152,11 +156,11 @@ def _write_status(
     """Write status and nodes in one transaction; return False if the claim is lost."""
     before = tier.status
     fields: dict[str, Any] = asdict(verdict) | {"observed_generation": tier.generation}
-    listed = (
-        []
-        if tier.cluster
-        else node_admin.node_list_lines(seen.replicas, RESP_PORT, tier.node_count)
-    )
+    path = node_list_file(tier.name)
+    listed: list[str] = []
+    if not tier.cluster:
+        names = node_admin.read_listed_names(path)
+        listed = node_admin.node_list_lines(seen.replicas, RESP_PORT, tier.node_count, names)
     if seen.ready():
         fields["url"] = _node_list_url(tier)
     if verdict.phase != before.phase:
@@ -166,7 +170,7 @@ def _write_status(
         if not held.write(**fields):
             return False
         if listed:  # written under the claim: a stale pass cannot overwrite a newer one
-            node_admin.write_node_list(node_list_file(tier.name), listed)
+            node_admin.write_node_list(path, listed)
         known = {node.index: node for node in tier.nodes.all()}
         for replica in seen.replicas:
             _write_node(tier, known.get(replica.index), replica, stats.get(replica.name))

@@ -10,10 +10,21 @@ from rest_framework import serializers
 
 from cachetier import selectors
 from cachetier.models import CacheNode, CacheTier
+from cachetier.tier import balance
 from cachetier.tier.spec import POLICIES, TierSpec
 
 
 class NodeSerializer(serializers.ModelSerializer[CacheNode]):
+    blocks = serializers.FloatField(read_only=True, allow_null=True, help_text="Values stored.")
+    share = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="Share of the tier's blocks, 0 to 1."
+    )
+    moved_in = serializers.FloatField(
+        read_only=True,
+        allow_null=True,
+        help_text="Values moved to this node when nodes joined, left or returned, since its start.",
+    )
+
     class Meta:
         model = CacheNode
         fields = (
@@ -25,7 +36,24 @@ class NodeSerializer(serializers.ModelSerializer[CacheNode]):
             "restarts",
             "last_restart_at",
             "message",
+            "blocks",
+            "share",
+            "moved_in",
         )
+
+
+class RebalancingSerializer(serializers.Serializer[Any]):
+    """Keys are changing nodes; until `until` they are also looked up at their previous node."""
+
+    node = serializers.CharField()
+    reason = serializers.ChoiceField(
+        choices=(balance.JOINED, balance.RETURNED, balance.LEAVING), help_text="What the node did."
+    )
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(
+        allow_null=True, help_text="null while the node hands over its values."
+    )
+    message = serializers.CharField()
 
 
 class TierSerializer(serializers.ModelSerializer[CacheTier]):
@@ -37,6 +65,14 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         source="status.observed_generation", read_only=True
     )
     nodes = NodeSerializer(many=True, read_only=True)
+    imbalance = serializers.FloatField(
+        read_only=True,
+        allow_null=True,
+        help_text="Blocks of the fullest node over the mean; null with fewer than two nodes.",
+    )
+    rebalancing = RebalancingSerializer(
+        read_only=True, allow_null=True, help_text="null while no keys are changing nodes."
+    )
     usage = serializers.SerializerMethodField()
     used_by = serializers.SerializerMethodField()
 
@@ -52,6 +88,8 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
             "message",
             "url",
             "nodes",
+            "imbalance",
+            "rebalancing",
             "usage",
             "used_by",
             "created_at",

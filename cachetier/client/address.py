@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 DEFAULT_PORT = 6379
-OPTIONS = frozenset({"ca_file", "cert_file", "key_file", "server_name", "user", "name"})
+MAX_WEIGHT = 1_000_000.0
+OPTIONS = frozenset({"ca_file", "cert_file", "key_file", "server_name", "user", "name", "weight"})
 _TLS_ONLY = frozenset({"ca_file", "cert_file", "key_file", "server_name"})
 
 
@@ -21,7 +22,8 @@ class Address:
     `database` is 0 unless a plain Redis is shared. `ca_file` "" selects the system CAs,
     `server_name` "" the host; `cert_file` and `key_file` are the client certificate for mutual TLS.
     `user` is an ACL user ("" logs in with the password alone). `name` identifies a node whose
-    address changes (see rendezvous).
+    address changes (see rendezvous). `weight` is its share of the keys beside the others', such as
+    its memory in GiB.
     """
 
     host: str
@@ -34,6 +36,7 @@ class Address:
     key_file: str = ""
     user: str = ""
     name: str = ""
+    weight: float = 1.0
 
     @classmethod
     def parse(cls, url: str) -> Address:
@@ -50,7 +53,10 @@ class Address:
             raise AddressError("the cache URL has an invalid port or database") from None
         options = parse_query_options(parts.query, OPTIONS)
         reject_contradictions(options, tls=tls)
-        return cls(host=parts.hostname, port=port, tls=tls, database=database, **options)
+        weight = parse_weight(options.pop("weight", "1"))
+        return cls(
+            host=parts.hostname, port=port, tls=tls, database=database, weight=weight, **options
+        )
 
     @property
     def label(self) -> str:
@@ -80,6 +86,16 @@ def parse_query_options(query: str, known: frozenset[str]) -> dict[str, str]:
             f"unknown cache URL option {', '.join(unknown)}: use {', '.join(sorted(known))}"
         )
     return {name: values[-1] for name, values in given.items()}
+
+
+def parse_weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = 0.0
+    if not 0.0 < weight <= MAX_WEIGHT:
+        raise AddressError(f"weight={text[:20]} is not a number above 0: use the node's memory")
+    return weight
 
 
 def reject_contradictions(options: dict[str, str], *, tls: bool) -> None:

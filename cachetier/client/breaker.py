@@ -1,10 +1,10 @@
-"""Circuit breaker around one cache node, with a single probe before it closes.
+"""Circuit breaker around one cache node, closed by a probe.
 
 Thread-safe. Times are the caller's monotonic clock.
 
-    closed     all operations pass; `threshold` consecutive failures open it
-    open       no operation passes until the open period ends
-    half open  one operation passes; success closes, failure reopens for twice as long
+    closed     operations pass; `threshold` consecutive failures, or `trip`, open it
+    open       no operation passes; after the rest period one probe at a time is allowed: success
+               closes it, failure doubles the rest period
 """
 
 from __future__ import annotations
@@ -24,13 +24,19 @@ class CircuitBreaker:
         self._rest_s = first_rest_s
         self._until: float | None = None  # None: closed
         self._probing = False
+        self._unproven = False  # closed by a probe, no operation succeeded since
 
     @property
     def is_open(self) -> bool:
         return self._until is not None
 
+    def rest_s(self, now: float) -> float:
+        """Return the seconds until a probe is allowed, 0 if closed."""
+        until = self._until
+        return 0.0 if until is None else max(until - now, 0.0)
+
     def allows(self, now: float) -> bool:
-        """Return whether an operation may run; it must end in `succeeded` or `failed`."""
+        """Return whether an operation or probe may run; it must end in `succeeded` or `failed`."""
         if self._until is None:  # fast path without the lock
             return True
         with self._lock:
@@ -41,16 +47,21 @@ class CircuitBreaker:
             self._probing = True
             return True
 
-    def succeeded(self) -> bool:
-        """Return whether this closed the breaker."""
-        if self._until is None and self._failures == 0:
+    def succeeded(self, *, is_probe: bool = False) -> bool:
+        """Return whether this closed the breaker.
+
+        Only an operation resets failures and rest period: a node may answer probes and no more.
+        """
+        if self._until is None and (is_probe or (self._failures == 0 and not self._unproven)):
             return False
         with self._lock:
             was_open = self._until is not None
             self._failures = 0
-            self._rest_s = self._first_rest_s
             self._until = None
             self._probing = False
+            self._unproven = is_probe
+            if not is_probe:
+                self._rest_s = self._first_rest_s
             return was_open
 
     def failed(self, now: float) -> bool:
@@ -59,10 +70,19 @@ class CircuitBreaker:
             self._failures += 1
             if self._until is None and self._failures < self._threshold:
                 return False
-            opened = self._until is None
-            if not opened and self._probing:
-                self._rest_s = min(2 * self._rest_s, self._longest_rest_s)
-            if opened or self._probing:
-                self._until = now + self._rest_s
-            self._probing = False
-            return opened
+            return self._open(now)
+
+    def trip(self, now: float) -> bool:
+        """Open the breaker whatever the number of failures; return whether this opened it."""
+        with self._lock:
+            return self._open(now)
+
+    def _open(self, now: float) -> bool:
+        """Open, or extend the rest period after a failed probe. Requires the lock."""
+        opened = self._until is None
+        if self._probing or (opened and self._unproven):
+            self._rest_s = min(2 * self._rest_s, self._longest_rest_s)
+        if opened or self._probing:
+            self._until = now + self._rest_s
+        self._probing = self._unproven = False
+        return opened

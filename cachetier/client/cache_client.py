@@ -3,7 +3,8 @@
 Thread-safe; each batch borrows a pooled connection. Cache, network and value failures never raise:
 the caller gets one KeyOutcome per key, in order (`talk` appends them one by one, so that an aborted
 batch keeps earlier outcomes). Failures are counted in `counters`; the circuit breaker skips a
-failing node. `cachetier.client.pool.CachePool` combines several nodes.
+failing node until a background probe reaches it. `cachetier.client.pool.CachePool` combines
+several nodes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cachetier.client.connection import (
     command,
 )
 from cachetier.client.outcomes import Counters, KeyOutcome
+from cachetier.client.probe import NodeProbe
 from cachetier.client.replies import Redirects
 from cachetier.client.shared_memory import SharedMemory, SharedMemoryUnavailable, SharedResult
 
@@ -33,6 +35,9 @@ __all__ = ["CacheClient", "Counters", "KeyOutcome"]
 _MAX_IDLE = 16
 _FAILURES = {"timeout": KeyOutcome.TIMEOUT}
 _ASKING = command(b"ASKING")
+# Connection name while values are moved here from their previous owner: our nodes count them.
+_MOVING = command(b"CLIENT", b"SETNAME", b"rebalance")
+_MOVED = command(b"CLIENT", b"SETNAME", b"")
 
 # Run one batch on one connection: append a KeyOutcome per key until the deadline.
 BatchRunner = Callable[[Connection, list[KeyOutcome], float], None]
@@ -56,6 +61,7 @@ class CacheClient:
         self.address = address
         self.breaker = breaker or CircuitBreaker()
         self.counters = Counters()
+        self.is_retired = False  # left the pool: it may stop at any time without a report
         self._password = password
         self._on_change = on_change or (lambda _text: None)
         self._idle: list[Connection] = []
@@ -63,6 +69,7 @@ class CacheClient:
         self._lock = threading.Lock()
         self._closed = False
         self._shared = SharedMemory()
+        self._probe = NodeProbe(self.breaker, self._ping, self._opened, self._recovered)
 
     def exists(
         self,
@@ -115,7 +122,32 @@ class CacheClient:
         asking: bool = False,
     ) -> list[KeyOutcome]:
         """Store each body unless its key exists: keys are content-addressed."""
+        talk = self._storing(items, ttl_s, redirects, asking)
+        size = items[0][1].nbytes if items else 0
+        return self._run("store", len(items), talk, timeout_s, size)
 
+    def adopt(
+        self, items: Sequence[tuple[bytes, memoryview]], ttl_s: int, timeout_s: float
+    ) -> list[KeyOutcome]:
+        """Store values read from their previous owner; counted by our nodes as rebalanced."""
+        store = self._storing(items, ttl_s, None, False)
+
+        def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
+            connection.send([_MOVING], deadline)
+            _skip_ok(connection, deadline)
+            store(connection, outcomes, deadline)
+            connection.send([_MOVED], deadline)
+            _skip_ok(connection, deadline)
+
+        return self._run("store", len(items), talk, timeout_s, items[0][1].nbytes)
+
+    def _storing(
+        self,
+        items: Sequence[tuple[bytes, memoryview]],
+        ttl_s: int,
+        redirects: Redirects | None,
+        asking: bool,
+    ) -> BatchRunner:
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             tail = replies.encode_set_tail(ttl_s)
             ask = _ASKING if asking else b""
@@ -126,8 +158,7 @@ class CacheClient:
                 _skip_asking_reply(connection, asking, deadline)
                 outcomes.append(replies.read_store_reply(connection, key, redirects, deadline))
 
-        size = items[0][1].nbytes if items else 0
-        return self._run("store", len(items), talk, timeout_s, size)
+        return talk
 
     def _load_shared(
         self, connection: Connection, items: Sequence[tuple[bytes, memoryview]], deadline: float
@@ -165,6 +196,7 @@ class CacheClient:
 
     def close(self) -> None:
         """Close all connections; batches in progress fail."""
+        self._probe.close()
         with self._lock:
             self._closed = True
             for connection in self._busy:
@@ -182,10 +214,12 @@ class CacheClient:
     ) -> list[KeyOutcome]:
         outcomes: list[KeyOutcome] = []
         if count:
-            if self.breaker.allows(time.monotonic()):
-                self._attempt(talk, outcomes, time.monotonic() + timeout_s, count)
-            else:
+            if self.breaker.is_open:
                 outcomes += [KeyOutcome.OPEN] * count
+            elif timeout_s <= 0.0:  # used up elsewhere: no failure of this node
+                outcomes += [KeyOutcome.TIMEOUT] * count
+            else:
+                self._attempt(talk, outcomes, time.monotonic() + timeout_s, count)
         moved = item_bytes * sum(outcome is KeyOutcome.OK for outcome in outcomes)
         self.counters.add(operation, outcomes, moved)
         return outcomes
@@ -196,14 +230,14 @@ class CacheClient:
         try:
             self._attempt_once(talk, outcomes, deadline)
         except CacheError as exc:
-            self._failed(str(exc))
             failure = _FAILURES.get(exc.reason, KeyOutcome.ERROR)
+            self._failed(str(exc), is_silent=failure is KeyOutcome.TIMEOUT)
         except Exception as exc:  # noqa: BLE001  (a cache may never cost a request)
             self._failed(f"{type(exc).__name__}: {exc}")
             failure = KeyOutcome.ERROR
         else:
             if self.breaker.succeeded():
-                self._on_change(f"{self.address} responds again")
+                self._recovered()
             return
         outcomes += [failure] * (count - len(outcomes))
 
@@ -245,9 +279,34 @@ class CacheClient:
             if not keep:
                 connection.close()
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: str, *, is_silent: bool = False) -> None:
+        """Count a failure; after a timeout, probe at once instead of waiting for another one."""
         if self.breaker.failed(time.monotonic()):
-            self._on_change(f"{self.address}: circuit breaker opened: {why}")
+            self._opened(why)
+        elif is_silent:
+            self._probe.start()
+
+    def _opened(self, why: str) -> None:
+        self._report(f"{self.address}: circuit breaker opened: {why}")
+        self._probe.start()
+
+    def _recovered(self) -> None:
+        self._report(f"{self.address} responds again")
+
+    def _report(self, text: str) -> None:
+        if not self.is_retired:
+            self._on_change(text)
+
+    def _ping(self, timeout_s: float) -> str:
+        """Return why the node does not respond, "" if it does."""
+        try:
+            self.ask(b"PING", timeout_s=timeout_s)
+        except ReplyError as exc:
+            # An ACL user may lack PING; such a node responds.
+            return "" if str(exc).startswith("NOPERM") else str(exc)
+        except Exception as exc:  # noqa: BLE001  (a cache may never cost a request)
+            return str(exc) or type(exc).__name__
+        return ""
 
     def _drop_idle(self) -> None:
         with self._lock:
@@ -256,8 +315,12 @@ class CacheClient:
             connection.close()
 
 
+def _skip_ok(connection: Connection, deadline: float) -> None:
+    with contextlib.suppress(ReplyError):  # such as an ACL without CLIENT
+        connection.read_ok(deadline)
+
+
 def _skip_asking_reply(connection: Connection, asking: bool, deadline: float) -> None:
     if asking:
         # An error here means the node is not in a cluster; the command's own reply decides.
-        with contextlib.suppress(ReplyError):
-            connection.read_ok(deadline)
+        _skip_ok(connection, deadline)

@@ -1,9 +1,13 @@
-"""Pool membership: current nodes, one client each, and key placement.
+"""Pool membership: nodes in use, one client each, and key placement.
 
 A static list never changes. A file, DNS name or cluster is refreshed by a background thread, so
 that neither operations nor startup wait for disk or DNS; until the first refresh the pool is empty.
 A failed or empty refresh keeps the current nodes. Nodes that remain keep their connections and
 breaker.
+
+Keys are placed on nodes whose breaker is closed, so that a dead node's keys move to their next node
+and return with it. For a while after each change the previous owner of a moved key is known
+(`placement`); nodes that left the list keep their connections for as long.
 
 Connections, and thus the password, go only to configured nodes and to those listed by CLUSTER SLOTS
 of a configured cluster. MOVED and ASK select among these nodes; other redirect targets are never
@@ -13,7 +17,8 @@ connected to.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cachetier.client.address import Address, AddressError
@@ -22,7 +27,10 @@ from cachetier.client.cluster import Redirect, SlotMap, parse_slots
 from cachetier.client.connection import CacheError, ReplyError
 from cachetier.client.node_list import MAX_NODES, Nodes, read_list, resolve_addresses
 from cachetier.client.outcomes import Counters
+from cachetier.client.placement import Placement
 from cachetier.client.rendezvous import Rendezvous
+
+Clients = dict[str, CacheClient]
 
 _REFRESH_INTERVALS_S = {"file": 1.0, "dns": 5.0, "cluster": 30.0}
 # After a failure the membership is refreshed early, but not more often than this.
@@ -41,10 +49,13 @@ class Membership:
         self._nodes = nodes
         self._password = password
         self._on_change = on_change or (lambda _text: None)
-        # guards writes of the fields below; `_now` is read without it
+        # guards writes of the fields below; they are read without it
         self._lock = threading.Lock()
-        # Replaced together, so that readers see nodes and placement of the same refresh.
-        self._now: tuple[dict[str, CacheClient], Rendezvous] = ({}, Rendezvous(()))
+        # Listed nodes; nodes that left but are still queried; and the placement without the nodes
+        # named last, which are down. Each is replaced, never mutated.
+        self._listed: Clients = {}
+        self._retired: Clients = {}
+        self._placed: tuple[Placement, frozenset[str]] = (Placement(Rendezvous(())), frozenset())
         self._gone: dict[str, Counters] = {}
         self._named: set[str] = set()
         self._slots = SlotMap()
@@ -57,24 +68,71 @@ class Membership:
         else:
             threading.Thread(target=self._watch, name="emberline-members", daemon=True).start()
 
-    def clients(self) -> dict[str, CacheClient]:
-        """Return the clients by node name; the dictionary is never mutated."""
-        return self._now[0]
+    def clients(self) -> Clients:
+        """Return the clients of listed nodes by name; the dictionary is never mutated."""
+        return self._listed
 
-    def place(self, key: bytes, rank: int) -> str:
-        """Return the node of the key's copy `rank` (0 or 1); "" if there is none."""
-        clients, ring = self._now
+    def client(self, name: str) -> CacheClient | None:
+        """Return the client of a node that is listed or left recently."""
+        return self._listed.get(name) or self._retired.get(name)
+
+    def owners(self, placement: Placement, keys: Sequence[bytes], rank: int) -> list[str]:
+        """Return the node of each key's copy `rank` (0 or 1); "" where there is none."""
         if self._nodes.kind == "cluster":
             # For a slot without a known owner any node redirects.
-            owner = self._slots.owner(key)
-            return owner if owner in clients else next(iter(clients), "")
-        placed = ring.place(key, rank + 1)
-        return placed[rank] if rank < len(placed) else ""
+            clients = self._listed
+            known, anyone = map(self._slots.owner, keys), next(iter(clients), "")
+            return [owner if owner in clients else anyone for owner in known]
+        return [placement.owner(key, rank) for key in keys]
+
+    def previous_owners(self, placement: Placement, keys: Sequence[bytes]) -> list[str]:
+        """Return for each key a responding node that owned it before recent changes, or ""."""
+        if not placement.previous:
+            return [""] * len(keys)
+        known = {**self._retired, **self._listed}
+        usable = {name for name, one in known.items() if not one.breaker.is_open}
+        copies = self._nodes.replicas
+        return [placement.previous_owner(key, copies, usable) for key in keys]
+
+    def placement(self) -> Placement:
+        """Return the placement on responding nodes; on all if none responds.
+
+        An operation uses one: a node that fails during it must not change the copies' order.
+        """
+        placement, down = self._placed
+        if placement.is_outdated(time.monotonic()) or down != self._find_down():
+            with self._lock:
+                self._place_again()
+            placement = self._placed[0]
+        return placement
+
+    def _find_down(self) -> frozenset[str]:
+        return frozenset(name for name, one in self._listed.items() if one.breaker.is_open)
+
+    def _place_again(self) -> None:
+        """Replace the placement after a change. Requires the lock."""
+        now, down = time.monotonic(), self._find_down()
+        used = {name: one.address.weight for name, one in self._listed.items() if name not in down}
+        ring = Rendezvous(used or {n: one.address.weight for n, one in self._listed.items()})
+        before = self._placed[0]
+        is_cluster = self._nodes.kind == "cluster"  # which moves values itself
+        placement = Placement(ring) if is_cluster else before.replaced(ring, now).current(now)
+        needed = {name for _, one in placement.previous for name in one.names}
+        for name in self._retired.keys() - needed:
+            self._forget(name, self._retired[name])
+        self._retired = {name: one for name, one in self._retired.items() if name in needed}
+        self._placed = placement, down
+
+    def _forget(self, name: str, client: CacheClient) -> None:
+        """Close the client of a node that left and keep its counters. Requires the lock."""
+        client.close()
+        self._gone.setdefault(self.label(name), Counters()).absorb(client.counters)
 
     def counters(self) -> dict[str, Counters]:
         with self._lock:
             found: dict[str, Counters] = {}
-            present = [(self.label(name), one.counters) for name, one in self.clients().items()]
+            known = (*self._listed.items(), *self._retired.items())
+            present = [(self.label(name), one.counters) for name, one in known]
             for label, counters in (*self._gone.items(), *present):
                 found.setdefault(label, Counters()).absorb(counters)
         return found
@@ -114,7 +172,7 @@ class Membership:
         self._closing.set()
         self._wake.set()
         with self._lock:
-            for client in self.clients().values():
+            for client in (*self._listed.values(), *self._retired.values()):
                 client.close()
 
     def _client(self, address: Address) -> CacheClient:
@@ -127,21 +185,20 @@ class Membership:
         with self._lock:
             if self._closing.is_set():
                 return
-            before = self.clients()
+            before, known = self._listed, {**self._retired, **self._listed}
             kept = {
-                name: client
-                for name, client in before.items()
-                if wanted.get(name) == client.address
+                name: client for name, client in known.items() if wanted.get(name) == client.address
             }
-            now = {
+            self._listed = {
                 name: kept.get(name) or self._client(address) for name, address in wanted.items()
             }
-            self._now = (now, Rendezvous(wanted))
-            left = {name: client for name, client in before.items() if name not in kept}
-            for name, client in left.items():
-                self._gone.setdefault(self.label(name), Counters()).absorb(client.counters)
-        for client in left.values():
-            client.close()
+            left = {name: client for name, client in known.items() if name not in kept}
+            self._retired = {name: one for name, one in left.items() if name not in wanted}
+            for name in left.keys() & wanted.keys():  # another address under the same name
+                self._forget(name, left[name])
+            for name, client in known.items():
+                client.is_retired = name not in wanted
+            self._place_again()
         if set(before) != set(wanted):
             self._on_change(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
 

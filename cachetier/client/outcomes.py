@@ -21,6 +21,15 @@ class KeyOutcome(StrEnum):
     MOVED = "moved"  # redirected too often, or to an untrusted node
 
 
+class PreviousResult(StrEnum):
+    """Result at the previous owner of a moved key; a `move` copies a value found to its owner."""
+
+    OK = "ok"
+    MISSING = "missing"
+    FAILED = "failed"
+    DROPPED = "dropped"  # not moved: too many moves are pending
+
+
 # Outcomes of a healthy node; all others count as node failures.
 HEALTHY_OUTCOMES = frozenset(KeyOutcome) - {
     KeyOutcome.TIMEOUT,
@@ -39,6 +48,8 @@ class Counters:
     bytes_stored: int = 0
     # Blocks by shared memory result (cachetier.client.shared_memory).
     by_shared: dict[str, int] = field(default_factory=dict)
+    # Blocks looked up at their previous owner, by (lookup | load | move, PreviousResult).
+    by_previous: dict[tuple[str, str], int] = field(default_factory=dict)
     changes: int = 0  # incremented with every batch, to detect changes cheaply
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -57,6 +68,13 @@ class Counters:
         if count:
             with self._lock:
                 self.by_shared[reason] = self.by_shared.get(reason, 0) + count
+
+    def add_previous(self, operation: str, result: PreviousResult, count: int) -> None:
+        if count:
+            with self._lock:
+                name = (operation, result.value)
+                self.by_previous[name] = self.by_previous.get(name, 0) + count
+                self.changes += 1
 
     def absorb(self, other: Counters) -> None:
         counted = dict(other.by_outcome)  # a copy: another thread may be counting

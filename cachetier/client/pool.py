@@ -5,6 +5,9 @@ Thread-safe, with the guarantees of `cachetier.client.cache_client`. A batch is 
 the parts run concurrently; each node has its own breaker. With two copies the first node gets
 half of the time. Membership may change at any moment (`membership`).
 
+While nodes join, leave, fail and return, a missing key is looked up once more at its previous
+owner, and a value loaded there is copied to its owner in the background (`moves`).
+
 Callers with their own threads keep batches to one `lane(key)`, so that an unresponsive node
 delays only its own batches.
 """
@@ -18,15 +21,23 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from cachetier.client.cache_client import CacheClient
 from cachetier.client.cluster import Redirect
 from cachetier.client.membership import Membership
+from cachetier.client.moves import ValueMoves
 from cachetier.client.node_list import Nodes
-from cachetier.client.outcomes import HEALTHY_OUTCOMES, Counters, KeyOutcome
+from cachetier.client.outcomes import HEALTHY_OUTCOMES, Counters, KeyOutcome, PreviousResult
+from cachetier.client.placement import Placement
 from cachetier.client.replies import Redirects
 
 _THREADS = 16
 # A slot may move twice during one operation; more indicates an inconsistent cluster.
 _MAX_HOPS = 3
 
+_PREVIOUS_RESULTS = {
+    KeyOutcome.OK: PreviousResult.OK,
+    KeyOutcome.MISSING: PreviousResult.MISSING,
+}
+
 Items = Sequence[tuple[bytes, memoryview]]
+_Moved = dict[tuple[str, str], list[int]]
 # (node, positions in the batch, seconds, redirects, asking) -> outcomes
 _NodeOperation = Callable[[CacheClient, list[int], float, Redirects, bool], list[KeyOutcome]]
 
@@ -40,6 +51,7 @@ class CachePool:
         self.nodes = nodes
         self.counters = Counters()  # by outcome; per node in `by_node`
         self._members = Membership(nodes, password, on_change)
+        self._moves = ValueMoves(self._members.client, self.counters)
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
         if nodes.kind != "list" or len(nodes.addresses) > 1:
@@ -50,22 +62,28 @@ class CachePool:
 
     def lane(self, key: bytes) -> str:
         """Return the name of the key's first node; "" if no node is known."""
-        return self._members.place(key, 0)
+        return self._members.owners(self._members.placement(), [key], 0)[0]
 
     def exists(self, keys: Sequence[bytes], timeout_s: float) -> list[KeyOutcome]:
-        outcomes = self._first_copy_that_has(
-            keys, lambda node, at, *batch: node.exists([keys[i] for i in at], *batch), timeout_s
+        outcomes, _ = self._find(
+            "lookup",
+            keys,
+            lambda node, at, *batch: node.exists([keys[i] for i in at], *batch),
+            timeout_s,
         )
         self.counters.add("lookup", outcomes, 0)
         return outcomes
 
     def load(self, items: Items, timeout_s: float) -> list[KeyOutcome]:
         """Fill each view with its key's body; views with another outcome than OK are undefined."""
-        outcomes = self._first_copy_that_has(
+        outcomes, moved = self._find(
+            "load",
             [key for key, _ in items],
             lambda node, at, *batch: node.load([items[i] for i in at], *batch),
             timeout_s,
         )
+        for (source, owner), places in moved.items():
+            self._moves.start(source, owner, [items[place] for place in places])
         self.counters.add("load", outcomes, _count_ok_bytes(items, outcomes))
         return outcomes
 
@@ -74,8 +92,10 @@ class CachePool:
         keys = [key for key, _ in items]
         deadline = time.monotonic() + timeout_s
         outcomes = [KeyOutcome.NO_NODE] * len(items)
+        placement = self._members.placement()
         for rank in range(self.nodes.replicas):
             got = self._at_rank(
+                placement,
                 keys,
                 list(range(len(keys))),
                 rank,
@@ -89,6 +109,7 @@ class CachePool:
     def close(self) -> None:
         """Close all clients; batches in progress fail."""
         self._closed = True
+        self._moves.close()
         self._members.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -109,26 +130,65 @@ class CachePool:
     def is_open(self) -> bool:
         return all(node.breaker.is_open for node in self._members.clients().values())
 
-    def _first_copy_that_has(
-        self, keys: Sequence[bytes], call: _NodeOperation, timeout_s: float
-    ) -> list[KeyOutcome]:
-        """Query the first node; for keys it lacks, the second if there is one."""
+    def _find(
+        self, operation: str, keys: Sequence[bytes], call: _NodeOperation, timeout_s: float
+    ) -> tuple[list[KeyOutcome], _Moved]:
+        """Query the first node, then for keys it lacks the second and the previous owner.
+
+        Return also the positions found at a previous owner, by (that node, present owner).
+        """
         deadline = time.monotonic() + timeout_s
         outcomes = [KeyOutcome.NO_NODE] * len(keys)
         waiting = list(range(len(keys)))
-        copies = self.nodes.replicas
+        placement, copies = self._members.placement(), self.nodes.replicas
         for rank in range(copies):
             share = _seconds_left(deadline) / (2 if rank + 1 < copies else 1)
-            found = self._at_rank(keys, waiting, rank, call, share)
+            found = self._at_rank(placement, keys, waiting, rank, call, share)
             for place, outcome in zip(waiting, found, strict=True):
                 outcomes[place] = _choose_outcome(outcomes[place], outcome)
             waiting = [place for place in waiting if outcomes[place] is not KeyOutcome.OK]
             if not waiting:
-                break
-        return outcomes
+                return outcomes, {}
+        missing = [place for place in waiting if outcomes[place] is KeyOutcome.MISSING]
+        if not (missing and placement.previous):
+            return outcomes, {}
+        moved = self._look_back(placement, operation, keys, missing, call, deadline, outcomes)
+        return outcomes, moved
+
+    def _look_back(
+        self,
+        placement: Placement,
+        operation: str,
+        keys: Sequence[bytes],
+        missing: list[int],
+        call: _NodeOperation,
+        deadline: float,
+        outcomes: list[KeyOutcome],
+    ) -> _Moved:
+        """Query the previous owners of missing keys; failures leave them missing."""
+        sources = self._members.previous_owners(placement, [keys[place] for place in missing])
+        asked = {place: name for place, name in zip(missing, sources, strict=True) if name}
+        if not asked:
+            return {}
+        # Half of what is left: the caller may have to compute the value by its own deadline.
+        until = time.monotonic() + _seconds_left(deadline) / 2
+        found = dict.fromkeys(asked, KeyOutcome.NO_NODE)
+        self._side_by_side(_group(asked), call, until, found, {})
+        owners = self._members.owners(placement, [keys[place] for place in asked], 0)
+        moved: _Moved = {}
+        counts = dict.fromkeys(PreviousResult, 0)
+        for (place, outcome), owner in zip(found.items(), owners, strict=True):
+            counts[_PREVIOUS_RESULTS.get(outcome, PreviousResult.FAILED)] += 1
+            if outcome is KeyOutcome.OK:
+                outcomes[place] = outcome
+                moved.setdefault((asked[place], owner), []).append(place)
+        for result, count in counts.items():
+            self.counters.add_previous(operation, result, count)
+        return moved
 
     def _at_rank(
         self,
+        placement: Placement,
         keys: Sequence[bytes],
         places: list[int],
         rank: int,
@@ -137,12 +197,8 @@ class CachePool:
     ) -> list[KeyOutcome]:
         """Return outcomes in the order of `places`, following cluster redirects."""
         deadline = time.monotonic() + timeout_s
-        clients = self._members.clients()
-        parts: dict[tuple[str, bool], list[int]] = {}
-        for place in places:
-            name = self._members.place(keys[place], rank)
-            if name in clients:
-                parts.setdefault((name, False), []).append(place)
+        owners = self._members.owners(placement, [keys[place] for place in places], rank)
+        parts = _group({place: name for place, name in zip(places, owners, strict=True) if name})
         outcomes = dict.fromkeys(places, KeyOutcome.NO_NODE)
         for _hop in range(_MAX_HOPS):
             moved: Redirects = {}
@@ -161,11 +217,10 @@ class CachePool:
         moved: Redirects,
     ) -> None:
         """Run all parts concurrently: the last on this thread, the others on the pool's threads."""
-        clients = self._members.clients()
         waiting: list[tuple[list[int], Future[list[KeyOutcome]]]] = []
         here: tuple[CacheClient, list[int], bool] | None = None
         for (name, asking), places in parts.items():
-            node = clients.get(name)
+            node = self._members.client(name)
             if node is None:  # left since placement
                 continue
             if here is not None:
@@ -213,6 +268,14 @@ class CachePool:
                 if redirect is not None and there:
                     following.setdefault((there, not redirect.moved), []).append(place)
         return following
+
+
+def _group(names: dict[int, str]) -> dict[tuple[str, bool], list[int]]:
+    """Return the positions by node, each to be sent without ASKING."""
+    parts: dict[tuple[str, bool], list[int]] = {}
+    for place, name in names.items():
+        parts.setdefault((name, False), []).append(place)
+    return parts
 
 
 def _seconds_left(deadline: float) -> float:

@@ -52,6 +52,7 @@ def stats_json(node: Node) -> dict[str, Any]:
         "hits": hits,
         "read_bytes": counters.read_bytes,
         "written_bytes": counters.written_bytes,
+        "moved_in": dict(counters.moved_in),
         "evicted": {reason.value: count for reason, count in counters.evicted.items()},
         "rejected": dict(counters.rejected),
         "integrity_failures": counters.integrity_failures,

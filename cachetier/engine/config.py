@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cachetier.client.address import Address, AddressError
 from cachetier.engine.errors import ConfigError
 from cachetier.engine.net import guards as guard_flags
 from cachetier.engine.net.access import read_passwords
@@ -53,6 +54,15 @@ class ListenAddress:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerConfig:
+    """Another node, with name and weight as clients place keys on it."""
+
+    place: ListenAddress
+    name: str
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +139,23 @@ def parse_listen_address(text: str) -> ListenAddress:
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"{text!r} is not an address: write for example 127.0.0.1:6400")
     return ListenAddress(host, int(port))
+
+
+def parse_peers(text: str) -> tuple[PeerConfig, ...]:
+    """Parse a list of HOST:PORT, or of node list lines, whose names and weights place the keys."""
+    return tuple(_parse_peer(one.strip()) for one in text.split(","))
+
+
+def _parse_peer(text: str) -> PeerConfig:
+    if "://" not in text:
+        place = parse_listen_address(text)
+        return PeerConfig(place, str(place))
+    try:
+        address = Address.parse(text)
+    except AddressError as exc:
+        raise ConfigError(f"{text[:200]!r} is not a node: {exc}") from None
+    place = ListenAddress(address.host, address.port)
+    return PeerConfig(place, address.label, address.weight)
 
 
 def parse(argv: Sequence[str]) -> Config:

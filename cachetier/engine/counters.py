@@ -25,6 +25,9 @@ CLOSE_REASONS: Final = (
     "http",
     "wrong_password",
 )
+# Connection names under which values are moved here: by a node that leaves, and by clients that
+# found them at their previous owner (cachetier.client.moves).
+MOVERS: Final = ("handover", "rebalance")
 _MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 _DURATIONS: Final = (*(ms / 1000 for ms in _MS), 1.0, 2.5, 5.0, 10.0)
 _AGES: Final = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400)
@@ -45,6 +48,7 @@ class Counters:
         self.hits: dict[str, int] = {"": 0}
         self.read_bytes = 0
         self.written_bytes = 0
+        self.moved_in = dict.fromkeys(MOVERS, 0)
         self.evicted = dict.fromkeys(EvictionReason, 0)
         self.ages = Histogram(_AGES)
         self.rejected = dict.fromkeys(REJECTIONS, 0)

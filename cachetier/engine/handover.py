@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Final
 
 from cachetier.client.rendezvous import Rendezvous
-from cachetier.engine.config import Config, ListenAddress
+from cachetier.engine.config import Config, ListenAddress, PeerConfig
 from cachetier.engine.net.access import PasswordFile
 from cachetier.engine.policies.base import EvictionPolicy
 from cachetier.engine.store import Hold, Store
@@ -172,7 +172,7 @@ class Handover:
         store: Store,
         policy: EvictionPolicy,
         password_file: PasswordFile,
-        places: Sequence[ListenAddress],
+        peers: Sequence[PeerConfig],
         rate: int = DEFAULT_RATE,
     ) -> None:
         self.state = HandoverState.RUNNING
@@ -186,8 +186,8 @@ class Handover:
         self._rate = rate
         self._started_at = time.monotonic()
         self._lanes: dict[str, _Lane] = {}
-        self._places = {str(place): place for place in places}
-        self._placing = Rendezvous(self._places)
+        self._places = {peer.name: peer.place for peer in peers}
+        self._placing = Rendezvous({peer.name: peer.weight for peer in peers})
 
     def facts(self) -> dict[str, object]:
         return {

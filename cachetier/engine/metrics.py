@@ -166,6 +166,8 @@ def _add_handover(out: _Exposition, node: Node) -> None:
     counts = dict.fromkeys(HandoverOutcome, 0) if handover is None else handover.counts
     text = "Values to hand over to peers, by outcome."
     out.counter("handover_values", text, counts, "result")
+    text = "Values moved here from another node, by a handover or by clients after a change."
+    out.counter("moved_in_values", text, node.counters.moved_in, "source")
     text = "Bytes of values accepted by peers."
     out.counter("handover_bytes", text, 0 if handover is None else handover.bytes)
 

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cachetier.engine.config import Config, parse_listen_address
+from cachetier.engine.config import Config, parse_peers
 from cachetier.engine.counters import Counters
 from cachetier.engine.disk.health import DiskState
 from cachetier.engine.disk.tier import DiskTier
@@ -186,16 +186,16 @@ class Node:
             self.disk.tick()
 
     def start_handover(self, to: str, rate: int) -> Handover:
-        """Start a handover to `to`: HOST:PORT,... as clients write them, since
-        keys are placed by name.
+        """Start a handover to `to`, all remaining nodes as clients list them: keys are placed by
+        name.
 
-        Raise ConfigError or AlreadyError.
+        Raise ConfigError or HandoverRunningError.
         """
-        places = [parse_listen_address(text.strip()) for text in to.split(",")]
+        peers = parse_peers(to)
         if self.handover is not None and self.handover.state is HandoverState.RUNNING:
             raise HandoverRunningError("a handover is already in progress: see GET /stats")
         self.handover = Handover(
-            self.config, self.store, self.policy, self.password_file, places, rate
+            self.config, self.store, self.policy, self.password_file, peers, rate
         )
         self.handover_task = asyncio.get_running_loop().create_task(self.handover.run())
         return self.handover

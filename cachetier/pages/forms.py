@@ -22,7 +22,7 @@ EFFECT_LABELS = {
 
 
 class TierForm(ActionForm):
-    """Form for a new tier, or for `spec` of an existing one."""
+    """Form for a new tier, or for `spec` of an existing one; `filled`: inputs from a link."""
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class TierForm(ActionForm):
         *,
         spec: TierSpec | None = None,
         clusters: Iterable[str] = (),
+        filled: Mapping[str, str] | None = None,
     ) -> None:
         self.changing = spec is not None
         self.offered = [("", "This machine"), *((name, name) for name in sorted(clusters))]
@@ -39,7 +40,9 @@ class TierForm(ActionForm):
             one.name: _format_gib(shown[one.name]) if _is_in_gib(one) else shown[one.name]
             for one in FIELDS
         }
-        super().__init__(data, initial=initial)
+        known = {one.name for one in self.shown}
+        self.filled = {name: text[:40] for name, text in (filled or {}).items() if name in known}
+        super().__init__(data, initial=initial | self.filled)
         if not self.changing:
             self.fields["name"] = forms.CharField(
                 label="Name",

@@ -71,7 +71,8 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @role_required("operator")
 def edit(request: HttpRequest, name: str) -> HttpResponseBase:
     found = selectors.get_tier_or_404(name)
-    form = TierForm(request.POST if request.method == "POST" else None, spec=found.spec)
+    typed = request.POST if request.method == "POST" else None
+    form = TierForm(typed, spec=found.spec, filled=request.GET.dict())
     if request.method == "POST":
         try:
             seen = request.POST.get("generation", "")

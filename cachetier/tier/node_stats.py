@@ -55,6 +55,7 @@ class NodeNumbers:
     lookups: float | None = None
     hits: float | None = None
     evictions: float | None = None
+    moved_in: float | None = None  # values moved to this node when nodes joined, left or returned
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def parse_metrics(text: str) -> NodeStats:
         lookups=lookups,
         hits=hits,
         evictions=total(samples, "emberline_l2_evicted_blocks_total"),
+        moved_in=total(samples, "emberline_l2_moved_in_values_total"),
         connections=total(samples, "emberline_l2_connections"),
     )
 

@@ -7,6 +7,8 @@ vLLM counts chunks and bytes per tier. These add failed lookups, corrupt values 
     emberline_l2_client_lookups_timed_out_total   lookups counted as misses at the deadline
     emberline_l2_client_stores_dropped_total      blocks not stored because the queue was full
     emberline_l2_client_shared_memory_total{result=ok|...}  blocks by shared memory result
+    emberline_l2_client_previous_owner_total{op=lookup|load|move, result=ok|missing|failed|dropped}
+                                                  moved blocks, see cachetier.client.pool
     emberline_l2_client_breaker_open              1 while all breakers are open
     emberline_l2_client_nodes                     known nodes
 
@@ -16,7 +18,7 @@ emberline_l2_client_node_bytes_total, emberline_l2_client_node_breaker_open.
 
 from __future__ import annotations
 
-from cachetier.client.outcomes import Counters, KeyOutcome
+from cachetier.client.outcomes import Counters, KeyOutcome, PreviousResult
 from cachetier.client.pool import CachePool
 from cachetier.client.shared_memory import SharedResult
 from cachetier.vllm_connector.compat import (
@@ -33,6 +35,7 @@ BYTES = "emberline_l2_client_bytes"
 TIMED_OUT = "emberline_l2_client_lookups_timed_out"
 DROPPED = "emberline_l2_client_stores_dropped"
 SHARED = "emberline_l2_client_shared_memory"
+PREVIOUS = "emberline_l2_client_previous_owner"
 BREAKER = "emberline_l2_client_breaker_open"
 NODES = "emberline_l2_client_nodes"
 NODE_OPERATIONS = "emberline_l2_client_node_operations"
@@ -52,6 +55,17 @@ _SERIES = tuple(
     if outcome not in not_
 )
 
+_PREVIOUS_SERIES = tuple(
+    (op, result.value)
+    for op, impossible in (
+        ("lookup", PreviousResult.DROPPED),
+        ("load", PreviousResult.DROPPED),
+        ("move", PreviousResult.MISSING),
+    )
+    for result in PreviousResult
+    if result is not impossible
+)
+
 _Series = tuple[str, tuple[str, ...]]
 
 
@@ -62,6 +76,10 @@ _COUNTERS = {
     TIMED_OUT: ("Lookups counted as a miss because L2 did not respond in time.",),
     DROPPED: ("Blocks not stored in L2 because the queue was full.",),
     SHARED: ("Blocks read from shared memory (ok), or over the socket, by reason.", "result"),
+    PREVIOUS: (
+        "Blocks whose L2 node changed, looked up at or moved from their previous node.",
+        "op", "result",
+    ),
     NODE_OPERATIONS: (
         "Block operations of an L2 node, by operation and result.", "node", "op", "result",
     ),
@@ -141,6 +159,8 @@ class Reporter:
             (TIMED_OUT, ()): self._board.timed_out,
             (DROPPED, ()): self._dropped,
         }
+        previous = dict(self._pool.counters.by_previous)
+        totals |= {(PREVIOUS, series): previous.get(series, 0) for series in _PREVIOUS_SERIES}
         by_shared = {result.value: 0 for result in SharedResult}
         for node, counters in self._pool.by_node().items():
             for reason, count in dict(counters.by_shared).items():

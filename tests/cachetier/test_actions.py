@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from django.test import Client
@@ -159,11 +160,10 @@ def test_removed_node_hands_over_first(
     assert listed(tier) == ["cache-chat-0", "cache-chat-1"]
     assert tier.status.phase == "Ready"
     assert len(paper.observe(Ref("fake", "cache-chat")).ready()) == 3
-    ports = [node.port for node in read_list(Nodes.parse(tier.status.url).path)]
+    heirs = Path(Nodes.parse(tier.status.url).path).read_text().splitlines()
+    assert [line.rpartition("=")[2] for line in heirs] == ["cache-chat-0", "cache-chat-1"]
     leaving = CacheNode.objects.get(index=2)
-    assert set(map(str, requests)) == {
-        str((leaving.admin_url, [f"127.0.0.1:{port}" for port in ports]))
-    }
+    assert set(map(str, requests)) == {str((leaving.admin_url, heirs))}, "named as in the list"
     busy = False
     settle("chat")
     assert len(paper.observe(Ref("fake", "cache-chat")).replicas) == 2
@@ -175,8 +175,8 @@ STATS = {"handover": None}
 @pytest.mark.parametrize(
     ("stats", "drain", "expected", "orders"),
     [
-        ((200, STATS), (202, {}), True, ["/drain?to=10.0.0.1:1,10.0.0.2:2"]),
-        ((200, STATS), (409, {}), False, ["/drain?to=10.0.0.1:1,10.0.0.2:2"]),
+        ((200, STATS), (202, {}), True, ["/drain?to=redis://10.0.0.1:1/0?name=a,10.0.0.2:2"]),
+        ((200, STATS), (409, {}), False, ["/drain?to=redis://10.0.0.1:1/0?name=a,10.0.0.2:2"]),
         ((200, {"handover": {"state": "running"}}), (202, {}), True, []),
         ((200, {"handover": {"state": "done"}}), (202, {}), False, []),
         ((200, {"handover": {"state": "failed"}}), (202, {}), False, []),
@@ -190,11 +190,12 @@ def test_handover_request_to_a_node(
     received: list[str] = []
 
     def take(path: str, _body: bytes) -> Any:
-        received.append(path)
+        received.append(unquote(path))
         return drain
 
     with http_stub({"/stats": stats, "/drain": take}) as node:
-        assert node_admin.hand_over(node.url, ["10.0.0.1:1", "10.0.0.2:2"]) is expected
+        heirs = ["redis://10.0.0.1:1/0?name=a", "10.0.0.2:2"]
+        assert node_admin.hand_over(node.url, heirs) is expected
     assert received == orders
     assert not node_admin.hand_over(node.url, ["10.0.0.1:1"]), "nobody listens any more"
 

@@ -23,15 +23,23 @@ def test_restarted_node_keeps_its_slot_and_a_surplus_one_loses_it(tmp_path: Path
         replica(1),
         replica(3, 7003, ReplicaState.STOPPING),
     ]
-    found = node_admin.node_list_lines(seen, "resp", wanted=3)
     path = tmp_path / "cache" / "chat.nodes"
+    assert node_admin.read_listed_names(path) == set()
+    found = node_admin.node_list_lines(seen, "resp", wanted=3, listed={"cache-chat-0"})
     assert node_admin.write_node_list(path, found)
     assert [(node.label, node.port) for node in read_list(str(path))] == [
         ("cache-chat-0", 7000),
         ("cache-chat-2", 7002),
     ]
+    assert node_admin.read_listed_names(path) == {"cache-chat-0", "cache-chat-2"}
     assert not node_admin.write_node_list(path, found), "nothing to change"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_new_node_takes_keys_once_it_is_ready() -> None:
+    seen = [replica(0, 7000), replica(1, 7001, ReplicaState.STARTING)]
+    (line,) = node_admin.node_list_lines(seen, "resp", wanted=2)
+    assert line.endswith("name=cache-chat-0")
 
 
 def test_worker_address_list_is_accepted_by_the_client(tmp_path: Path) -> None:

@@ -179,6 +179,8 @@ def _put(session: ClientSession, key: bytes, ttl_s: float | None, condition: Con
     node.counters.operations["put", "ok"] += 1
     if declined is None:
         node.counters.written_bytes += length
+        if session.name in node.counters.moved_in:
+            node.counters.moved_in[session.name] += 1
     return declined is None
 
 

@@ -12,6 +12,7 @@ def test_address_parts_are_parsed() -> None:
         "c", 1, tls=True, database=2, ca_file="/ca.pem", server_name="n"
     )
     assert Address.parse("redis://[::1]:7").host == "::1"
+    assert Address.parse("redis://c?weight=0.5&name=n") == Address("c", 6379, name="n", weight=0.5)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,11 @@ def test_address_parts_are_parsed() -> None:
         "redis://c:99999",
         "redis://c/zero",
         "redis://c?tls=yes",
+        "redis://c?weight=0",
+        "redis://c?weight=-1",
+        "redis://c?weight=nan",
+        "redis://c?weight=inf",
+        "redis://c?weight=much",
     ],
 )
 def test_invalid_addresses_are_rejected(url: str) -> None:

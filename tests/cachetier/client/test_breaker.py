@@ -45,3 +45,28 @@ def test_late_failures_do_not_extend_the_pause() -> None:
     assert breaker.failed(0)
     assert not breaker.failed(9)
     assert breaker.allows(10)
+
+
+def test_node_that_answers_only_probes_rests_longer_each_time() -> None:
+    breaker = CircuitBreaker(threshold=1, first_rest_s=10)
+    breaker.failed(0)
+    assert breaker.allows(10)
+    assert breaker.succeeded(is_probe=True)
+    breaker.failed(11)
+    assert breaker.rest_s(11) == 20
+    assert breaker.allows(31)
+    breaker.succeeded(is_probe=True)
+    breaker.succeeded()
+    breaker.failed(40)
+    assert breaker.rest_s(40) == 10, "an operation succeeded"
+
+
+def test_probe_of_a_closed_breaker_opens_it_or_changes_nothing() -> None:
+    breaker = CircuitBreaker(threshold=2, first_rest_s=10)
+    breaker.failed(0)
+    assert not breaker.succeeded(is_probe=True)
+    assert breaker.failed(0), "the probe has not reset the failures"
+    other = CircuitBreaker(threshold=5, first_rest_s=10)
+    assert other.trip(0)
+    assert not other.trip(0)
+    assert other.is_open

@@ -120,6 +120,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def pool(cluster: Cluster) -> Iterator[CachePool]:
+    for number in range(3):
+        cluster.raw(number).flushall()  # a stored key keeps its value
     one = CachePool(Nodes.parse(cluster.url(1)), PASSWORD)
     until(lambda: len(one.open_breakers()) == 3, what="every node known from one seed")
     yield one

@@ -15,6 +15,7 @@ from cachetier.client.address import Address
 from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
+from cachetier.client.rendezvous import Rendezvous
 from tests.support import cachefaults
 from tests.support.cachefaults import FaultProxy
 from tests.support.cachenode import CacheNode
@@ -80,6 +81,10 @@ def load(pool: CachePool, stored: Stored, timeout_s: float = LONG_S) -> list[Key
 
 def held(node: CacheNode) -> float:
     return node.metric("emberline_l2_blocks")
+
+
+def moved_in(node: CacheNode) -> float:
+    return node.metric("emberline_l2_moved_in_values_total", source="rebalance")
 
 
 def test_values_are_spread_and_returned(make, three: list[CacheNode]) -> None:
@@ -162,7 +167,9 @@ def test_each_node_has_its_own_breaker(make, proxies: list[FaultProxy]) -> None:
         f"127.0.0.1:{proxy.port}": proxy is proxies[1] for proxy in proxies
     }
     assert not pool.is_open
-    assert load(pool, stored).count(KeyOutcome.OPEN) > 0
+    outcomes = load(pool, stored)
+    assert KeyOutcome.MISSING in outcomes
+    assert set(outcomes) == {KeyOutcome.MISSING, KeyOutcome.OK}, "its keys have another node now"
     assert [text for text in received if "circuit breaker opened" in text and broken in text]
     proxies[1].fault = cachefaults.passing
     until(lambda: load(pool, stored) == [KeyOutcome.OK] * 30, what="the node used again")
@@ -256,11 +263,17 @@ def test_node_file_is_watched(three: list[CacheNode], tmp_path: Path, hurried: N
 
         in_file(path, *three)
         until(lambda: len(pool.open_breakers()) == 3, what="three nodes")
+        were = moved_in(three[2])
         moved = {key for key, _ in stored if pool.lane(key) != before[key]}
         assert 0 < len(moved) < 30
         assert {pool.lane(key) for key in moved} == {f"cache-{three[2].port}"}
-        expected = [KeyOutcome.MISSING if key in moved else KeyOutcome.OK for key, _ in stored]
-        assert load(pool, stored) == expected
+        assert load(pool, stored) == [KeyOutcome.OK] * 40, "found at the previous owner"
+        counted = pool.counters.by_previous
+        assert counted["load", "ok"] == len(moved)
+        until(lambda: counted.get(("move", "ok")) == len(moved), what="each has moved")
+        assert moved_in(three[2]) - were == len(moved)
+        assert load(pool, stored) == [KeyOutcome.OK] * 40
+        assert counted["load", "ok"] == len(moved), "they are with their owner"
 
         in_file(path, *three[:2])
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes again")
@@ -303,7 +316,8 @@ def test_hostname_is_resolved_again(
         assert pool.store(stored, 60, LONG_S) == [KeyOutcome.OK] * 20
         behind.append(Address("127.0.0.1", three[1].port))
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes")
-        assert 0 < load(pool, stored).count(KeyOutcome.OK) < 20
+        assert 0 < sum(pool.lane(key) != pool.lane(stored[0][0]) for key, _ in stored) < 20
+        assert load(pool, stored) == [KeyOutcome.OK] * 20, "also those that moved"
         behind.clear()
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes still")
     finally:
@@ -316,10 +330,49 @@ def test_counters_of_removed_nodes_are_bounded(
     """Pods come and go under new addresses for months; what they counted must not be lost."""
     monkeypatch.setattr("cachetier.client.membership._MAX_LABELLED_NODES", 3)
     members = membership.Membership(Nodes.parse("redis://a:1"), "", None)
+    forgotten: list[str] = []
+    monkeypatch.setattr(
+        "cachetier.client.cache_client.CacheClient.close",
+        lambda client: forgotten.append(client.address.label),
+    )
     for port in range(1, 20):
         members._replace((Address("127.0.0.1", port),))
         members.clients()[f"127.0.0.1:{port}"].counters.add("load", [KeyOutcome.OK], 10)
     found = members.counters()
     assert len(found) == 4
     assert sum(one.bytes_loaded for one in found.values()) == 190
+    assert len(forgotten) == 16, "the last three are still queried for moved keys"
     members.close()
+
+
+def test_nodes_have_keys_by_their_weight() -> None:
+    members = membership.Membership(Nodes.parse("redis://a:1"), "", None)
+    members._replace((Address("a", 1, weight=3.0), Address("b", 1)))
+    keys = [b"k%d" % number for number in range(400)]
+    owners = members.owners(members.placement(), keys, 0)
+    assert 270 < owners.count("a:1") < 330
+    members.close()
+
+
+def test_previous_owner_gets_half_of_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Node:
+        """Lacks every key and keeps the time it was given."""
+
+        def __init__(self) -> None:
+            self.seconds: list[float] = []
+
+        def exists(self, keys: list[bytes], timeout_s: float, *_: object) -> list[KeyOutcome]:
+            self.seconds.append(timeout_s)
+            return [KeyOutcome.MISSING] * len(keys)
+
+    owner, previous = Node(), Node()
+    pool = CachePool(Nodes.parse("redis://a:1,b:1"))
+    moved = pool._members.placement().replaced(Rendezvous(["a:1"]), time.monotonic())
+    monkeypatch.setattr(pool._members, "placement", lambda: moved)
+    monkeypatch.setattr(pool._members, "client", {"a:1": owner, "b:1": previous}.get)
+    keys = [b"k%d" % number for number in range(20)]
+    assert pool.exists(keys, 1000.0) == [KeyOutcome.MISSING] * 20
+    assert 900 < owner.seconds[0] <= 1000
+    assert 450 < previous.seconds[0] <= 500
+    assert pool.counters.by_previous["lookup", "missing"] < 20, "only keys that moved"
+    pool.close()

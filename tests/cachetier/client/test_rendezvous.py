@@ -52,6 +52,27 @@ def test_keys_spread_evenly_and_a_new_node_takes_one_nth(count: int, salt: int) 
     assert 0.7 < moved / (len(MANY) / (count + 1)) < 1.3
 
 
+def test_keys_are_divided_by_weight_and_a_changed_weight_moves_only_the_difference() -> None:
+    sizes = {"a": 64.0, "b": 32.0, "c": 32.0}
+    before, after = Rendezvous(sizes), Rendezvous(sizes | {"a": 96.0})
+    owners = [before.place(key)[0] for key in MANY]
+    shares = {name: count / len(MANY) for name, count in Counter(owners).items()}
+    assert 0.46 < shares["a"] < 0.54
+    assert 0.22 < shares["b"] < 0.28
+    now = [after.place(key)[0] for key in MANY]
+    moved = [new for old, new in zip(owners, now, strict=True) if old != new]
+    assert set(moved) == {"a"}
+    assert 0.07 < len(moved) / len(MANY) < 0.13, "96 of 160 instead of 64 of 128"
+
+
+def test_equal_weights_place_like_none() -> None:
+    names = ["a", "b", "c"]
+    weighed = Rendezvous(dict.fromkeys(names, 64.0))
+    assert [weighed.place(key, 2) for key in MANY[:200]] == [
+        Rendezvous(names).place(key, 2) for key in MANY[:200]
+    ]
+
+
 def test_second_copies_are_on_other_nodes_and_spread() -> None:
     ring = Rendezvous(["a", "b", "c"])
     placed = [ring.place(key, 2) for key in MANY]

@@ -15,7 +15,7 @@ import redis
 
 from cachetier.client.rendezvous import Rendezvous
 from cachetier.engine import handover
-from cachetier.engine.config import ListenAddress, parse
+from cachetier.engine.config import ListenAddress, PeerConfig, parse, parse_peers
 from cachetier.engine.handover import Peer, PeerFacts
 from cachetier.engine.node import Node
 from cachetier.engine.policies import POLICIES, make_policy
@@ -28,6 +28,7 @@ from tests.support.waiting import until
 
 MIB = 1024 * 1024
 VALUES = "emberline_l2_handover_values_total"
+MOVED_IN = "emberline_l2_moved_in_values_total"
 
 
 def client(node: CacheNode | Valkey) -> redis.Redis:
@@ -70,11 +71,15 @@ def test_each_value_moves_to_the_node_used_by_clients(start: Start) -> None:
     values = {b"k%d" % i: os.urandom([10, 20_000, 300_000][i % 3]) for i in range(60)}
     for key, value in values.items():
         db.set(key, value, ex=500 if key.endswith(b"7") else None)
-    names = {place(peer): client(peer) for peer in peers}
-    placing = Rendezvous(names)
+    names = {f"cache-{number}": client(peer) for number, peer in enumerate(peers)}
+    placing = Rendezvous({"cache-0": 1.0, "cache-1": 3.0})
+    listed = [
+        f"redis://{place(peer)}/0?name=cache-{number}%26weight={2 * number + 1}"
+        for number, peer in enumerate(peers)
+    ]
     owner = {key: names[placing.place(key)[0]] for key in values}
     owner[b"k5"].set("k5", "theirs")
-    status, text = order(node, f"/drain?to={','.join(names)}")
+    status, text = order(node, f"/drain?to={','.join(listed)}")
     assert (status, text["draining"], text["handover"]["state"]) == (202, True, "running")
     facts = ended(node)
     assert (facts["state"], facts["problem"]) == ("done", "")
@@ -87,6 +92,9 @@ def test_each_value_moves_to_the_node_used_by_clients(start: Start) -> None:
     assert sum(peer.dbsize() for peer in names.values()) == 60
     stored = [peer.info("commandstats")["cmdstat_set"]["calls"] for peer in names.values()]
     assert sum(stored) == 60, "one of them is k5, stored above: it was not sent again"
+    received = [peer.metric(MOVED_IN, source="handover") for peer in peers]
+    assert sum(received) == 59
+    assert received[1] > 1.5 * received[0], "by weight"
     assert db.get("k1") == values[b"k1"], "who is there goes on being served"
     assert node.metric(VALUES, result="handed") == 59
     assert node.metric("emberline_l2_handover_bytes_total") == facts["bytes"]
@@ -96,8 +104,8 @@ def test_each_value_moves_to_the_node_used_by_clients(start: Start) -> None:
 
 
 def handover_of(node: Node, rate: int = handover.DEFAULT_RATE) -> handover.Handover:
-    places = [ListenAddress("peer", 1)]
-    return handover.Handover(node.config, node.store, node.policy, node.password_file, places, rate)
+    peers = [PeerConfig(ListenAddress("peer", 1), "peer:1")]
+    return handover.Handover(node.config, node.store, node.policy, node.password_file, peers, rate)
 
 
 async def test_values_stored_on_the_target_during_a_handover_stay(
@@ -236,6 +244,8 @@ def test_target_that_disconnects_costs_only_misses(start: Start) -> None:
         ("to=", "to"),
         ("to=host", "to"),
         ("to=a:1,", "to"),
+        ("to=http://a:1", "to"),
+        ("to=redis://a:1?weight=0", "to"),
         ("to=a:1&rate=1", "rate"),
         ("to=a:1&rate=fast", "rate"),
         ("rate=5MiB", "rate"),
@@ -247,6 +257,13 @@ def test_invalid_orders_drain_nothing(start: Start, query: str, field: str) -> N
     status, content = order(node, f"/drain?{query}")
     assert (status, content["field"]) == (400, field)
     assert node.page("/readyz") == "ready\n"
+
+
+def test_peers_are_addresses_or_lines_of_a_node_list() -> None:
+    assert parse_peers("h:1, redis://[::1]:2/0?name=n&weight=4") == (
+        PeerConfig(ListenAddress("h", 1), "h:1"),
+        PeerConfig(ListenAddress("::1", 2), "n", 4.0),
+    )
 
 
 @pytest.mark.parametrize("name", POLICIES)

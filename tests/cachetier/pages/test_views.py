@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from cachetier import actions, reconciler, selectors, signals
@@ -91,6 +93,44 @@ def test_page_states_the_loss_of_a_restarted_node(paper: FakeProvisioner) -> Non
     assert node["last_restart_at"] == node["started_at"]
 
 
+def test_rebalancing_and_shares_are_shown() -> None:
+    tier = ready_tier()
+    assert "Rebalancing" not in browser("viewer").get("/cache/").text
+    now = timezone.now()
+    CacheNode.objects.update(started_at=now - timedelta(hours=1), stats={"blocks": 300.0})
+    CacheNode.objects.create(
+        tier=tier,
+        name="cache-default-1",
+        index=1,
+        state="ready",
+        started_at=now - timedelta(seconds=40),
+        stats={"blocks": 100.0, "moved_in": 60.0},
+    )
+    CacheTier.objects.update(node_count=2)
+    for path in ("/cache/", "/cache/default/"):
+        text = browser("viewer").get(path).text
+        for shown in (
+            "75 %",
+            "25 %",
+            "300 blocks",
+            "cache-default-1 joined",
+            "(max/mean blocks): 1.50",
+        ):
+            assert shown in text, path
+    one = program("viewer").get("/api/v1/cache-tiers/default/").json()
+    assert [(n["blocks"], n["share"], n["moved_in"]) for n in one["nodes"]] == [
+        (300, 0.75, None),
+        (100, 0.25, 60),
+    ]
+    assert one["imbalance"] == 1.5
+    assert (one["rebalancing"]["node"], one["rebalancing"]["reason"]) == (
+        "cache-default-1",
+        "NodeJoined",
+    )
+    CacheTier.objects.update(node_count=1)
+    assert "cache-default-1 is leaving" in browser("viewer").get("/cache/").text
+
+
 def test_unknown_figures_are_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: None)
     ready_tier()
@@ -111,6 +151,15 @@ def test_operator_edits_a_tier_and_gets_errors() -> None:
         assert "was not changed" in refused.text
         assert f'value="{typed}"' in refused.text, "what was typed stays"
     assert CacheTier.objects.get().memory_bytes == 512 * MIB
+
+
+def test_a_link_fills_in_a_size() -> None:
+    actions.create(user("operator"), "default", {})
+    page = browser("operator").get("/cache/default/edit/?memory_bytes=3&name=other&copies=")
+    text = page.content.decode()
+    assert 'name="memory_bytes" value="3"' in text
+    assert "The link filled in a change; nothing is saved yet." in text
+    assert CacheTier.objects.get().memory_bytes == 1024 * MIB
 
 
 def test_viewer_cannot_edit() -> None:

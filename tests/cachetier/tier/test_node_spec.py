@@ -194,6 +194,8 @@ emberline_l2_operations_total{pool="default",op="put",result="ok"} 9
 emberline_l2_lookup_blocks_total{pool="default",namespace=""} 0
 emberline_l2_hit_blocks_total{pool="default",namespace=""} 0
 emberline_l2_evicted_blocks_total{pool="default",reason="capacity"} 0
+emberline_l2_moved_in_values_total{pool="default",source="handover"} 2
+emberline_l2_moved_in_values_total{pool="default",source="rebalance"} 5
 """
 
 
@@ -230,7 +232,7 @@ def test_figures_are_parsed_and_summed() -> None:
     assert [one.namespace for one in stats.namespaces] == ["big", "small"]
     assert stats.curve == node_stats.Curve(4000, 50, ((2000, 0.25), (8000, 0.75)))
     assert node_stats.NodeStats.of_json(json.loads(json.dumps(stats.as_json()))) == stats
-    assert (stats.lookups, stats.hits, stats.evictions) == (10, 5, 0)
+    assert (stats.lookups, stats.hits, stats.evictions, stats.moved_in) == (10, 5, 0, 7)
     assert "connections" not in stats.as_json()
 
 

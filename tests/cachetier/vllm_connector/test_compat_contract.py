@@ -178,6 +178,7 @@ def test_plug_in_imports_nothing_else(seen: dict[str, object]) -> None:
         "emberline_l2_client_node_operations",
         "emberline_l2_client_nodes",
         "emberline_l2_client_operations",
+        "emberline_l2_client_previous_owner",
         "emberline_l2_client_shared_memory",
         "emberline_l2_client_stores_dropped",
     ]
