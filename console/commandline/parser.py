@@ -8,6 +8,7 @@ from collections.abc import Callable
 from console.commandline import session
 from console.commandline.context import USAGE, CommandContext, CommandError
 from console.commandline.endpoint import (
+    advice,
     analysis,
     benchmarks,
     canary,
@@ -75,7 +76,7 @@ def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]
     rooms.verb("seed-demo", text, call=seed_demo)
     verbs = rooms.group("endpoint", "manage endpoints", client="endpoints")
     modules = (endpoints, changes, keys, manifests, wait, analysis, benchmarks)
-    for module in (*modules, canary, traces, whatif):
+    for module in (*modules, canary, traces, whatif, advice):
         module.add_to(verbs)
     for add_to in (*_COMMANDS, *more):
         add_to(rooms)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import xxhash
@@ -57,6 +58,7 @@ class _Worker:
     load: float = 0.0
     in_flight: int = 0
     last_pick: int = 0
+    spare: float = inf  # the recorded score includes what did not fit
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,9 @@ def _format_routers(found: dict[str, Any]) -> str:
             )
         )
     head = ("ROUTER", "STRATEGY", "EXCHANGE", "LAG", "HEARD", "IN FLIGHT", "KV BLOCKS")
-    return "\n".join([output.table(head, rows), *_differences(found)])
+    store = found["state_store"]
+    used = [f"state store: {store['url']} ({store['origin']})"] if store else []
+    return "\n".join([output.table(head, rows), *used, *_differences(found)])
 
 
 def _differences(found: dict[str, Any]) -> list[str]:

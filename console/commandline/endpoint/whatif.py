@@ -93,6 +93,32 @@ def _format_run(run: dict[str, Any]) -> Iterator[str]:
                 for name, one in result["candidate"].items()
             ]
         )
+    if result.get("isolation"):
+        yield from _format_isolation(result["isolation"])
+
+
+def _format_isolation(found: dict[str, Any]) -> Iterator[str]:
+    yield f"  isolation by {found['isolation']}:"
+    yield _SCOPES.text(found["rows"])
+    for one in found["prefixes"]:
+        yield (
+            f"  shared prefix: {one['tokens']} tokens, {one['scopes']} scopes, "
+            f"{one['requests']} requests"
+        )
+
+
+def _scope(row: dict[str, Any]) -> tuple[str, ...]:
+    kind, _, digest = row["scope"].partition(" ")
+    return (
+        f"{kind} {row.get('name') or digest}".strip() or "all",
+        str(row["requests"]),
+        _estimate(row["present"].get("hit_rate")),
+        _estimate(row["candidate"].get("hit_rate")),
+        *(_change(name, row["change"].get(name)) for name in ("ttft_p50_s", "ttft_p90_s")),
+        _estimate(row["added_prefill_s_per_hour"]),
+        _estimate(row["added_usd_per_month"]),
+        str(row["first_sent_elsewhere_tokens"]),
+    )
 
 
 def _figure(row: tuple[str, Any, Any, Any]) -> tuple[str, ...]:
@@ -131,6 +157,13 @@ _RUNS = Table(
     ("ID", "STARTED", "STATE", "CHANGES", "TTFT P90", "AUTHOR", "TITLE"),
     _cells,
     "No what-if analyses of {name}.",
+)
+_SCOPES = Table(
+    (
+        *("SCOPE", "REQUESTS", "HIT RATE", "ISOLATED", "TTFT P50", "TTFT P90", "PREFILL S/H"),
+        *("USD/MONTH", "FIRST SENT BY OTHERS"),
+    ),
+    _scope,
 )
 _FIGURES = Table(("METRIC", "PRESENT", "CANDIDATE", "CHANGE (90 % CI)"), _figure)
 

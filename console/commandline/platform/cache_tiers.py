@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from console.client.documents import CacheTier
 from console.commandline import output
@@ -44,12 +45,22 @@ def _format_tier(one: CacheTier) -> Iterator[str]:
             f"{f', {output.size(memory)} memory limit' if memory else ''})"
         )
     yield f"  used by {', '.join(one['used_by']) or 'no endpoint'}; url {one['url'] or 'unknown'}"
+    if one["rebalancing"]:
+        yield f"  rebalancing: {one['rebalancing']['message']}"
     if one["nodes"]:
-        rows = [
-            (str(n["name"]), str(n["state"]), str(n["url"]), str(n["restarts"]), str(n["message"]))
-            for n in one["nodes"]
-        ]
-        yield output.table(("NODE", "STATE", "URL", "RESTARTS", "MESSAGE"), rows)
+        yield output.table(_NODE_COLUMNS, [_node_cells(node) for node in one["nodes"]])
+
+
+_NODE_COLUMNS = ("NODE", "STATE", "BLOCKS", "SHARE", "MOVED IN", "URL", "RESTARTS", "MESSAGE")
+
+
+def _node_cells(node: dict[str, Any]) -> tuple[str, ...]:
+    share = "-" if node["share"] is None else f"{100 * node['share']:.0f} %"
+    blocks, moved = (
+        "-" if node[name] is None else f"{node[name]:.0f}" for name in ("blocks", "moved_in")
+    )
+    rest = (str(node[name]) for name in ("url", "restarts", "message"))
+    return (str(node["name"]), str(node["state"]), blocks, share, moved, *rest)
 
 
 def create(context: CommandContext) -> str:

@@ -1,0 +1,1 @@
+"""Advisor: which change of an endpoint gains money or TTFT, and whether it did."""

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class AdvisorConfig(AppConfig):
+    name = "dashboards.advisor"
+    label = "advisor"
+    verbose_name = "Advisor"
+
+    def ready(self) -> None:
+        from console.web.shell import navigation
+
+        navigation.register_tab(
+            navigation.Tab("endpoint", "Advisor", "advisor:endpoint", "wand", 46, "Observability")
+        )

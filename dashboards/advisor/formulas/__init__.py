@@ -1,0 +1,1 @@
+"""Candidates, gains, cache sizes and checks of advice. Pure."""

@@ -1,0 +1,183 @@
+"""Comparison of recorded requests before and after an applied change with what was promised. Pure.
+
+Each interval is of resampled sessions. Requests of other lengths or rates are no comparison.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any
+
+from routing.traces.trace import TraceRequest
+from routing.whatif.model.outcome import Estimate, interval
+
+MIN_REQUESTS = 100  # with a TTFT, before and after
+MAX_MIX_CHANGE = 0.25
+CAME, MISSED, UNTOLD = "came", "did_not_come", "cannot_be_told"
+WAITING = "waiting"
+_DRAWS = 200
+_MEASURES = {"ttft_p50_s": "TTFT p50", "ttft_p90_s": "TTFT p90", "hit_rate": "Hit rate"}
+_MIX = {
+    "requests_per_s": "requests/s",
+    "prompt_tokens": "prompt tokens per request",
+    "output_tokens": "output tokens per request",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    verdict: str
+    text: str
+
+
+def summarize(requests: Sequence[TraceRequest], seed: int = 0) -> dict[str, Any]:
+    """Return JSON: figures, figures of resampled sessions, and the mix of the requests. Samples
+    that are compared need different seeds: equal ones would draw sessions in pairs.
+    """
+    timed = sum(one.ttft_s is not None for one in requests)
+    found: dict[str, Any] = {"requests": len(requests), "timed": timed}
+    if timed < MIN_REQUESTS:
+        return found
+    groups: dict[object, list[TraceRequest]] = {}
+    for number, one in enumerate(requests):
+        groups.setdefault(one.session or number, []).append(one)
+    listed = list(groups.values())
+    ordered = sorted(
+        (one.ttft_s, at)
+        for at, group in enumerate(listed)
+        for one in group
+        if one.ttft_s is not None
+    )
+    sums = [
+        (
+            sum(one.cached_tokens for one in group if one.cached_tokens is not None),
+            sum(one.prompt_tokens for one in group if one.cached_tokens is not None),
+        )
+        for group in listed
+    ]
+    chance = random.Random(seed)
+    draws = [_figures(ordered, sums, [1] * len(listed))]
+    for _ in range(_DRAWS):
+        weights = [0] * len(listed)
+        for at in chance.choices(range(len(listed)), k=len(listed)):
+            weights[at] += 1
+        draws.append(_figures(ordered, sums, weights))
+    count = len(requests)
+    span = requests[-1].arrived_s - requests[0].arrived_s
+    return {
+        **found,
+        "figures": {name: draws[0][name] for name in _MEASURES},
+        "draws": {name: [draw[name] for draw in draws[1:]] for name in _MEASURES},
+        "mix": {
+            "requests_per_s": count / max(span, 1e-9),
+            "prompt_tokens": sum(one.prompt_tokens for one in requests) / count,
+            "output_tokens": sum(one.output_tokens for one in requests) / count,
+        },
+    }
+
+
+def _figures(
+    ordered: Sequence[tuple[float, int]],
+    sums: Sequence[tuple[int, int]],
+    weights: Sequence[int],
+) -> dict[str, float | None]:
+    heights = list(accumulate(weights[at] for _, at in ordered))
+    total = heights[-1]
+    found: dict[str, float | None] = {}
+    for name, part in (("ttft_p50_s", 0.5), ("ttft_p90_s", 0.9)):
+        place = next((at for at, height in enumerate(heights) if height > part * total), -1)
+        found[name] = ordered[place][0]
+    cached, prompt = (
+        sum(weight * one[at] for weight, one in zip(weights, sums, strict=True)) for at in (0, 1)
+    )
+    found["hit_rate"] = cached / prompt if prompt else None
+    return found
+
+
+def measure_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Estimate]:
+    """Return relative changes of TTFT and the difference of the hit rate, with intervals."""
+    found = {}
+    for name in _MEASURES:
+        old, new = before["figures"][name], after["figures"][name]
+        pairs = list(zip(before["draws"][name], after["draws"][name], strict=True))
+        if any(value is None for value in (old, new, *chain.from_iterable(pairs))):
+            continue
+        if name == "hit_rate":
+            value, draws = new - old, [right - left for left, right in pairs]
+        else:
+            value, draws = new / old - 1, [right / left - 1 for left, right in pairs]
+        low, high = interval(draws)
+        found[name] = Estimate(value, min(low, value), max(high, value))
+    return found
+
+
+def adjust(measured: Mapping[str, Estimate], drift: Mapping[str, float]) -> dict[str, Estimate]:
+    """Return the changes without what other requests alone would have changed."""
+    found = {}
+    for name, one in measured.items():
+        own = drift.get(name, 0.0)
+        parts = (
+            part - own if name == "hit_rate" else (1 + part) / max(1 + own, 1e-9) - 1
+            for part in (one.value, one.low, one.high)
+        )
+        found[name] = Estimate(*parts)
+    return found
+
+
+def describe_drift(drift: Mapping[str, float]) -> str:
+    parts = [
+        f"{label} {100 * drift[name]:+.1f} points"
+        if name == "hit_rate"
+        else f"{label} {100 * drift[name]:+.0f} %"
+        for name, label in _MEASURES.items()
+        if name in drift
+    ]
+    return f"Taken off as the effect of other requests, by the model: {', '.join(parts)}."
+
+
+def describe_mix(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return what differs too much for a comparison, "" if nothing does."""
+    changed = []
+    for name, label in _MIX.items():
+        old, new = before["mix"][name], after["mix"][name]
+        change = new / old - 1 if old else 0.0
+        if abs(change) > MAX_MIX_CHANGE:
+            changed.append(f"{label} {change:+.0%}")
+    return ", ".join(changed)
+
+
+def judge_change(
+    promise: Mapping[str, Estimate], measured: Mapping[str, Estimate], exact_money: bool
+) -> Verdict:
+    """Compare with the promised changes. `exact_money`: the gain is a smaller bill, which needs no
+    measurement; TTFT must not be worse than promised.
+    """
+    parts, gained, missed = [], [], []
+    for name, label in _MEASURES.items():
+        if name not in promise or name not in measured:
+            continue
+        hoped, real = promise[name], measured[name]
+        sign = 1 if name == "hit_rate" else -1
+        parts.append(f"{label} {_text(name, real)}, promised {_text(name, hoped)}")
+        if (real.high if sign > 0 else -real.low) < (hoped.low if sign > 0 else -hoped.high):
+            missed.append(label)
+        if (hoped.low if sign > 0 else -hoped.high) > 0:
+            gained.append((real.low if sign > 0 else -real.high) > 0)
+    text = "; ".join(parts)
+    if not parts:
+        return Verdict(UNTOLD, "Nothing that was promised was measured.")
+    if missed:
+        return Verdict(MISSED, f"{text}. Worse than promised: {', '.join(missed)}.")
+    if (gained and all(gained)) or (exact_money and not gained):
+        return Verdict(CAME, f"{text}.")
+    return Verdict(UNTOLD, f"{text}. The interval of the measurement includes no gain.")
+
+
+def _text(name: str, one: Estimate) -> str:
+    low, high = 100 * one.low, 100 * one.high
+    if name == "hit_rate":
+        return f"{100 * one.value:+.1f} points ({low:+.1f} to {high:+.1f})"
+    return f"{100 * one.value:+.0f} % ({low:+.0f} to {high:+.0f})"
