@@ -12,7 +12,9 @@ import orjson
 from routing.traces.trace import Trace, TraceError, TraceRequest
 
 _VERSION = 1
-_NAMES = [field.name for field in fields(TraceRequest) if field.name != "blocks"]
+# API keys stay in recordings: other systems' traces have none.
+_OMITTED = ("blocks", "key", "key_group")
+_NAMES = [field.name for field in fields(TraceRequest) if field.name not in _OMITTED]
 
 
 def pack(trace: Trace) -> bytes:

@@ -23,7 +23,8 @@ from routing.traces.trace import Trace, TraceError, TraceRequest
 
 BLOCK_TOKENS = 64
 _HASH_BITS = 8 * HASH_BYTES
-_FIELDS = 13
+_FIELDS = {1: 13, FORMAT_VERSION: 15}  # of a row, by version
+_STRICTNESS = ("shared", "group", "key")
 _MOST_TOKENS = 100_000_000
 _MIN_BLOCK_TOKENS = 1.0
 _DAMAGE = (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, IndexError)
@@ -142,26 +143,34 @@ def read_streams(streams: Iterable[Sequence[bytes]], begin: float, end: float) -
     of one recording in order; what follows a missing piece is left out. Raise TraceError.
     """
     known, found = _Known(), RecordedRequests()
+    isolations: set[str] = set()
     for pieces in streams:
-        _read_stream(pieces, known, found)
+        _read_stream(pieces, known, found, isolations)
     found.sort(begin, end)
-    return Trace(BLOCK_TOKENS, found, begin)
+    whole = bool(isolations) and isolations <= set(_STRICTNESS)
+    isolation = max(isolations, key=_STRICTNESS.index) if whole else ""
+    return Trace(BLOCK_TOKENS, found, begin, isolation)
 
 
-def _read_stream(pieces: Sequence[bytes], known: _Known, found: RecordedRequests) -> None:
+def _read_stream(
+    pieces: Sequence[bytes], known: _Known, found: RecordedRequests, isolations: set[str]
+) -> None:
     numbers: list[int] = []  # known blocks by their number in the stream
     for data in pieces:
         try:
             lines = gzip.decompress(data).splitlines()
             head, rows = orjson.loads(lines[0]), map(orjson.loads, lines[1:])
-            if head["version"] != FORMAT_VERSION:
+            if head["version"] not in _FIELDS:
                 raise TraceError(
                     f"The recording has format {head['version']}; this version reads "
-                    f"{FORMAT_VERSION}. Update the console."
+                    f"up to {FORMAT_VERSION}. Update the console."
                 )
             if head["known_blocks"] != len(numbers):
                 return  # a piece before it is missing
+            isolations.add(head.get("isolation", ""))
             for row in rows:
+                if len(row) != _FIELDS[head["version"]]:
+                    raise ValueError("another number of fields")
                 _read_row(row, float(head["hour"]), numbers, known, found)
         except (
             OSError,
@@ -180,8 +189,6 @@ def _read_stream(pieces: Sequence[bytes], known: _Known, found: RecordedRequests
 def _read_row(
     row: list[Any], hour: float, numbers: list[int], known: _Known, found: RecordedRequests
 ) -> None:
-    if len(row) != _FIELDS:
-        raise ValueError("another number of fields")
     at_ms, session, parent, hashes, prompt, output, cached, tiers, ttft, took = row[:10]
     prompt = min(prompt, _MOST_TOKENS)
     names = _names(hashes)
@@ -202,6 +209,7 @@ def _read_row(
         None if tiers is None else (tiers[0], tiers[1], tiers[2]),
         row[10] or 0,
         row[12],
+        *row[13:],
     )
     head = known.owner(before) if before >= 0 else -1
     number = found.add(facts, head, shared)

@@ -18,6 +18,7 @@ class TraceRequest:
     may be partial. `session`, `worker`: keyed hash and name, "" if unknown. `ttft_s`,
     `cached_tokens`, `duration_s`: as measured, None if unknown. `tiers`: tokens that the router
     expected on the worker's device, in L1 and in L2. `status`: HTTP. `cause`: of most misses.
+    `key`, `key_group`: keyed hashes of the API key and of its group, "" if none or unknown.
     """
 
     arrived_s: float
@@ -32,15 +33,20 @@ class TraceRequest:
     tiers: tuple[int, int, int] | None = None
     status: int = 200
     cause: str = ""
+    key: str = ""
+    key_group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Requests in order of arrival. `began_at`: Unix time, 0 if unknown."""
+    """Requests in order of arrival. `began_at`: Unix time, 0 if unknown. `isolation`: the strictest
+    cache isolation under which prompts were hashed, "" if not recorded of all.
+    """
 
     block_tokens: int
     requests: Sequence[TraceRequest]
     began_at: float = 0.0
+    isolation: str = ""
 
 
 class TraceError(ValueError):

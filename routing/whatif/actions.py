@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.accounts.credentials import stored_actor
@@ -15,11 +16,12 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoints
+from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 from routing.traces.storage import load_imported
 from routing.traces.trace import TraceError
 from routing.whatif import inputs, selectors, tasks
-from routing.whatif.models import LIVE, WhatIf, WhatIfState
+from routing.whatif.models import LIVE, WhatIf, WhatIfKind, WhatIfState
 
 KEPT = 100  # per endpoint
 MAX_LIVE = 5  # per endpoint
@@ -60,12 +62,7 @@ def start(actor: Any, name: str, wish: WhatIfRequest) -> WhatIf:
             remedy = "Import it, or leave the field empty."
             problem = Problem("trace", wish.trace[:80], str(error), remedy, "not_found")
             raise Refused(problem) from None
-    if selectors.count_live(name) >= MAX_LIVE:
-        raise ConflictError(
-            "too_many_analyses",
-            f"{MAX_LIVE} analyses of {name} are queued or running.",
-            "Wait for one to end, or cancel one.",
-        )
+    _require_room(name)
     with transaction.atomic():
         row = WhatIf.objects.create(
             endpoint=endpoint,
@@ -80,9 +77,43 @@ def start(actor: Any, name: str, wish: WhatIfRequest) -> WhatIf:
         )
         changed = {label: [old, new] for label, old, new in inputs.list_changes(present, candidate)}
         record(actor, "what-if", f"endpoint/{name}", {"run": str(row.pk), "changes": changed})
-        _delete_old_runs(name)
+        _delete_old_runs(selectors.list_runs(name))
         tasks.sweep.nudge()
     return row
+
+
+def start_survey(
+    actor: Any, endpoint: Endpoint, present: inputs.Values, candidates: Sequence[inputs.Values]
+) -> WhatIf:
+    """Queue an analysis of many candidates on the newest recorded requests; the caller records it
+    in the audit log. Raise Refused.
+    """
+    require(actor, "operator", of=endpoint)
+    begin, end = _period(endpoint, WhatIfRequest({}))
+    _require_room(endpoint.name)
+    row = WhatIf.objects.create(
+        endpoint=endpoint,
+        kind=WhatIfKind.SURVEY,
+        begin=begin,
+        end=end,
+        present=present,
+        candidate=present,
+        candidates=list(candidates),
+        stage="Queued",
+        started_by=stored_actor(actor),
+    )
+    _delete_old_runs(selectors.list_surveys(endpoint.name))
+    tasks.sweep.nudge()
+    return row
+
+
+def _require_room(name: str) -> None:
+    if selectors.count_live(name) >= MAX_LIVE:
+        raise ConflictError(
+            "too_many_analyses",
+            f"{MAX_LIVE} analyses of {name} are queued or running.",
+            "Wait for one to end, or cancel one.",
+        )
 
 
 def _period(endpoint: Any, wish: WhatIfRequest) -> tuple[datetime, datetime]:
@@ -129,8 +160,8 @@ def delete(actor: Any, row: WhatIf) -> None:
         row.delete()
 
 
-def _delete_old_runs(name: str) -> None:
-    old = selectors.list_runs(name).exclude(state__in=LIVE).values_list("pk", flat=True)[KEPT:]
+def _delete_old_runs(rows: QuerySet[WhatIf]) -> None:
+    old = rows.exclude(state__in=LIVE).values_list("pk", flat=True)[KEPT:]
     found = list(old)
     if found:
         WhatIf.objects.filter(pk__in=found).delete()

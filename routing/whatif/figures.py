@@ -84,7 +84,7 @@ def _change(name: str, estimate: Estimated | None) -> FigureCell:
     verdict = ""
     if direction and (estimate["low"] > 0 or estimate["high"] < 0):
         verdict = "better" if (estimate["value"] > 0) == (direction > 0) else "worse"
-    interval = f"{form(estimate['low'])} to {form(estimate['high'])}"
+    interval = f"{form(estimate['low']).removesuffix(' points')} to {form(estimate['high'])}"
     return FigureCell(form(estimate["value"]), interval, verdict)
 
 
@@ -152,3 +152,66 @@ def list_constants(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         texts = [f"{values[key] * factor:.3g}" for key in ("value", "low", "high")]
         found.append((f"{label} ({unit})", texts[0], f"{texts[1]} to {texts[2]}"))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRow:
+    """Effect of a cache isolation on one API key or key group. `cells`: hit rate now and
+    isolated (interval: isolated), its change; TTFT p50 and p90, prefill and cost as changes.
+    """
+
+    label: str
+    requests: int
+    elsewhere: int
+    cells: tuple[FigureCell, ...]
+
+    @property
+    def named_cells(self) -> list[tuple[str, FigureCell]]:
+        return list(zip(ISOLATION_COLUMNS, self.cells, strict=True))
+
+
+ISOLATION_COLUMNS = (
+    "Hit rate",
+    "Change",
+    "TTFT p50",
+    "TTFT p90",
+    "Prefill (s/h)",
+    "Cost (USD/month)",
+)
+
+
+def list_scopes(result: Mapping[str, Any]) -> list[ScopeRow]:
+    """Return the rows of an isolation preview; the first has all requests."""
+    found = []
+    for row in (result.get("isolation") or {}).get("rows", ()):
+        now = _cell(row["present"].get("hit_rate"), _percent)
+        isolated = _cell(row["candidate"].get("hit_rate"), _percent)
+        cells = [
+            FigureCell(f"{now.text} → {isolated.text}", isolated.interval),
+            *(_change(name, row["change"].get(name)) for name in ("hit_rate", *_TIMES)),
+            _added(row["added_prefill_s_per_hour"], lambda value: f"{value:+,.3g}"),
+            _added(row["added_usd_per_month"], lambda value: f"{value:+,.2f}"),
+        ]
+        elsewhere = row["first_sent_elsewhere_tokens"]
+        found.append(ScopeRow(_scope_label(row), row["requests"], elsewhere, tuple(cells)))
+    return found
+
+
+_TIMES = ("ttft_p50_s", "ttft_p90_s")
+
+
+def _added(estimate: Estimated | None, form: _Form) -> FigureCell:
+    cell = _cell(estimate, form)
+    if estimate is None or estimate["low"] <= 0 <= estimate["high"]:
+        return cell
+    return FigureCell(cell.text, cell.interval, "worse" if estimate["value"] > 0 else "better")
+
+
+def _scope_label(row: Mapping[str, Any]) -> str:
+    if not row["scope"]:
+        return "All requests"
+    kind, _, digest = row["scope"].partition(" ")
+    if not digest:
+        return "Other keys and groups"
+    title = "Key group" if kind == "group" else "Key"
+    return f"{title} {row.get('name') or digest[:8]}"

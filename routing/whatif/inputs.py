@@ -16,10 +16,11 @@ from endpoints.fit.requirements import flag_values, worker_requirements
 from endpoints.models import Endpoint
 from endpoints.placement.capacity_check import check_capacity, model_shape
 from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.fields import STRATEGIES
+from endpoints.spec.fields import ISOLATIONS, STRATEGIES
 from routing import selectors as routing
 from routing.traces.storage import recorded_hours
 from routing.whatif.model.analysis import Configuration
+from routing.whatif.model.isolation import STRICTNESS
 
 GIB = 1024**3
 L1_POLICIES = ("lru", "arc")
@@ -46,6 +47,12 @@ class InputField:
 
 FIELDS = (
     InputField("strategy", "Strategy", choices=STRATEGIES),
+    InputField(
+        "isolation",
+        "Cache isolation",
+        "Stricter than recorded: needs traffic recorded with API keys.",
+        choices=ISOLATIONS,
+    ),
     InputField("replicas", "Replicas", low=1, high=256, whole=True),
     InputField("routers", "Routers", "Routers share their state.", 1, 16, True),
     InputField("rate", "Request rate (× recorded)", "", 0.1, 20),
@@ -107,6 +114,7 @@ def present_values(endpoint: Endpoint) -> Values:
     l1, l2 = spec.cache.l1, spec.cache.l2
     return {
         "strategy": spec.routing.effective_strategy,
+        "isolation": spec.routing.cache_isolation,
         "replicas": max(spec.replicas, 1),
         "routers": max(len(routing.routers(endpoint)), 1),
         "rate": 1.0,
@@ -189,9 +197,17 @@ def read_values(given: Mapping[str, Any], present: Values) -> Values:
                 text = f"Needed to convert the {title} size to tokens."
                 problems.append(Problem("kv_kib", None, text, remedy, "required"))
                 break
+    if not problems and is_weaker(values["isolation"], present["isolation"]):
+        text = f"The recorded prompts are hashed apart under isolation {present['isolation']!r}."
+        remedy = "Choose a stricter one, or set this one on the endpoint and record its traffic."
+        problems.append(Problem("isolation", values["isolation"], text, remedy, "not_recorded"))
     if problems:
         raise Refused(*problems)
     return values
+
+
+def is_weaker(isolation: str, than: str) -> bool:
+    return STRICTNESS.index(isolation) < STRICTNESS.index(than)
 
 
 def _read(field: InputField, value: Any) -> Any:
@@ -245,6 +261,7 @@ def make_configuration(values: Values, limits: EngineLimits) -> Configuration:
         hourly_price=values["price_usd_hour"],
         step_tokens=limits.step_tokens,
         max_requests=limits.max_requests,
+        isolation=values.get("isolation", ""),  # earlier versions had none
     )
 
 

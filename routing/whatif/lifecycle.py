@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -20,15 +21,17 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from routing.traces.storage import load_imported, load_trace
-from routing.traces.trace import TraceError
+from routing.traces.trace import Trace, TraceError
 from routing.whatif import inputs
-from routing.whatif.model.analysis import analyse, as_document
+from routing.whatif.model.analysis import analyse, as_document, as_survey, survey
 from routing.whatif.model.calibration import CalibrationError
-from routing.whatif.models import LIVE, WhatIf, WhatIfState
+from routing.whatif.models import LIVE, WhatIf, WhatIfKind, WhatIfState
+from routing.whatif.scopes import scope_names
 
 log = logging.getLogger(__name__)
 
 MAX_REQUESTS = 200_000
+MAX_SURVEYED = 20_000  # newest requests that a survey replays
 SILENT = timedelta(seconds=90)
 REPORT_S = 1.0
 _NICE = 10
@@ -107,17 +110,29 @@ def execute(run: UUID) -> None:
 def _analyse(row: WhatIf, report: _Reporter) -> dict[str, Any]:
     recorded = load_trace(row.endpoint, row.begin, row.end)
     workload = load_imported(row.endpoint, row.trace) if row.trace else None
+    limits = inputs.engine_limits(row.endpoint.parsed)
+    present = inputs.make_configuration(row.present, limits)
+    if row.kind == WhatIfKind.SURVEY:
+        candidates = [inputs.make_configuration(one, limits) for one in row.candidates]
+        return as_survey(survey(_newest(recorded, MAX_SURVEYED), present, candidates, report))
     count = len((workload or recorded).requests)
     if count > MAX_REQUESTS:
         raise TraceError(
             f"The period has {count:,} requests; the limit is {MAX_REQUESTS:,}. "
             "Choose a shorter period."
         )
-    limits = inputs.engine_limits(row.endpoint.parsed)
-    present, candidate = (
-        inputs.make_configuration(values, limits) for values in (row.present, row.candidate)
-    )
-    return as_document(analyse(recorded, present, candidate, report, workload))
+    candidate = inputs.make_configuration(row.candidate, limits)
+    document = as_document(analyse(recorded, present, candidate, report, workload))
+    if "isolation" in document:
+        names = scope_names(row.endpoint)
+        for one in document["isolation"]["rows"]:
+            one["name"] = names.get(one["scope"], "")
+    return document
+
+
+def _newest(trace: Trace, most: int) -> Trace:
+    left_out = max(len(trace.requests) - most, 0)
+    return replace(trace, requests=trace.requests[left_out:]) if left_out else trace
 
 
 class _Reporter:

@@ -18,24 +18,32 @@ class WhatIfState(models.TextChoices):
     FAILED = "failed", "Failed"
 
 
+class WhatIfKind(models.TextChoices):
+    ANALYSIS = "analysis", "Analysis"  # of one candidate
+    SURVEY = "survey", "Survey"  # of many
+
+
 LIVE = (WhatIfState.QUEUED, WhatIfState.RUNNING)
 
 
 class WhatIf(models.Model):
-    """`present`, `candidate`: values of inputs.FIELDS. `trace`: imported trace that is replayed
-    instead of the recorded requests, "" for none. `result`: model.analysis.as_document.
+    """`present`, `candidate`: values of inputs.FIELDS; `candidates`: those of a survey, whose
+    `candidate` is the present. `trace`: imported trace that is replayed instead of the recorded
+    requests, "" for none. `result`: model.analysis.as_document or as_survey.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.CASCADE, related_name="whatifs"
     )
+    kind = models.CharField(max_length=10, choices=WhatIfKind.choices, default=WhatIfKind.ANALYSIS)
     title = models.CharField(max_length=80, default="", blank=True)
     begin = models.DateTimeField()
     end = models.DateTimeField()
     trace = models.CharField(max_length=80, default="", blank=True)
     present = models.JSONField()
     candidate = models.JSONField()
+    candidates = models.JSONField(default=list, blank=True)
     state = models.CharField(max_length=10, choices=WhatIfState.choices, default=WhatIfState.QUEUED)
     share = models.FloatField(default=0.0)
     stage = models.CharField(max_length=80, default="", blank=True)

@@ -8,13 +8,22 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from console.core.errors import Problem, Refused
-from routing.whatif.models import LIVE, WhatIf
+from routing.whatif.models import LIVE, WhatIf, WhatIfKind
 
 
 def list_runs(name: str) -> QuerySet[WhatIf]:
     """Return the endpoint's analyses, latest first; the gate has checked access."""
+    return _of_kind(name, WhatIfKind.ANALYSIS)
+
+
+def list_surveys(name: str) -> QuerySet[WhatIf]:
+    """Return the endpoint's analyses of many candidates, latest first."""
+    return _of_kind(name, WhatIfKind.SURVEY)
+
+
+def _of_kind(name: str, kind: WhatIfKind) -> QuerySet[WhatIf]:
     rows = WhatIf.objects.select_related("endpoint", "started_by")
-    return rows.filter(endpoint__name=name).order_by("-created_at", "-id")
+    return rows.filter(endpoint__name=name, kind=kind).order_by("-created_at", "-id")
 
 
 def get_run(name: str, run: Any) -> WhatIf:
@@ -31,7 +40,7 @@ def get_run(name: str, run: Any) -> WhatIf:
 
 
 def count_live(name: str) -> int:
-    return list_runs(name).filter(state__in=LIVE).count()
+    return WhatIf.objects.filter(endpoint__name=name, state__in=LIVE).count()
 
 
 def _not_found(run: Any) -> Refused:

@@ -12,6 +12,7 @@ _ONE = f"{_ALL}<uuid:run>/"
 urlpatterns = [
     path(_ALL, views.endpoint, name="endpoint"),
     path(f"{_ALL}new/", views.new, name="new"),
+    path(f"{_ALL}isolation/", views.isolation, name="isolation"),
     path(f"{_ALL}compare/", views.compare, name="compare"),
     path(_ONE, views.run, name="run"),
     path(f"{_ONE}cancel/", views.cancel, name="cancel"),

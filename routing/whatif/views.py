@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -90,6 +91,7 @@ def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
     context = {
         "endpoint": row.endpoint,
         **summarize(row),
+        **_isolation(result),
         "result": result,
         "rows": figures.list_figures(result),
         "backtest": figures.list_backtest(result),
@@ -97,7 +99,37 @@ def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
         "refusal": result.get("backtest", {}).get("refusal", ""),
         "calibration_error": result.get("calibration", {}).get("error"),
     }
+    if "preview" in request.GET:
+        return render(request, "whatif/htmx/isolation.html", context)
     return responses.render(request, "whatif/run.html", "whatif/htmx/run.html", context)
+
+
+def _isolation(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "isolation": result.get("isolation"),
+        "scopes": figures.list_scopes(result),
+        "scope_columns": figures.ISOLATION_COLUMNS,
+    }
+
+
+@require_POST
+@role_required("operator")
+def isolation(request: HttpRequest, name: str) -> HttpResponse:
+    """Start the preview of the isolation chosen in the endpoint's form, and show its progress."""
+    found = find_endpoint(name)
+    wanted = request.POST.get("routing.cache_isolation", "")
+    context: dict[str, Any] = {"endpoint": found}
+    if wanted == found.parsed.routing.cache_isolation:
+        context["refused"] = "This is the present isolation. Choose a stricter one to preview."
+        return render(request, "whatif/htmx/isolation.html", context)
+    wish = actions.WhatIfRequest({"isolation": wanted}, title=f"Cache isolation by {wanted}"[:80])
+    try:
+        row = actions.start(request.user, name, wish)
+    except Refused as refused:
+        context["refused"] = " ".join(f"{one.message} {one.remedy}" for one in refused.errors)
+        return render(request, "whatif/htmx/isolation.html", context)
+    context |= {**summarize(row), **_isolation({})}
+    return render(request, "whatif/htmx/isolation.html", context)
 
 
 @require_safe

@@ -1,29 +1,41 @@
-"""A what-if analysis: calibration, backtest, and two configurations side by side. Pure."""
+"""A what-if analysis: calibration, backtest, and configurations side by side. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from routing.traces.trace import Trace
-from routing.whatif.model import outcome
+from routing.whatif.model import isolation
 from routing.whatif.model.backtest import Backtest, backtest, measure, split_trace
 from routing.whatif.model.calibration import (
     NAMES,
+    UNCALIBRATED,
     Calibration,
+    CalibrationError,
     Constants,
     apply_constants,
     calibrate,
 )
-from routing.whatif.model.outcome import Comparison, RunTable, tabulate
+from routing.whatif.model.isolation import ReplayPair
+from routing.whatif.model.outcome import (
+    Comparison,
+    Estimate,
+    Resampled,
+    compare,
+    resample,
+    tabulate,
+)
 from routing.whatif.model.scenario import PlannedTrace, Scenario, plan_trace, run_scenario
 from routing.whatif.simulation.hardware import Hardware, TierModel
-from routing.whatif.simulation.replay import WARM_UP, Step
+from routing.whatif.simulation.replay import WARM_UP, SimulatedRun, Step
 
 _MOST_DRAWS, _LEAST_DRAWS = 8, 2
 _REPLAYED_REQUESTS = 200_000  # by all runs of one configuration, about
+_SURVEYED_REQUESTS = 60_000  # the same of a survey, with up to 25 configurations
 _CAPACITY_STEPS = 7
 Report = Callable[[float, str], None]  # share done and stage; may raise to cancel
 
@@ -32,6 +44,7 @@ Report = Callable[[float, str], None]  # share done and stage; may raise to canc
 class Configuration:
     """What an analysis can change. Tokens 0: no such tier; of the device: unknown. `speed`: of a
     worker, relative to the present ones. `hourly_price`: of one worker, None if unknown.
+    `isolation`: of the KV cache; "": as recorded.
     """
 
     strategy: str
@@ -47,6 +60,7 @@ class Configuration:
     hourly_price: float | None = None
     step_tokens: int = 8192
     max_requests: int = 256
+    isolation: str = ""
 
     def scenario(self, constants: Constants) -> Scenario:
         hardware = apply_constants(
@@ -85,7 +99,10 @@ def _tier(tokens: int, policy: str) -> TierModel | None:
 
 @dataclass(frozen=True)
 class Analysis:
-    """`comparison` is None if the backtest forbids an answer."""
+    """`comparisons`: one for each candidate; none if the backtest forbids an answer.
+    `isolation`: effect of a changed cache isolation, also if only the hit rate passed the backtest.
+    `prompt_tokens`: of the replayed requests.
+    """
 
     requests: int
     seconds: float
@@ -94,7 +111,13 @@ class Analysis:
     draws: int
     calibration: Calibration
     backtest: Backtest
-    comparison: Comparison | None
+    comparisons: tuple[Comparison, ...]
+    isolation: dict[str, Any] | None = None
+    prompt_tokens: int = 0
+
+    @property
+    def comparison(self) -> Comparison | None:
+        return self.comparisons[0] if self.comparisons else None
 
 
 class _Progress:
@@ -120,31 +143,72 @@ def analyse(
     workload: Trace | None = None,
 ) -> Analysis:
     """Calibrate and backtest on `recorded`, then replay `workload` (None: the recorded requests)
-    under both configurations. Raise CalibrationError.
+    under both configurations. Raise CalibrationError, or TraceError if the requests cannot show a
+    changed cache isolation.
+    """
+    return survey(recorded, present, (candidate,), report, workload, _REPLAYED_REQUESTS)
+
+
+def survey(
+    recorded: Trace,
+    present: Configuration,
+    candidates: Sequence[Configuration],
+    report: Report = lambda _share, _stage: None,
+    workload: Trace | None = None,
+    most: int = _SURVEYED_REQUESTS,
+) -> Analysis:
+    """Like `analyse` for many candidates. `most`: requests that all runs of one configuration
+    replay, about.
     """
     report(0.0, "Calibration")
     early, warm = split_trace(recorded)
-    calibration = calibrate(early, present.step_tokens)
+    isolates = any(one.isolation != present.isolation for one in candidates)
+    source = recorded if workload is None else workload
+    if isolates:
+        kinds = (present.isolation, *(one.isolation for one in candidates))
+        isolation.check_recording(source, kinds)
+    try:
+        calibration = calibrate(early, present.step_tokens)
+    except CalibrationError:
+        if not isolates:
+            raise
+        calibration = UNCALIBRATED  # hit rates need no times
     planned = plan_trace(recorded)
     replayed = planned if workload is None else plan_trace(workload)
     draws = _MOST_DRAWS
     if replayed.requests:
-        share = _REPLAYED_REQUESTS // len(replayed.requests)
+        share = most // len(replayed.requests)
         draws = max(_LEAST_DRAWS, min(_MOST_DRAWS, share))
     fitted = not present.device_tokens
     half = len(planned.requests) // 2
-    total = len(planned.requests) + 2 * draws * len(replayed.requests)
+    total = len(planned.requests) + (1 + len(candidates)) * draws * len(replayed.requests)
     total += _CAPACITY_STEPS * half if fitted else 0
     progress = _Progress(report, total)
     if fitted:
         tokens = _fit_capacity(early, present, calibration.constants, progress)
         present = replace(present, device_tokens=tokens)
-        if not candidate.device_tokens:
-            candidate = replace(candidate, device_tokens=tokens)
+        candidates = [
+            one if one.device_tokens else replace(one, device_tokens=tokens) for one in candidates
+        ]
     tested = _backtest(recorded, planned, warm, present, calibration, progress)
-    comparison = None
-    if not tested.refusal:
-        comparison = _compare(replayed, present, candidate, calibration, draws, tested, progress)
+    comparisons: list[Comparison] = []
+    effects = None
+    if not tested.refusal or (isolates and tested.hit_rate_holds):
+
+        def replay(configuration: Configuration, title: str) -> list[_Run]:
+            plan = _isolated(source, configuration) if isolates else replayed
+            return _replay(plan, configuration, title, calibration, draws, progress)
+
+        base = replay(present, "Present configuration")
+        before = _resample(base, present)
+        for number, one in enumerate(candidates, 1):
+            many = len(candidates) > 1
+            runs = replay(one, f"Candidate {number} of {len(candidates)}" if many else "Candidate")
+            if not tested.refusal:
+                comparisons.append(compare(before, _resample(runs, one), tested.errors()))
+            if one.isolation != present.isolation:
+                step = partial(report, 1.0, "Effect on each scope")
+                effects = _isolation_effects(source, base, runs, one, tested, step)
     requests = replayed.requests
     seconds = requests[-1].at - requests[0].at if requests else 0.0
     return Analysis(
@@ -155,8 +219,16 @@ def analyse(
         draws,
         calibration,
         tested,
-        comparison,
+        tuple(comparisons),
+        effects,
+        sum(request.prompt_tokens for request in requests),
     )
+
+
+def _isolated(trace: Trace, configuration: Configuration) -> PlannedTrace:
+    if configuration.isolation == trace.isolation:
+        return plan_trace(trace)
+    return plan_trace(trace, scope=partial(isolation.scope_of, isolation=configuration.isolation))
 
 
 def _fit_capacity(
@@ -195,26 +267,71 @@ def _backtest(
     return backtest(table, recorded.requests[run.warm :])
 
 
-def _compare(
-    planned: PlannedTrace,
-    present: Configuration,
-    candidate: Configuration,
+_Run = tuple[SimulatedRun, Hardware]
+
+
+def _replay(
+    plan: PlannedTrace,
+    configuration: Configuration,
+    title: str,
     calibration: Calibration,
     draws: int,
-    tested: Backtest,
     progress: _Progress,
-) -> Comparison:
+) -> list[_Run]:
+    """Replay with the fitted constants, then with drawn ones: `draws` times in all."""
     sets = [calibration.constants, *calibration.draws[: draws - 1]]
-    tables: list[list[RunTable]] = []
-    for title, configuration in (("Present configuration", present), ("Candidate", candidate)):
-        found = []
-        for number, constants in enumerate(sets, 1):
-            step = progress.begin(len(planned.requests), f"{title}, run {number} of {draws}")
-            scenario = configuration.scenario(constants)
-            run = run_scenario(scenario, planned, WARM_UP, step)
-            found.append(tabulate(run, scenario.hardware.overhead_s, configuration.price))
-        tables.append(found)
-    return outcome.compare(tables[0], tables[1], tested.errors())
+    found = []
+    for number, constants in enumerate(sets, 1):
+        step = progress.begin(len(plan.requests), f"{title}, run {number} of {len(sets)}")
+        scenario = configuration.scenario(constants)
+        found.append((run_scenario(scenario, plan, WARM_UP, step), scenario.hardware))
+    return found
+
+
+def _resample(runs: Sequence[_Run], configuration: Configuration) -> Resampled:
+    return resample(
+        [tabulate(run, workers.overhead_s, configuration.price) for run, workers in runs]
+    )
+
+
+def _isolation_effects(
+    trace: Trace,
+    present: Sequence[_Run],
+    isolated: Sequence[_Run],
+    candidate: Configuration,
+    tested: Backtest,
+    step: Callable[[], None],
+) -> dict[str, Any]:
+    pairs = [
+        ReplayPair(before, after, was, workers)
+        for (before, was), (after, workers) in zip(present, isolated, strict=True)
+    ]
+    sharing = isolation.measure_sharing(trace, candidate.isolation)
+    effects = isolation.compare_scopes(
+        *(trace, candidate.isolation, pairs, tested.errors(), candidate.hourly_price),
+        *(sharing, step),
+    )
+    return isolation.show_effects(
+        effects, sharing, candidate.isolation, calibrated=not tested.refusal
+    )
+
+
+def as_survey(analysis: Analysis) -> dict[str, Any]:
+    """Return a survey as JSON; `candidates` has figures and changes in their order."""
+    document = as_document(analysis)
+    del document["candidate"], document["change"]
+    return {
+        **document,
+        "prompt_tokens": analysis.prompt_tokens,
+        "candidates": [
+            {side: _estimates(getattr(one, side)) for side in ("candidate", "change")}
+            for one in analysis.comparisons
+        ],
+    }
+
+
+def _estimates(figures: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {name: asdict(one) for name, one in figures.items()}
 
 
 def as_document(analysis: Analysis) -> dict[str, Any]:
@@ -225,6 +342,7 @@ def as_document(analysis: Analysis) -> dict[str, Any]:
         low, high = calibration.bounds(name)
         constants[name] = {"value": calibration.constants[name], "low": low, "high": high}
     comparison = analysis.comparison
+    isolates = {} if analysis.isolation is None else {"isolation": analysis.isolation}
     sides: Sequence[str] = ("present", "candidate", "change")
     return {
         "requests": analysis.requests,
@@ -243,9 +361,8 @@ def as_document(analysis: Analysis) -> dict[str, Any]:
             "rows": [{**asdict(row), "holds": row.holds} for row in tested.rows],
         },
         **{
-            side: None
-            if comparison is None
-            else {name: asdict(one) for name, one in getattr(comparison, side).items()}
+            side: None if comparison is None else _estimates(getattr(comparison, side))
             for side in sides
         },
+        **isolates,
     }

@@ -39,6 +39,13 @@ class Backtest:
     requests: int
     rows: tuple[BacktestRow, ...]
     refusal: str  # "" if the errors are within their bounds
+    reported: int = 0  # requests whose cached tokens are known
+
+    @property
+    def hit_rate_holds(self) -> bool:
+        """Return whether the hit rate of enough requests was predicted."""
+        rates = [row for row in self.rows if row.name == "hit_rate"]
+        return self.reported >= MIN_REQUESTS and bool(rates) and rates[0].holds
 
     def errors(self) -> dict[str, float]:
         return {row.name: row.error for row in self.rows}
@@ -76,7 +83,8 @@ def backtest(predicted: RunTable, requests: Sequence[TraceRequest]) -> Backtest:
         model, real = figures[name], measured[name]
         error = model - real if name == "hit_rate" else model / max(real, 1e-9) - 1
         rows.append(BacktestRow(name, model, real, error, BOUNDS.get(name)))
-    return Backtest(len(requests), tuple(rows), _refusal(rows, requests))
+    reported = sum(one.cached_tokens is not None for one in requests)
+    return Backtest(len(requests), tuple(rows), _refusal(rows, requests), reported)
 
 
 def _refusal(rows: Sequence[BacktestRow], requests: Sequence[TraceRequest]) -> str:

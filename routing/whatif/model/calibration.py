@@ -56,6 +56,11 @@ class Calibration:
         return found[len(found) // 20], found[-1 - len(found) // 20]
 
 
+# For replays of which only hit rates count: an 8B model on an H100 (simulation.hardware).
+_NOMINAL = dict(zip(NAMES, (0.0084, 32e-6, 1.1e-9, 0.7e-3, 0.0, 6e-7, 1.3e-6), strict=True))
+UNCALIBRATED = Calibration(_NOMINAL, [_NOMINAL], 0, 0.0)
+
+
 def apply_constants(hardware: Hardware, constants: Constants) -> Hardware:
     """Return the hardware with these constants; tiers keep their size and policy."""
 
@@ -122,9 +127,9 @@ def calibrate(trace: Trace, step_tokens: int) -> Calibration:
     samples = collect_samples(trace.requests)[-MAX_SAMPLES:]
     if len(samples) < MIN_SAMPLES:
         raise CalibrationError(
-            f"Only {len(samples)} recorded requests have a worker and a TTFT; {MIN_SAMPLES} are "
-            "needed. Only streamed answers have a TTFT. Record more traffic or choose a longer "
-            "period."
+            f"Only {len(samples)} requests of the recording's first half have a worker and a TTFT; "
+            f"{MIN_SAMPLES} are needed in each half. Only streamed answers have a TTFT. Record "
+            "more traffic or choose a longer period."
         )
     prior = _rough_values(samples)
     prompts = sum(sample.prompt_tokens for sample in samples)

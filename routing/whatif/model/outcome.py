@@ -103,27 +103,43 @@ class Comparison:
     change: dict[str, Estimate]
 
 
+@dataclass(frozen=True)
+class Resampled:
+    """Figures of the run with the fitted constants, and of resampled sessions of all runs."""
+
+    figures: dict[str, float]
+    draws: list[dict[str, float]]
+
+
+def resample(tables: Sequence[RunTable]) -> Resampled:
+    """`tables`: of one configuration; the first has the fitted constants. Tables of the same
+    requests and number get the same sessions, draw by draw.
+    """
+    chance = random.Random(_SEED)
+    draws = []
+    groups = len(tables[0].sums)
+    for table in tables:
+        for _ in range(max(2, RESAMPLES // len(tables))):
+            weights = [0] * groups
+            for group in chance.choices(range(groups), k=groups) if groups else ():
+                weights[group] += 1
+            draws.append(table.figures(weights))
+    return Resampled(tables[0].figures(), draws)
+
+
 def compare(
-    present: Sequence[RunTable], candidate: Sequence[RunTable], model_error: Mapping[str, float]
+    present: Resampled, candidate: Resampled, model_error: Mapping[str, float]
 ) -> Comparison:
-    """Compare runs in pairs with equal constants; the first pair has the fitted ones.
+    """Compare runs in pairs with equal constants.
 
     Intervals cover sessions and constants. Those of the figures are at least as wide as the model
     error of the backtest (relative for TTFT, absolute for hit rates); in changes it cancels.
     """
-    base, other = present[0].figures(), candidate[0].figures()
-    chance = random.Random(_SEED)
-    draws: list[tuple[dict[str, float], dict[str, float]]] = []
-    groups = len(present[0].sums)
-    for left, right in zip(present, candidate, strict=True):
-        for _ in range(max(2, RESAMPLES // len(present))):
-            weights = [0] * groups
-            for group in chance.choices(range(groups), k=groups) if groups else ():
-                weights[group] += 1
-            draws.append((left.figures(weights), right.figures(weights)))
+    base, other = present.figures, candidate.figures
+    draws = list(zip(present.draws, candidate.draws, strict=True))
     return Comparison(
-        {name: _estimate(base, [one[0] for one in draws], name, model_error) for name in base},
-        {name: _estimate(other, [one[1] for one in draws], name, model_error) for name in other},
+        {name: _estimate(base, present.draws, name, model_error) for name in base},
+        {name: _estimate(other, candidate.draws, name, model_error) for name in other},
         {
             name: _change(base, other, draws, name)
             for name in base

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from routing.traces.trace import Trace
+from routing.traces.trace import Trace, TraceRequest
 from routing.whatif.simulation.arrivals import PlannedRequest
 from routing.whatif.simulation.hardware import Hardware
 from routing.whatif.simulation.replay import WARM_UP, SimulatedRun, Step, simulate
@@ -47,13 +48,18 @@ def join_factor(trace: Trace) -> int:
     return max(1, math.ceil(blocks / max(count, 1) / MAX_BLOCKS))
 
 
-def plan_trace(trace: Trace, tick_s: float = 0.0, factor: int = 0) -> PlannedTrace:
+def plan_trace(
+    trace: Trace,
+    tick_s: float = 0.0,
+    factor: int = 0,
+    scope: Callable[[TraceRequest], str] | None = None,
+) -> PlannedTrace:
     """Join `factor` blocks each (0: as many as needed) and number them. Recorded times that are
-    multiples of `tick_s` are spread within it.
+    multiples of `tick_s` are spread within it. `scope`: blocks are shared within it only.
     """
     factor = factor or join_factor(trace)
     chance = random.Random(_SEED)
-    names: dict[int, int] = {}
+    names: dict[object, int] = {}
     sessions: dict[str, int] = {}
     size = trace.block_tokens * factor
     planned: list[PlannedRequest] = []
@@ -62,7 +68,11 @@ def plan_trace(trace: Trace, tick_s: float = 0.0, factor: int = 0) -> PlannedTra
         whole = min(request.prompt_tokens // size, len(request.blocks) // factor)
         # Equal last blocks stand for equal prompts up to there.
         joined = request.blocks[factor - 1 :: factor][:whole]
-        chain = [names.setdefault(block, len(names)) for block in joined]
+        named: Iterable[object] = joined
+        if scope is not None:
+            own = scope(request)
+            named = ((own, block) for block in joined)
+        chain = [names.setdefault(one, len(names)) for one in named]
         session = sessions.setdefault(request.session, len(sessions)) if request.session else -1
         answer, prompt = max(request.output_tokens, 1), max(request.prompt_tokens, 1)
         largest = max(largest, prompt + answer)

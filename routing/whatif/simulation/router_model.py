@@ -14,7 +14,10 @@ from routing.engine.policies.kvaware import KvAware
 
 
 class RouterModel:
-    def __init__(self, policy: RoutingPolicy, count: int, chance: random.Random) -> None:
+    def __init__(
+        self, policy: RoutingPolicy, count: int, chance: random.Random, cache_tokens: int = 0
+    ) -> None:
+        """`cache_tokens`: of each worker, where the router knows it."""
         self.kvaware = policy if isinstance(policy, KvAware) else None
         self.policy = policy
         self.table = WorkerTable(lambda _worker, _what: None)
@@ -29,6 +32,7 @@ class RouterModel:
             worker = Worker(WorkerConfig(f"w{index}", "", Address("", 0)))
             worker.last_pick = -chance.getrandbits(48)
             worker.up = True
+            worker.cache_tokens = cache_tokens
             self.table.add(worker)
         self.table.refresh()
 
@@ -45,7 +49,7 @@ class RouterModel:
         if self.outbox is not None:
             self.outbox.sent(facts, worker.id)
         charge = self._charges[tag] = RequestCharge(
-            worker, max(0, facts.tokens - pick.cached_tokens)
+            worker, max(0, facts.tokens - pick.cached_tokens), facts.tokens, facts.chain
         )
         if self.kvaware is not None and self.progress is not None and facts.blocks is not None:
             chains = facts.blocks.chains
@@ -71,6 +75,7 @@ class RouterModel:
     def done(self, tag: object, prompt: int, cached: int) -> None:
         charge = self._charges.pop(tag)
         charge.end()
-        self.policy.ended(
-            self._facts.pop(tag), self.table.workers[charge.worker.id], prompt, cached
-        )
+        facts = self._facts.pop(tag)
+        self.policy.ended(facts, self.table.workers[charge.worker.id], prompt, cached)
+        if self.outbox is not None:
+            self.outbox.sent(facts, charge.worker.id)

@@ -83,8 +83,9 @@ class RouterChooser:
         self._chance = random.Random(seed)
         self._spread = setting.spread
         self._block_tokens = hardware.block_tokens
+        known = hardware.cache_tokens if setting.sizes_known else 0
         self._routers = [
-            RouterModel(_policy(setting, count, hardware), count, self._chance)
+            RouterModel(_policy(setting, count, hardware), count, self._chance, known)
             for _ in range(setting.routers)
         ]
         self._exchange = StateExchange(self._routers, setting.delay_s) if setting.shared else None
@@ -111,6 +112,7 @@ class RouterChooser:
                 for each in self._routers:
                     if each.progress is not None:
                         each.progress.heard(heard)
+                        self._touch(each, now)  # the load of its prompts has changed
             for each in self._routers:
                 if each.kvaware is not None:
                     each.kvaware.pending.tick(now)

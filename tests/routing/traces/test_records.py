@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import random
 from typing import Any
 
+import orjson
 import pytest
 
 from routing.engine.config import RecordingConfig
 from routing.engine.observe.decisions import Decision, MissSplit
-from routing.engine.observe.traffic import PieceBuffer, TrafficEncoder
+from routing.engine.observe.traffic import CacheScopes, PieceBuffer, TrafficEncoder
 from routing.traces.records import read_streams
 from routing.traces.trace import Trace, TraceError
 from tests.support.waiting import until
 
+SHARED = CacheScopes()
 HOUR = 1_800_000_000 - 1_800_000_000 % 3600
 
 
@@ -33,9 +36,10 @@ def chain(text: bytes, blocks: int) -> list[int]:
 class RecordedRouter:
     """Encodes requests as a router does."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, scopes: CacheScopes = SHARED, **limits: Any) -> None:
         self.pieces = PieceBuffer()
-        self.encoder = TrafficEncoder(self.pieces, RecordingConfig(True, **limits), 256, digest)
+        config = RecordingConfig(True, **limits)
+        self.encoder = TrafficEncoder(self.pieces, config, 256, digest, scopes)
 
     def add(self, at: float, blocks: list[int], tokens: int, **values: Any) -> None:
         decision = Decision("d", HOUR + at, "prefixaware", status=200, duration_s=0.5)
@@ -71,6 +75,45 @@ def test_facts_of_a_request_are_read_again() -> None:
     assert (request.ttft_s, request.duration_s, request.cached_tokens) == (0.2, 1.5, 64)
     assert (request.status, request.worker, request.cause) == (499, "w1", "evicted_l1")
     assert len(request.blocks) == 5
+
+
+def test_keys_and_groups_are_read_as_hashes() -> None:
+    router = RecordedRouter(CacheScopes("group", {"k1": "g1"}))
+    router.add(0, [], 10, key_id="k1")
+    router.add(1, [], 10, key_id="k2")
+    router.add(2, [], 10)
+    pieces = router.close()
+    trace = read(pieces)
+    found = [(one.key, one.key_group) for one in trace.requests]
+    k1, g1 = digest(b"key:k1"), digest(b"group:g1")
+    assert found == [(k1, g1), (digest(b"key:k2"), ""), ("", "")]
+    assert trace.isolation == "group"
+    text = b"".join(gzip.decompress(piece) for piece in pieces)
+    assert b"k1" not in text and b"g1" not in text
+
+
+def test_the_strictest_isolation_of_a_period_counts() -> None:
+    routers = [RecordedRouter(CacheScopes(one)) for one in ("shared", "key", "group")]
+    for at, router in enumerate(routers):
+        router.add(at, [], 10)
+    assert read(*(router.close() for router in routers)).isolation == "key"
+    assert read().isolation == ""
+
+
+def test_pieces_of_the_earlier_version_are_read_without_keys() -> None:
+    router = RecordedRouter(CacheScopes("shared"))
+    router.add(0, chain(b"abcd", 4), 290, key_id="k1")
+    (piece,) = router.close()
+    head, row = map(orjson.loads, gzip.decompress(piece).splitlines())
+    del head["isolation"]
+    old = [orjson.dumps({**head, "version": 1}), orjson.dumps(row[:13])]
+    trace = read([gzip.compress(b"\n".join(old))])
+    (request,) = trace.requests
+    assert (request.prompt_tokens, request.key, trace.isolation) == (290, "", "")
+    assert read([piece], [gzip.compress(b"\n".join(old))]).isolation == ""
+    mixed = [orjson.dumps(head | {"version": 1}), orjson.dumps(row)]
+    with pytest.raises(TraceError, match="damaged"):
+        read([gzip.compress(b"\n".join(mixed))])
 
 
 def test_prompts_share_blocks_as_far_as_their_prefix() -> None:

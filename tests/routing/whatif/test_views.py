@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from django.test import Client
 from console.accounts.models import Membership, Team, User
 from console.audit.models import AuditEvent
 from endpoints.models import Endpoint
-from routing.whatif import actions, inputs
+from routing.whatif import actions, inputs, lifecycle
 from routing.whatif.models import WhatIf, WhatIfState
+from routing.whatif.scopes import scope_names
 from tests.routing.whatif.conftest import GIVEN
-from tests.support.console import browser, person, program
+from tests.routing.whatif.recorded_traffic import WORKERS, recorded_traffic
+from tests.support.console import browser, make_endpoint, person, pretend_ready, program
 
 PAGE = "/what-if/endpoints/demo/"
 REST = "/api/v1/endpoints/demo/what-if/"
@@ -74,6 +77,7 @@ def test_a_finished_analysis_shows_prediction_and_backtest(finished: WhatIf) -> 
     ):
         assert expected in page, expected
     assert 'hx-trigger="every 1s"' not in page
+    assert "Effect of cache isolation" not in page
     listed = text(client, PAGE)
     assert "Replicas 3 → 2" in listed
     assert "New analysis" not in listed
@@ -176,3 +180,95 @@ def test_old_analyses_are_deleted(queued: WhatIf, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(actions, "KEPT", 0)
     actions.start(person("operator"), "demo", actions.WhatIfRequest(GIVEN))
     assert not WhatIf.objects.filter(pk=queued.pk).exists()
+
+
+ISOLATION = f"{PAGE}isolation/"
+
+
+@pytest.fixture
+def shared(db: Any, monkeypatch: pytest.MonkeyPatch, recorded: None) -> Endpoint:
+    """An endpoint without isolation; its recording has the conversations of two keys."""
+    trace = recorded_traffic(300)
+    rows = [replace(one, key=("", "gone")[number % 2]) for number, one in enumerate(trace.requests)]
+    cache = {"l1": {"enabled": False}}
+    made = make_endpoint(
+        "demo", replicas=WORKERS, cache=cache, routing={"cache_isolation": "shared"}
+    )
+    made = pretend_ready(made)
+    known = next(one for one in scope_names(made) if one.startswith("key "))
+    rows = [replace(one, key=one.key or known[4:]) for one in rows]
+    found = replace(trace, requests=rows, isolation="shared")
+    monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: found)
+    monkeypatch.setattr(
+        inputs, "present_values", lambda one: {**_present(one), **GIVEN, "price_usd_hour": 2.0}
+    )
+    return made
+
+
+_present = inputs.present_values
+
+
+def preview(client: Client, isolation: str) -> str:
+    answer = client.post(
+        ISOLATION, {"routing.cache_isolation": isolation}, headers={"HX-Request": "true"}
+    )
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_the_editor_previews_an_isolation(shared: Endpoint) -> None:
+    client = browser("operator")
+    form = text(client, "/endpoints/demo/edit/")
+    assert f'hx-post="{ISOLATION}"' in form
+    assert 'hx-target="#isolation-preview" hx-sync="this:drop">' in form  # keeps the focus
+    assert f'hx-post="{ISOLATION}"' not in text(client, "/endpoints/demo/clone/")
+    page = preview(client, "key")
+    row = WhatIf.objects.get()
+    poll = f"{row.get_absolute_url()}?preview"
+    assert f'hx-get="{poll}"' in page
+    assert (row.candidate["isolation"], row.present["isolation"]) == ("key", "shared")
+    assert lifecycle.claim(row.pk)
+    lifecycle.execute(row.pk)
+    page = text(client, poll)
+    assert "Prefill (s/h)" in page and "Cost (USD/month)" in page
+    assert "hx-get" not in page
+    page = text(client, row.get_absolute_url())
+    for expected in ("Effect of cache isolation by key", "Key console", "Key gone", "All requests"):
+        assert expected in page, expected
+    assert "Prefixes sent by several scopes" in page
+    assert AuditEvent.objects.filter(verb="what-if").exists()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [("shared", "Choose a stricter one"), ("x", "Choose one of"), ("", "Choose one of")],
+)
+def test_a_preview_that_cannot_start_says_why(shared: Endpoint, chosen: str, message: str) -> None:
+    assert message in preview(browser("operator"), chosen)
+    assert not WhatIf.objects.exists()
+
+
+def test_a_preview_without_keys_in_the_recording_says_so(
+    shared: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = browser("operator")
+    preview(client, "group")
+    row = WhatIf.objects.get()
+    monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: recorded_traffic(300))
+    lifecycle.claim(row.pk)
+    lifecycle.execute(row.pk)
+    page = text(client, f"{row.get_absolute_url()}?preview")
+    assert "does not name the API keys" in page
+    monkeypatch.setattr(inputs, "recorded_hours", lambda _endpoint: [])
+    assert "Switch on its traffic recording" in preview(client, "key")
+
+
+def test_less_isolation_than_recorded_is_refused(endpoint: Endpoint) -> None:
+    answer = program("operator").post(REST, {**GIVEN, "isolation": "shared"}, format="json")
+    assert answer.status_code == 400
+    (problem,) = answer.json()["errors"]
+    assert (problem["field"], problem["code"]) == ("isolation", "not_recorded")
+
+
+def test_previews_need_the_operator_role(shared: Endpoint) -> None:
+    assert browser("viewer").post(ISOLATION, {}).status_code == 403

@@ -65,7 +65,7 @@ def test_requests_without_worker_or_ttft_do_not_count() -> None:
         TraceRequest(0.0, 10, 1, (), worker="w"),
     ]
     assert len(collect_samples(rows)) == 1
-    with pytest.raises(CalibrationError, match="Only 1 recorded requests"):
+    with pytest.raises(CalibrationError, match="Only 1 requests of the recording"):
         calibrate(Trace(BLOCK, rows), 8192)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from routing.whatif.model.outcome import RunTable, compare, tabulate
+from routing.whatif.model.outcome import RunTable, compare, resample, tabulate
 from routing.whatif.model.scenario import Scenario, plan_trace, run_scenario
 from tests.routing.whatif.recorded_traffic import TRUTH, recorded_traffic
 
@@ -36,12 +36,12 @@ def test_weights_count_a_session_several_times() -> None:
 
 def test_without_a_price_there_is_no_cost() -> None:
     assert "cost_per_hour" not in table(price=None).figures()
-    found = compare([table(price=None)], [table()], {})
+    found = compare(resample([table(price=None)]), resample([table()]), {})
     assert "cost_per_hour" not in found.change
 
 
 def test_intervals_hold_the_value_and_changes_cancel_what_is_common() -> None:
-    found = compare([table(), table(1.2)], [table(0.5), table(0.6)], {})
+    found = compare(resample([table(), table(1.2)]), resample([table(0.5), table(0.6)]), {})
     for estimate in (*found.present.values(), *found.candidate.values(), *found.change.values()):
         assert estimate.low <= estimate.value <= estimate.high
     assert found.present["ttft_p50_s"].high > 1.6
@@ -50,7 +50,7 @@ def test_intervals_hold_the_value_and_changes_cancel_what_is_common() -> None:
 
 
 def test_intervals_are_as_wide_as_the_error_of_the_backtest() -> None:
-    found = compare([table()], [table()], {"ttft_p50_s": -0.5, "hit_rate": 0.2})
+    found = compare(resample([table()]), resample([table()]), {"ttft_p50_s": -0.5, "hit_rate": 0.2})
     estimate = found.present["ttft_p50_s"]
     assert estimate.high == pytest.approx(1.5 * estimate.value)
     rate = found.present["hit_rate"]
