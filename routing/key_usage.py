@@ -1,7 +1,8 @@
 """Collection of API key usage from all routers, and distribution of remaining budgets.
 
 A router that does not respond costs its deadline and is retried in the next round: its counters are
-cumulative, so nothing is lost while its process lives.
+cumulative, so nothing is lost while its process lives. Its endpoint is reconciled, since nothing
+announces a router that hangs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from django.utils import timezone
 
 from endpoints import actions, selectors
+from endpoints.choices import Phase
 from endpoints.keys import usage
 from endpoints.models import Endpoint
 from routing.deployment import admin_client
@@ -31,6 +33,9 @@ def collect_key_usage() -> int:
     targets = [(one, url) for one in selectors.endpoints() for url in admin_urls(one)]
     with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
         replies = list(pool.map(_fetch_usage, (url for _, url in targets)))
+    for (endpoint, _), reply in zip(targets, replies, strict=True):
+        if reply is None and endpoint.status.phase == Phase.READY and not endpoint.deleting:
+            actions.nudge(endpoint)
     now = timezone.now()
     answered = [(*where, found) for where, found in zip(targets, replies, strict=True) if found]
     marks = usage.latest_marks(now)

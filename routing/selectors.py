@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.core.cache import cache
 from django.utils import timezone
 
@@ -21,6 +22,7 @@ from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoint_selectors
 from endpoints.keys.storage import CONSOLE
 from endpoints.models import Endpoint
+from endpoints.spec.state_store import ChosenStore, choose_store
 from routing.analysis import prefixes as prefix_groups
 from routing.analysis import replay
 from routing.analysis.choices import RoutingDecision, as_number, read_decision
@@ -146,6 +148,11 @@ def router_reports(endpoint: Endpoint) -> tuple[RouterReport, ...]:
     )
 
 
+def state_store(endpoint: Endpoint) -> ChosenStore | None:
+    """Return the store that its routers are configured with, None for one router or without any."""
+    return choose_store(endpoint.parsed, settings.EMBERLINE.state_store)
+
+
 def _report(url: str) -> RouterReport:
     index = admin_client.fetch_page(url, "/index")
     workers = admin_client.workers(url)
@@ -238,16 +245,18 @@ class RouterTarget:
     endpoint: str
     namespace: str
     address: str
+    index: int = 0
 
 
 def targets() -> list[RouterTarget]:
     """Return every endpoint's routers with an address, in one query."""
     found = []
     for endpoint in endpoint_selectors.endpoints():
-        for url in routers(endpoint):
+        for index, url in enumerate(routers(endpoint)):
             address = urlsplit(url).netloc
             if address:
-                found.append(RouterTarget(endpoint.name, endpoint_selectors.NAMESPACE, address))
+                namespace = endpoint_selectors.NAMESPACE
+                found.append(RouterTarget(endpoint.name, namespace, address, index))
     return found
 
 

@@ -7,6 +7,7 @@ import time
 
 from bench.fleet import tables, workloads
 from routing.whatif.simulation.hardware import HARDWARE
+from routing.whatif.simulation.routers import STRATEGIES
 
 
 def main() -> None:
@@ -23,19 +24,23 @@ def main() -> None:
     )
     parser.add_argument("--robust", action="store_true", help="constants and fleets varied")
     parser.add_argument("--routers", action="store_true", help="2, 4, 8 routers that share state")
+    parser.add_argument("--fill", type=float, default=1.0, help="factor of the rate")
+    parser.add_argument("--strategy", action="append", choices=STRATEGIES, help="only these")
     flags = parser.parse_args()
     started = time.perf_counter()
     names = flags.workload or workloads.MAIN
     for name in names:
         if (flags.hardware, name) not in workloads.RATES:
             parser.error(f"--workload {name}: its rate on --hardware {flags.hardware} is not known")
-    bench = tables.Bench(HARDWARE[flags.hardware], range(1, flags.seeds + 1), flags.half)
+    bench = tables.Bench(
+        HARDWARE[flags.hardware], range(1, flags.seeds + 1), flags.half, flags.fill
+    )
     if flags.robust:
         tables.robustness(bench, names)
     elif flags.routers:
         tables.several_routers(bench, names, (2, 4, 8))
     else:
-        tables.strategies(bench, names)
+        tables.strategies(bench, names, flags.strategy or STRATEGIES, not flags.strategy)
     print(f"\n{flags.seeds} seeds, half {flags.half}; {time.perf_counter() - started:.0f} s")
 
 

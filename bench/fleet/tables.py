@@ -5,6 +5,7 @@ Also the default strategy with other constants, fleets and inputs than those of 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -46,43 +47,61 @@ def mean(results: Sequence[FleetResult]) -> FleetResult:
     )
 
 
-class Bench:
-    """Runs on one kind of machine; oracle results are cached."""
+def paired(results: Sequence[FleetResult], others: Sequence[FleetResult]) -> str:
+    """Return the ratio of mean TTFT by seed: geometric mean, its standard error, median, range."""
+    ratios = [
+        math.log(result.ttft_s[0] / other.ttft_s[0])
+        for result, other in zip(results, others, strict=True)
+    ]
+    error = statistics.stdev(ratios) / math.sqrt(len(ratios)) if len(ratios) > 1 else 0.0
+    values = (statistics.mean(ratios), statistics.median(ratios), min(ratios), max(ratios))
+    whole, median, low, high = (math.exp(value) - 1 for value in values)
+    return f"by seed {whole:+.1%} (SE {error:.1%}), median {median:+.1%}, {low:+.0%} to {high:+.0%}"
 
-    def __init__(self, hardware: Hardware, seeds: Sequence[int], half: int) -> None:
+
+class Bench:
+    """Runs on one kind of machine; oracle results are cached. `fill`: factor of the rates."""
+
+    def __init__(
+        self, hardware: Hardware, seeds: Sequence[int], half: int, fill: float = 1.0
+    ) -> None:
         self.hardware = hardware
         self.seeds = seeds
         self.half = half
+        self.fill = fill
         self.oracle = lru_cache(maxsize=None)(self._oracle)
 
     def _asks(self, workload: str, workers: int, seed: int, fill: float) -> list[PlannedRequest]:
-        rate = workloads.RATES[self.hardware.name, workload] * workers / 8 * fill
+        rate = workloads.RATES[self.hardware.name, workload] * workers / 8
+        rate *= fill * self.fill
         return workloads.asks(workload, self.hardware, workers, seed, self.half, rate)
 
     def _oracle(self, workload: str, workers: int = 8, fill: float = 1.0) -> FleetResult:
-        return self._asked(Oracle(), workload, workers, fill)
+        return mean(self.asked(Oracle(), workload, workers, fill))
 
-    def patient(self, workload: str) -> FleetResult:
-        """Return the oracle with doubled recompute weight, which is better for long prompts."""
-        return self._asked(PATIENT, workload, 8, 1.0)
-
-    def _asked(self, oracle: Oracle, workload: str, workers: int, fill: float) -> FleetResult:
-        return mean(
-            [
-                run(self._asks(workload, workers, seed, fill), self.hardware, workers, oracle)
-                for seed in self.seeds
-            ]
-        )
+    def asked(
+        self, oracle: Oracle, workload: str, workers: int = 8, fill: float = 1.0
+    ) -> list[FleetResult]:
+        """Return an oracle's results by seed."""
+        return [
+            run(self._asks(workload, workers, seed, fill), self.hardware, workers, oracle)
+            for seed in self.seeds
+        ]
 
     def ours(
         self, workload: str, setting: RouterSetting, workers: int = 8, fill: float = 1.0
     ) -> FleetResult:
+        return mean(self.ours_by_seed(workload, setting, workers, fill))
+
+    def ours_by_seed(
+        self, workload: str, setting: RouterSetting, workers: int = 8, fill: float = 1.0
+    ) -> list[FleetResult]:
         results = []
         for seed in self.seeds:
             chooser = RouterChooser(setting, workers, self.hardware, seed)
             asks = self._asks(workload, workers, seed, fill)
             results.append(run(asks, self.hardware, workers, chooser))
-        return mean(results)
+        return results
 
     def over(
         self, workload: str, setting: RouterSetting, workers: int = 8, fill: float = 1.0
@@ -104,17 +123,28 @@ def line(result: FleetResult, oracle: FleetResult) -> str:
     )
 
 
-def strategies(bench: Bench, names: Sequence[str]) -> None:
+def show_by_seed(results: Sequence[FleetResult], others: Sequence[FleetResult]) -> None:
+    print(line(mean(results), mean(others)), flush=True)
+    if len(others) > 1 and results is not others:
+        print(f"{'':26}{paired(results, others)}", flush=True)
+
+
+def strategies(
+    bench: Bench, names: Sequence[str], shown: Sequence[str] = STRATEGIES, two: bool = True
+) -> None:
+    """Print strategies relative to the better oracle; `two`: also two independent routers."""
     for workload in names:
         print(f"\n{bench.hardware.name}, {workload}\n{HEAD}")
-        oracle = bench.oracle(workload)
-        print(line(oracle, oracle))
-        print(line(bench.patient(workload), oracle), flush=True)
-        for strategy in STRATEGIES:
-            print(line(bench.ours(workload, RouterSetting(strategy)), oracle), flush=True)
-        for strategy in CACHE_AWARE:
-            two = bench.ours(workload, RouterSetting(strategy, routers=2))
-            print(line(replace(two, name=f"{strategy}, two routers"), oracle), flush=True)
+        oracles = [bench.asked(oracle, workload) for oracle in (Oracle(), PATIENT)]
+        oracles.sort(key=lambda results: mean(results).ttft_s[0])
+        for results in oracles:
+            show_by_seed(results, oracles[0])
+        oracle = mean(oracles[0])
+        for strategy in shown:
+            show_by_seed(bench.ours_by_seed(workload, RouterSetting(strategy)), oracles[0])
+        for strategy in CACHE_AWARE if two else ():
+            apart = bench.ours(workload, RouterSetting(strategy, routers=2))
+            print(line(replace(apart, name=f"{strategy}, two routers"), oracle), flush=True)
 
 
 def several_routers(bench: Bench, names: Sequence[str], counts: Sequence[int]) -> None:
@@ -122,13 +152,16 @@ def several_routers(bench: Bench, names: Sequence[str], counts: Sequence[int]) -
     for workload in names:
         print(f"\n{bench.hardware.name}, {workload}\n{HEAD.replace('to oracle', 'to one')}")
         for strategy in CACHE_AWARE:
-            one = bench.ours(workload, RouterSetting(strategy))
-            print(line(one, one), flush=True)
+            one = bench.ours_by_seed(workload, RouterSetting(strategy))
+            show_by_seed(one, one)
             for count in counts:
-                many = bench.ours(workload, RouterSetting(strategy, routers=count, shared=True))
-                print(line(replace(many, name=f"{strategy}, {count} routers"), one), flush=True)
+                setting = RouterSetting(strategy, routers=count, shared=True)
+                many = bench.ours_by_seed(workload, setting)
+                show_by_seed(
+                    [replace(item, name=f"{strategy}, {count} routers") for item in many], one
+                )
             apart = bench.ours(workload, RouterSetting(strategy, routers=2))
-            print(line(replace(apart, name=f"{strategy}, 2 independent"), one), flush=True)
+            print(line(replace(apart, name=f"{strategy}, 2 independent"), mean(one)), flush=True)
 
 
 def robustness(bench: Bench, names: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from console.api.parameters import LAST_EVENT_ID, WATCH
 from console.api.serializers import ErrorSerializer
 from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
+from endpoints.spec.state_store import StoreOrigin
 from routing import actions, selectors
 from routing.analysis.choices import OUTCOMES, DecisionFilter
 from routing.deployment.router_reports import disagreements
@@ -184,9 +185,21 @@ class RouterReportSerializer(RouterIndexSerializer):
     exchange = ExchangeSerializer(allow_null=True)
 
 
-class RouterReportsSerializer(serializers.Serializer[Any]):
-    """`differences`: what the routers report differently."""
+class ChosenStoreSerializer(serializers.Serializer[Any]):
+    url = serializers.CharField()
+    origin = serializers.ChoiceField(
+        choices=[str(one) for one in StoreOrigin],
+        help_text="endpoint: router.state_store; l2: its redis L2 cache; installation: the "
+        "console's setting.",
+    )
 
+
+class RouterReportsSerializer(serializers.Serializer[Any]):
+    """`differences`: what the routers report differently. `state_store`: as configured, null for
+    one router and without any.
+    """
+
+    state_store = ChosenStoreSerializer(allow_null=True)
     routers = RouterReportSerializer(many=True)
     differences = serializers.ListField(child=serializers.CharField())
 
@@ -200,8 +213,13 @@ class Routers(APIView):
         responses=RouterReportsSerializer,
     )
     def get(self, _request: Request, name: str) -> Response:
-        found = selectors.router_reports(endpoint_selectors.get(name))
-        data = {"routers": [one.data() for one in found], "differences": disagreements(found)}
+        endpoint = endpoint_selectors.get(name)
+        found, store = selectors.router_reports(endpoint), selectors.state_store(endpoint)
+        data = {
+            "state_store": store and {"url": store.url, "origin": str(store.origin)},
+            "routers": [one.data() for one in found],
+            "differences": disagreements(found),
+        }
         return Response(RouterReportsSerializer(data).data)
 
 

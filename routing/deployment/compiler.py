@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cachetier.client.address import AddressError
-from cachetier.client.node_list import Nodes
 from console.core.state_store import StateStore
 from console.provisioners.base import PermanentError
 from endpoints.keys.terms import KeyFacts, KeyTerms
 from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
 from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.state_store import choose_store
 from endpoints.workload.worker_pod import KV_EVENTS, KV_REPLAY
 from endpoints.workload.worker_spec import workload_name
 from routing.engine.config import ConfigError, parse, parse_keys
@@ -30,7 +29,6 @@ KEYS_FILE = "keys.json"
 CONSOLE = "console"  # id of the console's own key on every endpoint
 HASH_KEY_FILE = "prefix.key"
 STORE_CA_FILE = "state-store-ca.pem"
-IN_CLUSTER = "in-cluster"  # the cluster the console runs in
 _RECORDED_HOURS = 4  # that fit into an endpoint's limit at least
 _SAMPLE = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
@@ -59,14 +57,15 @@ def compile_config(
         "api_keys_file": KEYS_FILE,
         **_worker_section(endpoint, workers, installed),
     }
+    if not endpoint.spec.on_cluster:
+        config["reuse_port"] = True  # pods have addresses of their own
     if canary:
         config["canary"] = dict(canary)
     store = state_store(endpoint.spec, installed)
     if store:
         config["state_store"] = store
     if routing.record_traffic:
-        routers = max(endpoint.spec.router.replicas, 1) if endpoint.spec.on_cluster else 1
-        hour = routing.record_mib * 2**20 // (_RECORDED_HOURS * routers)
+        hour = routing.record_mib * 2**20 // (_RECORDED_HOURS * endpoint.spec.routers)
         config["recording"] = {"enabled": True, "hour_bytes": max(hour, 2**16)}
     if endpoint.model_folder:
         config["kv"] = {"tokenizer": endpoint.model_folder}
@@ -79,44 +78,18 @@ def compile_config(
 
 
 def state_store(spec: EndpointSpec, installed: StateStore | None = None) -> dict[str, Any]:
-    """Return the store through which several routers share state: the endpoint's own Redis, or the
-    installation's on its own cluster; {} for one router, or without either.
+    """Return the store through which several routers share state; {} for one router, or without a
+    store.
     """
-    if not spec.on_cluster or max(spec.router.replicas, spec.router.max_replicas) < 2:
+    chosen = choose_store(spec, installed)
+    if chosen is None:
         return {}
-    found = _own_store(spec)
-    if not found and uses_installed(spec, installed):
-        assert installed is not None
-        found = {"url": installed.url}
-        if installed.username:
-            found["username"] = installed.username
-        if installed.ca:
-            found["ca"] = STORE_CA_FILE
-    return found | {"routers": max(spec.router.replicas, 1)} if found else {}
-
-
-def uses_installed(spec: EndpointSpec, installed: StateStore | None) -> bool:
-    """Return True if routers of this endpoint would use the installation's store."""
-    return installed is not None and spec.placement.cluster == IN_CLUSTER and not _own_store(spec)
-
-
-def _own_store(spec: EndpointSpec) -> dict[str, Any]:
-    """Return the endpoint's Redis; {} for none, or one whose cluster or certificates the routers do
-    not support.
-    """
-    l2 = spec.cache.l2
-    if not l2.enabled or l2.backend != "redis":
-        return {}
-    try:
-        nodes = Nodes.parse(l2.url)
-    except AddressError:
-        return {}
-    address = nodes.addresses[0] if nodes.addresses else None
-    if nodes.kind != "list" or len(nodes.addresses) != 1 or address is None:
-        return {}
-    if address.ca_file or address.cert_file or address.server_name:
-        return {}
-    return {"url": str(address)} | ({"username": address.user} if address.user else {})
+    found: dict[str, Any] = {"url": chosen.url, "routers": spec.routers}
+    if chosen.username:
+        found["username"] = chosen.username
+    if chosen.ca or chosen.ca_file:
+        found["ca"] = STORE_CA_FILE
+    return found
 
 
 def _worker_section(
@@ -145,7 +118,7 @@ def worker_service(endpoint: str) -> str:
 
 def _admission(spec: EndpointSpec, shared: bool) -> dict[str, Any]:
     """Return the limits per worker, divided among routers that do not share state."""
-    limits, routers = spec.limits, max(spec.router.replicas, 1)
+    limits, routers = spec.limits, spec.routers
     found: dict[str, Any] = {}
     if limits.max_concurrent:
         found["worker_max_in_flight"] = -(-limits.max_concurrent // (1 if shared else routers))
@@ -166,8 +139,7 @@ def _channels(worker: WorkerFacts) -> dict[str, str]:
 def compile_keys(endpoint: EndpointFacts, installed: StateStore | None = None) -> dict[str, Any]:
     """Compile the key file with hashes only. An endpoint without keys rejects everyone."""
     spec = endpoint.spec
-    divided = spec.on_cluster and not state_store(spec, installed)
-    routers = max(spec.router.replicas, 1) if divided else 1
+    routers = 1 if choose_store(spec, installed) else spec.routers
     ordered = sorted(endpoint.keys, key=lambda key: (key.id, key.sha256))
     data = {"keys": [_key(key, routers) for key in ordered]}
     try:

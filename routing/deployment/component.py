@@ -30,7 +30,13 @@ from routing.analysis.label_names import get_name_in_sentence
 from routing.deployment import admin_client
 from routing.deployment.admin_client import STATES, RouterSilentError, RouterWorker, RunningConfig
 from routing.deployment.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
-from routing.deployment.workload import SERVICE_PORT, router_spec, to_pods, workload_name
+from routing.deployment.workload import (
+    SERVICE_PORT,
+    router_spec,
+    to_pods,
+    to_processes,
+    workload_name,
+)
 from routing.engine.config import parse_keys, show_key
 
 ASK_DEADLINE_S = 1.5
@@ -71,14 +77,17 @@ class RouterComponent:
         config = compile_config(endpoint, workers, self._canary(endpoint), store)
         wanted = RouterRequirements(config, compile_keys(endpoint, store))
         spec = router_spec(endpoint.name, wanted.config, wanted.keys)
+        folder = self._secrets_folder()
         if endpoint.spec.on_cluster:
-            spec = to_pods(spec, endpoint, self._image(), self._secrets_folder(), store)
+            spec = to_pods(spec, endpoint, self._image(), folder, store)
+        else:
+            spec = to_processes(spec, endpoint, folder, store)
         provisioner = self._provisioner(endpoint)
         seen = provisioner.observe(provisioner.apply(spec))
         name = workload_name(endpoint.name)
         # Pods being replaced still serve and read the same files.
         serving = seen.ready() if provisioner.rolls else seen.ready(spec.spec_hash)
-        count = (seen.wanted or spec.replicas) if provisioner.rolls else 1
+        count = seen.wanted or spec.replicas
         if len(serving) < count:
             text = _why_not(seen) if count == 1 else _too_few(seen, len(serving), count)
             taken = any(one.reason == PORT_TAKEN for one in seen.replicas)

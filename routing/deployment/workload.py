@@ -1,7 +1,7 @@
-"""Kubernetes workload of an endpoint's routers: pods and related objects. Pure.
+"""Workload of an endpoint's routers: processes, or pods and related objects.
 
 Routers discover workers with a service account limited to that; key hashes are in a Secret; one
-router may be down while another serves.
+router may be down while another serves. Reads the CA file of a state store, nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from console.core.state_store import StateStore
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
 from console.provisioners.kubernetes.rendering.values import resource_list
 from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Pod, Scrape
+from console.provisioners.specs import read_secrets
 from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec
+from endpoints.spec.state_store import ChosenStore, StoreOrigin, choose_store, usable_store
 from endpoints.workload.worker_pod import CONSOLE, PROMETHEUS
 from routing.deployment.compiler import (
     ADMIN_PORT,
@@ -26,8 +28,6 @@ from routing.deployment.compiler import (
     STORE_CA_FILE,
     as_text,
     hash_key,
-    state_store,
-    uses_installed,
     worker_service,
 )
 from routing.engine.config.state_store import PASSWORD_ENV
@@ -49,26 +49,15 @@ def to_pods(
     secrets_folder: str = "",
     installed: StateStore | None = None,
 ) -> WorkloadSpec:
-    """`secrets_folder`: the only one from which the password of an endpoint's own store may be
-    read. `installed`: the installation's store.
-    """
+    """Return the workload for a cluster; see `_with_store` for the last two parameters."""
     wanted, router = endpoint.spec, endpoint.spec.router
-    shared = installed if uses_installed(wanted, installed) else None
-    store = state_store(wanted, installed)
-    password = shared.password_file if shared is not None else wanted.cache.l2.password_file
-    secret = {PASSWORD_ENV: password} if password and store else {}
-    files = tuple(replace(one, secret=one.path in _SECRET) for one in spec.live_files)
-    if shared is not None and "ca" in store:
-        files = (FileSpec(STORE_CA_FILE, shared.ca), *files)
+    spec = _with_store(spec, choose_store(wanted, installed), secrets_folder)
     return replace(
         spec,
         argv=("python3", *spec.argv[1:]),
-        live_files=files,
+        live_files=tuple(replace(one, secret=one.path in _SECRET) for one in spec.live_files),
         image=image,
-        replicas=router.replicas,
-        secret_env=secret,
-        # The installation's own file was named by its administrator.
-        secrets_within={} if shared is not None else dict.fromkeys(secret, secrets_folder),
+        replicas=wanted.routers,
         cpus=router.cpus,
         memory_bytes=int(router.memory_gib * GIB),
         pod=Pod(
@@ -80,6 +69,42 @@ def to_pods(
             image_pull_secrets=wanted.pod.pull_secrets,
         ),
         around=_related_objects(endpoint),
+    )
+
+
+def to_processes(
+    spec: WorkloadSpec,
+    endpoint: EndpointFacts,
+    secrets_folder: str = "",
+    installed: StateStore | None = None,
+) -> WorkloadSpec:
+    """Return the workload for this machine, where the routers share the endpoint's port.
+
+    A single router has the store's password, too: adding and removing routers restarts none.
+    """
+    spec = _with_store(spec, usable_store(endpoint.spec, installed), secrets_folder)
+    return replace(spec, replicas=endpoint.spec.routers, shared_ports=(HTTP_PORT,))
+
+
+def _with_store(spec: WorkloadSpec, store: ChosenStore | None, secrets_folder: str) -> WorkloadSpec:
+    """Add password and CA of a state store. `secrets_folder`: the only one from which files named
+    by an endpoint may be read. Raise ProvisionError for an unreadable CA file.
+    """
+    if store is None:
+        return spec
+    ca, named = store.ca, store.ca_file
+    if named:
+        ca = read_secrets({STORE_CA_FILE: named}, {STORE_CA_FILE: secrets_folder})[STORE_CA_FILE]
+    secret = {PASSWORD_ENV: store.password_file} if store.password_file else {}
+    # The installation's own file was named by its administrator.
+    own = store.origin is not StoreOrigin.INSTALLATION
+    # First: the router reads it with the configuration.
+    files = (FileSpec(STORE_CA_FILE, ca),) if ca else ()
+    return replace(
+        spec,
+        live_files=(*files, *spec.live_files),
+        secret_env=secret,
+        secrets_within=dict.fromkeys(secret, secrets_folder) if own else {},
     )
 
 
@@ -100,13 +125,13 @@ def _related_objects(endpoint: EndpointFacts) -> Around:
 
 def _autoscale(wanted: EndpointSpec) -> Autoscale | None:
     router = wanted.router
-    if router.max_replicas <= router.replicas:
+    if wanted.most_routers <= wanted.routers:
         return None
     # Kubernetes scales on percent of the request; the scarce resource is the core, or the limit
     # below it.
     most = min(1.0, router.cpu_limit or 1.0)
     percent = round(_CPU_PERCENT * most / router.cpus)
-    return Autoscale(router.replicas, router.max_replicas, cpu_percent=max(1, percent))
+    return Autoscale(wanted.routers, router.max_replicas, cpu_percent=max(1, percent))
 
 
 def _exposure(wanted: EndpointSpec) -> Exposure | None:

@@ -30,6 +30,13 @@ class Flag:
 
 FLAGS = (
     Flag("--listen", "listen", "HOST:PORT", "address to listen on; repeatable", many=True),
+    Flag(
+        "--reuse-port",
+        "reuse_port",
+        "",
+        "share the addresses with other routers of the endpoint on this machine (SO_REUSEPORT)",
+        bool,
+    ),
     Flag("--strategy", "strategy", "NAME", "prefixaware (default), kvaware, session or roundrobin"),
     Flag("--worker", "", "URL", "URL of a vLLM server, http:// or https://; repeatable", many=True),
     Flag(

@@ -17,7 +17,7 @@ from routing.engine.observe.journal import Journal
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, package_version
 from routing.engine.observe.tracing import Attributes, EndedRequest, Exporter, Trace
-from routing.engine.observe.traffic import TrafficRecording
+from routing.engine.observe.traffic import CacheScopes, TrafficRecording
 from routing.engine.prompt.identity import Identifier
 
 if TYPE_CHECKING:
@@ -74,7 +74,13 @@ class Recorder:
         self.use.configure(frozenset(key.id for key in config.keys or ()))
         self._share = config.tracing.sample if config.tracing is not None else 0.0
         self.traces = self._exporter is not None
-        self.traffic.configure(config.recording, config.prefix_block_bytes, identifier.digest)
+        scopes = CacheScopes(
+            "shared" if config.keys is None else config.cache_isolation,
+            {key.id: key.group for key in config.keys or () if key.group},
+        )
+        self.traffic.configure(
+            config.recording, config.prefix_block_bytes, identifier.digest, scopes
+        )
         current = self._journal.config if self._journal is not None else None
         if config.journal != current:
             self._retire(self._journal)

@@ -98,7 +98,8 @@ class RequestAttempts:
         self._worker = worker
         self.tried.append(worker)
         self.decision.attempts += 1
-        self._charge = RequestCharge(worker, uncached_tokens)
+        facts = self.facts
+        self._charge = RequestCharge(worker, uncached_tokens, facts.tokens, facts.chain)
         if self.placing is not None and self._router.kv is not None:
             self._router.kv.charged(self, self._charge)
         if self.trace is not None:

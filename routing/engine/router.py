@@ -296,6 +296,8 @@ class Router(RouterState):
             self.policy.ended(
                 exchange.facts, worker, prompt, None if decision.estimated else cached
             )
+            if self.peers is not None:
+                self.peers.ended(exchange.facts, worker.id)
         model: ModelMetrics = exchange.model
         status = decision.status or 0
         self.metrics.count(model, status)

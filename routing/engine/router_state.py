@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # Burst of the retry budget (router.RETRY_SHARE).
 RETRY_BURST = 100.0
 # Fields that take effect only after a restart.
-NEED_RESTART = ("listen", "listen_more", "admin", "endpoint", "namespace")
+NEED_RESTART = ("listen", "listen_more", "reuse_port", "admin", "endpoint", "namespace")
 
 
 class RouterState:
@@ -211,6 +211,10 @@ class RouterState:
         self.tell_kv(worker, "reset" if what == "engine_died" else what)
         if self.admission.depth:
             self.admission.pump()
+
+    def resend_notices(self) -> None:
+        """Send notices to the console for which its buffer had no room."""
+        self._changes.resend()
 
     def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
         assert worker is not None

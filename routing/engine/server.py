@@ -30,6 +30,8 @@ from routing.engine.router import Router
 
 TICK_S = 0.5
 BACKLOG = 2048
+# Of 20 ms, for the request of a connection that was accepted while the listeners closed.
+FIRST_REQUEST_ROUNDS = 50
 
 
 __all__ = ["RouterServer", "StartError"]
@@ -64,7 +66,12 @@ class RouterServer:
         self._discovery.check(config.discovery)
         tls = self._server_context(config)
         for address in (config.listen, *config.listen_more):
-            listener = Listener(address, lambda: ClientConnection(self.router), BACKLOG)
+            listener = Listener(
+                address,
+                lambda: ClientConnection(self.router),
+                BACKLOG,
+                reuse_port=config.reuse_port,
+            )
             await listener.open(tls, config.limits.header_timeout_s)
             self._data.append(listener)
         self.listen = self._data[0].address
@@ -124,14 +131,21 @@ class RouterServer:
         if limits.shutdown_delay_s:
             await self._wait(limits.shutdown_delay_s)
         router.closing = True
+        self._shut_idle()
         for listener in self._data:
-            listener.close()
-        for client in list(router.clients):
-            client.shut()
+            await listener.close_drained()
         until = perf_counter() + limits.shutdown_grace_s
+        rounds = 0
         while router.clients and perf_counter() < until and not self._hurry.is_set():
             await self._wait(0.02)
+            rounds += 1
+            if rounds > FIRST_REQUEST_ROUNDS:
+                self._shut_idle()
         await self._end()
+
+    def _shut_idle(self) -> None:
+        for client in list(self.router.clients):
+            client.shut()
 
     async def _wait(self, seconds: float) -> None:
         """Sleep until the time is up or a second stop is requested."""
@@ -175,6 +189,7 @@ class RouterServer:
         self.router.admission.tick(now)
         self._kvaware.tick()
         self._exchange.tick()
+        self.router.resend_notices()
         for worker in self.router.table.workers.values():
             worker.pool.tick(now)
         self.reload(False)

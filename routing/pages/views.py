@@ -121,6 +121,7 @@ def routers(request: HttpRequest, name: str) -> HttpResponse:
     context: dict[str, Any] = {
         **build_shell(found, "routers"),
         "routers": reports,
+        "store": selectors.state_store(found),
         "exchanging": any(one.exchange is not None for one in reports),
         "indexing": any(one.kv is not None for one in reports),
         "away": [one for one in reports if one.exchange and not one.exchange.connected],

@@ -9,8 +9,9 @@ from functools import cache
 
 import pytest
 
-from bench.fleet.tables import EVALUATION_HALF, Bench
+from bench.fleet.tables import EVALUATION_HALF, Bench, paired
 from routing.whatif.simulation.hardware import HARDWARE
+from routing.whatif.simulation.replay import FleetResult
 from routing.whatif.simulation.routers import RouterSetting, override_constant
 
 DEFAULT = RouterSetting()
@@ -45,6 +46,15 @@ def test_kvaware_is_the_better_one_where_caches_are_much_too_small() -> None:
 
 def test_the_same_run_gives_the_same_figures() -> None:
     assert bench("70b").ours("8k", DEFAULT) == bench("70b").ours("8k", DEFAULT)
+
+
+def test_strategies_are_compared_seed_by_seed() -> None:
+    def results(*means: float) -> list[FleetResult]:
+        return [FleetResult("", (seconds, 0, 0, 0), 0, 0, 0) for seconds in means]
+
+    # Geometric mean of 2, 1 and 1/2.
+    found = paired(results(2, 3, 1.5), results(1, 3, 3))
+    assert found == "by seed +0.0% (SE 40.0%), median +0.0%, -50% to +100%"
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,9 @@ def check_separate(facts: FleetFacts) -> Iterator[DoctorFinding]:
             Severity.WARNING,
             "Routers share no state: each knows its own requests only, which costs cache hits, and "
             "limits are divided among them.",
-            "Use one router, or set a state store: a redis L2 cache of the endpoint, or the "
-            "installation's (stateStore.url of the chart, EMBERLINE_STATE_STORE_URL).",
+            "Use one router, or set a state store: router.state_store.url of the endpoint, its "
+            "redis L2 cache, or the installation's (stateStore.url of the chart, "
+            "EMBERLINE_STATE_STORE_URL).",
             tuple(f"{name}: no state store" for name in alone),
         )
 

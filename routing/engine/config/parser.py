@@ -113,6 +113,7 @@ class _Retry(Section, frozen=True):
 
 class _Document(Section, frozen=True):
     listen: str | list[str] = ""
+    reuse_port: bool = False
     admin: str = ""
     endpoint: Label = "default"
     namespace: Label = "default"
@@ -153,6 +154,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
     return Config(
         listen=listen[0],
         listen_more=listen[1:],
+        reuse_port=document.reuse_port,
         admin=syntax.parse_address("admin", document.admin) if document.admin else None,
         endpoint=document.endpoint,
         namespace=document.namespace,

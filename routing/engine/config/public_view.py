@@ -58,6 +58,7 @@ def show_key(key: Key) -> dict[str, Any]:
 def show_config(config: Config) -> dict[str, Any]:
     return {
         "listen": _show_listen(config),
+        "reuse_port": config.reuse_port,
         "admin": "" if config.admin is None else str(config.admin),
         "endpoint": config.endpoint,
         "namespace": config.namespace,

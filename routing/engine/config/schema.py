@@ -358,11 +358,12 @@ class Config:
     """Whole configuration.
 
     `keys` None: the data port is open; an empty tuple rejects everyone. `cache_isolation`: scope of
-    KV cache reuse; without keys it is shared.
+    KV cache reuse; without keys it is shared. `reuse_port`: several routers listen on the address.
     """
 
     listen: Address
     listen_more: tuple[Address, ...] = ()
+    reuse_port: bool = False
     tls: TlsConfig | None = None
     worker_tls: WorkerTlsConfig = field(default_factory=WorkerTlsConfig)
     discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from routing.engine.policies import cost
@@ -20,6 +20,10 @@ class LoadedTarget(RoutingTarget, Protocol):
     in_flight: int
     backlog: int  # prompt tokens sent and not computed yet, as far as observed
     decoding: int  # requests that have begun to answer
+    occupied: int  # prompt tokens of this router's requests in flight, cached or not
+    prompts: dict[int, list[int]]  # the same by middle_hash: requests, tokens
+    cache_tokens: int  # 0: unknown
+    spare: float
     weight: float
     order: WorkersByLoad | None
     entry: Entry
@@ -36,18 +40,43 @@ def update_load(worker: LoadedTarget) -> None:
         order.moved(worker)
 
 
+def middle_hash(chain: Sequence[int]) -> int:
+    """Return the hash of a block at a quarter to half of a prompt, 0 for none.
+
+    Prompts that share it, as questions about one document, share most of their blocks.
+    """
+    count = len(chain)
+    return chain[1 << count.bit_length() - 1 >> 1] if count > 1 else 0
+
+
+def _occupy(worker: LoadedTarget, tokens: int) -> None:
+    worker.occupied += tokens
+    if worker.cache_tokens:
+        worker.spare = cost.spare(worker.cache_tokens, worker.occupied)
+
+
 class RequestCharge:
     """Load of one request on one worker, from dispatch to its end."""
 
-    __slots__ = ("_decoding", "_uncached", "worker")
+    __slots__ = ("_decoding", "_prompt", "_uncached", "worker")
 
-    def __init__(self, worker: LoadedTarget, uncached: int) -> None:
-        """Add the request; `uncached`: prompt tokens to compute."""
+    def __init__(
+        self, worker: LoadedTarget, uncached: int, tokens: int = 0, chain: Sequence[int] = ()
+    ) -> None:
+        """Add the request; `uncached`: prompt tokens to compute, of `tokens` with these blocks."""
         self.worker = worker
+        self._prompt = middle_hash(chain)
         self._uncached = uncached
         self._decoding = False
         worker.in_flight += 1
         worker.backlog += uncached
+        if self._prompt:
+            same = worker.prompts.get(self._prompt)
+            if same is None:
+                worker.prompts[self._prompt] = [1, tokens]
+                _occupy(worker, tokens)
+            else:
+                same[0] += 1
         update_load(worker)
 
     def left(self, tokens: int) -> None:
@@ -72,6 +101,12 @@ class RequestCharge:
         worker = self.worker
         worker.in_flight -= 1
         worker.backlog -= self._uncached
+        if self._prompt:
+            same = worker.prompts[self._prompt]
+            same[0] -= 1
+            if not same[0]:
+                del worker.prompts[self._prompt]
+                _occupy(worker, -same[1])
         if self._decoding:
             worker.decoding -= 1
         update_load(worker)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -56,17 +57,20 @@ class Worker:
         "load",
         "max_in_flight",
         "models",
+        "occupied",
         "of_peers",
         "order",
         "order_draining",
         "pool",
         "probe_pool",
         "probes_failed",
+        "prompts",
         "seed",
         "served",
         "slot",
         "slow_since",
         "source",
+        "spare",
         "started",
         "tls_name",
         "up",
@@ -99,9 +103,12 @@ class Worker:
         self.started: float | None = None  # process start by the worker's clock
         # In-flight requests, backlog and decoding of other routers, included in the next three.
         self.of_peers = (0, 0, 0)
-        self.in_flight = 0  # this and the next five are kept by load.py
+        self.in_flight = 0  # this and the next eight are kept by load.py
         self.backlog = 0
         self.decoding = 0
+        self.occupied = 0
+        self.prompts: dict[int, list[int]] = {}
+        self.spare = inf
         self.load = 0.0
         self.order: WorkersByLoad | None = None
         self.entry: Entry

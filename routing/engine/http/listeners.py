@@ -10,6 +10,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 
 from routing.engine.config import Address
 
@@ -17,16 +18,19 @@ _UNAVAILABLE_ADDRESS = (
     errno.EADDRNOTAVAIL,
     errno.EAFNOSUPPORT,
 )  # address family without an interface
+_CLOSE_ROUNDS = 10
 Factory = Callable[[], asyncio.Protocol]
 
 
 class StartError(Exception): ...
 
 
-def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
+def _bind_one(family: int, place: tuple[object, ...], reuse_port: bool) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             # IPv6-only, so that "0.0.0.0" and "[::]" can both be listed on any system.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -38,7 +42,7 @@ def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
     return sock
 
 
-async def _bind_all(address: Address) -> list[socket.socket]:
+async def _bind_all(address: Address, reuse_port: bool) -> list[socket.socket]:
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -48,7 +52,7 @@ async def _bind_all(address: Address) -> list[socket.socket]:
         if sockets and not address.port:  # free port: use the same one for all
             place = (place[0], sockets[0].getsockname()[1], *place[2:])
         try:
-            sockets.append(_bind_one(family, place))
+            sockets.append(_bind_one(family, place, reuse_port))
         except OSError as error:
             problem = error
             if error.errno not in _UNAVAILABLE_ADDRESS:
@@ -62,18 +66,26 @@ async def _bind_all(address: Address) -> list[socket.socket]:
 
 
 class Listener:
-    """Listener of one address: `open`, any number of `renew`, `close`."""
+    """Listener of one address: `open`, any number of `renew`, `close`.
 
-    def __init__(self, address: Address, factory: Factory, backlog: int) -> None:
+    `reuse_port`: other processes listen on the address, too, each with a queue of its own.
+    """
+
+    def __init__(
+        self, address: Address, factory: Factory, backlog: int, *, reuse_port: bool = False
+    ) -> None:
         self.address = address  # with the actual port once open
         self._factory = factory
         self._backlog = backlog
+        self._reuse_port = reuse_port
+        self._tls: tuple[ssl.SSLContext | None, float] = (None, 0.0)
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
+        self._copies: list[socket.socket] = []  # of the servers
 
     async def open(self, tls: ssl.SSLContext | None = None, handshake_s: float = 10.0) -> None:
         try:
-            self._sockets = await _bind_all(self.address)
+            self._sockets = await _bind_all(self.address, self._reuse_port)
             await self.renew(tls, handshake_s)
         except OSError as error:
             self.close()
@@ -86,7 +98,7 @@ class Listener:
     async def renew(self, tls: ssl.SSLContext | None, handshake_s: float = 10.0) -> None:
         """Accept with a new context; open connections keep theirs."""
         loop = asyncio.get_running_loop()
-        before, self._servers = self._servers, []
+        before, self._servers, self._copies = self._servers, [], []
         for sock in self._sockets:
             own = sock.dup()
             own.setblocking(False)
@@ -103,8 +115,43 @@ class Listener:
                 self._servers += before  # keep serving with the old certificate
                 raise
             self._servers.append(server)
+            self._copies.append(own)
+        self._tls = (tls, handshake_s)
         for server in before:
             server.close()
+
+    async def close_drained(self) -> None:
+        """Close after accepting what the kernel has queued: closing a socket resets its queue, and
+        a client cannot tell that another process still serves the address.
+        """
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        for _ in range(_CLOSE_ROUNDS):  # the loop closes their copies later
+            if all(copy.fileno() < 0 for copy in self._copies):
+                break
+            await asyncio.sleep(0)
+        for sock in self._sockets if self._reuse_port else ():
+            await self._accept_queued(sock)
+        self.close()
+
+    async def _accept_queued(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        tls, handshake_s = self._tls
+        accepted: list[socket.socket] = []
+        with suppress(OSError):  # BlockingIOError: the queue is empty
+            while len(accepted) < self._backlog:
+                accepted.append(sock.accept()[0])
+        sock.close()
+        for one in accepted:
+            one.setblocking(False)
+            with suppress(OSError):  # the client has left
+                await loop.connect_accepted_socket(
+                    self._factory,
+                    one,
+                    ssl=tls,
+                    ssl_handshake_timeout=handshake_s if tls is not None else None,
+                )
 
     def close(self) -> None:
         for server in self._servers:

@@ -15,7 +15,8 @@ from typing import Protocol
 
 import xxhash
 
-REPLAY_TIMEOUT_S = 5.0  # per frame; an idle publisher answers within 0.1 s
+REPLAY_TIMEOUT_S = 5.0  # until the first frame; an idle publisher answers within 0.1 s
+RESUME_S = 1.0  # between frames: the rest, with its end, was dropped and is requested again
 IDLE_POLL_S = 5.0  # detects a lost last batch
 BACKOFF_LONGEST_S = 30.0
 HELD_MESSAGES = 10_000
@@ -87,7 +88,6 @@ class _Replay:
     heard_at: float
     first: int = -1  # first batch received
     got: int = 0
-    hole: bool = False
     ignore: bool = False
 
 
@@ -159,9 +159,14 @@ class SourceFollower:
         if ask.ignore or (number <= self.last and self.last >= 0):
             return
         if self.last >= 0 and number > self.last + 1:
-            # Dropped in transit: a ROUTER drops what exceeds its high-water mark.
+            # Dropped in transit: a ROUTER drops what exceeds its high-water mark, and the end of
+            # the replay may be lost as well. The rest would be requested again in any case.
             self._count("replay_hole")
-            ask.hole = ask.ignore = True
+            if self._progress(ask):
+                self._ask = None
+                self._begin(ReplayPurpose.GAP, now, fresh=True)
+            else:
+                ask.ignore = True
             return
         ask.got += 1
         self._accept(number, payload, replayed=True)
@@ -180,9 +185,6 @@ class SourceFollower:
             return
         if ask.first < 0 and self.last < 0:
             self._unsure = False  # nothing published yet: nothing missing
-        if ask.hole and self._progress(ask):
-            self._begin(ReplayPurpose.GAP, now, fresh=False)
-            return
         if ask.purpose is ReplayPurpose.GAP and ask.got:
             self._count("gap_filled")
         elif ask.purpose is ReplayPurpose.POLL and ask.got:
@@ -192,7 +194,7 @@ class SourceFollower:
     def tick(self, now: float) -> None:
         ask = self._ask
         if ask is not None:
-            if now >= ask.heard_at + REPLAY_TIMEOUT_S:
+            if now >= ask.heard_at + (RESUME_S if ask.got else REPLAY_TIMEOUT_S):
                 self._timed_out(ask, now)
         elif self.phase is not RecoveryPhase.FOLLOWING or not self._replayable:
             return

@@ -162,7 +162,7 @@ class MissLedger:
         facts = exchange.facts
         chain, prompt = facts.chain, decision.prompt_tokens
         size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
-        if facts.blocks is not None and facts.blocks.chains:
+        if facts.blocks is not None and facts.blocks.chains and size not in facts.blocks.chains:
             size = min(facts.blocks.chains)
         usable = (prompt - 1) // size * size
         hit = cached >= usable

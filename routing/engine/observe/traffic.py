@@ -3,7 +3,8 @@
 Off by default. Requests are encoded in a thread into compressed pieces that stay in memory until
 the console collects them; beyond a limit, requests are counted as lost. A stream (one hour at most)
 stores each prompt block once: a request names the last block that it shares with earlier requests,
-and the hashes of those after it. `routing.traces.records` reads pieces.
+and the hashes of those after it. API keys and key groups are keyed hashes too; a piece names the
+cache isolation under which its prompts were hashed. `routing.traces.records` reads pieces.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import base64
 import gzip
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,13 +31,24 @@ QUEUE_LIMIT = 2_000  # a queued request holds its hashes, 13 KB for 100k tokens
 STREAM_BLOCKS = 262_144  # blocks of a stream known to the thread, about 30 MB
 HASH_BYTES = 5  # blocks are compared only with those after the same block
 NO_BLOCK = -1
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: without API keys, key groups and isolation
 HOUR_S = 3600
 _BATCH_SIZE = 64
 _PIECE_BYTES = 1024 * 1024  # of text; compressed to about a third
 _REPLY_BYTES = 4 * 1024 * 1024
 _UNYIELDED_BLOCKS = 256
 Digest = Callable[[bytes], str]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheScopes:
+    """`isolation`: scope of KV cache reuse in force. `groups`: key group by API key."""
+
+    isolation: str = "shared"
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+
+_SHARED = CacheScopes()
 Item = tuple["Decision | None", Sequence[int]]
 _CLOSE: Item = (None, ())  # closes the open piece
 
@@ -64,20 +77,26 @@ class TrafficRecording:
     def __init__(self, instance: str) -> None:
         self.instance = instance
         self.on = False
-        self._config = RecordingConfig()
-        self._block_bytes = 0
+        self._applied = (RecordingConfig(), 0, "")
         self._thread: TrafficEncoder | None = None
         self._pieces = PieceBuffer()
 
-    def configure(self, config: RecordingConfig, block_bytes: int, digest: Digest) -> None:
+    def configure(
+        self,
+        config: RecordingConfig,
+        block_bytes: int,
+        digest: Digest,
+        scopes: CacheScopes = _SHARED,
+    ) -> None:
         """Apply a configuration; pieces already recorded stay until they are collected."""
-        if (config, block_bytes) == (self._config, self._block_bytes) and self._thread is not None:
-            self._thread.digest = digest
+        wanted = (config, block_bytes, scopes.isolation)
+        if wanted == self._applied and self._thread is not None:
+            self._thread.digest, self._thread.scopes = digest, scopes
             return
         self.stop()
-        self._config, self._block_bytes, self.on = config, block_bytes, config.enabled
+        self._applied, self.on = wanted, config.enabled
         if config.enabled:
-            self._thread = TrafficEncoder(self._pieces, config, block_bytes, digest)
+            self._thread = TrafficEncoder(self._pieces, config, block_bytes, digest, scopes)
 
     def stop(self) -> None:
         """End the thread after its queue. Does not block."""
@@ -148,9 +167,15 @@ class PieceBuffer:
 
 class TrafficEncoder(BackgroundThread[Item]):
     def __init__(
-        self, pieces: PieceBuffer, config: RecordingConfig, block_bytes: int, digest: Digest
+        self,
+        pieces: PieceBuffer,
+        config: RecordingConfig,
+        block_bytes: int,
+        digest: Digest,
+        scopes: CacheScopes = _SHARED,
     ) -> None:
         self.digest = digest
+        self.scopes = scopes
         self._pieces = pieces
         self._config = config
         self._block_bytes = block_bytes
@@ -218,6 +243,7 @@ class TrafficEncoder(BackgroundThread[Item]):
                 decision.status,
                 decision.chosen,
                 _main_cause(decision),
+                *self._scope(decision.key_id),
             ),
             option=orjson.OPT_APPEND_NEWLINE,
         )
@@ -229,6 +255,14 @@ class TrafficEncoder(BackgroundThread[Item]):
         self._sums[2] += decision.completion_tokens or 0
         if self._size >= _PIECE_BYTES:
             self._close()
+
+    def _scope(self, key_id: str) -> tuple[str, str]:
+        """Return the keyed hashes of an API key and of its group, "" for none."""
+        group = self.scopes.groups.get(key_id, "")
+        return (
+            key_digest(self.digest, key_id) if key_id else "",
+            group_digest(self.digest, group) if group else "",
+        )
 
     def _shared(self, chain: Sequence[int]) -> int:
         """Return the number of known blocks: with a block, all before it are known."""
@@ -260,6 +294,7 @@ class TrafficEncoder(BackgroundThread[Item]):
             "version": FORMAT_VERSION,
             "hour": self._hour * HOUR_S,
             "block_bytes": self._block_bytes,
+            "isolation": self.scopes.isolation,
             "known_blocks": self._before,
         }
         text = orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE) + b"".join(self._rows)
@@ -282,6 +317,14 @@ class TrafficEncoder(BackgroundThread[Item]):
         )
         self._rows, self._arrivals, self._sums, self._size = [], [], [0, 0, 0], 0
         self._before = len(self._known)
+
+
+def key_digest(digest: Digest, key_id: str) -> str:
+    return digest(b"key:" + key_id.encode())
+
+
+def group_digest(digest: Digest, group: str) -> str:
+    return digest(b"group:" + group.encode())
 
 
 def _tiers(decision: Decision) -> tuple[int, int, int] | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 TIMEOUT_S = 1.0
+NO_HANDSHAKE = f"no response to the TLS handshake within {TIMEOUT_S:g} s"
 NO_REPLY = "no valid reply before the connection was closed"
 _MAX_ITEMS = 100_000
 _MAX_DEPTH = 4
@@ -105,11 +106,20 @@ class StoreConnection(asyncio.Protocol):
     async def to(cls, store: StateStoreConfig, heard: Heard) -> StoreConnection:
         """Connect and log in. Raise OSError, TimeoutError and StoreError."""
         secure = ssl.create_default_context(cafile=store.ca) if store.tls else None
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(TIMEOUT_S + (TIMEOUT_S if secure else 0.0)):
             loop = asyncio.get_running_loop()
-            _, connection = await loop.create_connection(
-                lambda: cls(heard), store.host, store.port, ssl=secure
-            )
+            try:
+                _, connection = await loop.create_connection(
+                    lambda: cls(heard),
+                    store.host,
+                    store.port,
+                    ssl=secure,
+                    ssl_handshake_timeout=TIMEOUT_S if secure else None,
+                )
+            except ConnectionAbortedError:
+                if secure is None:
+                    raise
+                raise StoreError(NO_HANDSHAKE) from None
             try:
                 if store.password:
                     names = (store.username,) if store.username else ()

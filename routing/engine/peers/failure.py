@@ -6,17 +6,17 @@ import ssl
 from dataclasses import dataclass
 from typing import Final
 
-from routing.engine.peers.connection import NO_REPLY, StoreError
+from routing.engine.peers.connection import NO_HANDSHAKE, NO_REPLY, StoreError
 
 REMEDIES: Final = {
     "address": "Check host and port in state_store.url, the name's resolution, and network "
     "policies.",
     "timeout": "Check that the store is not overloaded, and that firewalls and network policies "
-    "let the router through, and that rediss:// is given only for a port with TLS.",
+    "let the router through.",
     "certificate": "Set state_store.ca to the CA that signed the store's certificate, and use a "
     "name of that certificate in state_store.url.",
-    "tls": "Use rediss:// where the store serves TLS on this port, otherwise redis://. Client "
-    "certificates are not supported.",
+    "tls": "Use rediss:// where the store serves TLS on this port, otherwise redis://. A TLS port "
+    "that does not respond may be overloaded. Client certificates are not supported.",
     "auth": "Set state_store.username and password_file to a user of the store.",
     "permission": "Grant the user the commands and channels that the documentation of several "
     "routers lists.",
@@ -36,6 +36,7 @@ _REPLIES = (
     ("ERR SELECT", "database"),
     ("NOPROTO", "protocol"),
     (NO_REPLY, "tls"),
+    (NO_HANDSHAKE, "tls"),
     ("ERR unknown command", "protocol"),
 )
 

@@ -68,8 +68,10 @@ class Outbox:
         return len(self._placed)
 
     def sent(self, facts: RequestFacts, worker_id: str) -> None:
-        """Record a prompt by its prefix hashes, unless its KV blocks are recorded by `expected`."""
-        if facts.blocks is None and facts.chain:
+        """Record a prompt by its prefix hashes. With `expected` too: KV events do not say when a
+        block was used, so the ages of peers' caches depend on them.
+        """
+        if facts.chain:
             self._place(worker_id, 0, facts.block_tokens, facts.chain)
 
     def expected(self, guess: ExpectedPrompt) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from routing.engine.kv.progress import ExpectedPrompt
     from routing.engine.peers.connection import StoreConnection
     from routing.engine.peers.failure import StoreFailure
+    from routing.engine.policies.base import RequestFacts
     from routing.engine.protocols import RoutedRequest
     from routing.engine.router_state import RouterState
 
@@ -138,10 +139,15 @@ class PeerExchange:
 
     def sent(self, exchange: RoutedRequest, worker_id: str) -> None:
         guess = exchange.placing.guess if exchange.placing is not None else None
-        if guess is None:
-            self.outbox.sent(exchange.facts, worker_id)
-        else:
+        self.outbox.sent(exchange.facts, worker_id)
+        if guess is not None:
             self.outbox.expected(guess)
+        if self._timer is None:
+            self._schedule()
+
+    def ended(self, facts: RequestFacts, worker_id: str) -> None:
+        """Date the prompt by its end at the peers, too."""
+        self.outbox.sent(facts, worker_id)
         if self._timer is None:
             self._schedule()
 

@@ -34,6 +34,24 @@ def cost(worker_load: float, uncached: int) -> float:
     return worker_load + RECOMPUTE * uncached
 
 
+# Blocks of requests in flight cannot be evicted. Where they come near the size of the cache, a long
+# uncached prompt waits for the end of an answer, with everything behind it, and evicts what later
+# requests need. Not counted as load: requests that continue what is there take little memory.
+OCCUPIED_SHARE = 0.5
+
+
+def spare(cache_tokens: int, occupied: int) -> float:
+    """Return the prompt tokens that fit beside the `occupied` ones of requests in flight."""
+    return OCCUPIED_SHARE * cache_tokens - occupied
+
+
+def shortage(spare_tokens: float, uncached: int) -> float:
+    """Return the part of a prompt that does not fit: its additional cost, in fleets that are
+    compared in full.
+    """
+    return max(min(uncached - spare_tokens, uncached), 0.0)
+
+
 # A new prompt may go to its consistent-hash worker if that costs at most this share of its prefill
 # more, and at most a few running answers. More would fill caches less evenly than round robin,
 # which costs a single router more than several routers gain.

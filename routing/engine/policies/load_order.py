@@ -24,6 +24,8 @@ class RoutingTarget(Protocol):
     def in_flight(self) -> int: ...
     @property
     def last_pick(self) -> int: ...
+    @property
+    def spare(self) -> float: ...  # cost.spare
 
 
 Entry = tuple[float, int, str, RoutingTarget]  # load, last pick, id, worker: sort order

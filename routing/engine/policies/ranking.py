@@ -89,7 +89,11 @@ def rank_few(
     for worker in eligible:
         worker_id = worker.id
         has = get(worker_id, 0)
-        cost = worker.load + recompute * (tokens - has)  # cost_of, without its call
+        uncached = tokens - has
+        cost = worker.load + recompute * uncached  # cost_of, without its call
+        spare = worker.spare
+        if uncached > spare:  # costs.shortage
+            cost += uncached - spare if spare > 0 else uncached
         candidates.append((worker_id, has, worker.in_flight, cost, True))
         if has > most:
             most = has

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from console.core.state_store import StateStore
+from endpoints import actions
 from endpoints.models import Endpoint, EndpointStatus
 from routing import selectors
 from routing.deployment.admin_client import RouterWorker
@@ -151,6 +153,27 @@ def test_routers_without_a_store_have_a_warning(demo_endpoint: Endpoint, both: l
     assert "Routers share no state." in browser("viewer").get(f"{DEMO}routers/").text
     codes = {one.code for one in selectors.examine(demo_endpoint).findings}
     assert "RoutersSeparate" in codes
+
+
+@pytest.mark.django_db
+def test_page_rest_and_cli_show_the_store_and_its_origin(
+    demo_endpoint: Endpoint, settings: Any
+) -> None:
+    def shown() -> Any:
+        return program("viewer").get("/api/v1/endpoints/demo/routers/").json()["state_store"]
+
+    assert shown() is None
+    actions.patch(actions.SYSTEM, "demo", {"router": {"replicas": 2}})
+    installed = StateStore("redis://store.installed:6379/0")
+    settings.EMBERLINE = replace(settings.EMBERLINE, state_store=installed)
+    assert shown() == {"url": installed.url, "origin": "installation"}
+    own = {"state_store": {"url": "redis://store.own:6379/1"}}
+    actions.patch(actions.SYSTEM, "demo", {"router": own})
+    assert shown() == {"url": "redis://store.own:6379/1", "origin": "endpoint"}
+    page = browser("viewer").get(f"{DEMO}routers/").text
+    assert 'data-store="endpoint"' in page
+    assert "redis://store.own:6379/1</code>" in page
+    assert "state store: redis://store.own:6379/1 (endpoint)" in cli("routers")
 
 
 @pytest.mark.django_db

@@ -13,6 +13,7 @@ import pytest
 from console.core.state_store import StateStore
 from console.provisioners.base import (
     Observation,
+    PermanentError,
     Ref,
     ReplicaObservation,
     ReplicaState,
@@ -27,7 +28,7 @@ from endpoints.lifecycle.components import EndpointFacts
 from endpoints.spec.endpoint_spec import merge, parse
 from routing.deployment.compiler import compile_config, compile_keys
 from routing.deployment.component import RouterComponent
-from routing.deployment.workload import SERVICE_PORT, router_spec, to_pods
+from routing.deployment.workload import SERVICE_PORT, router_spec, to_pods, to_processes
 from routing.engine.config import parse as parse_config
 from routing.engine.config import parse_keys, show_key
 from tests.routing.deployment.test_compiler import ENDPOINT, KEY, worker
@@ -291,3 +292,69 @@ def test_missing_routers_are_reported_with_the_reason() -> None:
         status = reconcile(Cluster(pod(0, one.url), late))
     assert (status.ready, status.reason) == (False, "RouterStarting")
     assert "1 of 2 routers serve. demo-router-1 is starting: late." in status.message
+
+
+OWN = {
+    "router.state_store.url": "rediss://store:6380/2",
+    "router.state_store.username": "routers",
+}
+
+
+def own_store(folder: Path, *, placement: str = "prod") -> EndpointFacts:
+    (folder / "password").write_text("secret\n")
+    (folder / "ca.pem").write_text("-----CA of the store\n")
+    files = {
+        "router.state_store.password_file": str(folder / "password"),
+        "router.state_store.ca_file": str(folder / "ca.pem"),
+    }
+    return on_cluster(**{**REDIS, **OWN, **files, "placement.cluster": placement})
+
+
+def test_own_store_comes_before_the_l2_cache_with_its_files(tmp_path: Path) -> None:
+    endpoint = own_store(tmp_path)
+    assert compile_config(endpoint, ())["state_store"] == {
+        "url": "rediss://store:6380/2",
+        "username": "routers",
+        "ca": "state-store-ca.pem",
+        "routers": 2,
+    }
+    spec = to_pods(pods(endpoint), endpoint, "image", str(tmp_path))
+    name = "EMBERLINE_STATE_STORE_PASSWORD"
+    assert spec.secret_env == {name: str(tmp_path / "password")}
+    assert spec.secrets_within == {name: str(tmp_path)}
+    files = {one.path: one.content for one in spec.live_files}
+    assert files["state-store-ca.pem"] == "-----CA of the store"
+    with pytest.raises(PermanentError, match="is not inside"):
+        to_pods(pods(endpoint), endpoint, "image", str(tmp_path / "elsewhere"))
+
+
+def on_machine(**changes: Any) -> EndpointFacts:
+    return replace(on_cluster(**{"placement.cluster": "", **changes}), cluster_namespace="")
+
+
+LOCAL_STORE = StateStore("redis://127.0.0.1:16379/0", "routers", "/var/secrets/store")
+
+
+def test_routers_on_this_machine_share_the_port_and_the_embedded_store() -> None:
+    def made(endpoint: EndpointFacts) -> WorkloadSpec:
+        config = compile_config(endpoint, (worker(0),), installed=LOCAL_STORE)
+        spec = router_spec("demo", config, compile_keys(endpoint, LOCAL_STORE))
+        return to_processes(spec, endpoint, "/etc/l2", LOCAL_STORE)
+
+    one, two = made(on_machine()), made(on_machine(**{"router.replicas": 2}))
+    assert (one.replicas, two.replicas) == (1, 2)
+    assert one.shared_ports == two.shared_ports == ("http",)
+    assert one.spec_hash == two.spec_hash, "adding a router restarts none"
+    assert two.secret_env == {"EMBERLINE_STATE_STORE_PASSWORD": "/var/secrets/store"}
+    configs = [json.loads(spec.live_files[-1].content) for spec in (one, two)]
+    assert [config["reuse_port"] for config in configs] == [True, True]
+    stores = [config.get("state_store") for config in configs]
+    url = "redis://127.0.0.1:16379/0"
+    assert stores == [None, {"url": url, "username": "routers", "routers": 2}]
+
+
+def test_limits_are_divided_among_routers_of_this_machine_without_a_store() -> None:
+    terms = replace(KEY, terms=KeyTerms(requests_per_minute=600))
+    two = replace(on_machine(**{"router.replicas": 2}), keys=(terms,))
+    assert compile_keys(two)["keys"][0]["limits"] == {"requests_per_minute": 300}
+    assert compile_keys(two, LOCAL_STORE)["keys"][0]["limits"] == {"requests_per_minute": 600}

@@ -11,12 +11,21 @@ from console.processkit.changes import SOCKET
 from routing.engine.config import parse
 from routing.engine.observe.logs import Log
 from routing.engine.router import Router
+from tests.routing.engine.harness import router
 
 CONFIG = {
     "endpoint": "demo",
     "listen": "127.0.0.1:0",
     "workers": [{"id": "demo-worker-0", "url": "http://127.0.0.1:1"}],
 }
+
+
+async def test_a_notice_without_room_is_sent_again_with_the_ticks() -> None:
+    async with router() as server:
+        resent: list[None] = []
+        server.router._changes.resend = lambda: resent.append(None)  # type: ignore[method-assign]
+        server._tick()
+        assert resent
 
 
 def test_a_worker_that_stops_answering_is_announced(

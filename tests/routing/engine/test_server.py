@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from routing.engine.config import Address, parse_address
-from tests.routing.engine.harness import Client, chat, post, until
+from tests.routing.engine.harness import Client, chat, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
 COMMAND = [sys.executable, "-m", "routing.engine"]
@@ -294,3 +295,24 @@ async def test_settings_that_need_a_restart_are_named(tmp_path: Path) -> None:
         line = await running.line("config_needs_restart")
         assert line["fields"] == ["listen", "endpoint"]
         await running.line("config_loaded")
+
+
+async def test_routers_of_one_address_lose_no_request_when_one_stops() -> None:
+    def request() -> socket.socket:
+        """Send before any router could accept: the request waits in the queue of one."""
+        client = socket.create_connection((first.listen.host, first.listen.port))
+        client.sendall(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n")
+        client.setblocking(False)
+        return client
+
+    loop = asyncio.get_running_loop()
+    async with FakeWorker() as worker:
+        async with router(worker, reuse_port=True) as first:
+            async with router(worker, listen=str(first.listen), reuse_port=True) as second:
+                requests = [request() for _ in range(40)]
+                await second.close()
+                for client in requests:
+                    assert b" 200 " in await loop.sock_recv(client, 4096)
+                    client.close()
+                with request() as client:
+                    assert b" 200 " in await loop.sock_recv(client, 4096)

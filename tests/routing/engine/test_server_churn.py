@@ -1,7 +1,7 @@
-"""Ten thousand workers added and removed under traffic leave nothing.
+"""Thousands of workers added and removed under traffic leave nothing.
 
 Live objects, metrics, memories and allocated blocks are counted, not guessed from resident size.
-The router and its connections are the real ones; transports only remember, so that ten thousand
+The router and its connections are the real ones; transports only remember, so that thousands of
 workers take seconds.
 """
 
@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("strategy", ["prefixaware", "session", "roundrobin"])
-def test_ten_thousand_removed_workers_leave_nothing(strategy: str) -> None:
+def test_thousands_of_removed_workers_leave_nothing(strategy: str) -> None:
     """smg-project/smg PR#2132: the prefix trees of removed workers were never freed."""
-    turns = 10_000 if strategy == "prefixaware" else 1000
+    turns = 4000 if strategy == "prefixaware" else 1000
     command = [sys.executable, "-m", "tests.routing.engine.churn_process", strategy, str(turns)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)

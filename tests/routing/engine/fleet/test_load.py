@@ -52,6 +52,27 @@ def test_request_that_fails_before_its_first_byte_leaves_no_load() -> None:
     assert (worker.in_flight, worker.backlog, worker.decoding, worker.load) == (0, 0, 0, 0)
 
 
+def test_prompts_in_flight_take_room_until_their_end_once_for_a_shared_one() -> None:
+    (worker,) = workers(1)
+    worker.cache_tokens = 1000
+    document, other = list(range(1, 9)), list(range(11, 19))
+    charges = [RequestCharge(worker, 0, 300, [*document, question]) for question in (100, 200)]
+    assert worker.spare == cost.spare(1000, 300) == 200
+    charges.append(RequestCharge(worker, 0, 100, other))
+    charges[0].answered()
+    charges[0].end()
+    assert worker.spare == 100
+    for charge in charges[1:]:
+        charge.end()
+    assert (worker.spare, worker.occupied, worker.prompts) == (500, 0, {})
+
+
+def test_room_is_unlimited_where_the_size_of_the_cache_is_unknown() -> None:
+    (worker,) = workers(1)
+    RequestCharge(worker, 0, 10**9, [1, 2, 3])
+    assert cost.shortage(worker.spare, 10**6) == 0
+
+
 @given(st.lists(st.tuples(st.integers(0, 39), st.integers(0, 3), st.integers(0, 900)), max_size=80))
 def test_order_is_correct_after_every_change(steps: list[tuple[int, int, int]]) -> None:
     fleet = workers(40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import cast
 
 import pytest
@@ -69,6 +70,44 @@ async def test_unusable_addresses_are_reported(host: str) -> None:
 
 async def test_port_in_use_is_reported() -> None:
     first = Listener(Address("127.0.0.1", 0), Hello, 16)
+    await first.open()
+    with pytest.raises(StartError, match="cannot listen on 127"):
+        await Listener(first.address, Hello, 16).open()
+    first.close()
+
+
+def connected(port: int) -> socket.socket:
+    """Connect without letting the loop run: the connection stays in a listener's queue."""
+    return socket.create_connection(("127.0.0.1", port))
+
+
+async def replies(clients: list[socket.socket]) -> list[bytes]:
+    loop = asyncio.get_running_loop()
+    for client in clients:
+        client.setblocking(False)
+    found = [await loop.sock_recv(client, 16) for client in clients]
+    for client in clients:
+        client.close()
+    return found
+
+
+async def test_listeners_of_one_port_serve_it_until_the_last_is_closed() -> None:
+    first = Listener(Address("127.0.0.1", 0), Hello, 64, reuse_port=True)
+    await first.open()
+    second = Listener(first.address, Hello, 64, reuse_port=True)
+    await second.open()
+    port = first.address.port
+    queued = [connected(port) for _ in range(40)]
+    await first.close_drained()
+    assert await replies(queued) == [b"hello"] * 40
+    assert await replies([connected(port) for _ in range(20)]) == [b"hello"] * 20
+    await second.close_drained()
+    with pytest.raises(ConnectionRefusedError):
+        connected(port)
+
+
+async def test_shared_port_is_closed_to_other_listeners() -> None:
+    first = Listener(Address("127.0.0.1", 0), Hello, 16, reuse_port=True)
     await first.open()
     with pytest.raises(StartError, match="cannot listen on 127"):
         await Listener(first.address, Hello, 16).open()

@@ -22,6 +22,8 @@ NAMES = list(range(100, 131))  # 31 blocks of 32 tokens can be cached
 class Placed:
     """A prompt of 1000 tokens that the worker computed a minute ago and that comes again."""
 
+    sizes: tuple[int, ...] = (32,)
+
     def __init__(self) -> None:
         self.ledger = MissLedger(Metrics("n", "e").registry)
         self.ledger.configure(256, True)
@@ -37,7 +39,9 @@ class Placed:
         pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
         exchange: Any = SimpleNamespace(
             decision=decision,
-            facts=RequestFacts(self.chain, 1000, 62.5, b"", blocks=Blocks({32: NAMES})),
+            facts=RequestFacts(
+                self.chain, 1000, 62.5, b"", blocks=Blocks(dict.fromkeys(self.sizes, NAMES))
+            ),
             ask=SimpleNamespace(path=b"/v1/completions"),
             placing=SimpleNamespace(pick=pick),
             head=SimpleNamespace(path=b"/v1/completions"),
@@ -97,6 +101,18 @@ def test_blocks_still_being_computed() -> None:
     assert placed.again(expected, guessed=True)["evicted_device"] == 992, "answered before"
     placed.chain = array("Q", range(2001, 2017))
     assert placed.again(expected, guessed=True)["in_flight"] == 640
+
+
+def test_block_size_of_the_chosen_worker_decides() -> None:
+    placed = Placed()
+    placed.sizes = (32, 64)
+    placed.ledger.learn_block_size("w", 64)
+    # 1000 tokens have 15 whole blocks of 64; another worker's blocks of 32 would reach up to 992.
+    assert placed.again(Match(960, 0, 0, 0), cached=960) == {"below_block": 40}
+    placed.ledger.learn_block_size("w", 32)
+    assert placed.again(Match(992, 0, 0, 0), cached=992) == {"below_block": 8}
+    placed.ledger.learn_block_size("w", 7)  # not of its events
+    assert placed.again(Match(992, 0, 0, 0), cached=992) == {"below_block": 8}
 
 
 def test_cache_that_the_worker_cleared() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from routing.engine.server import RouterServer
 from routing.traces.records import read_streams
 from routing.traces.trace import TraceRequest
 from tests.routing.engine.harness import admin, ask, chat, post, router, until
+from tests.routing.engine.test_router_access import bearer, keys
 from tests.support.fake_worker import FakeWorker
 
 ON = {"recording": {"enabled": True}}
@@ -70,6 +73,32 @@ async def test_recording_is_off_by_default_and_switched_live() -> None:
         await ask(server, post(chat("z" * 900)))
         assert len(await collected(server, 1)) == 1  # also after it was switched off
         assert (await admin(server, "/recording")).json["recording"] is False
+
+
+async def test_keys_groups_and_isolation_are_recorded(tmp_path: Path) -> None:
+    file = Path(keys(tmp_path, a=False, b=False))
+    entries = json.loads(file.read_text())["keys"]
+    entries[0]["group"] = "g"
+    file.write_text(json.dumps({"keys": entries}))
+    more = {**ON, "api_keys_file": str(file), "cache_isolation": "shared"}
+    async with FakeWorker() as worker, router(worker, **more) as server:
+        digest = server.router.identifier.digest
+        for key in "ab":
+            wire = post(chat("x" * 900), authorization=bearer(key))
+            assert (await ask(server, wire)).status == 200
+        one, two = await collected(server, 2)
+        assert (one.key, one.key_group) == (digest(b"key:a"), digest(b"group:g"))
+        assert (two.key, two.key_group) == (digest(b"key:b"), "")
+        assert one.blocks[:3] == two.blocks[:3]
+        # Requests under another isolation are in pieces of their own.
+        server.router.reconfigure(replace(server.router.config, cache_isolation="key"))
+        wire = post(chat("x" * 900), authorization=bearer("a"))
+        assert (await ask(server, wire)).status == 200
+        await collected(server, 3)
+        pieces = server.router.recorder.traffic.collect("", 0)["pieces"]
+        heads = [json.loads(gzip.decompress(base64.b64decode(p["data"])).split(b"\n")[0])
+                 for p in pieces]  # fmt: skip
+        assert {head["isolation"] for head in heads} == {"shared", "key"}
 
 
 async def test_pieces_stay_until_they_are_confirmed() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from routing.engine.config.schema import StateStoreConfig
-from routing.engine.peers.connection import StoreConnection, StoreError
+from routing.engine.peers.connection import NO_HANDSHAKE, StoreConnection, StoreError
 from routing.engine.peers.failure import REMEDIES, describe_failure
 from tests.routing.engine.harness import admin, metric, router, until
 from tests.support.cachenode import Redis
@@ -109,6 +109,11 @@ def test_certificate_of_a_stranger_is_rejected(store):
     assert failure_of(replace(store.tls, ca=ca)) == "certificate"
 
 
+def test_port_without_tls_is_named(store):
+    """Redis waits for the end of the line that a TLS handshake seems to begin."""
+    assert failure_of(replace(store.tls, port=store.plain.port)) == "tls"
+
+
 def test_absent_store_is_named():
     assert failure_of(StateStoreConfig("127.0.0.1", free_port())) == "address"
     assert failure_of(StateStoreConfig("absent.invalid", 1)) == "address"
@@ -121,6 +126,7 @@ def test_absent_store_is_named():
         (StoreError("NOPROTO unsupported protocol version"), "protocol"),
         (StoreError("connection closed"), "lost"),
         (TimeoutError(), "timeout"),
+        (StoreError(NO_HANDSHAKE), "tls"),
         (ssl.SSLError("alert"), "tls"),
         (ConnectionResetError(), "lost"),
     ],

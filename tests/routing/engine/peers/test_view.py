@@ -10,6 +10,7 @@ from routing.engine.access.key_usage import KeyUse
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.fleet.load import RequestCharge
 from routing.engine.fleet.workers import Worker, WorkerTable
+from routing.engine.kv.match import Blocks
 from routing.engine.peers.messages import Batch, MessageError
 from routing.engine.peers.outbox import Outbox
 from routing.engine.peers.view import SILENCE_S, PeerView
@@ -141,6 +142,29 @@ def test_placement_of_a_peer_is_a_match_of_every_router(pair):
     two.view.apply(one.batch(), 0.0)
     pick = two.policy.rank(facts(1, 2, 3, 4), two.table.fleet)
     assert (pick.worker.id, pick.cached_tokens) == ("w2", 192)
+
+
+def test_placement_of_a_kvaware_peer_dates_the_cache_of_its_worker():
+    one, two = State(1, KvAware(4, b"s")), State(2, KvAware(4, b"s"))
+    assert isinstance(two.policy, KvAware)
+    what = facts(1, 2, 3)
+    what.blocks = Blocks({16: [5, 6, 7]})
+    one.outbox.sent(what, "w2")
+    two.view.apply(one.batch(), 0.0)
+    ages = [two.policy.by_prefix.displaced(name, 2 * 64) for name in ("w1", "w2")]
+    assert ages[0] == 0 < ages[1]
+
+
+def test_prompt_sent_again_at_its_end_is_the_youngest_at_a_peer():
+    one, two = State(1, PrefixAware(6)), State(2, PrefixAware(6))
+    for prompt in ((1, 2, 3), (4, 5, 6), (1, 2, 3)):
+        one.outbox.sent(facts(*prompt), "w2")
+    one.outbox.sent(facts(7), "w2")  # evicts the end of the oldest
+    two.view.apply(one.batch(), 0.0)
+    matched = [
+        two.policy.rank(facts(*p), two.table.fleet).cached_tokens for p in ((1, 2, 3), (4, 5, 6))
+    ]
+    assert matched == [192, 128]
 
 
 def test_placement_with_other_hashes_or_of_an_unknown_worker_is_ignored(pair):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ class Target:
     in_flight: int = 0
     last_pick: int = 0
     slot: int = 0
+    spare: float = inf
     seed: int = field(init=False)
 
     def __post_init__(self) -> None:

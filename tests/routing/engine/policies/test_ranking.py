@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -507,3 +508,23 @@ def test_removed_workers_free_their_slots() -> None:
         RequestCharge(worker, 5).end()
     assert {worker.slot for worker in known.workers.values()} == slots
     assert len(policy.sizes()) == len(policy._capacities) == 20
+
+
+def test_long_new_prompt_goes_where_it_fits_beside_those_in_flight() -> None:
+    fleet = table(2)
+    full, free = fleet.workers["w0"], fleet.workers["w1"]
+    running = blocks("running", 90)
+    for worker in (full, free):
+        worker.cache_tokens = 200 * BLOCK
+    RequestCharge(full, 0, 90 * BLOCK, running).answered()
+    load(free, full.load + 1000)
+
+    def chosen(what: RequestFacts, matched: dict[str, int]) -> str:
+        return ranking.rank(what, fleet.fleet, matched, base.PREFIX_HIT, 16).worker.id
+
+    new = facts(blocks("new", 50))
+    assert chosen(new, {}) == "w1"
+    assert chosen(facts([*running, *blocks("turn", 2)]), {"w0": 90 * BLOCK}) == "w0"
+    full.cache_tokens = 0
+    full.spare = inf
+    assert chosen(new, {}) == "w0"
