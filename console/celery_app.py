@@ -20,14 +20,15 @@ from console import celery_watch
 # same work, and expired ones do not pile up behind a busy worker.
 _SWEEP_S = 2.0
 _PRUNE_S = 3600.0
-_LOOK_S = 5.0
+_LOOK_S = 30.0
 _CLUSTERS_S = 10.0
 _USAGE_S = 10.0
 _CANARIES_S = 10.0
 _TRACES_S = 30.0
-_RULES_S = 5.0
+_ADVICE_S = 60.0
+_RULES_S = 30.0
 _MONEY_S = 60.0
-_CALIBRATION_S = 15.0
+_CALIBRATION_S = 30.0
 _ALERTS_S = 10.0
 _AUDIT_LINK_S = 10.0
 _AUDIT_CHECK_S = 600.0
@@ -79,6 +80,7 @@ app.conf.update(
             ("console.clusters.tasks.sweep", _CLUSTERS_S),
             ("dashboards.benchmarks.tasks.sweep", _SWEEP_S),
             ("routing.whatif.tasks.sweep", _SWEEP_S),
+            ("dashboards.advisor.tasks.check", _ADVICE_S),
             ("dashboards.alerting.tasks.load", _RULES_S),
             ("dashboards.money.tasks.sweep", _MONEY_S),
             ("dashboards.money.tasks.calibrate", _CALIBRATION_S),

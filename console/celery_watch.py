@@ -23,11 +23,12 @@ from console.telemetry import admin_server, meters
 log = logging.getLogger(__name__)
 
 SILENT_S = 120.0
-"""A worker's loop reports every 2 s, and waits at most 32 s between two connection attempts."""
+"""A worker's loop reports every 20 s, and waits at most 32 s between two connection attempts."""
 TASK_HANGS_S = 300.0
 """Tasks end within a minute; threads cannot be ended from outside."""
 TICK_LATE_S = 60.0
-SKIP_S = 60.0
+REOPEN_S = 60.0
+"""Maximum age of the database connection of the checks, which may be stale."""
 LATE_S = 0.005
 _BROKER_S = 1.0
 
@@ -128,8 +129,8 @@ class TickingScheduler(Scheduler):
     """In-memory scheduler that reports each tick and sends no sweep without work. The default
     file-based one fails on a full disk, and sweeps need no persisted times.
 
-    A check may be wrong, for example on a stale connection, so that it suppresses a sweep for
-    `SKIP_S` at most; one that fails suppresses nothing.
+    A check may be wrong, so that it suppresses a sweep for the task's `max_skip_s` at most; one
+    that fails suppresses nothing.
     """
 
     clock: Clock = staticmethod(time.monotonic)
@@ -140,8 +141,9 @@ class TickingScheduler(Scheduler):
         super().__init__(*args, **kwargs)
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        check = getattr(self.app.tasks.get(entry.task), "has_work", None)
-        if check is None or self._is_overdue(entry) or self._has_work(check):
+        task = self.app.tasks.get(entry.task)
+        check = getattr(task, "has_work", None)
+        if check is None or self._is_overdue(entry, task.max_skip_s) or self._has_work(check):
             self._sent_at[entry.name] = self.clock()
             super().apply_entry(entry, producer=producer)
         else:
@@ -160,13 +162,13 @@ class TickingScheduler(Scheduler):
         """
         return old_schedules is not None
 
-    def _is_overdue(self, entry: ScheduleEntry) -> bool:
+    def _is_overdue(self, entry: ScheduleEntry, max_skip_s: float) -> bool:
         sent_at = self._sent_at.get(entry.name)
-        return sent_at is None or self.clock() - sent_at >= SKIP_S
+        return sent_at is None or self.clock() - sent_at >= max_skip_s - LATE_S
 
     def _has_work(self, check: Callable[[], bool]) -> bool:
         now = self.clock()
-        if now - self._opened_at >= SKIP_S:
+        if now - self._opened_at >= REOPEN_S:
             connections.close_all()
             self._opened_at = now
         try:

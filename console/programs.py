@@ -15,6 +15,8 @@ from console.core import environment
 STREAMS_END_S = 5
 """Time for requests in flight when the web process terminates (s)."""
 THREADS = 8
+HEARTBEAT_S = 20
+"""Interval of the worker's reports to `console.celery_watch`, each a message through the broker."""
 NAMES = ("web", "worker", "beat", "migrate")
 _CELERY = ("-m", "celery", "--quiet", "-A", "console.celery_app")
 
@@ -23,18 +25,20 @@ def web_arguments(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...
     """Return the arguments after the interpreter. Without a TLS proxy, forwarded addresses are
     ignored: the login limit counts by address.
     """
-    server = ("-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
+    server = ("-m", "console.web.server.uvicorn_server", "console.asgi:application")
+    quiet = ("--no-access-log", "--no-server-header")
     where = ("--host", host, "--port", str(port))
     proxy = () if behind_proxy else ("--no-proxy-headers",)
     limits = ("--http", "console.web.server.http_protocol:LimitedProtocol", "--ws", "none")
     lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", str(STREAMS_END_S))
-    return (*server, *where, *proxy, *limits, *lifetime)
+    return (*server, *quiet, *where, *proxy, *limits, *lifetime)
 
 
 def worker_arguments(level: str = "INFO", threads: int = THREADS) -> tuple[str, ...]:
     """Use threads: tasks wait on sockets, and one process suits 2 cores."""
     pool = ("--pool", "threads", "--concurrency", str(threads))
-    return (*_CELERY, "worker", "--loglevel", level, *pool, "--without-gossip", "--without-mingle")
+    quiet = ("--without-gossip", "--without-mingle", "--heartbeat-interval", str(HEARTBEAT_S))
+    return (*_CELERY, "worker", "--loglevel", level, *pool, *quiet)
 
 
 def beat_arguments() -> tuple[str, ...]:

@@ -63,6 +63,7 @@ INSTALLED_APPS = [
     "routing.whatif",
     "dashboards",
     "dashboards.costs",
+    "dashboards.advisor",
     "dashboards.custom_boards",
     "dashboards.benchmarks",
     "dashboards.alerts.settings",

@@ -69,6 +69,8 @@ class BaseTask(Task):
     """Cheap check by beat before a scheduled run; without work, no message is sent. Passed as
     `staticmethod`.
     """
+    max_skip_s = 300.0
+    """Maximum time without a run for lack of work, in case the check is wrong."""
 
     def nudge(self, *args: Any, countdown: float = 0) -> None:
         """Run soon after the current transaction commits; at once if there is none."""

@@ -50,6 +50,7 @@ class Client:
         self.benchmarks = endpoints.Benchmarks(self.http)
         self.canaries = endpoints.Canaries(self.http)
         self.whatifs = endpoints.WhatIfs(self.http)
+        self.advice = endpoints.AdviceClient(self.http)
         self.clusters = resources.Clusters(self.http)
         self.cache_tiers = resources.CacheTiers(self.http)
         self.instance_types = resources.InstanceTypes(self.http)

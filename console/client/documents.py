@@ -156,6 +156,8 @@ class CacheTier(TypedDict):
     message: str
     url: str
     nodes: list[dict[str, Any]]
+    imbalance: float | None
+    rebalancing: dict[str, Any] | None
     usage: dict[str, Any]
     used_by: list[str]
 

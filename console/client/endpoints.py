@@ -326,6 +326,20 @@ class WhatIfs(ResourceClient):
         self.http.send("DELETE", self._at(name, "what-if", run))
 
 
+class AdviceClient(ResourceClient):
+    path = "endpoints/"
+
+    def get(self, name: str) -> Document:
+        """Return the latest advice."""
+        return self._get(self._at(name, "advice"))
+
+    def start(self, name: str, assumptions: Mapping[str, Any]) -> Document:
+        return self._send("POST", self._at(name, "advice"), assumptions, once=True)
+
+    def cancel(self, name: str) -> Document:
+        return self._send("POST", self._at(name, "advice", "cancel"))
+
+
 def _dry_run_params(dry_run: bool) -> Document:
     return {"dry_run": True} if dry_run else {}
 

@@ -5,6 +5,7 @@ Used by endpoints of the console's own cluster, unless they have a store of thei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,9 @@ _URL = "EMBERLINE_STATE_STORE_URL"
 _PASSWORD_FILE = "EMBERLINE_STATE_STORE_PASSWORD_FILE"  # noqa: S105
 _CA_FILE = "EMBERLINE_STATE_STORE_CA_FILE"
 NAMES = (_URL, "EMBERLINE_STATE_STORE_USER", _PASSWORD_FILE, _CA_FILE)
+_SCHEMES = ("redis", "rediss")
+_MAX_DATABASE = 1023
+_BLANK = re.compile(r"\s")
 _EXAMPLE = "write redis://HOST:6379/0, or rediss:// for TLS"
 
 
@@ -43,18 +47,26 @@ def read_state_store(env: Mapping[str, str]) -> StateStore | None:
     if "@" in url:
         remedy = f"remove user and password; set {NAMES[1]} and {_PASSWORD_FILE}"
         raise StateStoreError(_URL, "(hidden)", remedy)
-    try:
-        parts = urlsplit(url)
-        usable = bool(parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0)
-        usable = usable and not parts.query and (parts.path.strip("/") or "0").isdecimal()
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_store_url(url):
         raise StateStoreError(_URL, url, _EXAMPLE)
-    if ca_file and parts.scheme != "rediss":
+    if ca_file and not url.startswith("rediss:"):
         raise StateStoreError(_CA_FILE, ca_file, f"remove it, or use rediss:// in {_URL}")
     _read(_PASSWORD_FILE, password_file)
     return StateStore(url, username, password_file, _read(_CA_FILE, ca_file))
+
+
+def is_store_url(url: str) -> bool:
+    """Return whether the URL, without credentials, is one of those that routers accept."""
+    if _BLANK.search(url):
+        return False
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.scheme in _SCHEMES and parts.hostname and parts.port != 0)
+    except ValueError:
+        return False
+    database = parts.path.strip("/") or "0"
+    usable = usable and not (parts.query or parts.fragment)
+    return usable and database.isdecimal() and int(database[:9]) <= _MAX_DATABASE
 
 
 def _read(name: str, file: str) -> str:

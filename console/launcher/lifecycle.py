@@ -235,7 +235,11 @@ def _valkey(layout: Layout) -> Path | None:
     password = settings.generated_secret(layout.secrets / "valkey_password")
     port = remembered_port(layout, "valkey", 16379)
     write_private(layout.secrets / "redis_url", f"redis://:{password}@127.0.0.1:{port}/0")
-    processes.write_valkey_config(layout, port, password)
+    routers = ""
+    if tools.has_channel_rights(binary):
+        routers = settings.generated_secret(layout.secrets / processes.STORE_PASSWORD)
+    write_facts(layout, state_store=bool(routers))
+    processes.write_valkey_config(layout, port, password, routers)
     return binary
 
 

@@ -33,6 +33,15 @@ SECRET_SETTINGS = (
 )
 
 
+STORE_RIGHTS = (
+    "resetkeys ~{emberline:* resetchannels &emberline:* -@all "
+    "+ping +select +publish +subscribe +evalsha +script|load +get +set +time"
+)
+STORE_PASSWORD = "state_store_password"  # noqa: S105 (a file name)
+STORE_USER = "routers"
+"""User of the embedded Valkey with the rights of routers only (docs/routing-scale.md)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """Services of this run. `valkey` and `prometheus` are None if a URL was given."""
@@ -108,7 +117,23 @@ def console_environment(layout: Layout, services: Services) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "",
         "DJANGO_SETTINGS_MODULE": "console.settings",
+        **_state_store(layout, services),
         **by_file,
+    }
+
+
+def _state_store(layout: Layout, services: Services) -> dict[str, str]:
+    """Return the embedded Valkey as the installation's state store, unless another is set."""
+    url = os.environ.get("EMBERLINE_STATE_STORE_URL", "")
+    facts = read_facts(layout)
+    port = facts.get("valkey_port")
+    if url or services.valkey is None or not (port and facts.get("state_store")):
+        return {}
+    return {
+        "EMBERLINE_STATE_STORE_URL": f"redis://127.0.0.1:{port}/0",
+        "EMBERLINE_STATE_STORE_USER": STORE_USER,
+        "EMBERLINE_STATE_STORE_PASSWORD_FILE": str(layout.secrets / STORE_PASSWORD),
+        "EMBERLINE_STATE_STORE_CA_FILE": "",
     }
 
 
@@ -149,12 +174,16 @@ def write_config(layout: Layout, services: Services) -> Path:
     return path
 
 
-def write_valkey_config(layout: Layout, port: int, password: str) -> None:
-    """Write the broker's configuration, without persistence: messages may be lost."""
+def write_valkey_config(layout: Layout, port: int, password: str, routers: str) -> None:
+    """Write the broker's configuration, without persistence: messages may be lost. `routers`:
+    password of the user through which routers share state, "" for none.
+    """
+    user = [f"user {STORE_USER} on >{routers} {STORE_RIGHTS}"] if routers else []
     lines = [
         "bind 127.0.0.1",
         f"port {port}",
         f"requirepass {password}",
+        *user,
         "protected-mode yes",
         f"dir {layout.run}",
         'save ""',
@@ -162,6 +191,7 @@ def write_valkey_config(layout: Layout, port: int, password: str) -> None:
         "maxmemory 256mb",
         "maxmemory-policy noeviction",
         "daemonize no",
+        "hz 1",  # wake-ups per second while idle
     ]
     write_private(_valkey_config(layout), "\n".join(lines) + "\n")
 

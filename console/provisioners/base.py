@@ -94,6 +94,8 @@ class WorkloadSpec:
     changed under a running process, so neither counts in `spec_hash`. `channels` are sockets
     without authentication; the provisioner restricts them to processes of the same owner. `pod` and
     `around` apply to provisioners with pods (`around` restarts nothing); others ignore them.
+    `shared_ports` have one number for all replicas on a machine, which bind it with SO_REUSEPORT;
+    pods have addresses of their own.
     """
 
     owner: str
@@ -117,6 +119,7 @@ class WorkloadSpec:
     secrets_within: Mapping[str, str] = field(default_factory=dict)
     pod: Pod | None = None
     around: Around | None = None
+    shared_ports: tuple[str, ...] = ()
 
     @property
     def spec_hash(self) -> str:
@@ -128,6 +131,9 @@ class WorkloadSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+_OMITTED_WHILE_EMPTY = ("secret_files", "secrets_within", "pod", "around", "shared_ports")
+
+
 def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
     """Return the spec as JSON-ready values. Optional fields are left out while empty, so that
     adding a field does not change the hashes of running replicas.
@@ -135,7 +141,7 @@ def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
     facts: dict[str, object] = {}
     for name in spec.__dataclass_fields__:
         value = getattr(spec, name)
-        if name in ("secret_files", "secrets_within", "pod", "around") and not value:
+        if name in _OMITTED_WHILE_EMPTY and not value:
             continue
         if isinstance(value, Mapping):
             value = dict(value)

@@ -1,7 +1,7 @@
 """Listener of change notices in the Celery worker: nudges the reconciler of what changed.
 
-Apps register a handler for each kind of owner. A notice that is lost, or whose handling fails, is
-made up for by the periodic passes; everything is observed anew when listening begins.
+Apps register a handler for each kind of owner. Everything is observed anew when listening begins,
+or when a notice could not be handled; a notice that is lost is made up for by the periodic passes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from celery import current_app
 from django.conf import settings
 from django.db import connections
 
@@ -24,6 +25,7 @@ from console.provisioners.local import programs
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+_LOOK = "console.system.tasks.look"
 Handler = Callable[[str], None]
 _handlers: dict[str, Handler] = {}
 _models: dict[str, type[Observed]] = {}
@@ -44,14 +46,17 @@ def observe_anew() -> None:
 
 
 def announce(subjects: Iterable[str]) -> None:
-    """Call the handler of each owner once."""
+    """Call the handler of each owner once. The console's own programs, which have none, are
+    compared.
+    """
     var = settings.EMBERLINE.var
-    owners = {
-        programs.owner_of(var, subject.removeprefix(PROGRAM))
-        if subject.startswith(PROGRAM)
-        else subject
-        for subject in subjects
-    }
+    owners = set()
+    for subject in subjects:
+        program = subject.startswith(PROGRAM)
+        owner = programs.owner_of(var, subject.removeprefix(PROGRAM)) if program else subject
+        if program and not owner:
+            current_app.tasks[_LOOK].nudge()
+        owners.add(owner)
     for owner in sorted(owners):
         kind, _, name = owner.partition("/")
         if name and kind in _handlers:
@@ -66,20 +71,23 @@ class ChangeListener(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        try:
-            observe_anew()
-        except Exception:
-            log.exception("Rows are observed in their periodic passes only")
+        self._observe_anew()
         while not self._stopped.is_set():
             try:
                 announce(self._receiver.receive())
             except Exception:
-                # The periodic passes find the change.
-                log.exception("Change notices discarded")
+                log.exception("Change notices discarded; everything is observed anew")
                 self._stopped.wait(RETRY_S)
+                self._observe_anew()
             finally:
                 connections.close_all()
         self._receiver.close()
+
+    def _observe_anew(self) -> None:
+        try:
+            observe_anew()
+        except Exception:
+            log.exception("Rows are observed in their periodic passes only")
 
     def stop(self) -> None:
         self._stopped.set()

@@ -82,7 +82,7 @@ class KubernetesProvisioner:
         if kept is None:
             return ()
         seen = self._seen(ref.name)
-        seen.drift = observe.find_all_drift(self._client, kept, ref.name)
+        seen.drift, seen.settled = observe.find_all_drift(self._client, kept, ref.name), None
         return seen.drift
 
     def heal(self, ref: Ref) -> None:
@@ -90,6 +90,7 @@ class KubernetesProvisioner:
         kept = self._kept(ref)
         if kept is not None:
             self._client.apply(anchor_record.with_decision(kept, force=True), force=True)
+            self._seen(ref.name).settled = None
 
     def adopt(self, ref: Ref, paths: tuple[str, ...]) -> None:
         """Release these fields from the next apply on."""

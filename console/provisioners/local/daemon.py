@@ -134,6 +134,8 @@ def announce_states(sender: ChangeSender) -> None:
     def notify_and_send(event: events.Event) -> None:
         if isinstance(event, events.ProcessStateEvent):
             sender.send(f"{PROGRAM}{event.process.config.name}")
+        elif isinstance(event, events.Tick5Event):
+            sender.resend()
         notify(event)
 
     events.notify = notify_and_send

@@ -39,7 +39,8 @@ def observe(
     probed = [r for r in running if workload.replicas[r.index].probe_port]
     answers = probes.probe_targets([_target(workload.replicas[r.index]) for r in probed])
     judged = {r.index: _probe_state(r, answer) for r, answer in zip(probed, answers, strict=True)}
-    return tuple(_with_port(workload, judged.get(r.index, r)) for r in seen)
+    pids = {r.pid for r in seen if r.pid}  # may share a port
+    return tuple(_with_port(workload, judged.get(r.index, r), pids) for r in seen)
 
 
 def _observe_replica(
@@ -81,8 +82,8 @@ def _death(var: Path, program: str, run: LaunchRun) -> str:
     return death_text(how, own.partition("\n")[2] if ENDED in before else own, by_signal=killed)
 
 
-def _with_port(workload: Workload, seen: ReplicaObservation) -> ReplicaObservation:
-    """Add the process that holds a fixed port the replica needs."""
+def _with_port(workload: Workload, seen: ReplicaObservation, pids: set[int]) -> ReplicaObservation:
+    """Add the process that holds a fixed port the replica needs. `pids`: of all replicas."""
     if seen.state not in _NOT_SERVING:
         return seen
     known = workload.replicas[seen.index].ports
@@ -90,7 +91,7 @@ def _with_port(workload: Workload, seen: ReplicaObservation) -> ReplicaObservati
         if ports.is_free(port):
             continue
         pid, text = ports.port_holder(port)
-        if not pid or pid != seen.pid:
+        if pid not in pids:
             message = (
                 f"Port {port} is in use by {text}. The same port is retried every few seconds."
             )

@@ -164,11 +164,13 @@ class LocalProvisioner:
     def _remember_ports(
         self, spec: WorkloadSpec, workload: Workload, indexes: tuple[int, ...]
     ) -> None:
+        fixed = (*state.fixed_ports(spec.role), *spec.shared_ports)
         with ports_lock(self._var):
             taken = state.ports_in_use(self._var)
             for index in indexes:
                 known = workload.replicas.get(index, Replica()).ports
-                given = ports.choose_ports(spec.ports, known, taken, state.fixed_ports(spec.role))
+                known = known | _shared_ports(spec, workload)
+                given = ports.choose_ports(spec.ports, known, taken, fixed)
                 taken.update(given.values())
                 workload.replicas[index] = Replica(
                     ports=given,
@@ -291,6 +293,16 @@ class LocalProvisioner:
             raise PermanentError("UnsafeValue", str(error)) from error
         except OSError as error:
             raise TemporaryError("LocalFiles", f"{self._var}: {error}") from error
+
+
+def _shared_ports(spec: WorkloadSpec, workload: Workload) -> dict[str, int]:
+    """Return the numbers of shared ports, those of the replica with the lowest index."""
+    return {
+        name: replica.ports[name]
+        for _, replica in sorted(workload.replicas.items(), reverse=True)
+        for name in spec.shared_ports
+        if name in replica.ports
+    }
 
 
 def _program(workload: str, index: int) -> str:

@@ -101,7 +101,7 @@
   });
 
   // On a phone tabs scroll sideways: the open one is brought into view.
-  document.querySelectorAll(".nav-tabs .nav-link.active").forEach(function (tab) {
+  document.querySelectorAll(".nav-tabs .nav-link.active, .tabs-second .nav-link.active").forEach(function (tab) {
     tab.scrollIntoView({ block: "nearest", inline: "center" });
   });
 

@@ -96,7 +96,7 @@ def test_death_of_a_pod_is_announced_and_a_steady_endpoint_is_not_polled(
 
     def steady() -> bool:
         cluster_world.step(demo)
-        return due_in_s(demo) >= STEADY_ON_CLUSTER_S - 1
+        return due_in_s(demo) >= 0.8 * STEADY_ON_CLUSTER_S - 1
 
     until(steady, what="observed rarely")
     rounds.deliver()
@@ -126,7 +126,7 @@ def test_lost_watch_is_counted_shown_and_replaced_by_polling(
     demo = fake_world.create(data)
     fake_world.until(demo, "Ready")
     rounds.live()
-    until(lambda: fake_world.step(demo) and due_in_s(demo) >= STEADY_ON_CLUSTER_S - 1)
+    until(lambda: fake_world.step(demo) and due_in_s(demo) >= 0.8 * STEADY_ON_CLUSTER_S - 1)
     asked.clear()
     with fake_world.cluster.plane.failing("watch=true"):  # type: ignore[attr-defined]
         fake_world.cluster.plane.stop_api()  # type: ignore[attr-defined]

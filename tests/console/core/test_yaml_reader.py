@@ -146,6 +146,6 @@ def test_yaml_is_loaded_only_by_this_module() -> None:
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
-        if path != READER and _loads_yaml(ast.parse(path.read_text()))
+        if path != READER and "yaml" in (text := path.read_text()) and _loads_yaml(ast.parse(text))
     ]
     assert found == []

@@ -60,6 +60,29 @@ def test_a_full_buffer_neither_blocks_nor_raises(
     assert sender.send("endpoint/demo")
 
 
+def test_a_notice_without_room_is_sent_again(
+    sender: ChangeSender, receiver: ChangeReceiver, path: Path
+) -> None:
+    sent = 0
+    while sender.send(f"endpoint/{sent}"):
+        sent += 1
+    sender.resend()
+    assert f"endpoint/{sent}" not in receiver.receive(), "still full"
+    sender.resend()
+    sender.resend()
+    assert sender.send("endpoint/demo")
+    assert receiver.receive() == {f"endpoint/{sent}", "endpoint/demo"}
+    receiver.close()
+    path.unlink()
+    assert not sender.send("endpoint/gone"), "nobody listens"
+    sender.resend()
+    later = ChangeReceiver(path)
+    sender.resend()
+    assert sender.send("endpoint/demo")
+    assert later.receive() == {"endpoint/demo"}, "a later listener observes everything anyway"
+    later.close()
+
+
 def test_the_latest_listener_takes_over(
     sender: ChangeSender, receiver: ChangeReceiver, path: Path
 ) -> None:

@@ -1,8 +1,9 @@
 """Managed test process: responds with 200 at /health and behaves as its argv requests.
 
-    tiny_server.py --listen H:P [--child] [--daemon] [--stubborn] [--die] [--unready]
+    tiny_server.py --listen H:P [--child] [--daemon] [--stubborn] [--die] [--unready] [--shared]
 
---child leaves a helper in the process group, --daemon one outside it; --stubborn ignores TERM.
+--child leaves a helper in the process group, --daemon one outside it; --stubborn ignores TERM;
+--shared listens with SO_REUSEPORT.
 """
 
 import os
@@ -26,7 +27,7 @@ def main(argv: list[str]) -> None:
     print("argv", argv, flush=True)
     print("secret length", len(os.environ.get("SECRET", "")), flush=True)
     host, port = argv[argv.index("--listen") + 1].split(":")
-    with socket.create_server((host, int(port))) as server:
+    with socket.create_server((host, int(port)), reuse_port="--shared" in argv) as server:
         while True:
             client, _ = server.accept()
             client.settimeout(5)

@@ -14,7 +14,7 @@ from console.processkit.changes import SOCKET, ChangeSender
 from console.provisioners.local import programs, state
 from console.provisioners.local.programs import ProgramSeen
 from console.provisioners.local.rpc import ProcessState
-from console.system import changes, program_watch
+from console.system import changes, program_watch, tasks
 from console.system.changes import ChangeListener, start_listener
 from tests.console.system.conftest import point_at
 from tests.support.waiting import until
@@ -54,21 +54,32 @@ def test_a_program_is_announced_as_its_owner_and_once(
     assert handled == ["demo"]
 
 
-def test_programs_without_a_handler_are_ignored(
-    tmp_path: Path, settings: Settings, handled: list[str]
+def test_only_programs_of_the_console_are_compared_for_lack_of_a_handler(
+    tmp_path: Path, settings: Settings, handled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    compared: list[None] = []
+    monkeypatch.setattr(tasks.look, "nudge", lambda: compared.append(None))
     point_at(settings, tmp_path)
     state.save(tmp_path, state.Workload("run", owner="benchmark/17"))
-    changes.announce({"program/valkey", "program/run-0", "program/gone-3", "endpoint/", "noise"})
+    changes.announce({"program/run-0", "endpoint/", "noise"})
+    assert compared == []
+    changes.announce({"program/valkey"})
+    assert len(compared) == 1
     assert handled == []
 
 
 def test_the_listener_outlives_a_failing_handler(
-    listener: ChangeListener, handled: list[str], tmp_path: Path
+    listener: ChangeListener,
+    handled: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    anew: list[None] = []
+    monkeypatch.setattr(changes, "observe_anew", lambda: anew.append(None))
     sender = ChangeSender(tmp_path / "c.sock")
     assert sender.send("endpoint/broken")
     until(lambda: handled == ["broken"], what="the failing handler")
+    until(lambda: anew, what="everything is observed, since the notice is lost")
     assert sender.send("endpoint/demo")
     until(lambda: handled == ["broken", "demo"], what="the next notice")
     sender.close()

@@ -1,6 +1,7 @@
 """Apply a workload's objects to the cluster.
 
-Idempotent after an interruption at any line; one GET if nothing changed; waits for nothing. The
+Idempotent after an interruption at any line; one GET if nothing changed, none where the namespace
+is watched and the workload settled; waits for nothing. The
 order of writes makes an interruption between any two harmless:
 
     anchor (owns old and new objects, digest "")  → no object can be orphaned
@@ -38,6 +39,7 @@ from console.provisioners.kubernetes.workload.observation_cache import (
     RecentObservation,
     keyed_digest,
 )
+from console.provisioners.kubernetes.workload.versions import is_unchanged
 
 Json = dict[str, Any]
 
@@ -83,6 +85,8 @@ def desired_objects(
 def apply(client: KubernetesClient, want: DesiredObjects, seen: RecentObservation) -> None:
     """Apply `want` and update `seen`, this process's cached state of the workload."""
     name = want.spec.name
+    if _is_settled(want, seen) and is_unchanged(client, name, seen):
+        return
     found = client.get(kinds.CONFIG_MAP, name)
     kept = None
     if found is not None:
@@ -91,15 +95,28 @@ def apply(client: KubernetesClient, want: DesiredObjects, seen: RecentObservatio
     if kept is not None and kept.ending:
         raise TemporaryError("StillStopping", f"{name} is still being deleted.", delay_s=1.0)
     if kept is not None and _is_applied(kept, want, seen):
+        if want.secrets != seen.secrets or kept.items - want.items:
+            seen.settled = None  # the watches and lists lag behind these writes
         if want.secrets != seen.secrets:
             _Step(client, want, kept).secrets(kept)
             seen.secrets = want.secrets
         if kept.items - want.items:
             _Step(client, want, kept).tidy(kept)
         return
+    seen.settled = None
     seen.checked_at, seen.drift = float("-inf"), ()  # also if it ends in a conflict
     _Step(client, want, kept).run()
     seen.secrets = want.secrets
+
+
+def _is_settled(want: DesiredObjects, seen: RecentObservation) -> bool:
+    known = seen.settled
+    return (
+        known is not None
+        and known.digest == want.digest
+        and known.items <= want.items
+        and seen.secrets == want.secrets
+    )
 
 
 def _is_applied(kept: AnchorRecord, want: DesiredObjects, seen: RecentObservation) -> bool:

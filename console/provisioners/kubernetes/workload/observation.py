@@ -3,12 +3,14 @@
 Read-only, with few requests, because many workloads are observed every few seconds: the anchor,
 pods by label, the Deployment, and related objects with a status. Events are read only while the
 workload is not healthy, once per namespace; fields are compared every `CHECK_EVERY_S`. During
-removal, the anchor and the pods suffice.
+removal, the anchor and the pods suffice. Where the namespace is watched, a settled workload without
+drift is not read again until the version of one of its objects differs, or for `FULL_S`.
 """
 
 from __future__ import annotations
 
 import functools
+import random
 import re
 import time
 from collections.abc import Iterable
@@ -36,13 +38,23 @@ from console.provisioners.kubernetes.workload import pods as workload_pods
 from console.provisioners.kubernetes.workload.anchor_record import AnchorRecord
 from console.provisioners.kubernetes.workload.drift import MISSING, find_drift, object_name
 from console.provisioners.kubernetes.workload.fields import parse_time
-from console.provisioners.kubernetes.workload.observation_cache import MEMORY, RecentObservation
+from console.provisioners.kubernetes.workload.observation_cache import (
+    MEMORY,
+    RecentObservation,
+    SettledWorkload,
+    Versions,
+)
+from console.provisioners.kubernetes.workload.versions import is_unchanged, read_versions
 
 _MOST = 50
 # ReplicaSet hashes have no vowels, so no word matches; pods add five more characters.
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
 Json = dict[str, Any]
 CHECK_EVERY_S = 30.0
+FULL_S = 900.0
+"""Maximum time without a comparison of all fields (s), in case equal versions hide a change, as
+after the restoration of a cluster from a backup.
+"""
 _EVENTS_AGAIN_S = 2.0
 _WORKLOADS = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
 _SCALERS = (kinds.HPA, kinds.SCALED_OBJECT)
@@ -103,13 +115,16 @@ class WorkloadObservation:
 def observe(
     client: KubernetesClient, name: str, possible: Iterable[ObjectKind], seen: RecentObservation
 ) -> Observation:
+    if seen.settled is not None and is_unchanged(client, name, seen):
+        return seen.settled.observation
+    seen.settled = None
     anchor = client.get(kinds.CONFIG_MAP, name)
     if anchor is None or not removal.is_owned(anchor, name):
         return _observe_remains(removal.list_remaining(client, name, possible))
-    looked = _with_crash_causes(
-        client, _read_objects(client, name, anchor_record.read_record(anchor))
-    )
-    _check(client, looked, seen)
+    kept = anchor_record.read_record(anchor)
+    versions = _versions_before(client, name, kept)
+    looked = _with_crash_causes(client, _read_objects(client, name, kept))
+    _check(client, looked, seen, versions)
     found = to_observation(looked)
     happened: tuple[ClusterEvent, ...] = ()
     parts = [*found.parts, *looked.kept.declined]
@@ -119,7 +134,19 @@ def observe(
             found = to_observation(looked, happened)
         except PermanentError as error:  # optional right
             parts.append(PartCondition("events", False, error.reason, error.message))
-    return replace(found, events=happened, parts=tuple(parts), drift=seen.drift)
+    observed = replace(found, events=happened, parts=tuple(parts), drift=seen.drift)
+    compared = versions is not None and versions == seen.checked and not seen.drift
+    if versions is not None and compared and not kept.ending and _is_settled(found):
+        until = time.monotonic() + FULL_S * random.uniform(0.8, 1.0)
+        seen.settled = SettledWorkload(observed, versions, kept.digest, kept.items, until)
+    return observed
+
+
+def _versions_before(client: KubernetesClient, name: str, kept: AnchorRecord) -> Versions | None:
+    """Return the versions before any object but the anchor is read; None if that one is newer."""
+    versions = read_versions(client, name, kept.items)
+    known = versions is not None and (kinds.CONFIG_MAP, name, kept.version) in versions
+    return versions if known else None
 
 
 def _with_crash_causes(
@@ -209,14 +236,21 @@ def _has_status(kind: ObjectKind, item: str, name: str) -> bool:
     )
 
 
-def _check(client: KubernetesClient, looked: WorkloadObservation, seen: RecentObservation) -> None:
+def _check(
+    client: KubernetesClient,
+    looked: WorkloadObservation,
+    seen: RecentObservation,
+    versions: Versions | None,
+) -> None:
     """Update `seen`: all objects periodically, the most important one each time."""
     kept = looked.kept
     if kept.ending:
         return
     if time.monotonic() - seen.checked_at > CHECK_EVERY_S:
         seen.drift = find_all_drift(client, kept, looked.name)
-        seen.checked_at, seen.secrets = time.monotonic(), ""
+        if versions is None or versions != seen.checked:
+            seen.secrets = ""
+        seen.checked_at, seen.checked = time.monotonic(), versions
     if looked.kind is not None and looked.workload is None:
         gone = Drift(f"{looked.kind.kind}/{looked.name}", "", MISSING, None)
         seen.drift = (gone, *(one for one in seen.drift if one.object != gone.object))

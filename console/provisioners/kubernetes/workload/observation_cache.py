@@ -16,21 +16,42 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from console.provisioners.base import Drift
+from console.provisioners.base import Drift, Observation
+from console.provisioners.kubernetes.api.kinds import ObjectKind
+from console.provisioners.kubernetes.rendering.anchor import OwnedItem
+
+Versions = frozenset[tuple[ObjectKind, str, str]]
+"""Kind, name and version of each object of a workload."""
 
 _KEY = os.urandom(32)
 _MOST = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class SettledWorkload:
+    """Observation of a settled workload without drift, valid while its objects have these versions
+    and until the monotonic clock reaches `until`. `digest` and `items` are those of its anchor.
+    """
+
+    observation: Observation
+    versions: Versions
+    digest: str
+    items: frozenset[OwnedItem]
+    until: float
+
+
 @dataclass(slots=True)
 class RecentObservation:
-    """Cache entry of one workload. `checked_at` (monotonic clock): last comparison of all objects;
-    `secrets`: digest last applied by this process.
+    """Cache entry of one workload. `checked_at` (monotonic clock) and `checked`: time of the last
+    comparison of all objects and their versions before it, None if unknown; `secrets`: digest last
+    applied by this process.
     """
 
     checked_at: float = float("-inf")
+    checked: Versions | None = None
     drift: tuple[Drift, ...] = ()
     secrets: str = ""
+    settled: SettledWorkload | None = None
 
 
 class Memory:

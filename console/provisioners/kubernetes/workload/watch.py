@@ -42,6 +42,15 @@ def is_watched(server: str, namespace: str) -> bool:
         return all((server, namespace, kind) in _live for kind in WATCHED)
 
 
+def watched_versions(
+    server: str, namespace: str, kind: ObjectKind, workload: str
+) -> list[tuple[str, str]] | None:
+    """Return name and version of each object of the workload; None without a live watch."""
+    with _lock:
+        found = _live.get((server, namespace, kind))
+    return found.versions(workload) if found is not None else None
+
+
 class ObjectWatch(threading.Thread):
     """`changed(owners)` gets owners such as `endpoint/demo`, `reported(error)` each outcome of a
     stream, "" when one begins. Both are called in this thread and must not raise or block.
@@ -57,7 +66,7 @@ class ObjectWatch(threading.Thread):
         super().__init__(name=f"watch-{client.namespace}-{kind.plural}", daemon=True)
         self._client, self._kind = client, kind
         self._changed, self._reported = changed, reported
-        self._known: dict[str, tuple[str, str]] = {}  # name: version, owner
+        self._known: dict[str, tuple[str, str, str]] = {}  # name: version, owner, workload
         self._version = ""
         self._failures = 0
         self._logged = ""
@@ -85,6 +94,11 @@ class ObjectWatch(threading.Thread):
             with suppress(Exception):  # it has just ended
                 stream.shutdown()
 
+    def versions(self, workload: str) -> list[tuple[str, str]]:
+        """Return name and version of each object of the workload; called in other threads."""
+        known = self._known.copy().items()
+        return [(name, version) for name, (version, _, of) in known if of == workload]
+
     def _follow(self) -> float:
         """Follow one stream to its end; return the seconds until the next one."""
         if not self._version:
@@ -109,7 +123,7 @@ class ObjectWatch(threading.Thread):
         before, self._known = self._known, {}
         for body in items:
             self._keep(body)
-        gone = {owner for name, (_, owner) in before.items() if name not in self._known}
+        gone = {owner for name, (_, owner, _) in before.items() if name not in self._known}
         self._tell(gone | {one[1] for name, one in self._known.items() if before.get(name) != one})
         self._version = version
 
@@ -126,8 +140,10 @@ class ObjectWatch(threading.Thread):
 
     def _keep(self, body: Json) -> str:
         about = body.get("metadata") or {}
-        owner = str((about.get("labels") or {}).get(OWNER, "")).replace(".", "/", 1)
-        self._known[str(about.get("name"))] = str(about.get("resourceVersion")), owner
+        labels = about.get("labels") or {}
+        owner = str(labels.get(OWNER, "")).replace(".", "/", 1)
+        version = str(about.get("resourceVersion"))
+        self._known[str(about.get("name"))] = version, owner, str(labels.get(WORKLOAD, ""))
         return owner
 
     def _tell(self, owners: Iterable[str]) -> None:
@@ -149,7 +165,7 @@ class ObjectWatch(threading.Thread):
             log.warning("%s: lost, endpoints are polled: %s", self.name, error.message)
             self._logged = error.reason
         if self._set_live(on=False):  # what happens to them from now on is unknown
-            self._tell(owner for _, owner in self._known.values())
+            self._tell(owner for _, owner, _ in self._known.values())
         self._reported(error.message)
         if isinstance(error, PermanentError):
             return REFUSED_RETRY_S

@@ -11,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from supervisor import loggers
+from supervisor import events, loggers
 
 from console.processkit.changes import SOCKET
 from console.provisioners.base import Observation, ReplicaState
+from console.provisioners.local import daemon
 from console.provisioners.local.daemon import LossyFileHandler
 from console.provisioners.local.rpc import ProcessState, Supervisor
 from console.provisioners.local.supervisord import (
@@ -215,6 +217,17 @@ def test_supervisord_reports_an_invalid_file_to_the_launcher(tmp_path: Path) -> 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "'many'" in done.stderr
+
+
+def test_notices_are_sent_again_with_the_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    sender = SimpleNamespace(send=calls.append, resend=lambda: calls.append("again"))
+    monkeypatch.setattr(events, "notify", lambda _event: None)
+    daemon.announce_states(sender)  # type: ignore[arg-type]
+    events.notify(events.Tick60Event(0, None))
+    assert calls == []
+    events.notify(events.Tick5Event(0, None))
+    assert calls == ["again"]
 
 
 def test_the_end_of_a_process_is_announced(

@@ -21,6 +21,7 @@ from console.provisioners.base import (
     ReplicaObservation,
     ReplicaState,
     TemporaryError,
+    WorkloadSpec,
 )
 from console.provisioners.local import folders, state
 from console.provisioners.local.rpc import Supervisor
@@ -293,3 +294,34 @@ def test_router_port_is_kept_and_its_holder_named(local: LocalRig) -> None:
         until(both)
     after = settle(local, spec).replicas[0]
     assert (after.urls, after.reason) == (before.urls, "")
+
+
+def test_replicas_of_a_shared_port_have_one_address(local: LocalRig) -> None:
+    def routers(count: int) -> WorkloadSpec:
+        spec = local.spec("demo-router", count, "1", "--shared")
+        return dataclasses.replace(spec, role="router", shared_ports=("http",))
+
+    one = settle(local, routers(1)).replicas
+    three = settle(local, routers(3)).replicas
+    assert {r.urls["http"] for r in three} == {one[0].urls["http"]}
+    assert three[:1] == one, "not restarted"
+    assert not any(r.reason for r in three), "its port is not taken by a stranger"
+    again = settle(local, routers(2)).replicas
+    assert again == three[:2]
+
+
+def test_replicas_of_a_shared_port_do_not_report_each_other(local: LocalRig) -> None:
+    spec = local.spec("demo-router", 2, "1", "--shared", "--unready")
+    spec = dataclasses.replace(spec, role="router", shared_ports=("http",))
+    ref = local.provisioner.apply(spec)
+
+    def probed() -> tuple[ReplicaObservation, ...]:
+        found = local.provisioner.observe(ref).replicas
+        return found if all("503" in r.message or r.reason for r in found) else ()
+
+    def listening(replica: ReplicaObservation) -> bool:
+        log = log_path(local.var, replica.name)
+        return log.is_file() and "argv" in log.read_text()
+
+    until(lambda: all(map(listening, local.provisioner.observe(ref).replicas)))
+    assert [r.reason for r in until(probed)] == ["", ""]

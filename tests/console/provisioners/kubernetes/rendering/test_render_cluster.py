@@ -98,19 +98,19 @@ def test_node_drains_evict_one_pod_at_a_time(cluster: Cluster, space: str) -> No
     put(cluster, space, replace(SMALL, replicas=2))
     one, other = running(cluster, space, 2)
 
-    def allowed() -> int | None:
-        budget = cluster.api.get("PodDisruptionBudget", space, "demo-worker")
-        count: int | None = budget.get("status", {}).get("disruptionsAllowed")
-        return count
+    def budget() -> tuple[int | None, int | None]:
+        """Healthy pods and allowed disruptions; of one pod alone, too, one is allowed."""
+        status = cluster.api.get("PodDisruptionBudget", space, "demo-worker").get("status", {})
+        return status.get("currentHealthy"), status.get("disruptionsAllowed")
 
-    until(lambda: allowed() == 1, what="the budget is reckoned")
+    until(lambda: budget() == (2, 1), what="budget of two healthy pods")
     # The replacement does not become ready, so only the remaining pods count.
     for pod in (one, other):
         note = {"metadata": {"annotations": {PLAYER: "ready"}}}
         cluster.api.merge("Pod", space, pod["metadata"]["name"], note)
     cluster.rule(space, behaviour="never-ready")
     evict(cluster, space, one)
-    until(lambda: allowed() == 0, what="the one that went is reckoned")
+    until(lambda: budget()[1] == 0, what="budget without the evicted pod")
     with pytest.raises(Refused) as refused:
         evict(cluster, space, other)
     assert refused.value.code == 429
