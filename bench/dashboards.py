@@ -1,16 +1,20 @@
 """Latency of every board and range over a month of a fleet's metrics.
 
     python -m bench.dashboards [--endpoints 4] [--workers 2] [--days 30] [--limit-ms 1000]
-    python -m bench.dashboards --every-sample --endpoints 50 --workers 4 --days 1 --ranges 15m,1h
+    python -m bench.dashboards --every-sample --short --endpoints 50 --workers 4 --days 7 \\
+        --ranges 15m,6h,7d --queries 5
 
 Creates the month with bench/month.py (some hundred megabytes, minutes; `--data FOLDER` keeps and
-reuses it; `--every-sample`: a scrape every five seconds throughout, by bench/blocks.py), starts a
-real Prometheus on it, and requests each board's data through Django in this process. `first` is the
-first response; `cold` are responses for other times, which are not in the console's cache; `warm`
-is the first one again, from the cache. `cpu` is the CPU time of a cold one, ours and that of
-Prometheus (`theirs`), independent of other load. Where recording rules serve a long range, the same
-queries run on raw samples too, with the slowdown; `--short` skips that.
-Exits with 1 if a board's p95 of `cold` exceeds the limit.
+reuses it; `--every-sample`: a scrape every five seconds, by bench/blocks.py: on the last day of all
+metrics, before of gauges and recording rules only), starts a real Prometheus on it, and requests
+each board's data through Django in this process. `first` is the first response; `cold` are
+responses for other times, without anything remembered of the fleet or of Prometheus; `warm` is the
+last one again, from the cache. Per cold response: CPU time of the console and of Prometheus, which
+does not depend on other load, Prometheus' own evaluation time (all queries, one after the other),
+number of queries and of rounds (queries that wait for the answers of others).
+`--queries N` lists the N slowest queries of each board by Prometheus' own time. Where recording
+rules serve a long range, the same queries run on raw samples too, with the slowdown; `--short`
+skips that. Exits with 1 if a board's p95 of `cold` exceeds the limit.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from typing import Any
 from unittest.mock import patch
 
 import psutil
+import requests
 
 from bench import console_speed
 from bench.console_speed import at
@@ -48,6 +53,8 @@ def main() -> int:
     )
     parser.add_argument("--every-sample", action="store_true", help="not one a minute")
     parser.add_argument("--short", action="store_true", help="not also of every sample")
+    parser.add_argument("--boards", default="", help="by comma, as overview-all or cache-one")
+    parser.add_argument("--queries", type=int, default=0, help="of each board, the slowest")
     parser.add_argument("--data", type=Path, help="a folder which keeps the month")
     options = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
@@ -70,16 +77,20 @@ def _measured(options: argparse.Namespace, folder: Path) -> int:
     client = console_speed.seed(options.endpoints, options.workers)
     print(f"{options.endpoints} endpoints, {options.workers} workers each, {options.days} days")
     print(
-        f"{'board':32} {'range':>5} {'first':>7} {'cold p50':>9} {'cold p95':>9} {'warm':>6} faults"
+        f"{'board':22} {'range':>5} {'first':>6} {'p50':>6} {'p95':>6} {'warm':>5} "
+        f"{'CPU':>5} {'theirs':>6} {'eval':>6} {'asked':>5} {'rounds':>6} faults"
     )
     slow = []
     # Neither delete old blocks (the month exceeds the default retention of two weeks) nor compact.
     keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
     with running_prometheus(folder, "", *keep) as url:
         _use(url)
-        for label, path, span in _views(options.ranges):
-            one = _asked(client, path, span, _newest(folder), options.times)
-            print(f"{label:38} {one}", flush=True)
+        work = PrometheusWork(url)
+        for label, path, span in _views(options.ranges, options.boards):
+            one = _asked(client, path, span, _newest(folder), options.times, work)
+            print(f"{label:28} {one}", flush=True)
+            for line in work.list_slowest(options.queries):
+                print(f"    {line}", flush=True)
             if at(one.cold, 0.95) > options.limit_ms or one.faults:
                 slow.append(" ".join(label.split()))
             if not options.short and any(
@@ -89,9 +100,9 @@ def _measured(options: argparse.Namespace, folder: Path) -> int:
                 with patch.object(queries.growth, "FAMILIES", ()):
                     # Other times: the ones above are cached by the console.
                     other = _newest(folder) - options.times * span.step_s
-                    raw = _asked(client, path, span, other, options.times)
+                    raw = _asked(client, path, span, other, options.times, work)
                 ratio = at(raw.cold, 0.5) / at(one.cold, 0.5)
-                print(f"{'  of every sample':38} {raw}  {ratio:.1f} x", flush=True)
+                print(f"{'  of every sample':28} {raw}  {ratio:.1f} x", flush=True)
     print("above the limit, or not answered: " + ("; ".join(slow) or "none"))
     return 1 if slow else 0
 
@@ -103,28 +114,90 @@ def _made(options: argparse.Namespace, folder: Path) -> tuple[int, int]:
 
     if not options.every_sample:
         return month.write(month.Fleet(options.endpoints, options.workers, options.days), folder)
+    from dashboards.prometheus.config.recording_rules import list_counters
+
+    counters = set(list_counters())
     month.write(month.Fleet(1, options.workers, days=1, step_s=SCRAPE_S), folder)
-    return blocks.copy(folder / "data", options.endpoints, options.days)
+    return blocks.copy(
+        folder / "data", options.endpoints, options.days, lambda name: name not in counters
+    )
 
 
-def _views(ranges: str) -> Iterator[tuple[str, str, Any]]:
+def _views(ranges: str, boards: str) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and range."""
+    return (
+        (f"{name:22} {span.key:>5}", path, span)
+        for name, path, span in _all_views(ranges)
+        if not boards or name.replace(", ", "-").replace(ALL, "all") in boards.split(",")
+    )
+
+
+def _all_views(ranges: str) -> Iterator[tuple[str, str, Any]]:
     from dashboards.boards.panels import BOARDS, RANGES
 
     wanted = ranges.split(",") if ranges else list(RANGES)
     for span in (RANGES[key] for key in wanted):
         for key, board in BOARDS.items():
             if board.fleet:
-                yield f"{key + ', ' + ALL:32} {span.key:>5}", f"/dashboards/{key}/data", span
+                yield f"{key}, {ALL}", f"/dashboards/{key}/data", span
             if board.one:
                 path = f"/dashboards/endpoints/llm-0/{key}/data"
-                yield f"{key + ', one':32} {span.key:>5}", path, span
+                yield f"{key}, one", path, span
 
 
 def _newest(folder: Path) -> int:
     """Return the newest sample (epoch seconds): data made earlier ends before now."""
     metas = (json.loads(meta.read_text()) for meta in folder.glob("data/*/meta.json"))
     return int(max(meta["maxTime"] for meta in metas) // 1000)
+
+
+class PrometheusWork:
+    """Queries sent by the console, and what the server reports about them."""
+
+    def __init__(self, url: str) -> None:
+        from dashboards.prometheus.http.client import Prometheus
+
+        self._url = url
+        self.rounds: list[list[str]] = []
+        begin, answer = Prometheus.begin, Prometheus._answer
+        self._end: Any = None
+
+        def begun(asker: Any, questions: Any) -> Any:
+            self.rounds.append([])
+            return begin(asker, questions)
+
+        def answered(asker: Any, question: Any) -> Any:
+            self.rounds[-1].append(question)
+            return answer(asker, question)
+
+        for name, counting in (("begin", begun), ("_answer", answered)):
+            patch.object(Prometheus, name, counting).start()
+
+    def read(self) -> float:
+        """Return the seconds of evaluation since the start of Prometheus."""
+        text = requests.get(f"{self._url}/metrics", timeout=30).text
+        seconds = 'prometheus_engine_query_duration_seconds_sum{slice="inner_eval"}'
+        found = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+        return float(found[seconds])
+
+    def list_slowest(self, count: int) -> list[str]:
+        """Repeat the queries of the last board, one at a time."""
+        lines = []
+        for question in self.rounds and {q for each in self.rounds for q in each} if count else ():
+            window, params = question.window, {"query": question.query, "stats": "all"}
+            if window is None:
+                params |= {"time": question.at}
+            else:
+                params |= {"start": window.start, "end": window.end, "step": window.step}
+            way = "query" if window is None else "query_range"
+            answer = requests.post(f"{self._url}/api/v1/{way}", data=params, timeout=60).json()
+            if "data" not in answer:
+                continue
+            stats, series = answer["data"]["stats"], len(answer["data"]["result"])
+            times, samples = stats["timings"], stats["samples"]["totalQueryableSamples"]
+            took = 1000 * times["evalTotalTime"]
+            lines.append((took, f"{took:6.0f} ms {samples:10} {series:5} {question.query[:230]}"))
+        return [line for _, line in sorted(lines, reverse=True)[:count]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,34 +209,59 @@ class BoardLatency:
     warm: float
     cpu: float
     theirs: float
+    evaluated: float
+    queries: float
+    rounds: float
     faults: str
 
     def __str__(self) -> str:
         return (
-            f"{self.first:7.0f} {at(self.cold, 0.5):9.0f} {at(self.cold, 0.95):9.0f} "
-            f"{self.warm:6.0f} {self.cpu:6.0f} {self.theirs:6.0f} {self.faults}"
+            f"{self.first:6.0f} {at(self.cold, 0.5):6.0f} {at(self.cold, 0.95):6.0f} "
+            f"{self.warm:5.0f} {self.cpu:5.0f} {self.theirs:6.0f} {self.evaluated:6.0f} "
+            f"{self.queries:5.0f} {self.rounds:6.1f} {self.faults}"
         )
 
 
-def _asked(client: Any, path: str, span: Any, newest: int, times: int) -> BoardLatency:
+def _asked(
+    client: Any, path: str, span: Any, newest: int, times: int, work: PrometheusWork
+) -> BoardLatency:
     """Request the range ending now, and ending some steps earlier."""
+    from dashboards.boards.results import targets
+
     found = []
     faults: set[str] = set()
-    cpu, theirs = time.process_time(), _theirs()
+    cpu = theirs = evaluated = 0.0
+    asked: list[list[list[Any]]] = []
     for turn in range(times):
+        targets.clear_memory()
         to = newest - turn * span.step_s
         url = f"{path}?from={to - span.length_s}&to={to}"
+        work.rounds.clear()
+        before = work.read()
+        spent, spent_theirs = time.process_time(), _theirs()
         began = time.perf_counter()
         data = client.get(url).json()
         found.append(1000 * (time.perf_counter() - began))
+        cpu += time.process_time() - spent
+        theirs += _theirs() - spent_theirs
+        evaluated += work.read() - before
+        asked.append([one for one in work.rounds if one])
         faults |= {p["state"] for p in data["panels"]} & {"too_slow", "bad_query", "prometheus"}
-    cpu, theirs = time.process_time() - cpu, _theirs() - theirs
     began = time.perf_counter()
     client.get(url)
     warm = 1000 * (time.perf_counter() - began)
     each = 1000 / times
-    cold = sorted(found[1:])
-    return BoardLatency(found[0], cold, warm, cpu * each, theirs * each, " ".join(sorted(faults)))
+    return BoardLatency(
+        found[0],
+        sorted(found[1:] or found),
+        warm,
+        cpu * each,
+        theirs * each,
+        evaluated * each,
+        sum(len(one) for rounds in asked for one in rounds) / times,
+        sum(map(len, asked)) / times,
+        " ".join(sorted(faults)),
+    )
 
 
 def _theirs() -> float:

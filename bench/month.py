@@ -19,7 +19,8 @@ from pathlib import Path
 
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
-from dashboards.boards.queries import growth
+from dashboards.boards.queries import cache, growth
+from dashboards.boards.queries import metric_names as n
 from dashboards.prometheus.config.recording_rules import list_counters
 from tests.dashboards.boards.panels.recorded.replay import text_of
 from tests.support.prometheus import PROMTOOL
@@ -30,6 +31,8 @@ FILES = (
 )
 BLOCK_S = 54 * 3600  # a length that Prometheus compacts to
 DAY_S = 86400
+_ENDPOINT = ("namespace", "endpoint_name")
+_CONSTANT = ("up", "scrape_series_added")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{(.*)\} (\S+)")
 
@@ -104,7 +107,8 @@ def series(fleet: Fleet) -> dict[str, list[tuple[str, Line, float]]]:
 
     def add(file: str, job: str, pod: str, more: str, swaps: dict[str, str], much: float) -> None:
         own = f'job="{job}",instance="{pod}"{more}'
-        made.setdefault("up", []).append((own, Line("", 1.0, False), 1.0))
+        for name, value in (("up", 1.0), ("scrape_series_added", 0.0)):
+            made.setdefault(name, []).append((own, Line("", value, False), 1.0))
         for name, lines in files[file].items():
             for line in lines:
                 labels = line.labels
@@ -164,7 +168,9 @@ def _text(
         for labels, line, much in lines:
             prefix = f"{name}{{{labels}}}"
             if not line.grows:
-                values = [line.value] * len(times) if name == "up" else _gauge(line.value, swing)
+                values = (
+                    [line.value] * len(times) if name in _CONSTANT else _gauge(line.value, swing)
+                )
             elif name.endswith("_sum") or line.value != int(line.value):
                 values = [round(line.value * much * times_, 3) for times_ in happened]
             else:
@@ -197,7 +203,8 @@ def _of_family(
     for name, lines in made.items():
         for labels, line, much in lines if name in counters else ():
             each = line.value * much
-            found[f"{family.each}{name}{{{labels}}}"] = each
+            if not family.sums_only:
+                found[f"{family.each}{name}{{{labels}}}"] = each
             pairs = [
                 pair
                 for pair in labels.split(",")
@@ -205,10 +212,25 @@ def _of_family(
             ]
             of_all = f"{family.all}{name}{{{','.join(pairs)}}}"
             found[of_all] = found.get(of_all, 0.0) + each
+    for labels, _, much in made[n.PROMPT]:
+        own = ",".join(p for p in labels.split(",") if p.partition("=")[0] in _ENDPOINT)
+        for tier in ("device", "l1", "l2", "beyond", "computed"):
+            key = f'{family.all}{cache.TIER_TOKENS}{{{own},tier="{tier}",basis="tier"}}'
+            found[key] = found.get(key, 0.0) + much
+    if family == growth.COPIES:
+        for name in growth.GAUGES:
+            for labels, line, _ in made.get(name, ()):
+                yield _copies(f"{family.now}{name}{{{labels}}}", name, line, moments)
     for prefix, each in found.items():
         shares = [1.0] * len(grown) if prefix.startswith(family.scraped) else grown
         pairs_of = zip(shares, moments, strict=True)
         yield "".join([f"{prefix} {each * share:.9g} {at}\n" for share, at in pairs_of])
+
+
+def _copies(prefix: str, name: str, line: Line, moments: Sequence[int]) -> str:
+    swing = [1 - 0.5 * math.cos(2 * math.pi * at / DAY_S) for at in moments]
+    values = [line.value] * len(moments) if name in _CONSTANT else _gauge(line.value, swing)
+    return "".join([f"{prefix} {v} {t}\n" for v, t in zip(values, moments, strict=True)])
 
 
 def _gauge(recorded_: float, swing: Sequence[float]) -> list[float]:

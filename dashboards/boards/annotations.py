@@ -17,9 +17,9 @@ from django.urls import reverse
 from console.accounts.permissions import Somebody
 from console.audit import selectors as trail
 from dashboards.alerts.rules.rule_file import BY_NAME
-from dashboards.boards import queries
 from dashboards.boards.queries import Scope
-from dashboards.prometheus.http.client import Asker, Question, Series, Window
+from dashboards.boards.results.targets import plan_alerts
+from dashboards.prometheus.http.client import Asker, Series, Window
 from endpoints import selectors
 from endpoints.choices import AUTO_ROLLBACK, EventKind
 from endpoints.models import EndpointEvent, Revision
@@ -134,7 +134,7 @@ def _list_node_changes(viewer: Somebody, start: datetime, end: datetime) -> Iter
 
 def _list_alerts(asker: Asker, scope: Scope, window: Window) -> Iterator[Note]:
     """An alert at the first point began earlier; one at the last point still fires."""
-    question = Question(queries.alerts(scope), window.end, window)
+    question = plan_alerts(scope, window)
     seen: set[tuple[str, ...]] = set()
     for series in asker.ask({"alerts": question})["alerts"].series:
         key = tuple(series.label(label) for label in _LABELS)

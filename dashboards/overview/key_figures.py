@@ -31,6 +31,7 @@ from endpoints import selectors
 HOUR_S: Final = 3600
 CACHED_S: Final = 15
 MAX_WINDOWS_READ: Final = 5_000  # two periods every 15 s; larger fleets use rules or estimates
+_NOTHING_NEW: Final = queries.growth.Appeared(frozenset())
 _STEP_S: Final = 120
 _WORKERS_STEP_S: Final = 300
 _SMALLEST_CHANGE: Final = 0.005
@@ -160,7 +161,7 @@ def measure(asker: Asker, scope: Scope, now: float) -> Measurements:
         for name, question in period.items()
     }
     for one in _MEASURED:
-        text = queries.render_for_chart(one.key, scope, times, frozenset())
+        text = queries.render_for_chart(one.key, scope, times, _NOTHING_NEW)
         questions[f"points {one.key}"] = Question(text, window.end, window, one.join)
     both = Window.ending(now, 2 * HOUR_S, _WORKERS_STEP_S)
     questions["workers"] = Question(queries.cost.workers(scope), both.end, both, "sum")

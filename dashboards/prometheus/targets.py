@@ -78,7 +78,7 @@ def list_targets() -> Iterator[ScrapeTarget]:
         yield ScrapeTarget(worker.address, "vllm", worker.worker, worker.namespace, worker.endpoint)
     for router in routing_selectors.targets():
         # Router metrics carry `endpoint`; `endpoint_name` makes `up` uniform across jobs.
-        pod = f"{router.endpoint}-router-0"
+        pod = f"{router.endpoint}-router-{router.index}"
         yield ScrapeTarget(router.address, "router", pod, router.namespace, router.endpoint)
     for node in cache_selectors.targets():
         yield ScrapeTarget(node.address, "l2", node.name, pool=node.tier, cluster=node.cluster)

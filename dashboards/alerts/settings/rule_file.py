@@ -12,7 +12,7 @@ import logging
 import re
 import subprocess
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 PROGRAM = "prometheus"
 _CHECK_S = 20.0
 _ASK_S = 3.0
+_UNDER_WAY = timedelta(seconds=10)
 _MOST = 4 * 1024**2
 _READ = re.compile(
     rb"^prometheus_config_last_reload_(success_timestamp_seconds|successful) (\S+)$", re.MULTILINE
@@ -79,6 +80,9 @@ def load() -> None:
         why_not = _refused_by_promtool(ours, text)
         if why_not:
             _say(Load.REFUSED, digest, why_not)
+            return
+        if ours.good.is_file() and _reloaded(ours.url)[0] is False:
+            _restore(ours, digest)  # or the earlier failure would be blamed on the new text
             return
         write_private(ours.file, text)
         _hang_up(digest)
@@ -163,16 +167,41 @@ def _look(ours: RuleFileLocation, digest: str) -> None:
             digest,
             "Prometheus does not respond; it loads the file at its next start.",
         )
-    elif took and at >= ours.file.stat().st_mtime - 1:
+    elif took and at >= ours.file.stat().st_mtime:
         write_private(ours.good, ours.file.read_text())
         _say(Load.LOADED, digest, "")
-    elif not took:
+    elif took or _is_good(ours):
+        _hang_up_again(digest)
+    else:
         if ours.good.is_file():
             write_private(ours.file, ours.good.read_text())
         _hang_up(digest)
         _say(Load.REFUSED, digest, "Prometheus rejected the file and keeps the previous rules.")
-    else:
+
+
+def _is_good(ours: RuleFileLocation) -> bool:
+    """Return whether Prometheus has loaded the file's text before: a failure is then of another."""
+    return ours.good.is_file() and ours.good.read_text() == ours.file.read_text()
+
+
+def _restore(ours: RuleFileLocation, digest: str) -> None:
+    """Make Prometheus load the last good file again before it gets the next one."""
+    if not _is_good(ours):
+        write_private(ours.file, ours.good.read_text())
+    _hang_up_again(digest)
+
+
+def _hang_up_again(digest: str) -> None:
+    """Repeat the reload unless the last one may be under way.
+
+    A reload of the earlier text that ends after a new one is written would pass for a reload
+    of the new one.
+    """
+    known = selectors.rule_file()
+    if known is None or timezone.now() - known.at >= _UNDER_WAY:
         _hang_up(digest)
+    elif known.state != Load.WAITING or known.digest != digest:
+        _say(Load.WAITING, digest, "")
 
 
 def _hang_up(digest: str) -> None:

@@ -9,6 +9,7 @@ server in multi-process mode begin with `lmcache_mp_` and exclude the others.
 
 from __future__ import annotations
 
+from dashboards.boards.queries import growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
     QUERIES,
@@ -63,9 +64,40 @@ def prompt_share_by_source(scope: Scope, times: Times) -> str:
     `prompt_tokens_total` after prefill, so that the hits of a long prompt, or of one that is
     aborted or preempted, would exceed 1.
     """
-    parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
-    tokens = sum_by_tier("", parts)
+    if _has_tiers(scope, times):
+        tokens = rate_by("tier", TIER_TOKENS, scope.engines(), times)
+    else:
+        parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
+        tokens = sum_by_tier("", parts)
     return f"{tokens} / on () group_left () (sum({tokens}) > 0)"
+
+
+# Recorded only: sums over an endpoint's workers, which may be of several versions.
+TIER_TOKENS = "emberline_prompt_tokens_by_tier"
+_REUSED = {"tier_re": "device|l1|l2|beyond", "basis_re": "tier|source"}
+
+
+def _has_tiers(scope: Scope, times: Times) -> bool:
+    return not scope.worker and growth.serves_steps(times)
+
+
+def tokens_by_tier(times: Times) -> str:
+    """Prompt tokens/s by endpoint, tier and the labels that tell the tier (`basis`)."""
+    found = {"tier": _by_tier, "source": _by_source, "hits": _by_hits}
+    scope, by = Scope(), "namespace, endpoint_name"
+    sums = [
+        _label(_label(sum_by(by, vector), "tier", tier), "basis", basis)
+        for basis, parts in found.items()
+        for tier, vector in parts(scope, times)
+    ]
+    return " or ".join(sums)
+
+
+def reused_by_tier(by: str, scope: Scope, times: Times) -> str:
+    if _has_tiers(scope, times):
+        labels = f"{by}, tier" if by else "tier"
+        return rate_by(labels, TIER_TOKENS, scope.engines(**_REUSED), times)
+    return sum_by_tier(by, reused_parts(scope, times))
 
 
 def _by_tier(scope: Scope, times: Times) -> Parts:
@@ -225,7 +257,7 @@ QUERIES.update(
         "reuse_each": _reuse("endpoint_name"),
         "reuse_by_endpoint": _reuse("endpoint_name", top=True),
         "reuse_by_worker": _reuse("pod", top=True),
-        "reused_tokens_by_tier": lambda scope, times: sum_by_tier("", reused_parts(scope, times)),
+        "reused_tokens_by_tier": lambda scope, times: reused_by_tier("", scope, times),
         "hits_overall": _overall(""),
         "hits_device": _ratio(_HITS, _QUERIES),
         "hits_beyond": _ratio((n.EXTERNAL_HITS,), (n.EXTERNAL_QUERIES,)),  # of the rest

@@ -6,12 +6,15 @@ name prefixes: pods of `demo-two` begin like those of `demo`.
 
 from __future__ import annotations
 
+import re
+
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
     QUERIES,
     Query,
     Scope,
     Times,
+    escape_label,
     join_labels,
     register_query,
     sum_by,
@@ -27,11 +30,28 @@ def _pods(vector: str) -> str:
     return vector
 
 
+def _select_pods(vector: str, scope: Scope) -> str:
+    """Limit the selector to the scope's pods by either label, as far as they are known."""
+    found = _SELECTOR.fullmatch(vector)
+    if not scope.pods or found is None:
+        return vector
+    names = escape_label("|".join(map(re.escape, scope.pods)))
+    parts = (
+        f"{found[1]}{{{','.join(filter(None, [found[2], matcher]))}}}{found[3]}"
+        for matcher in (f'pod=~"{names}"', f'exported_pod=~"{names}"')
+    )
+    return f"({' or '.join(parts)})"
+
+
+_SELECTOR = re.compile(r"((?:\w+\()?[a-zA-Z_:][\w:]*)(?:\{([^{}]*)\})?(.*)")
+
+
 def of_workers(vector: str, scope: Scope) -> str:
     """Limit to the scope's workers and add their endpoint's name."""
     workers = f"up{scope.engines(job='vllm')} >= bool 0"
     mine = f"max by (namespace, pod, endpoint_name) ({workers})"
-    return f"{_pods(vector)} * on (namespace, pod) group_left (endpoint_name) {mine}"
+    pods = _pods(_select_pods(vector, scope))
+    return f"{pods} * on (namespace, pod) group_left (endpoint_name) {mine}"
 
 
 def _whole_fleet(scope: Scope) -> bool:

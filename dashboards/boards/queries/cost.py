@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.boards.queries import metric_names as n
-from dashboards.boards.queries.cache import reused_parts, sum_by_tier
+from dashboards.boards.queries.cache import reused_by_tier
 from dashboards.boards.queries.promql import (
     Query,
     Scope,
@@ -69,7 +69,7 @@ def reused_tokens_hour(scope: Scope, times: Times) -> str:
 
 @register_query("reused_tokens_hour_by_tier")
 def reused_tokens_hour_by_tier(scope: Scope, times: Times) -> str:
-    return f"{sum_by_tier(_BY, reused_parts(scope, times))} * {_HOUR_S}"
+    return f"{reused_by_tier(_BY, scope, times)} * {_HOUR_S}"
 
 
 @register_query("reused_tokens_day_by_tier")

@@ -5,8 +5,8 @@ value 5 grew by 5) and growth between the last sample of one window and the firs
 Rendering replaces them:
 
 - For charts: `rate` over a window that overlaps the previous one, plus the whole value of a series
-  that appeared. It costs five times a `rate` and is limited to counters of which a series appeared
-  within the range.
+  that appeared. It costs five times a `rate` and is limited to targets that added series within the
+  range, or, if those are many, to counters of which a series appeared.
 - For totals and recording rules: the last value within a window less the value before it, so that
   consecutive windows add up to the exported count.
 
@@ -27,7 +27,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dashboards.boards.queries.promql import JOBS, QUERIES, Scope, Times
+from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries.promql import (
+    JOBS,
+    QUERIES,
+    Scope,
+    Times,
+    escape_label,
+    split_ranking,
+)
 
 GROWTH_CALL: Final = re.compile(
     r"\b(rate|increase)\(([a-zA-Z_:][\w:]*)(\{[^{}]*\})?\[(\d+)([smhd])\]( @ end\(\))?\)"
@@ -41,11 +49,40 @@ _LONG_PART_S: Final = 300
 _TARGET: Final = "on (job, instance)"
 
 
-def render_for_chart(
-    name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None
-) -> str:
-    """`appeared`: counters of which a series may have appeared; None means any."""
+@dataclass(frozen=True, slots=True)
+class Appeared:
+    """Where series may have appeared: counters and scraped instances; None means any. Counters of
+    the cluster's exporters may come from other instances.
+    """
+
+    counters: frozenset[str] | None = None
+    instances: tuple[str, ...] | None = None
+
+    def select(self, metric: str, braces: str) -> str | None:
+        """Return the selector of series that may have appeared, None without any."""
+        if self.counters is not None and metric not in self.counters:
+            return None
+        if self.instances is None or metric.startswith(_FROM_CLUSTER):
+            return f"{metric}{braces}"
+        if not self.instances:
+            return None
+        names = escape_label("|".join(map(re.escape, self.instances)))
+        inside = ",".join(filter(None, [braces[1:-1], f'instance=~"{names}"']))
+        return f"{metric}{{{inside}}}"
+
+
+_FROM_CLUSTER = ("container_", "kube_", "DCGM_")
+ANY: Final = Appeared()
+
+
+def render_for_chart(name: str, scope: Scope, times: Times, appeared: Appeared = ANY) -> str:
     return rewrite_for_chart(render_declared(name, scope, times), times, appeared)
+
+
+def render_every(name: str, scope: Scope, times: Times, appeared: Appeared = ANY) -> str:
+    """Render for a chart, of all groups instead of the busiest."""
+    every, _, _ = split_ranking(render_declared(name, scope, times))
+    return rewrite_for_chart(every, times, appeared)
 
 
 def render_total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
@@ -62,6 +99,8 @@ def render_plain(name: str, scope: Scope, times: Times) -> str:
 
 def render_declared(name: str, scope: Scope, times: Times) -> str:
     text = render_plain(name, scope, times)
+    if has_copies(times):
+        text = _read_copies(text)
     return rewrite_recorded(text, times) if times.kept else text
 
 
@@ -86,11 +125,7 @@ def align_end(moment: float, length_s: int) -> int:
     return -int(-moment // get_part_s(length_s)) * get_part_s(length_s)
 
 
-def rewrite_for_chart(
-    expression: str, times: Times, appeared: Collection[str] | None = None
-) -> str:
-    """`appeared`: names of counters of which a series may have appeared; None means any."""
-
+def rewrite_for_chart(expression: str, times: Times, appeared: Appeared = ANY) -> str:
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
         counter, length_s = f"{metric}{braces}", window_s(found)
@@ -98,11 +133,32 @@ def rewrite_for_chart(
             return _ranking(counter, length_s)
         overlap = times.scrape_s if length_s < times.step_s + times.scrape_s else 0
         grown = f"rate({counter}[{length_s + overlap}s])"
-        if appeared is None or metric in appeared:
-            grown = f"(({_appeared(counter, length_s)}) / {length_s} or {grown})"
+        if new := appeared.select(metric, braces):
+            grown = f"(({_appeared(new, length_s)}) / {length_s} or {grown})"
         return grown if how == "rate" else f"({grown} * {length_s})"
 
     return GROWTH_CALL.sub(put, expression)
+
+
+def render_ranking(name: str, scope: Scope, times: Times) -> tuple[str, str]:
+    """Return the label of the groups of which the busiest are shown, and the query of the values
+    that rank them; "" for a query that shows all.
+    """
+    _, label, values = split_ranking(render_declared(name, scope, times))
+    return label, rewrite_ranking(values, times) if label else ""
+
+
+def rewrite_ranking(expression: str, times: Times) -> str:
+    """Rank gauges by their mean at the points of the chart: all samples of a week are too many."""
+    sampled = _HELD.sub(rf"\1:{times.step_s}s] @ end()", expression)
+    return rewrite_for_chart(_read_copies(sampled) if has_copies(times) else sampled, times)
+
+
+def _read_copies(expression: str) -> str:
+    return _GAUGE.sub(rf"last_over_time({COPIES.now}\1\2[{2 * COPIES.every_s}s])", expression)
+
+
+_HELD: Final = re.compile(r"(avg_over_time\([^\[]*\[\d+s)\] @ end\(\)")
 
 
 def rewrite_for_total(expression: str, every_s: int) -> str:
@@ -183,8 +239,11 @@ WORKER_LABELS: Final = ("engine", "instance", "pod", "worker")  # labels removed
 
 @dataclass(frozen=True, slots=True)
 class Family:
+    """`sums_only`: without series of single workers."""
+
     every_s: int
     prefix: str
+    sums_only: bool = False
 
     @property
     def all(self) -> str:
@@ -197,18 +256,56 @@ class Family:
         return f"{self.prefix}_each:"
 
     @property
+    def now(self) -> str:
+        """Prefix of the copies of gauges."""
+        return f"{self.prefix}_now:"
+
+    @property
     def scraped(self) -> str:
-        return f"{self.prefix}:scraped"
+        """Recorded since all of the family's series are: renamed when series are added."""
+        return f"{self.prefix}:targets"
 
     def serves(self, window_s: int, step_s: int) -> bool:
         """Whether windows and steps are multiples of the interval. Partial steps would count twice,
         unless the window is so long that its exact start does not matter.
         """
-        long = window_s >= max(_MIN_WINDOW_S, _MANY * self.every_s)
+        long = window_s >= max(_MIN_WINDOW_S, _MANY * self.every_s) and not self.sums_only
         return window_s % self.every_s == 0 and (step_s % self.every_s == 0 or long)
 
 
-FAMILIES: Final = (Family(300, "emberline5m"), Family(60, "emberline1m"))  # coarsest first
+FAMILIES: Final = (  # coarsest first
+    Family(3600, "emberline1h", sums_only=True),
+    Family(300, "emberline5m"),
+    Family(60, "emberline1m"),
+)
+
+COPIES: Final = FAMILIES[1]
+_COPIED_STEP_S = 1800
+# Between the points of a week, a gauge's samples are many blocks of which one value is read.
+GAUGES: Final = (
+    *("up", n.RUNNING, n.WAITING, n.WAITING_WHY, n.KV_USAGE, n.KV_USAGE_OLD),
+    *(n.QUEUE_DEPTH, n.QUEUE_LIMIT, n.WORKER_UP, n.IN_FLIGHT, n.CIRCUIT, n.CACHE_TOKENS),
+    *(n.INDEX_BLOCKS, n.INDEX_LAG, n.L2_USED, n.L2_CAPACITY, n.L2_NODE_UP),
+    *(n.GPU_UTIL, n.GPU_ENGINE, n.GPU_TENSOR, n.GPU_DRAM, n.GPU_USED, n.GPU_FREE),
+    *(n.GPU_TEMP, n.GPU_POWER, n.POD_REQUESTS, n.NODE_ALLOCATABLE, n.POD_READY),
+    *(n.POD_PHASE, n.POD_MEMORY),
+)
+_GAUGE: Final = re.compile(
+    rf"(?<![\w:\"])({'|'.join(sorted(GAUGES, reverse=True))})(?![\w:\"])"
+    r"(\{[^{}]*\})?(?!\{|\[\d+\w\])"  # not a range of samples
+)
+
+
+def has_copies(times: Times) -> bool:
+    """Whether gauges are read from their copies, at the points of long ranges."""
+    return COPIES.every_s in times.kept and times.step_s >= _COPIED_STEP_S
+
+
+def serves_steps(times: Times) -> bool:
+    """Whether recording rules have the growth within each step."""
+    families = [family for family in FAMILIES if family.every_s in times.kept]
+    return _serving(families, times.rate_s, times.step_s, False) is not None
+
 
 _MIN_WINDOW_S = 3600  # shorter windows have too few samples to gain from rules
 _MANY = 12
@@ -216,14 +313,21 @@ _COVERAGE_SAMPLES = 300
 _NAMES_ONE = re.compile(rf"\b({'|'.join(WORKER_LABELS)})\b")
 
 
-def select_families(expressions: Iterable[str], times: Times) -> dict[Family, int]:
-    """Return the families to query, with the seconds each reads before a step."""
-    known = _usable_families(times.scrape_s)
+def select_families(
+    expressions: Iterable[str], times: Times, among: Collection[int] | None = None
+) -> dict[Family, int]:
+    """Return the families to query, with the seconds each reads before a step. `among`: intervals
+    of the available families; None means all.
+    """
+    known = [
+        one for one in _usable_families(times.scrape_s) if among is None or one.every_s in among
+    ]
     found: dict[Family, int] = {}
     for expression in expressions:
+        names_one = _NAMES_ONE.search(expression) is not None
         for one in GROWTH_CALL.finditer(expression):
             length_s = window_s(one)
-            family = _serving(known, length_s, times.step_s)
+            family = _serving(known, length_s, times.step_s, names_one)
             if family is not None:
                 back_s = 0 if one[6] else length_s
                 found[family] = max(found.get(family, 0), back_s)
@@ -233,12 +337,12 @@ def select_families(expressions: Iterable[str], times: Times) -> dict[Family, in
 def rewrite_recorded(expression: str, times: Times) -> str:
     """Rewrite the expression to the families in `times.kept`; other counters stay."""
     families = [family for family in FAMILIES if family.every_s in times.kept]
-    names_one = _NAMES_ONE.search(expression)
+    names_one = _NAMES_ONE.search(expression) is not None
 
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
         length_s = window_s(found)
-        family = _serving(families, length_s, times.step_s)
+        family = _serving(families, length_s, times.step_s, names_one)
         if family is None:
             return found[0]
         prefix = family.each if names_one else family.all
@@ -255,8 +359,24 @@ def _usable_families(scrape_s: int) -> tuple[Family, ...]:
     return tuple(family for family in FAMILIES if 4 * scrape_s <= family.every_s)
 
 
-def _serving(families: Sequence[Family], window_s: int, step_s: int) -> Family | None:
-    return next((family for family in families if family.serves(window_s, step_s)), None)
+def _serving(
+    families: Sequence[Family], window_s: int, step_s: int, names_one: bool
+) -> Family | None:
+    able = (one for one in families if not (names_one and one.sums_only))
+    return next((family for family in able if family.serves(window_s, step_s)), None)
+
+
+def count_missing(family: Family, back_s: int) -> str:
+    """Count the moments within `back_s` without recorded values, with scrapes or not: cheap."""
+    step_s, known = _sample_coverage(family, back_s)
+    return f"sum(count_over_time((vector(1) unless on () {known})[{back_s}s:{step_s}s]))"
+
+
+def _sample_coverage(family: Family, back_s: int) -> tuple[int, str]:
+    """Return the distance of the moments, and what has values where the family is recorded."""
+    every_s = family.every_s
+    step_s = every_s * max(1, back_s // (_COVERAGE_SAMPLES * every_s))
+    return step_s, f"last_over_time({family.scraped}[{4 * every_s}s] offset -{2 * every_s}s)"
 
 
 def count_uncovered(family: Family, back_s: int) -> str:
@@ -265,9 +385,8 @@ def count_uncovered(family: Family, back_s: int) -> str:
     targets younger than the first moment only the last moment counts.
     """
     every_s = family.every_s
-    step_s = every_s * max(1, back_s // (_COVERAGE_SAMPLES * every_s))
+    step_s, known = _sample_coverage(family, back_s)
     scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
-    known = f"last_over_time({family.scraped}[{4 * every_s}s] offset -{2 * every_s}s)"
     lacking = f"({scraped} unless on () {known})"
     at_last = f"({scraped} unless on () last_over_time({family.scraped}[{4 * every_s}s]))"
     return f"sum(count_over_time({lacking}[{back_s}s:{step_s}s])) or {at_last}"

@@ -21,13 +21,15 @@ NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Endpoints to query: one, or with `endpoint` "" those in `among`; None means all. `worker`:
-    one of the endpoint's workers, "" for all.
+    one of the endpoint's workers, "" for all. `pods`: all its pods in the range, if known, so that
+    series of the cluster's other pods are not read.
     """
 
     endpoint: str = ""
     namespace: str = "default"
     among: tuple[str, ...] | None = None
     worker: str = ""
+    pods: tuple[str, ...] = ()
 
     def engines(self, **more: str) -> str:
         return self._braces("endpoint_name", self._of_worker("pod") | more)
@@ -154,6 +156,27 @@ def busiest(by: str, metric: str, braces: str, times: Times) -> str:
 def highest(by: str, gauge: str, braces: str, times: Times) -> str:
     held = f"avg_over_time({gauge}{braces}[{times.range_s}s] @ end())"
     return f"and on ({by}) topk({TOP}, sum by ({by}) ({held}))"
+
+
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_RANKED = re.compile(rf"{_TEXT}|( and on \((\w+)\) topk\({TOP}, )")
+_BRACKETS = re.compile(rf"{_TEXT}|[()]")
+
+
+def split_ranking(expression: str) -> tuple[str, str, str]:
+    """Return the expression for all groups, the label of `busiest` or `highest`, and what ranks its
+    values. The last two are "" for an expression without them.
+    """
+    found = next((one for one in _RANKED.finditer(expression) if one[1]), None)
+    if found is None:
+        return expression, "", ""
+    depth = 1
+    for one in _BRACKETS.finditer(expression, found.end()):
+        depth += {"(": 1, ")": -1}.get(one[0], 0)
+        if not depth:
+            ranking = expression[found.end() : one.start()]
+            return expression[: found.start()] + expression[one.end() :], found[2], ranking
+    raise ValueError(f"unbalanced brackets: {expression}")
 
 
 def everywhere(_scope: Scope) -> str:

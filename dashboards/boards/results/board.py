@@ -15,7 +15,7 @@ from dashboards.boards.charts import figure
 from dashboards.boards.charts.series import StyledSeries, add_totals, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range, UnpricedPanel
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
-from dashboards.boards.results import comparison, evidence, targets
+from dashboards.boards.results import comparison, evidence, ranking, targets
 from dashboards.boards.results.targets import PanelFacts
 from dashboards.boards.results.verdicts import (
     NO_EVIDENCE,
@@ -31,7 +31,6 @@ from dashboards.prometheus.http.client import Asker, QueryResult, Question, Seri
 
 Factors = Mapping[str, Mapping[str, float]]
 
-_PREVIOUS_PREFIX = "before_"
 _ABSENCE_STATES = ("zero", "quiet", "absent", "needs")
 
 
@@ -49,7 +48,7 @@ class PanelResult:
 @dataclass(frozen=True, slots=True)
 class BoardResult:
     """The board's values before rendering. `fault` concerns the whole board; with `compare` the
-    panels have the previous period, too.
+    panels have the previous period, too. `notes`: what a query leaves out, by its name.
     """
 
     now: float
@@ -59,12 +58,14 @@ class BoardResult:
     scraped: str
     panels: Sequence[PanelResult]
     compare: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class BoardRequest:
     """What to measure. `now`: exact end of the range in epoch seconds. `factors`: by name, then by
-    endpoint (PanelLine.factor). `compare`: also the previous period of equal length.
+    endpoint (PanelLine.factor). `compare`: also the previous period of equal length. `survey`:
+    what `fit` read.
     """
 
     prometheus: Asker
@@ -74,6 +75,7 @@ class BoardRequest:
     now: float
     factors: Factors = field(default_factory=dict)
     compare: bool = False
+    survey: targets.RangeSurvey | None = None
 
     @property
     def window(self) -> Window:
@@ -81,18 +83,22 @@ class BoardRequest:
 
     def fit(self) -> BoardRequest:
         """Return the request with a step that fits the scrape interval and number of targets."""
-        fitted = targets.fit_range(self.prometheus, self.scope, self.chosen, self.now)
-        return replace(self, chosen=fitted)
+        survey = _survey(self)
+        fitted = targets.fit_range(self.chosen, survey.resolution.targets)
+        return replace(self, chosen=fitted, survey=survey)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """Queries of a board. `at`: the moment at which targets are counted."""
+    """Queries of a board. `at`: the moment at which targets are counted. `ranked`: label of the
+    groups of which a query shows the busiest, by query name.
+    """
 
     window: Window
     at: int
     evidence_scope: evidence.EvidenceScope
     questions: Mapping[str, Question]
+    ranked: Mapping[str, str]
 
 
 def collect(
@@ -125,6 +131,9 @@ def measure(request: BoardRequest) -> BoardResult:
     answers = request.prometheus.ask(plan.questions)
     if plan.evidence_scope.times.kept:
         answers = evidence.splice_newest(answers, plan.window)
+    notes: dict[str, str] = {}
+    if plan.ranked:
+        answers, notes = ranking.keep_busiest(answers, plan.ranked)
     facts = targets.collect_facts(
         request.prometheus, request.panels, request.scope, plan.at, answers
     )
@@ -137,28 +146,55 @@ def measure(request: BoardRequest) -> BoardResult:
         facts.scraped,
         _judge(request, plan, answers, facts, fault),
         request.compare,
+        notes,
     )
 
 
+def _survey(request: BoardRequest) -> targets.RangeSurvey:
+    """Read what the step and the queries depend on, for the longest step it may have."""
+    chosen, periods = request.chosen, 2 if request.compare else 1
+    step_s, length_s = targets.get_longest_step_s(chosen), periods * chosen.length_s
+    reach_s: dict[growth.Family, int] = {}
+    for each_s in (chosen.step_s, step_s):
+        times = Times(each_s, chosen.length_s)
+        texts = (growth.render_plain(name, request.scope, times) for name in _list_names(request))
+        for family, back_s in growth.select_families(texts, times).items():
+            reach_s[family] = max(reach_s.get(family, 0), length_s + max(step_s, back_s))
+    longest_s = length_s + max(step_s, times.rate_s)
+    return targets.survey_range(request.prometheus, request.scope, request.now, longest_s, reach_s)
+
+
+def _list_names(request: BoardRequest) -> list[str]:
+    return [line.query for panel in request.panels for line in panel.lines]
+
+
 def _plan(request: BoardRequest) -> QueryPlan:
-    prometheus, panels, scope = request.prometheus, request.panels, request.scope
-    window = request.window
+    panels, window = request.panels, request.window
     at = int(request.now) // SCRAPE_S * SCRAPE_S
-    resolution = targets.query_resolution(prometheus, scope, request.now)
-    lines = _PlannedLines(panels, scope, window, 2 if request.compare else 1)
-    times = lines.resolve_times(prometheus, resolution.every_s)
-    appeared = lines.find_appeared(prometheus, times)
-    evidence_scope = evidence.EvidenceScope(scope, times, request.now, resolution.targets)
+    survey = request.survey or _survey(request)
+    scope = replace(request.scope, pods=survey.pods)
+    lines = _PlannedLines(_list_names(request), scope, window, 2 if request.compare else 1)
+    times = lines.resolve_times(survey)
+    appeared = lines.find_appeared(request.prometheus, times, survey.added)
+    evidence_scope = evidence.EvidenceScope(
+        scope, times, request.now, survey.resolution.targets, survey.covered
+    )
     questions = lines.questions(window, times, appeared)
+    rankings = lines.rankings(times)
+    questions |= {ranking.RANKING + name: one for name, (_, one) in rankings.items()}
     questions |= targets.plan_facts(panels, scope, at)
+    # Read by the annotations right after: the client remembers the answer.
+    questions["alerts"] = targets.plan_alerts(request.scope, window)
     if numbers := [panel for panel in panels if panel.kind == "numbers"]:
         questions |= evidence.plan_totals(numbers, evidence_scope)
     if times.kept:
-        questions |= evidence.plan_newest(panels, scope, times, window)
+        near = evidence.plan_newest(panels, evidence_scope, window, appeared)
+        questions |= near
     if request.compare:
         earlier = lines.questions(get_previous_window(window), times, appeared)
-        questions |= {_PREVIOUS_PREFIX + name: question for name, question in earlier.items()}
-    return QueryPlan(window, at, evidence_scope, questions)
+        questions |= {ranking.PREVIOUS + name: question for name, question in earlier.items()}
+    ranked = {name: label for name, (label, _) in rankings.items()}
+    return QueryPlan(window, at, evidence_scope, questions, ranked)
 
 
 def _judge(
@@ -185,47 +221,56 @@ def _judge(
 
 @dataclass(frozen=True, slots=True)
 class _PlannedLines:
-    """Lines of a board's panels. `periods`: their number, including the current one."""
+    """Queries of a board's lines. `periods`: their number, including the current one."""
 
-    panels: Sequence[Panel]
+    names: Sequence[str]
     scope: Scope
     window: Window
     periods: int
 
-    @property
-    def names(self) -> list[str]:
-        return [line.query for panel in self.panels for line in panel.lines]
-
-    def resolve_times(self, prometheus: Asker, every_s: int) -> Times:
+    def resolve_times(self, survey: targets.RangeSurvey) -> Times:
         """Return the times, with the recording rules that cover all periods."""
-        times = Times(self.window.step, self.window.length_s, every_s)
+        times = Times(self.window.step, self.window.length_s, survey.resolution.every_s)
         texts = (growth.render_plain(name, self.scope, times) for name in self.names)
-        wanted = growth.select_families(texts, times)
-        length_s = self.periods * times.range_s
-        reach_s = {family: length_s + before_s for family, before_s in wanted.items()}
-        return replace(times, kept=targets.list_covered(prometheus, reach_s, self.window.end))
+        families = growth.select_families(texts, times, survey.covered)
+        return replace(times, kept=tuple(family.every_s for family in families))
 
-    def find_appeared(self, prometheus: Asker, times: Times) -> frozenset[str] | None:
-        """Return the counters of which a series may have appeared; None means any."""
+    def find_appeared(
+        self, prometheus: Asker, times: Times, added: tuple[str, ...] | None
+    ) -> growth.Appeared:
+        """Return where a series may have appeared; of many instances, by counter."""
+        if added is not None:
+            return growth.Appeared(instances=added)
         texts = [growth.render_declared(name, self.scope, times) for name in self.names]
         counters = growth.find_counters(texts)
         if not counters:
-            return frozenset()
+            return growth.Appeared(frozenset())
         length_s = self.periods * times.range_s + times.rate_s
         query = growth.names_appeared(counters, length_s)
         question = Question(query, self.window.end, join="sum")
         answer = prometheus.ask({"appeared": question})["appeared"]
         if answer.fault is not None:
-            return None
-        return frozenset(series.label("metric") for series in answer.series)
+            return growth.ANY
+        return growth.Appeared(frozenset(series.label("metric") for series in answer.series))
 
     def questions(
-        self, window: Window, times: Times, appeared: frozenset[str] | None
+        self, window: Window, times: Times, appeared: growth.Appeared
     ) -> dict[str, Question]:
-        texts = {
-            name: growth.render_for_chart(name, self.scope, times, appeared) for name in self.names
+        return {
+            name: Question(
+                growth.render_every(name, self.scope, times, appeared), window.end, window
+            )
+            for name in self.names
         }
-        return {name: Question(text, window.end, window) for name, text in texts.items()}
+
+    def rankings(self, times: Times) -> dict[str, tuple[str, Question]]:
+        """Return label and values, by name, of the groups of which the busiest are shown."""
+        found = {}
+        for name in self.names:
+            label, query = growth.render_ranking(name, self.scope, times)
+            if label:
+                found[name] = (label, Question(query, self.window.end))
+        return found
 
 
 def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
@@ -271,7 +316,7 @@ def _make_panel_result(
         state, message = "prometheus", page_message
     nothing = QueryResult()
     earlier = [
-        (line, _apply_factor(line, answers.get(_PREVIOUS_PREFIX + line.query, nothing), factors))
+        (line, _apply_factor(line, answers.get(ranking.PREVIOUS + line.query, nothing), factors))
         for line in panel.lines
     ]
     before = style_series(panel, [(line, answer.series) for line, answer in earlier])
@@ -283,7 +328,7 @@ def _render_panel(shown: PanelResult, found: BoardResult) -> dict[str, Any]:
     document = {
         "id": panel.id,
         "title": panel.title,
-        "about": panel.about,
+        "about": ranking.describe(panel, found.notes) if found.notes else panel.about,
         "state": shown.state,
         "message": asdict(shown.message) if shown.message else None,
         "figure": figure.figure(panel, drawn, window),

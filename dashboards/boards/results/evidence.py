@@ -20,7 +20,9 @@ from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 from routing.analysis.label_names import get_name
 
-MAX_WINDOWS_READ: Final = 20_000  # windows of all targets read for one total
+MAX_WINDOWS_READ: Final = 5_000  # windows of all targets read for one total
+_MAX_NEWEST_READ: Final = 30_000  # seconds of all targets read for the newest points of a line
+_MAX_LATE_S, _PERCENT = 300, 100
 _TAIL_S: Final = 900  # s; possible lag of recording rules
 _MAX_PEAK_POINTS: Final = 20_000
 _MAX_NAMED_SERIES: Final = 6
@@ -41,24 +43,36 @@ def is_counted(line: PanelLine) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceScope:
-    """`end` is the exact end of the range; the last point of a coarse chart is earlier."""
+    """`end` is the exact end of the range; the last point of a coarse chart is earlier. `covered`:
+    intervals (s) of all recording rules that cover it.
+    """
 
     scope: Scope
     times: Times
     end: float
     targets: int
+    covered: tuple[int, ...] = ()
 
     @property
     def length_s(self) -> int:
         return self.times.range_s
+
+    @property
+    def fine(self) -> tuple[int, ...]:
+        """Intervals of the recording rules that end late enough for a total, if they are needed."""
+        if not self.times.kept and not _is_expensive(self.targets, self.length_s):
+            return ()
+        return tuple(every_s for every_s in self.covered if every_s <= _MAX_LATE_S)
 
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
     """Return the questions for the totals that big numbers show."""
     lines = (line for panel in panels for line in panel.lines)
     names = [line.query for line in lines if is_counted(line)]
-    kept = at.times.kept if _is_expensive(at.targets, at.length_s) else ()
-    if kept or not _is_expensive(at.targets, at.length_s):
+    expensive = _is_expensive(at.targets, at.length_s)
+    late_s = at.length_s // _PERCENT
+    kept = tuple(s for s in at.covered if s <= max(late_s, _MAX_LATE_S)) if expensive else ()
+    if kept or not expensive:
         found = _plan_exact(names, at.scope, at.length_s, at.end, kept)
     else:
         found = _plan_estimated(names, at.scope, at.length_s, at.end)
@@ -115,22 +129,30 @@ def get_total(answers: Mapping[str, QueryResult], line: PanelLine) -> QueryResul
 
 
 def plan_newest(
-    panels: Sequence[Panel], scope: Scope, times: Times, window: Window
+    panels: Sequence[Panel],
+    at: EvidenceScope,
+    window: Window,
+    appeared: growth.Appeared = growth.ANY,
 ) -> dict[str, Question]:
-    """Return the newest points of panels read from recording rules, whose samples end earlier.
-    `times` has the intervals of those rules.
+    """Return the newest points of panels read from recording rules, whose samples end earlier; of
+    a large fleet only its gauges: its charts are late by up to one interval of their rules.
     """
+    times = at.times
     steps = min(window.points - 1, -(-2 * max(times.kept) // window.step))
     tail = Window(window.end - steps * window.step, window.end, window.step)
     near = Times(times.step_s, max(tail.length_s, times.rate_s), times.scrape_s)
-    return {
-        _NEWEST + line.query: Question(
-            queries.render_for_chart(line.query, scope, near), tail.end, tail
-        )
-        for panel in panels
-        for line in panel.lines
-        if is_counted(line)
-    }
+    is_read = at.targets * near.range_s <= _MAX_NEWEST_READ
+    has_copies = growth.has_copies(times)
+    found = {}
+    for line in (line for panel in panels for line in panel.lines):
+        if is_counted(line):
+            points = tail if is_read else None
+        else:
+            points = Window(window.end, window.end, window.step) if has_copies else None
+        if points is not None:
+            query = growth.render_every(line.query, at.scope, near, appeared)
+            found[_NEWEST + line.query] = Question(query, points.end, points)
+    return found
 
 
 def splice_newest(answers: dict[str, QueryResult], window: Window) -> dict[str, QueryResult]:
@@ -174,14 +196,14 @@ def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
     With recording rules: their value plus the growth since.
     """
     scope, length_s = at.scope, at.length_s
-    if not at.times.kept:
+    if not at.fine:
         questions = {_PLAIN + query: _plan_estimated([query], scope, length_s, at.end)[query]}
         if not _is_expensive(at.targets, length_s):
             questions[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
         return questions
     since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
     return {
-        _TOTAL + query: _plan_exact([query], scope, length_s, at.end, at.times.kept)[query],
+        _TOTAL + query: _plan_exact([query], scope, length_s, at.end, at.fine)[query],
         _TAIL + query: since([query], scope, _TAIL_S, at.end)[query],
     }
 

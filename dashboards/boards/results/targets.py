@@ -1,19 +1,27 @@
 """Scraped targets of a scope: number, scrape interval, state by job and exported metrics.
 
-Number and interval are read from Prometheus' own samples once a minute. The rate window must fit
-the scrape interval: 5 s locally, up to 60 s in clusters.
+Number, interval and coverage by recording rules are read from Prometheus' own samples once a
+minute. The rate window must fit the scrape interval: 5 s locally, up to 60 s in clusters.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dashboards.boards.panels.declarations import Panel, Range
 from dashboards.boards.panels.exporters import EXPORTERS
-from dashboards.boards.queries import SCRAPE_S, Scope, growth, promql
+from dashboards.boards.queries import SCRAPE_S, Scope, alerts, growth, promql
 from dashboards.boards.queries import metric_names as n
-from dashboards.prometheus.http.client import Asker, Fault, QueryResult, Question
+from dashboards.prometheus.http.client import (
+    MAX_POINTS,
+    Asker,
+    Fault,
+    QueryResult,
+    Question,
+    Window,
+)
 
 MEMORY_S = 60  # s; also how long values of a replaced Prometheus remain in use
 _MAX_SCOPES = 10_000
@@ -66,7 +74,23 @@ class PanelFacts:
         return is_up and (any(numbers) or (bool(numbers) and panel.unit == "seconds"))
 
 
+@dataclass(frozen=True, slots=True)
+class RangeSurvey:
+    """What the queries of a range depend on. `covered`: intervals (s) of the recording rules that
+    cover it. `added`: instances that may have new series in it; None if unknown or many. `pods`: of
+    one endpoint, () if unknown or many.
+    """
+
+    resolution: ScrapeResolution
+    covered: tuple[int, ...] = ()
+    added: tuple[str, ...] | None = None
+    pods: tuple[str, ...] = ()
+
+
 _memory: dict[Scope, ScrapeResolution] = {}
+_covered: dict[tuple[Scope, tuple[int, ...]], tuple[float, tuple[int, ...]]] = {}
+_MAX_ADDED, _MAX_PODS = 20, 200
+_MAX_ADDED_S = 9000
 
 
 def get_interval_s(asker: Asker, scope: Scope, now: float) -> int:
@@ -83,24 +107,94 @@ def query_resolution(asker: Asker, scope: Scope, now: float) -> ScrapeResolution
     known = _memory.get(scope)
     if known is not None and 0 <= now - known.at < MEMORY_S:
         return known
+    return _read_resolution(asker.ask(_plan_resolution(scope, now)), scope, now)
+
+
+def _plan_resolution(scope: Scope, now: float) -> dict[str, Question]:
     at = int(now) // SCRAPE_S * SCRAPE_S
-    questions = {
+    return {
         "scraped_every": Question(scraped_every(scope), at, join="max"),
         "scraped": Question(f"count(up{_scraped(scope)})", at, join="sum"),
     }
-    values = {name: _number(answer) for name, answer in asker.ask(questions).items()}
-    if values["scraped_every"] is None:
+
+
+def _read_resolution(
+    answers: Mapping[str, QueryResult], scope: Scope, now: float
+) -> ScrapeResolution:
+    interval_s = _number(answers["scraped_every"])
+    if interval_s is None:
         return ScrapeResolution(now)
     if len(_memory) >= _MAX_SCOPES:
         _memory.clear()
-    every_s = max(SCRAPE_S, round(values["scraped_every"]))
-    _memory[scope] = ScrapeResolution(now, every_s, int(values["scraped"] or 0))
+    every_s = max(SCRAPE_S, round(interval_s))
+    _memory[scope] = ScrapeResolution(now, every_s, int(_number(answers["scraped"]) or 0))
     return _memory[scope]
 
 
+def survey_range(
+    asker: Asker, scope: Scope, now: float, length_s: int, reach_s: Mapping[growth.Family, int]
+) -> RangeSurvey:
+    """Read in one round what is not remembered; in another, where rules lack moments, whether
+    anything was scraped then. `reach_s`: seconds before now that each family of
+    recording rules must cover.
+    """
+    at = int(now) // SCRAPE_S * SCRAPE_S
+    questions = {}
+    if length_s <= _MAX_ADDED_S:  # longer ranges are read from recording rules
+        questions["added"] = Question(added_series(scope, length_s), at)
+    if scope.endpoint:
+        questions["pods"] = Question(known_pods(scope, length_s), at)
+    known = _memory.get(scope)
+    if is_known := known is not None and 0 <= now - known.at < MEMORY_S:
+        resolution = known
+    else:
+        questions |= _plan_resolution(scope, now)
+    key = (scope, tuple(reach_s.values()))
+    since, covered = _covered.get(key, (-math.inf, ()))
+    if is_covered := 0 <= now - since < MEMORY_S:
+        pass
+    else:
+        questions |= _plan_missing(reach_s, at)
+    answers = asker.ask(questions) if questions else {}
+    if not is_known:
+        resolution = _read_resolution(answers, scope, now)
+    if not is_covered:
+        whole = tuple(one for one in reach_s if _is_zero(answers[f"missing_{one.every_s}"]))
+        rest = {family: back_s for family, back_s in reach_s.items() if family not in whole}
+        covered = (*(family.every_s for family in whole), *list_covered(asker, rest, at))
+        if len(_covered) >= _MAX_SCOPES:
+            _covered.clear()
+        _covered[key] = (now, covered)
+    added = _read_names(answers["added"], "instance", _MAX_ADDED) if "added" in answers else None
+    pods = _read_names(answers["pods"], "pod", _MAX_PODS) if scope.endpoint else ()
+    return RangeSurvey(resolution, covered, added, pods or ())
+
+
+def added_series(scope: Scope, length_s: int) -> str:
+    """Instances that added series within the range, or that do not report it."""
+    up, added = (f"last_over_time({name}{_scraped(scope)}[{length_s}s])" for name in _SCRAPES)
+    grown = f"sum_over_time({_SCRAPES[1]}{_scraped(scope)}[{length_s}s])"
+    unknown = f"count by (instance) ({up}) unless count by (instance) ({added})"
+    return f"(sum by (instance) ({grown}) > 0) or ({unknown})"
+
+
+_SCRAPES = ("up", "scrape_series_added")
+
+
+def known_pods(scope: Scope, length_s: int) -> str:
+    step_s = max(_RECORDED_STEP_S, length_s // MAX_POINTS)
+    return f"count by (pod) (last_over_time(up{_scraped(scope)}[{length_s}s:{step_s}s]))"
+
+
+def _read_names(answer: QueryResult, label: str, most: int) -> tuple[str, ...] | None:
+    """Return the values of the label, None if they are unknown or too many."""
+    names = tuple(sorted({series.label(label) for series in answer.series}))
+    return None if answer.fault or answer.missing or len(names) > most else names
+
+
 def scraped_every(scope: Scope) -> str:
-    """Median scrape interval in seconds."""
-    sampled = f"timestamp(up{_scraped(scope)})[2m:1s]"
+    """Median scrape interval in seconds, at least `SCRAPE_S`."""
+    sampled = f"timestamp(up{_scraped(scope)})[2m:{SCRAPE_S}s]"
     apart = f"(max_over_time({sampled}) - min_over_time({sampled})) / (changes({sampled}) > 0)"
     return f"quantile(0.5, {apart})"
 
@@ -115,19 +209,38 @@ def _number(answer: QueryResult) -> float | None:
 
 def clear_memory() -> None:
     _memory.clear()
+    _covered.clear()
 
 
 def list_covered(asker: Asker, reach_s: Mapping[growth.Family, int], at: int) -> tuple[int, ...]:
     """Return the intervals of those families of recording rules that cover their reach before
     `at`.
     """
-    names = {f"not_covered_{family.every_s}": family for family in reach_s}
-    questions = {
-        name: Question(growth.count_uncovered(family, reach_s[family]), at, join="sum")
-        for name, family in names.items()
+    questions = _plan_coverage(reach_s, at)
+    return _read_coverage(asker.ask(questions), reach_s) if questions else ()
+
+
+def _plan_missing(reach_s: Mapping[growth.Family, int], at: int) -> dict[str, Question]:
+    return {
+        f"missing_{family.every_s}": Question(growth.count_missing(family, back_s), at, join="sum")
+        for family, back_s in reach_s.items()
     }
-    answers = asker.ask(questions) if questions else {}
-    return tuple(family.every_s for name, family in names.items() if _is_zero(answers[name]))
+
+
+def _plan_coverage(reach_s: Mapping[growth.Family, int], at: int) -> dict[str, Question]:
+    return {
+        f"not_covered_{family.every_s}": Question(
+            growth.count_uncovered(family, back_s), at, join="sum"
+        )
+        for family, back_s in reach_s.items()
+    }
+
+
+def _read_coverage(
+    answers: Mapping[str, QueryResult], reach_s: Mapping[growth.Family, int]
+) -> tuple[int, ...]:
+    found = (family.every_s for family in reach_s)
+    return tuple(every_s for every_s in found if _is_zero(answers[f"not_covered_{every_s}"]))
 
 
 def _is_zero(answer: QueryResult) -> bool:
@@ -136,6 +249,7 @@ def _is_zero(answer: QueryResult) -> bool:
 
 MAX_RAW_POINTS = 10_000  # points of all targets, for steps below those of recording rules
 MAX_RECORDED_POINTS = 20_000
+_MAX_RAW_TARGETS = 150  # more are read from recording rules
 _RECORDED_STEP_S = 60
 _MIN_POINTS = 12
 _STEPS_S = (
@@ -144,10 +258,11 @@ _STEPS_S = (
 )
 
 
-def fit_range(asker: Asker, scope: Scope, chosen: Range, now: float) -> Range:
-    """Return the range with a step that fits the scrape interval and the number of targets."""
-    target_count = count_targets(asker, scope, now)
+def fit_range(chosen: Range, target_count: int) -> Range:
+    """Return the range with a step that fits the number of targets."""
     step_s = chosen.step_s
+    if target_count > _MAX_RAW_TARGETS:
+        step_s = max(step_s, _RECORDED_STEP_S)
     for longer_s in _STEPS_S:
         points = chosen.length_s // step_s
         if points * target_count <= (
@@ -159,7 +274,18 @@ def fit_range(asker: Asker, scope: Scope, chosen: Range, now: float) -> Range:
     return replace(chosen, step_s=step_s)
 
 
+def get_longest_step_s(chosen: Range) -> int:
+    """Return the longest step that `fit_range` may choose."""
+    able = (step_s for step_s in _STEPS_S if chosen.length_s // step_s >= _MIN_POINTS)
+    return max(chosen.step_s, *able, 0)
+
+
 _FACT_PREFIXES = ("targets_", "exported_")
+
+
+def plan_alerts(scope: Scope, window: Window) -> Question:
+    """Return the query of the alerts that annotate a window."""
+    return Question(alerts(scope), window.end, window)
 
 
 def plan_facts(panels: Sequence[Panel], scope: Scope, at: int) -> dict[str, Question]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -14,9 +15,12 @@ from console.web import responses
 from dashboards.costs.pages.endpoints import ROWS_A_PAGE
 from dashboards.costs.reports import miss_groups, misses
 from dashboards.prometheus.sources import selectors as connections
+from endpoints.models import Endpoint
+from endpoints.pages.editor.prefill import prefilled_edit_url
 from endpoints.pages.head import find_endpoint
 from routing.analysis.label_names import get_name
-from routing.engine.misses.attribution import CAUSES
+from routing.analysis.miss_fixes import propose_fix
+from routing.engine.misses.attribution import CAUSES, EVICTED_L2
 from routing.pages.views import build_shell
 
 
@@ -33,12 +37,29 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     context: dict[str, Any] = {
         **build_shell(found, "misses"),
         "seen": seen,
+        "causes": [(row, _remedy_link(found, row)) for row in seen.causes],
         "ranges": list(misses.RANGES),
         "cause": cause,
         "cause_label": get_name("cause", cause) if cause else "",
         "examples": misses.examples(found, cause) if cause and not seen.error else [],
     }
     return responses.render(request, "money/misses.html", "money/inc/misses.html", context)
+
+
+def _remedy_link(endpoint: Endpoint, row: misses.MissRow) -> tuple[str, str]:
+    """Return label and address of where the remedy is carried out: the form with the change filled
+    in, else the page for it; empty if there is none.
+    """
+    fix = propose_fix(row.code, endpoint.parsed)
+    if fix is not None:
+        return fix.button, prefilled_edit_url(endpoint.name, fix.changes)
+    l2 = endpoint.parsed.cache.l2
+    if row.code == EVICTED_L2 and l2.backend == "tieredstorage":
+        return "Edit tier", reverse("cachetier:edit", args=[l2.tier])
+    remedy = row.remedy
+    if remedy is None or not remedy.page:
+        return "", ""
+    return remedy.button, reverse(remedy.page, args=[endpoint.name])
 
 
 @never_cache

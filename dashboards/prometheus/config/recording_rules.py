@@ -7,12 +7,12 @@ histogram of hit rates cannot be derived in multi-process mode.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import yaml
 
-from dashboards.boards.queries import QUERIES, Scope, Times, growth
+from dashboards.boards.queries import QUERIES, Scope, Times, cache, growth
 from dashboards.boards.queries.promql import JOBS
 
 # Only endpoints with an LMCache server: other workers must not get these series.
@@ -91,7 +91,11 @@ LARGE_FLEET: Final = (
 GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-lmcache-names": LMCACHE}
 # Group name by evaluation interval (s). Boards with ranges of hours or days read these series
 # (dashboards.boards.queries.growth).
-LONG_RANGES: Final = {300: "emberline-long-ranges", 60: "emberline-middle-ranges"}
+LONG_RANGES: Final = {
+    3600: "emberline-weeks",
+    300: "emberline-long-ranges",
+    60: "emberline-middle-ranges",
+}
 FLEET_GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-large-fleet": LARGE_FLEET}
 
 
@@ -123,13 +127,34 @@ def make_rules(family: growth.Family) -> list[dict[str, str]]:
     jobs = "|".join(JOBS)
     found = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
     for metric in list_counters():
+        if family.sums_only:
+            found.append({"record": family.all + metric, "expr": _average(family, metric)})
+            continue
         grown = growth.rewrite_for_total(f"rate({metric}[{family.every_s}s])", growth.FINE_S)
         summed = f"sum without ({', '.join(growth.WORKER_LABELS)}) ({family.each}{metric})"
         found += [
             {"record": family.each + metric, "expr": grown},
             {"record": family.all + metric, "expr": summed},
         ]
+    found.append({"record": family.all + cache.TIER_TOKENS, "expr": _sum_tiers(family)})
+    if family == growth.COPIES:
+        found += [{"record": family.now + metric, "expr": metric} for metric in growth.GAUGES]
     return found
+
+
+def _sum_tiers(family: growth.Family) -> str:
+    if family.sums_only:
+        return _average(family, cache.TIER_TOKENS)
+    times = Times(family.every_s, family.every_s, kept=(family.every_s,))
+    return growth.rewrite_recorded(cache.tokens_by_tier(replace(times, kept=())), times)
+
+
+def _average(family: growth.Family, metric: str) -> str:
+    """Derive the growth per second from the next finer family, at a fraction of its cost."""
+    finer = growth.FAMILIES[growth.FAMILIES.index(family) + 1]
+    # One millisecond less: before Prometheus 3 a range includes both ends.
+    summed = f"sum_over_time({finer.all}{metric}[{1000 * family.every_s - 1}ms])"
+    return f"{summed} * {finer.every_s} / {family.every_s}"
 
 
 def all_groups() -> list[dict[str, Any]]:

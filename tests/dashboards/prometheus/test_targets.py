@@ -14,6 +14,7 @@ from console.clusters import actions as clusters
 from console.processkit.metrics import Registry
 from dashboards.prometheus.sources import actions as metrics
 from dashboards.prometheus.targets import Transitions
+from endpoints.models import EndpointStatus
 from tests.support.console import browser, make_endpoint, person, pretend_ready
 
 pytestmark = pytest.mark.django_db
@@ -131,6 +132,17 @@ class TestTargetContents:
                 "labels": {"job": "vllm", **of_demo, "pod": "demo-worker-0"},
             },
         ]
+
+    def test_each_of_several_routers_is_a_target_of_its_own(self) -> None:
+        made = pretend_ready(make_endpoint("demo"), admin_url="http://127.0.0.1:9001")
+        urls = ["http://127.0.0.1:9001", "http://127.0.0.1:9002"]
+        parts = {"router": {"admin_urls": urls}}
+        EndpointStatus.objects.filter(pk=made.pk).update(parts=parts)
+        found = {one["labels"]["pod"]: one["targets"] for one in groups()}
+        assert found == {
+            "demo-router-0": ["127.0.0.1:9001"],
+            "demo-router-1": ["127.0.0.1:9002"],
+        }
 
     def test_queries_do_not_grow_with_endpoints(self, django_assert_num_queries: Any) -> None:
         for name in ("a", "b", "c"):

@@ -7,11 +7,14 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from console.launcher.layout import Layout, write_facts
 from console.provisioners.base import TemporaryError
@@ -120,6 +123,69 @@ def test_settings_are_reloaded_without_a_restart_and_an_invalid_file_never_is(
     assert own.rules.read_text() == good
     bad.delete()
     own.rounds(Load.LOADED)
+
+
+class Scripted:
+    """Prometheus whose latest reload is what the test says, and how often it was asked for one."""
+
+    def __init__(self, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.took: bool | None = True
+        self.hang_ups = 0
+        monkeypatch.setattr(rule_file, "_reloaded", lambda _url: (self.took, time.time() + 60))
+        monkeypatch.setattr(rule_file, "prometheus_server", lambda _layout: None)
+        monkeypatch.setattr(own, "hang_up", self.hang_up)
+
+    def hang_up(self, _program: str) -> None:
+        self.hang_ups += 1
+
+    def state(self) -> str:
+        rule_file.load()
+        return RuleFile.objects.get().state
+
+
+@pytest.fixture
+def refused(own: Own, monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """One rule rejected after a good file; the reload of the good one is not done yet."""
+    scripted = Scripted(own, monkeypatch)
+    assert [scripted.state(), scripted.state()] == [Load.WAITING, Load.LOADED]
+    OwnRule.objects.create(name="Broken", expr="up === 1", summary="x")
+    assert scripted.state() == Load.WAITING
+    scripted.took = False
+    assert scripted.state() == Load.REFUSED
+    return scripted
+
+
+def test_good_rules_are_not_blamed_for_the_reload_that_failed_before(refused: Scripted) -> None:
+    OwnRule.objects.all().delete()
+    asked = refused.hang_ups
+    assert [refused.state(), refused.state()] == [Load.WAITING, Load.WAITING]
+    assert refused.hang_ups == asked, "the reload of the good file is under way"
+    RuleFile.objects.update(at=timezone.now() - timedelta(minutes=1))
+    assert refused.state() == Load.WAITING
+    assert refused.hang_ups == asked + 1
+    refused.took = True
+    assert refused.state() == Load.LOADED
+
+
+def test_new_rules_wait_until_the_good_file_is_loaded_again(own: Own, refused: Scripted) -> None:
+    OwnRule.objects.update(expr="up == 1")
+    good = own.rules.read_text()
+    assert refused.state() == Load.WAITING
+    assert own.rules.read_text() == good
+    refused.took = True
+    assert refused.state() == Load.WAITING
+    assert "up == 1" in own.rules.read_text()
+    assert refused.state() == Load.LOADED
+
+
+def test_reload_before_the_file_was_written_is_not_one_of_it(
+    own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted = Scripted(own, monkeypatch)
+    monkeypatch.setattr(
+        rule_file, "_reloaded", lambda _url: (True, own.rules.stat().st_mtime - 0.5)
+    )
+    assert [scripted.state(), scripted.state()] == [Load.WAITING, Load.WAITING]
 
 
 def test_external_prometheus_gets_no_rule_file(own: Own, settings: Any) -> None:

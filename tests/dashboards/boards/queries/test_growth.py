@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dashboards.boards.queries import Times, growth
+from dashboards.boards.queries import Scope, Times, growth
+from dashboards.boards.results import targets
 from tests.dashboards.prometheus.config.test_recording_rules import expression_test
 from tests.support.prometheus import PROMTOOL
 
@@ -94,7 +95,9 @@ def test_chart_includes_growth_between_windows(tmp_path: Path) -> None:
     """Of scrapes at 56 s and 63 s, windows of a minute have one each."""
     series = [{"series": "c_total", "values": "1x8 2x90"}]
     times = Times(60, 600, scrape_s=7)
-    drawn = growth.rewrite_for_chart(f"rate(c_total[{times.rate_s}s])", times, frozenset())
+    drawn = growth.rewrite_for_chart(
+        f"rate(c_total[{times.rate_s}s])", times, growth.Appeared(frozenset())
+    )
     any_ = f"max_over_time(({drawn})[600s:60s]) > bool 0"
     test = {"interval": "7s", "input_series": series}
     assert _tested(tmp_path, test, [expression_test(any_, ("{}", 1.0), at=AT)]) == ""
@@ -110,6 +113,33 @@ def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
     found = growth.names_appeared([("c_total", ""), ("up", "")], 60 * MINUTES - 5)
     wanted = [('{metric="c_total"}', 6.0), ('{metric="up"}', 2.0)]
     assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
+
+
+def test_only_instances_with_new_series_are_read_exactly() -> None:
+    """The others are a plain rate; a cluster exporter's series have another instance."""
+    times, text = Times(60, 900), 'rate(c_total{pod="p"}[60s])'
+    plain = 'rate(c_total{pod="p"}[65s])'
+    none = growth.Appeared(instances=())
+    some = growth.Appeared(instances=("10.0.0.1:80", "b"))
+    assert growth.rewrite_for_chart(text, times, none) == plain
+    drawn = growth.rewrite_for_chart(text, times, some)
+    assert drawn.endswith(f"or {plain})")
+    assert r'c_total{pod="p",instance=~"10\\.0\\.0\\.1:80|b"}[60s]' in drawn
+    pods = growth.rewrite_for_chart("rate(container_x[60s])", times, none)
+    assert "or rate(container_x[65s])" in pods
+
+
+def test_instances_with_new_series_are_found(tmp_path: Path) -> None:
+    """Also those that do not report it."""
+    series = []
+    for name, added in (("same", "0x120"), ("new", "0x60 3 0x59"), ("silent", "")):
+        series.append({"series": f"up{target(name)}", "values": UP})
+        if added:
+            series.append({"series": f"scrape_series_added{target(name)}", "values": added})
+    question = targets.added_series(Scope(), 60 * MINUTES)
+    wanted = [('{instance="new"}', 3.0), ('{instance="silent"}', 1.0)]
+    test = {"interval": "5s", "input_series": series}
+    assert _tested(tmp_path, test, [expression_test(question, *wanted, at=AT)]) == ""
 
 
 def test_totals_end_at_a_complete_window_within_five_minutes() -> None:

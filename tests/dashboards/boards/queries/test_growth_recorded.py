@@ -25,7 +25,7 @@ from tests.support.prometheus import PROMTOOL
 
 KEPT = Times(7200, 14_400, kept=(300,))
 MINUTES = Times(60, 3600, kept=(300, 60))  # its steps of one family, what it ranks by of both
-FIVE, ONE = growth.FAMILIES
+HOUR, FIVE, ONE = growth.FAMILIES
 
 
 def worker(metric: str, pod: str, endpoint: str = "a", **more: str) -> str:
@@ -54,6 +54,7 @@ NAMES = (
     "ttft_p90",
     "on_time_by_endpoint",
     "generated_tokens_by_worker",
+    "prompt_share_by_source",
 )
 
 
@@ -63,7 +64,7 @@ def promtool(
     """It evaluates all groups `every` so often, whatever each of them says."""
     groups = recording_rules.long_ranges()
     (folder / "rules.yml").write_text(
-        recording_rules.render(groups[:1] if every == "5m" else groups)
+        recording_rules.render(groups[1:2] if every == "5m" else groups[1:])
     )
     data = {"rule_files": ["rules.yml"], "evaluation_interval": every, "tests": [test]}
     (folder / "tests.json").write_text(json.dumps(data))
@@ -112,7 +113,7 @@ def test_every_board_counter_is_recorded() -> None:
                 scope = Scope("a", worker="a-0") if one else Scope()
                 for times in (KEPT, MINUTES):
                     short = queries.render_for_chart(line.query, scope, times)
-                    found |= set(re.findall(r"emberline[15]m\w*:[\w:]+", short))
+                    found |= set(re.findall(r"emberline[15][mh]\w*:[\w:]+", short))
                     assert "rate(" not in short, line.query
     assert found - recorded == set()
     assert {name[:11] for name in found} == {FIVE.prefix, ONE.prefix}
@@ -170,7 +171,7 @@ def test_coverage_includes_the_window_before_each_step() -> None:
     results_board.measure(
         BoardRequest(stub, BOARDS["cost"].panels(one=False), Scope(), RANGES["15m"], 1.8e9)
     )
-    assert f"[{900 + 86_400}s:" in stub.asked["not_covered_300"].query
+    assert f"[{900 + 86_400}s:" in stub.asked["missing_300"].query
 
 
 def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ class Stub:
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
         self.asked |= questions
         return {
-            name: self.lacking if name.startswith("not_covered") else QueryResult()
+            name: self.lacking if name.startswith(("missing", "not_covered")) else QueryResult()
             for name in questions
         }
 
@@ -231,7 +232,7 @@ def test_comparison_period_needs_coverage_too() -> None:
     stub = Stub(QueryResult())
     panels = BOARDS["overview"].panels(one=False)
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True))
-    assert f"[{14 * 86_400 + 1800}s:" in stub.asked["not_covered_300"].query
+    assert f"[{14 * 86_400 + 43_200}s:" in stub.asked["missing_300"].query
 
 
 class Late:
@@ -248,7 +249,7 @@ class Late:
         window = question.window
         if window is None:
             return QueryResult()
-        by_rules = FIVE.prefix in question.query or ONE.prefix in question.query
+        by_rules = any(one.prefix in question.query for one in growth.FAMILIES)
         values = (None,) * window.points if by_rules else (1.0,) * window.points
         return QueryResult((Series((), values),))
 

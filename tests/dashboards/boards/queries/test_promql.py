@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.boards import panels, queries
-from dashboards.boards.queries import QUERIES, Scope, Times, promql
+from dashboards.boards.queries import QUERIES, Scope, Times, growth, promql
 from dashboards.boards.results import targets
 from tests.support.prometheus import PROMTOOL
 
 SCOPES = (Scope(), Scope("demo"), Scope('a"} or vector(1) #', "line\nfeed \\"))
+RECORDED = Times(14_400, 7 * 86_400, kept=(3600, 300))
 TIMES = [Times(choice.step_s, choice.length_s) for choice in panels.RANGES.values()]
 
 
@@ -33,6 +34,12 @@ def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
         for scope in SCOPES
         for times in TIMES
     ]
+    for name in QUERIES:
+        declared = growth.render_declared(name, Scope(), RECORDED)
+        expressions.append(growth.render_every(name, Scope(), RECORDED))
+        if values := promql.split_ranking(declared)[2]:
+            expressions.append(growth.rewrite_ranking(values, RECORDED))
+    assert any("emberline5m_now:vllm:num_requests_waiting{}[600s])[" in one for one in expressions)
     for scope in SCOPES:
         expressions.append(targets.exported(metrics, scope.engines()))
         expressions.append(targets.last_up(scope, promql.JOBS))
@@ -74,6 +81,23 @@ def test_metric_names_never_come_from_input() -> None:
         targets.exported(("up|.*",), "")
     with pytest.raises(ValueError, match="are not among"):
         targets.last_up(Scope(), (".*",))
+
+
+def test_every_ranking_can_be_separated() -> None:
+    ranked, evil = 0, " and on (x) topk(12, "
+    for name, query in QUERIES.items():
+        for scope in (Scope(), Scope(f"a{evil}(")):
+            text = query(scope, TIMES[0])
+            every, label, values = promql.split_ranking(text)
+            assert "topk" not in every.replace(evil, ""), name
+            ranked += bool(label)
+            if label:
+                assert values.startswith(f"sum by ({label}) ("), name
+                assert values.endswith(" @ end()))"), name
+                assert f" and on ({label}) topk({promql.TOP}, {values})" in text
+            else:
+                assert every == text
+    assert ranked >= 40
 
 
 @pytest.mark.parametrize(("step_s", "rate_s"), [(5, 20), (10, 20), (40, 40), (180, 180)])

@@ -85,4 +85,4 @@ def test_scrape_interval_is_read_from_prometheus(scraping: Scraping) -> None:
     question = Question(intervals.scraped_every(Scope()), int(time.time()))
     (series,) = client.ask({"q": question})["q"].series
     client.close()
-    assert series.latest == pytest.approx(1.0, abs=0.2)
+    assert 1 <= series.latest <= queries.SCRAPE_S + 0.2, "shorter intervals do not matter"

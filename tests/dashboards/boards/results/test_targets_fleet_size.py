@@ -11,7 +11,7 @@ import pytest
 from dashboards.boards import answers
 from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope
-from dashboards.boards.results import targets
+from dashboards.boards.results import board, targets
 from dashboards.prometheus.http.client import QueryResult, Question, Series
 from tests.support.console import browser
 
@@ -49,13 +49,12 @@ def nothing_known() -> Iterator[None]:
         (9, {"15m": 5, "1h": 10, "6h": 60}),
         (44, {"15m": 5, "1h": 20, "6h": 60}),
         (84, {"15m": 10, "1h": 60, "6h": 120}),
-        (250, {"15m": 30, "1h": 60, "6h": 300, "24h": 1800, "7d": 14_400, "30d": 43_200}),
+        (250, {"15m": 60, "1h": 60, "6h": 300, "24h": 1800, "7d": 14_400, "30d": 43_200}),
         (100_000, {"15m": 60, "1h": 300, "6h": 1800, "30d": 86_400}),
     ],
 )
 def test_samples_stay_below_the_limit(target_count: int, steps: dict[str, int]) -> None:
-    fleet = Fleet(target_count)
-    found = {key: targets.fit_range(fleet, Scope(), RANGES[key], NOW) for key in steps}
+    found = {key: targets.fit_range(RANGES[key], target_count) for key in steps}
     assert {key: one.step_s for key, one in found.items()} == steps
     assert all(
         dataclasses.replace(one, step_s=RANGES[k].step_s) == RANGES[k] for k, one in found.items()
@@ -64,8 +63,9 @@ def test_samples_stay_below_the_limit(target_count: int, steps: dict[str, int]) 
 
 def test_other_scope_has_another_size() -> None:
     small, large = Scope(among=("a",)), Scope()
-    assert targets.fit_range(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
-    assert targets.fit_range(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
+    for scope, count, step_s in ((small, 9, 5), (large, 250, 60)):
+        request = board.BoardRequest(Fleet(count), (), scope, RANGES["15m"], NOW)
+        assert request.fit().chosen.step_s == step_s
 
 
 @pytest.mark.django_db
@@ -73,8 +73,8 @@ def test_large_fleet_uses_a_coarser_grid(monkeypatch: pytest.MonkeyPatch) -> Non
     fleet = Fleet(250)
     monkeypatch.setattr(answers.connections, "fleet", lambda: fleet)
     document: Any = browser("viewer").get("/dashboards/data?from=1795000000&to=1795000900").json()
-    assert document["window"]["step"] == 30
-    assert fleet.windows == {30}
+    assert document["window"]["step"] == 60
+    assert fleet.windows == {60}
     csv = browser("viewer").get("/dashboards/csv?from=1795000000&to=1795000900")
     assert csv.status_code == 200
-    assert fleet.windows == {30}
+    assert fleet.windows == {60}

@@ -94,12 +94,30 @@ def test_page_lists_causes_with_prefill_time_and_remedy(demo: Endpoint) -> None:
     page = browser("operator").get("/routing/endpoints/demo/misses/").content.decode()
     assert "Evicted from device memory" in page
     assert "Enlarge the tier" in page
-    assert "/endpoints/demo/edit/" in page
+    # L1 is on and L2 off: what left the device and L1 would have stayed in L2.
+    enable = "/endpoints/demo/edit/?cache.l1.enabled=on&amp;cache.l2.enabled=on"
+    assert f'href="{enable}"' in page and "Enable L2" in page
     assert "Support bot" in page
     assert "Lost by a cache reset" in page, "20 hours ago"
     assert "Prefix still being computed" not in page, "more than a day ago"
     short = browser("viewer").get("/routing/endpoints/demo/misses/?range=1h&cause=nonsense")
     assert "Lost by a cache reset" not in short.content.decode()
+
+
+def test_viewers_have_no_remedy_buttons(demo: Endpoint) -> None:
+    page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
+    assert "Enlarge the tier" in page
+    assert "Enable L2" not in page
+
+
+def test_remedy_of_l2_leads_to_the_tier(router: Stub) -> None:
+    cache = {"l2": {"enabled": True, "tier": "default"}}
+    pretend_ready(make_endpoint(cache=cache), admin_url=router.url)
+    hours = [{**SUMS["hours"][0], "causes": {"evicted_l2": 9, "evicted_device": 9}}]
+    router.answers["/misses"] = (200, {**SUMS, "hours": hours})
+    page = browser("operator").get("/routing/endpoints/demo/misses/").content.decode()
+    assert 'href="/cache/default/edit/"' in page
+    assert 'href="/endpoints/demo/edit/"' in page  # of the device: nothing to fill in
 
 
 def test_examples_of_a_cause(demo: Endpoint) -> None:
