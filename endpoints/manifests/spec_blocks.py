@@ -13,7 +13,7 @@ from typing import Any
 from endpoints.manifests import schemas, triggers
 from endpoints.manifests.importer import DEADLINE_S, SCALING_FIELDS, SOURCE_BLOCKS
 from endpoints.manifests.worker import GPU, MOUNT, cpu_text, memory_text
-from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.endpoint_spec import DEFAULT_ROUTERS, EndpointSpec
 from endpoints.spec.fields import BY_PATH
 
 Flat = Mapping[str, Any]
@@ -145,7 +145,7 @@ def _routing(spec: Object, wanted: Flat) -> None:
         spec["invocationEndpoint"] = "v1/chat/completions"
     if wanted["router.max_replicas"]:
         scaling = block.setdefault("autoScalingSpec", {})
-        set_value(scaling, "minReplicaCount", wanted["router.replicas"], 1)
+        set_value(scaling, "minReplicaCount", wanted["router.replicas"] or DEFAULT_ROUTERS, 1)
         set_value(scaling, "maxReplicaCount", wanted["router.max_replicas"], 5)
     else:
         block.pop("autoScalingSpec", None)

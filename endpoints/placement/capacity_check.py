@@ -95,12 +95,12 @@ def _routers(
     if not spec.on_cluster:
         return None
     router = spec.router
-    cpus = router.replicas * router.cpus
-    size = int(router.replicas * router.memory_gib * GIB)
+    cpus = spec.routers * router.cpus
+    size = int(spec.routers * router.memory_gib * GIB)
     if price is None or found is None or not (found.cpus and found.host_bytes):
-        return RouterCapacity(router.replicas, cpus, size)
+        return RouterCapacity(spec.routers, cpus, size)
     share = max(cpus / found.cpus, size / found.host_bytes)
-    return RouterCapacity(router.replicas, cpus, size, price * share)
+    return RouterCapacity(spec.routers, cpus, size, price * share)
 
 
 def refusals(spec: EndpointSpec) -> list[Problem]:

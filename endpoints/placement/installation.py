@@ -17,6 +17,7 @@ from django.conf import settings
 from cachetier.vllm_connector.settings import model_identity
 from console.core import confined_files
 from console.core.confined_files import FileRefused
+from endpoints.spec import state_store
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.worker_options import options_of, supported_versions
 from endpoints.workload.model_source import model_source
@@ -121,6 +122,11 @@ def unvalidated_arguments(spec: EndpointSpec) -> str:
     else:
         reason = "vLLM is not installed on this machine"
     return f"Worker arguments not validated: {reason}."
+
+
+def separate_routers_warning(spec: EndpointSpec) -> str:
+    """Return what several routers without a state store would cost here, "" if they share one."""
+    return state_store.separate_routers_warning(spec, settings.EMBERLINE.state_store)
 
 
 def _installed_version(library: str) -> str:

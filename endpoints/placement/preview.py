@@ -16,7 +16,11 @@ from console.core.errors import Problem
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
-from endpoints.placement.installation import installation, unvalidated_arguments
+from endpoints.placement.installation import (
+    installation,
+    separate_routers_warning,
+    unvalidated_arguments,
+)
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.workload.worker_spec import L2Access, worker_spec
 
@@ -39,7 +43,7 @@ class Preview:
 def preview(spec: EndpointSpec, refused: Iterable[Problem] = ()) -> Preview:
     workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
-    notes = [unvalidated_arguments(spec)]
+    notes = [unvalidated_arguments(spec), separate_routers_warning(spec)]
     if spec.needs_cache_tier:
         notes.append(f"{PLACEHOLDER_ADDRESS} is a placeholder for the cache tier's address.")
     shown = Preview(

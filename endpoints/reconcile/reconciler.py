@@ -8,6 +8,7 @@ at its end, only while the claim holds.
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -43,12 +44,14 @@ NEXT_PASS_S = {
     Phase.DEGRADED: 1.5,
 }
 UNSETTLED_S = 0.8
-STEADY_S = 30.0
+STEADY_S = 120.0
 """A Ready endpoint without change whose processes announce changes; bounds the delay of a lost
-announcement and of what nothing announces (an external Redis, fallback routing, a hung process).
+announcement. The last fifth is random, so that endpoints do not stay in step.
 """
+UNANNOUNCED_S = 30.0
+"""The same with a part whose changes nothing announces: an external Redis, fallback routing."""
 STEADY_ON_CLUSTER_S = 60.0
-"""The same on a cluster: its probes find a hung process, and a pass makes a dozen requests."""
+"""The same on a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Reconciler:
                 return None
             _roll_back(outcome)
         if provisioner.announces and is_unchanged(outcome):
-            return STEADY_ON_CLUSTER_S if provisioner.rolls else STEADY_S
+            return _steady_s(endpoint.parsed, rolls=provisioner.rolls) * random.uniform(0.8, 1.0)
         return NEXT_PASS_S.get(outcome.verdict.phase, UNSETTLED_S)
 
     def _provisioner(self, endpoint: Endpoint) -> Provisioner:
@@ -102,6 +105,13 @@ class Reconciler:
             return self.provisioners(endpoint.parsed)
         except ProvisionError as error:
             return UnavailableProvisioner(error)
+
+
+def _steady_s(spec: EndpointSpec, *, rolls: bool) -> float:
+    if rolls:
+        return STEADY_ON_CLUSTER_S
+    redis = spec.cache.l2.enabled and not spec.needs_cache_tier
+    return UNANNOUNCED_S if redis or spec.routing.effective_strategy == "kvaware" else STEADY_S
 
 
 class UnavailableProvisioner:

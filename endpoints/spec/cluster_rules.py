@@ -191,11 +191,11 @@ def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
         yield from _missing_capability(
             spec, cluster, "scaling.enabled", needed, f"Autoscaling by {by}"
         )
-    if router.max_replicas and router.max_replicas < router.replicas:
-        message = f"Routers ({router.replicas}) exceed max routers ({router.max_replicas})."
-        remedy = f"Give {router.replicas} or more, or 0."
+    if router.max_replicas and router.max_replicas < spec.routers:
+        message = f"Routers ({spec.routers}) exceed max routers ({router.max_replicas})."
+        remedy = f"Give {spec.routers} or more, or 0."
         yield _error(spec, "router.max_replicas", message, remedy, "out_of_range")
-    if router.max_replicas > router.replicas:
+    if router.max_replicas > spec.routers:
         wanted = "Autoscaling of routers"
         yield from _missing_capability(
             spec, cluster, "router.max_replicas", known.METRICS_SERVER, wanted

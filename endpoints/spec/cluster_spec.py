@@ -6,10 +6,18 @@ Defaults mean "as on one machine". Values without a field of our own keep their 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from endpoints.spec.field import DAY_S, NAMED, PAIRS, SECONDS, Effect, Plain, declare
-from endpoints.spec.validators import env_problem, label_name_problem, path_problem
+from endpoints.spec.validators import (
+    env_problem,
+    label_name_problem,
+    password_file_problem,
+    path_problem,
+    store_url_problem,
+    store_user_problem,
+)
 
 SOURCES = ("", "huggingface", "s3", "fsx", "pvc")
 EXPOSURES = ("none", "ingress", "gateway", "loadbalancer")
@@ -213,18 +221,66 @@ class ExposureSpec:
     )
 
 
+_FILE: dict[str, Any] = {
+    "remedy": "Give the absolute path of a file in EMBERLINE_L2_SECRETS, or leave it empty.",
+    "rule": password_file_problem,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StateStoreSpec:
+    """Valkey or Redis through which several routers share load, placements and limits."""
+
+    url: str = declare(
+        "",
+        "State store URL",
+        "Valkey, or Redis 6 and newer, through which several routers share load, placements and "
+        "limits, such as redis://10.0.0.5:6379/0; rediss:// for TLS. Empty: the redis L2 cache, "
+        "else the installation's.",
+        _LIVE,
+        remedy="Write redis://HOST:PORT/DATABASE, or rediss:// for TLS.",
+        rule=store_url_problem,
+    )
+    username: str = declare(
+        "",
+        "State store user",
+        "ACL user with the rights that the documentation of several routers lists. Empty: the "
+        "default user.",
+        _LIVE,
+        remedy="Give an ACL user of the store, or leave it empty.",
+        rule=store_user_problem,
+    )
+    password_file: str = declare(
+        "",
+        "State store password file",
+        "A file in the console's folder EMBERLINE_L2_SECRETS that contains the password.",
+        _LIVE,
+        **_FILE,
+    )
+    ca_file: str = declare(
+        "",
+        "State store CA file",
+        "rediss:// only: a file in EMBERLINE_L2_SECRETS that contains the CA certificates (PEM). "
+        "Empty: the system's CAs.",
+        _LIVE,
+        **_FILE,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class RouterSpec:
-    """`max_replicas` above `replicas`: autoscaled by the router's load. `cpus` and `memory_gib` are
-    requests per replica; `cpu_limit` 0: no limit, `memory_limit_gib` 0: equal to the request.
+    """`replicas` 0: the location's default. `max_replicas` above `replicas`: autoscaled by the
+    router's load. `cpus` and `memory_gib` are requests per replica; `cpu_limit` 0: no limit,
+    `memory_limit_gib` 0: equal to the request.
     """
 
     replicas: int = declare(
-        2,
+        0,
         "Routers",
-        "Two or more tolerate a failure. Without a state store they divide all limits.",
+        "Two or more tolerate a failure. Without a state store they divide all limits. 0: 2 on a "
+        "cluster, 1 on this machine.",
         _LIVE,
-        minimum=1,
+        minimum=0,
         maximum=64,
     )
     max_replicas: int = declare(
@@ -252,6 +308,7 @@ class RouterSpec:
         minimum=0,
         maximum=1024,
     )
+    state_store: StateStoreSpec = field(default_factory=StateStoreSpec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from console.core.errors import Problem, Refused
 from console.provisioners.pods import Pod
+from endpoints.spec.cluster_spec import StateStoreSpec
 from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.fields import (
     DEFAULTS,
@@ -28,6 +29,8 @@ from endpoints.spec.fields import (
 from endpoints.spec.validators import redact
 
 GIB = 1024**3
+DEFAULT_ROUTERS = 2
+"""Routers of an endpoint on a cluster."""
 _GPU_DOMAINS = ("nvidia.com/", "amd.com/")
 
 
@@ -52,6 +55,15 @@ class EndpointSpec(EndpointFields):
     @property
     def needs_cache_tier(self) -> bool:
         return self.cache.l2.enabled and self.cache.l2.backend == "tieredstorage"
+
+    @property
+    def routers(self) -> int:
+        """Return the number of routers, the least one with autoscaling."""
+        return self.router.replicas or (DEFAULT_ROUTERS if self.on_cluster else 1)
+
+    @property
+    def most_routers(self) -> int:
+        return max(self.routers, self.router.max_replicas if self.on_cluster else 0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, which `parse` reads back to an equal spec. Cluster sections are
@@ -154,7 +166,8 @@ def not_an_object(value: Any) -> Problem:
 
 def build(flat: Mapping[str, Any]) -> EndpointSpec:
     data = nest(flat)
-    cache = data["cache"]
+    cache, router = data["cache"], data["router"]
+    router["state_store"] = StateStoreSpec(**router["state_store"])
     return EndpointSpec(
         name=data["name"],
         model=data["model"],

@@ -295,6 +295,10 @@ DEFAULTS: dict[str, Any] = {
     if name in SECTIONS and name not in ("cache", "routing", "resources")
 }
 """Default of each cluster section."""
-ANYWHERE = frozenset({"tags", "manifest"})
+ANYWHERE = frozenset(
+    path
+    for path in BY_PATH
+    if path in ("tags", "manifest", "router.replicas") or path.startswith("router.state_store.")
+)
 """Fields of clusters that also apply to this machine."""
 CLUSTER_FIELDS = tuple(f for f in FIELDS if f.path.partition(".")[0] in {*DEFAULTS, *ANYWHERE})

@@ -23,6 +23,7 @@ from endpoints.spec.grants import required_grants
 from endpoints.spec.validators import redact, url_files
 from endpoints.spec.worker_options import option_problems
 
+_STORE_FILES = ("password_file", "ca_file")
 BLOCK_TOKENS = 16
 """Granularity of vLLM's KV block size (tokens); a chunk is whole blocks."""
 
@@ -122,7 +123,8 @@ def start_errors(
 
 def standing_errors(spec: EndpointSpec, context: Context) -> list[Problem]:
     """Return why a stored spec may no longer be applied, e.g. after revoked grants."""
-    outside = [one for one in l2_files(spec, context) if one.code == "file_not_allowed"]
+    named = (*l2_files(spec, context), *store_files(spec, context))
+    outside = [one for one in named if one.code == "file_not_allowed"]
     return [*outside, *grant_violations(spec, context)]
 
 
@@ -225,6 +227,10 @@ def l2_files(spec: EndpointSpec, context: Context) -> Found:
     named = [("cache.l2.password_file", l2.password_file)] if l2.password_file else []
     if not spec.on_cluster:
         named += [("cache.l2.url", path) for path in url_files(l2.url)]
+    yield from _refused_files(named, context)
+
+
+def _refused_files(named: list[tuple[str, str]], context: Context) -> Found:
     remedy = (
         f"Ask an admin to put the file into {context.l2_folder} on the console's machine "
         "(EMBERLINE_L2_SECRETS), and name it there."
@@ -234,6 +240,30 @@ def l2_files(spec: EndpointSpec, context: Context) -> Found:
         if refused:
             code = "file_not_allowed" if refused.outside else "file_unreadable"
             yield Problem(path, file, f"{refused}.", remedy, code)
+
+
+def _state_store(spec: EndpointSpec, context: Context) -> Found:
+    store = spec.router.state_store
+    path = "router.state_store."
+    if not store.url and store != type(store)():
+        message = "User, password file and CA file of a state store require its URL."
+        yield Problem(f"{path}url", "", message, "Give the URL, or clear them.", "required")
+    if store.username and not store.password_file:
+        message = "A state store user requires a password."
+        remedy = "Give the password file, or clear the user."
+        yield Problem(f"{path}password_file", "", message, remedy, "required")
+    if store.ca_file and store.url.startswith("redis:"):
+        message = "The CA file applies to TLS only, and the URL begins with redis://."
+        remedy = "Write rediss:// in the URL, or clear the field."
+        yield Problem(f"{path}ca_file", store.ca_file, message, remedy, "not_used")
+    yield from store_files(spec, context)
+
+
+def store_files(spec: EndpointSpec, context: Context) -> Found:
+    """Reject files of the state store as `l2_files` does."""
+    store = spec.router.state_store
+    named = [(f"router.state_store.{name}", getattr(store, name)) for name in _STORE_FILES]
+    yield from _refused_files([one for one in named if one[1] and store.url], context)
 
 
 def _tier(name: str, context: Context) -> Found:
@@ -363,6 +393,8 @@ def _place(cluster: str) -> str:
 
 
 _Rules = tuple[Callable[[EndpointSpec, Context], Found], ...]
-_COMMON_RULES: _Rules = (_name_free, _cluster_only, _l2, _tier_near, _chunk, _fits)
+_COMMON_RULES: _Rules = (
+    *(_name_free, _cluster_only, _l2, _state_store, _tier_near, _chunk, _fits),
+)
 _LOCAL_RULES: _Rules = (_model_known, _memory, _shared_memory, _processors)
 _CLUSTER_RULES: _Rules = (_on_cluster,)

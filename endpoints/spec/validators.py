@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cachetier.client.node_list import Nodes
+from console.core.state_store import is_store_url
 
 Problem = tuple[str, str, str]
 """message, remedy, code"""
@@ -20,7 +21,9 @@ _HF_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MODEL_WORD = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SESSION_KEY = re.compile(r"(header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}|body:[\w.-]{1,64}")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
+_ADDRESSES = ("cache.l2.url", "router.state_store.url")
 _MAY_HOLD_SECRETS = frozenset({"pod.env", "pod.env_from", "pod.init_containers", "manifest"})
+_STORE_USER = re.compile(r"[\x21-\x7e]{1,128}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 ANY_HOST = "*"
 RESERVED_NAMES = ("new", "apply", "import", "followed")
@@ -111,6 +114,34 @@ def redis_url_problem(value: str) -> Problem | None:
     return None
 
 
+def store_url_problem(value: str) -> Problem | None:
+    if not value:
+        return None
+    remedy = "Write redis://HOST:PORT/DATABASE, or rediss:// for TLS."
+    if "@" in value:
+        return (
+            "The URL contains a user name or password.",
+            "Remove it and set the user and the password file of the state store.",
+            "secret_in_url",
+        )
+    scheme = value.partition(":")[0]
+    if scheme not in ("redis", "rediss"):
+        return f"The scheme {scheme!r} is not supported.", remedy, "invalid_scheme"
+    if "," in value or "nodes=" in value:
+        message = "A state store is a single server: no Redis Cluster, no list of hosts."
+        return message, remedy, "not_supported"
+    if not is_store_url(value):
+        return "Not the URL of a Valkey or Redis.", remedy, "invalid_url"
+    return None
+
+
+def store_user_problem(value: str) -> Problem | None:
+    if not value or _STORE_USER.fullmatch(value):
+        return None
+    remedy = "Use up to 128 printable ASCII characters without spaces."
+    return f"{value!r} is not a valid user name.", remedy, "invalid_user"
+
+
 def media_domains_problem(value: tuple[str, ...]) -> Problem | None:
     """Require lower-case hosts: vLLM compares the whole host of a URL."""
     for one in value:
@@ -138,7 +169,7 @@ def password_file_problem(value: str) -> Problem | None:
 
 def redact(path: str, value: Any) -> Any:
     """Return the value for errors and logs, without possible secrets."""
-    if path == "cache.l2.url" and isinstance(value, str):
+    if path in _ADDRESSES and isinstance(value, str):
         value = value.partition("?")[0]
         scheme = value.partition("://")[0] + "://" if "://" in value else ""
         return f"{scheme}***@{value.rpartition('@')[2]}" if "@" in value else value

@@ -5,7 +5,7 @@ Messages are those of the API; incomplete input is no error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import yaml
@@ -103,11 +103,23 @@ def _render_feedback(
         "slots": [] if drawn or text_only else _slots(form, shown, touched),
         "groups": _groups(form, shown),
         "notes": list(filter(None, [installation.unvalidated_arguments(spec)])),
+        "warnings": [*_warnings(spec, form, errors)],
         "look_url": request.path,
         "start": desk.start,
         "moved_on": endpoint is not None and edit_conflict.moved_on(endpoint, generation),
     }
     return render(request, "endpoints/htmx/look.html", context)
+
+
+def _warnings(
+    spec: EndpointSpec, form: EndpointForm, errors: tuple[Problem, ...]
+) -> Iterator[dict[str, Any]]:
+    """Yield what the spec costs, unless an error of the same fields may be the reason."""
+    text = installation.separate_routers_warning(spec)
+    refused = any(one.field.startswith("router.") for one in errors)
+    if text and not refused and "router.replicas" in form.fields:
+        bound = form["router.replicas"]
+        yield {"label": bound.label, "href": bound.id_for_label, "text": text}
 
 
 def _errors_after_edits(

@@ -28,6 +28,7 @@ WIDE = frozenset(
         "engine",
         "worker_args",
         "cache.l2.url",
+        "router.state_store.url",
         "routing.strategy",
         "scaling.triggers",
         "source.type",

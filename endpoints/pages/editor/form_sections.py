@@ -75,6 +75,16 @@ ROUTERS = FormSection(
     "Number, resources and admission limits.",
     _all_of("router", "limits"),
 )
+LOCAL_ROUTERS = FormSection(
+    "Routers",
+    "Router processes on this machine, all on the endpoint's address.",
+    ("router.replicas",),
+)
+STORE = FormSection(
+    "State store",
+    "Valkey or Redis through which several routers share load, placements and limits.",
+    _all_of("router.state_store"),
+)
 EXPOSURE = FormSection(
     "Exposure",
     "Access to the routers from outside the cluster.",
@@ -156,10 +166,11 @@ def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ..
 
     cache = "Reuse of computed prompt prefixes."
     routing = "Selection of a worker per request."
+    routers = (LOCAL_ROUTERS, STORE) if cluster is None else (ROUTERS, STORE, EXPOSURE)
     found = (
         FieldGroup("model", "Model", MODEL.text, (MODEL, *((PLACE,) if place else ()))),
         FieldGroup("cache", "Cache", cache, (L1, L2)),
-        FieldGroup("routing", "Routing", routing, (ROUTING, *on(ROUTERS, EXPOSURE))),
+        FieldGroup("routing", "Routing", routing, (ROUTING, *routers)),
         FieldGroup("scaling", "Scaling", AUTOSCALING.text, on(AUTOSCALING)),
         FieldGroup("source", "Model source", SOURCE.text, on(SOURCE)),
         FieldGroup(
@@ -188,9 +199,10 @@ def _cache(spec: EndpointSpec) -> str:
 
 def _routing(spec: EndpointSpec) -> str:
     words = [spec.routing.strategy if spec.routing.enabled else "round robin"]
-    if spec.on_cluster:
-        count = spec.router.replicas
+    count = spec.routers
+    if spec.on_cluster or count > 1:
         words.append(f"{count} router{'s' if count != 1 else ''}")
+    if spec.on_cluster:
         words.append("cluster only" if spec.exposure.kind == "none" else spec.exposure.kind)
     return " · ".join(words)
 

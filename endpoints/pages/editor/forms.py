@@ -185,6 +185,7 @@ class EndpointForm(Styled, forms.Form):
             "only": " ".join(one or "-" for one in only),
             "usual": self._as_usual(path, values),
             "combobox": path == "model",
+            "previewed": path == "routing.cache_isolation" and self.changing,
             "why": self._why(path, values),
         }
 

@@ -18,11 +18,12 @@ from endpoints.pages.editor import spec_text
 from endpoints.pages.editor.edit_conflict import is_same
 from endpoints.pages.editor.form_fields import MARK
 from endpoints.pages.editor.forms import EndpointForm
+from endpoints.pages.editor.prefill import FilledField, Prefill, list_filled, read_prefill
 from endpoints.pages.editor.presets import BY_KEY, Preset
 from endpoints.pages.editor.spec_text import NOT_APPLIED, LineError, SpecText, digest
-from endpoints.refusals import fixed_name
+from endpoints.refusals import LONGEST_NOTE, fixed_name
 from endpoints.spec.endpoint_spec import SpecErrors, flatten, nest
-from endpoints.spec.fields import FIELDS
+from endpoints.spec.fields import BY_PATH, FIELDS
 from endpoints.spec.rules import check
 
 LONGEST_NAME = 40
@@ -53,7 +54,8 @@ class PaneReading:
 
 class SpecEditor:
     """`present`: the edited endpoint; `source`: the cloned one; `left_off`: the preset sets L2, but
-    there is no cache tier at the workers' location.
+    there is no cache tier at the workers' location; `filled`, `not_filled`,
+    `linked_note`: fields that a link changed, its other parameters with the reason, and its note.
     """
 
     def __init__(
@@ -64,16 +66,33 @@ class SpecEditor:
         source: Endpoint | None = None,
     ) -> None:
         self.present, self.source = present, source
+        self._link = read_prefill(request.GET.dict()) if present else Prefill({}, {})
+        self.linked_note = request.GET.get("note", "")[:LONGEST_NOTE] if present else ""
         self.sent: dict[str, str] = {name: str(value) for name, value in request.POST.items()}
         self.context = teams.context_of(request.user, present, self.sent.get("team", ""))
         key = self.sent.get("start", request.GET.get("start", ""))
         self.start: Preset | None = None if present else BY_KEY.get(key)
         self.left_off = False
+        self.filled: list[FilledField] = []
+        self.not_filled: dict[str, str] = {}
 
     @property
     def first_look(self) -> EndpointForm:
         form = self._form(None)
+        if self.present is not None:
+            return self._prefilled(form)
         return form if self.start is None else self._begin(self.start, form.flat())
+
+    def _prefilled(self, form: EndpointForm) -> EndpointForm:
+        """Fill in the values of a link to a proposed change."""
+        begun = form.flat()
+        values = {path: value for path, value in self._link.values.items() if path in form.fields}
+        self.filled = list_filled(begun, values)
+        absent = [path for path in self._link.values if path not in form.fields]
+        self.not_filled = self._link.ignored | {
+            BY_PATH[path].label: "Not in the form of this endpoint." for path in absent
+        }
+        return self.holding({**begun, **values}) if self.filled else form
 
     @property
     def typed(self) -> EndpointForm:

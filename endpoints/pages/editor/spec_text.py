@@ -51,7 +51,8 @@ def to_text(data: Mapping[str, Any]) -> str:
     if kept.get("tags") in ({}, ""):
         del kept["tags"]
     for section, default in DEFAULTS.items():
-        usual = {f"{section}.{key}": _listed(value) for key, value in asdict(default).items()}
+        found = flatten({section: asdict(default)})
+        usual = {path: _listed(value) for path, value in found.items()}
         if all(kept.get(path, value) == value for path, value in usual.items()):
             kept = {path: value for path, value in kept.items() if path not in usual}
     return documents.to_yaml(nest(kept))

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from console.accounts.models import User
 from console.audit.models import AuditEvent
-from endpoints import actions, selectors
+from endpoints import actions, selectors, tasks
 from endpoints.actions import SYSTEM
 from endpoints.keys import actions as keys_actions
 from endpoints.keys import selectors as keys_selectors
@@ -110,7 +110,7 @@ def test_terms_reach_the_router_file(demo_endpoint: Endpoint, alice: User) -> No
 
 def test_a_limit_is_shared_among_routers(placed: Endpoint, alice: User) -> None:
     made = keys_actions.create(alice, "demo", "app", {"requests_per_minute": 5})
-    assert placed.parsed.router.replicas == 2
+    assert placed.parsed.routers == 2
     (entry,) = compiled(placed, made.key)
     assert entry["limits"] == {"requests_per_minute": 3}
 
@@ -355,6 +355,22 @@ def test_router_receives_its_remaining_budget(demo_endpoint: Endpoint, alice: Us
         assert key_usage.collect_key_usage() == 1, (
             "a router which does not hear it is asked all the same"
         )
+
+
+def test_endpoint_of_a_silent_router_is_reconciled(
+    demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[str] = []
+    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", requests.append)
+    with http_stub({"/usage": (500, "boom")}) as router:
+        assert key_usage.collect_key_usage() == 0
+        assert requests == [], "it has no router yet"
+        pretend_ready(demo_endpoint, url=router.url, admin_url=router.url)
+        assert key_usage.collect_key_usage() == 0
+        assert requests == [str(demo_endpoint.pk)]
+        router.answers["/usage"] = (200, {"instance": "r1", "keys": {}})
+        assert key_usage.collect_key_usage() == 1
+        assert len(requests) == 1
 
 
 def test_estimates_are_marked(demo_endpoint: Endpoint, alice: User) -> None:

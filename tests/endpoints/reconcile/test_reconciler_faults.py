@@ -21,8 +21,14 @@ from endpoints.choices import Phase
 from endpoints.keys import storage
 from endpoints.lifecycle.facts import Impairment
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
-from endpoints.reconcile.reconciler import NEXT_PASS_S, STEADY_S
-from endpoints.spec.endpoint_spec import merge
+from endpoints.reconcile.reconciler import (
+    NEXT_PASS_S,
+    STEADY_ON_CLUSTER_S,
+    STEADY_S,
+    UNANNOUNCED_S,
+    _steady_s,
+)
+from endpoints.spec.endpoint_spec import merge, parse
 from tests.support.endpoints.world import World, age, kinds, states
 
 REF = Ref("fake", "demo-worker")
@@ -306,7 +312,7 @@ def test_an_unchanged_endpoint_is_observed_rarely(
 ) -> None:
     status = EndpointStatus.objects.get(pk=announced.pk)
     assert status.due_at is not None
-    assert status.due_at - status.updated_at >= timedelta(seconds=STEADY_S)
+    assert status.due_at - status.updated_at >= timedelta(seconds=0.8 * STEADY_S)
     applied = len(reconcile_world.provisioner.applied)
     reconcile_world.step(announced)
     assert len(reconcile_world.provisioner.applied) == applied
@@ -314,6 +320,25 @@ def test_an_unchanged_endpoint_is_observed_rarely(
     reconcile_world.step(announced)
     assert due_in_s(announced) <= NEXT_PASS_S[Phase.READY]
     assert len(reconcile_world.provisioner.applied) == applied + 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected_s"),
+    [
+        ({}, STEADY_S),
+        ({"routing": {"strategy": "kvaware"}}, UNANNOUNCED_S),
+        (
+            {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:1"}}},
+            UNANNOUNCED_S,
+        ),
+    ],
+)
+def test_parts_that_announce_nothing_are_observed_more_often(
+    data: dict[str, Any], spec: dict[str, Any], expected_s: float
+) -> None:
+    parsed = parse({**data, **spec})
+    assert _steady_s(parsed, rolls=False) == expected_s
+    assert _steady_s(parsed, rolls=True) == STEADY_ON_CLUSTER_S
 
 
 def test_an_announced_death_is_observed_at_once(

@@ -19,6 +19,9 @@ OTHER: dict[type, Any] = {
     list: lambda _before: [{"name": "other"}],
 }
 TEXTS = {
+    "router.state_store.url": "redis://store:6379/0",
+    "router.state_store.password_file": "/etc/l2/store",
+    "router.state_store.ca_file": "/etc/l2/ca.pem",
     "source.type": "s3",
     "exposure.kind": "ingress",
     "exposure.tls": "secret",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from console.core.state_store import StateStore
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
@@ -159,3 +161,19 @@ def test_complete_change_can_be_previewed(page: Client, demo_endpoint: Endpoint)
     typed = sent(page.get(EDIT), worker_args="--seen-in-preview")
     assert "--seen-in-preview" in text_of(page.post(f"{EDIT}preview/", typed))
     assert Endpoint.objects.get().generation == 1
+
+
+def test_several_routers_without_a_store_have_a_warning(page: Client, settings: Any) -> None:
+    def words(**changes: str) -> str:
+        return words_of(page.post(LOOK, sent(page.get(NEW), name="demo", **changes)))
+
+    warning = "3 routers without a state store"
+    several = {"router__replicas": "3"}
+    assert f"Routers: {warning}" in words(**several)
+    assert warning not in words()
+    assert warning not in words(**several, router__state_store__url="redis://store:6379/0")
+    wrong = words(**several, router__state_store__url="http://store", touched="router.replicas")
+    assert "is not supported. Write redis:" in wrong
+    assert warning not in wrong
+    settings.EMBERLINE = replace(settings.EMBERLINE, state_store=StateStore("redis://store:6379"))
+    assert warning not in words(**several)

@@ -76,6 +76,35 @@ def test_untouched_page_changes_nothing(page: Client, data: dict[str, Any]) -> N
     assert (now.spec, now.generation) == (made.spec, 1)
 
 
+def test_a_link_fills_in_fields_and_the_note(page: Client, data: dict[str, Any]) -> None:
+    actions.create(SYSTEM, data)
+    url = f"{EDIT}?replicas=4&routing.strategy=session&cache.l1.enabled=false&nonsense=1"
+    answer = page.get(f"{url}&name=other&note=Advice+today")
+    text = text_of(answer)
+    assert "The link filled in these changes; nothing is saved yet." in text
+    for change in (
+        "Replicas</a>: 2 → 4",
+        "Strategy</a>: prefixaware → session",
+        "L1 cache</a>: on → off",
+    ):
+        assert change in text
+    typed = sent(answer)
+    assert (typed["replicas"], typed["note"], typed["name"]) == ("4", "Advice today", "demo")
+    assert page.post(EDIT, typed).status_code == 302
+    made = Endpoint.objects.get()
+    assert (made.spec["replicas"], made.spec["routing"]["strategy"]) == (4, "session")
+    assert made.spec["cache"]["l1"]["enabled"] is False
+    assert made.revisions.order_by("-number")[0].note == "Advice today"
+
+
+def test_nonsense_in_a_link_is_not_saved(page: Client, data: dict[str, Any]) -> None:
+    made = actions.create(SYSTEM, data)
+    answer = page.post(EDIT, sent(page.get(f"{EDIT}?replicas=many")))
+    assert answer.status_code == 302
+    assert Endpoint.objects.get().spec == made.spec
+    assert "The link filled in" not in text_of(page.get(f"{EDIT}?replicas=2&strategy=x"))
+
+
 def test_preset_sets_its_fields_and_keeps_typed_ones(page: Client) -> None:
     first = sent(page.get(NEW), name="docs", replicas="2", start_with="documents")
     drawn = page.post(f"{NEW}?drawn=start", first)
