@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-fast test-programs test-product test-vllm test-vllm-product test-kubernetes lint fmt texts bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-vllm-product test-kubernetes lint fmt texts bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -56,9 +56,8 @@ fmt: install ## format the code
 marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests | sort)
 
 # Side by side goes what mostly waits for the network, a disk or a clock beside what computes.
-test: install ## everything: lint, unit and contract tests, then real vLLM, Chromium, `make up`
-	@$(MAKE) --no-print-directory -j3 --output-sync=target lint vllm test-tools
-	@$(MAKE) --no-print-directory -j2 -k test-fast test-programs
+test: install ## everything: lint, unit and contract tests, real vLLM, Chromium, `make up`
+	@$(MAKE) --no-print-directory -j4 -k COMPILE=test-bytecode test-fast test-programs test-lint
 
 # One after the other: each starts programs that compute in bursts and wait in between.
 test-programs: vllm test-tools ## the whole product, then real vLLM
@@ -67,6 +66,14 @@ test-programs: vllm test-tools ## the whole product, then real vLLM
 
 # $(call later,NAME,ARGUMENTS): pytest beside another run, printed whole at its end.
 later = mkdir -p var/log; $(BIN)/pytest $(2) $(PYTEST_ARGS) > var/log/$(1).log 2>&1; ended=$$?; cat var/log/$(1).log; exit $$ended
+
+test-lint: install ## lint; prints at its end
+	@mkdir -p var/log; $(MAKE) --no-print-directory lint > var/log/$@.log 2>&1; ended=$$?; cat var/log/$@.log; exit $$ended
+
+# In a fresh clone, each process of test-fast would compile every test: 14 s of CPU time each. Only
+# `make test` asks for it.
+test-bytecode: install
+	@$(BIN)/pytest --collect-only -q $(PYTEST_ARGS) > /dev/null 2>&1 || true  # test-fast reports it
 
 test-vllm: vllm ## real vLLM workers, shared by the tests of one process; prints at its end
 	@$(call later,$@,-m "vllm and not e2e" $(call marked,vllm))
@@ -77,7 +84,7 @@ test-vllm-product: vllm test-tools ## the whole product with real vLLM; prints a
 test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
 
-test-fast: test-tools ## tests that need no vLLM and do not start the whole product
+test-fast: test-tools $(COMPILE) ## tests that need no vLLM and do not start the whole product
 	@$(BIN)/pytest -n 2 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
 
 test-product: test-tools ## the whole product from a clean clone, with simulated workers; prints at its end

@@ -25,15 +25,15 @@ from pathlib import Path
 import uvloop
 
 from bench.fleet import workloads
-from bench.fleet.arrivals import Ask
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
-from bench.fleet.hardware import BLOCK_TOKENS, HARDWARE, Hardware
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.serve import ServedFleet
-from bench.fleet.worker import FleetWorker, Job
 from bench.rig import LOAD_CORE, busy, free_ports, machine
 from bench.routing_quality import KVAWARE, OURS, WORKERS, Case, _ids, _start
+from routing.whatif.simulation.arrivals import PlannedRequest
+from routing.whatif.simulation.hardware import BLOCK_TOKENS, HARDWARE, Hardware
+from routing.whatif.simulation.worker import FleetWorker, Job
 
 FIRST, PLACED, IN_FLIGHT, EVICTED, BELOW = "first seen", "placed", "in flight", "evicted", "below"
 Truth = Counter[frozenset[str]]  # tokens by the causes that are true of them
@@ -100,7 +100,9 @@ class WitnessedWorker(FleetWorker):
 
 
 class WitnessedFleet(ServedFleet):
-    def __init__(self, hardware: Hardware, ports: Sequence[int], asks: Sequence[Ask]) -> None:
+    def __init__(
+        self, hardware: Hardware, ports: Sequence[int], asks: Sequence[PlannedRequest]
+    ) -> None:
         super().__init__(hardware, ports, asks)
         self.witness = Witness()
         workers = [WitnessedWorker(hardware, n, self.witness) for n in range(len(ports))]

@@ -114,7 +114,8 @@ class Play:
         sent = process_time_ns()
         self._picks += 1
         worker.last_pick = self._picks
-        self._waiting.append(RequestCharge(worker, facts.tokens - pick.cached_tokens))
+        uncached = facts.tokens - pick.cached_tokens
+        self._waiting.append(RequestCharge(worker, uncached, facts.tokens, chain))
         if len(self._waiting) > self._limit // 8:  # most are decoding
             charge = self._waiting.popleft()
             charge.answered()

@@ -44,6 +44,14 @@ def pytest_sessionstart() -> None:
         CHILDREN.adopt_orphans()
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name binary values by their parameter: the name of a test is the same in every process, also
+    where the value holds a time, and can be read and typed."""
+    if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()):
+        return argname
+    return None
+
+
 def pytest_collection_finish() -> None:
     """Modules and test items live until the end; without this, every full garbage collection
     reads all of them again. What lives after that is little, for which the interpreter's own

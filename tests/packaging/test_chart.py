@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from console.core.environment import load
+from console.launcher.processes import STORE_RIGHTS, STORE_USER
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.discovery import rights
 from dashboards.alerts.rules import rule_file as alerts_rules
@@ -105,6 +106,32 @@ def test_missing_keys_are_generated() -> None:
     for name in ("django-secret-key", "encryption-key", "l2-password", "targets-token"):
         assert len(secret["data"][name]) > 40
         assert secret["data"][name] != again["data"][name]
+
+
+def test_bundled_valkey_can_be_the_state_store_with_a_user_of_its_own() -> None:
+    made = {(one["kind"], one["metadata"]["name"]): one for one in chart.golden("bundled")}
+    pod = chart.pod_of(made["Deployment", "emberline-valkey"])
+    assert pod is not None
+    script = pod["containers"][0]["command"][-1]
+    assert f'user {STORE_USER} on ">%s" {STORE_RIGHTS}\\n' in script
+    settings = made["ConfigMap", "emberline"]["data"]
+    # Routers may be in another namespace than the store.
+    assert settings["EMBERLINE_STATE_STORE_URL"] == "redis://emberline-valkey.emberline.svc:6379/0"
+    assert settings["EMBERLINE_STATE_STORE_USER"] == STORE_USER
+    (rule,) = made["NetworkPolicy", "emberline-valkey"]["spec"]["ingress"]
+    labels = [one["podSelector"]["matchLabels"] for one in rule["from"]]
+    component = "app.kubernetes.io/component"
+    assert [one[component] for one in labels] == ["console", "router"]
+
+
+@chart.needs_helm
+def test_bundled_state_store_needs_the_bundled_valkey() -> None:
+    own = (*CASES["own-database"], "--set", "stateStore.bundled=true")
+    with pytest.raises(RuntimeError, match=r"stateStore\.bundled needs valkey\.enabled"):
+        chart.template(*own)
+    both = (*CASES["bundled"], "--set", "stateStore.url=redis://a:6379")
+    with pytest.raises(RuntimeError, match="exclude each other"):
+        chart.template(*both)
 
 
 def test_values_match_their_closed_schema() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import urllib.request
@@ -48,6 +49,7 @@ def running_prometheus(folder: Path, config: str, *more: str) -> Iterator[str]:
                 f"--web.listen-address=127.0.0.1:{port}",
                 *more,
             ],
+            env=os.environ | {"GOGC": "400"},  # few samples: by default it would collect all day
             stdout=log,
             stderr=subprocess.STDOUT,
         )

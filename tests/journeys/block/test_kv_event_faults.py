@@ -77,6 +77,8 @@ def test_two_block_sizes_in_one_fleet_are_each_predicted_to_the_token(proxied_pa
         assert off(again) == 0, again
         whole = (again["prompt_tokens"] - 1) // block * block
         assert again["cached_tokens"] == whole
+        # Each worker's own block size decides what could have been cached.
+        assert again["misses"]["causes"] == {"below_block": again["prompt_tokens"] - whole}
     assert sorted(proxied_pair.router.ask("/index")["kv"]["block_sizes"]) == [A_BLOCK, B_BLOCK]
     held = {worker: proxied_pair.router.holds(worker, {"prompt": prompt})["gpu"] for worker in "ab"}
     assert held["a"] > held["b"] > 0  # the smaller blocks hold more of the same prompt

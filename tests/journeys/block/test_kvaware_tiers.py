@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.cachenode import CacheNode
 from tests.support.vllm.fixtures import FILLING_PROMPTS, FILLING_WORDS, TieredPair
-from tests.support.vllm.router_process import Router, off, text
+from tests.support.vllm.router_process import Router, main_cause, off, text
 from tests.support.vllm.worker import BLOCK_TOKENS, Worker
 from tests.support.waiting import until
 
@@ -93,7 +93,29 @@ def test_a_hint_which_was_wrong_is_taken_back_and_condemns_nobody(tiered_router:
         decision = tiered_router.router.complete(prompt, "b")
         assert decision["predicted_cached_tokens"] >= 96
         assert decision["cached_tokens"] == 0
+        assert main_cause(decision["misses"]) == "evicted_l2", decision["misses"]
     kv = tiered_router.router.ask("/index")["kv"]
     assert kv["honesty"]["b"]["believed"]
     assert kv["honesty"]["b"]["demotions"] == 0
     assert kv["denied_blocks"] >= 6 * 3
+
+
+def test_what_left_l1_too_is_attributed_to_it_with_its_age(tiered_router: Rig) -> None:
+    router, node = tiered_router.router, tiered_router.node
+    if node.process.poll() is None:
+        node.stop()  # L2 would still hold it
+    prompt = text(250)
+    first = router.complete(prompt, "a")
+    router.knows("a", prompt, 224)
+    body = {"prompt": prompt}
+
+    def left_l1() -> bool:
+        tiered_router.fill()
+        return sum(router.holds("a", body).values()) == 0
+
+    until(left_l1, 240, what="eviction from L1")
+    again = router.complete(prompt, "a")
+    misses = again["misses"]
+    assert main_cause(misses) == "evicted_l1", misses
+    assert misses["age_s"] >= 0
+    assert first["time"] < misses["evicted_at"] <= again["time"]

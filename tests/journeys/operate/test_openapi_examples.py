@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from console.api.schema import build_document
 from tests.support.console import program
@@ -14,8 +15,8 @@ pytestmark = pytest.mark.django_db
 METHODS = ("post", "put", "patch")
 
 
-def shown() -> Iterator[Any]:
-    """(method, path, body)."""
+def shown() -> Iterator[tuple[str, str, str, Any]]:
+    """(method, path, name, body)."""
     for path, item in build_document()["paths"].items():
         if "{" in path:
             continue
@@ -23,15 +24,21 @@ def shown() -> Iterator[Any]:
             content = item.get(method, {}).get("requestBody", {}).get("content", {})
             examples = content.get("application/json", {}).get("examples", {})
             for name, example in examples.items():
-                yield pytest.param(method, path, example["value"], id=f"{method} {path} {name}")
+                yield method, path, name, example["value"]
 
 
-@pytest.mark.parametrize(("method", "path", "body"), list(shown()))
-def test_example_is_accepted(method: str, path: str, body: Any) -> None:
-    answer = getattr(program("admin"), method)(path, body)
-    assert 200 <= answer.status_code < 300, answer.content
+def test_examples_are_accepted() -> None:
+    """Each in the same console; not by parameters, which every process would collect."""
+    client, refused = program("admin"), []
+    for method, path, name, body in shown():
+        with transaction.atomic():
+            answer = getattr(client, method)(path, body)
+            transaction.set_rollback(True)
+        if not 200 <= answer.status_code < 300:
+            refused.append(f"{method} {path} {name}: {answer.content!r}")
+    assert refused == []
 
 
 def test_common_objects_have_examples() -> None:
-    paths = {case.values[1] for case in shown()}
+    paths = {path for _, path, _, _ in shown()}
     assert paths >= {"/api/v1/endpoints/", "/api/v1/cache-tiers/", "/api/v1/clusters/"}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.vllm.fixtures import Pair
-from tests.support.vllm.router_process import Router, text
+from tests.support.vllm.router_process import Router, main_cause, text
 from tests.support.vllm.token_accounting import (
     CHAT,
     COMPLETE,
@@ -242,9 +242,11 @@ def test_keys_do_not_share_cached_prompts(metered: Router) -> None:
 
 
 def test_killed_worker_is_forgotten_and_indexed_again(router: Router) -> None:
-    prompt = text(200)
+    prompt, lost = text(200), text(200)
     home = router.complete(prompt)["chosen"]
+    router.complete(lost, home)
     router.knows(home, prompt, 160)
+    router.knows(home, lost, 160)
     old = router.seats["ab".index(home)].worker
     old.kill()
     body = {"model": "m", "prompt": prompt}
@@ -260,3 +262,6 @@ def test_killed_worker_is_forgotten_and_indexed_again(router: Router) -> None:
     again = router.complete(fresh)
     assert (again["reason"], again["chosen"]) == ("kv_hit", home)
     assert again["predicted_cached_tokens"] == again["cached_tokens"]
+    misses = router.complete(lost, home)["misses"]  # only the killed process had computed it
+    assert main_cause(misses) == "lost_restart", misses
+    assert misses["age_s"] > 0

@@ -205,6 +205,12 @@ class Router:
             return json.loads(data) if data else {}, answer.headers["x-emberline-decision"] or ""
 
 
+def main_cause(misses: dict[str, Any]) -> str:
+    """The cause of most computed tokens of a decision."""
+    causes: dict[str, int] = misses["causes"]
+    return max(causes, key=lambda cause: causes[cause])
+
+
 def off(decision: dict[str, Any]) -> int:
     """Tokens predicted to be cached beyond those which were."""
     return int(decision["predicted_cached_tokens"] - decision["cached_tokens"])

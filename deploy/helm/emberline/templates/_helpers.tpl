@@ -41,6 +41,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- prepend .Values.workloads.otherNamespaces $first | uniq | toJson -}}
 {{- end }}
 
+{{/* "true" where the bundled Valkey is the routers' state store, too. */}}
+{{- define "emberline.bundledStore" -}}
+{{- if .Values.stateStore.bundled -}}
+{{- if not .Values.valkey.enabled }}{{ fail "stateStore.bundled needs valkey.enabled" }}{{ end -}}
+{{- if .Values.stateStore.url }}{{ fail "stateStore.bundled and stateStore.url exclude each other" }}{{ end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* Everything a program of the console is told; secrets by the path of a file. */}}
 {{- define "emberline.settings" -}}
 EMBERLINE_ADMIN: "0.0.0.0:9100"
@@ -147,6 +156,12 @@ REDIS_URL: {{ required "redis.url, redis.urlSecret.name or valkey.enabled is nee
 EMBERLINE_REDIS_PASSWORD_FILE: /etc/emberline/redis/{{ .Values.redis.passwordSecret.key }}
 {{- end }}
 {{- end }}
+{{- if include "emberline.bundledStore" . }}
+# With its namespace: routers may be in another one.
+EMBERLINE_STATE_STORE_URL: {{ printf "redis://%s-valkey.%s.svc:6379/0" (include "emberline.name" .) .Release.Namespace | quote }}
+EMBERLINE_STATE_STORE_USER: routers
+EMBERLINE_STATE_STORE_PASSWORD_FILE: /etc/emberline/keys/state-store-password
+{{- end }}
 {{- with .Values.stateStore }}
 {{- if .url }}
 EMBERLINE_STATE_STORE_URL: {{ .url | quote }}
@@ -234,6 +249,9 @@ capabilities: {drop: [ALL]}
       - {key: encryption-key, path: encryption-key}
       - {key: l2-password, path: l2-password}
       - {key: targets-token, path: targets-token}
+      {{- if include "emberline.bundledStore" . }}
+      - {key: state-store-password, path: state-store-password}
+      {{- end }}
 {{- with include "emberline.databaseSecret" . }}
 {{- $from := fromJson . }}
 - name: database
