@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-vllm-product test-kubernetes lint fmt texts bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes lint fmt texts bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -61,7 +61,7 @@ test: install ## everything: lint, unit and contract tests, real vLLM, Chromium,
 
 # One after the other: each starts programs that compute in bursts and wait in between.
 test-programs: vllm test-tools ## the whole product, then real vLLM
-	@for part in test-product test-vllm-product test-vllm; do \
+	@for part in test-product test-vllm; do \
 	  $(MAKE) --no-print-directory $$part || ended=1; done; exit $${ended:-0}
 
 # $(call later,NAME,ARGUMENTS): pytest beside another run, printed whole at its end.
@@ -78,17 +78,14 @@ test-bytecode: install
 test-vllm: vllm ## real vLLM workers, shared by the tests of one process; prints at its end
 	@$(call later,$@,-m "vllm and not e2e" $(call marked,vllm))
 
-test-vllm-product: vllm test-tools ## the whole product with real vLLM; prints at its end
-	@$(call later,$@,-m "vllm and e2e" $(call marked,e2e))
-
 test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
 
 test-fast: test-tools $(COMPILE) ## tests that need no vLLM and do not start the whole product
 	@$(BIN)/pytest -n 2 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
 
-test-product: test-tools ## the whole product from a clean clone, with simulated workers; prints at its end
-	@$(call later,$@,-m "e2e and not vllm" $(call marked,e2e))
+test-product: vllm test-tools ## the whole product from a clean clone, real workers and then simulated ones; prints at its end
+	@$(call later,$@,-m e2e $(call marked,e2e))
 
 test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)

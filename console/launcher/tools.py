@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib import metadata, util
 from pathlib import Path
 
@@ -66,9 +67,19 @@ def unpack_debian_package(layout: Layout, name: str) -> None:
     layout.tools.mkdir(parents=True, exist_ok=True)
     download = layout.tools / "download"
     download.mkdir(exist_ok=True)
-    if os.geteuid() == 0:
+    fetch = partial(
+        run,
+        ["apt-get", "download", "-qq", name],
+        f"apt-get download {name} failed",
+        cwd=download,
+    )
+    try:
+        fetch()
+    except StepFailed:  # the package lists are missing or old
+        if os.geteuid() != 0:
+            raise
         run(["apt-get", "update", "-qq"], "apt-get update failed", timeout_s=180)
-    run(["apt-get", "download", "-qq", name], f"apt-get download {name} failed", cwd=download)
+        fetch()
     for archive in download.glob(f"{name}_*.deb"):
         unpacked = download / "unpacked"
         run(["dpkg", "-x", archive, unpacked], f"{archive.name} could not be unpacked")

@@ -17,8 +17,11 @@ from console.launcher.progress import StepFailed, run, step
 
 TORCH = "torch==2.13.0"
 LOCK = ROOT / "locks" / "vllm.txt"
-# A quarter of the source, of which a worker imports 1%.
-_NOT_IMPORTED = r"/site-packages/(.+/)?(tests?|transformers/models)/"
+# Half of the source, of which a worker imports 1%.
+_NOT_IMPORTED = (
+    r"/site-packages/((.+/)?(tests?|transformers/models|vllm/(model_executor/)?models)"
+    r"|anthropic|numba|openai/resources|pip|pygments|sentry_sdk|sympy/physics|torch/testing)/"
+)
 
 
 def is_ready(layout: Layout) -> bool:
