@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 
 from console.accounts import gate
 from console.accounts.permissions import Somebody, allows, allows_in_any_team
@@ -76,9 +77,14 @@ def _menu(request: HttpRequest) -> list[dict[str, Any]]:
         for item in navigation.list_items()
         if navigation.may_open(request.user, item) and (url := navigation.url_of(item))
     ]
-    here = [entry for entry in found if _is_at(request.path, str(entry["url"]))]
-    if here:  # longest match, for nested paths
-        max(here, key=lambda entry: len(str(entry["url"])))["active"] = True
+    # A page without an entry, such as an endpoint's advice, belongs to the list of its object.
+    named = gate.parse_route(request.resolver_match)
+    of_list = str(reverse(named[0].list_url)) if named else ""
+    for path in (request.path, of_list):
+        here = [entry for entry in found if _is_at(path, str(entry["url"]))]
+        if here:  # longest match, for nested paths
+            max(here, key=lambda entry: len(str(entry["url"])))["active"] = True
+            break
     return found
 
 

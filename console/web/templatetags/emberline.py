@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import cycle
 from typing import Any
 
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from console.core import disk, money
@@ -94,6 +95,16 @@ def severity_badge(word: str, text: str = "") -> SafeString:
 def severity(word: str) -> str:
     """Return the level of a severity word: critical, warning, info, ok or none."""
     return _SEVERITIES.get(str(word).casefold(), "none")
+
+
+@register.filter
+def inline_code(text: object) -> SafeString:
+    """Render a message, in which commands and values stand between backticks."""
+    parts = str(text).split("`")
+    if len(parts) % 2 == 0:  # a backtick without its second one
+        return format_html("{}", text)
+    marks = cycle(("{}", "<code>{}</code>"))
+    return format_html_join("", "{}", ((format_html(next(marks), part),) for part in parts))
 
 
 @register.filter

@@ -29,12 +29,14 @@
     return href ? Object.assign(make("a", name), { href }) : name;
   };
   const row = (card, tag, cells) => make("tr", ...cells.map((text, at) => make(at ? tag : "th", at || tag === "th" ? text : named(card, text))));
+  // Commands and values in a message stand between backticks.
+  const marked = (text) => (text || "").split("`").map((part, at) => (at % 2 ? make("code", part) : part));
   const tell = (place, message) => {
     const note = place.querySelector(".panel-message");
     note.hidden = !message;
     if (!message) return;
     note.className = `panel-message alert alert-${message.level} ${message.text || message.fix ? "panel-worded" : "panel-short"}`;
-    for (const part of ["title", "text", "fix"]) note.querySelector(`[data-${part}]`).textContent = message[part];
+    for (const part of ["title", "text", "fix"]) note.querySelector(`[data-${part}]`).replaceChildren(...marked(message[part]));
   };
   // What three panels or more have to say in the same words is said once, above them; each keeps its title.
   const shared = (panels) => {
@@ -67,9 +69,9 @@
   const line = (group, above) => {
     const count = group.panels.length, what = group.lacking ? "unavailable" : "without data";
     const head = make("strong", `${count} panel${count === 1 ? "" : "s"} ${what}: ${group.title}. `);
-    const said = above && group.text === above.text ? "" : [group.text, group.fix].filter(Boolean).join(" ");
+    const said = above && group.text === above.text ? [] : marked([group.text, group.fix].filter(Boolean).join(" "));
     const names = Object.assign(make("div", ...group.panels.flatMap((panel, at) => [at ? ", " : "", link(panel)])), { className: "text-secondary small" });
-    return make("li", head, said, names);
+    return make("li", head, ...said, names);
   };
   const gather = (section, panels, above) => {
     const groups = boards.grouped(section, panels), list = section.querySelector("[data-section-lines]");

@@ -158,3 +158,19 @@ def test_page_below_another_url_is_selected_itself(people: Cast) -> None:
         navigation._items.unregister(item)
     (active,) = re.findall(r'class="nav-link active" href="([^"]+)"', text)
     assert active == "/endpoints/followed/"
+
+
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [
+        ("/endpoints/demo/logs/", "Endpoints"),
+        ("/what-if/endpoints/demo/", "Endpoints"),
+        ("/advisor/endpoints/demo/", "Endpoints"),
+        ("/routing/endpoints/demo/misses/", "Routing"),
+    ],
+)
+def test_the_menu_marks_the_entry_of_the_page(people: Cast, path: str, label: str) -> None:
+    make_endpoint("demo")
+    page = client_of(people.ada).get(path).content.decode()
+    entries = re.findall(r'<li class="nav-item active">(.*?)</li>', page, re.DOTALL)
+    assert [re.sub(r"<[^>]+>", "", entry).strip() for entry in entries] == [label]
