@@ -78,7 +78,8 @@ def _format_groups(found: dict[str, Any]) -> str:
         ]
         for title, name in ((found["by"].upper(), "groups"), ("CAUSE", "causes"))
     }
-    parts = [f"{found['computed_tokens']:,} prompt tokens computed in {found['range']}"]
+    computed = "unknown" if (count := found["computed_tokens"]) is None else f"{count:,}"
+    parts = [f"{computed} prompt tokens computed in {found['range']}"]
     for title, listed in rows.items():
         if listed:
             head = (title, "TOKENS", "SHARE", "PREFILL", "USD", "MAIN CAUSE")

@@ -166,7 +166,9 @@ class MissGroupsSerializer(serializers.Serializer[Any]):
     range = serializers.ChoiceField(list(miss_groups.RANGES))
     by = serializers.CharField()
     note = serializers.CharField(allow_blank=True, help_text="Prometheus did not respond.")
-    computed_tokens = serializers.IntegerField()
+    computed_tokens = serializers.IntegerField(
+        allow_null=True, help_text="null: unknown, see `note`."
+    )
     groups = MissGroupSerializer(many=True)
     causes = MissGroupSerializer(many=True)
 
@@ -198,7 +200,7 @@ class AllMisses(APIView):
                 "range": key,
                 "by": by,
                 "note": f"{seen.fault.title}. {seen.fault.text}" if seen.fault else "",
-                "computed_tokens": seen.tokens,
+                "computed_tokens": seen.tokens if seen.groups or not seen.fault else None,
                 "groups": MissGroupSerializer(seen.groups, many=True).data,
                 "causes": MissGroupSerializer(seen.causes, many=True).data,
             }

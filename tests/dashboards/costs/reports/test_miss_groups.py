@@ -125,7 +125,15 @@ def test_page_rest_and_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "evicted_device" in shown
 
 
-def test_page_without_a_prometheus(settings: Any) -> None:
+def test_without_a_prometheus_the_number_is_unknown(
+    settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings.EMBERLINE = replace(settings.EMBERLINE, prometheus_url="")
     page = browser("viewer").get("/costs/misses/?by=tag:").text
-    assert "No computed prompt tokens" in page
+    assert "No Prometheus configured" in page
+    assert "No computed prompt tokens" not in page
+    found = program("viewer").get("/api/v1/misses/").json()
+    assert found["computed_tokens"] is None
+    assert found["note"]
+    call_command("emberline", "misses")
+    assert "unknown prompt tokens computed in 24h" in capsys.readouterr().out
