@@ -200,8 +200,8 @@ def endpoint_clusters(only: str = "") -> Iterable[tuple[str, str]]:
     specs.
     """
     rows = Endpoint.objects.filter(name=only) if only else Endpoint.objects.order_by("name")
-    told = rows.values_list("name", KT("spec__placement__cluster"))
-    return ((name, cluster or "") for name, cluster in told)
+    clusters = rows.values_list("name", KT("spec__placement__cluster"))
+    return ((name, cluster or "") for name, cluster in clusters)
 
 
 def endpoint_namespaces() -> Iterable[tuple[str, str]]:

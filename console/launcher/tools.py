@@ -41,10 +41,10 @@ def valkey_server() -> Path | None:
 def has_channel_rights(server: Path) -> bool:
     """Return whether users of this Valkey or Redis can be limited to channels (6.2 and newer)."""
     try:
-        told = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=60)
+        answer = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    version = re.search(r"\bv=(\d+)\.(\d+)", told.stdout)
+    version = re.search(r"\bv=(\d+)\.(\d+)", answer.stdout)
     return version is not None and (int(version[1]), int(version[2])) >= (6, 2)
 
 

@@ -140,5 +140,5 @@ def _roll_back(outcome: PassOutcome) -> None:
         actions.roll_back_failed(name, back.number, expected_generation=back.failed)
     except Refused as error:
         text = f"Rollback to revision {back.number} rejected: {error}"
-        told = Occurrence(EventKind.ROLLBACK_REFUSED, text, severity=Severity.WARNING)
-        events.write(outcome.endpoint, [told], outcome.now)
+        occurrence = Occurrence(EventKind.ROLLBACK_REFUSED, text, severity=Severity.WARNING)
+        events.write(outcome.endpoint, [occurrence], outcome.now)

@@ -56,10 +56,10 @@ class RouterWorker:
 STATES = ("up", "draining", "down")  # of a worker, the worst last
 
 
-def merge_workers(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
+def merge_workers(reports: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
     """Merge the reports of several routers into one row per worker. Pure."""
     found: dict[str, RouterWorker] = {}
-    for worker in (worker for one in told for worker in one):
+    for worker in (worker for one in reports for worker in one):
         before = found.get(worker.id)
         if before is None:
             found[worker.id] = worker
@@ -142,15 +142,15 @@ def decisions(
     while len(found) < limit:
         path = f"/decisions?limit={min(step, limit - len(found))}"
         path += f"&skip={len(found)}" if found else ""
-        told = fetch_page(admin_url, path + ("&brief=1" if brief else ""), deadline_s).get(
+        page = fetch_page(admin_url, path + ("&brief=1" if brief else ""), deadline_s).get(
             "decisions"
         )
-        if not isinstance(told, list) or not all(isinstance(item, dict) for item in told):
+        if not isinstance(page, list) or not all(isinstance(item, dict) for item in page):
             raise _invalid_reply()
         before = len(found)
-        for item in told:
+        for item in page:
             found.setdefault(str(item.get("id")), item)
-        if len(found) == before or len(told) < step:
+        if len(found) == before or len(page) < step:
             break
     return list(found.values())
 
@@ -206,8 +206,8 @@ def misses(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
 def canary(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
     """Return the router's process ID and the statistics of its canary, null without one."""
     found = fetch_page(admin_url, "/canary", deadline_s)
-    told = found.get("canary")
-    if not isinstance(found.get("instance"), str) or not isinstance(told, dict | None):
+    statistics = found.get("canary")
+    if not isinstance(found.get("instance"), str) or not isinstance(statistics, dict | None):
         raise _invalid_reply()
     return found
 
@@ -230,8 +230,8 @@ def send_budgets(
     deadline_s: float | None = None,
 ) -> None:
     """Send the remaining budgets of keys to the router process `instance`."""
-    told = {"instance": instance, "keys": budgets}
-    _call("POST", admin_url, "/budgets", deadline_s, told)
+    body = {"instance": instance, "keys": budgets}
+    _call("POST", admin_url, "/budgets", deadline_s, body)
 
 
 def fetch_page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:

@@ -109,25 +109,25 @@ def router_name(url: str) -> str:
 
 def read_exchange(data: Mapping[str, Any]) -> ExchangeState | None:
     """Parse a `/peers` reply; raise KeyError, TypeError or ValueError for an invalid one."""
-    told = data["exchange"]
-    if told is None:
+    exchange = data["exchange"]
+    if exchange is None:
         return None
-    since, lag = told.get("away_since"), told.get("lag_s")
-    messages = {str(name): int(n) for name, n in (told.get("messages") or {}).items()}
+    since, lag = exchange.get("away_since"), exchange.get("lag_s")
+    messages = {str(name): int(n) for name, n in (exchange.get("messages") or {}).items()}
     return ExchangeState(
-        id=str(told["router"]),
-        store=str(told["store"]),
-        connected=bool(told["connected"]),
-        error=str(told["error"]),
-        reason=str(told.get("reason", "")),
-        remedy=str(told.get("remedy", "")),
+        id=str(exchange["router"]),
+        store=str(exchange["store"]),
+        connected=bool(exchange["connected"]),
+        error=str(exchange["error"]),
+        reason=str(exchange.get("reason", "")),
+        remedy=str(exchange.get("remedy", "")),
         away_since=datetime.fromtimestamp(float(since), UTC) if since else None,
         lag_s=None if lag is None else float(lag),
-        peers=tuple(str(peer["router"]) for peer in told["peers"]),
-        failures=int(told.get("failures", 0)),
-        waiting=int(told["waiting_placements"]),
-        lost=int(told["dropped_placements"]) + int(told["ignored_placements"]),
-        budget_checks_alone=int(told.get("budget_checks_alone", 0)),
+        peers=tuple(str(peer["router"]) for peer in exchange["peers"]),
+        failures=int(exchange.get("failures", 0)),
+        waiting=int(exchange["waiting_placements"]),
+        lost=int(exchange["dropped_placements"]) + int(exchange["ignored_placements"]),
+        budget_checks_alone=int(exchange.get("budget_checks_alone", 0)),
         rejected={name: n for name, n in messages.items() if n and name != "applied"},
     )
 

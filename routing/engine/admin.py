@@ -243,8 +243,8 @@ class AdminHandler:
 
     def _budgets(self, body: bytes) -> Answer:
         try:
-            told = orjson.loads(body)
-            self._router.recorder.use.tell(told["instance"], told["keys"])
+            budgets = orjson.loads(body)
+            self._router.recorder.use.tell(budgets["instance"], budgets["keys"])
         except (ValueError, TypeError, KeyError, OverflowError):
             message = (
                 'Send {"instance": TEXT, "keys": {ID: {"left": N, "counted": N, "resets_at": N}}}.'

@@ -102,7 +102,7 @@ def add_pieces(endpoint: Endpoint, url: str, reply: Mapping[str, Any], now: date
     Raise KeyError, TypeError or ValueError for an invalid reply.
     """
     router = str(reply["instance"])[:40]
-    rows = [_row(endpoint, router, told) for told in reply["pieces"]]
+    rows = [_row(endpoint, router, piece) for piece in reply["pieces"]]
     with transaction.atomic():
         source, _ = TraceSource.objects.select_for_update().get_or_create(
             endpoint=endpoint, router=router
@@ -121,18 +121,18 @@ def add_pieces(endpoint: Endpoint, url: str, reply: Mapping[str, Any], now: date
     return sum(row.requests for row in new)
 
 
-def _row(endpoint: Endpoint, router: str, told: Mapping[str, Any]) -> TracePiece:
-    data = base64.b64decode(told["data"], validate=True)
+def _row(endpoint: Endpoint, router: str, piece: Mapping[str, Any]) -> TracePiece:
+    data = base64.b64decode(piece["data"], validate=True)
     return TracePiece(
         endpoint=endpoint,
         router=router,
-        number=int(told["number"]),
-        hour=_time(told["hour"]),
-        first=_time(told["first"]),
-        last=_time(told["last"]),
+        number=int(piece["number"]),
+        hour=_time(piece["hour"]),
+        first=_time(piece["first"]),
+        last=_time(piece["last"]),
         size=len(data),
         data=data,
-        **{name: max(int(told[name]), 0) for name in _COUNTS},
+        **{name: max(int(piece[name]), 0) for name in _COUNTS},
     )
 
 

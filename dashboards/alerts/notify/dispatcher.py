@@ -87,13 +87,13 @@ def read_firing() -> DispatchResult:
         return DispatchResult((), NO_PROMETHEUS)
     found = firing_alerts.query_firing(connections.fleet(), Scope())
     teams, elsewhere = selectors.teams(), alertmanagers.alertmanager_delivers()
-    ours = tuple(_told_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
+    ours = tuple(_alert_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
     why = found.why or found.missing
     labels = tuple(one.labels for one in found.alerts)
     return DispatchResult(ours, why, unknown=bool(why), all_labels=labels)
 
 
-def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
+def _alert_of(one: Any, teams: Mapping[str, str]) -> Alert:
     labels = dict(one.labels)
     if one.endpoint in teams:
         labels.setdefault(TEAM, teams[one.endpoint])
@@ -182,7 +182,7 @@ def _owe_of(
             groups[key] = Group.objects.create(route=route, key=key, labels=labels, due_at=due)
     for key, group in groups.items():
         firing_now = {one.fingerprint: one for one in members.get(key, [])}
-        standing = protocol_groups.GroupStatus(group.due_at, frozenset(group.told), group.told_at)
+        standing = protocol_groups.GroupStatus(group.due_at, frozenset(group.sent), group.sent_at)
         decision = protocol_groups.decide(standing, terms, firing_now, ended, now)
         if decision.send:
             _write(group, route, decision.send, names)
@@ -197,9 +197,9 @@ def _settle(
         return
     after = decision.standing
     if after != before:
-        group.told = dict.fromkeys(sorted(after.sent), message.FIRING)
-        group.told_at, group.due_at = after.told_at, after.due_at
-        group.save(update_fields=["told", "told_at", "due_at"])
+        group.sent = dict.fromkeys(sorted(after.sent), message.FIRING)
+        group.sent_at, group.due_at = after.sent_at, after.due_at
+        group.save(update_fields=["sent", "sent_at", "due_at"])
 
 
 def _write(group: Group, route: Route, alerts: tuple[Alert, ...], names: Mapping[str, Any]) -> None:

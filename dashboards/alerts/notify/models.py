@@ -150,15 +150,15 @@ class SeenAlert(models.Model):
 
 
 class Group(models.Model):
-    """Alerts that a route sends together. `told` maps fingerprints to the state last sent; `due_at`
+    """Alerts that a route sends together. `sent` maps fingerprints to the state last sent; `due_at`
     is the next evaluation.
     """
 
     route = models.ForeignKey(Route, on_delete=models.CASCADE, related_name="groups")
     key = models.CharField(max_length=32)
     labels = models.JSONField(default=dict)
-    told = models.JSONField(default=dict)
-    told_at = models.DateTimeField(null=True, blank=True)
+    sent = models.JSONField(default=dict)
+    sent_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField()
 
     class Meta:

@@ -223,9 +223,9 @@ class KeyUse:
         if instance != self.instance:
             return
         for key_id in self._known.intersection(budgets):
-            told = budgets[key_id]
-            left, counted, resets_at = told["left"], told["counted"], told["resets_at"]
-            together = told.get("all")
+            budget = budgets[key_id]
+            left, counted, resets_at = budget["left"], budget["counted"], budget["resets_at"]
+            together = budget.get("all")
             if together is not None:
                 included = {str(name): int(n) for name, n in together["counted"].items()}
                 all_left = int(together["left"])

@@ -133,12 +133,12 @@ def _make_prompt(body: dict[str, Any], model: str, data: bytes, exact: bool, kin
 
 
 def _seed_fields(body: dict[str, Any]) -> bytes:
-    told = {
+    fields = {
         name: value
         for name, value in body.items()
         if name in _CHAIN_SEED_FIELDS and (value or value == 0)  # without null and empty values
     }
-    return orjson.dumps(told, option=_SORTED) if told else b""
+    return orjson.dumps(fields, option=_SORTED) if fields else b""
 
 
 def _read_texts(value: Any) -> tuple[bytes, bytes, bool]:

@@ -78,7 +78,7 @@ class GroupStatus:
 
     due_at: datetime
     sent: frozenset[str] = frozenset()
-    told_at: datetime | None = None
+    sent_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,14 @@ def decide(
     still = standing.sent - {one.fingerprint for one in gone}
     resolved = gone if terms.send_resolved else []
     fresh = active.keys() - standing.sent
-    again = standing.told_at is not None and now - standing.told_at >= timedelta(
+    again = standing.sent_at is not None and now - standing.sent_at >= timedelta(
         seconds=terms.repeat_s
     )
     speak = bool(fresh or resolved or (again and active))
     next_look = now + timedelta(seconds=terms.interval_s)
     if not speak:
         return GroupDecision(
-            GroupStatus(next_look, still, standing.told_at), over=not active and not still
+            GroupStatus(next_look, still, standing.sent_at), over=not active and not still
         )
     reported = still | active.keys()
     send = (*active.values(), *resolved)

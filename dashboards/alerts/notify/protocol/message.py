@@ -62,7 +62,7 @@ def format_title(body: Mapping[str, Any]) -> str:
 
 def format_text(body: Mapping[str, Any]) -> str:
     """Return the mail text, a few lines for each alert."""
-    parts = [_told(one) for one in body["alerts"][:_IN_TEXT]]
+    parts = [_alert_text(one) for one in body["alerts"][:_IN_TEXT]]
     more = len(body["alerts"]) - _IN_TEXT + body["truncatedAlerts"]
     if more > 0:
         parts.append(f"... and {more} more.")
@@ -74,7 +74,7 @@ def format_text(body: Mapping[str, Any]) -> str:
 def slack_payload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the payload for incoming webhooks of Slack, Mattermost and Rocket.Chat."""
     colour = "good" if body["status"] == RESOLVED else "danger"
-    text = "\n\n".join(_escaped(_told(one)) for one in body["alerts"][:_IN_TEXT])
+    text = "\n\n".join(_escaped(_alert_text(one)) for one in body["alerts"][:_IN_TEXT])
     heading: dict[str, Any] = {
         "color": colour,
         "fallback": _escaped(format_title(body)),
@@ -94,7 +94,7 @@ def silence_link(body: Mapping[str, Any]) -> str:
     return f"{body['externalURL']}/alerts/silences/new/?{urlencode(pairs)}"
 
 
-def _told(one: Mapping[str, Any]) -> str:
+def _alert_text(one: Mapping[str, Any]) -> str:
     labels, notes = one["labels"], one["annotations"]
     head = f"{one['status'].upper()}: {labels.get('alertname', 'alert')}"
     if labels.get("severity"):
