@@ -30,7 +30,6 @@ _HELD_ERROR_BYTES = 16_384
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SSE_COMMENT = b":\n\n"  # ignored by all SSE parsers
-_NAMED_EVENTS_PATH = b"/v1/messages"
 
 
 class Exchange(RequestAttempts):
@@ -137,6 +136,7 @@ class Exchange(RequestAttempts):
         """Take one chunk; events of a stream under way pass with few calls."""
         if (
             self._pending is not None
+            or self.diagnosis is not None
             or not self._events
             or self._unframed
             or not self.answer.passes(data, piece)
@@ -298,7 +298,7 @@ class Exchange(RequestAttempts):
             for event in self.diagnosis.events.release():
                 self._write_event(event)
         if between_events:
-            self._write_event(refusal.event(named=self.head.path == _NAMED_EVENTS_PATH))
+            self._write_event(refusal.event(self.head.path))
         self._finish("broken_stream")
         self._client.break_off(self._unframed)
 
