@@ -1,6 +1,7 @@
 """Error table of the router: status, OpenAI error type and metric reason of each refusal.
 
-Bodies have the shape of OpenAI or, on its paths, of Anthropic, and stable codes. Counters exist for all reasons from the start.
+Bodies have OpenAI's shape, on Anthropic's paths Anthropic's, and stable codes. Counters exist for
+all reasons from the start.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ _PRIOR_ERROR = 3.0  # relative
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """`value` is modelled as the sum of `parts` x coefficients; errors are relative to `size`."""
+    """`value` is modelled as the sum of `parts` x coefficients; errors are relative to the larger
+    of `size` and the modelled value, so that an implausibly small value does not outweigh others.
+    """
 
     value: float
     parts: tuple[float, ...]
@@ -50,7 +52,7 @@ def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[li
     found = list(prior)
     scale = 1.0
     for _ in range(_ROUNDS):
-        errors = [_error(one, found) for one in observations]
+        errors = [_error(one, found)[0] for one in observations]
         scale = max(_SCALE * statistics.median(map(abs, errors)), _MIN_SCALE)
         before = found
         found = solve_normal(normal(observations, found, scale), prior, scale)
@@ -59,9 +61,11 @@ def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[li
     return found, scale
 
 
-def _error(one: Observation, coefficients: Sequence[float]) -> float:
+def _error(one: Observation, coefficients: Sequence[float]) -> tuple[float, float]:
+    """Return the relative error and what it is relative to."""
     modelled = sum(part * each for part, each in zip(one.parts, coefficients, strict=True))
-    return (modelled - one.value) / one.size
+    size = max(one.size, modelled)
+    return (modelled - one.value) / size, size
 
 
 def normal(
@@ -72,8 +76,9 @@ def normal(
     matrix = [[0.0] * width for _ in range(width)]
     vector = [0.0] * width
     for one in observations:
-        ratio = abs(_error(one, coefficients)) / (_TUNING * scale)
-        weight = (1.0 if ratio <= 1 else 1 / ratio) / (one.size * one.size)
+        error, size = _error(one, coefficients)
+        ratio = abs(error) / (_TUNING * scale)
+        weight = (1.0 if ratio <= 1 else 1 / ratio) / (size * size)
         for at, part in enumerate(one.parts):
             if part:
                 weighted = weight * part
