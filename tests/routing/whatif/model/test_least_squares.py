@@ -31,6 +31,14 @@ def test_outliers_hardly_move_the_fit(outliers: int) -> None:
     assert scale < 0.1
 
 
+def test_tiny_values_hardly_move_the_fit() -> None:
+    rows = observations(0)
+    tiny = [Observation(one.value / 300, one.parts, one.value / 300) for one in rows[:8]]
+    found, scale = fit(tiny + rows[8:], [1.0, 1.0])
+    assert found == pytest.approx([3.0, 0.5], rel=0.05)
+    assert scale < 0.1
+
+
 def test_a_coefficient_without_data_stays_at_the_prior() -> None:
     rows = [Observation(one.value, (*one.parts, 0.0), one.size) for one in observations(0)]
     found, _ = fit(rows, [1.0, 1.0, 7.0])
