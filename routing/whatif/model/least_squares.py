@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ _PRIOR_ERROR = 3.0  # relative
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """`value` is modelled as the sum of `parts` x coefficients; errors are relative to the larger
-    of `size` and the modelled value, so that an implausibly small value does not outweigh others.
+    """`value` is modelled as the sum of `parts` x coefficients. Errors are relative to a mean of
+    `size` and the modelled value: with it, values k times too large and k times too small balance
+    each other. Relative to `size` alone, noisy values are modelled as much too small.
     """
 
     value: float
@@ -64,7 +66,7 @@ def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[li
 def _error(one: Observation, coefficients: Sequence[float]) -> tuple[float, float]:
     """Return the relative error and what it is relative to."""
     modelled = sum(part * each for part, each in zip(one.parts, coefficients, strict=True))
-    size = max(one.size, modelled)
+    size = math.sqrt(modelled * math.sqrt(modelled * one.size))
     return (modelled - one.value) / size, size
 
 
