@@ -272,7 +272,7 @@ def _backtest(
         for part in (islice(recorded.requests, run.warm), late)
     ]
     slower = paces[1] / paces[0] if paces[0] and paces[1] else 1.0
-    return backtest(table, late, slower)
+    return backtest(table, late, slower, calibration.error)
 
 
 _Run = tuple[SimulatedRun, Hardware]

@@ -46,6 +46,12 @@ def test_workers_of_another_pace_are_the_cause_of_a_wrong_ttft_only() -> None:
     ):
         assert "Check the workers' memory settings" in other.refusal
     assert backtest(table(1.0), measured(200, 1.0), 2.0).refusal == ""
+    noisy = backtest(table(0.5), measured(200, 1.0), 1.0, 0.49).refusal
+    assert "single times differ by 49%" in noisy
+    assert (
+        "Check the workers' memory settings"
+        in backtest(table(1.0, 60), measured(200, 1.0), 1.0, 0.49).refusal
+    )
 
 
 def test_few_requests_forbid_it() -> None:
