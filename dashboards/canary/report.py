@@ -135,7 +135,7 @@ def _difference_chart(name: str, history: Sequence[Point]) -> Chart:
     layout["yaxis"] |= {"zerolinewidth": 2, "zerolinecolor": GREY}
     if not rows:
         layout["annotations"] = [_note("Too few ended sessions")]
-        layout["yaxis"]["range"] = [-1, 1]
+        layout["xaxis"]["visible"] = layout["yaxis"]["visible"] = False
     return Chart(name, title, about, spoken, _draw(traces, layout))
 
 

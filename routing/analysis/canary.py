@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from routing.analysis.sequential import Interval, SampleSum, compare
+from routing.analysis.sequential import MIN_SESSIONS, Interval, SampleSum, compare
 from routing.engine.canary.statistics import MEASURES, bucket_bound
 
 ALPHA = 0.05
@@ -143,6 +143,8 @@ def judge(arms: Mapping[str, ArmTotals], routers: int = 1) -> CanaryResult:
             floor=name == "errors",
         )
     verdict, message = _verdict(intervals)
+    if verdict == COLLECTING:
+        message = _progress(control, candidate, MIN_SESSIONS * max(routers, 1))
     return CanaryResult(verdict, message, arms, intervals)
 
 
@@ -151,13 +153,26 @@ def _verdict(intervals: Mapping[str, Interval | None]) -> tuple[str, str]:
     if errors is not None and errors.low > 0:
         return WORSE, f"Error rate higher by {_points(errors)}."
     if ttft is None or errors is None:
-        return COLLECTING, "Not enough ended sessions yet."
+        return COLLECTING, ""
     if ttft.low > 0:
         return WORSE, f"TTFT higher by {_percent(ttft)}."
     if ttft.high < 0:
         return BETTER, f"TTFT lower by {_percent(ttft)}."
     largest = max(ttft.low, ttft.high, key=lambda value: abs(relative(value)))
     return NO_DIFFERENCE, f"No TTFT difference larger than {_rounded(largest)} so far."
+
+
+def _progress(control: ArmTotals, candidate: ArmTotals, needed: int) -> str:
+    """Return how many sessions are missing. Answers that are not streamed have no TTFT."""
+    none = SampleSum()
+    timed = [arm.sums.get("ttft", none).count for arm in (control, candidate)]
+    text = (
+        f"The comparison starts at {needed} ended sessions in each arm "
+        f"(control {timed[0]:.0f}, candidate {timed[1]:.0f})."
+    )
+    if min(control.sessions, candidate.sessions) >= needed:
+        text += " Only sessions with streamed answers count: others have no TTFT."
+    return text
 
 
 def relative(log_difference: float) -> float:

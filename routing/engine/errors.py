@@ -1,13 +1,17 @@
 """Error table of the router: status, OpenAI error type and metric reason of each refusal.
 
-Bodies have OpenAI's shape and stable codes. Counters exist for all reasons from the start.
+Bodies have OpenAI's shape, on Anthropic's paths Anthropic's, and stable codes. Counters exist for
+all reasons from the start.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
+
+ANTHROPIC_PATHS = (b"/v1/messages", b"/v1/messages/count_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,18 @@ KINDS: dict[str, ErrorKind] = {
     "upstream_protocol": ErrorKind(502, "server_error", "upstream_protocol"),
 }
 
+# https://platform.claude.com/docs/en/api/errors; other statuses: by their first digit.
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
 # Counted without an answer of the router: the reply was under way, the client is gone, or a
 # worker's 5xx is forwarded.
 SILENT_REASONS = ("client_cancelled", "broken_stream", "upstream_5xx", "stalled_client")
@@ -103,25 +119,27 @@ class Refusal(Exception):
     def kind(self) -> ErrorKind:
         return KINDS[self.code]
 
-    def _shown(self) -> dict[str, str | None]:
-        return {
+    def body(self, path: bytes = b"") -> bytes:
+        """Return the error as JSON, in Anthropic's form on its paths, else in OpenAI's."""
+        code = self.kind.shown or self.code
+        error: dict[str, Any] = {
             "message": self.message,
             "type": self.kind.type,
-            "code": self.kind.shown or self.code,
+            "code": code,
             "param": self.param,
         }
+        if path not in ANTHROPIC_PATHS:
+            return orjson.dumps({"error": error})
+        status = self.kind.status
+        other = "invalid_request_error" if status < 500 else "api_error"
+        error["type"] = _ANTHROPIC_TYPES.get(status, other)
+        error["details"] = {"error_code": code}
+        return orjson.dumps({"type": "error", "error": error})
 
-    def body(self) -> bytes:
-        return orjson.dumps({"error": self._shown()})
-
-    def event(self, named: bool) -> bytes:
-        """Return the error as the last event of a stream, in Anthropic's form if `named`, else in
-        OpenAI's.
-        """
-        if named:
-            data = orjson.dumps({"type": "error", "error": self._shown()})
-            return b"event: error\ndata: " + data + b"\n\n"
-        return b"data: " + self.body() + b"\n\n"
+    def event(self, path: bytes) -> bytes:
+        """Return the error as the last event of a stream."""
+        name = b"event: error\n" if path in ANTHROPIC_PATHS else b""
+        return b"%bdata: %b\n\n" % (name, self.body(path))
 
 
 def is_engine_dead(answer: bytes) -> bool:

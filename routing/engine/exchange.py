@@ -30,7 +30,12 @@ _HELD_ERROR_BYTES = 16_384
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SSE_COMMENT = b":\n\n"  # ignored by all SSE parsers
-_NAMED_EVENTS_PATH = b"/v1/messages"
+# vLLM's first events of /v1/responses, before it computes.
+_BEFORE_TOKENS = (
+    b"event: response.created",
+    b"event: response.queued",
+    b"event: response.in_progress",
+)
 
 
 class Exchange(RequestAttempts):
@@ -125,18 +130,28 @@ class Exchange(RequestAttempts):
             if pieces and (diagnosis is not None or self.ask.path == annotation.RESPONSES):
                 self.decision.answer_id = annotation.find_answer_id(pieces[0])
             self._first_byte()
+            if self._events and self.decision.ttft_s is None:
+                self._find_token(pieces)
         else:
             now = perf_counter()
             if self._events and pieces:
-                self.model.itl.observe(now - self._last_bytes)
+                if self.decision.ttft_s is None:
+                    self._find_token(pieces)
+                else:
+                    self.model.itl.observe(now - self._last_bytes)
             self._last_bytes = now
         if data:
             self._client.transport.write(data)
 
+    def _find_token(self, pieces: list[bytes]) -> None:
+        if pieces and not pieces[-1].startswith(_BEFORE_TOKENS):
+            self.decision.ttft_s = perf_counter() - self._started
+
     def answer_chunk(self, data: bytes, piece: bytes) -> None:
         """Take one chunk; events of a stream under way pass with few calls."""
         if (
-            self._pending is not None
+            self.decision.ttft_s is None
+            or self.diagnosis is not None
             or not self._events
             or self._unframed
             or not self.answer.passes(data, piece)
@@ -215,7 +230,7 @@ class Exchange(RequestAttempts):
         assert worker is not None
         if worker.circuit.state and (self.decision.status or 500) < 500:
             self._router.table.answered(worker)  # half-open: do not wait for the stream's end
-        if self._events:
+        if self._events and self.ask.path != annotation.RESPONSES:
             self.decision.ttft_s = now - self._started
 
     def answer_done(self) -> None:
@@ -298,7 +313,7 @@ class Exchange(RequestAttempts):
             for event in self.diagnosis.events.release():
                 self._write_event(event)
         if between_events:
-            self._write_event(refusal.event(named=self.head.path == _NAMED_EVENTS_PATH))
+            self._write_event(refusal.event(self.head.path))
         self._finish("broken_stream")
         self._client.break_off(self._unframed)
 

@@ -314,7 +314,8 @@ class RequestReader(asyncio.Protocol):
     ) -> None:
         if close and head is not None:
             head.keep_alive = False
-        self.reply(refusal.kind.status, refusal.body(), head, refusal_headers(refusal, decision))
+        body = refusal.body(b"" if head is None else head.path)
+        self.reply(refusal.kind.status, body, head, refusal_headers(refusal, decision))
 
     def _reject(self, refusal: Refusal) -> None:
         """Reject a request before it was read whole; the connection is closed afterwards."""

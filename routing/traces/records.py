@@ -2,7 +2,8 @@
 
 Routers hash blocks of bytes; a trace has blocks of 64 tokens. The token position of a hashed block
 is set by the first request that contains it, from its measured length, so that later requests share
-a block exactly as far as they share its prefix.
+a block exactly as far as they share its prefix: whole hashed blocks, and what the engine reused of
+the next one.
 """
 
 from __future__ import annotations
@@ -195,7 +196,11 @@ def _read_row(
     way = known.follow(numbers[parent] if parent >= 0 else -1, names)
     numbers += way
     before = numbers[-1] if way else numbers[parent] if parent >= 0 else -1
-    shared = int(known.ends[before] // BLOCK_TOKENS) if before >= 0 else 0
+    end = known.ends[before] if before >= 0 else 0.0
+    step = (prompt - end) / (len(names) - len(way) + 0.5)
+    if before >= 0 and end < (cached or 0) < end + step:
+        end = cached  # the engine reused a part of the hashed block that differs
+    shared = int(end // BLOCK_TOKENS)
     facts = TraceRequest(
         hour + at_ms / 1000,
         prompt,

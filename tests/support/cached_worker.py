@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import OrderedDict
 from typing import Any
@@ -22,6 +23,7 @@ class CachedWorker(FakeWorker):
         self.script = self._complete
         self.metrics = f'vllm:cache_config_info{{block_size="{BLOCK}"}} 1\n'
         self.held_back: Any = None  # an event that answers wait for
+        self.paced = False  # the router reads each event by itself, as from a real engine
 
     def cached(self, names: list[tuple[object, ...]]) -> int:
         return next((at for at, name in enumerate(names) if name not in self.cache), len(names))
@@ -78,10 +80,16 @@ class CachedWorker(FakeWorker):
             if one.get("choices") == [] and "stream_options" not in body:
                 continue
             name = f"event: {one['type']}\n" if "type" in one else ""
+            await self._pace()
             await talk.chunk(f"{name}data: {json.dumps(one)}\n\n".encode())
         if talk.request.target not in ("/v1/messages", "/v1/responses"):
             await talk.chunk(b"data: [DONE]\n\n")
+        await self._pace()
         await talk.stream_end()
+
+    async def _pace(self) -> None:
+        for _ in range(10 if self.paced else 0):  # of the event loop, which the router shares
+            await asyncio.sleep(0)
 
 
 def _choices(number: str, usage: dict[str, Any]) -> list[dict[str, Any]]:

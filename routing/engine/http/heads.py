@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from routing.engine.errors import Refusal
+from routing.engine.errors import ANTHROPIC_PATHS, Refusal
 from routing.engine.http.http1 import RequestHead, ResponseHead
 
 _STATUS_TEXT = {status.value: status.phrase.encode() for status in HTTPStatus}
+# OpenAI's clients wait no longer; Anthropic's would sleep until the end of a budget's month.
+_LONGEST_RETRY_S = 120
 _STATUS_TEXT[413] = b"Content Too Large"  # RFC 9110, as in Python 3.13
 
 
@@ -45,9 +47,17 @@ def client_response_head(
             decision.encode(),
             b"\r\nx-request-id: ",
             request.request_id,
+            _anthropic_id(request),
             b"\r\n\r\n" if keep_alive else b"\r\nconnection: close\r\n\r\n",
         )
     )
+
+
+def _anthropic_id(request: RequestHead) -> bytes:
+    """Return the line, with the end of the one before, from which Anthropic's clients read IDs."""
+    if request.path not in ANTHROPIC_PATHS:
+        return b""
+    return b"\r\nrequest-id: " + request.request_id
 
 
 def with_framing(head: bytes, line: bytes) -> bytes:
@@ -62,7 +72,7 @@ def refusal_headers(refusal: Refusal, decision: str) -> bytes:
         more = b"retry-after: %d\r\n" % refusal.retry_after_s
     elif refusal.kind.status == 503:
         more = b"retry-after: 1\r\n"
-    if refusal.final:
+    if refusal.final or refusal.retry_after_s > _LONGEST_RETRY_S:
         more += b"x-should-retry: false\r\n"
     if refusal.kind.status == 401:
         more += b"www-authenticate: Bearer\r\n"
@@ -76,14 +86,16 @@ def router_answer(
 ) -> bytes:
     """Return a complete answer of the router; `more`: additional header lines."""
     only_head = request is not None and request.method == b"HEAD"
-    named = request is not None and request.request_id
+    number = b""
+    if request is not None and request.request_id:
+        number = b"x-request-id: %b%b\r\n" % (request.request_id, _anthropic_id(request))
     return b"".join(
         (
             b"HTTP/1.1 %d %b\r\n" % (status, _STATUS_TEXT.get(status, b"Error")),
             b"content-length: %d\r\n" % len(body),
             b"content-type: application/json\r\n" if body else b"",
             more,
-            b"x-request-id: %b\r\n" % request.request_id if request is not None and named else b"",
+            number,
             b"\r\n" if keep_alive else b"connection: close\r\n\r\n",
             b"" if only_head else body,
         )

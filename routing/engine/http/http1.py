@@ -37,7 +37,7 @@ MIN_CHUNK_BYTES = 16
 
 # Headers with a meaning for the router; others are forwarded.
 _DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN, _UPGRADE = range(10)
-_DIAGNOSTICS = 10
+_DIAGNOSTICS, _API_KEY = 10, 11
 _REQUEST_ROLES: dict[bytes, int] = {
     b"content-length": _LENGTH_ROLE,
     b"transfer-encoding": _CODING,
@@ -45,6 +45,7 @@ _REQUEST_ROLES: dict[bytes, int] = {
     b"host": _HOST,
     b"expect": _EXPECT,
     b"authorization": _AUTH,
+    b"x-api-key": _API_KEY,  # Anthropic's clients
     b"x-request-id": _ID,
     b"x-emberline-pin": _PIN,
     b"x-emberline-diagnostics": _DIAGNOSTICS,
@@ -66,6 +67,7 @@ _RESPONSE_ROLES: dict[bytes, int] = {
     b"trailer": _DROP,
     b"upgrade": _DROP,
     b"x-request-id": _DROP,  # replaced by the router's
+    b"request-id": _DROP,
     b"x-emberline-worker": _DROP,
     b"x-emberline-decision": _DROP,
 }
@@ -191,7 +193,7 @@ def parse_request(head: bytes) -> RequestHead:
     out = RequestHead(method, _parse_target(method, target), 1 if minor == b"1" else 0)
     fields: list[bytes] = []
     hosts = 0
-    connection = b""
+    connection = api_key = b""
     for line in block.split(b"\r\n"):
         name, _, value = line.partition(b":")
         role = _REQUEST_ROLES.get(name.lower(), -1)
@@ -215,6 +217,10 @@ def parse_request(head: bytes) -> RequestHead:
             if out.authorization:
                 raise Refusal("bad_request", "Authorization is given twice")
             out.authorization = value
+        elif role == _API_KEY:
+            if api_key:
+                raise Refusal("bad_request", "x-api-key is given twice")
+            api_key = value
         elif role == _ID:
             if _REQUEST_ID.fullmatch(value):
                 out.request_id = value
@@ -233,6 +239,8 @@ def parse_request(head: bytes) -> RequestHead:
         raise Refusal("bad_request", "Content-Length and Transfer-Encoding exclude each other")
     if hosts > 1 or (hosts == 0 and out.minor == 1):
         raise Refusal("bad_request", "exactly one Host header is needed")
+    if api_key and not out.authorization:
+        out.authorization = b"Bearer " + api_key
     _set_forwarded_fields(out, fields, connection)
     return out
 

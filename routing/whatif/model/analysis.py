@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from routing.traces.trace import Trace
@@ -19,6 +20,7 @@ from routing.whatif.model.calibration import (
     Constants,
     apply_constants,
     calibrate,
+    relative_time,
 )
 from routing.whatif.model.isolation import ReplayPair
 from routing.whatif.model.outcome import (
@@ -264,7 +266,13 @@ def _backtest(
     scenario = present.scenario(calibration.constants)
     run = run_scenario(scenario, planned, warm, step)
     table = tabulate(run, scenario.hardware.overhead_s, None)
-    return backtest(table, recorded.requests[run.warm :])
+    late = recorded.requests[run.warm :]
+    paces = [
+        relative_time(part, present.step_tokens, calibration.constants)
+        for part in (islice(recorded.requests, run.warm), late)
+    ]
+    slower = paces[1] / paces[0] if paces[0] and paces[1] else 1.0
+    return backtest(table, late, slower, calibration.error)
 
 
 _Run = tuple[SimulatedRun, Hardware]

@@ -16,6 +16,8 @@ MIN_REQUESTS = 100
 MAX_TTFT_ERROR = 0.25  # relative, of p50 and p90
 MAX_HIT_RATE_ERROR = 0.05
 BOUNDS = {TTFT[0]: MAX_TTFT_ERROR, TTFT[1]: MAX_TTFT_ERROR, "hit_rate": MAX_HIT_RATE_ERROR}
+CHANGED_PACE = 1.2
+NOISY = 0.3
 _PARTS = (0.5, 0.9, 0.99)
 
 
@@ -73,8 +75,13 @@ def measure(requests: Sequence[TraceRequest]) -> dict[str, float]:
     return found
 
 
-def backtest(predicted: RunTable, requests: Sequence[TraceRequest]) -> Backtest:
-    """Compare the prediction with the same requests as measured."""
+def backtest(
+    predicted: RunTable, requests: Sequence[TraceRequest], slower: float = 1.0, noise: float = 0.0
+) -> Backtest:
+    """Compare the prediction with the same requests as measured. `slower`: time of the workers for
+    the same work, relative to the requests that the constants come from; `noise`: relative error
+    of single times there.
+    """
     figures, measured = predicted.figures(), measure(requests)
     rows = []
     for name in (*TTFT, "hit_rate"):
@@ -84,10 +91,12 @@ def backtest(predicted: RunTable, requests: Sequence[TraceRequest]) -> Backtest:
         error = model - real if name == "hit_rate" else model / max(real, 1e-9) - 1
         rows.append(BacktestRow(name, model, real, error, BOUNDS.get(name)))
     reported = sum(one.cached_tokens is not None for one in requests)
-    return Backtest(len(requests), tuple(rows), _refusal(rows, requests), reported)
+    return Backtest(len(requests), tuple(rows), _refusal(rows, requests, slower, noise), reported)
 
 
-def _refusal(rows: Sequence[BacktestRow], requests: Sequence[TraceRequest]) -> str:
+def _refusal(
+    rows: Sequence[BacktestRow], requests: Sequence[TraceRequest], slower: float, noise: float
+) -> str:
     timed = sum(one.ttft_s is not None for one in requests)
     if timed < MIN_REQUESTS:
         return (
@@ -102,8 +111,22 @@ def _refusal(rows: Sequence[BacktestRow], requests: Sequence[TraceRequest]) -> s
     ]
     if not wrong:
         return ""
-    return (
-        f"The model misses the measured {', '.join(wrong)}, so its answers are not shown. Check "
-        "the workers' memory settings, or choose a period without restarts or configuration "
+    cause = (
+        "Check the workers' memory settings, or choose a period without restarts or configuration "
         "changes."
+    )
+    if any(not row.holds and row.name in TTFT for row in rows):
+        if max(slower, 1 / max(slower, 1e-9)) >= CHANGED_PACE:
+            cause = (
+                f"For the same work, the workers took {slower:.1f} times as long as in the first "
+                "half: other load on their machines, throttling or a restart. Choose a period "
+                "without it."
+            )
+        elif noise >= NOISY:
+            cause = (
+                f"For the same work, single times differ by {noise:.0%}: the workers are "
+                "saturated, or share their machines with other load. Choose a calmer period."
+            )
+    return (
+        f"The model misses the measured {', '.join(wrong)}, so its answers are not shown. {cause}"
     )

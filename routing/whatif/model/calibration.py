@@ -146,6 +146,21 @@ def calibrate(trace: Trace, step_tokens: int) -> Calibration:
     )
 
 
+def relative_time(
+    requests: Iterable[TraceRequest], step_tokens: int, constants: Constants
+) -> float | None:
+    """Return the median of measured over modelled times of prompts that found no other one waiting;
+    None without such prompts.
+    """
+    coefficients = [constants[name] for name in NAMES]
+    ratios = []
+    for one, _ in list_observations(collect_samples(requests), step_tokens):
+        modelled = sum(part * each for part, each in zip(one.parts, coefficients, strict=True))
+        if modelled > 0 and one.parts[NAMES.index(OVERHEAD)]:
+            ratios.append(one.value / modelled)
+    return statistics.median(ratios) if ratios else None
+
+
 def _without(one: Observation, loaded: Sequence[bool]) -> Observation:
     """Leave out tiers that hardly loaded anything: their load times stay at the prior."""
     l1, l2 = (part if used else 0.0 for part, used in zip(one.parts[-2:], loaded, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,10 @@ _PRIOR_ERROR = 3.0  # relative
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """`value` is modelled as the sum of `parts` x coefficients; errors are relative to `size`."""
+    """`value` is modelled as the sum of `parts` x coefficients. Errors are relative to a mean of
+    `size` and the modelled value: with it, values k times too large and k times too small balance
+    each other. Relative to `size` alone, noisy values are modelled as much too small.
+    """
 
     value: float
     parts: tuple[float, ...]
@@ -50,7 +54,7 @@ def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[li
     found = list(prior)
     scale = 1.0
     for _ in range(_ROUNDS):
-        errors = [_error(one, found) for one in observations]
+        errors = [_error(one, found)[0] for one in observations]
         scale = max(_SCALE * statistics.median(map(abs, errors)), _MIN_SCALE)
         before = found
         found = solve_normal(normal(observations, found, scale), prior, scale)
@@ -59,9 +63,11 @@ def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[li
     return found, scale
 
 
-def _error(one: Observation, coefficients: Sequence[float]) -> float:
+def _error(one: Observation, coefficients: Sequence[float]) -> tuple[float, float]:
+    """Return the relative error and what it is relative to."""
     modelled = sum(part * each for part, each in zip(one.parts, coefficients, strict=True))
-    return (modelled - one.value) / one.size
+    size = math.sqrt(modelled * math.sqrt(modelled * one.size))
+    return (modelled - one.value) / size, size
 
 
 def normal(
@@ -72,8 +78,9 @@ def normal(
     matrix = [[0.0] * width for _ in range(width)]
     vector = [0.0] * width
     for one in observations:
-        ratio = abs(_error(one, coefficients)) / (_TUNING * scale)
-        weight = (1.0 if ratio <= 1 else 1 / ratio) / (one.size * one.size)
+        error, size = _error(one, coefficients)
+        ratio = abs(error) / (_TUNING * scale)
+        weight = (1.0 if ratio <= 1 else 1 / ratio) / (size * size)
         for at, part in enumerate(one.parts):
             if part:
                 weighted = weight * part

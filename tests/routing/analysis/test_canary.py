@@ -35,13 +35,24 @@ def report(
         ({"slower": 1.5}, canary.WORSE, "TTFT higher by"),
         ({"slower": 0.6}, canary.BETTER, "TTFT lower by"),
         ({"slower": 0.6, "failing": 0.3}, canary.WORSE, "Error rate higher by"),
-        ({"sessions": 80}, canary.COLLECTING, "Not enough"),
-        ({"sessions": 0}, canary.COLLECTING, "Not enough"),
+        ({"sessions": 80}, canary.COLLECTING, "The comparison starts at 50 ended sessions"),
+        ({"sessions": 0}, canary.COLLECTING, "The comparison starts at 50 ended sessions"),
     ],
 )
 def test_verdict(facts: dict[str, Any], verdict: str, message: str) -> None:
     found = judge(read_arms(report(**facts)))
     assert (found.verdict, found.message.startswith(message)) == (verdict, True), found.message
+
+
+def test_missing_sessions_are_counted_and_answers_without_ttft_named() -> None:
+    few = judge(read_arms(report(sessions=81)), routers=2).message
+    assert few.endswith("at 100 ended sessions in each arm (control 40, candidate 41).")
+    statistics = CanaryStatistics(1.0)
+    for unit in range(1, 201):
+        statistics.add(unit, unit % 2, float(unit), None, 100, 80, False)
+    plain = judge(read_arms(statistics.show(1e6)["arms"]))
+    assert plain.verdict == canary.COLLECTING
+    assert "(control 0, candidate 0). Only sessions with streamed answers count" in plain.message
 
 
 def test_reports_of_several_routers_add_up() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -489,6 +490,37 @@ async def test_tokens_and_cache_hits_are_read_from_usage() -> None:
         ) == 2  # fmt: skip
         assert await metric(server, f"{prefix}request_duration_seconds_count", model="m") == 2
         assert await metric(server, f"{prefix}requests_total", model="m", code="200") == 2
+
+
+@pytest.mark.parametrize("delta", [b"event: response.output_item.added\ndata: {}\n\n", b"x\n\n"])
+async def test_ttft_of_a_responses_stream_ends_with_its_first_token(delta: bytes) -> None:
+    """vLLM sends `response.created` before it computes the prompt."""
+    computed = asyncio.Event()
+
+    async def respond(talk: Conversation) -> None:
+        await talk.stream_head()
+        for name in (b"created", b"in_progress"):
+            await talk.chunk(b'event: response.%b\ndata: {"a":1}\n\n' % name)
+        await computed.wait()
+        await talk.chunk(delta)
+        await talk.stream_end()
+
+    async with FakeWorker() as worker, router(worker, model="m") as server:
+        worker.script = respond
+        began = time.perf_counter()
+        async with await Client.to(server.listen) as client:
+            await client.send(post({"model": "m", "input": "x", "stream": True}, "/v1/responses"))
+            _, headers = await client.head()
+            await client.reader.readuntil(b"response.in_progress")
+            seen = time.perf_counter()
+            await until(lambda: time.perf_counter() - seen > seen - began, "a longer computation")
+            least = time.perf_counter() - seen
+            computed.set()
+            await client.reader.readuntil(b"\r\n0\r\n")
+        found = (await admin(server, f"/decisions/{headers['x-emberline-decision']}")).json
+        assert least < found["ttft_s"] <= found["duration_s"]
+        name = "emberline_router_inter_token_latency_seconds_count"
+        assert await metric(server, name, model="m") == 0, "one token"
 
 
 async def test_the_policy_learns_from_reported_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

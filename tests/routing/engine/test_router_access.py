@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,51 @@ async def test_open_router_forwards_authorization() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         await ask(server, post(chat("hi"), authorization="Bearer theirs"))
         assert worker.requests[0].headers["authorization"] == "Bearer theirs"
+
+
+async def test_anthropic_clients_are_served_in_their_form(tmp_path: Path) -> None:
+    """Key in x-api-key, IDs in request-id, and errors in the form of Anthropic's SDK."""
+    path = "/v1/messages"
+    async with FakeWorker() as worker:
+        async with router(worker, api_keys_file=keys(tmp_path, a=False)) as server:
+            key = f"{SECRET}-a"
+            answer = await ask(server, post(chat("hi"), path, x_api_key=key))
+            assert answer.status == 200
+            assert answer.headers["request-id"] == answer.headers["x-request-id"]
+            assert "x-api-key" not in worker.requests[0].headers, "our key is not the worker's"
+            assert "authorization" not in worker.requests[0].headers
+            plain = await ask(server, post(chat("hi"), x_api_key=key))
+            assert (plain.status, plain.headers.get("request-id")) == (200, None)
+            wrong = {"x_api_key": key, "authorization": "Bearer wrong"}
+            assert (await ask(server, post(chat("hi"), **wrong))).status == 401
+
+            refused = await ask(server, post(chat("hi"), path, x_api_key="wrong"))
+            assert refused.headers["request-id"] == refused.headers["x-request-id"]
+            error = refused.json["error"]
+            assert (refused.status, refused.json["type"]) == (401, "error")
+            assert (error["type"], error["message"]) == (
+                "authentication_error", "A valid API key is required.",
+            )  # fmt: skip
+            assert error["details"] == {"error_code": "invalid_api_key"}
+            pinned = post(chat("hi"), f"{path}/count_tokens", x_api_key=key, x_emberline_pin="w0")
+            assert (await ask(server, pinned)).json["error"]["type"] == "permission_error"
+            shown = (await ask(server, post(chat("hi"), x_api_key="wrong"))).json
+            assert set(shown) == {"error"}, "other paths have OpenAI's form"
+
+
+@pytest.mark.parametrize(("wait_s", "retries"), [(60, True), (86_400, False)])
+async def test_sdks_do_not_wait_for_a_budget(tmp_path: Path, wait_s: int, retries: bool) -> None:
+    """Anthropic's SDK sleeps as long as Retry-After says before it repeats a request."""
+    path = tmp_path / "keys.json"
+    digest = hashlib.sha256(SECRET.encode()).hexdigest()
+    until_s = time.time() + wait_s
+    path.write_text(json.dumps({"keys": [{"id": "a", "sha256": digest, "spent_until": until_s}]}))
+    async with FakeWorker() as worker, router(worker, api_keys_file=str(path)) as server:
+        answer = await ask(server, post(chat("hi"), "/v1/messages", x_api_key=SECRET))
+        assert (answer.status, answer.json["error"]["type"]) == (429, "rate_limit_error")
+        assert answer.json["error"]["details"] == {"error_code": "insufficient_quota"}
+        assert 0 < int(answer.headers["retry-after"]) <= wait_s + 1
+        assert answer.headers.get("x-should-retry", "") == ("" if retries else "false")
 
 
 async def test_rejected_body_is_not_read(tmp_path: Path) -> None:

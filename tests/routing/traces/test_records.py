@@ -131,6 +131,19 @@ def test_prompts_share_blocks_as_far_as_their_prefix() -> None:
     assert d[:20] == b[:20]
 
 
+@pytest.mark.parametrize(("cached", "shared"), [(None, 0), (0, 0), (64, 1), (96, 1), (256, 0)])
+def test_prompts_share_what_the_engine_reused_of_a_hashed_block(
+    cached: int | None, shared: int
+) -> None:
+    """The common prefix ends within the second hashed block of about 52 tokens."""
+    one = RecordedRouter()
+    one.add(0, chain(b"sabcd", 5), 290)
+    one.add(1, chain(b"sxyzv", 5), 290, cached_tokens=cached)
+    a, b = (request.blocks for request in read(one.close()).requests)
+    assert b[:shared] == a[:shared]
+    assert not set(b[shared:]) & set(a), "256 tokens cannot be of the block that differs"
+
+
 def test_sharing_follows_the_prefixes_of_any_tree_of_prompts() -> None:
     chance = random.Random(3)
     texts = [b""]

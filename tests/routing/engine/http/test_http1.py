@@ -121,6 +121,7 @@ REFUSED = {
     "no host": ("GET / HTTP/1.1",),
     "two hosts": ("GET / HTTP/1.1", "host: a", "host: b"),
     "two authorizations": ("GET / HTTP/1.1", "host: a", "authorization: a", "authorization: b"),
+    "two API keys": ("GET / HTTP/1.1", "host: a", "x-api-key: a", "x-api-key: b"),
     "no version": ("GET /", "host: a"),
     "version 2": ("GET / HTTP/2.0", "host: a"),
     "version 1.2": ("GET / HTTP/1.2", "host: a"),

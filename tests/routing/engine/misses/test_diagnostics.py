@@ -110,6 +110,17 @@ async def test_openai_field_compares_with_an_answer_that_did_not_ask() -> None:
             assert shown["cache_missed_tokens"] == shown["comparison_reusable_tokens"] > 900
 
 
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
+async def test_each_event_read_by_itself_is_annotated(path: str) -> None:
+    async with CachedWorker() as one, router(one) as server:
+        one.paced = True
+        plain = await send(server, path, "2026-11-22", stream=True)
+        found = await send(server, path, "2026-11-22", stream=True, cache="cache")
+        assert found.body.count(b'"emberline_diagnostics"') == 1
+        names = [(one.get("type"), "usage" in one) for one in events(found)]
+        assert names == [(one.get("type"), "usage" in one) for one in events(plain)], "in order"
+
+
 @pytest.mark.parametrize("isolation", ["shared", "key"])
 async def test_another_keys_prompts_stay_unknown(tmp_path: Path, isolation: str) -> None:
     config = {"api_keys_file": keys(tmp_path, a=False, b=False), "cache_isolation": isolation}

@@ -32,6 +32,7 @@ def test_a_change_is_predicted_like_the_true_workers_show_it() -> None:
 def test_workers_that_changed_meanwhile_are_refused_an_answer() -> None:
     found = analyse(recorded_traffic(slower=1.6), PRESENT, PRESENT)
     assert "TTFT p50 by -" in found.backtest.refusal
+    assert "the workers took 1.6 times as long as in the first half" in found.backtest.refusal
     document = as_document(found)
     assert document["present"] is document["candidate"] is document["change"] is None
     assert document["backtest"]["rows"][0]["holds"] is False

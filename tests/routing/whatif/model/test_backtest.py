@@ -35,6 +35,25 @@ def test_a_wrong_ttft_or_hit_rate_forbids_it_and_names_the_error() -> None:
     assert "hit rate by +10% (limit ±5%)" in backtest(table(1.0, 60), measured(200, 1.0)).refusal
 
 
+def test_workers_of_another_pace_are_the_cause_of_a_wrong_ttft_only() -> None:
+    slow = backtest(table(0.5), measured(200, 1.0), 2.0).refusal
+    assert "the workers took 2.0 times as long as in the first half" in slow
+    fast = backtest(table(2.0), measured(200, 1.0), 0.5).refusal
+    assert "0.5 times as long" in fast
+    for other in (
+        backtest(table(0.5), measured(200, 1.0), 1.1),
+        backtest(table(1.0, 60), measured(200, 1.0), 2.0),
+    ):
+        assert "Check the workers' memory settings" in other.refusal
+    assert backtest(table(1.0), measured(200, 1.0), 2.0).refusal == ""
+    noisy = backtest(table(0.5), measured(200, 1.0), 1.0, 0.49).refusal
+    assert "single times differ by 49%" in noisy
+    assert (
+        "Check the workers' memory settings"
+        in backtest(table(1.0, 60), measured(200, 1.0), 1.0, 0.49).refusal
+    )
+
+
 def test_few_requests_forbid_it() -> None:
     assert "Only 20 requests" in backtest(table(1.0), measured(20, 1.0)).refusal
 

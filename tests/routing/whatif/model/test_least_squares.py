@@ -31,6 +31,26 @@ def test_outliers_hardly_move_the_fit(outliers: int) -> None:
     assert scale < 0.1
 
 
+def test_tiny_values_hardly_move_the_fit() -> None:
+    rows = observations(0)
+    tiny = [Observation(one.value / 300, one.parts, one.value / 300) for one in rows[:8]]
+    found, scale = fit(tiny + rows[8:], [1.0, 1.0])
+    assert found == pytest.approx([3.0, 0.5], rel=0.05)
+    assert scale < 0.1
+
+
+def test_noisy_values_are_not_modelled_as_too_small() -> None:
+    chance = random.Random(2)
+    rows = []
+    for one in observations(0):
+        value = one.value * chance.lognormvariate(0, 0.6)  # other load on the machine
+        rows.append(Observation(value, one.parts, value))
+    found, _ = fit(rows, [1.0, 1.0])
+    usual = (5.5, 25.5)
+    modelled = sum(one * part for one, part in zip(found, usual, strict=True))
+    assert modelled == pytest.approx(3.0 * usual[0] + 0.5 * usual[1], rel=0.1)
+
+
 def test_a_coefficient_without_data_stays_at_the_prior() -> None:
     rows = [Observation(one.value, (*one.parts, 0.0), one.size) for one in observations(0)]
     found, _ = fit(rows, [1.0, 1.0, 7.0])
