@@ -115,6 +115,14 @@ def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
     assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
 
 
+def test_exported_counters_are_named_whatever_their_selector(tmp_path: Path) -> None:
+    """A set operation ignores names: without a label, all but the first selector would be lost."""
+    asked = [("c_total", ""), ("lost_total", ""), ("up", '{job="vllm"}')]
+    found = growth.names_exported(asked, 60 * MINUTES)
+    wanted = [(f'{{metric="{name}"}}', float(len(CASES))) for name in ("c_total", "up")]
+    assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
+
+
 def test_only_instances_with_new_series_are_read_exactly() -> None:
     """The others are a plain rate; a cluster exporter's series have another instance."""
     times, text = Times(60, 900), 'rate(c_total{pod="p"}[60s])'
