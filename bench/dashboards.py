@@ -12,7 +12,8 @@ responses for other times, without anything remembered of the fleet or of Promet
 last one again, from the cache. Per cold response: CPU time of the console and of Prometheus, which
 does not depend on other load, Prometheus' own evaluation time (all queries, one after the other),
 number of queries and of rounds (queries that wait for the answers of others).
-`--queries N` lists the N slowest queries of each board by Prometheus' own time. Where recording
+`--queries N` lists the N slowest queries of each board by Prometheus' own time, and the samples
+that all of its queries read. Where recording
 rules serve a long range, the same queries run on raw samples too, with the slowdown; `--short`
 skips that. Exits with 1 if a board's p95 of `cold` exceeds the limit.
 """
@@ -37,6 +38,7 @@ from bench import console_speed
 from bench.console_speed import at
 
 ALL = "all endpoints"
+_FLEET_STEP_S = 60  # of large fleets: other times within a step are the same view
 
 
 def main() -> int:
@@ -182,7 +184,7 @@ class PrometheusWork:
 
     def list_slowest(self, count: int) -> list[str]:
         """Repeat the queries of the last board, one at a time."""
-        lines = []
+        lines, read = [], 0
         for question in self.rounds and {q for each in self.rounds for q in each} if count else ():
             window, params = question.window, {"query": question.query, "stats": "all"}
             if window is None:
@@ -195,9 +197,11 @@ class PrometheusWork:
                 continue
             stats, series = answer["data"]["stats"], len(answer["data"]["result"])
             times, samples = stats["timings"], stats["samples"]["totalQueryableSamples"]
+            read += samples
             took = 1000 * times["evalTotalTime"]
             lines.append((took, f"{took:6.0f} ms {samples:10} {series:5} {question.query[:230]}"))
-        return [line for _, line in sorted(lines, reverse=True)[:count]]
+        slowest = [line for _, line in sorted(lines, reverse=True)[:count]]
+        return [f"{read / 1e6:.2f} million samples read", *slowest] if count else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +238,7 @@ def _asked(
     asked: list[list[list[Any]]] = []
     for turn in range(times):
         targets.clear_memory()
-        to = newest - turn * span.step_s
+        to = newest - turn * max(span.step_s, _FLEET_STEP_S)
         url = f"{path}?from={to - span.length_s}&to={to}"
         work.rounds.clear()
         before = work.read()

@@ -32,15 +32,15 @@ _CALIBRATION_S = 30.0
 _ALERTS_S = 10.0
 _AUDIT_LINK_S = 10.0
 _AUDIT_CHECK_S = 600.0
+_POLL_S = 5
+"""Longest wait for a message before the worker asks again (s); a message ends the wait."""
+
+_IN_MEMORY = settings.EMBERLINE.redis_url.startswith("memory://")
 
 app = Celery("emberline")
 app.conf.update(
     broker_url=settings.EMBERLINE.redis_url,
-    result_backend=(
-        "cache+memory://"
-        if settings.EMBERLINE.redis_url.startswith("memory://")
-        else settings.EMBERLINE.redis_url
-    ),
+    result_backend="cache+memory://" if _IN_MEMORY else settings.EMBERLINE.redis_url,
     accept_content=["json"],
     task_serializer="json",
     result_serializer="json",
@@ -57,7 +57,11 @@ app.conf.update(
     task_time_limit=75,
     # Redelivery after the worker was killed (s); longer than the limit above, so that no message is
     # redelivered while its first receiver still works on it.
-    broker_transport_options={"visibility_timeout": 120, "socket_connect_timeout": 2},
+    broker_transport_options={
+        "visibility_timeout": 120,
+        "socket_connect_timeout": 2,
+        **({} if _IN_MEMORY else {"polling_interval": _POLL_S}),
+    },
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     worker_cancel_long_running_tasks_on_connection_loss=True,

@@ -30,6 +30,8 @@ TICK_LATE_S = 60.0
 REOPEN_S = 60.0
 """Maximum age of the database connection of the checks, which may be stale."""
 LATE_S = 0.005
+GATHER_S = 0.1
+"""Lateness of a wake-up of beat, so that sweeps of equal periods share one."""
 _BROKER_S = 1.0
 
 Clock = Callable[[], float]
@@ -181,13 +183,23 @@ class TickingScheduler(Scheduler):
     def tick(self, *args: Any, **kwargs: Any) -> float:
         pause: float = super().tick(*args, **kwargs)
         beat_watch.ticked()
-        return pause
+        return pause + GATHER_S if pause > 0 else pause
+
+
+def keep_sqlite_open() -> None:
+    """Keep the SQLite connections of this process's threads: Celery closes them after each task,
+    and opening one costs more than most tasks. A server's connections may die meanwhile.
+    """
+    for settings in connections.settings.values():
+        if settings["ENGINE"] == "django.db.backends.sqlite3":
+            settings["CONN_MAX_AGE"] = None
 
 
 def install(app: Celery, address: str) -> None:
     """Watch this process if it becomes a worker or beat; `address` is its admin port."""
 
     def worker_starts(**_: Any) -> None:
+        keep_sqlite_open()
         watch = WorkerWatch(lambda: _broker_answers(app))
         for task in (name for name in app.tasks if not name.startswith("celery.")):
             for outcome in ("done", "expected", "failed"):

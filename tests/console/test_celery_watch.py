@@ -93,9 +93,25 @@ def test_schedule_in_use_reports_each_tick(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
     monkeypatch.setattr(celery_watch.Scheduler, "tick", lambda _self: 1.5)
     scheduler = celery_watch.TickingScheduler.__new__(celery_watch.TickingScheduler)
-    assert scheduler.tick() == 1.5
-    assert counters.total("beat_ticks") == before + 1
+    # Late by a moment, so that sweeps due shortly after share the wake-up.
+    assert scheduler.tick() == 1.5 + celery_watch.GATHER_S
+    monkeypatch.setattr(celery_watch.Scheduler, "tick", lambda _self: 0)
+    assert scheduler.tick() == 0  # an entry is due
+    assert counters.total("beat_ticks") == before + 2
     assert celery_watch.beat_watch.ready() == ""
+
+
+def test_worker_keeps_connections_to_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery closes a connection that is too old, and at an age of 0 each is."""
+    engines = {"file": "sqlite3", "server": "postgresql"}
+    found = {
+        name: {"ENGINE": f"django.db.backends.{engine}", "CONN_MAX_AGE": 0}
+        for name, engine in engines.items()
+    }
+    monkeypatch.setattr(celery_watch, "connections", SimpleNamespace(settings=found))
+    celery_watch.keep_sqlite_open()
+    assert found["file"]["CONN_MAX_AGE"] is None
+    assert found["server"]["CONN_MAX_AGE"] == 0
 
 
 def test_schedule_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

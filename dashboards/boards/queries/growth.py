@@ -23,7 +23,7 @@ number of workers.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,17 +52,20 @@ _TARGET: Final = "on (job, instance)"
 @dataclass(frozen=True, slots=True)
 class Appeared:
     """Where series may have appeared: counters and scraped instances; None means any. Counters of
-    the cluster's exporters may come from other instances.
+    the cluster's exporters come from other instances: `exporters` are those that may have.
     """
 
     counters: frozenset[str] | None = None
     instances: tuple[str, ...] | None = None
+    exporters: frozenset[str] | None = None
 
     def select(self, metric: str, braces: str) -> str | None:
         """Return the selector of series that may have appeared, None without any."""
-        if self.counters is not None and metric not in self.counters:
+        is_exporter = metric.startswith(_FROM_CLUSTER)
+        counters = self.exporters if is_exporter and self.counters is None else self.counters
+        if counters is not None and metric not in counters:
             return None
-        if self.instances is None or metric.startswith(_FROM_CLUSTER):
+        if self.instances is None or is_exporter:
             return f"{metric}{braces}"
         if not self.instances:
             return None
@@ -72,6 +75,7 @@ class Appeared:
 
 
 _FROM_CLUSTER = ("container_", "kube_", "DCGM_")
+_FROM_NODES = "emberline_l2_"
 ANY: Final = Appeared()
 
 
@@ -176,38 +180,59 @@ def rewrite_for_total(expression: str, every_s: int) -> str:
     return GROWTH_CALL.sub(put, expression)
 
 
+def select_exporters(found: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Select the counters of the cluster's exporters."""
+    return {one for one in found if one[0].startswith(_FROM_CLUSTER)}
+
+
+def names_exported(found: Iterable[tuple[str, str]], range_s: int) -> str:
+    """Return the names of those counters that had a series within `range_s`."""
+    parts = (
+        f"count by (metric) ({_label_name(f'last_over_time({{{inside}}}[{range_s}s])')})"
+        for inside in _select_together(found)
+    )
+    return " or ".join(parts)
+
+
+def _label_name(vector: str) -> str:
+    """Copy the metric's name into a label: set operations ignore names."""
+    return f'label_replace({vector}, "metric", "$1", "__name__", "(.+)")'
+
+
+def _select_together(found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the matchers of all counters with equal braces."""
+    by_braces: dict[str, set[str]] = {}
+    for metric, braces in found:
+        by_braces.setdefault(braces, set()).add(metric)
+    for braces, metrics in sorted(by_braces.items()):
+        names = f'__name__=~"{"|".join(sorted(metrics))}"'
+        yield ",".join(filter(None, [names, braces[1:-1]]))
+
+
 def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
     """Return the names of those counters of which a series appeared within
     `range_s` before the evaluation time.
     """
-    by_braces: dict[str, set[str]] = {}
-    for metric, braces in found:
-        by_braces.setdefault(braces, set()).add(metric)
     parts = []
-    for braces, metrics in sorted(by_braces.items()):
-        inside = ",".join(filter(None, [f'__name__=~"{"|".join(sorted(metrics))}"', braces[1:-1]]))
-        # Set operations ignore names.
-        last, before = (
-            f'label_replace({vector}, "metric", "$1", "__name__", "(.+)")'
-            for vector in (
-                f"last_over_time({{{inside}}}[{range_s}s])",
-                f"{{{inside}}} offset {range_s}s",
-            )
-        )
+    for inside in _select_together(found):
+        last = _label_name(f"last_over_time({{{inside}}}[{range_s}s])")
+        before = _label_name(f"{{{inside}}} offset {range_s}s")
         parts.append(f"count by (metric) ({last} unless {before})")
     return " or ".join(parts)
 
 
 def _appeared(counter: str, length_s: int) -> str:
     last = f"last_over_time({counter}[{length_s}s])"
-    return f"({last} unless {_before(counter, length_s)}) and {_TARGET} {_known_targets(length_s)}"
+    known = _known_targets(length_s, _match_targets(counter))
+    return f"({last} unless {_before(counter, length_s)}) and {_TARGET} {known}"
 
 
 def _between(counter: str, length_s: int) -> str:
     """Drop the metric name in every branch, else a sum over time would see duplicate series."""
     last = f"last_over_time({counter}[{length_s}s])"
     grown = f"{last} - {_before(counter, length_s)} >= 0"
-    return f"(({grown} or ({last} and {_TARGET} {_known_targets(length_s)})) + 0)"
+    known = _known_targets(length_s, _match_targets(counter))
+    return f"(({grown} or ({last} and {_TARGET} {known})) + 0)"
 
 
 def _before(counter: str, length_s: int) -> str:
@@ -219,12 +244,35 @@ def _before(counter: str, length_s: int) -> str:
     return f"({counter} {before} or ({lapsed}))"
 
 
-def _known_targets(length_s: int) -> str:
-    """Select targets whose previously unseen series were counted entirely within the window."""
+_MATCHER = re.compile(r'(\w+)(=~?"(?:[^"\\]|\\.)*")')
+# Labels of a counter that all series of its target have, by their name there.
+_OF_TARGET: Final = {
+    **{name: name for name in ("namespace", "endpoint_name", "pod", "job")},
+    "endpoint": "endpoint_name",
+}
+
+
+def _match_targets(counter: str) -> str:
+    """Return the selector of the targets that may export the counter: reading half an hour of
+    every target of a large fleet, window by window, costs more than the counter itself.
+    """
+    if counter.startswith(_FROM_CLUSTER):
+        return f'{{job!~"{"|".join(JOBS)}"}}'
+    if counter.startswith(_FROM_NODES):
+        return '{job="l2"}'
+    found = _MATCHER.findall(counter)
+    kept = [f"{_OF_TARGET[name]}{match}" for name, match in found if name in _OF_TARGET]
+    return f"{{{','.join(kept)}}}" if kept else ""
+
+
+def _known_targets(length_s: int, of: str) -> str:
+    """Select targets whose previously unseen series were counted entirely within the window. `of`:
+    selector of the targets to look at.
+    """
     before = f"offset {length_s}s"
-    scraped = f"max_over_time(up[{_LAPSE_S}s] {before}) == 1"
-    ever = f"max_over_time(up[{_YOUNG_S}s] {before}) == 1"
-    started = f"last_over_time(process_start_time_seconds[{length_s}s])"
+    scraped = f"max_over_time(up{of}[{_LAPSE_S}s] {before}) == 1"
+    ever = f"max_over_time(up{of}[{_YOUNG_S}s] {before}) == 1"
+    started = f"last_over_time(process_start_time_seconds{of}[{length_s}s])"
     young = f"{started} > time() - {length_s} - {_YOUNG_S}"
     return f"({scraped} or ({young} unless {_TARGET} {ever}))"
 

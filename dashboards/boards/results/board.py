@@ -31,6 +31,7 @@ from dashboards.prometheus.http.client import Asker, QueryResult, Question, Seri
 
 Factors = Mapping[str, Mapping[str, float]]
 
+_EXPORTER_WINDOW_S = 3600  # longest window of a query of the cluster's exporters
 _ABSENCE_STATES = ("zero", "quiet", "absent", "needs")
 
 
@@ -238,20 +239,26 @@ class _PlannedLines:
     def find_appeared(
         self, prometheus: Asker, times: Times, added: tuple[str, ...] | None
     ) -> growth.Appeared:
-        """Return where a series may have appeared; of many instances, by counter."""
-        if added is not None:
-            return growth.Appeared(instances=added)
+        """Return where a series may have appeared; of many instances, and of the cluster's
+        exporters, by counter.
+        """
         texts = [growth.render_declared(name, self.scope, times) for name in self.names]
         counters = growth.find_counters(texts)
-        if not counters:
-            return growth.Appeared(frozenset())
-        length_s = self.periods * times.range_s + times.rate_s
-        query = growth.names_appeared(counters, length_s)
-        question = Question(query, self.window.end, join="sum")
-        answer = prometheus.ask({"appeared": question})["appeared"]
-        if answer.fault is not None:
-            return growth.ANY
-        return growth.Appeared(frozenset(series.label("metric") for series in answer.series))
+        window_s = times.rate_s
+        if added is not None:
+            counters = growth.select_exporters(counters)
+            window_s = max(window_s, _EXPORTER_WINDOW_S)
+        names: frozenset[str] | None = frozenset()
+        if counters:
+            length_s = self.periods * times.range_s + window_s
+            query = growth.names_appeared(counters, length_s)
+            question = Question(query, self.window.end, join="sum")
+            answer = prometheus.ask({"appeared": question})["appeared"]
+            found = frozenset(series.label("metric") for series in answer.series)
+            names = None if answer.fault is not None else found
+        if added is None:
+            return growth.Appeared(names)
+        return growth.Appeared(instances=added, exporters=names)
 
     def questions(
         self, window: Window, times: Times, appeared: growth.Appeared

@@ -24,10 +24,13 @@ MAX_WINDOWS_READ: Final = 5_000  # windows of all targets read for one total
 _MAX_NEWEST_READ: Final = 30_000  # seconds of all targets read for the newest points of a line
 _MAX_LATE_S, _PERCENT = 300, 100
 _TAIL_S: Final = 900  # s; possible lag of recording rules
+_LAG: Final = 3  # the same in intervals of the rule
+_FINEST_S: Final = 6 * 3600  # longest range of which a count reads the finest rules only
 _MAX_PEAK_POINTS: Final = 20_000
 _MAX_NAMED_SERIES: Final = 6
 _TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
 _KINDS: Final = (_TAIL, _PLAIN, _TOTAL)
+_EXPORTED: Final = "exported"
 _SUMS: Final[Mapping[str, Unit]] = {
     "per_s": "count",
     "tokens_per_s": "tokens",
@@ -59,10 +62,13 @@ class EvidenceScope:
 
     @property
     def fine(self) -> tuple[int, ...]:
-        """Intervals of the recording rules that end late enough for a total, if they are needed."""
+        """Intervals of the recording rules that end late enough for a total, if they are needed: of
+        a short range the finest, because the raw samples since their end cost more than theirs.
+        """
         if not self.times.kept and not _is_expensive(self.targets, self.length_s):
             return ()
-        return tuple(every_s for every_s in self.covered if every_s <= _MAX_LATE_S)
+        found = tuple(every_s for every_s in self.covered if every_s <= _MAX_LATE_S)
+        return (min(found),) if found and self.length_s <= _FINEST_S else found
 
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
@@ -187,8 +193,40 @@ def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str
                 questions[_TOTAL + line.query] = _plan_peak(line.query, at)
         if panel.cause is not None:
             questions |= _plan_count(panel.cause.query, at)
-    answers = asker.ask(questions)
+    answers = asker.ask(_drop_unexported(asker, questions, at))
     return {panel.id: _make_evidence(panel, answers, at.length_s) for panel in panels}
+
+
+def _drop_unexported(
+    asker: Asker, questions: dict[str, Question], at: EvidenceScope
+) -> dict[str, Question]:
+    """Drop exact counts of counters without a series in the range, such as those of a cache that is
+    not in use: they read every target window by window, and find nothing.
+    """
+    exact = [name for name in questions if name.startswith(_TOTAL)]
+    plain = {name: _render_plain_count(name.removeprefix(_TOTAL), at) for name in exact}
+    counters = {name: growth.find_counters([text]) for name, text in plain.items()}
+    if at.fine or not any(counters.values()):
+        return questions
+    query = growth.names_exported(set().union(*counters.values()), at.length_s)
+    answer = asker.ask({_EXPORTED: Question(query, int(at.end), join="sum")})[_EXPORTED]
+    if answer.fault is not None or answer.missing:
+        return questions
+    known = {series.label("metric") for series in answer.series}
+    absent = {
+        name.removeprefix(_TOTAL)
+        for name, found in counters.items()
+        if found and known.isdisjoint(metric for metric, _ in found)
+    }
+    return {
+        name: question
+        for name, question in questions.items()
+        if not any(name == kind + query for kind in _KINDS for query in absent)
+    }
+
+
+def _render_plain_count(query: str, at: EvidenceScope) -> str:
+    return queries.render_plain(query, at.scope, Times(at.length_s, at.length_s))
 
 
 def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
@@ -202,9 +240,10 @@ def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
             questions[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
         return questions
     since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
+    tail_s = min(_TAIL_S, _LAG * max(at.fine))
     return {
         _TOTAL + query: _plan_exact([query], scope, length_s, at.end, at.fine)[query],
-        _TAIL + query: since([query], scope, _TAIL_S, at.end)[query],
+        _TAIL + query: since([query], scope, tail_s, at.end)[query],
     }
 
 

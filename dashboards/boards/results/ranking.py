@@ -6,6 +6,7 @@ of several panels are one query, and no panel reads the whole range for its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from dashboards.boards.queries import TOP
 from dashboards.prometheus.http.client import QueryResult
 
 RANKING, PREVIOUS = "ranking_", "before_"
+_SHOWN = re.compile(rf" ?(The {TOP} busiest|At most {TOP}) (endpoints|workers)\.")
 _MANY = {"endpoint_name": "endpoints", "endpoint": "endpoints"}
 
 
@@ -36,7 +38,7 @@ def keep_busiest(
             if key in found:
                 found[key] = _keep(found[key], label, busiest, ranking)
         if len(values) > TOP:
-            notes[name] = f"{TOP} of {len(values)} {_MANY.get(label, 'workers')} shown."
+            notes[name] = f"{TOP} busiest of {len(values)} {_MANY.get(label, 'workers')}."
     return found, notes
 
 
@@ -50,6 +52,9 @@ def _keep(
 
 
 def describe(panel: Panel, notes: Mapping[str, str]) -> str:
-    """Return the panel's description with the number of groups that it leaves out."""
+    """Return the panel's description with the number of groups of which the busiest are shown. It
+    comes first: a card cuts off the end of a long description.
+    """
     own = dict.fromkeys(notes[line.query] for line in panel.lines if line.query in notes)
-    return " ".join([panel.about, *own]).strip()
+    about = _SHOWN.sub("", panel.about) if own else panel.about
+    return " ".join(filter(None, [*own, about]))

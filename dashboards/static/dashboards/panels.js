@@ -89,7 +89,8 @@
     card.parentElement.hidden = gathered.has(panel.id);
     if (panel.state === "prometheus") return; // the last chart stays: old, not wrong
     if (panel.title) card.querySelector(`#panel-${panel.id}`).textContent = panel.title; // other without a price
-    if (panel.about) card.querySelector(".panel-about").textContent = panel.about;
+    const about = card.querySelector(".panel-about");
+    if (panel.about) [about.textContent, about.title] = [panel.about, panel.about];
     card.parentElement.classList.toggle("board-small", bare(panel));
     const chart = card.querySelector(".panel-chart");
     chart.setAttribute("aria-label", panel.spoken);

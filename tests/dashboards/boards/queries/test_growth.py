@@ -115,6 +115,14 @@ def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
     assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
 
 
+def test_exported_counters_are_named_whatever_their_selector(tmp_path: Path) -> None:
+    """A set operation ignores names: without a label, all but the first selector would be lost."""
+    asked = [("c_total", ""), ("lost_total", ""), ("up", '{job="vllm"}')]
+    found = growth.names_exported(asked, 60 * MINUTES)
+    wanted = [(f'{{metric="{name}"}}', float(len(CASES))) for name in ("c_total", "up")]
+    assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
+
+
 def test_only_instances_with_new_series_are_read_exactly() -> None:
     """The others are a plain rate; a cluster exporter's series have another instance."""
     times, text = Times(60, 900), 'rate(c_total{pod="p"}[60s])'
@@ -127,6 +135,37 @@ def test_only_instances_with_new_series_are_read_exactly() -> None:
     assert r'c_total{pod="p",instance=~"10\\.0\\.0\\.1:80|b"}[60s]' in drawn
     pods = growth.rewrite_for_chart("rate(container_x[60s])", times, none)
     assert "or rate(container_x[65s])" in pods
+    still = growth.Appeared(instances=("b",), exporters=frozenset({"kube_y"}))
+    assert growth.rewrite_for_chart("rate(container_x[60s])", times, still) == (
+        "rate(container_x[65s])"
+    )
+    assert " or " in growth.rewrite_for_chart("rate(kube_y[60s])", times, still)
+
+
+@pytest.mark.parametrize(
+    ("counter", "targets"),
+    [
+        ("c_total", "up["),
+        (
+            'c_total{endpoint_name="a",le="1",namespace="n",pod="p"}',
+            'up{endpoint_name="a",namespace="n",pod="p"}[',
+        ),
+        ('c_total{code=~"5..",endpoint=~"a|b"}', 'up{endpoint_name=~"a|b"}['),
+        ("emberline_l2_x_total", 'up{job="l2"}['),
+        ('kube_x_total{pod=~"p"}', 'up{job!~"vllm|router|l2"}['),
+    ],
+)
+def test_new_series_read_only_targets_that_may_export_the_counter(
+    counter: str, targets: str
+) -> None:
+    """A cluster exporter names pods that are not its targets."""
+    for text in (
+        growth.rewrite_for_chart(f"rate({counter}[20s])", Times(5, 900)),
+        growth.rewrite_for_total(f"increase({counter}[900s])", 15),
+    ):
+        assert text.count(f"max_over_time({targets}") == 2
+        assert text.count("max_over_time(up") == 2
+        assert f"process_start_time_seconds{targets.removeprefix('up')}" in text
 
 
 def test_instances_with_new_series_are_found(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -36,7 +37,9 @@ def test_busiest_groups_are_kept_and_counted() -> None:
         assert {one.label("endpoint_name") for one in found[name].series} == set(busiest)
     assert found["other"] == slow
     assert f"ranking_{QUERY}" not in found
-    assert ranking.describe(TTFT_BY_ENDPOINT, notes).endswith("12 of 50 endpoints shown.")
+    assert ranking.describe(TTFT_BY_ENDPOINT, notes) == "12 busiest of 50 endpoints."
+    longer = replace(TTFT_BY_ENDPOINT, about="At the router. The 12 busiest endpoints.")
+    assert ranking.describe(longer, notes) == "12 busiest of 50 endpoints. At the router."
 
 
 def test_few_groups_are_all_shown_without_a_note() -> None:
