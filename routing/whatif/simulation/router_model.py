@@ -78,4 +78,5 @@ class RouterModel:
         facts = self._facts.pop(tag)
         self.policy.ended(facts, self.table.workers[charge.worker.id], prompt, cached)
         if self.outbox is not None:
-            self.outbox.sent(facts, charge.worker.id)
+            worker_id = charge.worker.id
+            self.outbox.sent(facts, worker_id, self.policy.share(worker_id))
