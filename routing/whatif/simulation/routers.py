@@ -84,18 +84,22 @@ class RouterChooser:
         self._spread = setting.spread
         self._block_tokens = hardware.block_tokens
         known = hardware.cache_tokens if setting.sizes_known else 0
-        self._routers = [
-            RouterModel(_policy(setting, count, hardware), count, self._chance, known)
-            for _ in range(setting.routers)
-        ]
+        policies = [_policy(setting, count, hardware) for _ in range(setting.routers)]
+        self._followers = [policy for policy in policies if isinstance(policy, KvAware)]
+        for policy in self._followers:
+            policy.index = self._followers[0].index  # the same events: followed once
+        self._routers = [RouterModel(policy, count, self._chance, known) for policy in policies]
         self._exchange = StateExchange(self._routers, setting.delay_s) if setting.shared else None
         self._placed: dict[object, RouterModel] = {}
         self._follower: KvFollower | None = None  # worker events, for kvaware
 
     def look_at(self, workers: list[FleetWorker], /) -> None:
-        followers = [router.kvaware for router in self._routers if router.kvaware is not None]
-        if followers:
-            self._follower = KvFollower(followers, workers)
+        if self._followers:
+            self._follower = KvFollower(self._followers[:1], workers)
+            if self._exchange is not None:
+                # Routers publish progress when events arrive, not at their next request.
+                for worker in workers:
+                    worker.published = self._heard
 
     def choose(self, job: Job, now: float, /) -> int:
         self._advance(now)
@@ -108,11 +112,7 @@ class RouterChooser:
         )
         router = self._chance.choice(self._routers)
         if self._follower is not None and router.kvaware is not None:
-            for heard in self._follower.apply():
-                for each in self._routers:
-                    if each.progress is not None:
-                        each.progress.heard(heard)
-                        self._touch(each, now)  # the load of its prompts has changed
+            self._heard(now)
             for each in self._routers:
                 if each.kvaware is not None:
                     each.kvaware.pending.tick(now)
@@ -121,6 +121,14 @@ class RouterChooser:
         chosen = int(router.choose(facts, job.tag)[1:])
         self._touch(router, now)
         return chosen
+
+    def _heard(self, now: float) -> None:
+        assert self._follower is not None
+        self._advance(now)
+        for heard in self._follower.apply():
+            for each in self._routers:
+                if each.progress is not None and each.progress.heard(heard):
+                    self._touch(each, now)  # the load of its prompts has changed
 
     def first(self, job: Job) -> None:
         self._advance(job.first_at)
