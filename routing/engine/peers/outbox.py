@@ -32,6 +32,7 @@ MAX_HELD_BYTES = 16 * 1024 * 1024
 _BATCH_BYTES = messages.MAX_BYTES // 2
 
 _NO_LOAD = (0, 0, 0)
+_NO_PROMPT = (0, 0, 0)  # as Worker.prompts
 
 
 def wait_for_batch(since_s: float, clock_s: float) -> float:
@@ -215,13 +216,15 @@ class Outbox:
             changed, prompts = worker.changed_prompts, worker.prompts
             if not worker.cache_tokens or not (changed or (complete and prompts)):
                 continue
-            tokens = {name: held[1] for name, held in prompts.items() if held[2]}
-            names = list(tokens if complete else changed)[:room]
+            names = list(prompts if complete else changed)
             changed.clear()
-            room -= len(names)
-            if names:
-                counts = [tokens.get(name, 0) for name in names]
-                found.append(WorkerPrompts(worker.id, messages.pack_names(names), counts))
+            states = [(name, prompts.get(name, _NO_PROMPT)) for name in names]
+            tokens = {name: held[1] if held[2] else 0 for name, held in states}
+            stated = [name for name in names if tokens[name] or not complete][:room]
+            room -= len(stated)
+            if stated:
+                counts = [tokens[name] for name in stated]
+                found.append(WorkerPrompts(worker.id, messages.pack_names(stated), counts))
         return found
 
     def _changed_callers(

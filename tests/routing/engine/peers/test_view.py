@@ -99,6 +99,7 @@ def test_prompt_in_flight_at_a_peer_takes_room_here_until_it_ends(sized):
     two.view.apply(one.batch(), 0.0)
     assert (room(one), room(two), room(two, 1)) == (200, 200, 500)
     assert two.outbox.batch() is None  # a peer's prompt is not published again
+    assert not two.batch(complete=True).prompts
     charge.end()
     two.view.apply(one.batch(), 0.0)
     assert (room(one), room(two)) == (500, 500)
