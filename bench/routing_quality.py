@@ -14,15 +14,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import http.client
 import json
 import os
 import resource
+import socket
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -36,7 +41,8 @@ from bench.fleet.oracle import Oracle
 from bench.fleet.prompts import MODEL, Ids
 from bench.fleet.serve import ServedFleet
 from bench.fleet.tables import EVALUATION_HALF, HEAD, PATIENT, line
-from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine
+from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine, wait_for
+from console.launcher.tools import valkey_server
 from routing.whatif.simulation import replay
 from routing.whatif.simulation.arrivals import PlannedRequest
 from routing.whatif.simulation.hardware import HARDWARE, Hardware
@@ -81,10 +87,12 @@ class Case:
     fill: float = 1.0  # factor of the workload's rate
     half: int = EVALUATION_HALF
     flags: tuple[str, ...] = ()  # of our router
+    routers: int = 1  # of ours; several share their state through a Valkey
 
     @property
     def title(self) -> str:
-        return f"{self.router} {self.policy}".strip()
+        several = f", {self.routers} routers" if self.routers > 1 else ""
+        return f"{self.router} {self.policy}{several}".strip()
 
     def asks(self) -> list[PlannedRequest]:
         rate = workloads.RATES[self.hardware.name, self.workload] * self.fill
@@ -130,14 +138,64 @@ def _ours(case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]
     return process
 
 
-def _index(admin: int) -> dict[str, Any]:
-    """Return our router's kvaware status."""
-    connection = http.client.HTTPConnection("127.0.0.1", admin, timeout=10)
+def _several(
+    case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]
+) -> contextlib.ExitStack:
+    """Start our routers at `port` and every second port behind it, and their Valkey."""
+    binary = valkey_server()
+    assert binary is not None, "no Valkey: make install"
+    with contextlib.ExitStack() as started:
+        folder = Path(started.enter_context(tempfile.TemporaryDirectory()))
+        (store,) = free_ports(1)
+        argv = [str(binary), "--port", str(store), "--bind", "127.0.0.1", "--save", ""]
+        started.enter_context(peers.Process([*argv, "--dir", str(folder)], store, LOAD_CORE))
+        wait_for(store)
+        (folder / "hash.key").write_text("h" * 64)
+        workers: list[dict[str, str]] = [{"url": url} for url in urls]
+        if case.policy == KVAWARE:
+            for worker, events in zip(workers, event_ports, strict=True):
+                worker["kv_events"] = f"tcp://127.0.0.1:{events}"
+        routers = [port + 2 * number for number in range(case.routers)]
+        for own in routers:
+            config = {
+                "listen": f"127.0.0.1:{own}",
+                "admin": f"127.0.0.1:{own + 1}",
+                "strategy": case.policy,
+                "model": MODEL,
+                "workers": workers,
+                "kv": {"wait_s": 10, "probe_interval_s": 0},
+                "hash_key_file": "hash.key",
+                "state_store": {"url": f"redis://127.0.0.1:{store}", "routers": case.routers},
+            }
+            file = folder / f"{own}.json"
+            file.write_text(json.dumps(config))
+            command = [sys.executable, "-m", "routing.engine", "--config", str(file)]
+            process = started.enter_context(peers.Process(command, own, ROUTER_CORE))
+            process.wait_until_serving()
+        for own in routers:
+            if case.policy == KVAWARE:
+                _wait_until_following(own + 1, len(urls))
+            until(partial(_hears, own + 1, case.routers - 1), 20.0, "all routers hear each other")
+        return started.pop_all()
+
+
+def _hears(admin: int, others: int) -> bool:
+    return len(_admin(admin, "/peers")["exchange"]["peers"]) == others
+
+
+def _admin(port: int, page: str) -> dict[str, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
-        connection.request("GET", "/index")
-        found: dict[str, Any] = json.loads(connection.getresponse().read())["kv"]
+        connection.request("GET", page)
+        found: dict[str, Any] = json.loads(connection.getresponse().read())
     finally:
         connection.close()
+    return found
+
+
+def _index(admin: int) -> dict[str, Any]:
+    """Return our router's kvaware status."""
+    found: dict[str, Any] = _admin(admin, "/index")["kv"]
     return found
 
 
@@ -161,8 +219,10 @@ def _kv_flags(urls: Sequence[str], event_ports: Sequence[int]) -> list[str]:
 
 def _start(
     case: Case, ports: Sequence[int], port: int, event_ports: Sequence[int]
-) -> peers.Process:
+) -> AbstractContextManager[object]:
     urls = [f"http://127.0.0.1:{worker}" for worker in ports]
+    if case.routers > 1:
+        return _several(case, urls, port, event_ports)
     if case.router == OURS:
         return _ours(case, urls, port, event_ports)
     extra: list[str] = []
@@ -173,10 +233,20 @@ def _start(
     return peers.start(case.router, case.policy, urls, port, ROUTER_CORE, extra)
 
 
+def _free_row(count: int) -> int:
+    """Return the first of `count` pairs of consecutive free ports."""
+    while True:
+        (first,) = free_ports(1)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            for port in range(first, first + 2 * count):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
 async def run(case: Case) -> Outcome:
     asks = case.asks()
-    ports = free_ports(2 * WORKERS + 1)
-    port, event_ports = ports.pop(), ports[WORKERS:]
+    ports = free_ports(2 * WORKERS)
+    event_ports, port = ports[WORKERS:], _free_row(case.routers)
     async with ServedFleet(case.hardware, ports[:WORKERS], asks) as fleet:
         fleet.ids = ids = _ids(case)
         publishers = None
@@ -203,8 +273,8 @@ async def _measure(
     asks = fleet.asks
     warm = int(len(asks) * WARM_UP)
     began = time.perf_counter()
-    client = Client(port)
-    lockstep = Lockstep(fleet, client, case.speed, publishers)
+    client = Client(*range(port, port + 2 * case.routers, 2))
+    lockstep = Lockstep(fleet, client, case.speed, publishers, case.routers > 1)
     busy_s = await lockstep.run(warm)
     jobs = [job for job in fleet.jobs[warm:] if job is not None]
     result = summary(
@@ -275,6 +345,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fill", type=float, default=1.0, help="of the workload's rate")
     parser.add_argument("--requests", type=int, help="the first so many of each workload only")
+    parser.add_argument("--routers", type=int, default=1, help="of ours, sharing their state")
     parser.add_argument("--half", type=int, choices=(0, 1), default=EVALUATION_HALF)
     flags = parser.parse_args()
     chosen = _chosen(flags.only)
@@ -283,6 +354,8 @@ def main() -> None:
     limit = f"clock at most {flags.speed:g} times real time"
     print(f"{machine()}; {versions}; {WORKERS} workers, {limit}\n{busy()}")
     if any(router != OURS for router, _ in chosen):
+        if flags.routers > 1:
+            parser.error("--routers: only ours share their state, add --only ours")
         peers.prepare()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -299,6 +372,7 @@ def main() -> None:
             flags.requests,
             flags.fill,
             flags.half,
+            routers=flags.routers,
         )
         oracle = _reference(plain)
         for router, policy in chosen:

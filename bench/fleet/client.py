@@ -6,6 +6,7 @@ Failed responses are counted.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import cast
 
@@ -13,8 +14,9 @@ _END = b"0\r\n\r\n"
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, port: int) -> None:
         self._client = client
+        self.port = port
         self.number = -1  # request in flight
         self._tail = b""
         self._seen = False
@@ -37,7 +39,7 @@ class _Connection(asyncio.Protocol):
         self._tail = (self._tail + data)[-16:]
         if self._tail.endswith(_END):
             number, self.number = self.number, -1
-            self._client.idle.append(self)
+            self._client.idle[self.port].append(self)
             self._client.on_done(number)
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -45,22 +47,25 @@ class _Connection(asyncio.Protocol):
 
 
 class Client:
-    def __init__(self, port: int) -> None:
+    def __init__(self, *ports: int) -> None:
+        """`ports`: of routers; each request goes to one by chance."""
         self.errors: dict[str, int] = {}  # failed responses by cause
-        self.idle: list[_Connection] = []
+        self.idle: dict[int, list[_Connection]] = {port: [] for port in ports}
         self.on_first: Callable[[int], None] = lambda _number: None
         self.on_done: Callable[[int], None] = lambda _number: None
         self.on_failed: Callable[[int], None] = lambda _number: None
-        self._port = port
+        self._ports = ports
+        self._chance = random.Random(len(ports))
         self._open: set[_Connection] = set()
         self._closing = False
 
     async def send(self, number: int, request: bytes) -> None:
-        if self.idle:
-            self.idle.pop().send(number, request)
+        port = self._chance.choice(self._ports)
+        if self.idle[port]:
+            self.idle[port].pop().send(number, request)
             return
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_connection(lambda: _Connection(self), "127.0.0.1", self._port)
+        _, made = await loop.create_connection(lambda: _Connection(self, port), "127.0.0.1", port)
         self._open.add(made)
         made.send(number, request)
 
@@ -71,8 +76,9 @@ class Client:
 
     def lost(self, connection: _Connection) -> None:
         self._open.discard(connection)
-        if connection in self.idle:
-            self.idle.remove(connection)
+        idle = self.idle[connection.port]
+        if connection in idle:
+            idle.remove(connection)
         elif not self._closing:
             self.failed("closed", connection.number)
 

@@ -15,10 +15,12 @@ from bench.fleet import prompts
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
 from bench.fleet.serve import ServedFleet
+from routing.engine.peers.outbox import BATCH_INTERVAL_S
 from routing.whatif.simulation.arrivals import Arrivals
 from routing.whatif.simulation.worker import NEVER
 
 _PATIENCE_S = 2.0  # real time; the router may hold a request longer
+_EXCHANGED_S = 3 * BATCH_INTERVAL_S  # real time for a batch to reach all routers
 _HEARD_S = 0.001  # real time to read an event: reads are not signalled
 
 
@@ -54,8 +56,18 @@ class _Way:
 
 class Lockstep:
     def __init__(
-        self, fleet: ServedFleet, client: Client, speed: float, publishers: Publishers | None
+        self,
+        fleet: ServedFleet,
+        client: Client,
+        speed: float,
+        publishers: Publishers | None,
+        shared: bool = False,
     ) -> None:
+        """`shared`: several routers; the clock also waits for their exchange, unless a request
+        follows an event sooner than a batch would arrive.
+        """
+        self._shared = shared
+        self._changed_at = 0.0  # simulation time of the last event
         self._fleet = fleet
         self._client = client
         self._speed = speed
@@ -85,7 +97,10 @@ class Lockstep:
                 before = [worker.busy_s for worker in fleet.workers]
             await self._advance()
             at, number = self._arrivals.take()
+            if self._shared and at - self._changed_at > BATCH_INTERVAL_S:
+                await asyncio.sleep(_EXCHANGED_S)
             await self._turn(at)
+            self._changed_at = at
             self._way.begins("request", number)
             await self._client.send(number, prompts.wire(number, fleet.asks[number]))
             await self._way.settled()
@@ -119,6 +134,7 @@ class Lockstep:
                 return
             await self._turn(worker.next_at)
             first, done = self._fleet.advance(worker)
+            self._changed_at = self._fleet.now
             # Before waiting for anything else: written data may arrive at any time.
             for job in first:
                 self._way.begins("first", job.tag)

@@ -9,9 +9,11 @@ from functools import cache
 
 import pytest
 
+from bench.fleet import workloads
+from bench.fleet.agreement import Agreement
 from bench.fleet.tables import EVALUATION_HALF, Bench, paired
 from routing.whatif.simulation.hardware import HARDWARE
-from routing.whatif.simulation.replay import FleetResult
+from routing.whatif.simulation.replay import FleetResult, run
 from routing.whatif.simulation.routers import RouterSetting, override_constant
 
 DEFAULT = RouterSetting()
@@ -77,6 +79,15 @@ def test_routers_which_know_nothing_of_each_other_agree_where_the_fleet_is_calm(
     agreeing = bench("70b").over("8k", two, fill=0.2)
     with override_constant("SLACK", 0.0):
         assert agreeing < bench("70b").over("8k", two, fill=0.2) / 2
+
+
+@pytest.mark.parametrize("strategy", ["prefixaware", "kvaware"])
+def test_routers_that_share_their_state_pick_as_one(strategy: str) -> None:
+    hardware = HARDWARE["70b-quarter"]
+    chooser = Agreement(RouterSetting(strategy, routers=4, shared=True), 8, hardware, 1)
+    run(workloads.asks("64k", hardware, 8, 1)[:800], hardware, 8, chooser)
+    assert chooser.picks == 800
+    assert chooser.differing == chooser.late <= 2
 
 
 def test_two_routers_which_are_told_place_better_than_two_which_remember() -> None:

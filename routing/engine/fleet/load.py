@@ -20,8 +20,10 @@ class LoadedTarget(RoutingTarget, Protocol):
     in_flight: int
     backlog: int  # prompt tokens sent and not computed yet, as far as observed
     decoding: int  # requests that have begun to answer
-    occupied: int  # prompt tokens of this router's requests in flight, cached or not
-    prompts: dict[int, list[int]]  # the same by middle_hash: requests, tokens
+    occupied: int  # prompt tokens of all routers' requests in flight, cached or not
+    # The same by middle_hash: this router's requests and peers that have such, tokens, the former.
+    prompts: dict[int, list[int]]
+    changed_prompts: set[int]  # of this router: begun or ended since published
     cache_tokens: int  # 0: unknown
     spare: float
     weight: float
@@ -49,6 +51,29 @@ def middle_hash(chain: Sequence[int]) -> int:
     return chain[1 << count.bit_length() - 1 >> 1] if count > 1 else 0
 
 
+def hold_prompt(worker: LoadedTarget, prompt: int, tokens: int, own: int = 0) -> list[int]:
+    """Count a prompt in flight; one that is in flight already takes no more room. `own`: 1 for a
+    request of this router, 0 for a peer.
+    """
+    held = worker.prompts.get(prompt)
+    if held is None:
+        held = worker.prompts[prompt] = [0, tokens, 0]
+        _occupy(worker, tokens)
+    held[0] += 1
+    held[2] += own
+    return held
+
+
+def release_prompt(worker: LoadedTarget, prompt: int, own: int = 0) -> list[int]:
+    held = worker.prompts[prompt]
+    held[0] -= 1
+    held[2] -= own
+    if not held[0]:
+        del worker.prompts[prompt]
+        _occupy(worker, -held[1])
+    return held
+
+
 def _occupy(worker: LoadedTarget, tokens: int) -> None:
     worker.occupied += tokens
     if worker.cache_tokens:
@@ -70,13 +95,8 @@ class RequestCharge:
         self._decoding = False
         worker.in_flight += 1
         worker.backlog += uncached
-        if self._prompt:
-            same = worker.prompts.get(self._prompt)
-            if same is None:
-                worker.prompts[self._prompt] = [1, tokens]
-                _occupy(worker, tokens)
-            else:
-                same[0] += 1
+        if self._prompt and hold_prompt(worker, self._prompt, tokens, 1)[2] == 1:
+            worker.changed_prompts ^= {self._prompt}
         update_load(worker)
 
     def left(self, tokens: int) -> None:
@@ -101,12 +121,8 @@ class RequestCharge:
         worker = self.worker
         worker.in_flight -= 1
         worker.backlog -= self._uncached
-        if self._prompt:
-            same = worker.prompts[self._prompt]
-            same[0] -= 1
-            if not same[0]:
-                del worker.prompts[self._prompt]
-                _occupy(worker, -same[1])
+        if self._prompt and not release_prompt(worker, self._prompt, 1)[2]:
+            worker.changed_prompts ^= {self._prompt}
         if self._decoding:
             worker.decoding -= 1
         update_load(worker)

@@ -36,6 +36,7 @@ class Worker:
         "address",
         "backlog",
         "cache_tokens",
+        "changed_prompts",
         "circuit",
         "config_cache_tokens",
         "config_draining",
@@ -103,11 +104,12 @@ class Worker:
         self.started: float | None = None  # process start by the worker's clock
         # In-flight requests, backlog and decoding of other routers, included in the next three.
         self.of_peers = (0, 0, 0)
-        self.in_flight = 0  # this and the next eight are kept by load.py
+        self.in_flight = 0  # this and the next nine are kept by load.py
         self.backlog = 0
         self.decoding = 0
         self.occupied = 0
         self.prompts: dict[int, list[int]] = {}
+        self.changed_prompts: set[int] = set()
         self.spare = inf
         self.load = 0.0
         self.order: WorkersByLoad | None = None

@@ -162,14 +162,16 @@ class Progress:
             if not prompts:
                 del self._prompts[prompt.worker]
 
-    def heard(self, worker: str) -> None:
+    def heard(self, worker: str) -> bool:
+        """Advance the prompts in flight on a worker; return False if there are none."""
         prompts = self._prompts.get(worker)
         if not prompts:
-            return
+            return False
         size, bits = self._index.device_of(worker)
         if bits:
             for prompt in prompts:
                 prompt.advance(self._index, size, bits)
+        return True
 
     def __len__(self) -> int:
         return sum(map(len, self._prompts.values()))

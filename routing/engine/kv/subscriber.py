@@ -70,7 +70,7 @@ class Subscriber:
     def __init__(self, index: Index, say: LogEvent, failures: tuple[type[Exception], ...]) -> None:
         self.index = index
         self.applier = EventApplier(index)
-        self.heard: Callable[[str], None] = lambda _worker: None
+        self.heard: Callable[[str], object] = lambda _worker: None
         self._say = say
         self._failures = failures
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

@@ -15,12 +15,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-VERSION: Literal[1] = 1  # to be raised with every change of the fields below
+VERSION: Literal[2] = 2  # to be raised with every change of the fields below
 MAX_BYTES = 1024 * 1024  # of a message
 MAX_PLACEMENTS = 256  # in a batch
 MAX_NAMES = 8192  # hashes of a placement; longer chains are cut
 MAX_WORKERS = 4096
 MAX_NUMBERS = 8192
+MAX_PROMPTS = 8192  # in flight, of a batch
 MAX_CALLERS = 1024
 MAX_BUDGETS = 256
 _DIGEST_BYTES = 16
@@ -53,7 +54,8 @@ class WorkerLoad(msgspec.Struct, array_like=True, forbid_unknown_fields=True, fr
 
 class Placement(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
     """Prompt sent to a worker. `block_size` 0: prefix blocks, else KV blocks of that many tokens,
-    which are expected until `number` is listed as answered or failed.
+    which are expected until `number` is listed as answered or failed. `share`: usable part of the
+    worker's cache, learned from the answer; 0: none.
     """
 
     number: Number
@@ -61,6 +63,15 @@ class Placement(msgspec.Struct, array_like=True, forbid_unknown_fields=True, fro
     block_size: Annotated[int, Meta(ge=0, le=65_536)]
     block_tokens: Annotated[float, Meta(gt=0, le=1e6)]
     names: Annotated[bytes, Meta(max_length=MAX_NAMES * _NAME_BYTES)]
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
+class WorkerPrompts(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    """Prompts in flight on a worker by their middle hash, with their tokens; 0: no longer."""
+
+    worker: WorkerId
+    names: Annotated[bytes, Meta(max_length=MAX_PROMPTS * _NAME_BYTES)]
+    tokens: Annotated[list[Count], Meta(max_length=MAX_PROMPTS)]
 
 
 class CallerLoad(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
@@ -88,12 +99,13 @@ class CircuitChange(msgspec.Struct, array_like=True, forbid_unknown_fields=True,
 
 
 class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
-    """Changes at one router. `complete`: `loads` and `callers` list everything that is not zero.
+    """Changes at one router. `complete`: `loads`, `prompts` and `callers` list everything that is
+    not zero.
     `dialect`: digest of what its hashes depend on; others' placements are of no use. `asks`: the
     router whose memory is requested.
     """
 
-    version: Literal[1]
+    version: Literal[2]
     router: RouterId
     sequence: Number
     dialect: Number
@@ -108,6 +120,7 @@ class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
     age_s: Count = 0
     leaving: bool = False
     budgets: Annotated[list[BudgetUse], Meta(max_length=MAX_BUDGETS)] = []
+    prompts: Annotated[list[WorkerPrompts], Meta(max_length=MAX_WORKERS)] = []
 
 
 class _Start(msgspec.Struct, array_like=True, frozen=True):
@@ -154,7 +167,7 @@ def _unreadable(body: memoryview) -> str:
         return "invalid"
 
 
-_SENDER_AT = _DIGEST_BYTES + 1  # behind the length of the batch
+_SENDER_AT = _DIGEST_BYTES + 3  # behind the length of the batch: more than 15 fields
 
 
 def sender_mark(router_id: str) -> bytes:

@@ -18,6 +18,7 @@ from routing.engine.peers.messages import (
     CircuitChange,
     Placement,
     WorkerLoad,
+    WorkerPrompts,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ MAX_HELD_BYTES = 16 * 1024 * 1024
 _BATCH_BYTES = messages.MAX_BYTES // 2
 
 _NO_LOAD = (0, 0, 0)
+_NO_PROMPT = (0, 0, 0)  # as Worker.prompts
 
 
 def wait_for_batch(since_s: float, clock_s: float) -> float:
@@ -67,12 +69,12 @@ class Outbox:
     def held(self) -> int:
         return len(self._placed)
 
-    def sent(self, facts: RequestFacts, worker_id: str) -> None:
+    def sent(self, facts: RequestFacts, worker_id: str, share: float = 0.0) -> None:
         """Record a prompt by its prefix hashes. With `expected` too: KV events do not say when a
-        block was used, so the ages of peers' caches depend on them.
+        block was used, so the ages of peers' caches depend on them. `share`: see Placement.
         """
         if facts.chain:
-            self._place(worker_id, 0, facts.block_tokens, facts.chain)
+            self._place(worker_id, 0, facts.block_tokens, facts.chain, share)
 
     def expected(self, guess: ExpectedPrompt) -> None:
         chains: Mapping[int, Sequence[int]] = guess.chains
@@ -95,11 +97,17 @@ class Outbox:
         self._circuits[worker_id] = opened
 
     def _place(
-        self, worker_id: str, block_size: int, block_tokens: float, names: Sequence[int]
+        self,
+        worker_id: str,
+        block_size: int,
+        block_tokens: float,
+        names: Sequence[int],
+        share: float = 0.0,
     ) -> int:
         self._numbers += 1
         data = messages.pack_names(names)
-        self._placed.append(Placement(self._numbers, worker_id, block_size, block_tokens, data))
+        placement = Placement(self._numbers, worker_id, block_size, block_tokens, data, share)
+        self._placed.append(placement)
         self._placed_bytes += len(data)
         while len(self._placed) > MAX_HELD or self._placed_bytes > MAX_HELD_BYTES:
             self._placed_bytes -= len(self._placed.popleft().names)
@@ -123,11 +131,12 @@ class Outbox:
         """
         spent = [BudgetUse(*of_key) for of_key in budgets]
         loads = self._changed_loads(complete)
+        prompts = self._changed_prompts(complete)
         busy = self._changed_callers(callers, complete)
         changes = bool(
             (self._placed and not hold) or self._answered or self._failed or self._circuits
         )
-        if not (loads or busy or changes or spent or complete or asks or leaving):
+        if not (loads or prompts or busy or changes or spent or complete or asks or leaving):
             return None
         placed = [] if hold else self._next_placements()
         self.busy = self.busy or bool(self._placed)
@@ -152,6 +161,7 @@ class Outbox:
             age_s,
             leaving,
             spent,
+            prompts,
         )
 
     def memory(self, chains: Iterable[tuple[str, float, Sequence[int]]]) -> Batch:
@@ -195,6 +205,27 @@ class Outbox:
         for gone in [name for name in published if name not in self._table.workers]:
             del published[gone]  # dropped by peers with their own worker
         return found[: messages.MAX_WORKERS]
+
+    def _changed_prompts(self, complete: bool) -> list[WorkerPrompts]:
+        """Return this router's prompts in flight, where policies compare their room."""
+        found: list[WorkerPrompts] = []
+        if self._table.fleet.order is not None:
+            return found
+        room = messages.MAX_PROMPTS
+        for worker in self._table.workers.values():
+            changed, prompts = worker.changed_prompts, worker.prompts
+            if not worker.cache_tokens or not (changed or (complete and prompts)):
+                continue
+            names = list(prompts if complete else changed)
+            changed.clear()
+            states = [(name, prompts.get(name, _NO_PROMPT)) for name in names]
+            tokens = {name: held[1] if held[2] else 0 for name, held in states}
+            stated = [name for name in names if tokens[name] or not complete][:room]
+            room -= len(stated)
+            if stated:
+                counts = [tokens[name] for name in stated]
+                found.append(WorkerPrompts(worker.id, messages.pack_names(stated), counts))
+        return found
 
     def _changed_callers(
         self, callers: Iterable[tuple[str, int, int]], complete: bool

@@ -146,8 +146,8 @@ class PeerExchange:
             self._schedule()
 
     def ended(self, facts: RequestFacts, worker_id: str) -> None:
-        """Date the prompt by its end at the peers, too."""
-        self.outbox.sent(facts, worker_id)
+        """Date the prompt by its end at the peers, too, and share what its answer taught."""
+        self.outbox.sent(facts, worker_id, self._router.policy.share(worker_id))
         if self._timer is None:
             self._schedule()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from routing.engine.fleet.load import update_load
+from routing.engine.fleet.load import hold_prompt, release_prompt, update_load
 from routing.engine.fleet.workers import WorkerTable
 from routing.engine.kv.progress import ExpectedPrompt
 from routing.engine.peers import messages
@@ -47,7 +47,17 @@ class PeerState(Protocol):
 class Peer:
     """What one peer contributes."""
 
-    __slots__ = ("age_s", "callers", "expected", "first_at", "heard_at", "id", "loads", "sequence")
+    __slots__ = (
+        "age_s",
+        "callers",
+        "expected",
+        "first_at",
+        "heard_at",
+        "id",
+        "loads",
+        "prompts",
+        "sequence",
+    )
 
     def __init__(self, router_id: str, now: float) -> None:
         self.id = router_id
@@ -55,6 +65,7 @@ class Peer:
         self.first_at = self.heard_at = now
         self.age_s = 0
         self.loads: dict[str, tuple[Worker, int, int, int]] = {}
+        self.prompts: dict[tuple[str, int], Worker] = {}  # in flight, by worker and middle hash
         self.expected: dict[int, ExpectedPrompt] = {}
         self.callers: dict[str, tuple[int, int]] = {}  # key: in flight, waiting
 
@@ -93,6 +104,7 @@ class PeerView:
             self._drop(peer)
             return
         self._apply_loads(peer, batch)
+        self._apply_prompts(peer, batch)
         self.remember(batch, peer)
         self._end_expected(peer, batch, now)
         self.applying = True
@@ -122,6 +134,8 @@ class PeerView:
             elif not placement.block_size:
                 chain = messages.unpack_names(placement.names)
                 facts = RequestFacts(chain, 0, placement.block_tokens, b"")
+                if placement.share:
+                    self._state.policy.set_share(worker.id, placement.share)
                 self._state.policy.sent(facts, worker)
             elif peer is not None:
                 self._expect(peer, placement)
@@ -154,6 +168,31 @@ class PeerView:
                 self._set_load(peer, WorkerLoad(name, 0, 0, 0))
         for load in batch.loads:
             self._set_load(peer, load)
+
+    def _apply_prompts(self, peer: Peer, batch: Batch) -> None:
+        stated: set[tuple[str, int]] = set()
+        for item in batch.prompts:
+            worker = self._state.table.workers.get(item.worker)
+            names = messages.unpack_names(item.names)
+            for name, tokens in zip(names, item.tokens, strict=False):
+                key = (item.worker, name)
+                if tokens and worker is not None:
+                    stated.add(key)
+                    if peer.prompts.get(key) is not worker:
+                        self._release(peer, key)
+                        hold_prompt(worker, name, tokens)
+                        peer.prompts[key] = worker
+                else:
+                    self._release(peer, key)
+        if batch.complete:
+            for key in peer.prompts.keys() - stated:
+                self._release(peer, key)
+
+    @staticmethod
+    def _release(peer: Peer, key: tuple[str, int]) -> None:
+        worker = peer.prompts.pop(key, None)
+        if worker is not None:
+            release_prompt(worker, key[1])
 
     def _set_load(self, peer: Peer, load: WorkerLoad) -> None:
         before = peer.loads.pop(load.worker, None)
@@ -211,6 +250,8 @@ class PeerView:
     def _drop(self, peer: Peer) -> None:
         for name in list(peer.loads):
             self._set_load(peer, WorkerLoad(name, 0, 0, 0))
+        for key in list(peer.prompts):
+            self._release(peer, key)
         policy = find_kvaware(self._state.policy)
         if policy is not None:
             for guess in peer.expected.values():

@@ -169,6 +169,13 @@ class RoutingPolicy:
     ) -> None:
         """Learn from a complete answer. `prompt`, `cached`: tokens as reported; None: unknown."""
 
+    def share(self, _worker_id: str) -> float:
+        """Return the usable share of a worker's cache learned from answers; 0: none yet."""
+        return 0.0
+
+    def set_share(self, worker_id: str, share: float) -> None:
+        """Adopt the share that a peer learned."""
+
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         """Set the cache size of a worker in tokens."""
 

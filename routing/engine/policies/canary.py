@@ -49,6 +49,13 @@ class CanaryPolicy(RoutingPolicy):
         for policy in self._observers:
             policy.ended(facts, worker, prompt, cached)
 
+    def share(self, worker_id: str) -> float:
+        return max(policy.share(worker_id) for policy in self._observers)
+
+    def set_share(self, worker_id: str, share: float) -> None:
+        for policy in self._observers:
+            policy.set_share(worker_id, share)
+
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         for policy in self._observers:
             policy.set_capacity(worker_id, tokens)

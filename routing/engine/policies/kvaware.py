@@ -181,6 +181,12 @@ class KvAware(RoutingPolicy):
     ) -> None:
         self.by_prefix.ended(facts, worker, prompt, cached)
 
+    def share(self, worker_id: str) -> float:
+        return self.by_prefix.share(worker_id)
+
+    def set_share(self, worker_id: str, share: float) -> None:
+        self.by_prefix.set_share(worker_id, share)
+
     def set_capacity(self, worker_id: str, tokens: int) -> None:
         self.by_prefix.set_capacity(worker_id, tokens)
 

@@ -97,6 +97,12 @@ class PrefixAware(RoutingPolicy):
             more = cached > known * (1 + TOLERANCE) + TOLERANCE_TOKENS
             self._shares[worker_id] = min(share * (1 + (STEP if more else RECOVERY)), MAX_SHARE)
 
+    def share(self, worker_id: str) -> float:
+        return self._shares.get(worker_id, 0.0)
+
+    def set_share(self, worker_id: str, share: float) -> None:
+        self._shares[worker_id] = min(max(share, MIN_SHARE), MAX_SHARE)
+
     def _remember(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         self._block_tokens = facts.block_tokens
         limit = self.limit

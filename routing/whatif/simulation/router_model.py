@@ -9,7 +9,7 @@ from routing.engine.fleet.load import RequestCharge
 from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.kv.progress import ExpectedPrompt, PrefillProgress, Progress
 from routing.engine.peers.outbox import Outbox
-from routing.engine.policies.base import RequestFacts, RoutingPolicy
+from routing.engine.policies.base import Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.kvaware import KvAware
 
 
@@ -42,18 +42,27 @@ class RouterModel:
 
     def choose(self, facts: RequestFacts, tag: object) -> str:
         pick = self.policy.rank(facts, self.table.fleet)
-        worker = self.table.workers[pick.worker.id]
+        self.place(pick, pick.worker.id, facts, tag)
+        return pick.worker.id
+
+    def place(self, pick: Pick, worker_id: str, facts: RequestFacts, tag: object) -> None:
+        """Send to a candidate of `pick`, not always the best."""
+        worker = self.table.workers[worker_id]
+        cached = next(item[1] for item in pick.candidates if item[0] == worker_id)
         self.picked(worker)
         self.policy.sent(facts, worker)
         self._facts[tag] = facts
         if self.outbox is not None:
             self.outbox.sent(facts, worker.id)
         charge = self._charges[tag] = RequestCharge(
-            worker, max(0, facts.tokens - pick.cached_tokens), facts.tokens, facts.chain
+            worker, max(0, facts.tokens - cached), facts.tokens, facts.chain
         )
         if self.kvaware is not None and self.progress is not None and facts.blocks is not None:
             chains = facts.blocks.chains
-            held = pick.tiers[worker.id].gpu if pick.tiers and not pick.guessed else 0
+            guessed = pick.guessed
+            if worker is not pick.worker:
+                guessed = self.kvaware.held(facts.blocks).guessed(worker_id)
+            held = pick.tiers[worker.id].gpu if pick.tiers and not guessed else 0
             guess = self.kvaware.pending.sent(worker.id, chains, held)
             if self.outbox is not None:
                 self.outbox.expected(guess)
@@ -61,7 +70,6 @@ class RouterModel:
                 guess,
                 self.progress.begins(worker.id, chains, facts.tokens, charge, held),
             )
-        return worker.id
 
     def first(self, tag: object, now: float) -> None:
         self._charges[tag].answered()
@@ -78,4 +86,5 @@ class RouterModel:
         facts = self._facts.pop(tag)
         self.policy.ended(facts, self.table.workers[charge.worker.id], prompt, cached)
         if self.outbox is not None:
-            self.outbox.sent(facts, charge.worker.id)
+            worker_id = charge.worker.id
+            self.outbox.sent(facts, worker_id, self.policy.share(worker_id))

@@ -55,7 +55,7 @@ def override_constant(name: str, value: float) -> Iterator[None]:
         setattr(cost, name, before)
 
 
-def _policy(setting: RouterSetting, count: int, hardware: Hardware) -> RoutingPolicy:
+def make_policy(setting: RouterSetting, count: int, hardware: Hardware) -> RoutingPolicy:
     strategy = setting.strategy
     if strategy == "session":
         return SessionPolicy()
@@ -84,20 +84,33 @@ class RouterChooser:
         self._spread = setting.spread
         self._block_tokens = hardware.block_tokens
         known = hardware.cache_tokens if setting.sizes_known else 0
-        self._routers = [
-            RouterModel(_policy(setting, count, hardware), count, self._chance, known)
-            for _ in range(setting.routers)
-        ]
+        policies = [make_policy(setting, count, hardware) for _ in range(setting.routers)]
+        self._followers = [policy for policy in policies if isinstance(policy, KvAware)]
+        for policy in self._followers:
+            policy.index = self._followers[0].index  # the same events: followed once
+        self._routers = [RouterModel(policy, count, self._chance, known) for policy in policies]
+        self._listening = list(self._routers)  # to events
         self._exchange = StateExchange(self._routers, setting.delay_s) if setting.shared else None
         self._placed: dict[object, RouterModel] = {}
         self._follower: KvFollower | None = None  # worker events, for kvaware
 
     def look_at(self, workers: list[FleetWorker], /) -> None:
-        followers = [router.kvaware for router in self._routers if router.kvaware is not None]
-        if followers:
-            self._follower = KvFollower(followers, workers)
+        if self._followers:
+            self._follower = KvFollower(self._followers[:1], workers)
+            if self._exchange is not None:
+                # Routers publish progress when events arrive, not at their next request.
+                for worker in workers:
+                    worker.published = self._heard
 
     def choose(self, job: Job, now: float, /) -> int:
+        facts = self._facts(job, now)
+        router = self._placed[job.tag] = self._chance.choice(self._routers)
+        chosen = int(router.choose(facts, job.tag)[1:])
+        self._touch(router, now)
+        return chosen
+
+    def _facts(self, job: Job, now: float) -> RequestFacts:
+        """Return what routers know of a request, after all messages and events before it."""
         self._advance(now)
         scale = 1 + self._spread * (2 * self._chance.random() - 1)
         facts = RequestFacts(
@@ -106,21 +119,21 @@ class RouterChooser:
             self._block_tokens * scale,
             struct.pack("q", job.session) if job.session >= 0 else b"",
         )
-        router = self._chance.choice(self._routers)
-        if self._follower is not None and router.kvaware is not None:
-            for heard in self._follower.apply():
-                for each in self._routers:
-                    if each.progress is not None:
-                        each.progress.heard(heard)
-                        self._touch(each, now)  # the load of its prompts has changed
-            for each in self._routers:
+        if self._follower is not None:
+            self._heard(now)
+            for each in self._listening:
                 if each.kvaware is not None:
                     each.kvaware.pending.tick(now)
             facts.blocks = self._follower.blocks(job.chain, job.prompt_tokens)
-        self._placed[job.tag] = router
-        chosen = int(router.choose(facts, job.tag)[1:])
-        self._touch(router, now)
-        return chosen
+        return facts
+
+    def _heard(self, now: float) -> None:
+        assert self._follower is not None
+        self._advance(now)
+        for heard in self._follower.apply():
+            for each in self._listening:
+                if each.progress is not None and each.progress.heard(heard):
+                    self._touch(each, now)  # the load of its prompts has changed
 
     def first(self, job: Job) -> None:
         self._advance(job.first_at)
@@ -139,5 +152,5 @@ class RouterChooser:
             self._exchange.advance(now)
 
     def _touch(self, router: RouterModel, now: float) -> None:
-        if self._exchange is not None:
+        if self._exchange is not None and router.outbox is not None:
             self._exchange.touch(self._routers.index(router), now)

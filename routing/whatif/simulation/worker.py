@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from routing.whatif.simulation.block_cache import NOTHING, BlockCache, Change
 from routing.whatif.simulation.hardware import Hardware
@@ -92,6 +92,7 @@ class FleetWorker:
         # Cache changes of finished steps (see BlockCache.journal); enabled by `follow`, whose
         # caller clears it.
         self.news: list[Change] = []
+        self.published: Callable[[float], None] | None = None  # called with the time of news
         self.l1_news: TierJournal | None = None  # the same of L1 and L2, as they happen
         self.l2_news: TierJournal | None = None
         self._answering: list[tuple[int, int, Job]] = []  # by final step
@@ -166,6 +167,8 @@ class FleetWorker:
         if self.cache.journal:  # vLLM publishes changes at the end of a step
             self.news += self.cache.journal
             self.cache.journal.clear()
+            if self.published is not None:
+                self.published(end)
         if self.prefilling or self.waiting:
             self.busy_s += self._steps * self._each_s
         first, self._ending = self._ending, []

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.engine.peers import messages
-from routing.engine.peers.messages import Batch, MessageError, Placement, WorkerLoad
+from routing.engine.peers.messages import Batch, MessageError, Placement, WorkerLoad, WorkerPrompts
 
 KEY = b"k" * 32
 BATCH = Batch(
-    1,
+    messages.VERSION,
     "0123456789abcdef",
     7,
     3,
@@ -53,6 +53,9 @@ def test_message_beyond_the_bounds_is_rejected():
         {"loads": [WorkerLoad("w" * 129, 1, 0, 0)]},
         {"loads": [WorkerLoad("w0", 1, 0, 0)] * (messages.MAX_WORKERS + 1)},
         {"placed": [Placement(1, "w0", 0, 0.0, b"")]},
+        {"placed": [Placement(1, "w0", 0, 1.0, b"", 1.01)]},
+        {"prompts": [WorkerPrompts("w0", b"", [-1])]},
+        {"prompts": [WorkerPrompts("w0", b"", [1] * (messages.MAX_PROMPTS + 1))]},
     ):
         batch = msgspec.structs.replace(BATCH, **change)
         assert reason(messages.encode(batch, KEY)) == "invalid", change
@@ -72,9 +75,9 @@ def test_any_signed_bytes_are_a_batch_or_rejected(body: bytes):
 
 
 def test_batch_of_another_version_is_named():
-    newer = msgspec.msgpack.encode([2, {"router": "of a rollout"}, "more", *range(20)])
+    newer = msgspec.msgpack.encode([3, {"router": "of a rollout"}, "more", *range(20)])
     assert reason(signed(newer)) == "other_version"
-    assert reason(signed(msgspec.msgpack.encode([1, "too", "short"]))) == "invalid"
+    assert reason(signed(msgspec.msgpack.encode([messages.VERSION, "too", "short"]))) == "invalid"
     assert reason(signed(msgspec.msgpack.encode({"version": 2}))) == "invalid"
 
 

@@ -82,8 +82,10 @@ async def test_routers_share_load_and_placements(valkey, folder):
             assert two.router.policy.sizes() == one.router.policy.sizes() != {}
         await until(lambda: chosen.in_flight == 0, "load of the ended request removed")
         first.script = second.script = None
+        two.router.policy.set_share(chosen.id, 0.93)
         found = await ask(two, post(chat("a long shared prefix " * 100)))
         assert found.headers["x-emberline-worker"] == chosen.id
+        await until(lambda: one.router.policy.share(chosen.id) == 0.93, "share of the cache")
         assert await metric(two, "emberline_router_peers") == 1
         assert (await admin(two, "/peers")).json["exchange"]["connected"]
         assert PASSWORD not in (await admin(two, "/config")).body.decode()

@@ -9,14 +9,15 @@ import pytest
 from routing.engine.access.key_usage import KeyUse
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.fleet.load import RequestCharge
-from routing.engine.fleet.workers import Worker, WorkerTable
+from routing.engine.fleet.workers import SMALL_FLEET, Worker, WorkerTable
 from routing.engine.kv.match import Blocks
 from routing.engine.peers.messages import Batch, MessageError
 from routing.engine.peers.outbox import Outbox
 from routing.engine.peers.view import SILENCE_S, PeerView
 from routing.engine.policies.base import RequestFacts, RoutingPolicy
+from routing.engine.policies.canary import prefix_memory
 from routing.engine.policies.kvaware import KvAware
-from routing.engine.policies.prefixaware import PrefixAware
+from routing.engine.policies.prefixaware import MAX_SHARE, MIN_SHARE, PrefixAware
 
 
 class State:
@@ -75,6 +76,104 @@ def test_load_of_a_peer_counts_until_its_requests_end(pair):
         charge.end()
     two.view.apply(one.batch(), 0.1)
     assert loads(two) == loads(State(3))
+
+
+DOCUMENT = tuple(range(1, 9))
+
+
+def room(state: State, index: int = 0) -> float:
+    return state.worker(index).spare
+
+
+@pytest.fixture
+def sized(pair: tuple[State, State]) -> tuple[State, State]:
+    for state in pair:
+        for worker in state.table.workers.values():
+            worker.cache_tokens, worker.spare = 1000, 500
+    return pair
+
+
+def test_prompt_in_flight_at_a_peer_takes_room_here_until_it_ends(sized):
+    one, two = sized
+    charge = RequestCharge(one.worker(0), 0, 300, DOCUMENT)
+    two.view.apply(one.batch(), 0.0)
+    assert (room(one), room(two), room(two, 1)) == (200, 200, 500)
+    assert two.outbox.batch() is None  # a peer's prompt is not published again
+    assert not two.batch(complete=True).prompts
+    charge.end()
+    two.view.apply(one.batch(), 0.0)
+    assert (room(one), room(two)) == (500, 500)
+    assert not two.worker(0).prompts
+
+
+def test_prompt_that_several_routers_sent_takes_room_once(sized):
+    one, two = sized
+    charges = [RequestCharge(state.worker(0), 0, 300, DOCUMENT) for state in (one, one, two)]
+    two.view.apply(one.batch(), 0.0)
+    one.view.apply(two.batch(), 0.0)
+    assert room(one) == room(two) == 200
+    charges[2].end()
+    one.view.apply(two.batch(), 0.0)
+    charges[0].end()
+    two.view.apply(one.batch(), 0.0)
+    assert room(one) == room(two) == 200
+    charges[1].end()
+    two.view.apply(one.batch(), 0.0)
+    assert room(one) == room(two) == 500
+
+
+def test_heartbeat_corrects_lost_prompts(sized):
+    one, two = sized
+    charge = RequestCharge(one.worker(0), 0, 300, DOCUMENT)
+    two.view.apply(one.batch(), 0.0)
+    charge.end()
+    RequestCharge(one.worker(1), 0, 200, DOCUMENT)
+    one.batch()  # lost
+    assert (room(two), room(two, 1)) == (200, 500)
+    two.view.apply(one.batch(complete=True), 0.1)
+    assert (room(two), room(two, 1)) == (500, 300)
+    worker = Worker(WorkerConfig("w1", "", Address("", 0)))  # replaced under its name
+    worker.cache_tokens = 1000
+    two.table.remove("w1")
+    two.table.add(worker)
+    two.view.apply(one.batch(complete=True), 0.2)
+    assert room(two, 1) == 300
+
+
+def test_prompts_of_a_lost_peer_take_no_room(sized):
+    one, two = sized
+    RequestCharge(one.worker(0), 0, 300, DOCUMENT)
+    two.view.apply(one.batch(), 0.0)
+    two.view.tick(SILENCE_S + 0.01)
+    assert room(two) == 500
+
+
+def test_prompts_are_bounded_and_sent_only_where_their_room_is_compared(pair, monkeypatch):
+    monkeypatch.setattr("routing.engine.peers.messages.MAX_PROMPTS", 3)
+    one, _ = pair
+    RequestCharge(one.worker(0), 0, 300, DOCUMENT)
+    assert not one.batch().prompts  # cache size unknown
+    one.worker(0).cache_tokens = 1000
+    for number in range(10, 15):
+        RequestCharge(one.worker(0), 0, 300, (number, number))
+    (found,) = one.batch(complete=True).prompts
+    assert found.tokens == [300] * 3
+    large = State(3, count=SMALL_FLEET + 1)
+    large.worker(0).cache_tokens = 1000
+    RequestCharge(large.worker(0), 0, 300, DOCUMENT)
+    assert not large.batch(complete=True).prompts
+
+
+def test_only_first_and_last_request_with_a_prompt_are_published(sized):
+    one, _ = sized
+    charges = [RequestCharge(one.worker(0), 0, 300, DOCUMENT) for _ in range(3)]
+    charges.pop().end()
+    assert [item.tokens for item in one.batch().prompts] == [[300]]
+    for charge in charges:
+        charge.end()
+    assert [item.tokens for item in one.batch().prompts] == [[0]]
+    RequestCharge(one.worker(0), 0, 300, DOCUMENT).end()
+    assert not one.worker(0).changed_prompts  # not kept by a router without peers
 
 
 def test_ties_go_to_the_worker_that_no_router_picked_recently(pair):
@@ -165,6 +264,27 @@ def test_prompt_sent_again_at_its_end_is_the_youngest_at_a_peer():
         two.policy.rank(facts(*p), two.table.fleet).cached_tokens for p in ((1, 2, 3), (4, 5, 6))
     ]
     assert matched == [192, 128]
+
+
+@pytest.mark.parametrize("kind", [PrefixAware, lambda blocks: KvAware(blocks, b"s")])
+def test_share_of_a_cache_that_a_peer_learned_counts_here(kind):
+    one, two = State(1, kind(1000)), State(2, kind(1000))
+    for state in (one, two):
+        state.policy.set_capacity("w2", 6400)  # 100 blocks of 64 tokens
+    what = facts(*range(200))
+    for _ in range(2):  # more is remembered than is reported as cached
+        one.policy.sent(what, one.worker(2))
+        what.tokens = 200 * 64
+        one.policy.ended(what, one.worker(2), what.tokens, 0)
+    learned = one.policy.share("w2")
+    assert MIN_SHARE < learned < MAX_SHARE
+    one.outbox.sent(what, "w2", learned)
+    two.view.apply(one.batch(), 0.0)
+    assert two.policy.share("w2") == learned
+    assert prefix_memory(two.policy).sizes() == prefix_memory(one.policy).sizes()
+    one.outbox.sent(what, "w2", 0.1)
+    two.view.apply(one.batch(), 0.0)
+    assert two.policy.share("w2") == MIN_SHARE
 
 
 def test_placement_with_other_hashes_or_of_an_unknown_worker_is_ignored(pair):
