@@ -205,7 +205,7 @@ def test_history_is_bounded() -> None:
     for number in range(500):
         found.remember(f"w{number % 3}", range(number * 1000, number * 1000 + 20), number)
         if number % 10 == 0:
-            found.end(f"w{number % 3}", "lost_restart", 3, number)
+            found.end(f"w{number % 3}", "lost_restart", number)
     assert len(found) <= (history.MAX_ENDED + 3) * history.MIN_TENURE_BLOCKS
     assert len(found.ended()) == history.MAX_ENDED
     removed = history.Evictions(keep=100)
@@ -274,7 +274,7 @@ def test_short_cut_for_new_text_attributes_as_the_full_search(
     ledger = MissLedger(Registry({}))
     for number, worker in enumerate(("w0", "w1", "w2", "w3")):
         ledger.history.remember(worker, [number], 1.0)
-    ledger.history.end("w3", "lost_restart", 3, 2.0)
+    ledger.history.end("w3", "lost_restart", 2.0)
     pick = random.Random(1)
     short = 0
     for _ in range(2000):
