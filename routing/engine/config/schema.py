@@ -161,7 +161,7 @@ class KvConfig:
     cache_bytes: int = 256 * 1024 * 1024
     probe_interval_s: float = 300.0
     relearn: bool = True
-    l2_ttl_s: Annotated[int, between(0, 2**31)] = 0
+    l2_ttl_s: int = 0
 
 
 class HealthConfig(Section, frozen=True):

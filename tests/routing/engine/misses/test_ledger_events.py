@@ -94,6 +94,22 @@ def test_blocks_that_events_reported_and_the_engine_lacks() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("ttl_s", "age_s", "cause"),
+    [(60, 61, "expired_l2"), (60, 30, "evicted_l2"), (0, 61, "evicted_l2")],
+)
+def test_blocks_that_l2_dropped_after_their_ttl(ttl_s: int, age_s: float, cause: str) -> None:
+    placed = Placed()
+    placed.ledger.configure(256, True, ttl_s)
+    placed.ledger.stored.add(NAMES, time.time() - age_s)
+    found = placed.again(Match(0, 0, 992, 0), at="v")
+    assert found == {cause: 992, "below_block": 8}
+    assert placed.decision.misses is not None
+    assert placed.decision.misses.age_s is not None
+    placed.ledger.stored_in_l2(NAMES)  # by the worker that computed them again
+    assert placed.again(Match(0, 0, 992, 0), at="v")["evicted_l2"] == 992
+
+
 def test_blocks_still_being_computed() -> None:
     placed = Placed()
     placed.ledger.evicted("w", Tier.GPU, NAMES)
