@@ -4,7 +4,7 @@
 
 `causes` injects misses and compares the main cause of each with the injected one. The others replay
 the head of a recorded trace and compare the ledger's sums with vLLM's counters. Trace blocks become
-token IDs, one ID for so many tokens as `_SCALES` states.
+token IDs, one ID for `_SCALE` tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,8 +39,6 @@ from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
 
 TRACES = Path("shared/data/traces")
-L2_TTL_S = 45
-_L2_BYTES = 64 * 2**20
 _WORDS = 120  # of a prompt that is injected: four blocks
 _COUNTERS = {
     "prompt tokens": ("vllm:prompt_tokens_total", {}),
@@ -49,7 +47,7 @@ _COUNTERS = {
     "device hits": ("vllm:prefix_cache_hits_total", {}),
     "L1 and L2 hits": ("vllm:external_prefix_cache_hits_total", {}),
 }
-_SCALES = {"conversation": 32, "agents": 64}  # tokens of the trace for one of the replay
+_SCALE = 64  # tokens of a trace for one of its replay
 
 
 @dataclass
@@ -58,11 +56,13 @@ class Rig:
     gpu_blocks: int = 48
     l1_blocks: int = 96
     max_tokens: int = 1024
+    l2_mib: int = 64
+    l2_ttl_s: int = 45
     seats: dict[str, Seat] = field(default_factory=dict)
     ended: Counter[str] = field(default_factory=Counter)  # counters of processes that ended
 
     def __post_init__(self) -> None:
-        self.node = CacheNode(self.folder, memory=str(_L2_BYTES), password=PASSWORD)
+        self.node = CacheNode(self.folder, memory=f"{self.l2_mib}MiB", password=PASSWORD)
         self.store = Valkey(self.folder)
         (self.folder / "hash.key").write_text("h" * 32)
         for name in "ab":
@@ -73,7 +73,7 @@ class Rig:
             "hash_key_file": str(self.folder / "hash.key"),
             "endpoint": "misses",
         }
-        kv = {"probe_interval_s": 0, "l2_ttl_s": L2_TTL_S}
+        kv = {"probe_interval_s": 0, "l2_ttl_s": self.l2_ttl_s}
         self.routers = [
             Router(self.folder, list(self.seats.values()), kv=kv, more=more) for _ in range(2)
         ]
@@ -88,7 +88,9 @@ class Rig:
 
     def start_worker(self, name: str) -> None:
         target = L2Target(
-            f"redis://127.0.0.1:{self.node.port}", model_identity(str(short_model_path())), L2_TTL_S
+            f"redis://127.0.0.1:{self.node.port}",
+            model_identity(str(short_model_path())),
+            self.l2_ttl_s,
         )
         transfer = kv_transfer_config(self.l1_blocks * BLOCK_BYTES, "lru", target, "cpu")
         socket = f"ipc://{self.folder}/{name}"
@@ -257,6 +259,7 @@ class Injector:
         prompt = _lines(20)
         self.send(prompt, "first_seen")
         self.send(prompt, "other_salt", cache_salt=f"s{number}")
+        self.send(prompt.replace(" ", "  ", 1), "changed_whitespace")
         self.send(prompt, "not_cacheable", prompt_logprobs=1)
         self.send("Hi there", "below_block")
 
@@ -273,19 +276,47 @@ class Injector:
         self.note("first_seen", next((one for one in found if one not in later), found[0]))
         self.note("placed_router", later[0] if later else found[1])
 
+    def together(self) -> None:
+        """The same new prompt twice at one moment, while the worker is busy."""
+        prompt = text(_WORDS)
+        with ThreadPoolExecutor(3) as pool:
+            busy = pool.submit(self.send, text(500), "", "a")
+            until(lambda: self._in_flight("a") >= 1, what="load")
+            both = [pool.submit(self.send, prompt, "", "a") for _ in range(2)]
+            found = sorted((one.result() for one in both), key=lambda one: one["time"])
+            busy.result()
+        self.note("in_flight", found[1])
+
     def evicted_from_l2(self) -> None:
         prompts = self.in_l2("a", "b")
         with Redis(port=self.rig.node.port, password=PASSWORD) as node:
-            for number in range(3 * _L2_BYTES // 2**20):
+            for number in range(3 * self.rig.l2_mib):
                 node.set(f"other-{number}", os.urandom(2**20), ex=5)
         for prompt in prompts:
             self.send(prompt, "evicted_l2", pin="b")
 
     def expired_in_l2(self) -> None:
-        prompts = self.in_l2("a", "b")
-        time.sleep(L2_TTL_S + 2)
-        for prompt in prompts:
+        """Half of the prompts come again at the worker that had them."""
+        half = len(prompts := self.in_l2("a", "b")) // 2
+        stored = time.monotonic()
+        self.fill("a", prompts[:half], ("gpu", "l1"))
+        time.sleep(max(stored + self.rig.l2_ttl_s + 2 - time.monotonic(), 0))
+        for prompt in prompts[:half]:
+            self.send(prompt, "expired_l2", pin="a")
+        for prompt in prompts[half:]:
             self.send(prompt, "expired_l2", pin="b")
+
+    def fill(self, name: str, prompts: Sequence[str], tiers: Sequence[str]) -> None:
+        """Evict prompts from tiers of a worker."""
+        router = self.rig.router
+
+        def left() -> bool:
+            for _ in range(4):
+                self.send(text(350), pin=name)
+            held = (router.holds(name, {"prompt": prompt}) for prompt in prompts)
+            return not any(one[tier] for one in held for tier in tiers)
+
+        until(left, 240, f"eviction from {name}")
 
     # -- without L2
 
@@ -328,14 +359,7 @@ class Injector:
         """Half of the prompts were sent by the other router."""
         half = (self.rounds + 1) // 2
         prompts = self.held("a", 0, half) + self.held("a", 1, half)
-        router = self.rig.router
-
-        def left() -> bool:
-            for _ in range(4):
-                self.send(text(350), pin="a")
-            return not any(sum(router.holds("a", {"prompt": one}).values()) for one in prompts)
-
-        until(left, 240, "eviction from L1")
+        self.fill("a", prompts, ("gpu", "l1", "l2"))
         for prompt in prompts:
             self.send(prompt, "evicted_l1", pin="a")
 
@@ -387,6 +411,7 @@ class Injector:
         before = self.rig.engines(), self.rig.ledger()
         repeat(self.prompts)
         repeat(self.other_router)
+        repeat(self.together)
         self._timed(self.evicted_from_l2)
         self._timed(self.expired_in_l2)
         self.rig.node.stop()
@@ -457,7 +482,7 @@ def _session(session: dict[str, Any]) -> Iterator[list[int]]:
         fresh = range(len(head), size // 64)
         names: list[Any] = [(session["id"], len(made), number) for number in fresh]
         if not made:
-            shared = [("tool", session["tool"], n) for n in fresh[:tool]]
+            shared: list[Any] = [("tool", session["tool"], n) for n in fresh[:tool]]
             shared += [
                 ("system", session["tool"], session["system"], n) for n in fresh[tool:system]
             ]
@@ -491,7 +516,7 @@ def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int) ->
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda item: send(*item), enumerate(prompts)))
-    print(f"{name}, 1 token for {_SCALES[name]}; longest prompt {longest}, {cut} cut")
+    print(f"{name}, 1 token for {_SCALE}; longest prompt {longest}, {cut} cut")
     print(f"{time.monotonic() - began:.0f} s; {busy()}")
     causes: Counter[str] = Counter()
     for router in rig.routers:
@@ -510,16 +535,16 @@ def main() -> None:
     for part in flags.parts:
         with tempfile.TemporaryDirectory(prefix="emb-", dir="/tmp") as folder:
             # L1 and L2 are larger than the device, and smaller than the traces.
-            sizes = () if part == "causes" else (144, 400, 4096)
+            sizes = () if part == "causes" else (144, 1500, 4096, 512, 3600)
             with contextlib.ExitStack() as stack:
                 rig = Rig(Path(folder), *sizes)
                 stack.callback(rig.close)
                 if part == "causes":
                     Injector(rig, flags.rounds).run()
                 elif part == "conversation":
-                    replay(rig, part, conversation(flags.requests), 512 // _SCALES[part])
+                    replay(rig, part, conversation(flags.requests), 512 // _SCALE)
                 else:
-                    replay(rig, part, agents(flags.requests), 64 // _SCALES[part])
+                    replay(rig, part, agents(flags.requests), 64 // _SCALE)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """The miss ledger: the cause of every prompt token that a worker had to compute.
 
 Called for a request as it is placed and as it ends, and for changes of workers and their caches.
-Bounded: HISTORY_BLOCKS prompt blocks, 2 * EVICTIONS_KEPT removals, SKETCHES_KEPT sketches, a day of
-hourly sums.
+Bounded: HISTORY_BLOCKS prompt blocks, EVICTIONS_KEPT, SKETCHES_KEPT, a day of hourly sums.
 """
 
 from __future__ import annotations
@@ -282,11 +281,15 @@ class MissLedger:
         whole = len(facts.chain)
         per_block = prompt / max(facts.tokens / facts.block_tokens, whole, 1.0)
 
-        def tokens(blocks: int) -> int:
-            # The rest behind the last whole block shares the block's fate.
-            return prompt if blocks >= whole else round(blocks * per_block)
-
         evicted, gone_at = self._eviction(exchange, cached, decision.chosen)
+
+        def tokens(blocks: int) -> int:
+            end = round(blocks * per_block)
+            # The rest behind the last whole block shares the block's fate; if all before it is
+            # cached and nothing was evicted, the prompt has grown by it.
+            missing = evicted or not cached or end >= cached + size + per_block
+            return prompt if missing and blocks >= whole else end
+
         here = self.history.here(decision.chosen)
         live = self.history.live()
         held_here = held_live = elsewhere = 0

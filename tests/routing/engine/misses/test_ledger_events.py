@@ -23,6 +23,7 @@ class Placed:
     """A prompt of 1000 tokens that the worker computed a minute ago and that comes again."""
 
     sizes: tuple[int, ...] = (32,)
+    tokens = 1000
 
     def __init__(self) -> None:
         self.ledger = MissLedger(Metrics("n", "e").registry)
@@ -34,13 +35,13 @@ class Placed:
         self, held: Match, cached: int = 0, guessed: bool = False, at: str = "w"
     ) -> dict[str, int]:
         decision = Decision("d", time.time(), "kvaware")
-        decision.status, decision.estimated, decision.prompt_tokens = 200, False, 1000
+        decision.status, decision.estimated, decision.prompt_tokens = 200, False, self.tokens
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
         pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
         exchange: Any = SimpleNamespace(
             decision=decision,
             facts=RequestFacts(
-                self.chain, 1000, 62.5, b"", blocks=Blocks(dict.fromkeys(self.sizes, NAMES))
+                self.chain, self.tokens, 62.5, b"", blocks=Blocks(dict.fromkeys(self.sizes, NAMES))
             ),
             ask=SimpleNamespace(path=b"/v1/completions"),
             placing=SimpleNamespace(pick=pick),
@@ -49,7 +50,7 @@ class Placed:
         exchange.seen = self.ledger.arrive(exchange, SimpleNamespace(data=None))  # type: ignore[arg-type]
         self.ledger.ended(exchange)
         assert decision.misses is not None
-        assert sum(decision.misses.tokens.values()) == 1000 - cached
+        assert sum(decision.misses.tokens.values()) == self.tokens - cached
         self.decision = decision
         return decision.misses.tokens
 
@@ -129,6 +130,15 @@ def test_block_size_of_the_chosen_worker_decides() -> None:
     assert placed.again(Match(992, 0, 0, 0), cached=992) == {"below_block": 8}
     placed.ledger.learn_block_size("w", 7)  # not of its events
     assert placed.again(Match(992, 0, 0, 0), cached=992) == {"below_block": 8}
+
+
+def test_prompt_that_grew_by_less_than_a_text_block() -> None:
+    placed = Placed()
+    placed.tokens = 1050
+    assert placed.again(Match(992, 0, 0, 0), cached=992) == {"first_seen": 32, "below_block": 26}
+    placed.ledger.evicted("w", Tier.GPU, NAMES[30:])
+    found = placed.again(Match(960, 0, 0, 0), cached=960)
+    assert found == {"evicted_device": 64, "below_block": 26}, "its end was evicted"
 
 
 def test_cache_that_the_worker_cleared() -> None:
