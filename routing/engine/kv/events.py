@@ -294,7 +294,10 @@ class EventApplier:
             for key, name in zip(keys, names, strict=True):
                 if key in holder.claims:
                     self.counts["claim_met"] += 1
-                    index.set(name, holder.claims.pop(key))
+                    bits = holder.claims.pop(key)
+                    index.set(name, bits)
+                    if bits & (holder.bits[L2_OWN] | holder.bits[L2_SHARED]):
+                        self._note_storage(holder, [name])
 
     def _known(
         self,
@@ -326,8 +329,11 @@ class EventApplier:
 
     def _stored_in_l2(self, holder: Holder, keys: list[int], names: list[int]) -> None:
         self.counts["hint_forgotten"] += add_hints(self._index, holder, keys)
+        self._note_storage(holder, names)
+
+    def _note_storage(self, holder: Holder, names: list[int]) -> None:
         if self._index.observer is not None:
-            self._index.observer.stored_in_l2(names)
+            self._index.observer.stored_in_l2(names, holder.rank.batch_at)
 
     def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
         """Store without tokens: counts once the id has a name."""

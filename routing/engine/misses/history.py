@@ -260,9 +260,10 @@ class StoredBlocks:
         self.ttl_s = 0
         self._times = Evictions()
 
-    def add(self, names: Sequence[int], now: float) -> None:
+    def add(self, names: Sequence[int], at: float, now: float) -> None:
+        """`at`: by the worker's clock, 0: unknown."""
         if self.ttl_s:
-            self._times.add("", 0, names, now)
+            self._times.add("", 0, names, min(at or now, now))
 
     def expired(self, facts: RequestFacts, cached: int, now: float) -> bool:
         """Return True if L2 has dropped the first block behind the cached tokens by its TTL."""

@@ -406,8 +406,8 @@ class MissLedger:
     def evicted(self, worker: str, tier: Tier, names: Sequence[int | None]) -> None:
         self.evictions.add(worker, _TIER_NUMBERS[tier], names, time.time())
 
-    def stored_in_l2(self, names: Sequence[int]) -> None:
-        self.stored.add(names, time.time())
+    def stored_in_l2(self, names: Sequence[int], at: float) -> None:
+        self.stored.add(names, at, time.time())
 
     def cleared(self, worker: str) -> None:
         """Note a cache reset that the worker reported."""

@@ -102,13 +102,15 @@ def test_blocks_that_events_reported_and_the_engine_lacks() -> None:
 def test_blocks_that_l2_dropped_after_their_ttl(ttl_s: int, age_s: float, cause: str) -> None:
     placed = Placed()
     placed.ledger.configure(256, True, ttl_s)
-    placed.ledger.stored.add(NAMES, time.time() - age_s)
+    placed.ledger.stored_in_l2(NAMES, time.time() - age_s)
     found = placed.again(Match(0, 0, 992, 0), at="v")
     assert found == {cause: 992, "below_block": 8}
     assert placed.decision.misses is not None
     assert placed.decision.misses.age_s is not None
-    placed.ledger.stored_in_l2(NAMES)  # by the worker that computed them again
+    placed.ledger.stored_in_l2(NAMES, 0.0)  # by the worker that computed them again
     assert placed.again(Match(0, 0, 992, 0), at="v")["evicted_l2"] == 992
+    placed.ledger.stored_in_l2(NAMES, time.time() - age_s)  # an event that is replayed
+    assert placed.again(Match(0, 0, 992, 0), at="v")[cause] == 992
 
 
 def test_blocks_still_being_computed() -> None:
