@@ -29,6 +29,8 @@ from typing import Any
 
 from redis import Redis
 
+from bench.fleet.agents import TRACE as AGENTS_TRACE
+from bench.fleet.workloads import TRACE, shared_folder
 from bench.rig import busy, machine
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.support.cachenode import CacheNode, Valkey
@@ -38,7 +40,6 @@ from tests.support.vllm.router_process import Router, Seat, events, main_cause, 
 from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
 
-TRACES = Path("shared/data/traces")
 _WORDS = 120  # of a prompt that is injected: four blocks
 _COUNTERS = {
     "prompt tokens": ("vllm:prompt_tokens_total", {}),
@@ -449,14 +450,14 @@ class Injector:
 
 def conversation(requests: int) -> Iterator[list[int]]:
     """Yield the blocks of each prompt of the conversation trace."""
-    with (TRACES / "mooncake_conversation_first6000.jsonl").open() as file:
+    with (shared_folder() / TRACE).open() as file:
         for line in itertools.islice(file, requests):
             yield json.loads(line)["hash_ids"]
 
 
 def agents(requests: int) -> Iterator[list[int]]:
     """Yield the blocks of prompts of sessions side by side, eight at a time."""
-    with gzip.open(TRACES / "agentic_sessions.jsonl.gz", "rt") as file:
+    with gzip.open(shared_folder() / AGENTS_TRACE, "rt") as file:
         sessions = [_session(json.loads(line)) for line in itertools.islice(file, 64)]
     running = sessions[:8]
     waiting = iter(sessions[8:])
