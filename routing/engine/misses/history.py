@@ -262,12 +262,21 @@ class StoredBlocks:
 
     def add(self, names: Sequence[int], at: float, now: float) -> None:
         """`at`: by the worker's clock, 0: unknown."""
-        if self.ttl_s:
-            self._times.add("", 0, names, min(at or now, now))
+        at = min(at or now, now)
+        for name in names if self.ttl_s else ():
+            before = self._times.find("", name)
+            renewed = before is not None and at - before[1] >= self.ttl_s
+            self._times.add("", int(renewed), (name,), at)
 
-    def expired(self, facts: RequestFacts, cached: int, now: float) -> bool:
-        """Return True if L2 has dropped the first block behind the cached tokens by its TTL."""
+    def expired(self, facts: RequestFacts, cached: int, began: float, now: float) -> bool:
+        """Return True if L2 had dropped the first block behind the cached tokens by its TTL.
+
+        A block that the request itself stored again counts by the time before (`began`).
+        """
         if not self.ttl_s:
             return False
         found = (self._times.find("", name) for name in missing_blocks(facts, cached))
-        return any(one is not None and now - one[1] >= self.ttl_s for one in found)
+        return any(
+            one is not None and (now - one[1] >= self.ttl_s or (one[1] >= began and one[0] == 1))
+            for one in found
+        )

@@ -364,7 +364,7 @@ class MissLedger:
             return [gone, (causes.IN_FLIGHT, held.tokens)]
         if gone_at >= decision.time:  # evicted after the decision
             return [(evicted, predicted)]
-        expired = self.stored.expired(facts, cached, time.time())
+        expired = self.stored.expired(facts, cached, decision.time, time.time())
         storage = causes.EXPIRED_L2 if expired else causes.EVICTED_L2
         return [(causes.INDEX_STALE, held.gpu + held.l1), (storage, held.tokens)]
 

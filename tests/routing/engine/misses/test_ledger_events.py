@@ -24,6 +24,7 @@ class Placed:
 
     sizes: tuple[int, ...] = (32,)
     tokens = 1000
+    took_s = 0.0
 
     def __init__(self) -> None:
         self.ledger = MissLedger(Metrics("n", "e").registry)
@@ -34,7 +35,7 @@ class Placed:
     def again(
         self, held: Match, cached: int = 0, guessed: bool = False, at: str = "w"
     ) -> dict[str, int]:
-        decision = Decision("d", time.time(), "kvaware")
+        decision = Decision("d", time.time() - self.took_s, "kvaware")
         decision.status, decision.estimated, decision.prompt_tokens = 200, False, self.tokens
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
         pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
@@ -111,6 +112,17 @@ def test_blocks_that_l2_dropped_after_their_ttl(ttl_s: int, age_s: float, cause:
     assert placed.again(Match(0, 0, 992, 0), at="v")["evicted_l2"] == 992
     placed.ledger.stored_in_l2(NAMES, time.time() - age_s)  # an event that is replayed
     assert placed.again(Match(0, 0, 992, 0), at="v")[cause] == 992
+
+
+def test_block_that_the_request_itself_stored_again_had_expired() -> None:
+    placed = Placed()
+    placed.ledger.configure(256, True, 60)
+    placed.ledger.stored_in_l2(NAMES, time.time() - 70)
+    placed.took_s = 5.0
+    placed.ledger.stored_in_l2(NAMES, time.time() - 1)
+    assert placed.again(Match(0, 0, 992, 0), at="v")["expired_l2"] == 992
+    placed.took_s = 0.0
+    assert placed.again(Match(0, 0, 992, 0), at="v")["evicted_l2"] == 992
 
 
 def test_blocks_still_being_computed() -> None:
