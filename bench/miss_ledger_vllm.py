@@ -80,7 +80,6 @@ class Rig:
         ]
         for router in self.routers:
             router.start()
-            print(f"router at {router.port} after {time.monotonic():.0f} s", flush=True)
         until(lambda: all(one.ask("/peers")["exchange"]["peers"] for one in self.routers))
 
     @property
