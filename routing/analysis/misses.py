@@ -183,6 +183,7 @@ _PAGES = {  # button and URL name of the page that carries the remedy out
     "evicted_device": ("Edit cache", "endpoints:edit"),
     "evicted_l1": ("Edit cache", "endpoints:edit"),
     "evicted_l2": ("Edit cache", "endpoints:edit"),
+    "expired_l2": ("Edit cache", "endpoints:edit"),
     "evicted_unknown": ("Edit cache", "endpoints:edit"),
     "lost_restart": ("Workers", "endpoints:workers"),
     "lost_rollout": ("Edit", "endpoints:edit"),

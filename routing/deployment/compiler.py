@@ -69,6 +69,9 @@ def compile_config(
         config["recording"] = {"enabled": True, "hour_bytes": max(hour, 2**16)}
     if endpoint.model_folder:
         config["kv"] = {"tokenizer": endpoint.model_folder}
+    l2 = endpoint.spec.cache.l2
+    if l2.enabled and l2.ttl_s and routing.effective_strategy == "kvaware":
+        config.setdefault("kv", {})["l2_ttl_s"] = l2.ttl_s
     try:
         # The keys separately, since their file does not exist yet, nor does the hash key's.
         parse({**config, **_SAMPLE, "api_keys_file": "", "state_store": {}}, Path("/"))

@@ -116,7 +116,7 @@ class RouterState:
             self._change_policy(config, known)
         recording = config.recording.enabled
         self.hashes_prompts = self.policy.needs_chain or recording
-        self.misses.configure(config.prefix_block_bytes, self.hashes_prompts)
+        self.misses.configure(config.prefix_block_bytes, self.hashes_prompts, config.kv.l2_ttl_s)
         with_session = self.policy.needs_session or recording
         session_key: SessionKey | None = config.session_key if with_session else None
         if config.canary is not None and config.canary.session_key is not None:
@@ -193,7 +193,7 @@ class RouterState:
 
     def tell_kv(self, worker: Worker, what: str) -> None:
         """Notify the KV event follower and the miss ledger of a worker's state change."""
-        self.misses.worker_changed(worker.id, what, len(self.table.workers), worker.draining)
+        self.misses.worker_changed(worker.id, what, worker.draining)
         if self.kv is not None and self.kv.follower is not None:
             self.kv.follower.changed(worker, what)
 

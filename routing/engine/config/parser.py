@@ -105,6 +105,7 @@ class _Kv(Section, frozen=True):
     cache_bytes: Annotated[int, between(1024 * 1024, 2**40)] = 256 * 1024 * 1024
     probe_interval_s: Annotated[float, between(0, 86_400)] = 300.0
     relearn: bool = True
+    l2_ttl_s: Annotated[int, between(0, 2**31)] = 0
 
 
 class _Retry(Section, frozen=True):

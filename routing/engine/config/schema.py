@@ -150,7 +150,8 @@ class KvConfig:
     `tokenizer`: model folder with tokenizer and chat template; None: workers tokenize prompts, at
     one request each. `chat_template`: replaces the model's. `wait_s`: longest wait for a prompt's
     tokens before prefix fallback. `probe_interval_s`: interval of probe prompts, two per worker; 0:
-    never. `relearn`: request block events again from a worker with incomplete history.
+    never. `relearn`: request block events again from a worker with incomplete history. `l2_ttl_s`:
+    TTL of blocks in L2, for the causes of misses; 0: none.
     """
 
     tokenizer: Path | None = None
@@ -160,6 +161,7 @@ class KvConfig:
     cache_bytes: int = 256 * 1024 * 1024
     probe_interval_s: float = 300.0
     relearn: bool = True
+    l2_ttl_s: int = 0
 
 
 class HealthConfig(Section, frozen=True):

@@ -87,6 +87,7 @@ class Roster:
         worker.pool = self._pool(item, config)
         worker.probe_pool = self._pool(item, config)
         self._router.table.add(worker)
+        self._router.misses.worker_added()
         self._introduce(worker)
         self._router.log.event(
             "info", "worker_added", worker=worker.id, url=worker.url, source=worker.source

@@ -289,12 +289,15 @@ class EventApplier:
         self.counts["stored"] += len(keys) - again
         self.counts["duplicate"] += again
         if run.tier is Tier.L2:
-            self.counts["hint_forgotten"] += add_hints(self._index, holder, keys)
+            self._stored_in_l2(holder, keys, names)
         if holder.claims:
             for key, name in zip(keys, names, strict=True):
                 if key in holder.claims:
                     self.counts["claim_met"] += 1
-                    index.set(name, holder.claims.pop(key))
+                    bits = holder.claims.pop(key)
+                    index.set(name, bits)
+                    if bits & (holder.bits[L2_OWN] | holder.bits[L2_SHARED]):
+                        self._note_storage(holder, [name])
 
     def _known(
         self,
@@ -324,10 +327,19 @@ class EventApplier:
             self._index.unset(holder, before, bits)
             self._index.set(name, bits)
 
+    def _stored_in_l2(self, holder: Holder, keys: list[int], names: list[int]) -> None:
+        self.counts["hint_forgotten"] += add_hints(self._index, holder, keys)
+        self._note_storage(holder, names)
+
+    def _note_storage(self, holder: Holder, names: list[int]) -> None:
+        if self._index.observer is not None:
+            self._index.observer.stored_in_l2(names, holder.rank.batch_at)
+
     def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
         """Store without tokens: counts once the id has a name."""
         if bit == holder.bits[L2_OWN] or bit == holder.bits[L2_SHARED]:
-            self.counts["hint_forgotten"] += add_hints(self._index, holder, keys)
+            known = (holder.blocks.get(key) for key in keys)
+            self._stored_in_l2(holder, keys, [name for name in known if name is not None])
         claims = holder.claims
         for key in keys:
             name = holder.blocks.get(key)

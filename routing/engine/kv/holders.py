@@ -142,7 +142,16 @@ class Holder:
 class Rank:
     """One data-parallel rank of a worker: the subject of one event stream."""
 
-    __slots__ = ("block_sizes", "epoch", "groups", "model", "number", "windows", "worker")
+    __slots__ = (
+        "batch_at",
+        "block_sizes",
+        "epoch",
+        "groups",
+        "model",
+        "number",
+        "windows",
+        "worker",
+    )
 
     def __init__(self, worker: str, number: int, model: str) -> None:
         self.worker = worker
@@ -152,6 +161,7 @@ class Rank:
         self.windows: set[int] = set()  # ignored groups
         self.block_sizes: set[int] = set()
         self.epoch = 0
+        self.batch_at = 0.0  # time of the latest batch by the worker's clock; 0: unknown
 
     @property
     def blocks(self) -> int:

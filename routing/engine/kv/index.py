@@ -32,6 +32,9 @@ class RemovalObserver(Protocol):
     def evicted(self, worker: str, tier: Tier, names: Sequence[int | None]) -> None:
         """Note removed blocks; None: not in the index."""
 
+    def stored_in_l2(self, names: Sequence[int], at: float) -> None:
+        """Note stored blocks; `at` by the worker's clock, 0: unknown."""
+
     def cleared(self, worker: str) -> None: ...
 
 

@@ -170,6 +170,7 @@ class Stream:
         self.batches += 1
         if live:
             self.lag_s = max(time.time() - batch.ts, 0.0)
+        self._rank.batch_at = batch.ts
         self._work = self._applier.apply(self._rank, batch.events)
 
     def _receive(self) -> bool:

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from routing.engine.policies import base
+
+if TYPE_CHECKING:
+    from routing.engine.observe.decisions import Decision
 
 FIRST_SEEN = "first_seen"
 CHANGED_TIMESTAMP = "changed_timestamp"
@@ -22,11 +28,13 @@ PLACED_LOAD = "placed_load"
 PLACED_DOWN = "placed_worker_down"
 PLACED_PINNED = "placed_pinned"
 PLACED_STRATEGY = "placed_strategy"
+PLACED_ROUTER = "placed_router"
 IN_FLIGHT = "in_flight"
 EVICTED_DEVICE = "evicted_device"
 EVICTED_L1 = "evicted_l1"
 EVICTED_L2 = "evicted_l2"
 EVICTED_UNKNOWN = "evicted_unknown"
+EXPIRED_L2 = "expired_l2"
 LOST_RESTART = "lost_restart"
 LOST_ROLLOUT = "lost_rollout"
 LOST_SCALE_DOWN = "lost_scale_down"
@@ -39,8 +47,8 @@ NOT_HASHED = "not_hashed"
 CAUSES = (
     *(FIRST_SEEN, CHANGED_TIMESTAMP, CHANGED_ID, CHANGED_ORDER, CHANGED_WHITESPACE, CHANGED_TEXT),
     *(OTHER_SALT, OTHER_MODEL, OTHER_TEMPLATE),
-    *(PLACED_LOAD, PLACED_DOWN, PLACED_PINNED, PLACED_STRATEGY, IN_FLIGHT),
-    *(EVICTED_DEVICE, EVICTED_L1, EVICTED_L2, EVICTED_UNKNOWN),
+    *(PLACED_LOAD, PLACED_DOWN, PLACED_PINNED, PLACED_STRATEGY, PLACED_ROUTER, IN_FLIGHT),
+    *(EVICTED_DEVICE, EVICTED_L1, EVICTED_L2, EVICTED_UNKNOWN, EXPIRED_L2),
     *(LOST_RESTART, LOST_ROLLOUT, LOST_SCALE_DOWN, LOST_RESET),
     *(BELOW_BLOCK, INDEX_STALE, NOT_CACHEABLE, NOT_HASHED),
 )
@@ -84,3 +92,21 @@ def split(facts: MissFacts) -> dict[str, int]:
     if facts.prompt > at:
         out[BELOW_BLOCK] = facts.prompt - at
     return out
+
+
+def placed_elsewhere(decision: Decision, scale: float) -> list[Reach]:
+    """Return the causes of tokens that another worker held."""
+    best: dict[str, int] = {}
+    for worker, matched, _, _, eligible in decision.candidates:
+        if not matched or worker == decision.chosen:
+            continue
+        if decision.reason == base.PINNED:
+            cause = PLACED_PINNED
+        elif not eligible or decision.reason == base.RETRY:
+            cause = PLACED_DOWN
+        elif decision.strategy in ("session", "roundrobin"):
+            cause = PLACED_STRATEGY
+        else:
+            cause = PLACED_LOAD
+        best[cause] = max(best.get(cause, 0), round(matched * scale))
+    return sorted(best.items(), key=lambda item: item[1])

@@ -7,11 +7,16 @@ next prompt begins a new one. Ended tenures are kept for a while as the reason o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from routing.engine.misses.attribution import LOST_ROLLOUT, LOST_SCALE_DOWN
 from routing.engine.misses.sketch import PromptChange
 from routing.engine.policies.prefix_index import Level, PrefixIndex, common_length
+
+if TYPE_CHECKING:
+    from routing.engine.policies.base import RequestFacts
 
 HISTORY_BLOCKS = 1_048_576  # of all tenures, 8 bytes each: more than a fleet's caches hold
 HISTORY_RUNS = 65_536  # distinct runs of blocks, about 400 bytes each
@@ -21,6 +26,7 @@ MAX_ENDED = 32
 ENDS_KEPT = 16_384  # per generation, two of them; about 150 bytes each
 REFRESH_S = 5.0  # accuracy of the time of last use
 EVICTIONS_KEPT = 65_536  # per generation, two of them; about 150 bytes each
+REPLACED_S = 900.0  # between a worker and its replacement
 _KEY_MASK = 2**60 - 1
 
 # End in blocks, bits of the tenures that computed up to there, time of the last use.
@@ -50,7 +56,6 @@ class Tenure:
     key: str
     ended: str = ""  # cause of the end
     at: float = 0.0  # time of the end
-    fleet: int = 0  # number of workers when it ended
 
 
 class SeenPrefixes(PrefixIndex):
@@ -129,20 +134,30 @@ class PromptHistory:
         for run in self._index.remember(tenure.key, tenure.slot, chain, limit):
             run.time = now
 
-    def end(self, worker: str, cause: str, fleet: int, now: float) -> None:
+    def end(self, worker: str, cause: str, now: float) -> Tenure | None:
         """End a worker's tenure: its cache is gone."""
         tenure = self._live.pop(worker, None)
         if tenure is None:
-            return
+            return None
         tenure.ended = cause
         tenure.at = now
-        tenure.fleet = fleet
         self._ended.append(tenure)
         while len(self._ended) > MAX_ENDED:
             oldest = self._ended.popleft()
             self._index.forget(oldest.key)
             del self._by_slot[oldest.slot]
             self._free.append(oldest.slot)
+        return tenure
+
+    def drained(self, worker: str) -> Tenure | None:
+        """Return the tenure of a worker that ended while draining, as scaled down."""
+        for tenure in reversed(self._ended):
+            if tenure.worker == worker:
+                if tenure.ended != LOST_ROLLOUT:
+                    return None
+                tenure.ended = LOST_SCALE_DOWN
+                return tenure
+        return None
 
     def here(self, worker: str) -> int:
         """Return the bit of a worker's tenure, or 0."""
@@ -167,6 +182,44 @@ class PromptHistory:
     def ended(self) -> Sequence[Tenure]:
         """Return the ended tenures, the oldest first."""
         return self._ended
+
+
+def missing_blocks(facts: RequestFacts, cached: int) -> Iterator[int]:
+    """Yield the name of the first block behind the cached tokens, by block size."""
+    if facts.blocks is not None:
+        for size, names in facts.blocks.chains.items():
+            if cached // size < len(names):
+                yield names[cached // size]
+
+
+class Replacements:
+    """Pair workers that left with workers that came, in either order: a rollout.
+
+    Other workers that left were scaled down.
+    """
+
+    def __init__(self) -> None:
+        self._came: deque[float] = deque(maxlen=MAX_ENDED)
+        self._left: deque[tuple[float, Tenure | None]] = deque(maxlen=MAX_ENDED)
+
+    def came(self, now: float) -> None:
+        while self._left and now - self._left[0][0] > REPLACED_S:
+            self._left.popleft()
+        if not self._left:
+            self._came.append(now)
+        elif (tenure := self._left.popleft()[1]) is not None:
+            tenure.ended = LOST_ROLLOUT
+
+    def left(self, tenure: Tenure | None, now: float) -> None:
+        """`tenure` None: it had computed nothing."""
+        while self._came and now - self._came[0] > REPLACED_S:
+            self._came.popleft()
+        if not self._came:
+            self._left.append((now, tenure))
+            return
+        self._came.popleft()
+        if tenure is not None:
+            tenure.ended = LOST_ROLLOUT
 
 
 class Evictions:
@@ -198,3 +251,32 @@ class Evictions:
         if value is None:
             value = self._old.get(key)
         return None if value is None else (value & 3, (value >> 2) / 1000)
+
+
+class StoredBlocks:
+    """When blocks were stored in L2, which reports no expiry; only kept where L2 has a TTL."""
+
+    def __init__(self) -> None:
+        self.ttl_s = 0
+        self._times = Evictions()
+
+    def add(self, names: Sequence[int], at: float, now: float) -> None:
+        """`at`: by the worker's clock, 0: unknown."""
+        at = min(at or now, now)
+        for name in names if self.ttl_s else ():
+            before = self._times.find("", name)
+            renewed = before is not None and at - before[1] >= self.ttl_s
+            self._times.add("", int(renewed), (name,), at)
+
+    def expired(self, facts: RequestFacts, cached: int, began: float, now: float) -> bool:
+        """Return True if L2 had dropped the first block behind the cached tokens by its TTL.
+
+        A block that the request itself stored again counts by the time before (`began`).
+        """
+        if not self.ttl_s:
+            return False
+        found = (self._times.find("", name) for name in missing_blocks(facts, cached))
+        return any(
+            one is not None and (now - one[1] >= self.ttl_s or (one[1] >= began and one[0] == 1))
+            for one in found
+        )

@@ -1,8 +1,7 @@
 """The miss ledger: the cause of every prompt token that a worker had to compute.
 
 Called for a request as it is placed and as it ends, and for changes of workers and their caches.
-Bounded: HISTORY_BLOCKS prompt blocks, 2 * EVICTIONS_KEPT removals, SKETCHES_KEPT sketches, a day of
-hourly sums.
+Bounded: HISTORY_BLOCKS prompt blocks, EVICTIONS_KEPT, SKETCHES_KEPT, a day of hourly sums.
 """
 
 from __future__ import annotations
@@ -21,13 +20,16 @@ from routing.engine.misses.history import (
     NOT_CACHEABLE,
     Evictions,
     PromptHistory,
+    Replacements,
     SeenPrompt,
+    StoredBlocks,
+    missing_blocks,
 )
 from routing.engine.misses.layouts import EarlyChange, LayoutReplay
+from routing.engine.misses.peer_prompts import PeerPrompts
 from routing.engine.misses.sketch import CAUSES, PromptSeed, SketchBook, make_seed, make_sketch
 from routing.engine.misses.sums import MissSums
 from routing.engine.observe.decisions import MissSplit
-from routing.engine.policies import base
 from routing.engine.prompt import canonical
 from routing.engine.prompt.engine_request import path_generates
 
@@ -61,13 +63,15 @@ _LOST = {
 class MissLedger:
     def __init__(self, registry: Registry) -> None:
         self.history = PromptHistory()
+        self.peers = PeerPrompts(self.history)
+        self.replacements = Replacements()
+        self.stored = StoredBlocks()
         self.evictions = Evictions()
         self.sketches = SketchBook()
         self.sums = MissSums()
         self.layouts = LayoutReplay()
         self._block_bytes = 1
         self._hashing = False
-        self._fleet = 0
         self._sizes: dict[str, int] = {}  # block size in tokens by worker, where known
         tokens = registry.counter(
             "emberline_router_computed_prompt_tokens_total",
@@ -88,12 +92,14 @@ class MissLedger:
         ).child()
         registry.before_render.append(self._refresh)
 
-    def configure(self, block_bytes: int, hashing: bool) -> None:
-        """`hashing`: the strategy hashes prompts."""
+    def configure(self, block_bytes: int, hashing: bool, l2_ttl_s: int = 0) -> None:
+        """`hashing`: the strategy hashes prompts. `l2_ttl_s` 0: L2 keeps blocks until eviction."""
         self._hashing = hashing
+        self.stored.ttl_s = l2_ttl_s
         if block_bytes != self._block_bytes:
             self._block_bytes = block_bytes
             self.history = PromptHistory()  # other blocks, other hashes
+            self.peers = PeerPrompts(self.history)
 
     def _refresh(self) -> None:
         self._skipped.value = self.sketches.skipped
@@ -110,6 +116,8 @@ class MissLedger:
             data.get("prompt_logprobs") or (data.get("echo") and data.get("logprobs"))
         ):
             return NOT_CACHEABLE
+        if self.peers.active:
+            self.peers.placed(exchange, time.time())
         if self.history.knows(chain):
             return KNOWN
         spans = self.history.spans(chain)
@@ -197,7 +205,8 @@ class MissLedger:
         if seen is None or whole:
             found.tokens = split(MissFacts(prompt, cached, usable, whole=whole))
             return found
-        if self._is_rest_new(exchange, seen, cached, size):
+        doubled = self.peers.take_doubled(exchange)
+        if not doubled and self._is_rest_new(exchange, seen, cached, size):
             found.tokens = {
                 causes.FIRST_SEEN: usable - cached,
                 causes.BELOW_BLOCK: prompt - usable,
@@ -205,7 +214,7 @@ class MissLedger:
             return found
         if seen is KNOWN:
             seen = SeenPrompt(self.history.spans(exchange.facts.chain))
-        reaches = self._reaches(exchange, seen, cached, size, found)
+        reaches = self._reaches(exchange, seen, cached, size, found, doubled)
         found.tokens = split(MissFacts(prompt, cached, usable, reaches))
         if _TIMED.isdisjoint(found.tokens):
             found.age_s = found.evicted_at = None
@@ -258,7 +267,13 @@ class MissLedger:
         self.sums.add_layout(change, saved, decision.time)
 
     def _reaches(
-        self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, found: MissSplit
+        self,
+        exchange: RoutedRequest,
+        seen: SeenPrompt,
+        cached: int,
+        size: int,
+        found: MissSplit,
+        doubled: int,
     ) -> list[Reach]:
         decision, facts = exchange.decision, exchange.facts
         prompt = decision.prompt_tokens
@@ -266,11 +281,15 @@ class MissLedger:
         whole = len(facts.chain)
         per_block = prompt / max(facts.tokens / facts.block_tokens, whole, 1.0)
 
-        def tokens(blocks: int) -> int:
-            # The rest behind the last whole block shares the block's fate.
-            return prompt if blocks >= whole else round(blocks * per_block)
-
         evicted, gone_at = self._eviction(exchange, cached, decision.chosen)
+
+        def tokens(blocks: int) -> int:
+            end = round(blocks * per_block)
+            # The rest behind the last whole block shares the block's fate; if all before it is
+            # cached and nothing was evicted, the prompt has grown by it.
+            missing = evicted or not cached or end >= cached + size + per_block
+            return prompt if missing and blocks >= whole else end
+
         here = self.history.here(decision.chosen)
         live = self.history.live()
         held_here = held_live = elsewhere = 0
@@ -290,8 +309,9 @@ class MissLedger:
         reaches: list[Reach] = []
         lost = self._lost(seen, tokens)
         if not self.history.ended_since(decision.chosen, decision.time):
-            reaches = self._predicted(exchange, held_here, evicted, gone_at, lost)
-        reaches += self._placed(decision, scale)
+            reaches = self._predicted(exchange, cached, held_here, evicted, gone_at, lost)
+        reaches += causes.placed_elsewhere(decision, scale)
+        reaches.append((causes.PLACED_ROUTER, tokens(doubled) if doubled else 0))
         cause = evicted or causes.EVICTED_UNKNOWN
         reaches.append((cause, held_here))
         reaches += lost
@@ -312,19 +332,20 @@ class MissLedger:
 
     def _eviction(self, exchange: RoutedRequest, cached: int, worker: str) -> tuple[str, float]:
         """Return how the first missing block left a worker, as its events reported."""
-        blocks = exchange.facts.blocks
-        if blocks is None:
-            return "", 0.0
-        for size, names in blocks.chains.items():
-            if cached // size < len(names):
-                known = self.evictions.find(worker, names[cached // size])
-                if known is not None:
-                    return _EVICTED[known[0]], known[1]
+        for name in missing_blocks(exchange.facts, cached):
+            known = self.evictions.find(worker, name)
+            if known is not None:
+                return _EVICTED[known[0]], known[1]
         return "", 0.0
 
-    @staticmethod
     def _predicted(
-        exchange: RoutedRequest, held_here: int, evicted: str, gone_at: float, lost: list[Reach]
+        self,
+        exchange: RoutedRequest,
+        cached: int,
+        held_here: int,
+        evicted: str,
+        gone_at: float,
+        lost: list[Reach],
     ) -> list[Reach]:
         """Return the causes of tokens that the chosen worker was expected to hold."""
         decision, facts = exchange.decision, exchange.facts
@@ -343,26 +364,9 @@ class MissLedger:
             return [gone, (causes.IN_FLIGHT, held.tokens)]
         if gone_at >= decision.time:  # evicted after the decision
             return [(evicted, predicted)]
-        # Storage evicts without events.
-        return [(causes.INDEX_STALE, held.gpu + held.l1), (causes.EVICTED_L2, held.tokens)]
-
-    @staticmethod
-    def _placed(decision: Decision, scale: float) -> list[Reach]:
-        """Return the causes of tokens that another worker held."""
-        best: dict[str, int] = {}
-        for worker, matched, _, _, eligible in decision.candidates:
-            if not matched or worker == decision.chosen:
-                continue
-            if decision.reason == base.PINNED:
-                cause = causes.PLACED_PINNED
-            elif not eligible or decision.reason == base.RETRY:
-                cause = causes.PLACED_DOWN
-            elif decision.strategy in ("session", "roundrobin"):
-                cause = causes.PLACED_STRATEGY
-            else:
-                cause = causes.PLACED_LOAD
-            best[cause] = max(best.get(cause, 0), round(matched * scale))
-        return sorted(best.items(), key=lambda item: item[1])
+        expired = self.stored.expired(facts, cached, decision.time, time.time())
+        storage = causes.EXPIRED_L2 if expired else causes.EVICTED_L2
+        return [(causes.INDEX_STALE, held.gpu + held.l1), (storage, held.tokens)]
 
     def _lost(self, seen: SeenPrompt, tokens: Callable[[int], int]) -> list[Reach]:
         """Return what ended tenures had computed, the latest end first."""
@@ -371,27 +375,29 @@ class MissLedger:
             bit = 1 << tenure.slot
             reach = max((blocks for blocks, bits, _ in seen.spans if bits & bit), default=0)
             if reach:
-                cause = tenure.ended
-                if cause == causes.LOST_SCALE_DOWN and self._fleet >= tenure.fleet:
-                    cause = causes.LOST_ROLLOUT  # a replacement came
-                found.append((cause, tokens(reach)))
+                found.append((tenure.ended, tokens(reach)))
         return found
 
     # -- workers and their caches
 
-    def worker_changed(self, worker: str, what: str, fleet: int, draining: bool) -> None:
-        """Note a state change (RouterState.tell_kv); `fleet`: number of workers after it."""
-        self._fleet = fleet
+    def worker_added(self) -> None:
+        if self.history.live():  # else the router's own start
+            self.replacements.came(time.time())
+
+    def worker_changed(self, worker: str, what: str, draining: bool) -> None:
+        """Note a state change (RouterState.tell_kv)."""
         cause = _LOST.get(what)
         if cause is None:
             return
+        now = time.time()
         if what == "removed":
-            self.history.end(worker, cause, fleet + 1, time.time())
+            tenure = self.history.end(worker, cause, now) or self.history.drained(worker)
+            self.replacements.left(tenure, now)
             self._sizes.pop(worker, None)
         else:
             if draining and cause == causes.LOST_RESTART:
                 cause = causes.LOST_ROLLOUT
-            self.history.end(worker, cause, fleet, time.time())
+            self.history.end(worker, cause, now)
 
     def learn_block_size(self, worker: str, tokens: int) -> None:
         if tokens:
@@ -400,9 +406,12 @@ class MissLedger:
     def evicted(self, worker: str, tier: Tier, names: Sequence[int | None]) -> None:
         self.evictions.add(worker, _TIER_NUMBERS[tier], names, time.time())
 
+    def stored_in_l2(self, names: Sequence[int], at: float) -> None:
+        self.stored.add(names, at, time.time())
+
     def cleared(self, worker: str) -> None:
         """Note a cache reset that the worker reported."""
-        self.history.end(worker, causes.LOST_RESET, self._fleet, time.time())
+        self.history.end(worker, causes.LOST_RESET, time.time())
 
     def show(self, digest: Callable[[bytes], str]) -> dict[str, Any]:
         return {
@@ -422,6 +431,7 @@ class MissLedger:
 _TIMED = frozenset(
     (
         *(causes.EVICTED_DEVICE, causes.EVICTED_L1, causes.EVICTED_L2, causes.EVICTED_UNKNOWN),
+        causes.EXPIRED_L2,
         *(causes.LOST_RESTART, causes.LOST_ROLLOUT, causes.LOST_SCALE_DOWN, causes.LOST_RESET),
     )
 )

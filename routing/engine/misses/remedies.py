@@ -21,11 +21,15 @@ REMEDIES: dict[str, str] = {
     causes.PLACED_DOWN: "Find out why the worker was down or draining.",
     causes.PLACED_PINNED: "Leave out x-emberline-pin.",
     causes.PLACED_STRATEGY: "Route by prefix or by KV cache contents.",
+    causes.PLACED_ROUTER: (
+        "None for requests of one moment. Else check the state store, which shares placements."
+    ),
     causes.IN_FLIGHT: "Send one request of a new prefix first, the others after its first token.",
     causes.EVICTED_DEVICE: f"{_BIGGER}shares them between workers.",
     causes.EVICTED_L1: "Enlarge L1, or enable L2.",
-    causes.EVICTED_L2: "Enlarge L2, or raise its TTL.",
+    causes.EVICTED_L2: "Enlarge L2.",
     causes.EVICTED_UNKNOWN: f"{_BIGGER}shares them. Strategy kvaware reports the tier.",
+    causes.EXPIRED_L2: "Raise the TTL of L2.",
     causes.LOST_RESTART: "Find out why workers restart; L2 keeps blocks over a restart.",
     causes.LOST_ROLLOUT: "Enable L2, which survives a rollout.",
     causes.LOST_SCALE_DOWN: "Enable L2, or scale down more slowly.",

@@ -100,6 +100,7 @@ class PromptSketch:
     plain: array[int]  # without white space
     owner: str = ""  # API key
     template: int = 0  # PromptChange.template
+    other: PromptSketch | None = None  # one like it with another seed, such as another salt
 
     def anchors(self) -> list[int]:
         return [one for one in self.raw if one & _ANCHOR_BITS == _LONG]
@@ -136,13 +137,21 @@ class SketchBook:
         """
         began = thread_time()  # without the time in which other processes ran
         sketch, pieces = make_sketch(data, seed, owner)
-        old = self._find(sketch)
+        latest = self._find(sketch)
+        before, old = None, latest
+        while old is not None and old.seed != seed:  # what shares its seed could have been a hit
+            before, old = old, old.other
+        sketch.other = latest if old is not latest else latest and latest.other
         change = None
         if old is not None:
             change = find_change(sketch, old, pieces, data, known)
-        if change is not None and old is not None:
-            sketch.template = change.template
-            self._drop(old)
+            if change is not None:
+                sketch.template = change.template
+                if before is not None:
+                    before.other = old.other
+                self._drop(old)
+        if change is None and latest is not old and latest is not None:
+            change = find_change(sketch, latest, pieces, data, known)
         self._keep(sketch)
         self.compared += 1
         self._left -= thread_time() - began
@@ -165,6 +174,7 @@ class SketchBook:
 
     def _drop(self, sketch: PromptSketch) -> None:
         self._kept.pop(sketch, None)
+        sketch.other = None
         for anchor in sketch.anchors():
             if self._anchors.get(anchor) is sketch:
                 del self._anchors[anchor]

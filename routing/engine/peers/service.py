@@ -258,8 +258,10 @@ class PeerExchange:
             if channel != self._channel_bytes:
                 self.view.remember(batch)
                 self._remembered += len(batch.placed)
+                self._router.misses.peers.heard(batch, self.view.dialect, memory=True)
                 return
             self.view.apply(batch, now, now - self._began)
+            self._router.misses.peers.heard(batch, self.view.dialect, self.router_id < batch.router)
         except MessageError as error:
             self._count(error.reason)
             return

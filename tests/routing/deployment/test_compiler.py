@@ -76,6 +76,18 @@ def test_kv_event_addresses_are_published_for_every_strategy() -> None:
     assert compile_config(ENDPOINT, ()).get("kv") is None
 
 
+def test_ttl_of_l2_is_published_for_kvaware() -> None:
+    assert "kv" not in compile_config(with_routing(strategy="kvaware"), ())
+    spec = with_routing(strategy="kvaware").spec
+    l2 = replace(spec.cache.l2, enabled=True, ttl_s=900)
+    endpoint = replace(ENDPOINT, spec=replace(spec, cache=replace(spec.cache, l2=l2)))
+    assert compile_config(endpoint, ())["kv"] == {"l2_ttl_s": 900}
+    routing = replace(endpoint.spec.routing, strategy="prefixaware")
+    assert "kv" not in compile_config(
+        replace(endpoint, spec=replace(endpoint.spec, routing=routing)), ()
+    )
+
+
 def test_routers_record_where_the_endpoint_says_so() -> None:
     assert "recording" not in compile_config(ENDPOINT, ())
     routing = replace(ENDPOINT.spec.routing, record_traffic=True, record_mib=8)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from routing.engine.kv import index
 from routing.engine.kv.index import count_blocks
+from routing.engine.kv.wire import Stored
 from tests.routing.engine.harness import until
-from tests.routing.engine.kv.builders import BLOCK, Fleet, removed, stored
+from tests.routing.engine.kv.builders import BLOCK, Fleet, engine_hash, removed, stored
 from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
 from tests.routing.engine.kv.event_worker import KvEventWorker
 from tests.routing.engine.kvaware.test_service import complete, explain, followed, kvaware_router
@@ -35,6 +38,27 @@ def test_oldest_hints_are_evicted_and_own_blocks_stay(
     holder = fleet.index.ranks["w", 0].groups[0]
     assert len(holder.hints) == 10
     assert len(holder.blocks) == 4 + 3 + 7  # nothing is kept of what nobody holds
+
+
+def test_blocks_stored_are_reported_with_and_without_tokens(fleet: Fleet) -> None:
+    found: list[int] = []
+    fleet.index.rank("w", 0, "m").batch_at = 7.0
+
+    def note(names: list[int], at: float) -> None:
+        assert at == 7.0
+        found.extend(names)
+
+    fleet.index.observer = SimpleNamespace(stored_in_l2=note)  # type: ignore[assignment]
+    fleet.tell("w", stored(PROMPT, 0, 4), stored(PROMPT, **STORAGE))
+    first = list(found)
+    assert len(first) == 10
+    bare = Stored(block_hashes=[engine_hash(PROMPT[:BLOCK])], group_idx=0, **STORAGE)
+    fleet.tell("w", bare)
+    assert found == [*first, first[0]]
+    other = [number + 1000 for number in PROMPT[:BLOCK]]
+    bare = Stored(block_hashes=[engine_hash(other)], group_idx=0, **STORAGE)
+    fleet.tell("w", bare, stored(other))  # known by its tokens later
+    assert len(found) == 12
 
 
 def test_early_removal_is_no_error(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,6 +162,44 @@ async def test_scale_down_and_rollout(tmp_path: Path) -> None:
         assert main(await send(server, text(14), pin="w1")) == "lost_rollout"
 
 
+async def test_replacement_that_comes_first_and_a_drained_worker(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    async with CachedWorker() as one, CachedWorker() as two, router(one, two, path=path) as server:
+        both, three = workers(one, two), CachedWorker()
+        table = server.router.table
+        for number in range(4):
+            await send(server, text(70 + number), pin="w0")
+        await three.start()
+        w2 = {"id": "w2", "url": three.url}
+        rewrite(path, server, workers=[*both, w2])
+        await until(lambda: len(table.eligible) == 3, "the replacement")
+        rewrite(path, server, workers=[both[0] | {"draining": True}, both[1], w2])
+        await one.stop()
+        await until(lambda: not table.workers["w0"].up, "the drained worker's end")
+        assert main(await send(server, text(70), pin="w1")) == "lost_rollout", "while it drains"
+        rewrite(path, server, workers=[both[1], w2])
+        assert main(await send(server, text(71), pin="w1")) == "lost_rollout"
+
+        await send(server, text(75), pin="w2")
+        rewrite(path, server, workers=[both[1], w2 | {"draining": True}])
+        await three.stop()
+        await until(lambda: not table.workers["w2"].up, "the drained worker's end")
+        rewrite(path, server, workers=[both[1]])
+        assert main(await send(server, text(75), pin="w1")) == "lost_scale_down"
+
+
+def test_worker_that_came_long_before_replaces_none() -> None:
+    found = history.Replacements()
+    left = [history.Tenure("w", number, "w") for number in range(3)]
+    found.came(0.0)
+    found.left(left[0], history.REPLACED_S + 1)
+    found.came(2 * history.REPLACED_S + 2)
+    found.left(left[1], 2 * history.REPLACED_S + 3)
+    found.left(left[2], 2 * history.REPLACED_S + 4)
+    found.came(2 * history.REPLACED_S + 5)
+    assert [tenure.ended for tenure in left] == ["", "lost_rollout", "lost_rollout"]
+
+
 async def test_not_cacheable_not_hashed_and_not_reported() -> None:
     async with CachedWorker() as one:
         async with router(one) as server:
@@ -205,7 +243,7 @@ def test_history_is_bounded() -> None:
     for number in range(500):
         found.remember(f"w{number % 3}", range(number * 1000, number * 1000 + 20), number)
         if number % 10 == 0:
-            found.end(f"w{number % 3}", "lost_restart", 3, number)
+            found.end(f"w{number % 3}", "lost_restart", number)
     assert len(found) <= (history.MAX_ENDED + 3) * history.MIN_TENURE_BLOCKS
     assert len(found.ended()) == history.MAX_ENDED
     removed = history.Evictions(keep=100)
@@ -274,7 +312,7 @@ def test_short_cut_for_new_text_attributes_as_the_full_search(
     ledger = MissLedger(Registry({}))
     for number, worker in enumerate(("w0", "w1", "w2", "w3")):
         ledger.history.remember(worker, [number], 1.0)
-    ledger.history.end("w3", "lost_restart", 3, 2.0)
+    ledger.history.end("w3", "lost_restart", 2.0)
     pick = random.Random(1)
     short = 0
     for _ in range(2000):

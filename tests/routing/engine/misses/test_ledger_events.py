@@ -23,6 +23,8 @@ class Placed:
     """A prompt of 1000 tokens that the worker computed a minute ago and that comes again."""
 
     sizes: tuple[int, ...] = (32,)
+    tokens = 1000
+    took_s = 0.0
 
     def __init__(self) -> None:
         self.ledger = MissLedger(Metrics("n", "e").registry)
@@ -33,14 +35,14 @@ class Placed:
     def again(
         self, held: Match, cached: int = 0, guessed: bool = False, at: str = "w"
     ) -> dict[str, int]:
-        decision = Decision("d", time.time(), "kvaware")
-        decision.status, decision.estimated, decision.prompt_tokens = 200, False, 1000
+        decision = Decision("d", time.time() - self.took_s, "kvaware")
+        decision.status, decision.estimated, decision.prompt_tokens = 200, False, self.tokens
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
         pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
         exchange: Any = SimpleNamespace(
             decision=decision,
             facts=RequestFacts(
-                self.chain, 1000, 62.5, b"", blocks=Blocks(dict.fromkeys(self.sizes, NAMES))
+                self.chain, self.tokens, 62.5, b"", blocks=Blocks(dict.fromkeys(self.sizes, NAMES))
             ),
             ask=SimpleNamespace(path=b"/v1/completions"),
             placing=SimpleNamespace(pick=pick),
@@ -49,7 +51,7 @@ class Placed:
         exchange.seen = self.ledger.arrive(exchange, SimpleNamespace(data=None))  # type: ignore[arg-type]
         self.ledger.ended(exchange)
         assert decision.misses is not None
-        assert sum(decision.misses.tokens.values()) == 1000 - cached
+        assert sum(decision.misses.tokens.values()) == self.tokens - cached
         self.decision = decision
         return decision.misses.tokens
 
@@ -94,6 +96,35 @@ def test_blocks_that_events_reported_and_the_engine_lacks() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("ttl_s", "age_s", "cause"),
+    [(60, 61, "expired_l2"), (60, 30, "evicted_l2"), (0, 61, "evicted_l2")],
+)
+def test_blocks_that_l2_dropped_after_their_ttl(ttl_s: int, age_s: float, cause: str) -> None:
+    placed = Placed()
+    placed.ledger.configure(256, True, ttl_s)
+    placed.ledger.stored_in_l2(NAMES, time.time() - age_s)
+    found = placed.again(Match(0, 0, 992, 0), at="v")
+    assert found == {cause: 992, "below_block": 8}
+    assert placed.decision.misses is not None
+    assert placed.decision.misses.age_s is not None
+    placed.ledger.stored_in_l2(NAMES, 0.0)  # by the worker that computed them again
+    assert placed.again(Match(0, 0, 992, 0), at="v")["evicted_l2"] == 992
+    placed.ledger.stored_in_l2(NAMES, time.time() - age_s)  # an event that is replayed
+    assert placed.again(Match(0, 0, 992, 0), at="v")[cause] == 992
+
+
+def test_block_that_the_request_itself_stored_again_had_expired() -> None:
+    placed = Placed()
+    placed.ledger.configure(256, True, 60)
+    placed.ledger.stored_in_l2(NAMES, time.time() - 70)
+    placed.took_s = 5.0
+    placed.ledger.stored_in_l2(NAMES, time.time() - 1)
+    assert placed.again(Match(0, 0, 992, 0), at="v")["expired_l2"] == 992
+    placed.took_s = 0.0
+    assert placed.again(Match(0, 0, 992, 0), at="v")["evicted_l2"] == 992
+
+
 def test_blocks_still_being_computed() -> None:
     placed = Placed()
     placed.ledger.evicted("w", Tier.GPU, NAMES)
@@ -113,6 +144,15 @@ def test_block_size_of_the_chosen_worker_decides() -> None:
     assert placed.again(Match(992, 0, 0, 0), cached=992) == {"below_block": 8}
     placed.ledger.learn_block_size("w", 7)  # not of its events
     assert placed.again(Match(992, 0, 0, 0), cached=992) == {"below_block": 8}
+
+
+def test_prompt_that_grew_by_less_than_a_text_block() -> None:
+    placed = Placed()
+    placed.tokens = 1050
+    assert placed.again(Match(992, 0, 0, 0), cached=992) == {"first_seen": 32, "below_block": 26}
+    placed.ledger.evicted("w", Tier.GPU, NAMES[30:])
+    found = placed.again(Match(960, 0, 0, 0), cached=960)
+    assert found == {"evicted_device": 64, "below_block": 26}, "its end was evicted"
 
 
 def test_cache_that_the_worker_cleared() -> None:

@@ -22,6 +22,24 @@ RULES = sentences(1)
 HEAD = "You are the assistant of a bank.\n"
 
 
+def test_earlier_prompt_of_the_same_salt_comes_first() -> None:
+    book = SketchBook()
+    seeds = [SEED, *(PromptSeed("m", salt, 0) for salt in (5, 6, 7))]
+
+    def send(seed: PromptSeed, number: int) -> str | None:
+        text = f"{HEAD}Ticket number {number}\n{RULES}".encode()
+        change = book.compare(text, seed, 0)
+        return None if change is None else change.kind
+
+    assert [send(seed, 1) for seed in seeds] == [None, *[sketch.SALT] * 3]
+    for number in range(2, 6):  # in turns, and each of them twice
+        for seed in seeds[::-1] if number % 2 else seeds:
+            assert send(seed, 10 * number) == sketch.ID
+            assert send(seed, 10 * number + 1) == sketch.ID
+    assert len(book) == len(seeds)
+    assert send(PromptSeed("m", 8, 0), 1) == sketch.SALT
+
+
 @pytest.mark.parametrize(
     ("before", "after", "kind"),
     [

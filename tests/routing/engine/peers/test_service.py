@@ -23,6 +23,7 @@ from tests.routing.engine.harness import (
     router,
     until,
 )
+from tests.support.cached_worker import CachedWorker
 from tests.support.cachenode import Valkey
 from tests.support.fake_worker import Conversation, FakeWorker
 
@@ -60,6 +61,29 @@ def peers_of(server: RouterServer) -> int:
 
 async def never(talk: Conversation) -> None:
     await talk.gone.wait()
+
+
+async def test_evicted_prompt_of_a_peer_is_not_first_seen(valkey, folder):
+    async with (
+        CachedWorker(blocks=40) as worker,
+        exchanging(valkey, folder, worker, endpoint="misses") as one,
+        exchanging(valkey, folder, worker, endpoint="misses") as two,
+    ):
+        await until(lambda: peers_of(one) and peers_of(two), "both connected")
+
+        async def complete(server: RouterServer, prompt: str) -> dict[str, int]:
+            body = {"model": "m", "prompt": prompt, "max_tokens": 1}
+            answer = await ask(server, post(body, "/v1/completions"))
+            number = answer.headers["x-emberline-decision"]
+            return dict((await admin(server, f"/decisions/{number}")).json["misses"]["causes"])
+
+        prompt = "a prompt of the peer " * 100
+        await complete(one, prompt)
+        await until(lambda: len(two.router.misses.history), "the peer's prompt")
+        await complete(one, "another one " * 250)
+        worker.cache.clear()
+        found = await complete(two, prompt)
+        assert max(found, key=found.__getitem__) == "evicted_unknown"
 
 
 async def test_routers_share_load_and_placements(valkey, folder):

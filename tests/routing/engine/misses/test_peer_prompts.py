@@ -1,0 +1,99 @@
+"""Prompts of other routers in the miss ledger."""
+
+from __future__ import annotations
+
+from array import array
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from routing.engine.misses import peer_prompts
+from routing.engine.misses.history import PromptHistory
+from routing.engine.misses.peer_prompts import PeerPrompts
+from routing.engine.peers import messages
+from routing.engine.peers.messages import Batch, Placement
+
+CHAIN = array("Q", range(1, 17))
+DIALECT = 7
+
+
+@pytest.fixture
+def prompts() -> PeerPrompts:
+    return PeerPrompts(PromptHistory())
+
+
+def batch(*placements: tuple[str, array[int], int]) -> Batch:
+    placed = [
+        Placement(number, worker, block_size, 64.0, messages.pack_names(chain))
+        for number, (worker, chain, block_size) in enumerate(placements)
+    ]
+    return Batch(messages.VERSION, "b" * 8, 1, DIALECT, False, [], placed)
+
+
+def own(chain: array[int], chosen: str, duration_s: float | None = None) -> Any:
+    class Request:
+        facts = SimpleNamespace(chain=chain)
+        decision = SimpleNamespace(chosen=chosen, duration_s=duration_s)
+
+    return Request()
+
+
+def spans(prompts: PeerPrompts, chain: array[int] = CHAIN) -> list[int]:
+    return [blocks for blocks, _, _ in prompts._history.spans(chain)]
+
+
+def test_prompt_counts_as_computed_once_it_is_answered(prompts: PeerPrompts) -> None:
+    prompts.heard(batch(("w", CHAIN, 0)), DIALECT)
+    assert spans(prompts) == []
+    prompts.heard(batch(("w", CHAIN, 0)), DIALECT)
+    assert spans(prompts) == [16]
+    assert prompts._history.here("w")
+
+
+def test_memory_of_a_peer_was_answered(prompts: PeerPrompts) -> None:
+    prompts.heard(batch(("w", CHAIN, 0)), DIALECT, memory=True)
+    assert spans(prompts) == [16]
+
+
+def test_other_hashes_are_ignored(prompts: PeerPrompts) -> None:
+    prompts.heard(batch(("w", CHAIN, 0)), DIALECT + 1, memory=True)
+    prompts.heard(batch(("w", CHAIN, 32)), DIALECT, memory=True)  # KV blocks
+    assert spans(prompts) == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "smaller", "duration_s", "blocks"),
+    [("v", True, None, 10), ("v", False, None, 0), ("w", True, None, 0), ("v", True, 0.1, 0)],
+    ids=["doubled", "counted by the peer", "same worker", "answered"],
+)
+def test_prefix_sent_to_two_workers_at_once_is_counted_by_one_router(
+    prompts: PeerPrompts, chosen: str, smaller: bool, duration_s: float | None, blocks: int
+) -> None:
+    request = own(CHAIN[:10] + array("Q", [99]), chosen, duration_s)
+    other = own(array("Q", [50, 51]), chosen)
+    for one in (request, other):
+        prompts.placed(one, 100.0)
+    prompts.sent("w", CHAIN, smaller, 100.1)
+    assert prompts.take_doubled(request) == blocks
+    assert prompts.take_doubled(request) == prompts.take_doubled(other) == 0
+
+
+def test_later_placement_doubles_nothing(prompts: PeerPrompts) -> None:
+    request = own(CHAIN, "v")
+    prompts.placed(request, 100.0)
+    prompts.sent("w", CHAIN, True, 100.1 + peer_prompts.DOUBLED_S)
+    assert prompts.take_doubled(request) == 0
+
+
+def test_memory_is_bounded(prompts: PeerPrompts, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_SENT_KEPT", "_DOUBLED_KEPT"):
+        monkeypatch.setattr(peer_prompts, name, 8)
+    for number in range(100):
+        chain = array("Q", [1, number])
+        prompts.placed(own(chain, "v"), 100.0)
+        prompts.sent("w", chain, True, 100.0)
+    assert len(prompts._sent) == 8
+    assert len(prompts._doubled) <= 8
+    prompts.placed(own(CHAIN, "v"), 200.0)
+    assert len(prompts._placed) == 1
