@@ -8,12 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from routing.engine.policies import base
-
-if TYPE_CHECKING:
-    from routing.engine.observe.decisions import Decision
 
 FIRST_SEEN = "first_seen"
 CHANGED_TIMESTAMP = "changed_timestamp"
@@ -92,21 +86,3 @@ def split(facts: MissFacts) -> dict[str, int]:
     if facts.prompt > at:
         out[BELOW_BLOCK] = facts.prompt - at
     return out
-
-
-def placed_elsewhere(decision: Decision, scale: float) -> list[Reach]:
-    """Return the causes of tokens that another worker held."""
-    best: dict[str, int] = {}
-    for worker, matched, _, _, eligible in decision.candidates:
-        if not matched or worker == decision.chosen:
-            continue
-        if decision.reason == base.PINNED:
-            cause = PLACED_PINNED
-        elif not eligible or decision.reason == base.RETRY:
-            cause = PLACED_DOWN
-        elif decision.strategy in ("session", "roundrobin"):
-            cause = PLACED_STRATEGY
-        else:
-            cause = PLACED_LOAD
-        best[cause] = max(best.get(cause, 0), round(matched * scale))
-    return sorted(best.items(), key=lambda item: item[1])

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from routing.engine.misses.attribution import LOST_ROLLOUT, LOST_SCALE_DOWN
+from routing.engine.misses import attribution as causes
 from routing.engine.misses.sketch import PromptChange
+from routing.engine.policies import base
 from routing.engine.policies.prefix_index import Level, PrefixIndex, common_length
 
 if TYPE_CHECKING:
+    from routing.engine.observe.decisions import Decision
     from routing.engine.policies.base import RequestFacts
 
 HISTORY_BLOCKS = 1_048_576  # of all tenures, 8 bytes each: more than a fleet's caches hold
@@ -153,9 +155,9 @@ class PromptHistory:
         """Return the tenure of a worker that ended while draining, as scaled down."""
         for tenure in reversed(self._ended):
             if tenure.worker == worker:
-                if tenure.ended != LOST_ROLLOUT:
+                if tenure.ended != causes.LOST_ROLLOUT:
                     return None
-                tenure.ended = LOST_SCALE_DOWN
+                tenure.ended = causes.LOST_SCALE_DOWN
                 return tenure
         return None
 
@@ -208,7 +210,7 @@ class Replacements:
         if not self._left:
             self._came.append(now)
         elif (tenure := self._left.popleft()[1]) is not None:
-            tenure.ended = LOST_ROLLOUT
+            tenure.ended = causes.LOST_ROLLOUT
 
     def left(self, tenure: Tenure | None, now: float) -> None:
         """`tenure` None: it had computed nothing."""
@@ -219,7 +221,7 @@ class Replacements:
             return
         self._came.popleft()
         if tenure is not None:
-            tenure.ended = LOST_ROLLOUT
+            tenure.ended = causes.LOST_ROLLOUT
 
 
 class Evictions:
@@ -280,3 +282,21 @@ class StoredBlocks:
             one is not None and (now - one[1] >= self.ttl_s or (one[1] >= began and one[0] == 1))
             for one in found
         )
+
+
+def placed_elsewhere(decision: Decision, scale: float) -> list[causes.Reach]:
+    """Return the causes of tokens that another worker held."""
+    best: dict[str, int] = {}
+    for worker, matched, _, _, eligible in decision.candidates:
+        if not matched or worker == decision.chosen:
+            continue
+        if decision.reason == base.PINNED:
+            cause = causes.PLACED_PINNED
+        elif not eligible or decision.reason == base.RETRY:
+            cause = causes.PLACED_DOWN
+        elif decision.strategy in ("session", "roundrobin"):
+            cause = causes.PLACED_STRATEGY
+        else:
+            cause = causes.PLACED_LOAD
+        best[cause] = max(best.get(cause, 0), round(matched * scale))
+    return sorted(best.items(), key=lambda item: item[1])

@@ -24,6 +24,7 @@ from routing.engine.misses.history import (
     SeenPrompt,
     StoredBlocks,
     missing_blocks,
+    placed_elsewhere,
 )
 from routing.engine.misses.layouts import EarlyChange, LayoutReplay
 from routing.engine.misses.peer_prompts import PeerPrompts
@@ -280,7 +281,6 @@ class MissLedger:
         scale = prompt / facts.tokens if facts.tokens else 1.0
         whole = len(facts.chain)
         per_block = prompt / max(facts.tokens / facts.block_tokens, whole, 1.0)
-
         evicted, gone_at = self._eviction(exchange, cached, decision.chosen)
 
         def tokens(blocks: int) -> int:
@@ -310,7 +310,7 @@ class MissLedger:
         lost = self._lost(seen, tokens)
         if not self.history.ended_since(decision.chosen, decision.time):
             reaches = self._predicted(exchange, cached, held_here, evicted, gone_at, lost)
-        reaches += causes.placed_elsewhere(decision, scale)
+        reaches += placed_elsewhere(decision, scale)
         reaches.append((causes.PLACED_ROUTER, tokens(doubled) if doubled else 0))
         cause = evicted or causes.EVICTED_UNKNOWN
         reaches.append((cause, held_here))

@@ -296,13 +296,27 @@ def test_router_port_is_kept_and_its_holder_named(local: LocalRig) -> None:
     assert (after.urls, after.reason) == (before.urls, "")
 
 
+def served(local: LocalRig, spec: WorkloadSpec) -> tuple[ReplicaObservation, ...]:
+    """Settle, and wait for each replica's own process: at a shared port, the answer of one makes
+    all of them ready."""
+    ref = local.provisioner.apply(spec)
+
+    def started() -> tuple[ReplicaObservation, ...]:
+        launchers = {info.pid for info in Supervisor(socket_path(local.var)).all().values()}
+        found = local.provisioner.observe(ref).replicas
+        return found if launchers.isdisjoint(replica.pid for replica in found) else ()
+
+    settle(local, spec)
+    return until(started)
+
+
 def test_replicas_of_a_shared_port_have_one_address(local: LocalRig) -> None:
     def routers(count: int) -> WorkloadSpec:
         spec = local.spec("demo-router", count, "1", "--shared")
         return dataclasses.replace(spec, role="router", shared_ports=("http",))
 
     one = settle(local, routers(1)).replicas
-    three = settle(local, routers(3)).replicas
+    three = served(local, routers(3))
     assert {r.urls["http"] for r in three} == {one[0].urls["http"]}
     assert three[:1] == one, "not restarted"
     assert not any(r.reason for r in three), "its port is not taken by a stranger"
