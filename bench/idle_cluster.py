@@ -38,14 +38,14 @@ ROUTER = {"replicas": 1, "cpus": 0.1, "memory_gib": 0.125}
 class Fleet:
     """Endpoints on a fake cluster, and the virtual time of their passes."""
 
-    def __init__(self, world: Any) -> None:
+    def __init__(self, harness: Any) -> None:
         from console.provisioners.kubernetes.workload import (
             observation,
             observation_cache,
             versions,
         )
 
-        self.world = world
+        self.harness = harness
         self.now = datetime.now(UTC)
         self.ahead_s = 0.0
         ahead = SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() + self.ahead_s)
@@ -56,13 +56,13 @@ class Fleet:
         from endpoints.models import Endpoint, EndpointStatus
 
         for number in range(Endpoint.objects.count(), to):
-            self.world.create({**DATA, "name": f"llm-{number}", "router": ROUTER})
+            self.harness.create({**DATA, "name": f"llm-{number}", "router": ROUTER})
         end = time.monotonic() + DEADLINE_S
         while waiting := list(EndpointStatus.objects.exclude(phase="Ready")):
             if time.monotonic() > end:
                 raise SystemExit(f"{len(waiting)} endpoints are not Ready: {waiting[0].message}")
             for status in waiting:
-                self.world.reconciler.reconcile(str(status.pk))
+                self.harness.reconciler.reconcile(str(status.pk))
 
     def run(self, seconds: float) -> int:
         """Run every due pass of this virtual time; return their number."""
@@ -82,7 +82,7 @@ class Fleet:
                     break
                 base = (self.now - real()).total_seconds()
                 self.ahead_s = base
-                self.world.reconciler.reconcile(str(first[0]))
+                self.harness.reconciler.reconcile(str(first[0]))
                 passes += 1
         finally:
             timezone.now = real
@@ -104,7 +104,7 @@ def measure(
         return execute(*args)
 
     fleet.run(settled_s)
-    server = fleet.world.cluster.plane.server
+    server = fleet.harness.cluster.plane.server
     before, began = len(server.requests), time.thread_time()
     with connection.execute_wrapper(count):
         passes = fleet.run(seconds)
@@ -146,19 +146,19 @@ def deaths(fleet: Fleet, times: int) -> list[float]:
 
     def work() -> None:
         while (pk := asked.get()) != "":
-            fleet.world.reconciler.reconcile(pk)
+            fleet.harness.reconciler.reconcile(pk)
         connections.close_all()
 
     worker, watches = threading.Thread(target=work), ClusterWatches(announce)
     worker.start()
     watches.start()
     found = []
-    kube, namespace = fleet.world.cluster.api, fleet.world.namespace
+    kube, namespace = fleet.harness.cluster.api, fleet.harness.namespace
     try:
         time.sleep(5.0)  # both watches are live and the first notices handled
         for number in range(times):
             endpoint = Endpoint.objects.get(name=f"llm-{number}")
-            pod = fleet.world.pods(f"{endpoint.name}-worker")[0]["metadata"]["name"]
+            pod = fleet.harness.pods(f"{endpoint.name}-worker")[0]["metadata"]["name"]
             began = time.monotonic()
             kube.delete("Pod", namespace, pod, gracePeriodSeconds=0)
             gone = EndpointEvent.objects.filter(
@@ -187,7 +187,7 @@ def report(endpoints: int, how: str, found: tuple[float, float, float, float]) -
 
 @contextmanager
 def fleet_on_fake_cluster() -> Iterator[Fleet]:
-    from tests.support.endpoints.cluster_world import ClusterWorld
+    from tests.support.endpoints.cluster_harness import ClusterHarness
     from tests.support.kube.cluster import Cluster
     from tests.support.kube.fake.plane import FakePlane
     from tests.support.kube.fixtures import _played
@@ -199,7 +199,7 @@ def fleet_on_fake_cluster() -> Iterator[Fleet]:
             cluster = Cluster("fake", plane)
             for number in range(8):
                 cluster.node(f"big-{number}", "m5.24xlarge")
-            yield Fleet(ClusterWorld(cluster, patch))
+            yield Fleet(ClusterHarness(cluster, patch))
         plane.stop()
 
 

@@ -38,7 +38,7 @@ ACME = Provider("acme", "Acme", "https://acme.example", "id")
 TOKEN = re.compile(r"gAAAAA[\w-]{60,}=*")  # prefix of Fernet texts, whatever the key
 
 # Modules that encrypt, and their number of calls. A new module registers its columns with
-# `key_rotation.register`, and the world below gets one of its rows.
+# `key_rotation.register`, and the database below gets one of its rows.
 SEALERS = {
     "console.api.idempotency": 1,
     "console.audit.chain": 1,

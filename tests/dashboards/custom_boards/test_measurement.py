@@ -26,7 +26,7 @@ def prometheus(settings: Any, scraping: Scraping) -> None:
 
 
 @pytest.fixture
-def world() -> Teams:
+def team_members() -> Teams:
     found = teams()
     their_endpoints(found)
     return found
@@ -85,9 +85,9 @@ def test_query_error_is_shown_unchanged() -> None:
     assert found["panels"]["none"]["message"]["title"] == "No data in this range"
 
 
-def test_panels_hidden_from_a_viewer_are_one_line(world: Teams) -> None:
+def test_panels_hidden_from_a_viewer_are_one_line(team_members: Teams) -> None:
     found = measured(
-        world.frank,
+        team_members.frank,
         pinned("ours", endpoint=OURS),
         pinned("theirs", endpoint=CANARY),
         pinned("gone", endpoint="gone"),

@@ -220,10 +220,10 @@ def test_settings_and_deletion(operator: Client) -> None:
 
 
 def test_other_teams_see_nothing_of_a_board() -> None:
-    world: Teams = teams()
-    their_endpoints(world)
+    members: Teams = teams()
+    their_endpoints(members)
     board = made({**TTFT, "endpoint": CANARY}, {**QUERY, "query": CANARY}, owner="team/ours")
-    erin, hugo = client_of(world.erin), client_of(world.hugo)
+    erin, hugo = client_of(members.erin), client_of(members.hugo)
     for part in ("", "?edit=1", "export.json", "data", "?panel=p1"):
         assert CANARY not in erin.get(f"{ALL}{board.pk}/{part}").text
         assert hugo.get(f"{ALL}{board.pk}/{part}").status_code == 404

@@ -17,7 +17,7 @@ from endpoints.controller.models import Follow, FollowStatus
 from endpoints.manifests import schemas
 from endpoints.models import Endpoint
 from tests.endpoints.manifests.conftest import LEAST, put
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.kube import client as kube
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
@@ -34,7 +34,7 @@ class Followed:
     cluster: Cluster
     namespace: str
     row: Follow
-    world: World = field(default_factory=World)
+    harness: ReconcilerHarness = field(default_factory=ReconcilerHarness)
 
     def look(self) -> FollowStatus:
         """Until the cluster has taken the definition in, which takes it a moment."""
@@ -111,7 +111,7 @@ def ready(followed: Followed) -> Followed:
     followed.look()
     followed.apply()
     followed.look()
-    followed.world.until(followed.endpoint(), "Ready")
+    followed.harness.until(followed.endpoint(), "Ready")
     followed.look()
     return followed
 

@@ -64,10 +64,10 @@ def test_role_group_is_sufficient(
         assert followed.look().message == "1 object."
         assert followed.condition("Accepted")["status"] == "True"
         assert "Applied" in dict(followed.events())
-        followed.world.until(followed.endpoint(), "Ready")
+        followed.harness.until(followed.endpoint(), "Ready")
         followed.delete()
         followed.look()
-        followed.world.gone(followed.endpoint())
+        followed.harness.gone(followed.endpoint())
         followed.look()
         assert not followed.there()
     finally:

@@ -78,7 +78,7 @@ def test_changed_object_changes_the_endpoint(ready: Followed) -> None:
     assert ready.endpoint().parsed.replicas == 2
     status = ready.get()["status"]
     assert (status["state"], status["observedGeneration"]) == ("DeploymentInProgress", 2)
-    ready.world.until(ready.endpoint(), "Ready")
+    ready.harness.until(ready.endpoint(), "Ready")
     ready.look()
     assert ready.get()["status"]["replicas"] == 2
     assert ready.condition("Accepted")["lastTransitionTime"] == since
@@ -175,7 +175,7 @@ def test_object_is_removed_after_its_endpoint(ready: Followed) -> None:
     ready.look()
     assert ready.endpoint().deleting and ready.there()
     assert ready.get()["status"]["state"] == "DeletionInProgress"
-    ready.world.gone(ready.endpoint())
+    ready.harness.gone(ready.endpoint())
     ready.look()
     assert not ready.there()
     assert not Endpoint.objects.exists() and not Owned.objects.exists()
@@ -219,7 +219,7 @@ def test_equal_names_of_two_namespaces_get_distinct_endpoints(ready: Followed) -
     assert second.get()["status"]["selector"] == f"emberline.dev/workload=llama-{other}-worker"
     second.delete()
     second.look()
-    second.world.gone(Endpoint.objects.get(name=f"llama-{other}"))
+    second.harness.gone(Endpoint.objects.get(name=f"llama-{other}"))
     second.look()
     assert not second.there() and ready.there()
 

@@ -15,7 +15,7 @@ from endpoints import manifest_actions
 from endpoints.models import Endpoint
 from tests.endpoints.controller.conftest import KIND, Followed
 from tests.endpoints.manifests.conftest import SAMPLES, sample
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.kube.client import Refused
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
@@ -35,11 +35,11 @@ def test_sample_starts_and_reports_its_status(
     cluster.api.apply(KIND, followed.namespace, copy.deepcopy(document), manager="kubectl")
     followed.look()
     provisioner = KubernetesProvisioner(reached, followed.namespace, frozenset(CAPABILITIES))
-    world = World(provisioner)
+    harness = ReconcilerHarness(provisioner)
     endpoint = Endpoint.objects.get()
 
     def served() -> bool:
-        status = world.step(endpoint)
+        status = harness.step(endpoint)
         assert status is not None
         assert status.phase != "Failed", f"{status.reason}: {status.message}"
         # The Redis of a sample is nowhere, which must not keep the endpoint from serving.
@@ -56,7 +56,7 @@ def test_sample_starts_and_reports_its_status(
     assert _all_of(document, manifest_actions.export_endpoint(endpoint.name))
     followed.delete(name)
     followed.look()
-    until(lambda: world.step(Endpoint.objects.get()) is None, what="the endpoint gone")
+    until(lambda: harness.step(Endpoint.objects.get()) is None, what="the endpoint gone")
     followed.look()
     assert not followed.there(name)
     assert cluster.pods(followed.namespace) == []

@@ -29,7 +29,7 @@ from tests.support.console import make_endpoint, person, program
 
 EXAMPLES = int(os.environ.get("EMBERLINE_SCHEMATHESIS", "3"))
 SHARES = 8
-"""To make the world takes as long as an operation; several processes can share the operations."""
+"""Preparing the database takes as long as an operation; several processes can share them."""
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(600)]
 
 _handler = ClientHandler(enforce_csrf_checks=False)
@@ -67,7 +67,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_api_matches_its_document(share: int, token: str) -> None:
-    """Each operation in the same world: it is rolled back after every one."""
+    """Each operation starts from the same rows: its transaction is rolled back."""
     wrong = []
     for label in list(operations())[share::SHARES]:
         try:

@@ -75,7 +75,7 @@ def _chat(*turns: str, **more: Any) -> dict[str, Any]:
 
 
 def mixed(number: int) -> tuple[str, dict[str, Any]]:
-    """One of many kinds of request, out of a small world in which prefixes repeat."""
+    """One of many kinds of request, from a small set in which prefixes repeat."""
     chosen = random.Random(number)
     seed = chosen.randrange(6)
     kind = number % 6

@@ -14,7 +14,7 @@ from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from endpoints.placement import installation
 from endpoints.spec.endpoint_spec import GIB
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def no_old_keys(settings: Any) -> None:
 
 
 @pytest.fixture
-def reconcile_world() -> World:
-    return World()
+def reconciler_harness() -> ReconcilerHarness:
+    return ReconcilerHarness()
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ def demo_endpoint(data: dict[str, Any]) -> Endpoint:
 
 
 @pytest.fixture
-def ready(reconcile_world: World, demo_endpoint: Endpoint) -> Endpoint:
-    reconcile_world.until(demo_endpoint, "Ready")
+def ready(reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint) -> Endpoint:
+    reconciler_harness.until(demo_endpoint, "Ready")
     return demo_endpoint
 
 

@@ -339,10 +339,10 @@ def test_dry_run_stores_nothing(settings: Any) -> None:
 
 @pytest.mark.django_db
 def test_dry_run_needs_the_permission_to_edit(settings: Any) -> None:
-    world = made.teams()
-    made.their_endpoints(world)
+    members = made.teams()
+    made.their_endpoints(members)
     OwnRule.objects.create(name="Secret", expr=f'up{{endpoint="{CANARY}"}}', summary="x")
-    erin, frank = client_of(world.erin), client_of(world.frank)
+    erin, frank = client_of(members.erin), client_of(members.frank)
     json: Any = {"content_type": "application/json"}
     with http_stub(ANSWERS) as stub:
         prometheus(settings, stub.url)
@@ -360,9 +360,9 @@ def test_dry_run_needs_the_permission_to_edit(settings: Any) -> None:
         for path in (f"{PAGE}dry-run/", "/alerts/rules/dry-run/"):
             assert erin.post(path, {"expr": "up"}).status_code == 403, path
         with pytest.raises(PermissionDenied):  # the action itself, without REST's permission check
-            trials.run_trial(world.erin, "HighTTFT", "", {})
+            trials.run_trial(members.erin, "HighTTFT", "", {})
         with pytest.raises(PermissionDenied):
-            trials.run_trial(world.frank, "HighTTFT", OURS, {})
+            trials.run_trial(members.frank, "HighTTFT", OURS, {})
         assert not stub.seen
 
 

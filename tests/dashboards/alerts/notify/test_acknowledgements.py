@@ -24,7 +24,9 @@ pytestmark = pytest.mark.django_db
 API = "/api/v1/acknowledgements/"
 
 
-class World:
+class SimulatedAlerts:
+    """Alerts in Prometheus and the current time."""
+
     def __init__(self) -> None:
         self.now = timezone.now()
         self.names: tuple[str, ...] = ("HighTTFT",)
@@ -50,13 +52,13 @@ class World:
 
 
 @pytest.fixture
-def alerting_world(monkeypatch: Any) -> Iterator[World]:
-    found = World()
+def simulated_alerts(monkeypatch: Any) -> Iterator[SimulatedAlerts]:
+    alerts = SimulatedAlerts()
     path = "dashboards.alerts.evaluation.firing_alerts.query_firing"
-    monkeypatch.setattr(path, found.firing)
+    monkeypatch.setattr(path, alerts.firing)
     monkeypatch.setattr(connections, "any_known", lambda: True)
-    monkeypatch.setattr(timezone, "now", lambda: found.now)
-    yield found
+    monkeypatch.setattr(timezone, "now", lambda: alerts.now)
+    yield alerts
 
 
 def acknowledge(**more: str) -> Silence:
@@ -64,65 +66,67 @@ def acknowledge(**more: str) -> Silence:
     return acknowledgements.create(person("operator"), wish)
 
 
-def test_acknowledgement_stops_repeats_and_the_resolution_is_sent(alerting_world: World) -> None:
+def test_acknowledgement_stops_repeats_and_the_resolution_is_sent(
+    simulated_alerts: SimulatedAlerts,
+) -> None:
     make_endpoint("demo")
     wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
     receivers.create(person("admin"), wish)
-    assert alerting_world.later(60) == ["firing"]
+    assert simulated_alerts.later(60) == ["firing"]
     row = acknowledge()
     for _ in range(3):
-        assert alerting_world.later(5 * 3600) == []  # repeats are due every four hours
-    alerting_world.names = ()
-    assert alerting_world.later(10) == []
-    assert alerting_world.later(400) == ["resolved"]
+        assert simulated_alerts.later(5 * 3600) == []  # repeats are due every four hours
+    simulated_alerts.names = ()
+    assert simulated_alerts.later(10) == []
+    assert simulated_alerts.later(400) == ["resolved"]
     row.refresh_from_db()
     assert row.current_state == "expired"
-    alerting_world.names = ("HighTTFT",)
-    assert alerting_world.later(3600) + alerting_world.later(60) == ["firing"]
+    simulated_alerts.names = ("HighTTFT",)
+    assert simulated_alerts.later(3600) + simulated_alerts.later(60) == ["firing"]
 
 
-def test_revoked_acknowledgement_repeats_again(alerting_world: World) -> None:
+def test_revoked_acknowledgement_repeats_again(simulated_alerts: SimulatedAlerts) -> None:
     make_endpoint("demo")
     wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
     receivers.create(person("admin"), wish)
-    alerting_world.later(60)
+    simulated_alerts.later(60)
     row = acknowledge()
-    assert alerting_world.later(5 * 3600) == []
+    assert simulated_alerts.later(5 * 3600) == []
     assert browser("operator").post(f"/alerts/silences/{row.pk}/expire/").status_code == 302
-    assert alerting_world.later(400) == ["firing"]
+    assert simulated_alerts.later(400) == ["firing"]
     verbs = AuditEvent.objects.order_by("pk").values_list("verb", flat=True)
     assert list(verbs)[-2:] == ["acknowledge", "undo acknowledgement"]
 
 
 def test_short_gap_or_unknown_state_ends_no_acknowledgement(
-    alerting_world: World, monkeypatch: Any
+    simulated_alerts: SimulatedAlerts, monkeypatch: Any
 ) -> None:
     make_endpoint("demo")
     row = acknowledge()
-    alerting_world.names = ()
-    alerting_world.later(30)
-    alerting_world.why = "Prometheus does not respond."
-    alerting_world.later(600)
-    alerting_world.why, alerting_world.names = "", ("HighTTFT",)
-    alerting_world.later(30)
+    simulated_alerts.names = ()
+    simulated_alerts.later(30)
+    simulated_alerts.why = "Prometheus does not respond."
+    simulated_alerts.later(600)
+    simulated_alerts.why, simulated_alerts.names = "", ("HighTTFT",)
+    simulated_alerts.later(30)
     row.refresh_from_db()
     assert row.current_state == "active"
-    alerting_world.names = ()
+    simulated_alerts.names = ()
 
     def away(_remote: Any) -> None:
         raise Refused()
 
     with monkeypatch.context() as patched:
         patched.setattr(alertmanagers, "expire_silences", away)
-        alerting_world.later(90)
+        simulated_alerts.later(90)
     row.refresh_from_db()
     assert row.current_state == "active"  # the Alertmanager would go on silencing
-    alerting_world.later(10)
+    simulated_alerts.later(10)
     row.refresh_from_db()
     assert row.current_state == "expired"
 
 
-def test_rest_acknowledges_once_and_only_firing_alerts(alerting_world: World) -> None:
+def test_rest_acknowledges_once_and_only_firing_alerts(simulated_alerts: SimulatedAlerts) -> None:
     make_endpoint("demo")
     client = program("operator")
     wish = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it"}
@@ -145,10 +149,10 @@ def test_rest_acknowledges_once_and_only_firing_alerts(alerting_world: World) ->
     assert client.post(API, wish, format="json").status_code == 201
 
 
-def test_team_acknowledges_its_own_alerts(alerting_world: World) -> None:
+def test_team_acknowledges_its_own_alerts(simulated_alerts: SimulatedAlerts) -> None:
     teams = made.teams()
     made.their_endpoints(teams)
-    alerting_world.endpoint = OURS
+    simulated_alerts.endpoint = OURS
     wish = {"alert": "HighTTFT", "endpoint": OURS}
     json = {"content_type": "application/json"}
     assert client_of(teams.frank).post(API, wish, **json).status_code == 403
@@ -158,7 +162,7 @@ def test_team_acknowledges_its_own_alerts(alerting_world: World) -> None:
     assert client_of(teams.hugo).delete(f"{API}{done.json()['id']}/").status_code == 404
 
 
-def test_page_accepts_a_note_and_redirects_back(alerting_world: World) -> None:
+def test_page_accepts_a_note_and_redirects_back(simulated_alerts: SimulatedAlerts) -> None:
     make_endpoint("demo")
     operator = browser("operator")
     page = "/alerts/acknowledge/"

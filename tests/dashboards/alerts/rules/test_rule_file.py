@@ -18,7 +18,7 @@ from dashboards.alerts.rules.rule_file import (
     render,
 )
 from tests.dashboards.alerts.rules import test_cluster, test_rule
-from tests.dashboards.alerts.rules.alert_world import Case, bare, judged
+from tests.dashboards.alerts.rules.promtool_cases import Case, bare, judged
 
 OWN = {rule.name for rule in RULES if rule.per_endpoint}
 CASES = [case for case in (*test_rule.rule_tests(), *test_cluster.CASES) if case.name in OWN]

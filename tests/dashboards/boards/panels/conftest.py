@@ -8,7 +8,11 @@ import pytest
 
 from dashboards.boards.queries.metric_names import PROMPT
 from dashboards.prometheus.http.client import Prometheus
-from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, replaying, targets
+from tests.dashboards.boards.panels.recorded.recordings_prometheus import (
+    ENDPOINTS,
+    replaying,
+    targets,
+)
 from tests.support.dashboards.fixtures import wait_for
 
 

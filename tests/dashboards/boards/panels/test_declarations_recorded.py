@@ -18,8 +18,13 @@ from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.declarations import Range
 from dashboards.boards.results import board as results_board
 from dashboards.prometheus.http.client import Prometheus
+from tests.dashboards.boards.panels.recorded.recordings_prometheus import (
+    ENDPOINTS,
+    LMCACHE,
+    NEWEST,
+    VERSIONS,
+)
 from tests.dashboards.boards.panels.recorded.replay import recorded, text_of
-from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, LMCACHE, NEWEST, VERSIONS
 
 RECENT = Range("recent", "a minute", 60, queries.SCRAPE_S, 5)
 PRICES = dict.fromkeys(ENDPOINTS, 1.5)

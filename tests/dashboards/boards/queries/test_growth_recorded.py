@@ -34,7 +34,7 @@ def worker(metric: str, pod: str, endpoint: str = "a", **more: str) -> str:
 
 
 # Of endpoint `a` one worker begins an hour late and another one anew; `b` has a steady one.
-WORLD = {
+SERIES = {
     'up{job="vllm",pod="a-0"}': "1x300",
     worker("vllm:prompt_tokens_total", "a-0"): "0+60x300",
     worker("vllm:prompt_tokens_total", "a-1"): "_x180 0+120x120",
@@ -88,17 +88,17 @@ def test_recorded_series_equal_raw_samples(tmp_path: Path) -> None:
     """To within what an extrapolation makes of a worker that came in the middle of a step."""
     one = Scope("a")
     questions = [same(name, scope, 0.03) for name in NAMES for scope in (Scope(), one)]
-    done = promtool(tmp_path, of(WORLD, *questions))
+    done = promtool(tmp_path, of(SERIES, *questions))
     assert done.returncode == 0, done.stdout + done.stderr
     questions = [same(name, scope, 0.03, MINUTES) for name in NAMES for scope in (Scope(), one)]
     # Four samples a minute, as a rule of every minute wants.
-    done = promtool(tmp_path, of(WORLD, *questions) | {"interval": "15s"}, every="1m")
+    done = promtool(tmp_path, of(SERIES, *questions) | {"interval": "15s"}, every="1m")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_comparison_of_recorded_series_can_fail(tmp_path: Path) -> None:
     """The same, held to what no two ways of reckoning agree on."""
-    done = promtool(tmp_path, of(WORLD, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
+    done = promtool(tmp_path, of(SERIES, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
     assert 'endpoint_name="a"' in done.stderr + done.stdout
 
 
@@ -177,12 +177,12 @@ def test_coverage_includes_the_window_before_each_step() -> None:
 def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
     question = growth.count_uncovered(FIVE, 14_400)
-    world = {'up{job="vllm"}': "_x120 1x180"}
-    assert promtool(tmp_path, of(world, expression_test(question, at="5h"))).returncode == 0
+    series = {'up{job="vllm"}': "_x120 1x180"}
+    assert promtool(tmp_path, of(series, expression_test(question, at="5h"))).returncode == 0
     done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, expression_test(question, at="5h")))
     assert done.returncode == 0
     bare = question.replace(FIVE.scraped, "emberline5m:never")
-    done = promtool(tmp_path, of(world, expression_test(bare, ("{}", 37.0), at="5h")))
+    done = promtool(tmp_path, of(series, expression_test(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
     coarse = growth.count_uncovered(FIVE, 180_000).replace(FIVE.scraped, "emberline5m:never")
     young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at

@@ -15,7 +15,7 @@ MANAGER = "kube-controller-manager"
 SERVERS = (*KEPT, "resourceVersion", "managedFields")  # metadata that no write changes
 
 
-class World:
+class ControllerClient:
     def __init__(self, store: Store, verbs: Verbs) -> None:
         self.store, self.verbs = store, verbs
         self.since: dict[tuple[str, str], float] = {}  # (what, uid) -> start time
