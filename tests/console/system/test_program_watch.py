@@ -146,7 +146,7 @@ def test_new_supervisord_is_no_crash(supervised_programs: Rig) -> None:
     before = supervised_programs.seen()
     supervised_programs.stop_all()
     with pytest.raises(TemporaryError):
-        tasks.look.run()
+        tasks.observe_programs.run()
     supervised_programs.supervised.start()
     after = supervised_programs.running()
     assert after.pid != before.pid
@@ -177,7 +177,7 @@ def test_unavailable_supervisord_is_an_outcome(
     """It may be away for hours, and this is asked every few seconds."""
     supervised_programs.stop_all()
     with caplog.at_level(logging.INFO):
-        result = tasks.look.apply()
+        result = tasks.observe_programs.apply()
     assert isinstance(result.result, TemporaryError)
     assert result.result.reason == "SupervisorUnavailable"
     assert [r.getMessage() for r in caplog.records if r.levelno > logging.INFO] == []

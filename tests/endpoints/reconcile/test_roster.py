@@ -35,9 +35,9 @@ def row(state: str = "ready", **facts: Any) -> Replica:
 
 
 def look(before: list[Replica], now: list[ReplicaObservation], **facts: Any) -> Roster:
-    wish = {"replicas": 1, "spec_hash": "new", "simulated": False, "leaving": frozenset()}
+    demand = {"replicas": 1, "spec_hash": "new", "simulated": False, "leaving": frozenset()}
     return compare_workers(
-        before, now, WorkerDemand(endpoint=ENDPOINT, now=NOW, **{**wish, **facts})
+        before, now, WorkerDemand(endpoint=ENDPOINT, now=NOW, **{**demand, **facts})
     )
 
 
