@@ -329,7 +329,7 @@ class Exchange(RequestAttempts):
     def _write_event(self, event: bytes) -> None:
         self._client.write(event if self._unframed else b"%x\r\n%b\r\n" % (len(event), event))
 
-    def ask_client(self) -> bool:
+    def probe_client(self) -> bool:
         """Write bytes without effect to detect a reset; return False if impossible."""
         if not self.answered:
             if self.head.minor:

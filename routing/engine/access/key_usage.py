@@ -191,7 +191,7 @@ class KeyUse:
         self.restate()
 
     def restate(self) -> None:
-        """State all budgets again, since a peer may not have heard them."""
+        """State all budgets again, since a peer may not have received them."""
         if self._exchanging is not None:
             self.changed |= dict.fromkeys(key for key, use in self._of.items() if use.budget)
 
@@ -204,19 +204,19 @@ class KeyUse:
                 unused = use.shared.unused(use.budget, self.instance, use.used)
                 yield key_id, use.used, use.reserved, unused
 
-    def heard(
+    def apply_peer(
         self, instance: str, key_id: str, used: int, reserved: int, left: int, newer: bool
     ) -> None:
         """Apply a peer's figures of a key."""
         if key_id in self._known:
-            self.of(key_id).shared.heard(instance, used, reserved, left, newer)
+            self.of(key_id).shared.apply_peer(instance, used, reserved, left, newer)
 
     def lost(self, instance: str) -> None:
         """Release what a peer that ended has reserved."""
         for use in self._of.values():
             use.shared.lost(instance)
 
-    def tell(self, instance: str, budgets: Mapping[str, Any]) -> None:
+    def apply_budgets(self, instance: str, budgets: Mapping[str, Any]) -> None:
         """Apply remaining budgets by key id, sent by the console. Values for an earlier process are
         ignored.
         """

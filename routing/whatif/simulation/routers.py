@@ -94,13 +94,13 @@ class RouterChooser:
         self._placed: dict[object, RouterModel] = {}
         self._follower: KvFollower | None = None  # worker events, for kvaware
 
-    def look_at(self, workers: list[FleetWorker], /) -> None:
+    def observe(self, workers: list[FleetWorker], /) -> None:
         if self._followers:
             self._follower = KvFollower(self._followers[:1], workers)
             if self._exchange is not None:
                 # Routers publish progress when events arrive, not at their next request.
                 for worker in workers:
-                    worker.published = self._heard
+                    worker.published = self._apply_events
 
     def choose(self, job: Job, now: float, /) -> int:
         facts = self._facts(job, now)
@@ -120,19 +120,19 @@ class RouterChooser:
             struct.pack("q", job.session) if job.session >= 0 else b"",
         )
         if self._follower is not None:
-            self._heard(now)
+            self._apply_events(now)
             for each in self._listening:
                 if each.kvaware is not None:
                     each.kvaware.pending.tick(now)
             facts.blocks = self._follower.blocks(job.chain, job.prompt_tokens)
         return facts
 
-    def _heard(self, now: float) -> None:
+    def _apply_events(self, now: float) -> None:
         assert self._follower is not None
         self._advance(now)
-        for heard in self._follower.apply():
+        for worker in self._follower.apply():
             for each in self._listening:
-                if each.progress is not None and each.progress.heard(heard):
+                if each.progress is not None and each.progress.advance_worker(worker):
                     self._touch(each, now)  # the load of its prompts has changed
 
     def first(self, job: Job) -> None:

@@ -91,29 +91,29 @@ def test_watch_sends_added_and_changed_decisions(demo_endpoint: Endpoint, router
     running = {**DECISION, "status": None, "id": "x"}
     router.answers["/decisions"] = (200, {"decisions": [running]})
     watching = DecisionStream("demo", DecisionFilter(), 50)
-    first = watching.look()
+    first = watching.poll()
     assert first is not None
     assert [row["id"] for row in first.data["rows"]] == ["x"]
     assert "running" in first.data["rows"][0]["html"]
-    assert watching.look() is first, "no news"
+    assert watching.poll() is first, "no news"
     router.answers["/decisions"] = (200, {"decisions": [{**DECISION, "id": "y"}, running]})
-    second = watching.look()
+    second = watching.poll()
     assert second is not None
     assert second.id != first.id
     assert [row["id"] for row in second.data["rows"]] == ["y"]
     router.answers["/decisions"] = (500, "boom")
-    away = watching.look()
+    away = watching.poll()
     assert away is not None
     assert "returned HTTP 500" in away.data["error"]
     router.answers["/decisions"] = (200, {"decisions": [{**DECISION, "id": "y"}, running]})
-    back = watching.look()
+    back = watching.poll()
     assert back is not None
     assert back.data == {"rows": []}, "so that the page takes the message away"
     Endpoint.objects.all().delete()
-    assert watching.look() is None
+    assert watching.poll() is None
 
 
 def test_filter_applies_to_a_watch(demo_endpoint: Endpoint, router: Stub) -> None:
-    event = DecisionStream("demo", DecisionFilter(reason="retry"), 50).look()
+    event = DecisionStream("demo", DecisionFilter(reason="retry"), 50).poll()
     assert event is not None
     assert event.data == ""

@@ -31,7 +31,7 @@ class Room:
 
     def told(self, *events: object, worker: str = "") -> None:
         self.events.tell(worker or self.name, *events)  # type: ignore[arg-type]  # any event
-        self.progress.heard(worker or self.name)
+        self.progress.advance_worker(worker or self.name)
 
 
 @pytest.fixture
@@ -105,5 +105,5 @@ def test_blocks_in_host_memory_are_no_progress(room: Room) -> None:
 
 def test_worker_without_events_reports_no_progress(room: Room) -> None:
     room.sent(PROMPT)
-    room.progress.heard("nobody")
+    room.progress.advance_worker("nobody")
     assert room.worker.backlog == 10 * BLOCK + 1

@@ -196,7 +196,7 @@ async def test_unread_reply_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> No
                 assert self._dealer is not None
                 assert self._dealer.poll(15_000), "an answer"
                 assert self.follower._ask is not None
-                self.follower._ask.heard_at -= 2 * recovery.REPLAY_TIMEOUT_S
+                self.follower._ask.received_at -= 2 * recovery.REPLAY_TIMEOUT_S
                 for _ in range(2):
                     found.subscriber._tick()
 

@@ -177,7 +177,7 @@ async def test_budget_is_used_up_together_and_divided_while_the_store_is_away(fo
             reported = {"left": most, "counted": {s.router.instance: used(s) for s in (one, two)}}
             for server in (one, two):
                 share = {"left": most // 2, "counted": used(server), "resets_at": time.time() + 900}
-                server.router.recorder.use.tell(
+                server.router.recorder.use.apply_budgets(
                     server.router.instance, {"a": share | {"all": reported}}
                 )
             assert (await ask(one, hello)).status == 200
@@ -189,7 +189,7 @@ async def test_budget_is_used_up_together_and_divided_while_the_store_is_away(fo
             store.stop()
         await until(lambda: two._exchange.away and not peers_of(two), "alone")
         reported = {"left": 7, "counted": used(two), "resets_at": time.time() + 900}
-        two.router.recorder.use.tell(two.router.instance, {"a": reported})
+        two.router.recorder.use.apply_budgets(two.router.instance, {"a": reported})
         assert left(two) == 7
         assert (await ask(two, hello)).status == 200
         assert await metric(two, "emberline_router_budget_checks_alone_total") == 1
