@@ -52,9 +52,9 @@ def wait_until_phase(context: CommandContext, name: str, phase: str) -> str:
                 return f"{name} is {phase}. {found['url']}".rstrip()
     except TimedOut:
         why = f"Timed out after {context.options['timeout']:.0f} s."
-        raise CommandError(seen.told_of(why), TIMEOUT) from None
+        raise CommandError(seen.with_last_state(why), TIMEOUT) from None
     if phase != DELETED:
-        raise CommandError(seen.told_of(f"{name} was deleted while waiting."), FAILED)
+        raise CommandError(seen.with_last_state(f"{name} was deleted while waiting."), FAILED)
     return f"{name} is deleted."
 
 
@@ -99,7 +99,7 @@ class _StepPrinter:
             self.fallback = watch.fallback
             self.context.report(f"  (polling instead of watching: {watch.fallback})")
 
-    def told_of(self, why: str) -> str:
+    def with_last_state(self, why: str) -> str:
         return why if self.last is None else f"{why}\n{format_endpoint(self.last)}"
 
 

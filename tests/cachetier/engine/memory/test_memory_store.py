@@ -31,7 +31,7 @@ def put(
 
 
 def read(one: MemoryStore, key: bytes, now: float) -> bytes | None:
-    value = one.look(key, now)
+    value = one.acquire(key, now)
     if value is None:
         return None
     assert isinstance(value, Hold)
@@ -86,7 +86,7 @@ class Model(RuleBasedStateMachine):
     def drop(self, key: bytes) -> None:
         there = self.store.peek(key, self.now) is not None
         assert self.store.drop(key, self.now) is there
-        assert self.store.look(key, self.now) is None
+        assert self.store.acquire(key, self.now) is None
 
     @rule(key=keys, ttl_s=st.none() | st.floats(0.01, 20))
     def expire(self, key: bytes, ttl_s: float | None) -> None:
@@ -160,7 +160,7 @@ def test_expiry_is_enforced_by_reads_and_sweeps() -> None:
     put(one, b"ever", now=10.0)
     assert one.ttl(b"short", 10.25) == 0.25
     assert one.ttl(b"ever", 10.0) == math.inf
-    assert one.look(b"short", 10.5) is None
+    assert one.acquire(b"short", 10.5) is None
     assert one.ttl(b"short", 10.5) is None
     assert one.sweep(109.0) == 0
     assert one.sweep(111.0) == 1
