@@ -75,7 +75,7 @@ def looked(hook: Stub, but: int = 0) -> list[dict[str, Any]]:
     Prometheus' own clock ticks in seconds."""
     if time.monotonic() > _next[0]:
         _next[0] = time.monotonic() + 0.5
-        tasks.look()
+        tasks.dispatch_alerts()
     return [json.loads(body) for _, _, body in hook.seen[but:]]
 
 

@@ -79,7 +79,7 @@ def test_measured_share_of_a_month_is_shown(stub_prometheus: Told, one: Endpoint
     for back in (1, 2):
         hours.add_hour(stub_prometheus, NOON - back * hours.HOUR)
     found = months.coverage(MONTH, now)
-    assert (found.due, found.asked, found.scraped, found.whole) == (2, 2, 2.0, True)
+    assert (found.due, found.queried, found.scraped, found.whole) == (2, 2, 2.0, True)
     MeasuredHour.objects.filter(hour=NOON - hours.HOUR).delete()
     found = months.coverage(MONTH, now)
     assert (found.due, found.share, found.whole) == (2, 0.5, False)
