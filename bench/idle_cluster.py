@@ -111,8 +111,8 @@ def measure(
     cpu = time.thread_time() - began
     queries -= passes  # the look for the next one, which a sweep makes for all
     lines = server.requests[before:]
-    asked = sum("kubelet" not in line and "/leases/" not in line for line in lines)
-    return passes / seconds, asked / seconds, queries / seconds, 1000 * cpu / seconds
+    requests = sum("kubelet" not in line and "/leases/" not in line for line in lines)
+    return passes / seconds, requests / seconds, queries / seconds, 1000 * cpu / seconds
 
 
 @contextmanager
@@ -141,11 +141,11 @@ def deaths(fleet: Fleet, times: int) -> list[float]:
     from console.tasks import BaseTask
     from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
 
-    asked: queue.Queue[str] = queue.Queue()
-    BaseTask.nudge = lambda _task, *args, **_: asked.put(args[0])  # type: ignore[method-assign]
+    nudges: queue.Queue[str] = queue.Queue()
+    BaseTask.nudge = lambda _task, *args, **_: nudges.put(args[0])  # type: ignore[method-assign]
 
     def work() -> None:
-        while (pk := asked.get()) != "":
+        while (pk := nudges.get()) != "":
             fleet.harness.reconciler.reconcile(pk)
         connections.close_all()
 
@@ -171,7 +171,7 @@ def deaths(fleet: Fleet, times: int) -> list[float]:
             found.append(time.monotonic() - began)
     finally:
         watches.stop()
-        asked.put("")
+        nudges.put("")
         worker.join()
     return sorted(found)
 
@@ -211,7 +211,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--polled-up-to", type=int, default=100)
     parser.add_argument("--deaths", type=int, default=10)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
     os.environ["EMBERLINE_OUTBOUND_ALLOW"] = "127.0.0.0/8"  # the fake API server
     with console():
@@ -223,14 +223,14 @@ def main() -> int:
         BaseTask.nudge = ignore  # type: ignore[method-assign]
         with fleet_on_fake_cluster() as fleet:
             print(f"endpoints {'':8}  passes/s  requests/s  queries/s")
-            for size in sorted(asked.endpoints):
+            for size in sorted(options.endpoints):
                 fleet.grow(size)
-                if size <= asked.polled_up_to:
-                    report(size, "polled", measure(fleet, asked.seconds))
+                if size <= options.polled_up_to:
+                    report(size, "polled", measure(fleet, options.seconds))
                 with watched(ClusterWatches(announce)):
-                    report(size, "watched", measure(fleet, asked.seconds, SETTLED_S))
-            if asked.deaths:
-                found = deaths(fleet, min(asked.deaths, max(asked.endpoints)))
+                    report(size, "watched", measure(fleet, options.seconds, SETTLED_S))
+            if options.deaths:
+                found = deaths(fleet, min(options.deaths, max(options.endpoints)))
                 print(f"death to event (s): {', '.join(f'{one:.2f}' for one in found)}")
     return 0
 

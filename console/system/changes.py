@@ -40,7 +40,7 @@ def register_handler(kind: str, handler: Handler, model: type[Observed]) -> None
 
 
 def observe_anew() -> None:
-    """Make every row due now: what changed while nobody listened is unknown."""
+    """Make every row due now: changes without a listener are unknown."""
     for model in _models.values():
         mark_all_due(model)
 

@@ -1,4 +1,4 @@
-"""PromQL panels: their queries, asked together, and the display names of their series."""
+"""PromQL panels: their queries, sent together, and the display names of their series."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LABEL = re.compile(r"\{\{\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*\}\}")
 def measure_queries(
     asker: Asker, panels: Sequence[BoardPanel], board_query: BoardQuery, end: float
 ) -> BoardResult:
-    """Return the results of PromQL panels, asked together."""
+    """Return the results of PromQL panels, queried together."""
     chosen = board_query.range
     window = Window.ending(end, chosen.length_s, chosen.step_s)
     earlier = get_previous_window(window)

@@ -1,7 +1,7 @@
 """Client connection: asyncio callbacks and deadlines.
 
-A client that hangs up cancels its request; a half-closed one still gets its answer. They are told
-apart by writing: a closed socket replies with a reset.
+A client that hangs up cancels its request; a half-closed one still gets its answer. They are
+distinguished by writing: a closed socket replies with a reset.
 """
 
 from __future__ import annotations

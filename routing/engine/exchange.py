@@ -2,7 +2,7 @@
 
 Bytes reach the client unchanged, and a truncated answer never looks complete: an event stream gets
 a final error event without its end marker. The head is withheld until the first body byte, because
-vLLM sends it before prefill: a worker that dies in prefill costs only a retry.
+vLLM sends it before prefill: a worker that fails in prefill costs only a retry.
 """
 
 from __future__ import annotations

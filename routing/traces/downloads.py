@@ -16,7 +16,7 @@ _LINES_A_PART = 256
 
 
 def export_response(actor: Any, endpoint: str, query: dict[str, Any]) -> StreamingHttpResponse:
-    """Return a download; `asked`: name, or begin and end; trace_format and block_tokens."""
+    """Return a download; `query`: name, or begin and end; trace_format and block_tokens."""
     begin: datetime | None = query.get("begin")
     lines = actions.export_trace(
         actor,

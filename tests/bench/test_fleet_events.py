@@ -44,7 +44,7 @@ def test_the_routers_index_says_what_each_worker_holds_and_nothing_else() -> Non
     chance = random.Random(1)
     policy = KvAware(100, b"s" * 32)
     workers = [FleetWorker(PLAIN) for _ in range(3)]
-    told = KvFollower([policy], workers)
+    follower = KvFollower([policy], workers)
     prompts = [list(range(base, base + chance.randint(1, 9))) for base in range(0, 3000, 100)]
     now = 0.0
     for _ in range(200):
@@ -53,10 +53,10 @@ def test_the_routers_index_says_what_each_worker_holds_and_nothing_else() -> Non
         while worker.next_at != NEVER:
             now = worker.next_at
             worker.advance(now)
-    told.apply()
+    follower.apply()
     assert any(worker.cache.evicted for worker in workers)
     for prompt in prompts:
-        blocks = told.blocks(prompt, len(prompt) * BLOCK_TOKENS + 1)
+        blocks = follower.blocks(prompt, len(prompt) * BLOCK_TOKENS + 1)
         found = match(policy.index, blocks.chains).workers
         held = [worker.cache.match(prompt) * BLOCK_TOKENS for worker in workers]
         assert [found[f"w{n}"].gpu if f"w{n}" in found else 0 for n in range(3)] == held

@@ -32,7 +32,7 @@ MIB = 1024**2
 
 @pytest.fixture(autouse=True)
 def _quiet_nodes(monkeypatch: pytest.MonkeyPatch, paper: FakeProvisioner) -> None:
-    """Nodes on paper answer nobody; here they say a little."""
+    """Simulated nodes without responses; here they return a status."""
     numbers = node_stats.NodeStats(used_bytes=256.0 * MIB, capacity_bytes=1024.0 * MIB, hits=3)
     monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: numbers)
 
@@ -246,7 +246,7 @@ def test_intended_restart_is_not_reported(operator: User, paper: FakeProvisioner
 def test_pass_that_lost_its_claim_reports_no_restart(
     paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process took over meanwhile and has told it, or will."""
+    """Another process took over and applies it."""
     tier = passes(actions.ensure_default_tier())
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 1)

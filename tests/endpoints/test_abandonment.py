@@ -110,7 +110,7 @@ def test_deletion_waits_for_its_cluster(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "failure",
     [
         None,
         PermanentError("ClusterRefused", "The credentials have expired."),
@@ -119,17 +119,17 @@ def test_deletion_waits_for_its_cluster(
     ],
 )
 def test_reachable_cluster_prevents_abandonment(
-    cluster: PaperCluster, placed: Endpoint, said: Exception | None, monkeypatch: Any
+    cluster: PaperCluster, placed: Endpoint, failure: Exception | None, monkeypatch: Any
 ) -> None:
     def observe(_ref: Any) -> None:
-        if said is not None:
-            raise said
+        if failure is not None:
+            raise failure
 
     monkeypatch.setattr(cluster, "observe", observe)
     with pytest.raises(Refused, match=r"cannot be abandoned\. It responds") as caught:
         abandonment.abandon(SYSTEM, "demo")
     assert caught.value.status_code == 409
-    assert str(said or "") in str(caught.value)
+    assert str(failure or "") in str(caught.value)
     assert there()
     assert not AuditEvent.objects.filter(verb="abandon").exists()
 

@@ -105,7 +105,7 @@ def test_owned_endpoint_is_changed_only_by_its_object(
 
 
 def test_every_verb_is_guarded_or_declared_harmless() -> None:
-    """Whoever adds one decides."""
+    """Each new one is classified."""
     verbs = {
         name
         for module in (actions, drift_actions)

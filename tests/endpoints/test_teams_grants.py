@@ -137,7 +137,7 @@ def test_move_into_a_team_needs_its_grants(people: Teams) -> None:
 
 
 def test_cluster_object_has_the_grants_of_its_namespace(people: Teams) -> None:
-    """Its author is whoever may create it there, who may be no operator of any team."""
+    """Its author may create it there, without being an operator of any team."""
     author = OwningSystem(Owner("east", "models", "fresh"))
     assert teams.grants(author, None) == NAMESPACE_GRANTS
     give(people, "host")

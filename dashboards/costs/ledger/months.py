@@ -59,7 +59,7 @@ class MonthKey(StringConverter):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Hours of a month: ended (`due`), queried (`asked`) and covered by scrapes (`scraped`)."""
+    """Hours of a month: ended (`due`), `queried`, and covered by scrapes (`scraped`)."""
 
     due: int
     queried: int

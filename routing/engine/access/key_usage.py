@@ -2,7 +2,7 @@
 
 Every ended request is added to exactly one key, so the sums equal the router totals. In-flight
 requests count with their reservation. The console sums all routers and sends each its remaining
-share and what all have left (`tell`); routers that exchange state use the latter
+share and what all have left (`apply_budgets`); routers that exchange state use the latter
 (`shared_budget`). A request is admitted while anything is left, so the overrun is at most one
 request plus what in-flight requests use beyond their estimates.
 """

@@ -209,7 +209,7 @@ class StoreConnection(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         if not self.lost.done():
             self.lost.set_exception(error)
-            self.lost.exception()  # may be awaited by nobody
+            self.lost.exception()  # may not be awaited
         for _, future in self._sent:
             if future is not None and not future.done():
                 future.set_exception(error)

@@ -42,7 +42,7 @@ _MEMORY_CHAINS = 64  # in a message
 class PeerExchange:
     def __init__(self, router: RouterState) -> None:
         self._budgets = router.recorder.use
-        self.router_id = router.instance  # as the console knows it
+        self.router_id = router.instance  # as in the console
         self.away = ""  # reason; "": the store answers, or none is configured
         self._router = router
         self._store: StateStoreConfig | None = None

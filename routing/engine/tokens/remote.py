@@ -17,7 +17,7 @@ from routing.engine.tokens.outcomes import BAD_REQUEST, REMOTE_ERROR, NoTokens
 from routing.engine.tokens.requests import ChatPrompt, Json, TextPrompt
 
 PATH = "/tokenize"
-_TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize knows only "text"
+_TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize accepts only "text"
 
 # path, body, seconds -> status, body; raises ProbeError
 Ask = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]

@@ -34,7 +34,7 @@ _RENDERER_NAMES = frozenset(
 )
 # Paths without these fields always begin an answer.
 _NEW_ANSWER = {"add_generation_prompt": True, "continue_final_message": False}
-# Fields whose effect on the prompt only the engine knows.
+# Fields whose effect on the prompt only the engine determines.
 _UNSUPPORTED = ("truncate_prompt_tokens", "mm_processor_kwargs", "media_io_kwargs")
 
 

@@ -33,7 +33,7 @@ _SECRET = b"s" * 32
 class RouterSetting:
     """Configuration of a run. `spread`: error factor of the estimated prompt length; `routers`:
     number of routers, each request to one by chance; `shared`: they exchange their state, `delay_s`
-    after a change; `sizes_known`: they know the workers' memory.
+    after a change; `sizes_known`: the workers' memory is known.
     """
 
     strategy: str = "prefixaware"
@@ -110,7 +110,7 @@ class RouterChooser:
         return chosen
 
     def _facts(self, job: Job, now: float) -> RequestFacts:
-        """Return what routers know of a request, after all messages and events before it."""
+        """Return the routers' facts of a request, after all messages and events before it."""
         self._advance(now)
         scale = 1 + self._spread * (2 * self._chance.random() - 1)
         facts = RequestFacts(

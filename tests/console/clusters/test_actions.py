@@ -209,7 +209,7 @@ def test_applied_role_is_noticed_by_a_check(
 def test_check_is_a_survey_started_after_its_request(
     people: Cast, api: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else looks at the moment, and saw what was there before."""
+    """Another process is refreshing, with an outdated observation."""
     cluster = add(people, api.url)
     other = take_claim(ClusterStatus, str(cluster.pk))
     assert other is not None
@@ -303,7 +303,7 @@ def test_real_cluster_gets_a_provisioner(people: Cast, fake_cluster: FakeKube) -
     assert selectors.capabilities("lab") is None, "nobody has looked yet"
 
     def looked() -> bool:
-        """GPUs are there once the fake's kubelet has said so."""
+        """GPUs appear once the fake's kubelet has reported them."""
         refresh.refresh(str(made.pk))
         return "nvidia-gpu" in (selectors.capabilities("lab") or ())
 

@@ -58,7 +58,7 @@ def rounds() -> Iterator[Rounds]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", found.append)
     return found
@@ -86,7 +86,7 @@ def test_death_of_a_pod_is_announced_and_a_steady_endpoint_is_not_polled(
     cluster_harness: ClusterHarness,
     data: dict[str, Any],
     rounds: Rounds,
-    asked: list[str],
+    requests: list[str],
 ) -> None:
     demo = cluster_harness.create(data)
     cluster_harness.until(demo, "Ready")
@@ -100,11 +100,11 @@ def test_death_of_a_pod_is_announced_and_a_steady_endpoint_is_not_polled(
 
     until(steady, what="observed rarely")
     rounds.deliver()
-    asked.clear()
+    requests.clear()
     pod = cluster_harness.pods()[0]["metadata"]["name"]
     cluster_harness.cluster.api.delete("Pod", cluster_harness.namespace, pod, gracePeriodSeconds=0)
-    until(lambda: rounds.deliver() or asked, what="notice")
-    assert set(asked) == {str(demo.pk)}
+    until(lambda: rounds.deliver() or requests, what="notice")
+    assert set(requests) == {str(demo.pk)}
     assert due(EndpointStatus, timezone.now()) == [demo.pk], "in case the message is lost"
 
     def recorded() -> bool:
@@ -119,7 +119,7 @@ def test_lost_watch_is_counted_shown_and_replaced_by_polling(
     fake_harness: ClusterHarness,
     data: dict[str, Any],
     rounds: Rounds,
-    asked: list[str],
+    requests: list[str],
     people: Cast,
     client: Client,
 ) -> None:
@@ -127,12 +127,14 @@ def test_lost_watch_is_counted_shown_and_replaced_by_polling(
     fake_harness.until(demo, "Ready")
     rounds.live()
     until(lambda: fake_harness.step(demo) and due_in_s(demo) >= 0.8 * STEADY_ON_CLUSTER_S - 1)
-    asked.clear()
+    requests.clear()
     with fake_harness.cluster.plane.failing("watch=true"):  # type: ignore[attr-defined]
         fake_harness.cluster.plane.stop_api()  # type: ignore[attr-defined]
         fake_harness.cluster.plane.start_api()  # type: ignore[attr-defined]
         until(lambda: all(rounds.states().values()), what="both reported lost")
-        assert str(demo.pk) in asked, "observed at once, since its changes are no longer announced"
+        assert str(demo.pk) in requests, (
+            "observed at once, since its changes are no longer announced"
+        )
         fake_harness.step(demo)
         assert due_in_s(demo) <= max(NEXT_PASS_S.values())
         client.force_login(people.alice)

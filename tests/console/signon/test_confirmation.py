@@ -124,7 +124,7 @@ def test_single_sign_on_user_confirms_at_the_provider(
     page = client.post("/profile/tokens/", NEW_TOKEN).content.decode()
     assert "/login/again/with/acme/" in page
     assert "again_password" not in page
-    # A provider that does not say when it asked, or says long ago, has not asked.
+    # Without a recent `auth_time` the provider has not authenticated again.
     for at in (None, int(time.time()) - 3600):
         served.forge = partial(asked_at, at)
         url = begin(client, "/login/again/with/acme/")

@@ -40,8 +40,8 @@ def query(name: str, text: str, **more: Any) -> BoardPanel:
     return BoardPanel(name, "promql", title=name, query=text, **more)
 
 
-def measured(viewer: User, *panels: BoardPanel, **look: Any) -> dict[str, Any]:
-    found = measure_board(viewer, panels, BoardQuery(**look))
+def measured(viewer: User, *panels: BoardPanel, **options: Any) -> dict[str, Any]:
+    found = measure_board(viewer, panels, BoardQuery(**options))
     assert [one["id"] for one in found["panels"]] == [panel.id for panel in panels]
     return found | {"panels": {one["id"]: one for one in found["panels"]}}
 

@@ -132,7 +132,7 @@ def test_export_can_be_imported_unchanged(operator: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "Invalid JSON"),
         ("", "Invalid JSON"),
@@ -140,10 +140,10 @@ def test_export_can_be_imported_unchanged(operator: Client) -> None:
         ('{"version": 3, "title": "x"}', "version: “3” rejected. Unsupported version."),
     ],
 )
-def test_import_error_states_the_reason(operator: Client, text: str, said: str) -> None:
+def test_import_error_states_the_reason(operator: Client, text: str, message: str) -> None:
     response = operator.post(f"{ALL}import/", {"document": text})
     assert response.status_code == 400
-    assert said in response.text
+    assert message in response.text
     assert not CustomBoard.objects.exists()
 
 

@@ -19,7 +19,7 @@ TOKENS = 600
 
 @dataclass
 class ProofWorkers:
-    """Two workers with counters, and a clock that moves only when somebody waits."""
+    """Two workers with counters, and a clock that advances only in `pause`."""
 
     route: list[str] = field(default_factory=lambda: [A, A])
     sources: list[tuple[str, int]] = field(

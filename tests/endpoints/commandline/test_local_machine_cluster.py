@@ -110,7 +110,7 @@ def test_ctrl_c_exits_quietly(
 def test_local_log(reconciler_harness: ReconcilerHarness, placed: Endpoint) -> None:
     """What is shown first is `tail` lines; a busy log is known again by more than those."""
     del reconciler_harness, placed
-    looks = iter((["a", "b", "c"], ["a", "b", "c", "d", "e", "f"]))
+    observations = iter((["a", "b", "c"], ["a", "b", "c", "d", "e", "f"]))
     stop = threading.Event()
 
     class Machine:
@@ -119,7 +119,7 @@ def test_local_log(reconciler_harness: ReconcilerHarness, placed: Endpoint) -> N
         announces = False
 
         def logs(self, _ref: Any, lines: int) -> dict[str, str]:
-            now = next(looks)
+            now = next(observations)
             if len(now) > 3:
                 stop.set()
             return {"demo-0": "\n".join(now[-lines:])}
@@ -129,7 +129,7 @@ def test_local_log(reconciler_harness: ReconcilerHarness, placed: Endpoint) -> N
     lines = sources._poll_lines(machine, at, stop, 1)
     assert next(lines) == LogLine("c", anew=True)
     assert [line.text for line in lines] == ["d", "e", "f"]
-    looks = iter((["a", "b"],))
+    observations = iter((["a", "b"],))
     once = sources.LogSource(machine, at).end(1)
     assert [line.text for line in once] == ["b"]
 

@@ -28,12 +28,12 @@ CONFIGS = [path for path in SAMPLES if sample(path)["kind"] == KIND]
 def test_sample_starts_and_reports_its_status(
     path: Path, cluster: Cluster, followed: Followed, reached: ClusterAccess
 ) -> None:
-    followed.look()
+    followed.follow()
     document = sample(path)
     cluster.node("sample", document["spec"]["instanceType"], gpus=8, cpu="192")
     name, document["metadata"]["namespace"] = document["metadata"]["name"], followed.namespace
     cluster.api.apply(KIND, followed.namespace, copy.deepcopy(document), manager="kubectl")
-    followed.look()
+    followed.follow()
     provisioner = KubernetesProvisioner(reached, followed.namespace, frozenset(CAPABILITIES))
     harness = ReconcilerHarness(provisioner)
     endpoint = Endpoint.objects.get()
@@ -46,7 +46,7 @@ def test_sample_starts_and_reports_its_status(
         return status.phase == "Ready" or status.reason == "L2Unavailable"
 
     until(served, what="the endpoint served")
-    followed.look()
+    followed.follow()
     seen = followed.get(name)["status"]
     assert seen["state"] == "DeploymentComplete"
     pods = cluster.pods(followed.namespace, seen["selector"])
@@ -55,9 +55,9 @@ def test_sample_starts_and_reports_its_status(
     ]
     assert _all_of(document, manifest_actions.export_endpoint(endpoint.name))
     followed.delete(name)
-    followed.look()
+    followed.follow()
     until(lambda: harness.step(Endpoint.objects.get()) is None, what="the endpoint gone")
-    followed.look()
+    followed.follow()
     assert not followed.there(name)
     assert cluster.pods(followed.namespace) == []
 
@@ -75,7 +75,7 @@ def test_server_rejects_placeholders_of_samples(cluster: Cluster, followed: Foll
     """Those which the published schema can tell; the others are refused by us."""
     from endpoints.manifests import documents
 
-    followed.look()
+    followed.follow()
     for path in CONFIGS:
         raw = documents.read_documents(path.read_text(encoding="utf-8"))[0]
         if "tlsConfig" in raw["spec"]:

@@ -34,7 +34,7 @@ NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
 
 
 def compiled(endpoint: Endpoint, key: InferenceKey) -> list[dict[str, Any]]:
-    """What routers are told of this key."""
+    """Return the key's entry in the routers' configuration."""
     found = compile_keys(selectors.facts(endpoint))["keys"]
     return [entry for entry in found if entry["id"] == str(key.pk)]
 
@@ -92,7 +92,7 @@ def test_periods_begin_and_end_in_utc() -> None:
     assert period_of(december, "month")[1] == datetime(2027, 1, 1, tzinfo=UTC)
 
 
-# -- what routers are told
+# -- the routers' configuration
 
 
 def test_terms_reach_the_router_file(demo_endpoint: Endpoint, alice: User) -> None:
@@ -159,7 +159,7 @@ def test_group_key_opens_each_member_and_none_after_removal(
 
 
 def test_change_is_applied_at_once(demo_endpoint: Endpoint, alice: User) -> None:
-    """Nobody waits for the next round: whoever is concerned is due now."""
+    """Affected endpoints are due at once, not in the next round."""
     group = keys_actions.save_group(alice, None, "chats", ["demo"])
     made = keys_actions.create_in_group(alice, str(group.pk), "app")
     later = timezone.now() + timedelta(hours=1)

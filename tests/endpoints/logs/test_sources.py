@@ -127,7 +127,7 @@ def test_seen_lines_are_not_repeated() -> None:
         def follow(
             self, ref: Any, replica: str, container: str, since: float = 0, **_more: Any
         ) -> Iterator[str]:
-            Cluster.asked = since
+            Cluster.since_s = since
             yield "2026-01-01T00:00:01Z one"
             yield "2026-01-01T00:00:01.5Z two"
             yield "2026-01-01T00:00:01.50001Z three  with  spaces"
@@ -137,7 +137,7 @@ def test_seen_lines_are_not_repeated() -> None:
     assert [line.text for line in every] == ["one", "two", "three  with  spaces"]
     after = list(source.lines("2026-01-01T00:00:01.5Z", threading.Event()))
     assert [line.text for line in after] == ["three  with  spaces"]
-    assert int(Cluster.asked) == 1767225601
+    assert int(Cluster.since_s) == 1767225601
 
 
 @pytest.mark.parametrize(

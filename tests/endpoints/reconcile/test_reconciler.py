@@ -303,7 +303,7 @@ def test_update_replaces_workers_one_by_one(
         status = reconciler_harness.step(ready)
         assert status is not None
         fewest = min(fewest, len(reconciler_harness.observe().ready()))
-        # Nobody is stopped whom the router was not told of first.
+        # No worker is stopped before the router drains it.
         for replica in reconciler_harness.observe().replicas:
             reported = {
                 w.name for w in reconciler_harness.router.calls[-1] if not w.draining and w.ready

@@ -382,7 +382,7 @@ def test_a_lost_announcement_is_made_up_for_by_the_sweep(
 
 
 def test_everything_is_observed_anew_when_listening_begins(announced: Endpoint) -> None:
-    """Nobody knows what ended while no Celery worker ran."""
+    """Changes while no Celery worker ran are unknown."""
     assert due(EndpointStatus, timezone.now()) == []
     changes.observe_anew()
     assert due(EndpointStatus, timezone.now()) == [announced.pk]

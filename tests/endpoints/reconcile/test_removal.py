@@ -27,17 +27,17 @@ pytestmark = pytest.mark.django_db
 
 
 class Router:
-    """Counts how often its end is asked for; `says` are its answers, then it is gone."""
+    """Counts `queries` of its end; `answers` are the replies, afterwards it is gone."""
 
     name = "router"
 
-    def __init__(self, *says: bool) -> None:
-        self.says = list(says)
-        self.asked = 0
+    def __init__(self, *answers: bool) -> None:
+        self.answers = list(answers)
+        self.queries = 0
 
     def delete(self, _endpoint: Any) -> bool:
-        self.asked += 1
-        return self.says.pop(0) if self.says else True
+        self.queries += 1
+        return self.answers.pop(0) if self.answers else True
 
     def reconcile(self, *_args: Any) -> Any:
         raise AssertionError("it is going")
@@ -71,7 +71,7 @@ def test_absent_router_is_queried_only_at_the_end(
     router = replaced(reconciler_harness, Router(False))
     reported = [get_reason(reconciler_harness.step(going)) for _ in range(5)]
     assert reported == ["RemovingRouter", *["StoppingWorkers"] * 3, "gone"]
-    assert router.asked == 3, "until it was gone, and as the last proof"
+    assert router.queries == 3, "until it was gone, and as the last proof"
 
 
 def test_router_that_returns_at_the_end_keeps_the_row(
@@ -80,7 +80,7 @@ def test_router_that_returns_at_the_end_keeps_the_row(
     router = replaced(reconciler_harness, Router(True, False, True))
     reported = [get_reason(reconciler_harness.step(going)) for _ in range(5)]
     assert reported == [*["StoppingWorkers"] * 3, "RemovingRouter", "gone"]
-    assert router.asked == 3
+    assert router.queries == 3
 
 
 def test_after_an_error_everything_is_queried_again(
@@ -92,7 +92,7 @@ def test_after_an_error_everything_is_queried_again(
     assert get_reason(reconciler_harness.step(going)) == "ClusterUnreachable"
     reconciler_harness.provisioner.breaks.clear()
     reconciler_harness.step(going)
-    assert router.asked == 2
+    assert router.queries == 2
 
 
 def test_observations_before_the_deletion_are_discarded(
@@ -101,7 +101,7 @@ def test_observations_before_the_deletion_are_discarded(
     EndpointStatus.objects.update(reason="StoppingWorkers")
     router = replaced(reconciler_harness, Router(False))
     assert get_reason(reconciler_harness.step(going)) == "RemovingRouter"
-    assert router.asked == 1
+    assert router.queries == 1
 
 
 @pytest.mark.parametrize(("waited_s", "again_s"), [(0, 0.8), (8, 0.8), (20, 2.0), (3600, 4.0)])

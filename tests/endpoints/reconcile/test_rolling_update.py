@@ -419,7 +419,7 @@ def test_drift_is_detected_and_reported_once(
 
 
 def test_two_clusters_are_independent(data: dict[str, Any], cluster: PaperCluster) -> None:
-    """Each endpoint is asked for where its own spec says."""
+    """Each endpoint is observed where its own spec places it."""
     other = PaperCluster()
     harness = ReconcilerHarness(cluster)
     actions.create(SYSTEM, data)

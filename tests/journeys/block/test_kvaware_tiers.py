@@ -1,6 +1,6 @@
 """Real vLLM with L1 and L2 behind the router with `kvaware`: what left the device is still known.
 
-Each test brings prompts nobody has seen.
+Each test brings new prompts.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_a_hint_which_was_wrong_is_taken_back_and_condemns_nobody(tiered_router:
             what="the hint",
         )
         wrong.append(prompt)
-    tiered_router.node.stop()  # whatever it held is gone, and nobody tells
+    tiered_router.node.stop()  # its content is gone, without an event
     for prompt in wrong:
         decision = tiered_router.router.complete(prompt, "b")
         assert decision["predicted_cached_tokens"] >= 96

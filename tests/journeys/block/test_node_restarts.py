@@ -1,4 +1,4 @@
-"""A real node under a real supervisord: killed, it comes back empty, and that is told once."""
+"""A real node under a real supervisord: killed, it restarts empty, which is logged once."""
 
 from __future__ import annotations
 

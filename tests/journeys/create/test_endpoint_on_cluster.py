@@ -1,4 +1,4 @@
-"""An endpoint's whole life on a cluster, asked for by REST: workers (simulated) and routers run.
+"""An endpoint's whole lifecycle on a cluster, by REST: workers (simulated) and routers run.
 
 Everything is as in production but the kubelet: the console's passes are made one after another,
 pods are processes with addresses of their own, and the request which proves it is a real one. Over

@@ -17,7 +17,7 @@ from tests.support.product.product import Product
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(600)]
 
-# Where to leave screenshots; nowhere unless asked.
+# Folder for screenshots, if requested.
 SHOTS = os.environ.get("EMBERLINE_SCREENSHOTS")
 
 
@@ -89,7 +89,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
     page.locator("[name=model]").fill("smollm2-135m-instruct")
     page.locator("[name=engine]").select_option("simulated")
     page.locator("[name=replicas]").fill("2")
-    page.locator("#group-routing > summary").click()  # folded until one wants something of it
+    page.locator("#group-routing > summary").click()  # folded until opened
     page.locator("[name='routing.strategy']").select_option("session")
     watched.shot("endpoint-form")
     page.get_by_role("button", name="Create endpoint").click()

@@ -94,7 +94,7 @@ def test_create_use_edit_scale_delete(simulated: Product) -> None:
 
 
 def test_kvaware_on_simulated_workers(simulated: Product) -> None:
-    """They publish events too, and the router asks them for tokens."""
+    """They also publish events and tokenize prompts for the router."""
     create(simulated, "knows", routing={"enabled": True, "strategy": "kvaware"})
     prompt = "Tell me a story of a lighthouse. " * 60
 
@@ -146,7 +146,7 @@ def test_a_bad_value_is_named_and_nothing_is_created(
 
 
 def test_celery_killed_while_provisioning(simulated: Product) -> None:
-    """One set of processes, and Ready, although the worker dies in the middle."""
+    """One set of processes, and Ready, although the worker is killed in the middle."""
     answer = simulated.api("POST", "/endpoints/", spec("midway", replicas=2))
     assert answer.status_code == 201
     eventually(
@@ -182,7 +182,7 @@ def test_a_killed_program_comes_back(simulated: Product, program: str) -> None:
 
 @pytest.mark.parametrize("program", ["demo-router-0", "demo-worker-0", "cache-default-0"])
 def test_a_killed_part_is_seen_and_heals(simulated: Product, program: str) -> None:
-    before = told(simulated)
+    before = reported_targets(simulated)
     dead = simulated.kill(program)
     simulated.reborn(program, dead)
     # The console looks every few seconds: its Ready may be older than the kill.
@@ -191,7 +191,7 @@ def test_a_killed_part_is_seen_and_heals(simulated: Product, program: str) -> No
     if program.startswith("demo-"):
         eventually(
             "an event tells of it",
-            lambda: told(simulated) - before,
+            lambda: reported_targets(simulated) - before,
             30,
         )
 
@@ -258,7 +258,7 @@ def names(product: Product) -> set[str]:
     return {endpoint["name"] for endpoint in listed["results"]}
 
 
-def told(product: Product) -> set[tuple[str, int]]:
+def reported_targets(product: Product) -> set[tuple[str, int]]:
     """The latest events; one that is repeated is counted up."""
     listed = product.api("GET", "/endpoints/demo/events/?page_size=500").json()
     return {(event["message"], event["count"]) for event in listed["results"]}

@@ -130,18 +130,18 @@ def test_failing_revision_is_rolled_back(
 def test_cluster_events_are_shown_on_the_endpoint(
     cluster_harness: ClusterHarness, data: dict[str, Any]
 ) -> None:
-    """No node has what is asked for: said with the scheduler's own words, as reason and event."""
+    """No node fits: reason and event quote the scheduler's message."""
     placed = {"cluster": "east", "node_selector": {"no-such": "label"}}
     demo = cluster_harness.create(data, placement=placed)
     status = cluster_harness.until(demo, "Provisioning", "Unschedulable")
     assert "node" in status.message
     assert states(status)["Scheduled"] == "active"
 
-    def told() -> Any:
+    def reported() -> Any:
         cluster_harness.step(demo)
         return demo.events.filter(kind="FailedScheduling").first()
 
-    event = until(told, what="the scheduler's event")
+    event = until(reported, what="the scheduler's event")
     assert (event.origin, event.severity) == ("cluster", "warning")
 
 

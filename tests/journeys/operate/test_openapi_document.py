@@ -1,6 +1,6 @@
 """The API held to its own OpenAPI document by schemathesis, operation by operation.
 
-Every operation is asked with good and with bad data, over an endpoint, a cache tier and a cluster
+Every operation is called with valid and invalid data, over an endpoint, a cache tier and a cluster
 that are there. `EMBERLINE_SCHEMATHESIS=200` looks longer.
 """
 
@@ -36,7 +36,7 @@ _handler = ClientHandler(enforce_csrf_checks=False)
 
 
 def in_process(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """Django as its own test client asks it: in the test's transaction."""
+    """Django through its test client: in the test's transaction."""
     response = _handler(environ)
     start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
     body = response.getvalue()

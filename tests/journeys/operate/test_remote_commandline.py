@@ -206,7 +206,7 @@ def test_waiting_without_a_stream_states_its_method(
 
 
 class Rolling(FakeProvisioner):
-    """A platform which tells a log on and on; the connection ends after each line."""
+    """A console that streams a log; the connection ends after each line."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[float, int]] = []

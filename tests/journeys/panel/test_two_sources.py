@@ -1,4 +1,4 @@
-"""Two clusters, each with a real Prometheus: one board of both, also when one of them dies."""
+"""Two clusters, each with a real Prometheus: one board of both, also when one of them is down."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_viewer_cannot_switch_the_strategy(demo_endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"strategy": "sideways"}, "routing.strategy"),
         ({"session_key": "nowhere"}, "routing.session_key"),
@@ -77,11 +77,11 @@ def test_viewer_cannot_switch_the_strategy(demo_endpoint: Endpoint) -> None:
     ],
 )
 def test_rejected_form_keeps_its_input(
-    demo_endpoint: Endpoint, change: dict[str, str], said: str
+    demo_endpoint: Endpoint, change: dict[str, str], message: str
 ) -> None:
     answer = browser("operator").post(PAGE, form(note="because", **change))
     assert answer.status_code in (400, 409, 412)
-    assert said in answer.text
+    assert message in answer.text
     assert 'value="because"' in answer.text
     demo_endpoint.refresh_from_db()
     assert demo_endpoint.generation == 1

@@ -96,7 +96,7 @@ def ready(reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint) -> End
 
 @pytest.fixture
 def placed(demo_endpoint: Endpoint) -> Endpoint:
-    """On a cluster; what would be asked of a real one is not the matter of these tests."""
+    """On a cluster, without queries to it."""
     east = Cluster.objects.create(name="east", kind="in-cluster")
     ClusterStatus.objects.create(cluster=east)
     demo_endpoint.spec["placement"] = {"cluster": "east", "namespace": "models"}

@@ -64,6 +64,6 @@ def furnished(transactional_db: None) -> Cast:
     mail = {"name": "demo", "kind": "email", "to": ["ops@example.org"], "everything": True}
     receivers.create(people.ada, mail)
     receivers.send_test(people.ada, "demo")
-    wish = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
-    silences.create(people.alice, wish)
+    fields = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
+    silences.create(people.alice, fields)
     return people

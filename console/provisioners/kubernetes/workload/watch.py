@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 
 def is_watched(server: str, namespace: str) -> bool:
-    """Return whether this process is told of every change of workloads in the namespace."""
+    """Return whether this process receives every change of workloads in the namespace."""
     with _lock:
         return all((server, namespace, kind) in _live for kind in WATCHED)
 

@@ -239,7 +239,7 @@ class Refusing:
 
 
 def test_shrinking_by_thousands_of_values_with_a_rejecting_disk() -> None:
-    """Each value let go at once says that there may be more to do, while that is being done."""
+    """Each value released at once reports possible further work while it is in progress."""
     lower: Any = Refusing()
     store = MemoryStore(100 * PAGE_BYTES, lambda reason, age: None, lower=lower)
     for number in range(3000):

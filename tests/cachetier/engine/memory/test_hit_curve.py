@@ -52,7 +52,7 @@ def looping(chance: random.Random) -> Load:
 
 
 def chatting(chance: random.Random) -> Load:
-    """Each turn asks for all blocks of its conversation again, and a few more."""
+    """Each turn looks up all blocks of its conversation again, and a few more."""
     turns = [chance.randrange(600) for _ in range(3500)]
     length: dict[int, int] = {}
     load: Load = []
@@ -168,7 +168,7 @@ def test_curve_is_linear_within_a_bucket() -> None:
 
 
 def test_value_sizes_are_learned_on_store() -> None:
-    """A lookup that misses does not know how long the value will be."""
+    """The value's length is unknown at a miss."""
     curve = HitCurve()
     for key in (b"a", b"b"):
         curve.record_lookup(key, None)

@@ -122,7 +122,7 @@ TestModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=
 
 @given(st.lists(st.integers(0, CAPACITY - ENTRY_BYTES - 3), max_size=60))
 def test_capacity_is_never_exceeded(sizes: list[int]) -> None:
-    """The account is looked at when each victim leaves, in the middle of a put."""
+    """The accounting is correct at each eviction, in the middle of a put."""
     seen: list[int] = []
     one = MemoryStore(CAPACITY, lambda reason, age: seen.append(one.usage().used_bytes))
     for index, size in enumerate(sizes):

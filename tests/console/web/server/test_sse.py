@@ -206,14 +206,14 @@ async def test_revoked_permission_ends_the_stream(
 async def test_equal_queries_are_shared() -> None:
     polls, future, go = sse._PollThreads(), [], threading.Event()
 
-    def look() -> str:
+    def poll() -> str:
         assert go.wait(LONG_S)
         future.append(threading.current_thread().name)
         return "seen"
 
-    waiting = [asyncio.create_task(polls.run(look, key)) for key in ("a", "a", "a", "b", None)]
+    waiting = [asyncio.create_task(polls.run(poll, key)) for key in ("a", "a", "a", "b", None)]
     await asyncio.sleep(0)
-    waiting[0].cancel()  # its reader left; the others still want it
+    waiting[0].cancel()  # its reader left; the others still read it
     go.set()
     assert await asyncio.wait_for(asyncio.gather(*waiting[1:]), LONG_S) == ["seen"] * 4
     assert len(future) == 3

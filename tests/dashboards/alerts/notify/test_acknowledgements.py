@@ -62,16 +62,16 @@ def simulated_alerts(monkeypatch: Any) -> Iterator[SimulatedAlerts]:
 
 
 def acknowledge(**more: str) -> Silence:
-    wish = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it", **more}
-    return acknowledgements.create(person("operator"), wish)
+    fields = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it", **more}
+    return acknowledgements.create(person("operator"), fields)
 
 
 def test_acknowledgement_stops_repeats_and_the_resolution_is_sent(
     simulated_alerts: SimulatedAlerts,
 ) -> None:
     make_endpoint("demo")
-    wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
-    receivers.create(person("admin"), wish)
+    fields = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
+    receivers.create(person("admin"), fields)
     assert simulated_alerts.later(60) == ["firing"]
     row = acknowledge()
     for _ in range(3):
@@ -87,8 +87,8 @@ def test_acknowledgement_stops_repeats_and_the_resolution_is_sent(
 
 def test_revoked_acknowledgement_repeats_again(simulated_alerts: SimulatedAlerts) -> None:
     make_endpoint("demo")
-    wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
-    receivers.create(person("admin"), wish)
+    fields = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
+    receivers.create(person("admin"), fields)
     simulated_alerts.later(60)
     row = acknowledge()
     assert simulated_alerts.later(5 * 3600) == []
@@ -129,35 +129,35 @@ def test_short_gap_or_unknown_state_ends_no_acknowledgement(
 def test_rest_acknowledges_once_and_only_firing_alerts(simulated_alerts: SimulatedAlerts) -> None:
     make_endpoint("demo")
     client = program("operator")
-    wish = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it"}
-    done = client.post(API, wish, format="json")
+    fields = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it"}
+    done = client.post(API, fields, format="json")
     assert done.status_code == 201
     assert (done.json()["kind"], done.json()["comment"]) == ("acknowledgement", "on it")
-    again = client.post(API, wish, format="json")
+    again = client.post(API, fields, format="json")
     assert again.status_code == 409
     assert "already acknowledged" in again.text
     other = client.post(API, {"alert": "HighITL", "endpoint": "demo"}, format="json")
     assert other.status_code == 409
     assert "not firing" in other.text
-    for body, field in (({}, "alert"), ({**wish, "x": 1}, "x"), ({**wish, "note": 1}, "note")):
+    for body, field in (({}, "alert"), ({**fields, "x": 1}, "x"), ({**fields, "note": 1}, "note")):
         refused = client.post(API, body, format="json")
         assert (refused.status_code, refused.json()["field"]) == (400, field)
     assert len(client.get(API).json()["results"]) == 1
     kinds = f"/api/v1/silences/?kind={SilenceKind.SILENCE}"
     assert client.get(kinds).json()["results"] == []
     assert client.delete(f"{API}{done.json()['id']}/").status_code == 204
-    assert client.post(API, wish, format="json").status_code == 201
+    assert client.post(API, fields, format="json").status_code == 201
 
 
 def test_team_acknowledges_its_own_alerts(simulated_alerts: SimulatedAlerts) -> None:
     teams = made.teams()
     made.their_endpoints(teams)
     simulated_alerts.endpoint = OURS
-    wish = {"alert": "HighTTFT", "endpoint": OURS}
+    fields = {"alert": "HighTTFT", "endpoint": OURS}
     json = {"content_type": "application/json"}
-    assert client_of(teams.frank).post(API, wish, **json).status_code == 403
-    assert client_of(teams.hugo).post(API, wish, **json).status_code in (403, 409)
-    done = client_of(teams.erin).post(API, wish, **json)
+    assert client_of(teams.frank).post(API, fields, **json).status_code == 403
+    assert client_of(teams.hugo).post(API, fields, **json).status_code in (403, 409)
+    done = client_of(teams.erin).post(API, fields, **json)
     assert done.status_code == 201
     assert client_of(teams.hugo).delete(f"{API}{done.json()['id']}/").status_code == 404
 

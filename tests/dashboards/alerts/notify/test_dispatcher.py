@@ -155,8 +155,8 @@ def test_routes_can_match_the_team_of_an_endpoint(simulated_alerts: SimulatedAle
 
 
 def test_silence_stops_messages_until_it_ends(simulated_alerts: SimulatedAlerts) -> None:
-    wish = {"matchers": "alertname=Slow", "duration": "1h", "comment": "known"}
-    silences.create(person("operator"), wish)
+    fields = {"matchers": "alertname=Slow", "duration": "1h", "comment": "known"}
+    silences.create(person("operator"), fields)
     simulated_alerts.fires("Slow", "Broken")
     simulated_alerts.dispatch()
     (one,) = simulated_alerts.dispatch(30)
@@ -164,7 +164,7 @@ def test_silence_stops_messages_until_it_ends(simulated_alerts: SimulatedAlerts)
     silence = Silence.objects.get()
     silences.expire(person("operator"), silence)
     assert [marks(one) for one in simulated_alerts.dispatch(1)] == [[("Slow", "firing")]]  # delayed
-    silences.create(person("operator"), wish)
+    silences.create(person("operator"), fields)
     simulated_alerts.alerts = []
     simulated_alerts.dispatch(30)
     reported = [mark for one in simulated_alerts.dispatch(400) for mark in marks(one)]
@@ -174,8 +174,8 @@ def test_silence_stops_messages_until_it_ends(simulated_alerts: SimulatedAlerts)
 
 def test_future_silence_starts_later(simulated_alerts: SimulatedAlerts) -> None:
     later = (T0 + timedelta(hours=1)).isoformat()
-    wish = {"matchers": "alertname=Slow", "starts_at": later, "comment": "works"}
-    silences.create(person("operator"), wish)
+    fields = {"matchers": "alertname=Slow", "starts_at": later, "comment": "works"}
+    silences.create(person("operator"), fields)
     simulated_alerts.fires("Slow")
     simulated_alerts.dispatch()
     assert len(simulated_alerts.dispatch(30)) == 1

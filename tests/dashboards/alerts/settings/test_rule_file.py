@@ -126,7 +126,7 @@ def test_settings_are_reloaded_without_a_restart_and_an_invalid_file_never_is(
 
 
 class Scripted:
-    """Prometheus whose latest reload is what the test says, and how often it was asked for one."""
+    """Prometheus with a given latest reload, and the number of reload requests."""
 
     def __init__(self, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
         self.took: bool | None = True

@@ -290,7 +290,7 @@ async def test_progress_is_reported_during_the_run(server: Server) -> None:
 async def test_cpu_share_uses_the_same_start_for_work_and_time(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first look at the workers costs CPU before the load begins."""
+    """The first poll of the workers costs CPU before the load begins."""
     poll = TierCounterReader.poll
 
     async def costly(watcher: TierCounterReader) -> dict[str, float]:

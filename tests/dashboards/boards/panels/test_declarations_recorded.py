@@ -127,7 +127,7 @@ def test_every_recording_states_its_origin() -> None:
 
 
 def test_pods_and_gpus_are_those_of_the_selected_endpoints(replayed: Prometheus) -> None:
-    """Exporters of a cluster know pods only; whoever may see some endpoints sees theirs."""
+    """Cluster exporters have pod labels only; a user sees those of permitted endpoints."""
     panels = BOARDS["workers"].panels(one=False)
     mine = [panel for panel in panels if panel.needs and panel.drill != "endpoint"]
 

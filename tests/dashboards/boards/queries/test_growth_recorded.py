@@ -61,7 +61,7 @@ NAMES = (
 def promtool(
     folder: Path, test: dict[str, Any], every: str = "5m"
 ) -> subprocess.CompletedProcess[str]:
-    """It evaluates all groups `every` so often, whatever each of them says."""
+    """It evaluates all groups `every` so often, whatever their own interval."""
     groups = recording_rules.long_ranges()
     (folder / "rules.yml").write_text(
         recording_rules.render(groups[1:2] if every == "5m" else groups[1:])
@@ -91,7 +91,7 @@ def test_recorded_series_equal_raw_samples(tmp_path: Path) -> None:
     done = promtool(tmp_path, of(SERIES, *questions))
     assert done.returncode == 0, done.stdout + done.stderr
     questions = [same(name, scope, 0.03, MINUTES) for name in NAMES for scope in (Scope(), one)]
-    # Four samples a minute, as a rule of every minute wants.
+    # Four samples a minute, as a rule of every minute needs.
     done = promtool(tmp_path, of(SERIES, *questions) | {"interval": "15s"}, every="1m")
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -171,7 +171,7 @@ def test_coverage_includes_the_window_before_each_step() -> None:
     results_board.measure(
         BoardRequest(stub, BOARDS["cost"].panels(one=False), Scope(), RANGES["15m"], 1.8e9)
     )
-    assert f"[{900 + 86_400}s:" in stub.asked["missing_300"].query
+    assert f"[{900 + 86_400}s:" in stub.recorded_questions["missing_300"].query
 
 
 def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
@@ -191,14 +191,14 @@ def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
 
 
 class Stub:
-    """Knows only at how many steps nothing was kept."""
+    """Prometheus that returns only the number of steps without a recorded value."""
 
     def __init__(self, lacking: QueryResult) -> None:
         self.lacking = lacking
-        self.asked: dict[str, Question] = {}
+        self.recorded_questions: dict[str, Question] = {}
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
-        self.asked |= questions
+        self.recorded_questions |= questions
         return {
             name: self.lacking if name.startswith(("missing", "not_covered")) else QueryResult()
             for name in questions
@@ -222,7 +222,7 @@ def test_board_queries_recorded_series_after_full_coverage(
     stub = Stub(lacking)
     panels = BOARDS["overview"].panels(one=False)
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES[range_key], 1.8e9))
-    found = {question.query for question in stub.asked.values()}
+    found = {question.query for question in stub.recorded_questions.values()}
     families = [family.all for family in growth.FAMILIES]
     asked_short = [query for query in found if "count_over" not in query]
     assert any(name in query for query in asked_short for name in families) is short
@@ -232,17 +232,17 @@ def test_comparison_period_needs_coverage_too() -> None:
     stub = Stub(QueryResult())
     panels = BOARDS["overview"].panels(one=False)
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True))
-    assert f"[{14 * 86_400 + 43_200}s:" in stub.asked["missing_300"].query
+    assert f"[{14 * 86_400 + 43_200}s:" in stub.recorded_questions["missing_300"].query
 
 
 class Late:
     """Rules kept everything but the newest minutes, of which the samples are there."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Question] = {}
+        self.recorded_questions: dict[str, Question] = {}
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
-        self.asked |= questions
+        self.recorded_questions |= questions
         return {name: self._answer(question) for name, question in questions.items()}
 
     def _answer(self, question: Question) -> QueryResult:
@@ -282,6 +282,8 @@ def test_evidence_ends_now_independent_of_the_grid() -> None:
     stub, now = Quiet(QueryResult()), 1.8e9 + 59
     panels = BOARDS["overview"].panels(one=True)
     results_board.measure(BoardRequest(stub, panels, Scope("a"), RANGES["6h"], now))
-    moments = [question.at for name, question in stub.asked.items() if "happened_" in name]
+    moments = [
+        question.at for name, question in stub.recorded_questions.items() if "happened_" in name
+    ]
     assert moments
     assert min(moments) >= now - queries.SCRAPE_S

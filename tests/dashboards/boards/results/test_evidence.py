@@ -141,20 +141,20 @@ def test_no_statement_of_absence_is_false(
     back = RANGES[length].length_s
     for name, shown in sparse_prometheus.shown(endpoint, length).items():
         message, panel = shown.message, shown.panel
-        told = f"{endpoint} {length} {name}: {shown.state} {message}"
+        context = f"{endpoint} {length} {name}: {shown.state} {message}"
         if message is None or shown.state == "ok":
             continue
         if panel.cause is not None and panel.cause.none == message.text:
-            assert grown(endpoint, CAUSES[panel.cause.query], back) == 0, told
+            assert grown(endpoint, CAUSES[panel.cause.query], back) == 0, context
         if shown.state in ("zero", "quiet") and panel.of_events:
             counted = {one: grown(endpoint, one, back) for one in counters_of(shown)}
             measured = {"tier-failures"}  # its zero is drawn from a counter of lookups
-            assert not any(counted.values()) or name in measured, told
+            assert not any(counted.values()) or name in measured, context
         elif shown.state == "quiet" and not message.text.startswith("No values in this chart."):
             # A share or a quantile needs something of each of its counters.
-            assert not all(grown(endpoint, one, back) for one in counters_of(shown)), told
+            assert not all(grown(endpoint, one, back) for one in counters_of(shown)), context
         if shown.state == "absent":
-            assert not any(grown(endpoint, one, back) for one in panel.metrics), told
+            assert not any(grown(endpoint, one, back) for one in panel.metrics), context
 
 
 # What each endpoint did in the last 15 minutes: these panels have numbers, or say how much it was.

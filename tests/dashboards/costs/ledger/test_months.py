@@ -11,7 +11,7 @@ from dashboards.costs.ledger import hours, months
 from dashboards.costs.ledger.months import Month
 from dashboards.costs.models import CostDay, MeasuredHour
 from endpoints.models import Endpoint
-from tests.dashboards.costs.conftest import HOUR_S, Told
+from tests.dashboards.costs.conftest import HOUR_S, StubPrometheus
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -43,7 +43,7 @@ def test_month_is_in_utc() -> None:
 
 
 def test_repeated_hour_of_a_clock_change_is_counted_twice(
-    stub_prometheus: Told, one: Endpoint
+    stub_prometheus: StubPrometheus, one: Endpoint
 ) -> None:
     """02:30 occurs twice in Berlin: two hours of UTC."""
     Endpoint.objects.update(created_at=datetime(2026, 10, 25, 0, tzinfo=UTC))
@@ -56,7 +56,9 @@ def test_repeated_hour_of_a_clock_change_is_counted_twice(
     assert CostDay.objects.get().worker_s == 4 * HOUR_S
 
 
-def test_hour_belongs_to_the_day_of_its_start(stub_prometheus: Told, one: Endpoint) -> None:
+def test_hour_belongs_to_the_day_of_its_start(
+    stub_prometheus: StubPrometheus, one: Endpoint
+) -> None:
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
     for hour in (midnight - hours.HOUR, midnight):
         hours.add_hour(stub_prometheus, hour)

@@ -22,7 +22,7 @@ from tests.support.people import client_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
-"""A folder for pictures, for who wants to look."""
+"""Folder for screenshots, if requested."""
 
 
 @pytest.fixture

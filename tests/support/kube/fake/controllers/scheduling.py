@@ -123,9 +123,15 @@ def _term(term: Object, labels: dict[str, str]) -> bool:
 
 
 def _preference(node: Object, pod: Object) -> int:
-    wishes = _affinity(pod["spec"]).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    preferences = (
+        _affinity(pod["spec"]).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    )
     labels = node["metadata"].get("labels", {})
-    return sum(wish["weight"] for wish in wishes if _term(wish["preference"], labels))
+    return sum(
+        preference["weight"]
+        for preference in preferences
+        if _term(preference["preference"], labels)
+    )
 
 
 def evict(client: ControllerClient, namespace: str) -> None:
