@@ -101,7 +101,7 @@ class _Outcome(NamedTuple):
         return sent, self.statuses, self.ended
 
 
-def _asking(parts: list[bytes], answer: bytes) -> _Outcome:
+def _send_parts(parts: list[bytes], answer: bytes) -> _Outcome:
     harness = RouterHarness()
     served: dict[int, int] = {}
     seen: dict[int, int] = {}
@@ -161,7 +161,7 @@ def requests(data: bytes) -> None:
     """Client bytes, pipelined and arbitrarily split, give the requests that h11 reads."""
     answer = _ANSWERS[data[0] & 3] if data else _ANSWERS[0]
     steer, wire = data[1:5], data[5:]
-    outcomes = [_asking(parts, answer) for parts in splits(wire, steer)]
+    outcomes = [_send_parts(parts, answer) for parts in splits(wire, steer)]
     _same("requests", [outcome.same() for outcome in outcomes])
     handled, forwarded = outcomes[0][:2]
     theirs, _ = reference.requests(wire)

@@ -94,7 +94,7 @@ def test_bytes_being_received_are_bounded_over_all_clients(start: Start) -> None
 
 
 @pytest.mark.parametrize("commands", [b"GET k\r\n" * 500, b"MGET" + b" k" * 500 + b"\r\n"])
-def test_client_that_reads_nothing_blocks_nobody(start: Start, commands: bytes) -> None:
+def test_client_that_reads_nothing_blocks_no_other_client(start: Start, commands: bytes) -> None:
     """Its requests wait; neither the node's memory nor other clients pay."""
     node = start(memory="64MiB")
     db = client(node)

@@ -240,21 +240,21 @@ def test_check_from_the_page_is_repeated_by_messages(
         lambda _task, *args, countdown=0.0: sent.append((*args, countdown)),
     )
     actions.check_cluster(people.alice, "work")
-    looks = 0
+    observations = 0
     while sent:
         pk, repeats, _countdown = sent.pop()
         tasks.refresh_cluster(pk, repeats)
-        looks += 1
+        observations += 1
     cluster.status.refresh_from_db()
-    assert (cluster.status.phase, looks) == ("Ready", 3)
+    assert (cluster.status.phase, observations) == ("Ready", 3)
     granted_after(api, 10**6)
     actions.check_cluster(people.alice, "work")
-    looks = 0
+    observations = 0
     while sent:
         pk, repeats, _countdown = sent.pop()
         tasks.refresh_cluster(pk, repeats)
-        looks += 1
-    assert looks == tasks.REPEATS + 1, "it comes to an end"
+        observations += 1
+    assert observations == tasks.REPEATS + 1, "it comes to an end"
     tasks.refresh_cluster(str(cluster.pk))
     assert not sent, "nobody asked"
 

@@ -32,7 +32,7 @@ def old(client: Client) -> Client:
     return client
 
 
-def asked_at(at: int | None, claims: dict[str, Any]) -> dict[str, Any]:
+def set_auth_time(at: int | None, claims: dict[str, Any]) -> dict[str, Any]:
     return {**claims, "auth_time": at}
 
 
@@ -126,7 +126,7 @@ def test_single_sign_on_user_confirms_at_the_provider(
     assert "again_password" not in page
     # Without a recent `auth_time` the provider has not authenticated again.
     for at in (None, int(time.time()) - 3600):
-        served.forge = partial(asked_at, at)
+        served.forge = partial(set_auth_time, at)
         url = begin(client, "/login/again/with/acme/")
         assert "max_age=0" in url
         assert "prompt=login" in url

@@ -23,8 +23,8 @@ SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
 """Folder for screenshots, if requested."""
 
 
-def seen(chrome: Browser, live_server: Any, settings: Any, **look: Any) -> Watched:
-    watched = watch(chrome, live_server.url, **look)
+def seen(chrome: Browser, live_server: Any, settings: Any, **options: Any) -> Watched:
+    watched = watch(chrome, live_server.url, **options)
     watched.take_session(logged_in("operator"))
     return watched
 

@@ -88,14 +88,14 @@ def test_budget_metrics_are_exported(stub_prometheus: StubPrometheus, one: Endpo
     for whose, subject in ((Whose.TEAM, "search"), (Whose.ENDPOINT, "one")):
         budget(1.0, whose, subject)
     registry = Registry()
-    told_now = metrics.BudgetMetrics()
-    told_now(registry)
+    collector = metrics.BudgetMetrics()
+    collector(registry)
     text = registry.render()
     assert f'{metrics.USED}{{budget="team search",team="search"}}' in text
     assert f'{metrics.USED}{{budget="endpoint one",endpoint="one"}}' in text
     Budget.objects.all().delete()
     again = Registry()
-    told_now(again)
+    collector(again)
     assert again.render() == text, "it is not reckoned for every scrape"
 
 

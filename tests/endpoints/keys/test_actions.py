@@ -234,14 +234,14 @@ def test_viewer_changes_no_key(
 
 def test_repeated_usage_reports_are_counted_once(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
-    for told_now in (
+    for report in (
         usage_report(key, requests=3, prompt_tokens=30),
         usage_report(key, requests=3, prompt_tokens=30),
         usage_report(key, requests=5, prompt_tokens=50),
         usage_report(key, requests=4, prompt_tokens=40),  # an older answer which came late
         usage_report(key, requests=6, prompt_tokens=60),
     ):
-        keys_usage.add_report(demo_endpoint, told_now, NOW)
+        keys_usage.add_report(demo_endpoint, report, NOW)
     assert keys_usage.used(KeyUsage.objects.all()).requests == 6
     keys_usage.add_report(demo_endpoint, usage_report(key, "r2", requests=2, prompt_tokens=20), NOW)
     keys_usage.add_report(

@@ -265,9 +265,9 @@ def test_times_are_kept_between_passes() -> None:
 
 
 def test_reasons_are_listed_in_the_table() -> None:
-    all_told = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
-    stalled = replace(all_told, stalled=QUOTA)
-    reported = {row.reason(one) for row in TABLE for one in (all_told, stalled)}
+    combined = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
+    stalled = replace(combined, stalled=QUOTA)
+    reported = {row.reason(one) for row in TABLE for one in (combined, stalled)}
     others = {"SupervisorAway", "RoutingFallback", GAVE_UP.reason, STUCK.reason, QUOTA.reason}
     assert reported - others <= {str(reason) for reason in PhaseReason}
 

@@ -78,7 +78,7 @@ def test_what_one_worker_put_into_l2_is_a_hint_for_the_other(tiered_router: Rig)
     assert tiered_router.b.cached_from("disk") > before
 
 
-def test_a_hint_which_was_wrong_is_taken_back_and_condemns_nobody(tiered_router: Rig) -> None:
+def test_a_wrong_hint_is_reverted_without_marking_a_worker(tiered_router: Rig) -> None:
     wrong = []
     for _ in range(6):
         prompt = text(120)

@@ -109,7 +109,7 @@ def test_kvaware_is_switched_on_live_and_predicts_what_the_engine_reports(real: 
     real.wait_phase("demo", "Ready")
 
 
-def test_every_panel_has_data_or_says_what_it_needs(real: Product) -> None:
+def test_every_panel_has_data_or_states_what_it_needs(real: Product) -> None:
     """After some load on both workers, streamed and not, with prefixes in every tier."""
     prompts = [long_prompt() for _ in range(3)]
     for _ in range(2):

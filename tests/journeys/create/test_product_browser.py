@@ -109,7 +109,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
     expect(page.get_by_text("from-form").first).to_be_visible()
 
 
-def test_a_bad_form_says_what_and_how(watched: Watched) -> None:
+def test_an_invalid_form_states_the_errors_and_remedies(watched: Watched) -> None:
     page = watched.logged_in()
     page.goto("/endpoints/new/")
     page.locator("[name=name]").fill("Bad Name!")
@@ -129,7 +129,7 @@ def test_a_bad_form_says_what_and_how(watched: Watched) -> None:
     watched.errors = [text for text in watched.errors if "400" not in text]
 
 
-def test_every_page_says_that_workers_are_simulated(session: httpx.Client) -> None:
+def test_every_page_states_that_workers_are_simulated(session: httpx.Client) -> None:
     for path in ("/", "/endpoints/", "/endpoints/demo/", "/dashboards/", "/cache/", "/audit/"):
         assert 'data-banner="simulated"' in session.get(path).raise_for_status().text, path
 

@@ -39,7 +39,7 @@ def delete(product: Product, name: str) -> None:
     )
 
 
-def test_up_says_what_a_person_needs(simulated: Product) -> None:
+def test_up_prints_the_address_and_the_login(simulated: Product) -> None:
     assert simulated.password, simulated.output
     assert simulated.url in simulated.output
     assert "simulated" in simulated.output.lower()
@@ -58,7 +58,7 @@ def test_the_printed_curl_line_works(simulated: Product) -> None:
     assert '"choices"' in done.stdout, done.stdout + done.stderr
 
 
-def test_a_command_typed_beside_it_asks_what_it_asks(simulated: Product) -> None:
+def test_a_command_in_another_shell_uses_the_same_services(simulated: Product) -> None:
     """With a stranger's environment: neither the broker nor Prometheus is where defaults say."""
     done = subprocess.run(
         [simulated.folder / ".venv/bin/python", "manage.py", "emberline", "doctor"],
@@ -196,7 +196,7 @@ def test_a_killed_part_is_seen_and_heals(simulated: Product, program: str) -> No
         )
 
 
-def test_requests_elsewhere_go_on_while_a_worker_dies(simulated: Product) -> None:
+def test_requests_to_other_workers_continue_while_one_is_killed(simulated: Product) -> None:
     """Killing one worker loses no request that another can serve."""
     simulated.wait_phase("demo", "Ready")
     os.kill(simulated.pid_of("demo-worker-1"), signal.SIGKILL)

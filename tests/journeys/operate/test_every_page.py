@@ -84,7 +84,7 @@ def turn_into(watched: Watched, width: int, theme: Theme) -> None:
     watched.page.evaluate(ARRIVED)
 
 
-def look(watched: Watched, path: str, number: int) -> list[str]:
+def check_page(watched: Watched, path: str, number: int) -> list[str]:
     """What is wrong with this page; empty when nothing is. The next page begins on the device
     where this one ends."""
     wrong = []
@@ -168,7 +168,7 @@ def test_every_page_is_accessible(
     watched = watch(chrome, live_server.url)
     watched.take_session(client)
     for number, path in enumerate(found):
-        wrong += look(watched, path, number)
+        wrong += check_page(watched, path, number)
     assert not wrong, "\n" + "\n".join(wrong)
 
 

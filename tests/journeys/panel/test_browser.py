@@ -284,7 +284,7 @@ def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     assert it.complaints == []
 
 
-def test_a_hidden_tab_asks_nothing_and_nothing_new_is_not_sent_again(
+def test_a_hidden_tab_sends_no_requests_and_unchanged_data_is_not_sent_again(
     chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
 ) -> None:
     it = seen(chrome, live_server, settings, scraping.url)

@@ -83,7 +83,7 @@ class Endpoint:
 
 
 @contextmanager
-def asked_on_and_on(urls: list[str]) -> Iterator[list[int]]:
+def continuous_requests(urls: list[str]) -> Iterator[list[int]]:
     """What callers see meanwhile: the status of every answer."""
     stop, seen = threading.Event(), []
 
@@ -132,7 +132,7 @@ def test_routers_discover_workers_drop_terminating_ones_and_read_their_files(
     until(lambda: endpoint.known() == [both, both], 60)
     urls = [router.urls["http"] for router in endpoint.ready(endpoint.routers)]
     assert httpx.post(f"{urls[0]}/v1/completions", json=BODY).status_code == 401
-    with asked_on_and_on(urls) as seen:
+    with continuous_requests(urls) as seen:
         until(lambda: len(seen) > 20)
         endpoint.cluster.api.delete("Pod", endpoint.space, one.name)
         until(lambda: _turned_away(endpoint, one.name), 15)

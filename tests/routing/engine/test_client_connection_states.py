@@ -216,7 +216,7 @@ class Connections(RuleBasedStateMachine):
             connection.connection_lost(error)
 
     @invariant()
-    def closed_connections_are_told(self) -> None:
+    def closed_connections_are_reported(self) -> None:
         harness = self.harness
         for pool in harness.pools:
             for connection in pool.connections:
@@ -263,7 +263,7 @@ class Connections(RuleBasedStateMachine):
         harness.end()
         for one in self.patches:
             one.stop()
-        self.closed_connections_are_told()
+        self.closed_connections_are_reported()
         self.load_is_that_of_the_request_in_hand()
         assert harness.client._exchange is None
         for connection in self.open():

@@ -224,8 +224,8 @@ def test_board_queries_recorded_series_after_full_coverage(
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES[range_key], 1.8e9))
     found = {question.query for question in stub.recorded_questions.values()}
     families = [family.all for family in growth.FAMILIES]
-    asked_short = [query for query in found if "count_over" not in query]
-    assert any(name in query for query in asked_short for name in families) is short
+    short_queries = [query for query in found if "count_over" not in query]
+    assert any(name in query for query in short_queries for name in families) is short
 
 
 def test_comparison_period_needs_coverage_too() -> None:

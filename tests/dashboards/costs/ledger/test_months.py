@@ -66,6 +66,6 @@ def test_hour_belongs_to_the_day_of_its_start(
     assert list(found) == [(date(2026, 11, 30), 1 << 23), (date(2026, 12, 1), 1)]
     now = midnight + 2 * hours.HOUR
     covered = months.coverages([Month(date(2026, 11, 1)), Month(date(2026, 12, 1))], now)
-    told_of = [(one.due, one.queried, one.whole) for one in covered.values()]
-    assert told_of == [(1, 1, True), (2, 1, False)]
+    coverage = [(one.due, one.queried, one.whole) for one in covered.values()]
+    assert coverage == [(1, 1, True), (2, 1, False)]
     assert MeasuredHour.objects.count() == 2

@@ -157,7 +157,7 @@ def test_turns_are_shared_by_weight(work: list[tuple[int, int]], weight: float, 
     assert abs(got[flows[0]] - got[flows[1]]) <= most + _EPS
 
 
-def test_unready_flow_blocks_nobody_and_returns() -> None:
+def test_unready_flow_blocks_no_other_flow_and_returns() -> None:
     queue = FairQueue()
     stuck, other = Flow(), Flow()
     first = QueuedItem(stuck, 1)

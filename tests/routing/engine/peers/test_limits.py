@@ -171,7 +171,9 @@ async def test_budget_is_used_up_together_and_divided_while_the_store_is_away(fo
             for _ in range(3):
                 assert (await ask(one, hello)).status == 200
             assert (await ask(two, hello)).status == 200
-            await until(lambda: left(one) == left(two) == 1_000_000 - used(one) - used(two), "told")
+            await until(
+                lambda: left(one) == left(two) == 1_000_000 - used(one) - used(two), "equal budgets"
+            )
             # The console counted both and reports what is left: less than one of them used.
             most = min(used(one), used(two))
             reported = {"left": most, "counted": {s.router.instance: used(s) for s in (one, two)}}

@@ -118,10 +118,10 @@ def _unchanged(live: Object, data: Object, sub: str) -> bool:
         return False
     if sub == "status":
         return bool(live.get("status") == data["status"])
-    return _said(live) == _said(data)
+    return _content(live) == _content(data)
 
 
-def _said(data: Object) -> Object:
+def _content(data: Object) -> Object:
     metadata = {k: v for k, v in data["metadata"].items() if v and k not in SERVERS}
     return {**data, "metadata": metadata, "status": None}
 

@@ -188,9 +188,9 @@ def _enough(data: Object, available: int) -> Object:
     least = data["spec"]["replicas"] - limits(data)[1]
     if available >= least:
         text = "Deployment has minimum availability."
-        return _said("Available", "True", "MinimumReplicasAvailable", text)
+        return _make_condition("Available", "True", "MinimumReplicasAvailable", text)
     text = "Deployment does not have minimum availability."
-    return _said("Available", "False", "MinimumReplicasUnavailable", text)
+    return _make_condition("Available", "False", "MinimumReplicasUnavailable", text)
 
 
 def _progress(
@@ -210,7 +210,7 @@ def _progress(
     ):
         client.since[key] = now
         text = f'ReplicaSet "{name}" has successfully progressed.'
-        return _said("Progressing", "True", "NewReplicaSetAvailable", text)
+        return _make_condition("Progressing", "True", "NewReplicaSetAvailable", text)
     moved = any(counts.get(f, 0) > before.get(f, 0) for f in ("updatedReplicas", "readyReplicas",
                 "availableReplicas"))  # fmt: skip
     if moved or before.get("observedGeneration") != data["metadata"]["generation"]:
@@ -219,10 +219,12 @@ def _progress(
     left = client.since.setdefault(key, now) + deadline - now
     if left <= 0:
         text = f'ReplicaSet "{name}" has timed out progressing.'
-        return _said("Progressing", "False", "ProgressDeadlineExceeded", text)
+        return _make_condition("Progressing", "False", "ProgressDeadlineExceeded", text)
     client.later(left, data["metadata"]["namespace"])
-    return _said("Progressing", "True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
+    return _make_condition(
+        "Progressing", "True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.'
+    )
 
 
-def _said(kind: str, status: str, reason: str, message: str) -> Object:
+def _make_condition(kind: str, status: str, reason: str, message: str) -> Object:
     return {"type": kind, "status": status, "reason": reason, "message": message}
