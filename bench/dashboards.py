@@ -89,7 +89,7 @@ def _measured(options: argparse.Namespace, folder: Path) -> int:
         _use(url)
         work = PrometheusWork(url)
         for label, path, span in _views(options.ranges, options.boards):
-            one = _asked(client, path, span, _newest(folder), options.times, work)
+            one = _request_page(client, path, span, _newest(folder), options.times, work)
             print(f"{label:28} {one}", flush=True)
             for line in work.list_slowest(options.queries):
                 print(f"    {line}", flush=True)
@@ -102,7 +102,7 @@ def _measured(options: argparse.Namespace, folder: Path) -> int:
                 with patch.object(queries.growth, "FAMILIES", ()):
                     # Other times: the ones above are cached by the console.
                     other = _newest(folder) - options.times * span.step_s
-                    raw = _asked(client, path, span, other, options.times, work)
+                    raw = _request_page(client, path, span, other, options.times, work)
                 ratio = at(raw.cold, 0.5) / at(one.cold, 0.5)
                 print(f"{'  of every sample':28} {raw}  {ratio:.1f} x", flush=True)
     print("above the limit, or not answered: " + ("; ".join(slow) or "none"))
@@ -226,7 +226,7 @@ class BoardLatency:
         )
 
 
-def _asked(
+def _request_page(
     client: Any, path: str, span: Any, newest: int, times: int, work: PrometheusWork
 ) -> BoardLatency:
     """Request the range ending now, and ending some steps earlier."""
@@ -235,7 +235,7 @@ def _asked(
     found = []
     faults: set[str] = set()
     cpu = theirs = evaluated = 0.0
-    asked: list[list[list[Any]]] = []
+    questions: list[list[list[Any]]] = []
     for turn in range(times):
         targets.clear_memory()
         to = newest - turn * max(span.step_s, _FLEET_STEP_S)
@@ -249,7 +249,7 @@ def _asked(
         cpu += time.process_time() - spent
         theirs += _theirs() - spent_theirs
         evaluated += work.read() - before
-        asked.append([one for one in work.rounds if one])
+        questions.append([one for one in work.rounds if one])
         faults |= {p["state"] for p in data["panels"]} & {"too_slow", "bad_query", "prometheus"}
     began = time.perf_counter()
     client.get(url)
@@ -262,8 +262,8 @@ def _asked(
         cpu * each,
         theirs * each,
         evaluated * each,
-        sum(len(one) for rounds in asked for one in rounds) / times,
-        sum(map(len, asked)) / times,
+        sum(len(one) for rounds in questions for one in rounds) / times,
+        sum(map(len, questions)) / times,
         " ".join(sorted(faults)),
     )
 

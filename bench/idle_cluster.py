@@ -38,14 +38,14 @@ ROUTER = {"replicas": 1, "cpus": 0.1, "memory_gib": 0.125}
 class Fleet:
     """Endpoints on a fake cluster, and the virtual time of their passes."""
 
-    def __init__(self, world: Any) -> None:
+    def __init__(self, harness: Any) -> None:
         from console.provisioners.kubernetes.workload import (
             observation,
             observation_cache,
             versions,
         )
 
-        self.world = world
+        self.harness = harness
         self.now = datetime.now(UTC)
         self.ahead_s = 0.0
         ahead = SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() + self.ahead_s)
@@ -56,13 +56,13 @@ class Fleet:
         from endpoints.models import Endpoint, EndpointStatus
 
         for number in range(Endpoint.objects.count(), to):
-            self.world.create({**DATA, "name": f"llm-{number}", "router": ROUTER})
+            self.harness.create({**DATA, "name": f"llm-{number}", "router": ROUTER})
         end = time.monotonic() + DEADLINE_S
         while waiting := list(EndpointStatus.objects.exclude(phase="Ready")):
             if time.monotonic() > end:
                 raise SystemExit(f"{len(waiting)} endpoints are not Ready: {waiting[0].message}")
             for status in waiting:
-                self.world.reconciler.reconcile(str(status.pk))
+                self.harness.reconciler.reconcile(str(status.pk))
 
     def run(self, seconds: float) -> int:
         """Run every due pass of this virtual time; return their number."""
@@ -82,7 +82,7 @@ class Fleet:
                     break
                 base = (self.now - real()).total_seconds()
                 self.ahead_s = base
-                self.world.reconciler.reconcile(str(first[0]))
+                self.harness.reconciler.reconcile(str(first[0]))
                 passes += 1
         finally:
             timezone.now = real
@@ -104,15 +104,15 @@ def measure(
         return execute(*args)
 
     fleet.run(settled_s)
-    server = fleet.world.cluster.plane.server
+    server = fleet.harness.cluster.plane.server
     before, began = len(server.requests), time.thread_time()
     with connection.execute_wrapper(count):
         passes = fleet.run(seconds)
     cpu = time.thread_time() - began
     queries -= passes  # the look for the next one, which a sweep makes for all
     lines = server.requests[before:]
-    asked = sum("kubelet" not in line and "/leases/" not in line for line in lines)
-    return passes / seconds, asked / seconds, queries / seconds, 1000 * cpu / seconds
+    requests = sum("kubelet" not in line and "/leases/" not in line for line in lines)
+    return passes / seconds, requests / seconds, queries / seconds, 1000 * cpu / seconds
 
 
 @contextmanager
@@ -141,24 +141,24 @@ def deaths(fleet: Fleet, times: int) -> list[float]:
     from console.tasks import BaseTask
     from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
 
-    asked: queue.Queue[str] = queue.Queue()
-    BaseTask.nudge = lambda _task, *args, **_: asked.put(args[0])  # type: ignore[method-assign]
+    nudges: queue.Queue[str] = queue.Queue()
+    BaseTask.nudge = lambda _task, *args, **_: nudges.put(args[0])  # type: ignore[method-assign]
 
     def work() -> None:
-        while (pk := asked.get()) != "":
-            fleet.world.reconciler.reconcile(pk)
+        while (pk := nudges.get()) != "":
+            fleet.harness.reconciler.reconcile(pk)
         connections.close_all()
 
     worker, watches = threading.Thread(target=work), ClusterWatches(announce)
     worker.start()
     watches.start()
     found = []
-    kube, namespace = fleet.world.cluster.api, fleet.world.namespace
+    kube, namespace = fleet.harness.cluster.api, fleet.harness.namespace
     try:
         time.sleep(5.0)  # both watches are live and the first notices handled
         for number in range(times):
             endpoint = Endpoint.objects.get(name=f"llm-{number}")
-            pod = fleet.world.pods(f"{endpoint.name}-worker")[0]["metadata"]["name"]
+            pod = fleet.harness.pods(f"{endpoint.name}-worker")[0]["metadata"]["name"]
             began = time.monotonic()
             kube.delete("Pod", namespace, pod, gracePeriodSeconds=0)
             gone = EndpointEvent.objects.filter(
@@ -171,7 +171,7 @@ def deaths(fleet: Fleet, times: int) -> list[float]:
             found.append(time.monotonic() - began)
     finally:
         watches.stop()
-        asked.put("")
+        nudges.put("")
         worker.join()
     return sorted(found)
 
@@ -187,7 +187,7 @@ def report(endpoints: int, how: str, found: tuple[float, float, float, float]) -
 
 @contextmanager
 def fleet_on_fake_cluster() -> Iterator[Fleet]:
-    from tests.support.endpoints.cluster_world import ClusterWorld
+    from tests.support.endpoints.cluster_harness import ClusterHarness
     from tests.support.kube.cluster import Cluster
     from tests.support.kube.fake.plane import FakePlane
     from tests.support.kube.fixtures import _played
@@ -199,7 +199,7 @@ def fleet_on_fake_cluster() -> Iterator[Fleet]:
             cluster = Cluster("fake", plane)
             for number in range(8):
                 cluster.node(f"big-{number}", "m5.24xlarge")
-            yield Fleet(ClusterWorld(cluster, patch))
+            yield Fleet(ClusterHarness(cluster, patch))
         plane.stop()
 
 
@@ -211,7 +211,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--polled-up-to", type=int, default=100)
     parser.add_argument("--deaths", type=int, default=10)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
     os.environ["EMBERLINE_OUTBOUND_ALLOW"] = "127.0.0.0/8"  # the fake API server
     with console():
@@ -223,14 +223,14 @@ def main() -> int:
         BaseTask.nudge = ignore  # type: ignore[method-assign]
         with fleet_on_fake_cluster() as fleet:
             print(f"endpoints {'':8}  passes/s  requests/s  queries/s")
-            for size in sorted(asked.endpoints):
+            for size in sorted(options.endpoints):
                 fleet.grow(size)
-                if size <= asked.polled_up_to:
-                    report(size, "polled", measure(fleet, asked.seconds))
+                if size <= options.polled_up_to:
+                    report(size, "polled", measure(fleet, options.seconds))
                 with watched(ClusterWatches(announce)):
-                    report(size, "watched", measure(fleet, asked.seconds, SETTLED_S))
-            if asked.deaths:
-                found = deaths(fleet, min(asked.deaths, max(asked.endpoints)))
+                    report(size, "watched", measure(fleet, options.seconds, SETTLED_S))
+            if options.deaths:
+                found = deaths(fleet, min(options.deaths, max(options.endpoints)))
                 print(f"death to event (s): {', '.join(f'{one:.2f}' for one in found)}")
     return 0
 

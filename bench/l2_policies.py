@@ -148,18 +148,18 @@ LOADS: dict[str, Callable[[], Load]] = {
 # -- runs --------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class Score:
-    asked: int = 0
+    lookups: int = 0
     found: int = 0
     usable: int = 0
 
     def count(self, there: list[bool]) -> None:
-        self.asked += len(there)
+        self.lookups += len(there)
         self.found += sum(there)
         self.usable += next((at for at, one in enumerate(there) if not one), len(there))
 
     def text(self, details: bool) -> str:
-        usable = f"{100 * self.usable / self.asked:.1f}"
-        return f"{usable} ({100 * self.found / self.asked:.1f})" if details else usable
+        usable = f"{100 * self.usable / self.lookups:.1f}"
+        return f"{usable} ({100 * self.found / self.lookups:.1f})" if details else usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class Summary:
         best = max(score.usable for score in scores.values())
         for name, score in scores.items():
             self._parts[name].append(score.usable / most.found)
-            self._short[name] = max(self._short[name], (best - score.usable) / score.asked)
+            self._short[name] = max(self._short[name], (best - score.usable) / score.lookups)
 
     def show(self) -> None:
         print("\n### over all of these\n")
@@ -272,7 +272,9 @@ def report(load: Load, details: bool, summary: Summary) -> None:
         most = bound(load, capacity)
         summary.add(scores, most)
         cells = [score.text(details) for score in scores.values()]
-        print(f"| {part:.0%} | " + " | ".join(cells) + f" | {100 * most.found / most.asked:.1f} |")
+        print(
+            f"| {part:.0%} | " + " | ".join(cells) + f" | {100 * most.found / most.lookups:.1f} |"
+        )
 
 
 def admissions(load: Load) -> None:

@@ -113,7 +113,7 @@ class Soak:
         try:
             while time.monotonic() < end and not self._troubled():
                 time.sleep(0.25)  # sampling interval
-                self._look()
+                self._check_memory()
                 if self._chance.random() < 0.05:
                     self._resize()
                 if time.monotonic() > next_kill:
@@ -122,7 +122,7 @@ class Soak:
             self._finish()
         except OSError as exc:  # admin port failed
             code = self.node.ended_with()
-            self._say(f"the node ended by itself ({code})" if code is not None else f"{exc!r}")
+            self._print(f"the node ended by itself ({code})" if code is not None else f"{exc!r}")
         finally:
             for worker in self._workers:
                 worker.stop.set()
@@ -138,20 +138,20 @@ class Soak:
     def _soon(self) -> float:
         return time.monotonic() + self._chance.uniform(0.5, 1.5) * self._plan.kill_every_s
 
-    def _look(self) -> None:
+    def _check_memory(self) -> None:
         stats = self.node.stats()
         used = stats["memory"]["used_bytes"]
         resident = self.node.resident_bytes()
         self.found.resident.append((time.monotonic(), resident, used))
         self.found.open_files = max(self.found.open_files, self.node.open_files())
         if resident > max(used, self._capacity) + _BESIDES:
-            self._say(f"{resident} bytes resident, {used} used, {self._capacity} allowed")
+            self._print(f"{resident} bytes resident, {used} used, {self._capacity} allowed")
         if used > max(stats["memory"]["capacity_bytes"], self._plan.memory):
-            self._say(f"{used} bytes used of {stats['memory']['capacity_bytes']}")
+            self._print(f"{used} bytes used of {stats['memory']['capacity_bytes']}")
         if stats["integrity_failures"]:
-            self._say(f"{stats['integrity_failures']} integrity failures")
+            self._print(f"{stats['integrity_failures']} integrity failures")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self.found.wrong.append(text)
 
     def _resize(self) -> None:
@@ -161,7 +161,7 @@ class Soak:
             self._capacity = max(wanted, self._capacity if self._held() else 0)
             self.found.resizes += 1
         elif status != 409:
-            self._say(f"POST /resize was answered {status}")
+            self._print(f"POST /resize was answered {status}")
 
     def _held(self) -> bool:
         return self.node.stats()["memory"]["held_bytes"] > 0
@@ -184,18 +184,18 @@ class Soak:
         for worker in self._workers:
             worker.join(60)
             if worker.is_alive():
-                self._say(f"{worker.name} hangs")
+                self._print(f"{worker.name} hangs")
             if worker.wrong:
-                self._say(worker.wrong)
+                self._print(worker.wrong)
             self.found.operations.update(worker.done)
             self.found.compared_bytes += worker.compared_bytes
         self._take_counts()
         if self.node.order("/flush") != 200:
-            self._say("POST /flush was refused")
+            self._print("POST /flush was refused")
         try:
             until(lambda: not self._left(), 20.0)
         except AssertionError:
-            self._say(f"after dropping everything: {self._left()}")
+            self._print(f"after dropping everything: {self._left()}")
 
     def _left(self) -> dict[str, int]:
         memory = self.node.stats()["memory"]

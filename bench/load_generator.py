@@ -89,12 +89,12 @@ async def _one(url: str, rate: float, seconds: float) -> dict[str, Any]:
 def line(rate: float, seconds: float, seen: dict[str, Any]) -> str:
     found, own = seen["result"], seen["generator"]
     over = [1000 * ((found["ttft"][p] or found["ttft"]["max"]) - DELAY_S) for p in ("p50", "p99")]
-    says = " ".join(word for word in ("late", "busy") if own[word])
+    flags = " ".join(word for word in ("late", "busy") if own[word])
     cost = 1e6 * own["cpu_share"] * seen["elapsed_s"] / max(1, seen["sent"])
     late = 1000 * (found["lag"]["p99"] or found["lag"]["max"])
     return (
         f"{rate:9}  {seen['sent'] / seconds:7.1f}  {late:7.1f} ms  {cost:8.0f} us  "
-        f"{own['cpu_share']:5.0%}  {over[0]:6.2f} ms  {over[1]:7.2f} ms  {says}"
+        f"{own['cpu_share']:5.0%}  {over[0]:6.2f} ms  {over[1]:7.2f} ms  {flags}"
     )
 
 

@@ -157,9 +157,9 @@ def _read(log: Path) -> dict[int, dict[str, int]]:
     return found
 
 
-def _agreement(truth: Truth, said: Counter[str]) -> Counter[str]:
+def _agreement(truth: Truth, reported: Counter[str]) -> Counter[str]:
     """Return the tokens by group that are true; those with few true causes are matched first."""
-    left, right = Counter(said), Counter[str]()
+    left, right = Counter(reported), Counter[str]()
     for causes, tokens in sorted(truth.items(), key=lambda item: len(item[0])):
         for cause in sorted(causes):
             both = min(left[cause], tokens)
@@ -173,7 +173,7 @@ def show(fleet: WitnessedFleet, found: dict[int, dict[str, int]]) -> None:
     jobs = [job for job in fleet.answered if job.tag in found]
     missing = len(fleet.answered) - len(jobs)
     computed = sum(job.prompt_tokens - job.cached for job in jobs)
-    said: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     right: Counter[str] = Counter()
     true_of: Counter[str] = Counter()
     codes: Counter[str] = Counter()
@@ -182,17 +182,17 @@ def show(fleet: WitnessedFleet, found: dict[int, dict[str, int]]) -> None:
         for cause, tokens in found[job.tag].items():
             groups[_group(cause)] += tokens
             codes[cause] += tokens
-        said += groups
+        reported += groups
         truth = fleet.witness.truths[job.tag]
         right += _agreement(truth, groups)
         for causes, tokens in truth.items():
             true_of[" or ".join(sorted(causes))] += tokens
-    total = sum(said.values())
+    total = sum(reported.values())
     print(f"{len(jobs)} answers, {missing} without a split; prompt tokens computed: workers")
     print(f"{computed:,}, ledger {total:,} ({100 * (total / computed - 1):+.2f} %)")
     print(f"right: {100 * sum(right.values()) / total:.1f} % of the computed tokens\n")
     print("| cause | ledger, tokens | share | right |\n|---|---|---|---|")
-    for group, tokens in said.most_common():
+    for group, tokens in reported.most_common():
         share, good = 100 * tokens / total, 100 * right[group] / tokens
         print(f"| {group} | {tokens:,} | {share:.1f} % | {good:.1f} % |")
     print("\n| true | tokens |\n|---|---|")

@@ -221,10 +221,10 @@ class Injector:
             self.not_injected[wanted] += 1
             return
         self.unequal += sum(causes.values()) != computed
-        said = main_cause(shown["misses"])
-        self.found[wanted][said] += 1
+        reported = main_cause(shown["misses"])
+        self.found[wanted][reported] += 1
         self.tokens[wanted].update(causes)
-        if said != wanted:
+        if reported != wanted:
             shown = {name: shown[name] for name in ("chosen", "reason", "predicted_cached_tokens")}
             print(f"  wrong: {wanted} as {causes}; {shown}", flush=True)
 
@@ -437,10 +437,10 @@ class Injector:
         print(f"{cases} cases, {right} right, {self.unequal} with causes that do not add up")
         print("| injected | cases | attributed as | tokens with the cause |\n|---|---|---|---|")
         for wanted, found in self.found.items():
-            said = ", ".join(f"{name} {count}" for name, count in found.most_common())
+            reported = ", ".join(f"{name} {count}" for name, count in found.most_common())
             tokens = self.tokens[wanted]
             share = 100 * tokens[wanted] / tokens.total()
-            print(f"| `{wanted}` | {found.total()} | {said} | {share:.0f} % |")
+            print(f"| `{wanted}` | {found.total()} | {reported} | {share:.0f} % |")
         print("not injected (the engine had it cached):", dict(self.not_injected), flush=True)
 
 

@@ -60,13 +60,13 @@ def closed_loop(context: str, clients: int, seed: int, reuse: bool) -> list[Plan
     drawn = documents(LIBRARIES[context], 1.0, seed, WORKERS, LLAMA_70B)
     chance = random.Random(seed)
     unnamed = itertools.count(-1, -1)
-    asked = []
+    requests = []
     for number, request in enumerate(drawn):
         chain = request.chain if reuse else [next(unnamed) for _ in request.chain]
         after = (number - clients,) if number >= clients else ()
         at = 0.0 if after else chance.random()
-        asked.append(replace(request, at=at, chain=chain, after=after))
-    return asked
+        requests.append(replace(request, at=at, chain=chain, after=after))
+    return requests
 
 
 def measure(
@@ -74,9 +74,9 @@ def measure(
 ) -> Outcome:
     found = []
     for seed in seeds:
-        asked = closed_loop(context, clients, seed, reuse=hardware is not NO_REUSE)
+        requests = closed_loop(context, clients, seed, reuse=hardware is not NO_REUSE)
         chooser = RouterChooser(RouterSetting(strategy), WORKERS, hardware, seed)
-        jobs = simulate(asked, hardware, WORKERS, chooser).counted[:-clients]  # no tail
+        jobs = simulate(requests, hardware, WORKERS, chooser).counted[:-clients]  # no tail
         ttft = [job.first_at - job.arrived for job in jobs]
         span = max(job.done_at for job in jobs) - min(job.arrived for job in jobs)
         found.append(

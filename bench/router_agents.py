@@ -71,7 +71,7 @@ class Session:
     def __init__(self, seed: int, tokens: int) -> None:
         self._chance = random.Random(seed)
         self.messages = [{"role": "system", "content": words(self._chance, 3000)}]
-        self.told: dict[str, int] = {}  # worker -> blocks
+        self.reported: dict[str, int] = {}  # worker -> blocks
         self.key = seed << 32
         size = 3000 * _TOKENS_A_WORD
         while size < tokens:
@@ -100,8 +100,8 @@ class Events:
             self._sockets[worker].bind(f"tcp://127.0.0.1:{port}")
 
     def publish(self, worker: str, session: Session, ids: array[int]) -> None:
-        first, last = session.told.get(worker, 0), len(ids) // BLOCK
-        session.told[worker] = last
+        first, last = session.reported.get(worker, 0), len(ids) // BLOCK
+        session.reported[worker] = last
         event = {
             "type": "BlockStored",
             "block_hashes": [session.key + number + 1 for number in range(first, last)],

@@ -175,11 +175,13 @@ def _several(
         for own in routers:
             if case.policy == KVAWARE:
                 _wait_until_following(own + 1, len(urls))
-            until(partial(_hears, own + 1, case.routers - 1), 20.0, "all routers hear each other")
+            until(
+                partial(_has_peers, own + 1, case.routers - 1), 20.0, "all routers hear each other"
+            )
         return started.pop_all()
 
 
-def _hears(admin: int, others: int) -> bool:
+def _has_peers(admin: int, others: int) -> bool:
     return len(_admin(admin, "/peers")["exchange"]["peers"]) == others
 
 

@@ -33,7 +33,7 @@ _ALERTS_S = 10.0
 _AUDIT_LINK_S = 10.0
 _AUDIT_CHECK_S = 600.0
 _POLL_S = 5
-"""Longest wait for a message before the worker asks again (s); a message ends the wait."""
+"""Longest wait for a message before the worker polls again (s); a message ends the wait."""
 
 _IN_MEMORY = settings.EMBERLINE.redis_url.startswith("memory://")
 

@@ -188,7 +188,7 @@ class TickingScheduler(Scheduler):
 
 def keep_sqlite_open() -> None:
     """Keep the SQLite connections of this process's threads: Celery closes them after each task,
-    and opening one costs more than most tasks. A server's connections may die meanwhile.
+    and opening one costs more than most tasks. A server's connections may break meanwhile.
     """
     for settings in connections.settings.values():
         if settings["ENGINE"] == "django.db.backends.sqlite3":

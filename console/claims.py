@@ -7,9 +7,9 @@ conditional UPDATE, so no lock outlives a statement:
     claim_token, claim_until   the holder, and the expiry of its claim
     due_at                     when the row is next processed; NULL: only on request
 
-`claim` sets `due_at` to `claim_until`, so if the holder dies, the row is due again when the claim
-expires. If `mark_due` is called meanwhile, the two differ, and `release` keeps the earlier time
-instead of overwriting it.
+`claim` sets `due_at` to `claim_until`, so if the holder is killed, the row is due again when the
+claim expires. If `mark_due` is called meanwhile, the two differ, and `release` keeps the earlier
+time instead of overwriting it.
 """
 
 from __future__ import annotations

@@ -241,8 +241,8 @@ def _with_times(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def wanted_replicas(endpoint: Endpoint) -> int:
-    said = endpoint.status.wanted_replicas
-    return int(endpoint.spec["replicas"] if said is None else said)
+    recorded = endpoint.status.wanted_replicas
+    return int(endpoint.spec["replicas"] if recorded is None else recorded)
 
 
 def ask_url(endpoint: Endpoint) -> str:

@@ -30,7 +30,7 @@ def prune_all() -> None:
 
 
 def _remove_orphans() -> None:
-    """Remove key files of creations that died before their commit."""
+    """Remove key files of creations interrupted before their commit."""
     young = timezone.now() - timedelta(hours=1)
     for path in (settings.EMBERLINE.secrets / "endpoints").glob("*.key"):
         old = path.stat().st_mtime < young.timestamp()

@@ -1,7 +1,7 @@
 """Collection of API key usage from all routers, and distribution of remaining budgets.
 
 A router that does not respond costs its deadline and is retried in the next round: its counters are
-cumulative, so nothing is lost while its process lives. Its endpoint is reconciled, since nothing
+cumulative, so nothing is lost while its process runs. Its endpoint is reconciled, since nothing
 announces a router that hangs.
 """
 

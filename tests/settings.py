@@ -19,7 +19,7 @@ for _name in ("DATABASE_URL", "REDIS_URL_FILE", "PROMETHEUS_URL", "EMBERLINE_DEB
 # the user must be allowed to create databases.
 if os.environ.get("EMBERLINE_TEST_DATABASE_URL"):
     os.environ["DATABASE_URL"] = os.environ["EMBERLINE_TEST_DATABASE_URL"]
-# What the caller of the tests said, for those which start real workers (also in xdist's children).
+# Kind of workers of the caller, for tests which start real workers (also in xdist's children).
 os.environ.setdefault("EMBERLINE_TEST_WORKERS", os.environ.get("WORKERS", "vllm"))
 os.environ.update(
     EMBERLINE_VAR=_var,

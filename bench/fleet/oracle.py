@@ -59,7 +59,7 @@ class Oracle:
         self._picked: list[int] = []
         self._picks = 0
 
-    def look_at(self, workers: list[FleetWorker], /) -> None:
+    def observe(self, workers: list[FleetWorker], /) -> None:
         self._workers = workers
         self._picked = [0] * len(workers)
 

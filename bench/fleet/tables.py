@@ -78,9 +78,9 @@ class Bench:
         return workloads.asks(workload, self.hardware, workers, seed, self.half, rate)
 
     def _oracle(self, workload: str, workers: int = 8, fill: float = 1.0) -> FleetResult:
-        return mean(self.asked(Oracle(), workload, workers, fill))
+        return mean(self.measured(Oracle(), workload, workers, fill))
 
-    def asked(
+    def measured(
         self, oracle: Oracle, workload: str, workers: int = 8, fill: float = 1.0
     ) -> list[FleetResult]:
         """Return an oracle's results by seed."""
@@ -142,7 +142,7 @@ def strategies(
     """Print strategies relative to the better oracle; `two`: also two independent routers."""
     for workload in names:
         print(f"\n{bench.hardware.name}, {workload}\n{HEAD}")
-        oracles = [bench.asked(oracle, workload) for oracle in (Oracle(), PATIENT)]
+        oracles = [bench.measured(oracle, workload) for oracle in (Oracle(), PATIENT)]
         oracles.sort(key=lambda results: mean(results).ttft_s[0])
         for results in oracles:
             show_by_seed(results, oracles[0])

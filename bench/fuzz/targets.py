@@ -18,7 +18,7 @@ import orjson
 
 from bench.fuzz import reference
 from bench.fuzz.splitting import splits
-from bench.fuzz.wires import Wire, World
+from bench.fuzz.wires import RouterHarness, Wire
 from routing.engine.config import ConfigError, SessionKey, parse, parse_keys
 from routing.engine.errors import Refusal
 from routing.engine.fleet.worker_connection import WorkerConnection
@@ -61,13 +61,15 @@ def _forwarded(pool: Any) -> list[reference.ParsedRequest]:
     return found
 
 
-def _serve(world: World, answer: bytes, served: dict[int, int], seen: dict[int, int]) -> None:
+def _serve(
+    harness: RouterHarness, answer: bytes, served: dict[int, int], seen: dict[int, int]
+) -> None:
     """Answer every complete request that has reached the worker, including follow-ups."""
     again = True
     while again:
         again = False
-        world.turn()
-        for index, connection in enumerate(list(world.pool.connections)):
+        harness.turn()
+        for index, connection in enumerate(list(harness.pool.connections)):
             written = connection.transport.written
             if seen.get(index) == len(written) or connection.transport.closing:
                 continue
@@ -99,18 +101,18 @@ class _Outcome(NamedTuple):
         return sent, self.statuses, self.ended
 
 
-def _asking(parts: list[bytes], answer: bytes) -> _Outcome:
-    world = World()
+def _send_parts(parts: list[bytes], answer: bytes) -> _Outcome:
+    harness = RouterHarness()
     served: dict[int, int] = {}
     seen: dict[int, int] = {}
-    world.feed(parts, lambda: _serve(world, answer, served, seen))
-    forwarded = _forwarded(world.pool)
-    handled = list(world.router.handled)
-    methods = [head.method for head in world.router.heads]
-    out = bytes(world.out.written)
-    ended = world.out.closing or world.out.eof
-    world.end()
-    assert (world.worker.in_flight, world.worker.load) == (0, 0), "load is left behind"
+    harness.feed(parts, lambda: _serve(harness, answer, served, seen))
+    forwarded = _forwarded(harness.pool)
+    handled = list(harness.router.handled)
+    methods = [head.method for head in harness.router.heads]
+    out = bytes(harness.out.written)
+    ended = harness.out.closing or harness.out.eof
+    harness.end()
+    assert (harness.worker.in_flight, harness.worker.load) == (0, 0), "load is left behind"
     found, rest = reference.answers(out, [*methods, b"GET"], ended)
     assert rest in ("", "nothing", "closed", "ended"), rest
     assert all(one.whole for one in found)
@@ -159,7 +161,7 @@ def requests(data: bytes) -> None:
     """Client bytes, pipelined and arbitrarily split, give the requests that h11 reads."""
     answer = _ANSWERS[data[0] & 3] if data else _ANSWERS[0]
     steer, wire = data[1:5], data[5:]
-    outcomes = [_asking(parts, answer) for parts in splits(wire, steer)]
+    outcomes = [_send_parts(parts, answer) for parts in splits(wire, steer)]
     _same("requests", [outcome.same() for outcome in outcomes])
     handled, forwarded = outcomes[0][:2]
     theirs, _ = reference.requests(wire)
@@ -251,34 +253,36 @@ _ASKED = (
 )
 
 
-def _answering(requested: bytes, parts: list[bytes], clean: bool) -> tuple[bytes, bool, World]:
+def _answering(
+    requested: bytes, parts: list[bytes], clean: bool
+) -> tuple[bytes, bool, RouterHarness]:
     """Return what the client received, and whether its connection was reset."""
-    world = World()
-    world.client.data_received(requested)
-    world.turn()
-    (connection,) = world.pool.connections
+    harness = RouterHarness()
+    harness.client.data_received(requested)
+    harness.turn()
+    (connection,) = harness.pool.connections
     assert isinstance(connection, WorkerConnection)
     wire = connection.transport
-    assert isinstance(wire, Wire)  # set by World
+    assert isinstance(wire, Wire)  # set by RouterHarness
     for part in parts:
         if part and not wire.closing:
             connection.data_received(part)
-    reused = connection in world.pool.idle
+    reused = connection in harness.pool.idle
     if reused:
-        world.pool.idle.clear()
+        harness.pool.idle.clear()
     elif not wire.aborted:
         connection.connection_lost(None if clean or wire.closing else ConnectionResetError())
-    return bytes(world.out.written), world.out.aborted, world
+    return bytes(harness.out.written), harness.out.aborted, harness
 
 
 def _as_seen(method: bytes, requested: bytes, parts: list[bytes], clean: bool) -> Any:
-    out, reset, world = _answering(requested, parts, clean)
-    error = world.router.ring.newest(1)[0].error
-    ended = world.out.closing and not reset
-    closed = world.out.closing
-    busy = world.client._exchange is not None
-    world.end()
-    assert (world.worker.in_flight, world.worker.load) == (0, 0), "load is left behind"
+    out, reset, harness = _answering(requested, parts, clean)
+    error = harness.router.ring.newest(1)[0].error
+    ended = harness.out.closing and not reset
+    closed = harness.out.closing
+    busy = harness.client._exchange is not None
+    harness.end()
+    assert (harness.worker.in_flight, harness.worker.load) == (0, 0), "load is left behind"
     assert not busy, "the answer's end was not noticed"
     found, rest = reference.answers(out, [method], ended)
     (answer,) = found

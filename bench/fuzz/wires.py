@@ -84,7 +84,7 @@ class _Task:
 
 
 class InstantPool(ConnectionPool):
-    """Connects at the next `World.turn`."""
+    """Connects at the next `RouterHarness.turn`."""
 
     tasks: list[_Task]
     connections: list[WorkerConnection]
@@ -146,7 +146,7 @@ def _config(workers: int) -> Config:
     )
 
 
-class World:
+class RouterHarness:
     """One router with workers and a client; cheap to create, one for each run."""
 
     def __init__(self, workers: int = 1) -> None:

@@ -133,20 +133,20 @@ class Worker(threading.Thread):
     # -- reading -------------------------------------------------------------------------------
     def _get(self) -> None:
         number = self._any()
-        asked_at = time.monotonic()
-        self._check(number, self._db.get(values.key_of(number)), asked_at)
+        requested_at = time.monotonic()
+        self._check(number, self._db.get(values.key_of(number)), requested_at)
 
     def _get_own(self) -> None:
         number, _ = self._own()
-        asked_at = time.monotonic()
-        self._check(number, self._db.get(values.key_of(number)), asked_at)
+        requested_at = time.monotonic()
+        self._check(number, self._db.get(values.key_of(number)), requested_at)
 
     def _mget(self) -> None:
         numbers = [self._any() for _ in range(self._chance.randrange(1, 8))]
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         found = self._db.mget([values.key_of(number) for number in numbers])
         for number, value in zip(numbers, found, strict=True):
-            self._check(number, value, asked_at)
+            self._check(number, value, requested_at)
 
     def _getrange(self) -> None:
         """Use a key of this worker, so that whole and part have the same version."""
@@ -155,10 +155,10 @@ class Worker(threading.Thread):
         first, last = sorted(self._chance.randrange(-200_000, 200_000) for _ in range(2))
         if (first < 0) != (last < 0):
             last = -1 if first < 0 else last
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         whole = self._db.get(key)
         part = self._db.getrange(key, first, last)
-        self._check(number, whole, asked_at)
+        self._check(number, whole, requested_at)
         if whole is not None and part and not values.part_is_right(whole, first, last, part):
             raise WrongError(f"GETRANGE {first} {last} of key {number} is not a part of it")
         if whole is None and part and not known.may:
@@ -175,7 +175,7 @@ class Worker(threading.Thread):
     def _get_slowly(self) -> None:
         """Read slowly: data being sent must not change."""
         number = self._any()
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         key = values.key_of(number)
         with socket.create_connection(("127.0.0.1", self._port), timeout=20) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
@@ -188,17 +188,17 @@ class Worker(threading.Thread):
                 length = int(words[1][1:])
                 value = came.read(length)
         if len(value) == length:  # else the node was killed
-            self._check(number, value, asked_at)
+            self._check(number, value, requested_at)
 
     def _lease(self) -> None:
         """Read values from shared memory, which must not change during the lease."""
         if self._shm is None:
             return
         numbers = [self._any() for _ in range(self._chance.randrange(1, 4))]
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         found = self._shm.lease([values.key_of(number) for number in numbers])
         for number, value in zip(numbers, found.values, strict=True):
-            self._check(number, value, asked_at)
+            self._check(number, value, requested_at)
         time.sleep(self._chance.random() * 0.05)  # others write concurrently
         for number, value in zip(numbers, found.values, strict=True):
             if value is not None and self._shm.read(found, numbers.index(number)) != value:
@@ -207,11 +207,11 @@ class Worker(threading.Thread):
 
     def _exists(self) -> None:
         number, known = self._own()
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         if self._db.exists(values.key_of(number)):
-            self._check_may(number, known, asked_at)
+            self._check_may(number, known, requested_at)
 
-    def _check(self, number: int, value: bytes | None, asked_at: float) -> None:
+    def _check(self, number: int, value: bytes | None, requested_at: float) -> None:
         if value is None:
             return
         try:
@@ -222,16 +222,16 @@ class Worker(threading.Thread):
         known = self._known.get(number)
         if known is None:
             return
-        self._check_may(number, known, asked_at)
+        self._check_may(number, known, requested_at)
         if version not in known.may:
             raise WrongError(f"key {number}: version {version}, may be {sorted(known.may)}")
 
-    def _check_may(self, number: int, known: _Known, asked_at: float) -> None:
+    def _check_may(self, number: int, known: _Known, requested_at: float) -> None:
         if not known.may:
             raise WrongError(f"key {number} is there after it was deleted")
-        if known.ends_at is not None and known.ends_at + _SLACK_S < asked_at:
+        if known.ends_at is not None and known.ends_at + _SLACK_S < requested_at:
             raise WrongError(
-                f"key {number} is there {asked_at - known.ends_at:.1f} s after its end"
+                f"key {number} is there {requested_at - known.ends_at:.1f} s after its end"
             )
 
     # -- chance --------------------------------------------------------------------------------

@@ -27,10 +27,10 @@ class Redirect:
     host: str
     port: int
 
-    def address(self, said_by: Address) -> Address:
-        """Return the target's address, with the connection options of `said_by`."""
-        host = self.host or said_by.host
-        return replace(said_by, host=host, port=self.port, name="")
+    def address(self, sender: Address) -> Address:
+        """Return the target's address, with the connection options of `sender`."""
+        host = self.host or sender.host
+        return replace(sender, host=host, port=self.port, name="")
 
 
 def key_slot(key: bytes) -> int:
@@ -57,7 +57,7 @@ def parse_redirect(text: str) -> Redirect | None:
     return Redirect(words[0] == "MOVED", int(words[1]), host, int(port))
 
 
-def parse_slots(reply: Any, said_by: Address) -> list[tuple[int, int, Address]]:
+def parse_slots(reply: Any, sender: Address) -> list[tuple[int, int, Address]]:
     """Parse CLUSTER SLOTS into (first slot, last slot, address); skip invalid entries.
 
     Keys in slots without an owner go to any node, which redirects them.
@@ -69,7 +69,7 @@ def parse_slots(reply: Any, said_by: Address) -> list[tuple[int, int, Address]]:
                 name = host.decode(errors="replace") if isinstance(host, bytes) else ""
                 if 0 <= first <= last < SLOTS and 0 < port < 65536 and _HOST.fullmatch(name):
                     redirect = Redirect(True, first, name, port)
-                    found.append((first, last, redirect.address(said_by)))
+                    found.append((first, last, redirect.address(sender)))
     return found
 
 

@@ -145,21 +145,21 @@ class Membership:
         if self._nodes.kind == "cluster":
             self._wake.set()
 
-    def redirected(self, redirect: Redirect, said_by: str) -> str:
+    def redirected(self, redirect: Redirect, sender: str) -> str:
         """Return the name of the known node that `redirect` selects, "" if it is not followed."""
         if self._nodes.kind != "cluster":
             self._in_trouble(
-                f"{said_by} is a Redis Cluster node, but {self._nodes} is not "
+                f"{sender} is a Redis Cluster node, but {self._nodes} is not "
                 "configured as a cluster: its keys count as misses; add "
                 "nodes=cluster to the URL"
             )
             return ""
         with self._lock:
             clients = self.clients()
-            teller = clients.get(said_by)
-            if teller is None:
+            source = clients.get(sender)
+            if source is None:
                 return ""
-            name = redirect.address(teller.address).label
+            name = redirect.address(source.address).label
             if name not in clients:
                 self._unlisted = name
             elif redirect.moved:
@@ -204,14 +204,14 @@ class Membership:
 
     def _watch(self) -> None:
         while not self._closing.is_set():
-            self._look()
+            self._refresh_members()
             # One refresh serves a burst of failures.
             if self._closing.wait(_MIN_REFRESH_INTERVAL_S):
                 return
             self._wake.wait(_REFRESH_INTERVALS_S[self._nodes.kind] if self.clients() else 0.0)
             self._wake.clear()
 
-    def _look(self) -> None:
+    def _refresh_members(self) -> None:
         try:
             found = self._find()
         except (OSError, CacheError, ReplyError, AddressError, ValueError) as exc:

@@ -152,10 +152,12 @@ class CachePool:
         missing = [place for place in waiting if outcomes[place] is KeyOutcome.MISSING]
         if not (missing and placement.previous):
             return outcomes, {}
-        moved = self._look_back(placement, operation, keys, missing, call, deadline, outcomes)
+        moved = self._query_previous_owners(
+            placement, operation, keys, missing, call, deadline, outcomes
+        )
         return outcomes, moved
 
-    def _look_back(
+    def _query_previous_owners(
         self,
         placement: Placement,
         operation: str,
@@ -167,21 +169,21 @@ class CachePool:
     ) -> _Moved:
         """Query the previous owners of missing keys; failures leave them missing."""
         sources = self._members.previous_owners(placement, [keys[place] for place in missing])
-        asked = {place: name for place, name in zip(missing, sources, strict=True) if name}
-        if not asked:
+        queried = {place: name for place, name in zip(missing, sources, strict=True) if name}
+        if not queried:
             return {}
         # Half of what is left: the caller may have to compute the value by its own deadline.
         until = time.monotonic() + _seconds_left(deadline) / 2
-        found = dict.fromkeys(asked, KeyOutcome.NO_NODE)
-        self._side_by_side(_group(asked), call, until, found, {})
-        owners = self._members.owners(placement, [keys[place] for place in asked], 0)
+        found = dict.fromkeys(queried, KeyOutcome.NO_NODE)
+        self._side_by_side(_group(queried), call, until, found, {})
+        owners = self._members.owners(placement, [keys[place] for place in queried], 0)
         moved: _Moved = {}
         counts = dict.fromkeys(PreviousResult, 0)
         for (place, outcome), owner in zip(found.items(), owners, strict=True):
             counts[_PREVIOUS_RESULTS.get(outcome, PreviousResult.FAILED)] += 1
             if outcome is KeyOutcome.OK:
                 outcomes[place] = outcome
-                moved.setdefault((asked[place], owner), []).append(place)
+                moved.setdefault((queried[place], owner), []).append(place)
         for result, count in counts.items():
             self.counters.add_previous(operation, result, count)
         return moved

@@ -1,9 +1,9 @@
 """Key placement by weighted rendezvous hashing (highest random weight). Pure.
 
-Each (node, key) pair has a score; a key lives on the node with the highest, its second copy on the
-next. All clients place alike without shared state, keys spread by weight, a departing node moves
-only its own keys (to their second place), and a joining node takes its share of the keys and moves
-no other.
+Each (node, key) pair has a score; a key is stored on the node with the highest, its second copy on
+the next. All clients place alike without shared state, keys spread by weight, a departing node
+moves only its own keys (to their second place), and a joining node takes its share of the keys and
+moves no other.
 """
 
 from __future__ import annotations

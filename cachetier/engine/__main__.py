@@ -29,18 +29,18 @@ async def serve(config: Config) -> None:
     stop = asyncio.Event()
     hurry = asyncio.Event()
 
-    def asked_to_stop() -> None:
+    def request_stop() -> None:
         if stop.is_set():
             hurry.set()
         stop.set()
 
-    def asked_to_drain() -> None:
+    def request_drain() -> None:
         node.draining = True
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked_to_stop)
-    admin = AdminServer(node, asked_to_drain)
+        loop.add_signal_handler(number, request_stop)
+    admin = AdminServer(node, request_drain)
     await server.start()
     if config.admin is not None:
         await admin.start(config.admin)

@@ -314,33 +314,33 @@ class MemoryFile:
         self._path = path
         self._size = size
         self._resize = resize
-        self._told = ""
+        self._reported = ""
 
     async def follow(self) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_S)
-            self.look(time.monotonic())
+            self.poll(time.monotonic())
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         try:
             wanted = parse_size(read_memory_file(self._path))
         except ConfigError as exc:
-            self._tell(f"{exc}; the size stays {self._size} bytes")
+            self._report(f"{exc}; the size stays {self._size} bytes")
             return
         if wanted == self._size:
-            self._told = ""
+            self._reported = ""
             return
         if wanted < MIN_MEMORY:
-            self._tell(f"{wanted} bytes in {Path(self._path).name} are too few: at least 1MiB")
+            self._report(f"{wanted} bytes in {Path(self._path).name} are too few: at least 1MiB")
             return
         declined = self._resize(wanted, now)
         if declined is not None:
-            self._tell(f"cannot grow to {wanted} bytes yet: {declined.detail or declined.reason}")
+            self._report(f"cannot grow to {wanted} bytes yet: {declined.detail or declined.reason}")
             return
         log.info("Resized from %d to %d bytes", self._size, wanted)
-        self._size, self._told = wanted, ""
+        self._size, self._reported = wanted, ""
 
-    def _tell(self, text: str) -> None:
-        if text != self._told:
+    def _report(self, text: str) -> None:
+        if text != self._reported:
             log.warning("%s", text)
-        self._told = text
+        self._reported = text

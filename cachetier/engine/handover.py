@@ -283,7 +283,7 @@ class Handover:
         """Pin the value and append the command that stores it on the peer if absent."""
         now = time.monotonic()
         left = self._store.ttl(key, now)
-        value = self._store.look(key, now)
+        value = self._store.acquire(key, now)
         if left is None or not isinstance(value, Hold):
             self.counts[HandoverOutcome.GONE] += 1
             if value is not None:

@@ -96,7 +96,7 @@ class Node:
         self.started_at = time.monotonic()
         self.run_id = secrets.token_hex(20)
         self._receiving = 0
-        self._http_told_at = -math.inf
+        self._http_logged_at = -math.inf
         self.late_refusals = 0  # connections waiting for a delayed login error
         self._ids = itertools.count(1)
         self._walks: OrderedDict[int, list[bytes]] = OrderedDict()
@@ -138,8 +138,8 @@ class Node:
         """Log an HTTP request on the RESP port, at most once a minute."""
         self.counters.closed["http"] += 1
         now = time.monotonic()
-        if now >= self._http_told_at + _HTTP_LOG_INTERVAL_S:
-            self._http_told_at = now
+        if now >= self._http_logged_at + _HTTP_LOG_INTERVAL_S:
+            self._http_logged_at = now
             log.warning(
                 "Closed %s, which sent HTTP to the client port (%d so far). "
                 "A web page may be trying to send commands; set --password-file",

@@ -146,7 +146,7 @@ class StoreUsage:
 
 
 class Store(Protocol):
-    def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
+    def acquire(self, key: bytes, now: float) -> Hold | DiskValue | None:
         """Return the value, pinned and counted as a use. The caller must release it."""
         ...
 

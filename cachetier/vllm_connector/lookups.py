@@ -60,7 +60,7 @@ class LookupBoard:
         self._lane_of = lane_of
         self._timeout_s = timeout_s
         self._on_news = on_news
-        self._asked = 0  # lookups sent but not collected
+        self._pending_lookups = 0  # lookups sent but not collected
         self._blocks: dict[bytes, _Block] = {}
         self._by_request: dict[str, set[bytes]] = {}
         self._batch: _Batch = []
@@ -88,7 +88,7 @@ class LookupBoard:
     @property
     def is_waiting(self) -> bool:
         """Return whether a sent lookup is unanswered. Scheduler thread only."""
-        return self._asked > 0
+        return self._pending_lookups > 0
 
     def flush(self) -> None:
         """Send the lookups of this step. Called at the end of each scheduler step."""
@@ -96,7 +96,7 @@ class LookupBoard:
         if not self._batch:
             return
         batch, self._batch = self._batch, []
-        self._asked += len(batch)
+        self._pending_lookups += len(batch)
         by_lane: dict[str, _Batch] = {}
         for question in batch:
             by_lane.setdefault(self._lane_of(question[0]), []).append(question)
@@ -135,7 +135,7 @@ class LookupBoard:
                 answers = self._answers.get_nowait()
             except Empty:
                 return
-            self._asked -= len(answers)
+            self._pending_lookups -= len(answers)
             for key, ticket, found in answers:
                 block = self._blocks.get(key)
                 if block is not None and block.ticket == ticket and block.found is None:

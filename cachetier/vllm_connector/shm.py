@@ -1,7 +1,7 @@
 """Cleanup of L1 files in /dev/shm after any exit of a worker.
 
 vLLM unlinks the file only on a clean exit. Here it is unlinked as soon as all sides have mapped it,
-and files of processes that died earlier are swept at the next start. Standard library only.
+and files of processes that ended earlier are removed at the next start. Standard library only.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class EmberlineL2Tier(SecondaryTierManager):
             Nodes.parse(url), os.environ.get(password_env, ""), on_change=log.warning
         )
         self._keys_of_job: dict[int, list[OffloadKey]] = {}
-        self._tells = bool(offloading_spec.kv_events_config.enable_kv_cache_events)
-        self._untold: list[OffloadKey] = []
+        self._reports_events = bool(offloading_spec.kv_events_config.enable_kv_cache_events)
+        self._unreported: list[OffloadKey] = []
         self._pauses = StepPauses(lambda: self._pool.is_loading or self._board.is_waiting)
         self._board = LookupBoard(
             self._exists, self._lane, self._lookup_timeout_s, self._pauses.news
@@ -159,8 +159,8 @@ class EmberlineL2Tier(SecondaryTierManager):
         if finished.is_load and not complete:
             missing = set(keys).difference(came)
             self._board.mark_missing([bytes(key) for key in missing])
-        if self._tells and not finished.is_load:
-            self._untold += came
+        if self._reports_events and not finished.is_load:
+            self._unreported += came
         return JobResult(
             job_id=finished.job_id,
             success=complete,
@@ -171,9 +171,9 @@ class EmberlineL2Tier(SecondaryTierManager):
 
     def take_events(self) -> Iterable[OffloadingEvent]:
         """Return blocks stored since the last call: a hint, since L2 evicts without notice."""
-        if not self._untold:
+        if not self._unreported:
             return ()
-        keys, self._untold = self._untold, []
+        keys, self._unreported = self._unreported, []
         event = OffloadingEvent(
             keys=keys,
             medium=self.medium,

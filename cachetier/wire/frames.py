@@ -4,7 +4,7 @@ The owner receives into `get_buffer()` or `get_buffers()`, reports the count wit
 takes commands from `next_request()` until None.
 
 Bytes land in one scratch buffer, from which short items are cut. For a long bulk string the owner
-is asked for a `Landing`, given the preceding words; further bytes are received directly into it and
+is called for a `Landing` with the preceding words; further bytes are received directly into it and
 never copied. If the owner rejects it, or the value is too long, the bytes are discarded and the
 argument is a `RefusedFrame` with the reason: the connection stays usable. Protocol violations raise
 ProtocolError; the connection must then be closed.

@@ -34,18 +34,18 @@ def is_watch(request: Request) -> bool:
     return read_flag(request, WATCH.name)
 
 
-def watch_object(request: Request, look: Callable[[], Any]) -> StreamingHttpResponse:
+def watch_object(request: Request, read: Callable[[], Any]) -> StreamingHttpResponse:
     """Watch one object.
 
-    `look` returns its JSON or raises like a GET: not found ends the stream, and an error in the
+    `read` returns its JSON or raises like a GET: not found ends the stream, and an error in the
     first call is answered as a normal request.
     """
-    look()
+    read()
 
     def seen() -> ServerSentEvent | None:
         try:
             _reload_rights(request)
-            data = json.loads(JSONRenderer().render(look()))
+            data = json.loads(JSONRenderer().render(read()))
         except Exception as error:  # apps define their own not-found exceptions
             hidden = isinstance(error, (Http404, PermissionDenied))
             if not hidden and getattr(error, "status_code", 0) != _NOT_FOUND:
@@ -56,10 +56,10 @@ def watch_object(request: Request, look: Callable[[], Any]) -> StreamingHttpResp
     return sse.stream(request, sse.poll_changes(seen, since=sse.last_event_id(request)))
 
 
-def watch_list(request: Request, look: Callable[[], Mapping[str, Any]]) -> StreamingHttpResponse:
+def watch_list(request: Request, read: Callable[[], Mapping[str, Any]]) -> StreamingHttpResponse:
     """Watch a list by name: an event per new or changed item, `gone` for a removed one."""
-    look()
-    return sse.stream(request, _list_events(request, look, sse.last_event_id(request)))
+    read()
+    return sse.stream(request, _list_events(request, read, sse.last_event_id(request)))
 
 
 def _share_key(request: Request) -> object:
@@ -77,17 +77,17 @@ def _reload_rights(request: Request) -> None:
 
 
 async def _list_events(
-    request: Request, look: Callable[[], Mapping[str, Any]], since: str
+    request: Request, read: Callable[[], Mapping[str, Any]], since: str
 ) -> AsyncIterator[ServerSentEvent]:
     known: dict[str, str] = {}
 
     def seen() -> tuple[dict[str, Any], dict[str, str], str]:
         _reload_rights(request)
-        data = {name: json.loads(JSONRenderer().render(body)) for name, body in look().items()}
+        data = {name: json.loads(JSONRenderer().render(body)) for name, body in read().items()}
         marks = {name: _digest(body) for name, body in data.items()}
         return data, marks, _digest(marks)
 
-    async for data, marks, whole in _wrap_look(seen, _share_key(request)):
+    async for data, marks, whole in _share_poll(seen, _share_key(request)):
         if whole == since:
             known, since = marks, ""
         news = [name for name, mark in marks.items() if known.get(name) != mark]
@@ -102,9 +102,9 @@ async def _list_events(
             yield ServerSentEvent(event.data, event.event, whole) if last else event
 
 
-async def _wrap_look(seen: Callable[[], Any], key: object) -> AsyncIterator[Any]:
+async def _share_poll(seen: Callable[[], Any], key: object) -> AsyncIterator[Any]:
     while True:
-        yield await sse.poll_threads.ask(seen, key)
+        yield await sse.poll_threads.run(seen, key)
         await asyncio.sleep(sse.EVERY_S)
 
 

@@ -210,12 +210,12 @@ class Endpoints(ListClient[documents.Endpoint]):
         """Return the log's name and its last lines, followed by new ones with `follow`. Defaults to
         the first container of the first worker.
         """
-        asked: dict[str, Any] = {"worker": worker, "container": container, "tail": tail}
+        query: dict[str, Any] = {"worker": worker, "container": container, "tail": tail}
         path = self._at(name, "logs", "lines")
         if not follow:
-            end: LogEnd = self.http.get(path, asked)
+            end: LogEnd = self.http.get(path, query)
             return end, iter(end["lines"])
-        end = self.http.get(path, {**asked, "tail": 0})
+        end = self.http.get(path, {**query, "tail": 0})
         of = {"worker": end["worker"], "container": end["container"]}
         if end["marks"]:
             stream = self._at(name, "logs", "stream")
@@ -263,13 +263,13 @@ class Benchmarks(ResourceClient):
         """Yield runs, latest first."""
         return self.http.pages(self._at(name, "benchmarks"))
 
-    def plan(self, name: str, wish: Mapping[str, Any]) -> Document:
+    def plan(self, name: str, body: Mapping[str, Any]) -> Document:
         """Return the planned load without sending it."""
-        return self._send("POST", self._at(name, "benchmarks", "plan"), wish)
+        return self._send("POST", self._at(name, "benchmarks", "plan"), body)
 
-    def start(self, name: str, wish: Mapping[str, Any]) -> Document:
+    def start(self, name: str, body: Mapping[str, Any]) -> Document:
         """Start a run, which loads the endpoint; never retried."""
-        return self._send("POST", self._at(name, "benchmarks"), wish)
+        return self._send("POST", self._at(name, "benchmarks"), body)
 
     def get(self, name: str, run: str) -> Document:
         return self._get(self._at(name, "benchmarks", run))
@@ -313,8 +313,8 @@ class WhatIfs(ResourceClient):
         """Return the endpoint's present values."""
         return self._get(self._at(name, "what-if", "present"))
 
-    def start(self, name: str, wish: Mapping[str, Any]) -> Document:
-        return self._send("POST", self._at(name, "what-if"), wish, once=True)
+    def start(self, name: str, body: Mapping[str, Any]) -> Document:
+        return self._send("POST", self._at(name, "what-if"), body, once=True)
 
     def get(self, name: str, run: str) -> Document:
         return self._get(self._at(name, "what-if", run))

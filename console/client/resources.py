@@ -168,8 +168,8 @@ class Alerts(ResourceClient):
 
     def acknowledge(self, alert: str, endpoint: str = "", **facts: Any) -> Document:
         """Stop repeat notifications until the alert is resolved; `note` and `duration`."""
-        wish = {"alert": alert, **({"endpoint": endpoint} if endpoint else {}), **facts}
-        return self._send("POST", "acknowledgements/", wish, once=True)
+        body = {"alert": alert, **({"endpoint": endpoint} if endpoint else {}), **facts}
+        return self._send("POST", "acknowledgements/", body, once=True)
 
     def undo_acknowledgement(self, identity: str) -> None:
         self.http.send("DELETE", f"acknowledgements/{quote(identity, safe='')}/")
@@ -184,16 +184,16 @@ class Alerts(ResourceClient):
     def create(self, rule: Mapping[str, Any]) -> Document:
         return self._send("POST", self.path, rule, once=True)
 
-    def set(self, rule: str, wish: Mapping[str, Any], endpoint: str = "") -> Document:
+    def set(self, rule: str, body: Mapping[str, Any], endpoint: str = "") -> Document:
         """Change fields; omitted ones are kept, None resets one."""
-        return self._send("PATCH", self._one(rule, endpoint), wish)
+        return self._send("PATCH", self._one(rule, endpoint), body)
 
-    def dry_run(self, rule: str, wish: Mapping[str, Any], endpoint: str = "") -> Document:
-        """Evaluate `wish` over its `range` without changing anything; "" is a rule that does not
+    def dry_run(self, rule: str, body: Mapping[str, Any], endpoint: str = "") -> Document:
+        """Evaluate `body` over its `range` without changing anything; "" is a rule that does not
         exist yet.
         """
         path = self._one(rule, endpoint) if rule else self.path
-        return self._send("POST", f"{path}dry-run/", wish)
+        return self._send("POST", f"{path}dry-run/", body)
 
     def reset(self, rule: str, endpoint: str = "") -> None:
         """Reset a rule to its defaults or, for an endpoint, to the shared settings; delete a custom
@@ -208,10 +208,10 @@ class Alerts(ResourceClient):
         """Yield the clusters that store rules and receivers as objects."""
         return self.http.pages("alert-clusters/")
 
-    def keep(self, cluster: str, wish: Mapping[str, Any]) -> Document:
+    def keep(self, cluster: str, body: Mapping[str, Any]) -> Document:
         """Set which objects a cluster stores; omitted fields are kept."""
         path = f"alert-clusters/{quote(cluster, safe='')}/"
-        return self._send("PATCH", path, wish)
+        return self._send("PATCH", path, body)
 
     def _one(self, rule: str, endpoint: str) -> str:
         if not endpoint:

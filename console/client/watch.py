@@ -53,7 +53,7 @@ class Watch:
             self.fallback = "the console runs in this process"
         while not self.fallback:
             try:
-                for event in self._streamed():
+                for event in self._stream():
                     if event.name == "gone":
                         return
                     yield json.loads(event.data)
@@ -66,9 +66,9 @@ class Watch:
                 self._pause(POLL_S)
                 self.http.get(self.path)
             self._left()
-        yield from self._asked()
+        yield from self._poll()
 
-    def _streamed(self) -> Iterator[WatchEvent]:
+    def _stream(self) -> Iterator[WatchEvent]:
         headers = {"Last-Event-ID": self._seen} if self._seen else {}
         left = self._left()
         silence = SILENCE_S if left is None else min(SILENCE_S, left + 0.1)
@@ -84,7 +84,7 @@ class Watch:
                     yield event
                 self._left()
 
-    def _asked(self) -> Iterator[dict[str, Any]]:
+    def _poll(self) -> Iterator[dict[str, Any]]:
         etag, known, pause_s = "", None, POLL_S
         while True:
             try:

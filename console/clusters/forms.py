@@ -69,12 +69,12 @@ class ClusterForm(ActionForm):
             shown = {"namespace": cluster.namespace, "reach": cluster.reach}
             shown["context"] = cluster.context if cluster.kind == CONTEXT else ""
         super().__init__(data, files, initial=shown)
-        for name in self._unasked():
+        for name in self._fixed_fields():
             del self.fields[name]
         if cluster is not None and "kubeconfig" in self.fields:
             self.fields["kubeconfig"].help_text = "Leave empty to keep the current one."
 
-    def _unasked(self) -> tuple[str, ...]:
+    def _fixed_fields(self) -> tuple[str, ...]:
         if self.cluster is None:
             return ()
         fixed = ("name", "kind")

@@ -72,7 +72,7 @@ def refresh(cluster_id: str) -> ClusterObservation | None:
     if cluster is None:
         return None
     try:
-        seen = look(
+        seen = survey_cluster(
             cluster,
             related_objects.followed_namespaces(cluster.name),
             related_objects.required_parts(cluster.name),
@@ -117,7 +117,7 @@ def refresh_now(cluster_id: str) -> None:
     increment("cluster_checks", outcome="busy")
 
 
-def look(
+def survey_cluster(
     cluster: Cluster, followed: Collection[str] = (), parts: Collection[str] = ()
 ) -> ClusterObservation:
     """Query the cluster; cluster errors become part of the result.
@@ -155,7 +155,7 @@ def look(
 
 def query_own_cluster(namespace: str) -> ClusterObservation:
     """Query the cluster this console runs in, without cached values."""
-    return look(Cluster(name=IN_CLUSTER, kind=IN_CLUSTER, namespace=namespace))
+    return survey_cluster(Cluster(name=IN_CLUSTER, kind=IN_CLUSTER, namespace=namespace))
 
 
 def _moment(epoch_s: float | None) -> datetime | None:

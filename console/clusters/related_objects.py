@@ -13,11 +13,11 @@ from console.core.registry import OwnerRegistry
 class RelatedObject:
     """State of the objects; `text` is "" if healthy, `phase` "" if there are none.
 
-    `says` is the link text of `url`.
+    `link_text` is the link text of `url`.
     """
 
     title: str
-    says: str
+    link_text: str
     phase: str
     reason: str = ""
     text: str = ""
@@ -28,14 +28,14 @@ DescribeRelated = Callable[[str, Any], RelatedObject | None]
 _describers: list[DescribeRelated] = []
 
 
-def register_related(tell: DescribeRelated) -> None:
-    """Register `tell(cluster, viewer)`, which may return None; called from AppConfig.ready."""
-    if tell not in _describers:
-        _describers.append(tell)
+def register_related(describe: DescribeRelated) -> None:
+    """Register `describe(cluster, viewer)`, which may return None; called from AppConfig.ready."""
+    if describe not in _describers:
+        _describers.append(describe)
 
 
 def list_related(cluster: str, viewer: Any) -> list[RelatedObject]:
-    return [line for tell in _describers if (line := tell(cluster, viewer)) is not None]
+    return [line for describe in _describers if (line := describe(cluster, viewer)) is not None]
 
 
 _users = OwnerRegistry()

@@ -38,7 +38,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
 @require_safe
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
     row = selectors.detail(_found(name), request.user)
-    context = {"row": row, "beside": related_objects.list_related(name, request.user)}
+    context = {"row": row, "related": related_objects.list_related(name, request.user)}
     return responses.render(request, "clusters/cluster.html", "clusters/htmx/cluster.html", context)
 
 

@@ -101,7 +101,7 @@ class CommandContext:
         """Return those of the options that are set."""
         return {name: self.options[name] for name in names if self.options[name] is not None}
 
-    def say(self, line: str) -> None:
+    def report(self, line: str) -> None:
         self.err.write(f"{line}\n")
         self.err.flush()
 

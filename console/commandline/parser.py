@@ -83,7 +83,7 @@ def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]
     rooms.finish()
 
 
-def seed_demo(asked: CommandContext) -> str:
-    if asked.here is None:
+def seed_demo(context: CommandContext) -> str:
+    if context.here is None:
         raise CommandError("seed-demo runs on the console's machine only.", USAGE)
-    return asked.here.seed_demo()
+    return context.here.seed_demo()

@@ -97,7 +97,7 @@ class Verb:
         self.form = None
 
     def ask_first(self, consequence: str = "") -> None:
-        """Add `--yes`; without it the verb asks. `consequence` is a sentence that may refer to
+        """Add `--yes`; without it the verb prompts. `consequence` is a sentence that may refer to
         options, as in "{name}"; "" if the call confirms by itself.
         """
         self._consequence = consequence

@@ -1,7 +1,7 @@
 """Actions on teams and memberships: validate, apply and write the audit log.
 
 Console admins edit a team's name, namespaces and grants; its own admins may also edit the members.
-Nobody can grant a right they lack. Memberships from SSO claims are read-only here.
+Users cannot grant rights they lack. Memberships from SSO claims are read-only here.
 """
 
 from __future__ import annotations

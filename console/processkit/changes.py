@@ -1,9 +1,9 @@
 """Change notices between the processes of one machine, as datagrams to a Unix socket.
 
 A notice names what changed, `endpoint/demo` or `program/demo-worker-0`, and carries no state. It is
-lost while nobody listens, so a listener observes everything when it begins, and periodically as
-well. One that the listener's buffer has no room for is sent again. The socket's path is in the
-environment, which supervisord passes on to every program of the machine; without it nothing is
+lost while there is no listener, so a listener observes everything when it begins, and
+periodically. One that the listener's buffer has no room for is sent again. The socket's path is in
+the environment, which supervisord passes on to every program of the machine; without it nothing is
 sent.
 """
 

@@ -123,7 +123,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _start(launch: Launch, folder: Path) -> int:
-    """Fork and exec; the child dies with this process in any case."""
+    """Fork and exec; the child is killed with this process in any case."""
     env = environment(launch.env)
     keeper = os.getpid()
     sys.stdout.flush()
@@ -132,7 +132,7 @@ def _start(launch: Launch, folder: Path) -> int:
         return pid
     try:
         end_with_parent(signal.SIGKILL)
-        if os.getppid() != keeper:  # it died before the line above took effect
+        if os.getppid() != keeper:  # it ended before the line above took effect
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         os.chdir(folder)
@@ -184,7 +184,7 @@ def _reap(child: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Kill all descendants: when a process dies, its children become ours."""
+    """Kill all descendants: when a process ends, its children become ours."""
     deadline = time.monotonic() + _REAP_DEADLINE_S
     while time.monotonic() < deadline:
         for pid in leftovers.child_pids(os.getpid()):
@@ -199,7 +199,7 @@ def _end_descendants() -> None:
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Make the kernel send `number` to this process when its parent dies."""
+    """Make the kernel send `number` to this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, number)
 
 

@@ -49,7 +49,7 @@ class _Workload:
 
 
 @dataclass(slots=True)
-class _World:
+class _FakeState:
     next_port: int = FIRST_PORT
     workloads: dict[str, _Workload] = field(default_factory=dict)
 
@@ -62,45 +62,45 @@ class FakeProvisioner:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._memory = _World()
+        self._memory = _FakeState()
 
     def apply(self, spec: WorkloadSpec) -> Ref:
         check_spec(spec)
-        with self._world() as world:
-            workload = world.workloads.setdefault(spec.name, _Workload())
+        with self._state() as state:
+            workload = state.workloads.setdefault(spec.name, _Workload())
             if workload.deleting:
                 raise TemporaryError(
                     "StillStopping", f"{spec.name} is still being deleted.", delay_s=1.0
                 )
             step = plan_step(spec.replicas, spec.spec_hash, _observe(spec.name, workload))
             for index in step.create:
-                ports = {name: _port(world) for name in spec.ports}
+                ports = {name: _port(state) for name in spec.ports}
                 workload.replicas[index] = _start(spec, ports)
             for index in step.remove:
                 workload.replicas[index].state = ReplicaState.STOPPING
                 workload.replicas[index].looks = 0
             if step.replace is not None:
                 kept = workload.replicas[step.replace].ports
-                new = {port: kept.get(port) or _port(world) for port in spec.ports}
+                new = {port: kept.get(port) or _port(state) for port in spec.ports}
                 workload.replicas[step.replace] = _start(spec, new)
         return Ref(self.name, spec.name)
 
     def observe(self, ref: Ref) -> Observation:
         check_ref(ref, self.name)
-        with self._world() as world:
-            workload = world.workloads.get(ref.name)
+        with self._state() as state:
+            workload = state.workloads.get(ref.name)
             if workload is None:
                 return Observation(exists=False)
             _advance(workload)
             if workload.deleting and not workload.replicas:
-                del world.workloads[ref.name]
+                del state.workloads[ref.name]
                 return Observation(exists=False)
             return Observation(exists=True, replicas=_observe(ref.name, workload))
 
     def delete(self, ref: Ref) -> None:
         check_ref(ref, self.name)
-        with self._world() as world:
-            workload = world.workloads.get(ref.name)
+        with self._state() as state:
+            workload = state.workloads.get(ref.name)
             if workload is None or workload.deleting:
                 return
             workload.deleting = True
@@ -111,21 +111,21 @@ class FakeProvisioner:
     def logs(self, ref: Ref, tail_lines: int = 200) -> Mapping[str, str]:
         check_ref(ref, self.name)
         lines = ["Simulated replica: no process runs.\n"][:tail_lines]
-        with self._world() as world:
-            workload = world.workloads.get(ref.name, _Workload())
+        with self._state() as state:
+            workload = state.workloads.get(ref.name, _Workload())
             return {f"{ref.name}-{index}": "".join(lines) for index in sorted(workload.replicas)}
 
     def crash(self, ref: Ref, index: int) -> None:
         """Simulate a crash of one replica, which then restarts by itself."""
         check_ref(ref, self.name)
-        with self._world() as world:
-            replica = world.workloads[ref.name].replicas[index]
+        with self._state() as state:
+            replica = state.workloads[ref.name].replicas[index]
             replica.state = ReplicaState.BACKOFF
             replica.looks = 0
             replica.restarts += 1
 
     @contextmanager
-    def _world(self) -> Iterator[_World]:
+    def _state(self) -> Iterator[_FakeState]:
         """Hold the state exclusively; write it back when the block ends without an error."""
         if self._path is None:
             with self._lock:
@@ -134,10 +134,10 @@ class FakeProvisioner:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.with_suffix(".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            world = _load(self._path)
-            yield world
+            state = _load(self._path)
+            yield state
             temporary = self._path.with_suffix(".new")
-            temporary.write_text(json.dumps(asdict(world), indent=1))
+            temporary.write_text(json.dumps(asdict(state), indent=1))
             temporary.replace(self._path)
 
 
@@ -145,9 +145,9 @@ def _start(spec: WorkloadSpec, ports: dict[str, int]) -> _Replica:
     return _Replica(spec.spec_hash, ports, list(spec.channels), started_at=time.time())
 
 
-def _port(world: _World) -> int:
-    world.next_port += 1
-    return world.next_port - 1
+def _port(state: _FakeState) -> int:
+    state.next_port += 1
+    return state.next_port - 1
 
 
 def _advance(workload: _Workload) -> None:
@@ -182,16 +182,16 @@ def _observe(name: str, workload: _Workload) -> tuple[ReplicaObservation, ...]:
     )
 
 
-def _load(path: Path) -> _World:
+def _load(path: Path) -> _FakeState:
     try:
         facts = json.loads(path.read_text())
     except FileNotFoundError:
-        return _World()
-    world = _World(next_port=facts["next_port"])
+        return _FakeState()
+    state = _FakeState(next_port=facts["next_port"])
     for name, workload in facts["workloads"].items():
         replicas = {
             int(index): _Replica(**{**replica, "state": ReplicaState(replica["state"])})
             for index, replica in workload["replicas"].items()
         }
-        world.workloads[name] = _Workload(workload["deleting"], replicas)
-    return world
+        state.workloads[name] = _Workload(workload["deleting"], replicas)
+    return state

@@ -26,7 +26,7 @@ def plan_step(wanted: int, spec_hash: str, seen: Iterable[ReplicaObservation]) -
     A stopping replica keeps its index until it is gone: it is neither removed again nor recreated.
     An outdated replica that certainly does not serve is replaced at once: nothing is lost, and a
     rollout stuck on a bad spec could not recover otherwise. One that serves, or may serve, waits
-    until every other wanted one does.
+    until every other desired one does.
     """
     present = {replica.index: replica for replica in seen}
     create = tuple(index for index in range(wanted) if index not in present)

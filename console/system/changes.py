@@ -25,7 +25,7 @@ from console.provisioners.local import programs
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-_LOOK = "console.system.tasks.look"
+_OBSERVE_TASK = "console.system.tasks.look"
 Handler = Callable[[str], None]
 _handlers: dict[str, Handler] = {}
 _models: dict[str, type[Observed]] = {}
@@ -40,7 +40,7 @@ def register_handler(kind: str, handler: Handler, model: type[Observed]) -> None
 
 
 def observe_anew() -> None:
-    """Make every row due now: what changed while nobody listened is unknown."""
+    """Make every row due now: changes without a listener are unknown."""
     for model in _models.values():
         mark_all_due(model)
 
@@ -55,7 +55,7 @@ def announce(subjects: Iterable[str]) -> None:
         program = subject.startswith(PROGRAM)
         owner = programs.owner_of(var, subject.removeprefix(PROGRAM)) if program else subject
         if program and not owner:
-            current_app.tasks[_LOOK].nudge()
+            current_app.tasks[_OBSERVE_TASK].nudge()
         owners.add(owner)
     for owner in sorted(owners):
         kind, _, name = owner.partition("/")

@@ -8,7 +8,7 @@ soon, in case the change was not announced. Restarts nothing.
 Within one run of supervisord, a crash is:
 
     programs of the console (without our launcher)
-        a new process, unless supervisord was asked to stop the previous one
+        a new process, unless supervisord stopped the previous one on request
         (`supervisorctl restart`)
     programs of workloads (endpoints, cache nodes)
         an unrequested exit counted by the launcher; rollouts, scaling and deletions are requested

@@ -9,7 +9,7 @@ from console.tasks import BaseTask
 
 
 @shared_task(base=BaseTask, throws=(ProvisionError,), name="console.system.tasks.look")
-def look() -> None:
+def observe_programs() -> None:
     from console.system import program_watch
 
     program_watch.observe()

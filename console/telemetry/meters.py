@@ -29,8 +29,8 @@ _TEXTS = {
     "change_notices": "Announced changes of processes, by kind of owner.",
     "cluster_watches_lost": "Interrupted watches of clusters, by kind of object and reason.",
 }
-Also = Callable[[Registry], None]
-_also: dict[str, list[Also]] = {}
+Collector = Callable[[Registry], None]
+_collectors: dict[str, list[Collector]] = {}
 _lock = threading.Lock()
 _durations = Registry()
 _process = psutil.Process()
@@ -55,9 +55,9 @@ def task_ended(task: str, seconds: float) -> None:
         ).observe(seconds)
 
 
-def add_metrics(program: str, tell: Also) -> None:
-    """Add metrics to a program's port. `tell` must not raise or block."""
-    _also.setdefault(program, []).append(tell)
+def add_metrics(program: str, collect: Collector) -> None:
+    """Add metrics to a program's port. `collect` must not raise or block."""
+    _collectors.setdefault(program, []).append(collect)
 
 
 def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
@@ -72,8 +72,8 @@ def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
         registry.counter(f"{PREFIX}{name}_total", text, **labels).set(number)
     for name, (text, value) in gauges.items():
         registry.gauge(f"{PREFIX}{name}", text).set(value)
-    for tell in _also.get(program, ()):
-        tell(registry)
+    for collect in _collectors.get(program, ()):
+        collect(registry)
     _own(registry)
     with _lock:
         return registry.render() + _durations.render()

@@ -47,7 +47,7 @@ def registered() -> tuple[EncryptedColumns, ...]:
 
 
 def rekey(record: Callable[[None, str, str], object]) -> RotationResult:
-    """Re-encrypt as "system": whoever runs this on the machine can read the keys anyway.
+    """Re-encrypt as "system": the operating system user who runs this can read the keys.
 
     `record` writes the audit entry (user, action, target) in the transaction of the change.
     """

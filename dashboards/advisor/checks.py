@@ -204,7 +204,7 @@ def _compare(
 
 
 def _predict_drift(advice: Advice, begin: datetime, end: datetime) -> dict[str, float]:
-    """Return what the requests alone changed, by the survey's model; {} if it cannot be told."""
+    """Return what the requests alone changed, by the survey's model; {} if unknown."""
     result, present = advice.run.result, advice.run.present
     before, after = (
         _trace(advice, *period) for period in ((advice.run.begin, advice.run.end), (begin, end))

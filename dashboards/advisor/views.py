@@ -36,7 +36,7 @@ VERDICTS = {
 
 
 class AssumptionsForm(ActionForm):
-    """Values that the console may not know; the action validates them."""
+    """Values that the console may lack; the action validates them."""
 
     def __init__(self, data: Any = None) -> None:
         super().__init__(data)

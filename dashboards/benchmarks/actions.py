@@ -70,14 +70,14 @@ class BenchmarkRequest:
         return replace(job, nonce=f"seed-{job.seed}") if self.caches == SHARED else job
 
 
-def start(actor: Any, name: str, wish: BenchmarkRequest) -> list[Benchmark]:
+def start(actor: Any, name: str, request: BenchmarkRequest) -> list[Benchmark]:
     """Queue a run, and a run of the second endpoint after it. Raise ConflictError while one is live
     or an endpoint cannot serve.
     """
-    names = [name, wish.second] if wish.second else [name]
-    job = wish.job()
+    names = [name, request.second] if request.second else [name]
+    job = request.job()
     found = [_loadable(actor, one) for one in names]
-    if wish.second == name:
+    if request.second == name:
         remedy = "Choose another endpoint, or start two runs one after the other."
         text = "The second endpoint equals the first."
         raise Refused(Problem("second", name, text, remedy, "same_endpoint"))
@@ -91,7 +91,7 @@ def start(actor: Any, name: str, wish: BenchmarkRequest) -> list[Benchmark]:
     with transaction.atomic():
         for endpoint in found:
             after = made[-1] if made else None
-            made.append(_create_run(actor, endpoint, wish, job, after))
+            made.append(_create_run(actor, endpoint, request, job, after))
         tasks.sweep.nudge()
     return made
 
@@ -106,11 +106,11 @@ def _loadable(actor: Any, name: str) -> Endpoint:
 def _create_run(
     actor: Any,
     endpoint: Endpoint,
-    wish: BenchmarkRequest,
+    request: BenchmarkRequest,
     job: Job,
     after: Benchmark | None,
 ) -> Benchmark:
-    if wish.caches == FRESH:
+    if request.caches == FRESH:
         job = replace(job, nonce=secrets.token_hex(6))
     trace = traces.as_lines(job.rows).encode() if job.rows else b""
     digest = hashlib.sha256(trace).hexdigest()[:16] if trace else ""
@@ -118,7 +118,7 @@ def _create_run(
         with transaction.atomic():
             run = Benchmark.objects.create(
                 endpoint=endpoint,
-                title=wish.title.strip(),
+                title=request.title.strip(),
                 job=job.as_json(),
                 endpoint_facts=load_plan.read_endpoint_facts(endpoint),
                 simulated=endpoint.parsed.simulated,

@@ -1,6 +1,6 @@
 """Start, observe, end and clean up benchmarks; level-triggered by a sweep.
 
-A conditional UPDATE claims the row, so a run starts once. Any pass may die at any line; the next
+A conditional UPDATE claims the row, so a run starts once. Any pass may end at any line; the next
 one continues. Only the machine that started a run can read its files.
 """
 
@@ -177,7 +177,7 @@ def _observe_run(row: Benchmark, kept: Keeper) -> None:
             progress=seen,
         )
     elif gone:
-        kept.start(run)  # the pass that should have started it died
+        kept.start(run)  # the pass that should have started it was killed
         _touch(row)
     else:
         _touch(row, stage="", **({"progress": seen} if seen else {}))

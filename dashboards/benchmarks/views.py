@@ -68,19 +68,22 @@ def new(request: HttpRequest, name: str) -> HttpResponseBase:
     form = _form(request, name)
     if request.method != "POST":
         return responses.render(
-            request, "benchmarks/new.html", "benchmarks/htmx/form.html", _asked(form, one, request)
+            request,
+            "benchmarks/new.html",
+            "benchmarks/htmx/form.html",
+            _form_context(form, one, request),
         )
     try:
-        wish = form.read()
+        benchmark = form.read()
         if request.POST.get("understood") != "on":
-            wish.job()
+            benchmark.job()
             form.add_error(None, NEEDS_WORD)
         else:
-            run = actions.start(request.user, name, wish)[0]
+            run = actions.start(request.user, name, benchmark)[0]
             return redirect(run)
     except Refused as refused:
         form.refuse(refused.errors)
-    return render(request, "benchmarks/new.html", _asked(form, one, request), status=400)
+    return render(request, "benchmarks/new.html", _form_context(form, one, request), status=400)
 
 
 @require_POST
@@ -100,7 +103,7 @@ def _form(request: HttpRequest, name: str) -> BenchmarkForm:
     return BenchmarkForm(workload, mode, list(others), initial=initial)
 
 
-def _asked(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, Any]:
+def _form_context(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, Any]:
     choices = {"workloads": WORKLOADS.items(), "modes": MODES.items()}
     return {"form": form, "endpoint": one, **choices, **_outlook(form, one, request)}
 
@@ -111,12 +114,12 @@ def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, A
         filled = {field.name: field.value() or "" for field in form if field.name != "trace"}
         form = BenchmarkForm(form.workload, form.mode, [], filled)
     try:
-        wish = form.read()
-        job = wish.job()
+        benchmark = form.read()
+        job = benchmark.job()
         found = [one]
-        if wish.second:
-            found.append(endpoints.get(wish.second, viewer=request.user))
-        return {"outlook": load_plan.make_preview(job, found), "sample": not wish.trace}
+        if benchmark.second:
+            found.append(endpoints.get(benchmark.second, viewer=request.user))
+        return {"outlook": load_plan.make_preview(job, found), "sample": not benchmark.trace}
     except Refused as refused:
         return {"outlook": None, "why_not": refused}
 

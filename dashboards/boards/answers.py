@@ -88,20 +88,23 @@ class BoardQuery:
 
     def query(self, **changes: Any) -> str:
         """Return the URL query of this object with `changes` applied."""
-        look = replace(self, **changes)
+        board_query = replace(self, **changes)
         pairs: dict[str, Any] = {}
-        if look.until is not None:
-            pairs |= {"from": look.until - look.range.length_s, "to": look.until}
+        if board_query.until is not None:
+            pairs |= {
+                "from": board_query.until - board_query.range.length_s,
+                "to": board_query.until,
+            }
         else:
-            pairs["range"] = look.range.key
-        if look.refresh is not None:
-            pairs["refresh"] = look.refresh or "off"
-        if look.compare:
+            pairs["range"] = board_query.range.key
+        if board_query.refresh is not None:
+            pairs["refresh"] = board_query.refresh or "off"
+        if board_query.compare:
             pairs["compare"] = PREVIOUS
-        if look.worker:
-            pairs["worker"] = look.worker
-        if look.panel:
-            pairs["panel"] = look.panel
+        if board_query.worker:
+            pairs["worker"] = board_query.worker
+        if board_query.panel:
+            pairs["panel"] = board_query.panel
         return urlencode(pairs)
 
     def during(self, start: int, end: int) -> BoardQuery:
@@ -119,17 +122,17 @@ class BoardLocation:
     def panels(self) -> tuple[Panel, ...]:
         return self.board.one_panels if self.endpoint else self.board.fleet_panels
 
-    def shown(self, look: BoardQuery) -> tuple[Panel, ...]:
-        return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
+    def shown(self, board_query: BoardQuery) -> tuple[Panel, ...]:
+        return tuple(panel for panel in self.panels if board_query.panel in ("", panel.id))
 
-    def scope(self, scope: Scope, look: BoardQuery) -> Scope:
-        return replace(scope, worker=look.worker) if self.endpoint else scope
+    def scope(self, scope: Scope, board_query: BoardQuery) -> Scope:
+        return replace(scope, worker=board_query.worker) if self.endpoint else scope
 
 
 def parse_query(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple[Problem, ...]]:
     """Parse a query. Invalid parameters are reported as problems and ignored."""
     problems: list[Problem] = []
-    look = _parse_times(given, now, problems)
+    board_query = _parse_times(given, now, problems)
     refresh = given.get("refresh", "")
     allowed = {"off" if not s else str(s): s for s in REFRESHES}
     if refresh and refresh not in allowed:
@@ -139,7 +142,7 @@ def parse_query(given: Mapping[str, Any], now: float) -> tuple[BoardQuery, tuple
         problems.append(_make_problem("compare", compare, f'Use "{PREVIOUS}" or omit it.'))
     return (
         replace(
-            look,
+            board_query,
             refresh=allowed.get(refresh),
             compare=compare == PREVIOUS,
             worker=_read_text(given, "worker", _MAX_NAME_LENGTH),
@@ -239,8 +242,8 @@ CACHE = BoardCache()
 @require_safe
 def board_data(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
     """Return the board of the named endpoint, or of all endpoints visible to the user."""
-    place, look, resolved = _resolve_url(request, name, board)
-    rendered = render(place, look, resolved)
+    place, board_query, resolved = _resolve_url(request, name, board)
+    rendered = render(place, board_query, resolved)
     notes = boards_annotations.list_notes(
         resolved.prometheus, request.user, resolved.scope, resolved.window
     )
@@ -267,11 +270,11 @@ def locate(board: str, endpoint: str = "") -> BoardLocation:
     return place
 
 
-def render(place: BoardLocation, look: BoardQuery, request: results.BoardRequest) -> bytes:
+def render(place: BoardLocation, board_query: BoardQuery, request: results.BoardRequest) -> bytes:
     """Return the board's JSON without annotations, rendered at most once per new point."""
     good_s = max(SCRAPE_S - 1, request.window.step / _REFRESHES_PER_STEP)
     body: bytes = CACHE.get(
-        _make_cache_key(place, look, request),
+        _make_cache_key(place, board_query, request),
         good_s,
         lambda: json.dumps(results.document(results.measure(request))).encode(),
     )
@@ -279,60 +282,60 @@ def render(place: BoardLocation, look: BoardQuery, request: results.BoardRequest
 
 
 def measure(
-    viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
+    viewer: Somebody, place: BoardLocation, board_query: BoardQuery, scope: Scope
 ) -> results.BoardResult:
-    return results.measure(_resolve(viewer, place, look, scope))
+    return results.measure(_resolve(viewer, place, board_query, scope))
 
 
 def list_annotations(
-    viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope, window: Window
+    viewer: Somebody, place: BoardLocation, board_query: BoardQuery, scope: Scope, window: Window
 ) -> dict[str, Any]:
     return boards_annotations.list_notes(
-        _select_asker(place), viewer, place.scope(scope, look), window
+        _select_asker(place), viewer, place.scope(scope, board_query), window
     )
 
 
 def _resolve_url(
     request: HttpRequest, name: str, board: str
 ) -> tuple[BoardLocation, BoardQuery, results.BoardRequest]:
-    place, (look, _) = locate(board, name), parse_query(request.GET, time.time())
+    place, (board_query, _) = locate(board, name), parse_query(request.GET, time.time())
     if not name:
         scope = dashboards_selectors.get_fleet_scope(request.user)
     elif endpoints.endpoints().filter(name=name).exists():
         scope = Scope(name, endpoints.NAMESPACE)
     else:
         raise Http404(name)
-    return place, look, _resolve(request.user, place, look, scope)
+    return place, board_query, _resolve(request.user, place, board_query, scope)
 
 
 def _resolve(
-    viewer: Somebody, place: BoardLocation, look: BoardQuery, scope: Scope
+    viewer: Somebody, place: BoardLocation, board_query: BoardQuery, scope: Scope
 ) -> results.BoardRequest:
-    panels = place.shown(look)
+    panels = place.shown(board_query)
     # Prices cost a query: read them only for panels that use them.
     is_priced = any(line.factor for panel in panels for line in panel.lines)
     return results.BoardRequest(
         _select_asker(place),
         panels,
-        place.scope(scope, look),
-        look.range,
-        look.end(time.time()),
+        place.scope(scope, board_query),
+        board_query.range,
+        board_query.end(time.time()),
         factors(viewer) if is_priced else {},
-        look.compare,
+        board_query.compare,
     ).fit()
 
 
 def _make_cache_key(
-    place: BoardLocation, look: BoardQuery, request: results.BoardRequest
+    place: BoardLocation, board_query: BoardQuery, request: results.BoardRequest
 ) -> Hashable:
     # A Federated is rebuilt for each request; its parts persist.
     asker = request.prometheus
     return (
         asker.parts if isinstance(asker, Federated) else asker,
         place.board.key,
-        look.panel,
-        look.compare,
-        look.range.key,
+        board_query.panel,
+        board_query.compare,
+        board_query.range.key,
         request.scope,
         request.window,
         get_zone_key(),

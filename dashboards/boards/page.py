@@ -29,55 +29,64 @@ class Choice:
 
 
 def build_context(
-    place: BoardLocation, look: BoardQuery, problems: Sequence[Problem], workers: Sequence[str] = ()
+    place: BoardLocation,
+    board_query: BoardQuery,
+    problems: Sequence[Problem],
+    workers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    shown = place.shown(look)
-    if look.panel and not shown:
+    shown = place.shown(board_query)
+    if board_query.panel and not shown:
         remedy = "All panels are shown."
-        text = f'This board has no panel "{look.panel}".'
-        missing = Problem("panel", look.panel, text, remedy, "not_found")
-        look, problems = replace(look, panel=""), (*problems, missing)
-    if look.worker and not place.endpoint:
-        look = replace(look, worker="")
+        text = f'This board has no panel "{board_query.panel}".'
+        missing = Problem("panel", board_query.panel, text, remedy, "not_found")
+        board_query, problems = replace(board_query, panel=""), (*problems, missing)
+    if board_query.worker and not place.endpoint:
+        board_query = replace(board_query, worker="")
     return {
         "board": place.board,
-        "tabs": _build_tabs(place, look),
-        "sections": _build_sections(place, look),
-        "full": bool(look.panel),
+        "tabs": _build_tabs(place, board_query),
+        "sections": _build_sections(place, board_query),
+        "full": bool(board_query.panel),
         "of_one": bool(place.endpoint),
-        "endpoint_url": f"{board_url(replace(place, endpoint='_'))}?{look.query(panel='')}",
-        "whole_url": f"?{look.query(panel='')}",
-        "csv_url": f"{board_url(place, 'csv')}?{look.query()}",
-        "compare": Choice("Compare", f"?{look.query(compare=not look.compare)}", look.compare),
+        "endpoint_url": f"{board_url(replace(place, endpoint='_'))}?{board_query.query(panel='')}",
+        "whole_url": f"?{board_query.query(panel='')}",
+        "csv_url": f"{board_url(place, 'csv')}?{board_query.query()}",
+        "compare": Choice(
+            "Compare", f"?{board_query.query(compare=not board_query.compare)}", board_query.compare
+        ),
         "problems": problems,
         "workers": workers,
-        "known_worker": not look.worker or look.worker in workers,
-        **build_time_controls(look, f"{board_url(place, 'data')}?{look.query()}"),
+        "known_worker": not board_query.worker or board_query.worker in workers,
+        **build_time_controls(board_query, f"{board_url(place, 'data')}?{board_query.query()}"),
     }
 
 
-def build_time_controls(look: BoardQuery, data_url: str) -> dict[str, Any]:
+def build_time_controls(board_query: BoardQuery, data_url: str) -> dict[str, Any]:
     return {
-        "look": look,
-        "chosen": look.range,
+        "board_query": board_query,
+        "chosen": board_query.range,
         "data_url": data_url,
         "ranges": [
             Choice(
                 key,
-                f"?{look.query(range=choice, until=None)}",
-                not look.fixed and key == look.range.key,
+                f"?{board_query.query(range=choice, until=None)}",
+                not board_query.fixed and key == board_query.range.key,
                 f"Last {choice.label}",
             )
             for key, choice in RANGES.items()
         ],
         "refreshes": [("off" if not s else str(s), _format_interval(s), s) for s in REFRESHES],
-        "from_field": _format_datetime_local((look.until or 0) - look.range.length_s)
-        if look.fixed
+        "from_field": _format_datetime_local((board_query.until or 0) - board_query.range.length_s)
+        if board_query.fixed
         else "",
-        "zoom_out_url": f"?{_zoom_out(look).query()}" if look.until is not None else "",
-        "begin": (look.until or 0) - look.range.length_s,
-        "zone": get_zone_name(localize(look.until or time.time())),
-        "to_field": _format_datetime_local(look.until) if look.until is not None else "",
+        "zoom_out_url": f"?{_zoom_out(board_query).query()}"
+        if board_query.until is not None
+        else "",
+        "begin": (board_query.until or 0) - board_query.range.length_s,
+        "zone": get_zone_name(localize(board_query.until or time.time())),
+        "to_field": _format_datetime_local(board_query.until)
+        if board_query.until is not None
+        else "",
     }
 
 
@@ -90,9 +99,9 @@ def board_url(place: BoardLocation, part: str = "") -> str:
     return reverse(f"dashboards:{name}_{part}" if part else f"dashboards:{name}", args=args)
 
 
-def endpoint_url(look: BoardQuery) -> str:
+def endpoint_url(board_query: BoardQuery) -> str:
     """Return the URL of an endpoint's first board, with `_` for its name."""
-    return f"{reverse('dashboards:endpoint', args=['_'])}?{look.query(panel='')}"
+    return f"{reverse('dashboards:endpoint', args=['_'])}?{board_query.query(panel='')}"
 
 
 def pin_url(board: str, panel: str, endpoint: str = "", worker: str = "") -> str:
@@ -102,29 +111,29 @@ def pin_url(board: str, panel: str, endpoint: str = "", worker: str = "") -> str
     return f"{reverse('custom_boards:pin')}?{chosen}"
 
 
-def _build_tabs(place: BoardLocation, look: BoardQuery) -> list[Choice]:
+def _build_tabs(place: BoardLocation, board_query: BoardQuery) -> list[Choice]:
     found = []
     for board in BOARDS.values():
         other = replace(place, board=board)
         if other.panels:
-            url = f"{board_url(other)}?{look.query(panel='')}"
+            url = f"{board_url(other)}?{board_query.query(panel='')}"
             here = board.key == place.board.key
             found.append(Choice(board.title, url, here, board.about, board.icon))
     return found
 
 
-def _build_sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, Any]]:
+def _build_sections(place: BoardLocation, board_query: BoardQuery) -> list[dict[str, Any]]:
     found = []
     for section in place.board.sections(one=bool(place.endpoint)):
         panels = [
             {
                 "panel": panel,
-                "full_url": f"?{look.query(panel=panel.id)}",
-                "csv_url": f"{board_url(place, 'csv')}?{look.query(panel=panel.id)}",
-                "pin_url": pin_url(place.board.key, panel.id, place.endpoint, look.worker),
+                "full_url": f"?{board_query.query(panel=panel.id)}",
+                "csv_url": f"{board_url(place, 'csv')}?{board_query.query(panel=panel.id)}",
+                "pin_url": pin_url(place.board.key, panel.id, place.endpoint, board_query.worker),
             }
             for panel in section.panels
-            if look.panel in ("", panel.id)
+            if board_query.panel in ("", panel.id)
         ]
         if panels:
             anchor = section.anchor or slugify(section.title)
@@ -134,11 +143,11 @@ def _build_sections(place: BoardLocation, look: BoardQuery) -> list[dict[str, An
     return found
 
 
-def _zoom_out(look: BoardQuery) -> BoardQuery:
+def _zoom_out(board_query: BoardQuery) -> BoardQuery:
     """Double the range around its middle; reading the query cuts it off at now."""
-    end, length = look.until or 0, look.range.length_s
+    end, length = board_query.until or 0, board_query.range.length_s
     half = min(length, LONGEST_S - length) // 2
-    return look.during(end - length - half, end + half)
+    return board_query.during(end - length - half, end + half)
 
 
 def _format_interval(seconds: int) -> str:

@@ -154,7 +154,7 @@ def _quantile_chart(history: Sequence[Point], strategies: Mapping[str, str]) -> 
             )  # fmt: skip
     title = "TTFT p50, p90, p99 (s)"
     last = history[-1]["arms"]
-    said = "; ".join(
+    parts = "; ".join(
         f"{strategies[arm]} {last[arm]['ttft_p50_s']:.3g}, {last[arm]['ttft_p90_s']:.3g}, "
         f"{last[arm]['ttft_p99_s']:.3g}"
         for arm in ARMS
@@ -164,7 +164,9 @@ def _quantile_chart(history: Sequence[Point], strategies: Mapping[str, str]) -> 
     layout["yaxis"] |= {"rangemode": "tozero"}
     layout["height"] = _TALL  # six names, one a line on a phone
     about = "Of all requests since the start, to 10 %."
-    return Chart("quantiles", title, about, f"{title}. {said or 'No data'}.", _draw(traces, layout))
+    return Chart(
+        "quantiles", title, about, f"{title}. {parts or 'No data'}.", _draw(traces, layout)
+    )
 
 
 def _arm_chart(
@@ -176,7 +178,7 @@ def _arm_chart(
     strategies: Mapping[str, str],
 ) -> Chart:
     times = _times(history)
-    traces, said = [], []
+    traces, parts = [], []
     for arm in ARMS:
         values = [point["arms"][arm][key] for point in history]
         shown = [None if value is None else round(value * scale, 3) for value in values]
@@ -188,10 +190,10 @@ def _arm_chart(
                 name=strategies[arm],
             )
         )  # fmt: skip
-        said.append(f"{strategies[arm]} {'not reported' if shown[-1] is None else shown[-1]}")
+        parts.append(f"{strategies[arm]} {'not reported' if shown[-1] is None else shown[-1]}")
     layout = _layout(history)
     layout["yaxis"] |= {"rangemode": "tozero"}
-    spoken = f"{title}. {'; '.join(said)}."
+    spoken = f"{title}. {'; '.join(parts)}."
     return Chart(f"arm-{key}", title, about, spoken, _draw(traces, layout))
 
 

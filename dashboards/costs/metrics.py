@@ -24,7 +24,7 @@ class BudgetMetrics(MetricsCollector[BudgetState]):
     def read(self) -> Sequence[BudgetState]:
         return budgets.budget_states(budgets.budgets(), timezone.now())
 
-    def tell(self, registry: Registry, row: BudgetState) -> None:
+    def add_series(self, registry: Registry, row: BudgetState) -> None:
         labels = labels_of(row.budget)
         text = "Spending of this month as a share of the budget."
         registry.gauge(USED, text, **labels).set(row.used)
@@ -60,6 +60,6 @@ class PriceMetrics(MetricsCollector[Price]):
             for name, value in known.items()
         ]
 
-    def tell(self, registry: Registry, row: Price) -> None:
+    def add_series(self, registry: Registry, row: Price) -> None:
         factor, name, value = row
         registry.gauge(FACTORS[factor], _TEXTS[factor], endpoint_name=name).set(value)

@@ -128,7 +128,7 @@ class TierPrice(models.Model):
         return f"{self.name} from {self.since} on"
 
     @property
-    def says(self) -> bool:
+    def is_set(self) -> bool:
         return bool(self.machine) or (self.usd_hour, self.disk_usd_gib_month) != (None, None)
 
 

@@ -116,14 +116,14 @@ def _explain(panel: BoardPanel) -> Message:
 
 
 def measure_board(
-    viewer: Somebody, panels: Sequence[BoardPanel], look: BoardQuery
+    viewer: Somebody, panels: Sequence[BoardPanel], board_query: BoardQuery
 ) -> dict[str, Any]:
     """Return the values of `panels` in the form of a built-in board's data."""
-    planned, end = plan(viewer, panels), look.end(time.time())
-    jobs = [_plan_group(batch, look, end) for batch in _list_batches(viewer, planned.groups)]
+    planned, end = plan(viewer, panels), board_query.end(time.time())
+    jobs = [_plan_group(batch, board_query, end) for batch in _list_batches(viewer, planned.groups)]
     if planned.queries:
         asker = sources.fleet()
-        jobs.append(lambda: _render_queries(asker, planned.queries, look, end))
+        jobs.append(lambda: _render_queries(asker, planned.queries, board_query, end))
     with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(jobs)))) as pool:
         # Each thread has the reader's time zone.
         contexts = [copy_context() for _ in jobs]
@@ -134,7 +134,7 @@ def measure_board(
         shown |= {one.id: _name(one, by_id[_source_id(one)]) for one in group.panels}
     if planned.queries:
         shown |= {one["id"]: one for one in answers[-1]["panels"]}
-    chosen = look.range
+    chosen = board_query.range
     whole = asdict(Window.ending(end, chosen.length_s, chosen.step_s))
     window = answers[0]["window"] if answers else whole
     return {
@@ -150,14 +150,24 @@ def measure_board(
 
 
 def _render_queries(
-    asker: Asker, panels: Sequence[BoardPanel], look: BoardQuery, end: float
+    asker: Asker, panels: Sequence[BoardPanel], board_query: BoardQuery, end: float
 ) -> dict[str, Any]:
     """Return the document of PromQL panels, rendered once for all viewers of a moment."""
     source = asker.parts if isinstance(asker, Federated) else asker
-    window = Window.ending(end, look.range.length_s, look.range.step_s)
-    key = ("promql", source, tuple(panels), look.range, look.compare, window, get_zone_key())
+    window = Window.ending(end, board_query.range.length_s, board_query.range.step_s)
+    key = (
+        "promql",
+        source,
+        tuple(panels),
+        board_query.range,
+        board_query.compare,
+        window,
+        get_zone_key(),
+    )
     found: dict[str, Any] = CACHE.get(
-        key, SCRAPE_S - 1, lambda: document(query_panels.ask(asker, panels, look, end))
+        key,
+        SCRAPE_S - 1,
+        lambda: document(query_panels.measure_queries(asker, panels, board_query, end)),
     )
     return found
 
@@ -183,7 +193,7 @@ def _list_batches(viewer: Somebody, groups: Sequence[_Group]) -> list[_Batch]:
     ]
 
 
-def _plan_group(batch: _Batch, look: BoardQuery, end: float) -> Callable[[], dict[str, Any]]:
+def _plan_group(batch: _Batch, board_query: BoardQuery, end: float) -> Callable[[], dict[str, Any]]:
     """Return the function that measures the batch; it makes no database query."""
     group, shown = batch.group, batch.group.sources
     sections = (PanelSection("", tuple(shown.values())),)
@@ -194,9 +204,17 @@ def _plan_group(batch: _Batch, look: BoardQuery, end: float) -> Callable[[], dic
     def measure() -> dict[str, Any]:
         panels = tuple(shown.values())
         request = BoardRequest(
-            batch.asker, panels, batch.scope, look.range, end, batch.prices, look.compare
+            batch.asker,
+            panels,
+            batch.scope,
+            board_query.range,
+            end,
+            batch.prices,
+            board_query.compare,
         ).fit()
-        whole = BoardQuery(request.chosen, look.until, compare=look.compare, worker=group.worker)
+        whole = BoardQuery(
+            request.chosen, board_query.until, compare=board_query.compare, worker=group.worker
+        )
         return cast(dict[str, Any], json.loads(render(place, whole, request)))
 
     return measure

@@ -36,10 +36,10 @@ class CustomBoardQuery(BoardQuery):
     edit: bool = False
 
     def query(self, **changes: Any) -> str:
-        look = replace(self, **changes)
-        more = {"endpoint": look.endpoint} if look.endpoint else {}
-        more |= {"edit": "1"} if look.edit else {}
-        return "&".join(filter(None, (BoardQuery.query(look), urlencode(more))))
+        board_query = replace(self, **changes)
+        more = {"endpoint": board_query.endpoint} if board_query.endpoint else {}
+        more |= {"edit": "1"} if board_query.edit else {}
+        return "&".join(filter(None, (BoardQuery.query(board_query), urlencode(more))))
 
     def select(self, panels: Sequence[BoardPanel]) -> tuple[BoardPanel, ...]:
         """Return the panels to show, of the chosen endpoint."""
@@ -60,8 +60,10 @@ class CustomBoardQuery(BoardQuery):
 def parse_board_query(
     given: Mapping[str, Any], now: float, *, may_edit: bool = False
 ) -> tuple[CustomBoardQuery, tuple[Problem, ...]]:
-    look, problems = parse_query(given, now)
-    known = {one.name: getattr(look, one.name) for one in fields(BoardQuery)} | {"worker": ""}
+    board_query, problems = parse_query(given, now)
+    known = {one.name: getattr(board_query, one.name) for one in fields(BoardQuery)} | {
+        "worker": ""
+    }
     endpoint = str(given.get("endpoint", "")).replace("\0", "")[:_MAX_NAME]
     edit = may_edit and given.get("edit") == "1"
     return CustomBoardQuery(**known, endpoint=endpoint, edit=edit), problems
@@ -70,36 +72,39 @@ def parse_board_query(
 def build_context(
     viewer: Somebody,
     board: CustomBoard,
-    look: CustomBoardQuery,
+    board_query: CustomBoardQuery,
     problems: Sequence[Problem],
 ) -> dict[str, Any]:
     panels = selectors.read_panels(viewer, board)
-    if look.panel and not look.select(panels):
-        text, remedy = f'This board has no panel "{look.panel}".', "All panels are shown."
-        problems = (*problems, Problem("panel", look.panel, text, remedy, "not_found"))
-        look = replace(look, panel="")
-    shown = look.select(panels)
+    if board_query.panel and not board_query.select(panels):
+        text, remedy = f'This board has no panel "{board_query.panel}".', "All panels are shown."
+        problems = (*problems, Problem("panel", board_query.panel, text, remedy, "not_found"))
+        board_query = replace(board_query, panel="")
+    shown = board_query.select(panels)
     may_edit = selectors.may_edit(viewer, board)
     names: list[str] = []
     if any(panel.endpoint for panel in panels):
         names = list(endpoint_selectors.endpoints(viewer).values_list("name", flat=True))
-    entries = [_build_entry(viewer, board, look, panel, names) for panel in shown]
+    entries = [_build_entry(viewer, board, board_query, panel, names) for panel in shown]
     return {
         "custom": board,
         "sections": [{"title": "", "panels": entries}],
-        "full": bool(look.panel),
-        "editing": look.edit,
+        "full": bool(board_query.panel),
+        "editing": board_query.edit,
         "may_edit": may_edit,
         "may_write_queries": may_edit and selectors.may_write_queries(viewer),
         "endpoint_names": names,
-        "endpoint_url": page.endpoint_url(look.plain),
-        "edit_url": f"?{look.query(edit=not look.edit, panel='')}",
-        "whole_url": f"?{look.query(panel='')}",
+        "endpoint_url": page.endpoint_url(board_query.plain),
+        "edit_url": f"?{board_query.query(edit=not board_query.edit, panel='')}",
+        "whole_url": f"?{board_query.query(panel='')}",
         "widths": WIDTH_CHOICES,
-        "compare": page.Choice("Compare", f"?{look.query(compare=not look.compare)}", look.compare),
+        "compare": page.Choice(
+            "Compare", f"?{board_query.query(compare=not board_query.compare)}", board_query.compare
+        ),
         "problems": problems,
         **page.build_time_controls(
-            look, f"{reverse('custom_boards:data', args=[board.pk])}?{look.query(edit=False)}"
+            board_query,
+            f"{reverse('custom_boards:data', args=[board.pk])}?{board_query.query(edit=False)}",
         ),
     }
 
@@ -107,7 +112,7 @@ def build_context(
 def _build_entry(
     viewer: Somebody,
     board: CustomBoard,
-    look: CustomBoardQuery,
+    board_query: CustomBoardQuery,
     item: BoardPanel,
     endpoints: Collection[str],
 ) -> dict[str, Any]:
@@ -115,10 +120,10 @@ def _build_entry(
         "panel": as_panel(item),
         "item": item,
         "columns": _COLUMNS[item.width],
-        "full_url": f"?{look.query(panel=item.id, edit=False)}",
+        "full_url": f"?{board_query.query(panel=item.id, edit=False)}",
     }
     if item.source is not None:
-        plain = replace(look.plain, panel=item.panel, worker=item.worker)
+        plain = replace(board_query.plain, panel=item.panel, worker=item.worker)
         place = BoardLocation(BOARDS[item.board], item.endpoint)
         entry["source_label"] = " · ".join(
             filter(None, (item.endpoint or "All endpoints", item.worker, BOARDS[item.board].title))
@@ -130,6 +135,6 @@ def _build_entry(
         entry["pin_url"] = page.pin_url(item.board, item.panel, item.endpoint, item.worker)
     elif item.type == PROMQL and selectors.may_view_queries(viewer):
         entry["source_label"] = "PromQL"
-        chosen = look.query(panel=item.id, edit=False)
+        chosen = board_query.query(panel=item.id, edit=False)
         entry["csv_url"] = f"{reverse('custom_boards:csv', args=[board.pk])}?{chosen}"
     return entry

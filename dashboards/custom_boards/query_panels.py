@@ -1,4 +1,4 @@
-"""PromQL panels: their queries, asked together, and the display names of their series."""
+"""PromQL panels: their queries, sent together, and the display names of their series."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ _NAME: Final = "legend"  # label with the display name of a series
 _LABEL = re.compile(r"\{\{\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*\}\}")
 
 
-def ask(asker: Asker, panels: Sequence[BoardPanel], look: BoardQuery, end: float) -> BoardResult:
-    """Return the results of PromQL panels, asked together."""
-    chosen = look.range
+def measure_queries(
+    asker: Asker, panels: Sequence[BoardPanel], board_query: BoardQuery, end: float
+) -> BoardResult:
+    """Return the results of PromQL panels, queried together."""
+    chosen = board_query.range
     window = Window.ending(end, chosen.length_s, chosen.step_s)
     earlier = get_previous_window(window)
     questions = {
         f"{key}{panel.id}": Question(fill_in(panel.query, chosen), part.end, part, heavy=True)
         for panel in panels
-        for key, part in (("", window), *((("before_", earlier),) if look.compare else ()))
+        for key, part in (("", window), *((("before_", earlier),) if board_query.compare else ()))
     }
     answers = asker.ask(questions)
     found = [
@@ -46,7 +48,7 @@ def ask(asker: Asker, panels: Sequence[BoardPanel], look: BoardQuery, end: float
     ]
     away = [answers[one.panel.id].fault for one in found if one.state == "prometheus"]
     fault = make_fault_message(away[0]) if away and away[0] else None
-    return BoardResult(end, chosen, window, fault, "", found, look.compare)
+    return BoardResult(end, chosen, window, fault, "", found, board_query.compare)
 
 
 def fill_in(query: str, chosen: Range) -> str:

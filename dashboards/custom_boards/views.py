@@ -44,8 +44,10 @@ def board_list(request: HttpRequest) -> HttpResponse:
 def board(request: HttpRequest, board_id: UUID) -> HttpResponse:
     shown = find_board(request, board_id)
     may_edit = selectors.may_edit(request.user, shown)
-    look, problems = board_page.parse_board_query(request.GET, time.time(), may_edit=may_edit)
-    context = board_page.build_context(request.user, shown, look, problems)
+    board_query, problems = board_page.parse_board_query(
+        request.GET, time.time(), may_edit=may_edit
+    )
+    context = board_page.build_context(request.user, shown, board_query, problems)
     return render(request, "dashboards/custom/board.html", context)
 
 
@@ -55,9 +57,9 @@ def board(request: HttpRequest, board_id: UUID) -> HttpResponse:
 def board_data(request: HttpRequest, board_id: UUID) -> HttpResponse:
     """Return the values that the viewer may see, in one response for all panels."""
     shown = find_board(request, board_id)
-    look, _ = board_page.parse_board_query(request.GET, time.time())
-    panels = look.select(selectors.read_panels(request.user, shown))
-    body = json.dumps(measurement.measure_board(request.user, panels, look)).encode()
+    board_query, _ = board_page.parse_board_query(request.GET, time.time())
+    panels = board_query.select(selectors.read_panels(request.user, shown))
+    body = json.dumps(measurement.measure_board(request.user, panels, board_query)).encode()
     response = HttpResponse(body, content_type="application/json")
     response["ETag"] = etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     return get_conditional_response(request, etag=etag, response=response) or response
@@ -68,15 +70,17 @@ def board_data(request: HttpRequest, board_id: UUID) -> HttpResponse:
 def query_csv(request: HttpRequest, board_id: UUID) -> HttpResponse:
     """Return the values of one PromQL panel; other panels have the CSV of their own board."""
     shown = find_board(request, board_id)
-    look, _ = board_page.parse_board_query(request.GET, time.time())
+    board_query, _ = board_page.parse_board_query(request.GET, time.time())
     panels = [
         panel
-        for panel in look.select(selectors.read_panels(request.user, shown))
+        for panel in board_query.select(selectors.read_panels(request.user, shown))
         if panel.type == PROMQL and selectors.may_view_queries(request.user)
     ]
-    if not panels or not look.panel:
-        raise Http404(look.panel)
-    found = query_panels.ask(sources.fleet(), panels, look, look.end(time.time()))
+    if not panels or not board_query.panel:
+        raise Http404(board_query.panel)
+    found = query_panels.measure_queries(
+        sources.fleet(), panels, board_query, board_query.end(time.time())
+    )
     filename = csv_export.make_filename(found, slugify(shown.title), "")
     response = HttpResponse(csv_export.format_csv(found), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{filename}"'

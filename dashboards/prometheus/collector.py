@@ -37,11 +37,11 @@ class MetricsCollector(ABC, Generic[Row]):
     def read(self) -> Sequence[Row]: ...
 
     @abstractmethod
-    def tell(self, registry: Registry, row: Row) -> None: ...
+    def add_series(self, registry: Registry, row: Row) -> None: ...
 
     def __call__(self, registry: Registry) -> None:
         for row in self._now():
-            self.tell(registry, row)
+            self.add_series(registry, row)
 
     def _now(self) -> Sequence[Row]:
         with self._lock:

@@ -61,7 +61,7 @@ class Transitions(MetricsCollector[transitions.ExpectedAbsence]):
     def read(self) -> Sequence[transitions.ExpectedAbsence]:
         return transitions.expected_absences(timezone.now())
 
-    def tell(self, registry: Registry, row: transitions.ExpectedAbsence) -> None:
+    def add_series(self, registry: Registry, row: transitions.ExpectedAbsence) -> None:
         name = row.endpoint
         if row.transition is not None:
             text = "1 while the endpoint starts, updates or stops and its start is not overdue."

@@ -72,7 +72,7 @@ class FollowedObject:
                 does = self._apply(row)
                 row.save()
             if does is not PlannedVerb.NOTHING:
-                self._tell("Applied", f"Endpoint {row.endpoint}: {does}.", warning=False)
+                self._emit_event("Applied", f"Endpoint {row.endpoint}: {does}.", warning=False)
         except Refused as error:
             row.refresh_from_db(fields=["endpoint", "generation", "wanted"])
             row.fingerprint, row.refused = mark, format_errors(error.errors)
@@ -81,7 +81,7 @@ class FollowedObject:
             if any(one.code in ("stale", "being_deleted") for one in error.errors):
                 row.fingerprint = ""  # not caused by the object: retry
             row.save()
-            self._tell(row.refused_reason, row.refused, warning=True)
+            self._emit_event(row.refused_reason, row.refused, warning=True)
 
     def _apply(self, row: Owned) -> PlannedVerb:
         manifest = objects.read(objects.clean(self.item))
@@ -128,7 +128,7 @@ class FollowedObject:
             self.item, object_status.status(_endpoint_summary(row), before, now)
         )
 
-    def _tell(self, reason: str, message: str, *, warning: bool) -> None:
+    def _emit_event(self, reason: str, message: str, *, warning: bool) -> None:
         now = timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         self.cluster.event(self.item, reason, message, warning, now)
 

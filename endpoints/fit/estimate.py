@@ -101,17 +101,17 @@ class Fit:
         return tuple(finding for finding in self.findings if finding.blocks)
 
 
-def estimate(shape: ModelShape | None, machine: Machine | None, wish: WorkerRequirements) -> Fit:
+def estimate(shape: ModelShape | None, machine: Machine | None, worker: WorkerRequirements) -> Fit:
     if shape is None:
         return _unknown("model", "The size of this model is unknown.", _UNKNOWN_MODEL)
     if machine is None:
         return _unknown(
             "placement.instance_types", "The machine type is unknown.", _UNKNOWN_MACHINE
         )
-    weights = shape.weights(wish.dtype, wish.quantization)
-    if wish.on_cpu:
-        return _estimate_on_cpu(shape, wish, weights)
-    return _estimate_on_gpus(shape, machine, wish, weights)
+    weights = shape.weights(worker.dtype, worker.quantization)
+    if worker.on_cpu:
+        return _estimate_on_cpu(shape, worker, weights)
+    return _estimate_on_gpus(shape, machine, worker, weights)
 
 
 _UNKNOWN_MODEL = "The capacity is not checked before the start. See the model's config.json."
@@ -123,71 +123,73 @@ def _unknown(field: str, message: str, remedy: str) -> Fit:
 
 
 def _estimate_on_gpus(
-    shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int
+    shape: ModelShape, machine: Machine, worker: WorkerRequirements, weights: int
 ) -> Fit:
-    ranks = wish.tensor * wish.pipeline
+    ranks = worker.tensor * worker.pipeline
     if ranks > machine.gpus:
         return Fit(FitVerdict.DOES_NOT_FIT, findings=(_too_many_gpus(machine, ranks),))
-    if shape.heads % wish.tensor:
-        return Fit(FitVerdict.DOES_NOT_FIT, findings=(_uneven_heads(shape, wish),))
+    if shape.heads % worker.tensor:
+        return Fit(FitVerdict.DOES_NOT_FIT, findings=(_uneven_heads(shape, worker),))
     each_weights = weights / ranks
-    batch = _activations(shape, wish)
-    usable = machine.gpu_bytes * wish.utilization
+    batch = _activations(shape, worker)
+    usable = machine.gpu_bytes * worker.utilization
     room = usable - each_weights - RUNTIME_BYTES - batch
-    token = shape.kv_token_bytes(wish.kv_each, wish.tensor) / wish.pipeline
+    token = shape.kv_token_bytes(worker.kv_each, worker.tensor) / worker.pipeline
     lines = [
         MemoryLine("Weights per GPU", each_weights, "bytes", f"all weights / {ranks} GPUs"),
         MemoryLine(
             "vLLM runtime", RUNTIME_BYTES + batch, "bytes", "runtime + activations, assumed"
         ),
-        MemoryLine("KV cache per GPU", max(room, 0.0), "bytes", f"{wish.utilization:g} of memory"),
+        MemoryLine(
+            "KV cache per GPU", max(room, 0.0), "bytes", f"{worker.utilization:g} of memory"
+        ),
         MemoryLine("KV per token and GPU", token, "bytes", _kv_formula(shape)),
     ]
     findings: list[FitFinding] = []
     if room <= 0:
-        findings.append(_no_room_finding(shape, machine, wish, weights))
+        findings.append(_no_room_finding(shape, machine, worker, weights))
     capacity = max(0, int(room / token) // BLOCK * BLOCK)
-    findings += _context(shape, wish, capacity) if room > 0 else []
+    findings += _context(shape, worker, capacity) if room > 0 else []
     per_machine = machine.gpus // ranks
-    host, host_findings = _host_figures(machine, wish, per_machine)
+    host, host_findings = _host_figures(machine, worker, per_machine)
     lines += host
     findings += host_findings
-    return _build_fit(shape, wish, lines, findings, capacity, per_machine)
+    return _build_fit(shape, worker, lines, findings, capacity, per_machine)
 
 
-def _estimate_on_cpu(shape: ModelShape, wish: WorkerRequirements, weights: int) -> Fit:
-    token = shape.kv_token_bytes(wish.kv_each)
-    capacity = int(wish.kv_bytes / token) // BLOCK * BLOCK
-    need = weights + wish.kv_bytes + CPU_RUNTIME_BYTES
+def _estimate_on_cpu(shape: ModelShape, worker: WorkerRequirements, weights: int) -> Fit:
+    token = shape.kv_token_bytes(worker.kv_each)
+    capacity = int(worker.kv_bytes / token) // BLOCK * BLOCK
+    need = weights + worker.kv_bytes + CPU_RUNTIME_BYTES
     lines = [
         MemoryLine("Weights", weights, "bytes", "in memory, as float32"),
-        MemoryLine("KV cache", wish.kv_bytes, "bytes", "1/8 of the worker's memory"),
+        MemoryLine("KV cache", worker.kv_bytes, "bytes", "1/8 of the worker's memory"),
         MemoryLine("KV per token", token, "bytes", _kv_formula(shape)),
     ]
-    findings = list(_context(shape, wish, capacity))
-    if wish.memory_bytes and need > wish.memory_bytes:
+    findings = list(_context(shape, worker, capacity))
+    if worker.memory_bytes and need > worker.memory_bytes:
         gib = need / GIB * 8 / 7  # KV takes an eighth of the memory
         findings.append(
             FitFinding(
                 "resources.memory_gib",
                 f"Weights, KV cache and process need {need / GIB:.1f} GiB; "
-                f"the worker has {wish.memory_bytes / GIB:g}.",
+                f"the worker has {worker.memory_bytes / GIB:g}.",
                 f"Use {gib:.0f} GiB or more.",
                 "does_not_fit",
             )
         )
-    return _build_fit(shape, wish, lines, findings, capacity, 0)
+    return _build_fit(shape, worker, lines, findings, capacity, 0)
 
 
 def _build_fit(
     shape: ModelShape,
-    wish: WorkerRequirements,
+    worker: WorkerRequirements,
     lines: list[MemoryLine],
     findings: list[FitFinding],
     capacity: int,
     per_machine: int,
 ) -> Fit:
-    context = wish.max_context or shape.max_context
+    context = worker.max_context or shape.max_context
     concurrency = capacity / context if context else 0.0
     blocked = any(finding.blocks for finding in findings)
     if not blocked and context and concurrency < 2:
@@ -199,8 +201,8 @@ def _build_fit(
             "Concurrent requests at max context", concurrency, "at once", "tokens / context"
         ),
     ]
-    if wish.l1_bytes:
-        stored = wish.l1_bytes / shape.whole_kv_token_bytes(wish.kv_each)
+    if worker.l1_bytes:
+        stored = worker.l1_bytes / shape.whole_kv_token_bytes(worker.kv_each)
         lines.append(MemoryLine("L1 capacity (tokens)", stored, "tokens", "L1 / KV per token"))
     verdict = (
         FitVerdict.DOES_NOT_FIT if blocked else FitVerdict.TIGHT if findings else FitVerdict.FITS
@@ -208,9 +210,9 @@ def _build_fit(
     return Fit(verdict, tuple(lines), tuple(findings), capacity, concurrency, per_machine)
 
 
-def _activations(shape: ModelShape, wish: WorkerRequirements) -> int:
-    widest = 2 * shape.intermediate / wish.tensor + 4 * shape.hidden
-    return int(wish.batch_tokens * widest * 2)
+def _activations(shape: ModelShape, worker: WorkerRequirements) -> int:
+    widest = 2 * shape.intermediate / worker.tensor + 4 * shape.hidden
+    return int(worker.batch_tokens * widest * 2)
 
 
 def _kv_formula(shape: ModelShape) -> str:
@@ -228,57 +230,57 @@ def _too_many_gpus(machine: Machine, ranks: int) -> FitFinding:
     )
 
 
-def _uneven_heads(shape: ModelShape, wish: WorkerRequirements) -> FitFinding:
+def _uneven_heads(shape: ModelShape, worker: WorkerRequirements) -> FitFinding:
     fits = [n for n in (1, 2, 4, 8, 16) if shape.heads % n == 0]
-    near = min(fits, key=lambda n: abs(n - wish.tensor))
+    near = min(fits, key=lambda n: abs(n - worker.tensor))
     return FitFinding(
         "resources.gpus",
-        f"The model's {shape.heads} attention heads cannot be split over {wish.tensor} GPUs.",
+        f"The model's {shape.heads} attention heads cannot be split over {worker.tensor} GPUs.",
         f"Use {near} GPU{'s' if near != 1 else ''}.",
         "uneven_heads",
     )
 
 
 def _no_room_finding(
-    shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int
+    shape: ModelShape, machine: Machine, worker: WorkerRequirements, weights: int
 ) -> FitFinding:
-    need = weights / (wish.tensor * wish.pipeline) + RUNTIME_BYTES + _activations(shape, wish)
-    have = machine.gpu_bytes * wish.utilization
+    need = weights / (worker.tensor * worker.pipeline) + RUNTIME_BYTES + _activations(shape, worker)
+    have = machine.gpu_bytes * worker.utilization
     return FitFinding(
         "resources.gpus",
         f"Weights and vLLM runtime need {need / GIB:.1f} GiB per GPU; "
         f"{machine.gpu or 'a GPU'} offers {have / GIB:.1f} of {machine.gpu_bytes / GIB:.0f} GiB.",
-        _larger_machine_fix(shape, machine, wish, weights),
+        _larger_machine_fix(shape, machine, worker, weights),
         "does_not_fit",
     )
 
 
 def _larger_machine_fix(
-    shape: ModelShape, machine: Machine, wish: WorkerRequirements, weights: int
+    shape: ModelShape, machine: Machine, worker: WorkerRequirements, weights: int
 ) -> str:
     """Return the smallest number of this machine's GPUs that fits, else a quantization, else a
     larger machine.
     """
-    have = machine.gpu_bytes * wish.utilization - RUNTIME_BYTES
+    have = machine.gpu_bytes * worker.utilization - RUNTIME_BYTES
     for gpus in (2, 4, 8, 16):
-        if wish.tensor < gpus <= machine.gpus and shape.heads % gpus == 0:
-            wider = WorkerRequirements(tensor=gpus, batch_tokens=wish.batch_tokens)
+        if worker.tensor < gpus <= machine.gpus and shape.heads % gpus == 0:
+            wider = WorkerRequirements(tensor=gpus, batch_tokens=worker.batch_tokens)
             if weights / gpus + _activations(shape, wider) < have * 0.95:
                 return f"Use {gpus} GPUs per worker."
-    packed = shape.weights(quantization="fp8") / (wish.tensor * wish.pipeline)
-    if not wish.quantization and packed + _activations(shape, wish) < have * 0.95:
+    packed = shape.weights(quantization="fp8") / (worker.tensor * worker.pipeline)
+    if not worker.quantization and packed + _activations(shape, worker) < have * 0.95:
         return "Use --quantization=fp8, which halves the weights, or a larger instance type."
     return f"{weights / GIB:.0f} GiB of weights need a larger instance type."
 
 
-def _context(shape: ModelShape, wish: WorkerRequirements, capacity: int) -> list[FitFinding]:
-    context = wish.max_context or shape.max_context
+def _context(shape: ModelShape, worker: WorkerRequirements, capacity: int) -> list[FitFinding]:
+    context = worker.max_context or shape.max_context
     found = []
-    if shape.max_context and wish.max_context > shape.max_context:
+    if shape.max_context and worker.max_context > shape.max_context:
         found.append(
             FitFinding(
                 "worker_args",
-                f"--max-model-len={wish.max_context} exceeds the model's "
+                f"--max-model-len={worker.max_context} exceeds the model's "
                 f"{shape.max_context} tokens.",
                 f"Use at most {shape.max_context}.",
                 "context_too_long",
@@ -310,9 +312,9 @@ def _few_requests(concurrency: float, context: int) -> FitFinding:
 
 
 def _host_figures(
-    machine: Machine, wish: WorkerRequirements, per_machine: int
+    machine: Machine, worker: WorkerRequirements, per_machine: int
 ) -> tuple[list[MemoryLine], list[FitFinding]]:
-    each = wish.memory_bytes + wish.l1_bytes
+    each = worker.memory_bytes + worker.l1_bytes
     have = machine.host_bytes * HOST_SHARE
     lines = [
         MemoryLine("Workers per instance", per_machine, "workers", f"{machine.gpus} GPUs"),
@@ -321,10 +323,10 @@ def _host_figures(
         ),
     ]
     if each > have:
-        fix = max(0.0, (have - wish.memory_bytes) / GIB)
+        fix = max(0.0, (have - worker.memory_bytes) / GIB)
         return lines, [
             FitFinding(
-                "cache.l1.size_gib" if wish.l1_bytes else "resources.memory_gib",
+                "cache.l1.size_gib" if worker.l1_bytes else "resources.memory_gib",
                 f"A worker needs {each / GIB:g} GiB with L1; {machine.name} has "
                 f"{have / GIB:.0f} GiB available.",
                 f"Use at most {fix:.0f} GiB for L1." if fix >= 1 else "Reduce the memory.",
@@ -338,7 +340,7 @@ def _host_figures(
                 "cache.l1.size_gib",
                 f"Host memory limits {machine.name} to {fitting} of {per_machine} workers: "
                 "its other GPUs stay unused.",
-                f"Use at most {max(0.0, have / per_machine - wish.memory_bytes) / GIB:.0f} GiB "
+                f"Use at most {max(0.0, have / per_machine - worker.memory_bytes) / GIB:.0f} GiB "
                 "for L1 to use all GPUs.",
                 "gpus_left_empty",
                 blocks=False,

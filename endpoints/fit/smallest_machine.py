@@ -47,8 +47,8 @@ def on_gpus(shape: ModelShape, machine: Machine) -> Placement:
     for gpus in _SHARDS:
         if gpus > machine.gpus or shape.heads % gpus:
             continue
-        wish = WorkerRequirements(tensor=gpus, max_context=_least(shape))
-        found = _placement(shape, machine, gpus, estimate(shape, machine, wish))
+        worker = WorkerRequirements(tensor=gpus, max_context=_least(shape))
+        found = _placement(shape, machine, gpus, estimate(shape, machine, worker))
         if found.verdict is FitVerdict.FITS:
             return found
         if found.context > best.context:
@@ -59,7 +59,7 @@ def on_gpus(shape: ModelShape, machine: Machine) -> Placement:
 def on_cpu(shape: ModelShape, machine: Machine) -> Placement:
     """Return the placement of a worker that may use all memory of the machine."""
     memory = machine.host_bytes
-    wish = WorkerRequirements(
+    worker = WorkerRequirements(
         on_cpu=True,
         dtype="float32",
         kv_each=4.0,
@@ -67,7 +67,7 @@ def on_cpu(shape: ModelShape, machine: Machine) -> Placement:
         memory_bytes=memory,
         kv_bytes=memory // _CPU_KV_SHARE,
     )
-    return _placement(shape, replace(machine, gpu=""), 0, estimate(shape, machine, wish))
+    return _placement(shape, replace(machine, gpu=""), 0, estimate(shape, machine, worker))
 
 
 def order(machines: Iterable[tuple[float | None, Machine]]) -> tuple[Machine, ...]:

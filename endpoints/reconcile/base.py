@@ -72,26 +72,26 @@ class Pass:
         self.happenings: list[Occurrence] = []
 
     def run(self) -> PassOutcome:
-        look = l2_status.check_l2(self.spec)
-        workload = self._workload(look)
+        l2 = l2_status.check_l2(self.spec)
+        workload = self._workload(l2)
         self.seen = seen = self._observe()
         found = self._roster(seen, workload)
         self._reconcile_components(found)
         if workload is not None and seen is not None and self._may_apply(found, workload):
             self.seen = seen = self._apply(workload) or seen
             found = self._roster(seen, workload)
-        facts = self._facts(found, look.part, observed=seen is not None)
+        facts = self._facts(found, l2.part, observed=seen is not None)
         mark = self._provable(facts, found)
         error = self._send_proof() if mark and mark != self.status.proven else ""
-        return self._outcome(facts, found, look.part, workload, "" if error else mark, error)
+        return self._outcome(facts, found, l2.part, workload, "" if error else mark, error)
 
-    def _workload(self, look: l2_status.L2Look) -> WorkloadSpec | None:
+    def _workload(self, l2: l2_status.L2Check) -> WorkloadSpec | None:
         """Return None while the L2 address is unknown: a worker started now would lack it."""
-        if look.part is not None and look.access is None:
+        if l2.part is not None and l2.access is None:
             return None
         if self._refused():
             return None
-        return worker_spec(self.spec, installation(self.spec), look.access)
+        return worker_spec(self.spec, installation(self.spec), l2.access)
 
     def _refused(self) -> bool:
         """Return whether a rule checked at each apply rejects the spec. Workers may still be
@@ -129,7 +129,7 @@ class Pass:
             return Roster(rows=self.known)
         # Rows are modified in place and compared with the stored ones.
         self.known = list(selectors.workers(self.endpoint))
-        wish = WorkerDemand(
+        demand = WorkerDemand(
             endpoint=self.endpoint,
             replicas=self.spec.replicas,
             spec_hash=workload.spec_hash if workload else self.status.worker_hash,
@@ -138,7 +138,7 @@ class Pass:
             now=self.now,
             rolls=self.provisioner.rolls,
         )
-        return compare_workers(self.known, seen.replicas, wish)
+        return compare_workers(self.known, seen.replicas, demand)
 
     def _leaving(self, seen: Observation, workload: WorkloadSpec) -> frozenset[int]:
         """Return the workers that the next apply would stop. Set `held` if that must wait."""

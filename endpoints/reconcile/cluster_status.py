@@ -30,9 +30,9 @@ class ClusterSurroundings:
 
 
 def collect_surroundings(
-    looked_at: Iterable[tuple[str, Observation]], workers: str
+    observed: Iterable[tuple[str, Observation]], workers: str
 ) -> ClusterSurroundings:
-    every = list(looked_at)
+    every = list(observed)
     drift = [
         {"workload": name, "key": item.key, **asdict(item)}
         for name, seen in every

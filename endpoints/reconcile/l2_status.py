@@ -29,23 +29,23 @@ CHECK_S = 0.7
 
 
 @dataclass(frozen=True, slots=True)
-class L2Look:
+class L2Check:
     """`access`: None while no address is known; `part`: None if L2 is off."""
 
     access: L2Access | None = None
     part: ObservedComponent | None = None
 
 
-def check_l2(spec: EndpointSpec) -> L2Look:
+def check_l2(spec: EndpointSpec) -> L2Check:
     l2 = spec.cache.l2
     if not l2.enabled:
-        return L2Look()
+        return L2Check()
     if spec.needs_cache_tier:
         return _tier(l2.tier)
     return _redis(l2, may_be_elsewhere=spec.on_cluster)
 
 
-def _tier(name: str) -> L2Look:
+def _tier(name: str) -> L2Check:
     if name == DEFAULT_TIER:
         tiers.ensure_default_tier()
     found = attachment(name)
@@ -53,22 +53,22 @@ def _tier(name: str) -> L2Look:
     part = ObservedComponent(
         "cache tier", found.ready, found.reason, found.message, bool(found.url)
     )
-    return L2Look(access, part)
+    return L2Check(access, part)
 
 
-def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
+def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Check:
     access = L2Access(l2.url, l2.password_file, str(settings.EMBERLINE.l2_secrets))
     if may_be_elsewhere and url_files(l2.url):
         text = "Not checked from the console: the address refers to files in the worker pods."
-        return L2Look(access, ObservedComponent("redis", True, "", text))
+        return L2Check(access, ObservedComponent("redis", True, "", text))
     if may_be_elsewhere and not _is_resolvable(l2.url):
         text = "Not checked from the console: the name resolves only in the cluster."
-        return L2Look(access, ObservedComponent("redis", True, "", text))
+        return L2Check(access, ObservedComponent("redis", True, "", text))
     problem = _ping(access)
     part = ObservedComponent(
         "redis", not problem, PhaseReason.L2_UNAVAILABLE if problem else "", problem
     )
-    return L2Look(access, part)
+    return L2Check(access, part)
 
 
 def _is_resolvable(url: str) -> bool:

@@ -131,8 +131,8 @@ class RollingPass(Pass):
         own = (self.ref.name, self.seen) if self.seen is not None else None
         every = [*([own] if own else []), *others]
         around = collect_surroundings(every, self.ref.name)
-        looked_at = {name for name, _ in every}
-        kept = [row for row in self.status.drift if row["workload"] not in looked_at]
+        observed = {name for name, _ in every}
+        kept = [row for row in self.status.drift if row["workload"] not in observed]
         return replace(around, drift=[*around.drift, *kept])
 
     def _cluster_outcome(self, facts: LifecycleFacts) -> ClusterOutcome:

@@ -53,22 +53,22 @@ class Roster:
 
 
 def compare_workers(
-    before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: WorkerDemand
+    before: Iterable[Replica], seen: Iterable[ReplicaObservation], demand: WorkerDemand
 ) -> Roster:
     known = {row.name: row for row in before}
     found = Roster()
     for replica in seen:
         row = known.pop(replica.name, None)
-        found.happenings += _worker_events(row, replica, wish)
-        facts = _facts(row, replica, wish)
+        found.happenings += _worker_events(row, replica, demand)
+        facts = _facts(row, replica, demand)
         if row is None:
-            row = Replica(endpoint=wish.endpoint, name=replica.name)
+            row = Replica(endpoint=demand.endpoint, name=replica.name)
         if _has_changed(row, facts):
             found.changed.append(row)
         for name, value in facts.items():
             setattr(row, name, value)
         found.rows.append(row)
-        found.workers.append(_worker(row, replica, wish))
+        found.workers.append(_worker(row, replica, demand))
     for row in known.values():
         found.removed.append(row)
         found.happenings.append(
@@ -114,10 +114,10 @@ def _is_drained(worker: str, part: ComponentStatus) -> bool:
     return facts.get("state") != "up" and not facts.get("in_flight")
 
 
-def _facts(row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand) -> dict[str, Any]:
-    leaving = seen.index in wish.leaving
-    since = (row.draining_since if row else None) or wish.now
-    current = seen.spec_hash == wish.spec_hash
+def _facts(row: Replica | None, seen: ReplicaObservation, demand: WorkerDemand) -> dict[str, Any]:
+    leaving = seen.index in demand.leaving
+    since = (row.draining_since if row else None) or demand.now
+    current = seen.spec_hash == demand.spec_hash
     return {
         "index": seen.index,
         "state": str(seen.state),
@@ -128,12 +128,12 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand) ->
         "started_at": moment(seen.started_at),
         "restarts": seen.restarts,
         "restarts_ready": _baseline(row, seen),
-        "start_s": _start_s(row, seen, wish.now),
+        "start_s": _start_s(row, seen, demand.now),
         "draining_since": since if leaving else None,
-        "simulated": wish.simulated if current or row is None else row.simulated,
+        "simulated": demand.simulated if current or row is None else row.simulated,
         "message": seen.message,
         "reason": seen.reason[:64],
-        "stage": str(stage(seen)) if wish.rolls else "",
+        "stage": str(stage(seen)) if demand.rolls else "",
         "node": seen.node,
         "created_at": moment(seen.created_at),
         "containers": list(seen.containers),
@@ -164,18 +164,18 @@ def _start_s(row: Replica | None, seen: ReplicaObservation, now: datetime) -> fl
     return max(0.0, (now - began).total_seconds())
 
 
-def _worker(row: Replica, seen: ReplicaObservation, wish: WorkerDemand) -> ObservedWorker:
+def _worker(row: Replica, seen: ReplicaObservation, demand: WorkerDemand) -> ObservedWorker:
     return ObservedWorker(
         name=row.name,
         ready=seen.state is ReplicaState.READY,
         running=seen.state in _RUNNING,
-        current=bool(wish.spec_hash) and seen.spec_hash == wish.spec_hash,
+        current=bool(demand.spec_hash) and seen.spec_hash == demand.spec_hash,
         # Where the platform rolls, indexes only order workers, and ended ones are replaced.
-        surplus=not wish.rolls and seen.index >= wish.replicas,
+        surplus=not demand.rolls and seen.index >= demand.replicas,
         crashes=max(0, seen.restarts - row.restarts_ready),
-        gave_up=not wish.rolls and seen.state is ReplicaState.EXITED,
+        gave_up=not demand.rolls and seen.state is ReplicaState.EXITED,
         message=seen.message,
-        leaving=wish.rolls and row.stage == Stage.LEAVING,
+        leaving=demand.rolls and row.stage == Stage.LEAVING,
         stage=row.stage,
         reason=seen.reason,
     )
@@ -186,7 +186,7 @@ def _has_changed(row: Replica, facts: Mapping[str, Any]) -> bool:
 
 
 def _worker_events(
-    row: Replica | None, seen: ReplicaObservation, wish: WorkerDemand
+    row: Replica | None, seen: ReplicaObservation, demand: WorkerDemand
 ) -> list[Occurrence]:
     found = []
     name = seen.name
@@ -203,11 +203,11 @@ def _worker_events(
     ):
         text = f"{name} is unavailable: {(seen.message or str(seen.state)).rstrip('.')}."
         found.append(Occurrence(EventKind.WORKER_LOST, text, name, Severity.WARNING))
-    if seen.index in wish.leaving and (row is None or row.draining_since is None):
+    if seen.index in demand.leaving and (row is None or row.draining_since is None):
         text = f"{name} is draining: no new requests."
         found.append(Occurrence(EventKind.WORKER_DRAINING, text, name))
     if seen.state is ReplicaState.READY and (row is None or row.state != ReplicaState.READY):
-        start_s = _start_s(row, seen, wish.now)
+        start_s = _start_s(row, seen, demand.now)
         known = row is not None and row.start_s == start_s
         text = _ready_text(name, None if known else start_s)
         found.append(Occurrence(EventKind.WORKER_READY, text, name))

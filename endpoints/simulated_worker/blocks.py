@@ -46,7 +46,7 @@ class Device:
 
     def __init__(self, total: int, listener: BlockListener = _ignore_block) -> None:
         self.total = total
-        self._told = listener
+        self._listener = listener
         self._held: dict[Hash, int] = {}
         self._idle: OrderedDict[Hash, None] = OrderedDict()
         self._nameless = 0
@@ -74,7 +74,7 @@ class Device:
             self._hold(block)
         while len(self._held) + self._nameless + len(self._idle) + fresh > self.total:
             lost, _ = self._idle.popitem(last=False)
-            self._told(lost, False)
+            self._listener(lost, False)
         self._nameless += fresh
         return Holding(list(hits), fresh)
 
@@ -85,7 +85,7 @@ class Device:
         if block in self._idle:
             del self._idle[block]
         else:
-            self._told(block, True)
+            self._listener(block, True)
         self._held[block] = 1
         holding.named.append(block)
         holding.nameless -= 1
@@ -115,7 +115,7 @@ class Device:
 class L1Lru:
     def __init__(self, capacity: int, listener: BlockListener = _ignore_block) -> None:
         self._capacity = capacity
-        self._told = listener
+        self._listener = listener
         self._blocks: OrderedDict[Hash, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -132,8 +132,8 @@ class L1Lru:
             if block not in self._blocks:
                 while len(self._blocks) >= self._capacity:
                     lost, _ = self._blocks.popitem(last=False)
-                    self._told(lost, False)
-                self._told(block, True)
+                    self._listener(lost, False)
+                self._listener(block, True)
             self._blocks[block] = None
             self._blocks.move_to_end(block)
 
@@ -145,7 +145,7 @@ class L1Arc:
 
     def __init__(self, capacity: int, listener: BlockListener = _ignore_block) -> None:
         self._capacity = capacity
-        self._told = listener
+        self._listener = listener
         self._target = 0.0  # target size of `_once`
         self._once: OrderedDict[Hash, None] = OrderedDict()
         self._often: OrderedDict[Hash, None] = OrderedDict()
@@ -174,17 +174,17 @@ class L1Arc:
             self._make_room(block)
             del self._lost_once[block]
             self._often[block] = None
-            self._told(block, True)
+            self._listener(block, True)
         elif block in self._lost_often:
             step = max(1.0, len(self._lost_once) / len(self._lost_often))
             self._target = max(0.0, self._target - step)
             self._make_room(block)
             del self._lost_often[block]
             self._often[block] = None
-            self._told(block, True)
+            self._listener(block, True)
         else:
             self._admit(block)
-            self._told(block, True)
+            self._listener(block, True)
 
     def _admit(self, block: Hash) -> None:
         if len(self._once) + len(self._lost_once) >= self._capacity:
@@ -193,7 +193,7 @@ class L1Arc:
                 self._make_room(block)
             else:
                 lost, _ = self._once.popitem(last=False)
-                self._told(lost, False)
+                self._listener(lost, False)
         elif len(self) + len(self._lost_once) + len(self._lost_often) >= self._capacity:
             if len(self) + len(self._lost_once) + len(self._lost_often) >= 2 * self._capacity:
                 self._lost_often.popitem(last=False)
@@ -211,7 +211,7 @@ class L1Arc:
         else:
             lost, _ = self._often.popitem(last=False)
             self._lost_often[lost] = None
-        self._told(lost, False)
+        self._listener(lost, False)
 
 
 L1 = L1Lru | L1Arc

@@ -69,11 +69,11 @@ class Engine:
         self._l2 = l2
         self._timing = Timing(options.speed)
         self._kv = kv
-        self._device = Device(options.device_blocks, partial(self._told, GPU))
+        self._device = Device(options.device_blocks, partial(self._report_block, GPU))
         block_bytes = options.block_size * options.kv_bytes_per_token
         self._block_bytes = block_bytes
         l1_blocks = options.l1_bytes // block_bytes
-        self._l1 = make_l1(options.l1_policy, l1_blocks, partial(self._told, CPU))
+        self._l1 = make_l1(options.l1_policy, l1_blocks, partial(self._report_block, CPU))
         self._seats = asyncio.Semaphore(options.max_num_seqs)
         self._lane = asyncio.Lock()
         self._freed = asyncio.Event()
@@ -266,7 +266,7 @@ class Engine:
 
     # ---- KV events
 
-    def _told(self, medium: str, block: Hash, held: bool) -> None:
+    def _report_block(self, medium: str, block: Hash, held: bool) -> None:
         if self._kv is not None:
             (self._kv.stored if held else self._kv.removed)(block, medium)
 

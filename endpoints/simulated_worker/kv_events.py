@@ -64,7 +64,7 @@ class KvLog:
         if known is None or medium in known.media:
             return
         known.media.add(medium)
-        self._tell(block, known, medium)
+        self._append_event(block, known, medium)
 
     def removed(self, block: Hash, medium: str) -> None:
         known = self._blocks.get(block)
@@ -84,7 +84,7 @@ class KvLog:
             known = self._blocks.get(block)
             if known is None:
                 break
-            self._tell(block, known, GPU)
+            self._append_event(block, known, GPU)
         self._last = None
 
     def cleared(self) -> None:
@@ -103,7 +103,7 @@ class KvLog:
         if events:
             self._publish(events)
 
-    def _tell(self, block: Hash, known: _Block, medium: str) -> None:
+    def _append_event(self, block: Hash, known: _Block, medium: str) -> None:
         # The device's events carry extra keys per block; those of vLLM's connector do not.
         keys = [[known.salt] if known.salt else None] if medium == GPU else None
         before = self._events[-1] if self._events else None

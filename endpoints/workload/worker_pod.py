@@ -19,7 +19,7 @@ PLUGIN_PATH = "/emberline/plugin"
 HOME = "/emberline/home"
 _ANY_USER = 10_001
 _CPU_PERCENT = 70
-# A killed process leaves its L1 file, which occupies memory while the pod lives; no other process
+# A killed process leaves its L1 file, which occupies memory until the pod ends; no other process
 # writes there.
 _SWEEP = 'rm -f /dev/shm/vllm_offload_*.mmap; exec "$@"'
 # Reports in one line what vLLM would report in a hundred; takes about 0.1 s without importing

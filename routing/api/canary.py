@@ -163,7 +163,7 @@ class CanaryPromotion(APIView):
         responses={200: CanarySerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        asked = CanaryNoteSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        note = asked.validated_data.get("note", "")
+        serializer = CanaryNoteSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        note = serializer.validated_data.get("note", "")
         return Response(show(actions.promote(request.user, name, note)))

@@ -91,9 +91,9 @@ class TraceFileParser(BaseParser):
 
 
 def _read_query(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    asked = kind(data=request.query_params)
-    asked.is_valid(raise_exception=True)
-    return dict(asked.validated_data)
+    serializer = kind(data=request.query_params)
+    serializer.is_valid(raise_exception=True)
+    return dict(serializer.validated_data)
 
 
 @extend_schema(tags=["routing"])
@@ -123,11 +123,11 @@ class Traces(APIView):
         responses={200: DeletedHoursSerializer, 400: ErrorSerializer},
     )
     def delete(self, request: Request, name: str) -> Response:
-        asked = _read_query(_RangeSerializer, request)
-        missing = [field for field in ("begin", "end") if field not in asked]
+        query = _read_query(_RangeSerializer, request)
+        missing = [field for field in ("begin", "end") if field not in query]
         if missing:
             raise serializers.ValidationError(dict.fromkeys(missing, "Give a time."))
-        deleted = actions.delete_hours(request.user, name, asked["begin"], asked["end"])
+        deleted = actions.delete_hours(request.user, name, query["begin"], query["end"])
         return Response({"deleted_hours": deleted})
 
 
@@ -162,14 +162,14 @@ class TraceImports(APIView):
         responses={201: ImportedTraceSerializer, 400: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        asked = _read_query(_FileSerializer, request)
+        query = _read_query(_FileSerializer, request)
         row = actions.import_trace(
             request.user,
             name,
-            asked["name"],
-            asked["trace_format"],
+            query["name"],
+            query["trace_format"],
             request.data if isinstance(request.data, bytes) else b"",
-            asked["block_tokens"],
+            query["block_tokens"],
         )
         return Response(ImportedTraceSerializer(row).data, status=201)
 

@@ -80,12 +80,12 @@ class Decisions(APIView):
         wanted = DecisionFilter.read(request.query_params)
         endpoint = endpoint_selectors.get(name)
         if watch.is_watch(request):
-            look = decision_stream.DecisionStream(
+            poll = decision_stream.DecisionStream(
                 name, wanted, most, decision_stream.render_records
-            ).look
-            return sse.stream(request, sse.poll_changes(look))
-        asked = require_reply(selectors.decisions(endpoint, most))
-        return Response({"decisions": [one.raw for one in asked.found if wanted.takes(one)]})
+            ).poll
+            return sse.stream(request, sse.poll_changes(poll))
+        reply = require_reply(selectors.decisions(endpoint, most))
+        return Response({"decisions": [one.raw for one in reply.found if wanted.takes(one)]})
 
 
 @extend_schema(tags=["routing"])
@@ -95,10 +95,10 @@ class OneDecision(APIView):
         responses={200: OpenApiTypes.OBJECT, 503: ErrorSerializer},
     )
     def get(self, _request: Request, name: str, number: str) -> Response:
-        asked = require_reply(selectors.decision(endpoint_selectors.get(name), number))
-        if asked.found is None:
+        reply = require_reply(selectors.decision(endpoint_selectors.get(name), number))
+        if reply.found is None:
             raise Http404
-        return Response(asked.found.raw)
+        return Response(reply.found.raw)
 
 
 class RouterIndexSerializer(serializers.Serializer[Any]):
@@ -322,7 +322,7 @@ class OnePrefix(APIView):
         responses={200: NamedSerializer, 400: ErrorSerializer},
     )
     def put(self, request: Request, name: str, digest: str) -> Response:
-        asked = PrefixNameSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        called = actions.name_prefix(request.user, name, digest, asked.validated_data["name"])
+        serializer = PrefixNameSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        called = actions.name_prefix(request.user, name, digest, serializer.validated_data["name"])
         return Response({"digest": digest, "name": called})

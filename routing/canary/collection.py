@@ -73,11 +73,11 @@ def _add_reports(canary: Canary, words: Sequence[RouterReply[dict[str, Any]]]) -
     """Keep the latest report of each router process; return how many run this canary."""
     applied = 0
     for word in words:
-        told = (word.answer or {}).get("canary")
-        if word.answer is None or told is None or told.get("id") != str(canary.pk):
+        reported = (word.answer or {}).get("canary")
+        if word.answer is None or reported is None or reported.get("id") != str(canary.pk):
             continue
         try:
-            arms = told["arms"]
+            arms = reported["arms"]
             read_arms(arms)
         except (KeyError, TypeError, ValueError) as error:
             log.warning("Canary statistics of router %s are invalid: %r", word.url, error)

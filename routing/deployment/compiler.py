@@ -184,7 +184,7 @@ def _limits(terms: KeyTerms, routers: int) -> dict[str, Any]:
 def hash_key(keys: dict[str, Any]) -> str:
     """Return the key for prompt hashes, shared by an endpoint's routers and stable across restarts.
 
-    Derived from the hash of the console's own key, which is private and lives as long as the
+    Derived from the hash of the console's own key, which is private and exists as long as the
     endpoint.
     """
     first = min((str(key["sha256"]) for key in keys["keys"] if key["id"] == CONSOLE), default="")

@@ -153,7 +153,7 @@ def _merge_statuses(judged: list[ComponentStatus]) -> ComponentStatus:
     if len(judged) == 1:
         return judged[0]
     worst = next((one for one in judged if not one.ready), None)
-    said = worst or next((one for one in judged if one.impairment), judged[0])
+    shown = worst or next((one for one in judged if one.impairment), judged[0])
     workers: dict[str, Any] = {}
     for one in judged:
         for name, facts in one.facts.get("workers", {}).items():
@@ -161,16 +161,16 @@ def _merge_statuses(judged: list[ComponentStatus]) -> ComponentStatus:
             before["in_flight"] += facts["in_flight"]
             before["state"] = max(before["state"], facts["state"], key=STATES.index)
     facts = {
-        **said.facts,
+        **shown.facts,
         "workers": workers,
         "restarts": sum(one.facts.get("restarts", 0) for one in judged),
         "started_at": max(one.facts.get("started_at", 0.0) for one in judged),
         "admin_urls": [one.admin_url for one in judged],
     }
     if worst is not None:
-        return replace(said, facts=facts)
-    message = f"{len(judged)} routers serve. {said.message}"
-    return replace(said, message=message, facts=facts, admin_url=judged[0].admin_url)
+        return replace(shown, facts=facts)
+    message = f"{len(judged)} routers serve. {shown.message}"
+    return replace(shown, message=message, facts=facts, admin_url=judged[0].admin_url)
 
 
 def _service_url(endpoint: EndpointFacts) -> str:

@@ -134,12 +134,12 @@ def read_exchange(data: Mapping[str, Any]) -> ExchangeState | None:
 
 def disagreements(reports: Sequence[RouterReport]) -> tuple[str, ...]:
     """Return what the routers that responded report differently, one line per fact."""
-    heard = [one for one in reports if not one.error]
-    found = [*_difference("strategy", {one.name: one.strategy for one in heard})]
-    for worker_id in sorted({worker.id for one in heard for worker in one.workers}):
+    answered = [one for one in reports if not one.error]
+    found = [*_difference("strategy", {one.name: one.strategy for one in answered})]
+    for worker_id in sorted({worker.id for one in answered for worker in one.workers}):
         states = {
             one.name: next((w.state for w in one.workers if w.id == worker_id), "unknown")
-            for one in heard
+            for one in answered
         }
         found += _difference(worker_id, states)
     return (*found, *index_disagreements(reports))

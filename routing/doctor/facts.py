@@ -98,7 +98,7 @@ class RouterFacts(RouterReport):
 @dataclass(frozen=True, slots=True)
 class FleetFacts:
     """Facts about an endpoint. `router`: the one that a check examines, of all `routers`.
-    `workers` includes those only a router knows. `wanted`: names a router should have; None if
+    `workers` includes those only a router reports. `wanted`: names a router should have; None if
     unknown.
     """
 

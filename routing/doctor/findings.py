@@ -69,7 +69,7 @@ class DoctorCheck:
 
     code: str
     title: str
-    look: Look
+    run: CheckFunction
     skip: Callable[[FleetFacts], str]
     kv: bool = True
 
@@ -77,7 +77,7 @@ class DoctorCheck:
         why = self.skip(facts)
         if why:
             return CheckOutcome(self.code, self.title, CheckState.SKIPPED, why)
-        found = tuple(replace(one, code=self.code) for one in self.look(facts))
+        found = tuple(replace(one, code=self.code) for one in self.run(facts))
         if self.kv and facts.router.strategy != KVAWARE:
             found = tuple(replace(one, severity=Severity.INFO) for one in found)
         return CheckOutcome(
@@ -201,11 +201,11 @@ def require_one(
     return _require_known(part, 1, f"No worker reported {what}.")
 
 
-Look = Callable[[FleetFacts], Iterable[DoctorFinding]]
+CheckFunction = Callable[[FleetFacts], Iterable[DoctorFinding]]
 
 
 def doctor_check(
     code: str, title: str, skip: Callable[[FleetFacts], str] = require_kvaware, *, kv: bool = True
-) -> Callable[[Look], DoctorCheck]:
+) -> Callable[[CheckFunction], DoctorCheck]:
     """Return a decorator that makes a check of a function."""
-    return lambda look: DoctorCheck(code, title, look, skip, kv)
+    return lambda run: DoctorCheck(code, title, run, skip, kv)

@@ -244,7 +244,7 @@ class AdminHandler:
     def _budgets(self, body: bytes) -> Answer:
         try:
             budgets = orjson.loads(body)
-            self._router.recorder.use.tell(budgets["instance"], budgets["keys"])
+            self._router.recorder.use.apply_budgets(budgets["instance"], budgets["keys"])
         except (ValueError, TypeError, KeyError, OverflowError):
             message = (
                 'Send {"instance": TEXT, "keys": {ID: {"left": N, "counted": N, "resets_at": N}}}.'

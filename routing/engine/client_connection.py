@@ -1,7 +1,7 @@
 """Client connection: asyncio callbacks and deadlines.
 
-A client that hangs up cancels its request; a half-closed one still gets its answer. They are told
-apart by writing: a closed socket replies with a reset.
+A client that hangs up cancels its request; a half-closed one still gets its answer. They are
+distinguished by writing: a closed socket replies with a reset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from routing.engine.request_reader import BODY, BUSY, HEAD, LINGER, UPLOAD, Requ
 _WRITE_HIGH_BYTES = 64 * 1024
 _PIPELINED_BYTES = 64 * 1024
 # First check interval of a half-closed client; it doubles until the common clock takes over.
-_LOOK_FIRST_S, _LOOK_LAST_S = 0.005, 0.5
+_FIRST_CHECK_S, _LAST_CHECK_S = 0.005, 0.5
 
 
 class ClientConnection(RequestReader):
@@ -69,21 +69,21 @@ class ClientConnection(RequestReader):
             return self._write_paused and bool(self._buffer)  # complete requests may be buffered
         if self._state != BUSY:
             return False
-        if self._exchange is None or not self._exchange.ask_client():
+        if self._exchange is None or not self._exchange.probe_client():
             return False
-        self._look_later(_LOOK_FIRST_S)
+        self._check_reset_later(_FIRST_CHECK_S)
         return True
 
-    def _look_later(self, delay: float) -> None:
-        asyncio.get_running_loop().call_later(delay, self._look, delay)
+    def _check_reset_later(self, delay: float) -> None:
+        asyncio.get_running_loop().call_later(delay, self._check_reset, delay)
 
-    def _look(self, delay: float) -> None:
+    def _check_reset(self, delay: float) -> None:
         if self._state != BUSY or self.transport.is_closing():
             return
         if peer_state.was_reset(self.transport):
             self.transport.abort()
-        elif delay < _LOOK_LAST_S:
-            self._look_later(delay * 2)
+        elif delay < _LAST_CHECK_S:
+            self._check_reset_later(delay * 2)
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -125,12 +125,12 @@ class ClientConnection(RequestReader):
             exchange is not None
             and self._state == UPLOAD
             and self._read_paused
-            and not self._asked
+            and not self._probed
             # paused writes: the client does not read, so a probe would not reach it
             and peer_state.sent_fin(self.transport)
         ):
-            self._asked = True
-            if not peer_state.can_half_close(self.transport) or not exchange.ask_client():
+            self._probed = True
+            if not peer_state.can_half_close(self.transport) or not exchange.probe_client():
                 self.transport.abort()
                 return
         if not self.deadline or now < self.deadline:

@@ -100,8 +100,8 @@ _ENGINE_DEAD_MESSAGE = "EngineCore encountered an issue."
 class Refusal(Exception):
     """Request rejected by the router.
 
-    `retry_after_s`: value of Retry-After, 0: omitted. `final`: tells OpenAI's and Anthropic's
-    clients not to retry.
+    `retry_after_s`: value of Retry-After, 0: omitted. `final`: OpenAI's and Anthropic's
+    clients must not retry.
     """
 
     final = False

@@ -2,7 +2,7 @@
 
 Bytes reach the client unchanged, and a truncated answer never looks complete: an event stream gets
 a final error event without its end marker. The head is withheld until the first body byte, because
-vLLM sends it before prefill: a worker that dies in prefill costs only a retry.
+vLLM sends it before prefill: a worker that fails in prefill costs only a retry.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ class Exchange(RequestAttempts):
     def _write_event(self, event: bytes) -> None:
         self._client.write(event if self._unframed else b"%x\r\n%b\r\n" % (len(event), event))
 
-    def ask_client(self) -> bool:
+    def probe_client(self) -> bool:
         """Write bytes without effect to detect a reset; return False if impossible."""
         if not self.answered:
             if self.head.minor:

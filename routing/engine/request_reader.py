@@ -34,8 +34,8 @@ class RequestReader(asyncio.Protocol):
     """State of a client connection: buffered bytes, the request being read, its answer."""
 
     __slots__ = (
-        "_advancing", "_arrival", "_asked", "_at", "_buffer", "_charged", "_chunks", "_end_sent",
-        "_exchange", "_head", "_held", "_key", "_need", "_pieces", "_read_paused", "_router",
+        "_advancing", "_arrival", "_at", "_buffer", "_charged", "_chunks", "_end_sent", "_exchange",
+        "_head", "_held", "_key", "_need", "_pieces", "_probed", "_read_paused", "_router",
         "_state", "_upload_paused", "_upload_read", "_write_paused", "deadline", "transport",
     )  # fmt: skip
 
@@ -49,7 +49,7 @@ class RequestReader(asyncio.Protocol):
         self._read_paused = False
         self._write_paused = False
         self._end_sent = False  # FIN received
-        self._asked = False  # a probe was written to detect a reset
+        self._probed = False  # a probe was written to detect a reset
         self._upload_paused = False
         self._upload_read = False  # the body is complete, the worker connection is not open yet
         self._head: RequestHead | None = None

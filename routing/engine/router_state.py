@@ -154,7 +154,7 @@ class RouterState:
             self.kv = KvRouting(kvaware, self.log)
             kvaware.index.observer = self.misses
         self.share_with(self.peers)
-        self._tell_models()
+        self._publish_models()
         self.table.by_turn = policy.by_turn
         self._strategy = StrategyMetrics(self.metrics, policy.name)
 
@@ -174,7 +174,7 @@ class RouterState:
             self.roster.take_over(self.config)
         self.admission.divide(routers)
 
-    def heard_peers(self, view: PeerDemand) -> None:
+    def peers_changed(self, view: PeerDemand) -> None:
         """Apply the peers' requests to in-flight limits; start queued requests that may go now."""
         admission = self.admission
         if admission.active:
@@ -191,7 +191,7 @@ class RouterState:
             return True
         return any(worker.in_flight < worker.max_in_flight for worker in eligible)
 
-    def tell_kv(self, worker: Worker, what: str) -> None:
+    def note_worker_change(self, worker: Worker, what: str) -> None:
         """Notify the KV event follower and the miss ledger of a worker's state change."""
         self.misses.worker_changed(worker.id, what, worker.draining)
         if self.kv is not None and self.kv.follower is not None:
@@ -208,7 +208,7 @@ class RouterState:
             self.roster.set_capacity(worker)  # `forget` dropped the capacity
         if self.peers is not None and what in ("ejected", "engine_died", "back"):
             self.peers.circuit(worker.id, what != "back")
-        self.tell_kv(worker, "reset" if what == "engine_died" else what)
+        self.note_worker_change(worker, "reset" if what == "engine_died" else what)
         if self.admission.depth:
             self.admission.pump()
 
@@ -229,9 +229,9 @@ class RouterState:
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
                 self.meter.learn_context(model.get("max_model_len"))
-        self._tell_models()
+        self._publish_models()
 
-    def _tell_models(self) -> None:
+    def _publish_models(self) -> None:
         if self.kv is not None:
             models = (model for worker in self.table.workers.values() for model in worker.models)
             bases = {str(model.get("id")) for model in models if not model.get("parent")}
@@ -261,4 +261,4 @@ class RouterState:
         """
         worker = self.table.workers.get(worker_id)
         if worker is not None and b"false" not in answer:
-            self.tell_kv(worker, "reset")
+            self.note_worker_change(worker, "reset")

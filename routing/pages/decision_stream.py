@@ -23,40 +23,40 @@ RenderDecisions = Callable[[str, list[RoutingDecision]], dict[str, Any]]
 class DecisionStream:
     """One reader of an endpoint's decisions.
 
-    `look` is called about once a second and sends at most the newest `limit` decisions. `tell`
+    `poll` is called about once a second and sends at most the newest `limit` decisions. `render`
     renders decisions as event data.
     """
 
     def __init__(
-        self, name: str, wanted: DecisionFilter, limit: int, tell: RenderDecisions | None = None
+        self, name: str, wanted: DecisionFilter, limit: int, render: RenderDecisions | None = None
     ) -> None:
         self._name = name
         self._wanted = wanted
         self._limit = limit
-        self._tell = tell or render_rows
-        self._told: dict[str, str] = {}  # decision id -> stamp
+        self._render = render or render_rows
+        self._sent_stamps: dict[str, str] = {}  # decision id -> stamp
         self._event = ServerSentEvent()
         self._count = 0
         self._silent = False  # the routers do not respond, and the reader was notified
         self._mark = secrets.token_hex(4)  # makes event ids unique per connection
 
-    def look(self) -> ServerSentEvent | None:
+    def poll(self) -> ServerSentEvent | None:
         """Return the event, the previous one if unchanged, None if the endpoint is gone."""
         try:
             endpoint = endpoint_selectors.get(self._name)
         except NotFoundError:
             return None
-        reply = selectors.decisions(endpoint, self._limit, brief=self._tell is render_rows)
+        reply = selectors.decisions(endpoint, self._limit, brief=self._render is render_rows)
         if reply.error:
             self._silent = True
             return self._next({"error": reply.error})
         seen = {one.id: one for one in reply.found if self._wanted.takes(one)}
-        news = [one for one in seen.values() if self._told.get(one.id) != _stamp(one)]
-        self._told = {number: _stamp(one) for number, one in seen.items()}
+        news = [one for one in seen.values() if self._sent_stamps.get(one.id) != _stamp(one)]
+        self._sent_stamps = {number: _stamp(one) for number, one in seen.items()}
         if not news and not self._silent:
             return self._event
         self._silent = False
-        return self._next(self._tell(self._name, news))
+        return self._next(self._render(self._name, news))
 
     def _next(self, data: dict[str, Any]) -> ServerSentEvent:
         if data != self._event.data:

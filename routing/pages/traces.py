@@ -93,7 +93,7 @@ def export(request: HttpRequest, name: str) -> HttpResponseBase:
     found = find_endpoint(name)
     last = _time(request.GET.get("last", ""))
     size = request.GET.get("block_tokens", "")
-    asked = {
+    query = {
         "name": request.GET.get("name", ""),
         "begin": _time(request.GET.get("first", "")),
         "end": last + _HOUR if last else None,
@@ -101,7 +101,7 @@ def export(request: HttpRequest, name: str) -> HttpResponseBase:
         "block_tokens": int(size) if size.isdecimal() and len(size) < 9 else 0,
     }
     try:
-        return export_response(request.user, found.name, asked)
+        return export_response(request.user, found.name, query)
     except Refused as refused:
         return _render(request, found, refused.errors, refused.status_code)
 

@@ -59,13 +59,13 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     wanted = DecisionFilter.read(request.GET)
     limit = selectors.MAX_DECISIONS if wanted.active else LISTED_DECISIONS
     decided = selectors.decisions(found, limit, brief=True) if not workers.error else None
-    looked_at = decided.found if decided else []
-    matched = [one for one in looked_at if wanted.takes(one)]
+    recent = decided.found if decided else []
+    matched = [one for one in recent if wanted.takes(one)]
     context: dict[str, Any] = {
         **build_shell(found, "decisions"),
         "workers": workers.found,
         "most_tokens": max((one.in_flight_tokens for one in workers.found), default=0),
-        "looked_at": len(looked_at),
+        "recent": len(recent),
         "matched": len(matched),
         "page": Paginator(matched, DECISIONS_A_PAGE).get_page(request.GET.get("page")),
         "streamed": MAX_STREAMED,
@@ -75,7 +75,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
         "filter": wanted,
         "outcomes": OUTCOMES,
         "every_reason": choices.REASONS,
-        "keys": sorted({one.key_id for one in looked_at if one.key_id}),
+        "keys": sorted({one.key_id for one in recent if one.key_id}),
     }
     refreshed = request.headers.get("HX-Target") == "workers"
     part = "routing/htmx/workers.html" if refreshed else "routing/htmx/decisions.html"
@@ -86,11 +86,11 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream new and changed rows of the page above."""
     find_endpoint(name)
-    look = pages_decision_stream.DecisionStream(
+    poll = pages_decision_stream.DecisionStream(
         name, DecisionFilter.read(request.GET), MAX_STREAMED
-    ).look
+    ).poll
     try:
-        return sse.stream(request, sse.poll_changes(look))
+        return sse.stream(request, sse.poll_changes(poll))
     except Refused as refused:
         return HttpResponse(str(refused), status=refused.status_code, content_type="text/plain")
 
@@ -298,7 +298,7 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
         **build_shell(found, "explain"),
         "typed": typed,
         "session": request.POST.get("session", "")[:200],
-        "asked_strategy": strategy,
+        "requested_strategy": strategy,
         "key": request.POST.get("key", "")[:64],
         "keys": [
             (keys_selectors.key_id(one), one.name) for one in keys_selectors.keys_of_endpoint(found)

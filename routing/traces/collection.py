@@ -36,18 +36,18 @@ def collect() -> int:
     TraceSource.objects.filter(active=True, seen_at__lt=now - _GIVEN_UP).update(active=False)
     sources = {(one.endpoint_id, one.url): one for one in TraceSource.objects.filter(active=True)}
     unfinished = {endpoint for endpoint, _ in sources}
-    asked = [
+    followed = [
         (endpoint, url, sources.get((endpoint.pk, url)))
         for endpoint in selectors.endpoints()
         if endpoint.pk in unfinished or endpoint.parsed.routing.record_traffic
         for url in admin_urls(endpoint)
     ]
-    if not asked:
+    if not followed:
         return 0
     with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-        replies = list(pool.map(_fetch, ((url, source) for _, url, source in asked)))
+        replies = list(pool.map(_fetch, ((url, source) for _, url, source in followed)))
     grown: dict[Any, Endpoint] = {}
-    for (endpoint, url, source), reply in zip(asked, replies, strict=True):
+    for (endpoint, url, source), reply in zip(followed, replies, strict=True):
         if reply is None or (source is None and not reply["pieces"] and not reply["recording"]):
             continue
         try:
@@ -60,8 +60,8 @@ def collect() -> int:
     return sum(reply is not None for reply in replies)
 
 
-def _fetch(asked: tuple[str, TraceSource | None]) -> dict[str, Any] | None:
-    url, source = asked
+def _fetch(target: tuple[str, TraceSource | None]) -> dict[str, Any] | None:
+    url, source = target
     instance, after = (source.router, source.collected) if source is not None else ("", 0)
     try:
         return admin_client.recording(url, instance, after, DEADLINE_S)

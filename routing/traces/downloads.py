@@ -15,20 +15,20 @@ from routing.traces import actions
 _LINES_A_PART = 256
 
 
-def export_response(actor: Any, endpoint: str, asked: dict[str, Any]) -> StreamingHttpResponse:
-    """Return a download; `asked`: name, or begin and end; trace_format and block_tokens."""
-    begin: datetime | None = asked.get("begin")
+def export_response(actor: Any, endpoint: str, query: dict[str, Any]) -> StreamingHttpResponse:
+    """Return a download; `query`: name, or begin and end; trace_format and block_tokens."""
+    begin: datetime | None = query.get("begin")
     lines = actions.export_trace(
         actor,
         endpoint,
-        asked["trace_format"],
-        name=asked["name"],
+        query["trace_format"],
+        name=query["name"],
         begin=begin,
-        end=asked.get("end"),
-        block_tokens=asked["block_tokens"],
+        end=query.get("end"),
+        block_tokens=query["block_tokens"],
     )
-    part = asked["name"] or (f"{begin:%Y%m%dT%H%M}" if begin else "")
-    file = f"{endpoint}-{part}-{asked['trace_format']}.jsonl"
+    part = query["name"] or (f"{begin:%Y%m%dT%H%M}" if begin else "")
+    file = f"{endpoint}-{part}-{query['trace_format']}.jsonl"
     headers = {"Content-Disposition": f'attachment; filename="{file}"'}
     return StreamingHttpResponse(_parts(lines), "application/x-ndjson", headers=headers)
 

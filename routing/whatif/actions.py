@@ -39,37 +39,37 @@ class WhatIfRequest:
     trace: str = ""
 
 
-def start(actor: Any, name: str, wish: WhatIfRequest) -> WhatIf:
+def start(actor: Any, name: str, request: WhatIfRequest) -> WhatIf:
     """Queue an analysis of an endpoint's recorded requests. Raise Refused."""
     endpoint = endpoints.get(name, viewer=actor)
     require(actor, "operator", of=endpoint)
-    if len(wish.title) > MAX_TITLE:
+    if len(request.title) > MAX_TITLE:
         remedy = f"Enter at most {MAX_TITLE} characters."
-        raise Refused(Problem("title", wish.title, "The title is too long.", remedy, "too_long"))
+        raise Refused(Problem("title", request.title, "The title is too long.", remedy, "too_long"))
     present = inputs.present_values(endpoint)
-    candidate = inputs.read_values(wish.given, present)
+    candidate = inputs.read_values(request.given, present)
     # What is unknown of the present configuration is the candidate's: it converts and prices both.
     for field in ("kv_kib", "price_usd_hour", "device_tokens"):
         if present[field] is None:
             present[field] = candidate[field]
     if present["l1_gib"] or present["l2_gib"]:
         inputs.read_values({}, present)
-    begin, end = _period(endpoint, wish)
-    if wish.trace:
+    begin, end = _period(endpoint, request)
+    if request.trace:
         try:
-            load_imported(endpoint, wish.trace)
+            load_imported(endpoint, request.trace)
         except TraceError as error:
             remedy = "Import it, or leave the field empty."
-            problem = Problem("trace", wish.trace[:80], str(error), remedy, "not_found")
+            problem = Problem("trace", request.trace[:80], str(error), remedy, "not_found")
             raise Refused(problem) from None
     _require_room(name)
     with transaction.atomic():
         row = WhatIf.objects.create(
             endpoint=endpoint,
-            title=wish.title.strip(),
+            title=request.title.strip(),
             begin=begin,
             end=end,
-            trace=wish.trace,
+            trace=request.trace,
             present=present,
             candidate=candidate,
             stage="Queued",
@@ -116,7 +116,7 @@ def _require_room(name: str) -> None:
         )
 
 
-def _period(endpoint: Any, wish: WhatIfRequest) -> tuple[datetime, datetime]:
+def _period(endpoint: Any, request: WhatIfRequest) -> tuple[datetime, datetime]:
     default = inputs.default_period(endpoint)
     if default is None:
         raise ConflictError(
@@ -124,7 +124,7 @@ def _period(endpoint: Any, wish: WhatIfRequest) -> tuple[datetime, datetime]:
             f"No traffic of {endpoint.name} is recorded.",
             "Switch on its traffic recording and wait for an hour of requests.",
         )
-    begin, end = wish.begin or default[0], wish.end or default[1]
+    begin, end = request.begin or default[0], request.end or default[1]
     if begin >= end:
         remedy = "Choose an end after the begin."
         raise Refused(Problem("end", end, "The period is empty.", remedy, "out_of_range"))

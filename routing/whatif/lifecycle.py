@@ -1,7 +1,7 @@
 """Start, run and end what-if analyses: one at a time, each in a process of its own.
 
 A sweep claims the oldest queued row with a conditional UPDATE. The process reports to the row, and
-ends when the row is cancelled or deleted. A row that nobody reports to is failed by a later sweep.
+ends when the row is cancelled or deleted. A row without reports is failed by a later sweep.
 """
 
 from __future__ import annotations

@@ -122,9 +122,11 @@ def isolation(request: HttpRequest, name: str) -> HttpResponse:
     if wanted == found.parsed.routing.cache_isolation:
         context["refused"] = "This is the present isolation. Choose a stricter one to preview."
         return render(request, "whatif/htmx/isolation.html", context)
-    wish = actions.WhatIfRequest({"isolation": wanted}, title=f"Cache isolation by {wanted}"[:80])
+    analysis = actions.WhatIfRequest(
+        {"isolation": wanted}, title=f"Cache isolation by {wanted}"[:80]
+    )
     try:
-        row = actions.start(request.user, name, wish)
+        row = actions.start(request.user, name, analysis)
     except Refused as refused:
         context["refused"] = " ".join(f"{one.message} {one.remedy}" for one in refused.errors)
         return render(request, "whatif/htmx/isolation.html", context)

@@ -28,7 +28,7 @@ def job(chain: list[int], answer: int = 1) -> Job:
     return Job("j", chain, len(chain) * BLOCK_TOKENS + 100, answer)
 
 
-def test_a_step_is_told_of_when_it_is_over_and_not_before() -> None:
+def test_a_step_is_reported_only_after_its_end() -> None:
     worker = FleetWorker(PLAIN)
     worker.follow()
     worker.submit(job([1, 2, 3, 4, 5]), 0.0)  # two steps
@@ -40,11 +40,11 @@ def test_a_step_is_told_of_when_it_is_over_and_not_before() -> None:
     assert worker.news == [(5, 4)]
 
 
-def test_the_routers_index_says_what_each_worker_holds_and_nothing_else() -> None:
+def test_the_routers_index_equals_what_each_worker_holds() -> None:
     chance = random.Random(1)
     policy = KvAware(100, b"s" * 32)
     workers = [FleetWorker(PLAIN) for _ in range(3)]
-    told = KvFollower([policy], workers)
+    follower = KvFollower([policy], workers)
     prompts = [list(range(base, base + chance.randint(1, 9))) for base in range(0, 3000, 100)]
     now = 0.0
     for _ in range(200):
@@ -53,10 +53,10 @@ def test_the_routers_index_says_what_each_worker_holds_and_nothing_else() -> Non
         while worker.next_at != NEVER:
             now = worker.next_at
             worker.advance(now)
-    told.apply()
+    follower.apply()
     assert any(worker.cache.evicted for worker in workers)
     for prompt in prompts:
-        blocks = told.blocks(prompt, len(prompt) * BLOCK_TOKENS + 1)
+        blocks = follower.blocks(prompt, len(prompt) * BLOCK_TOKENS + 1)
         found = match(policy.index, blocks.chains).workers
         held = [worker.cache.match(prompt) * BLOCK_TOKENS for worker in workers]
         assert [found[f"w{n}"].gpu if f"w{n}" in found else 0 for n in range(3)] == held

@@ -90,6 +90,6 @@ def test_routers_that_share_their_state_pick_as_one(strategy: str) -> None:
     assert chooser.differing == chooser.late <= 2
 
 
-def test_two_routers_which_are_told_place_better_than_two_which_remember() -> None:
-    told = bench("70b").over("8k", RouterSetting("kvaware", routers=2))
-    assert told < bench("70b").over("8k", RouterSetting("prefixaware", routers=2)) - 0.3
+def test_two_routers_with_events_place_better_than_two_without() -> None:
+    kvaware = bench("70b").over("8k", RouterSetting("kvaware", routers=2))
+    assert kvaware < bench("70b").over("8k", RouterSetting("prefixaware", routers=2)) - 0.3

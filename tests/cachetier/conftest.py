@@ -10,7 +10,7 @@ from console.provisioners.fake import FakeProvisioner
 
 @pytest.fixture
 def paper() -> Iterator[FakeProvisioner]:
-    """The shipped fake, with an empty world before and after."""
+    """The shipped fake, with an empty state before and after."""
     files = [settings.EMBERLINE.var / f"fake{suffix}" for suffix in (".json", ".lock")]
     for file in files:
         file.unlink(missing_ok=True)

@@ -287,11 +287,11 @@ def test_stopping_node_is_not_queried(program: APIClient, operator: User) -> Non
     assert requested == ["/flush"]
 
 
-@pytest.mark.parametrize("said", [{}, [], {"dropped": "many"}])
-def test_node_that_fails_to_flush_is_named(program: APIClient, operator: User, said: Any) -> None:
+@pytest.mark.parametrize("reply", [{}, [], {"dropped": "many"}])
+def test_node_that_fails_to_flush_is_named(program: APIClient, operator: User, reply: Any) -> None:
     actions.create(operator, "chat", {"node_count": 1})
     settle("chat")
-    stub, _ = flushing("chat", 1, said)
+    stub, _ = flushing("chat", 1, reply)
     with stub as nodes:
         point_at(nodes, 1)
         answer = program.post("/api/v1/cache-tiers/chat/flush/", {"namespace": ""}, format="json")

@@ -32,7 +32,7 @@ MIB = 1024**2
 
 @pytest.fixture(autouse=True)
 def _quiet_nodes(monkeypatch: pytest.MonkeyPatch, paper: FakeProvisioner) -> None:
-    """Nodes on paper answer nobody; here they say a little."""
+    """Simulated nodes without responses; here they return a status."""
     numbers = node_stats.NodeStats(used_bytes=256.0 * MIB, capacity_bytes=1024.0 * MIB, hits=3)
     monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: numbers)
 
@@ -202,7 +202,7 @@ def test_ready_tier_is_observed_rarely_where_changes_are_announced(
     assert due_in_s() < reconciler.STEADY_INTERVAL_S
 
 
-def told_restarts() -> list[AuditEvent]:
+def restart_events() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(verb="restart").order_by("pk"))
 
 
@@ -213,13 +213,13 @@ def test_node_restart_is_reported_once_with_its_loss(
     assert CacheNode.objects.get().last_restart_at is None
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 1)
-    assert told_restarts() == [], "it is not back yet"
+    assert restart_events() == [], "it is not back yet"
     assert CacheNode.objects.get().last_restart_at is None
 
     with caplog.at_level("WARNING"):
         passes(tier, 5)
 
-    (event,) = told_restarts()
+    (event,) = restart_events()
     assert (event.actor_name, event.target) == ("system", "cache-node/cache-default-0")
     assert event.changes == {"restarts": [0, 1], "held_bytes": [256.0 * MIB, 0]}
     node = CacheNode.objects.get()
@@ -228,7 +228,7 @@ def test_node_restart_is_reported_once_with_its_loss(
 
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 5)
-    assert [event.changes["restarts"] for event in told_restarts()] == [[0, 1], [1, 2]]
+    assert [event.changes["restarts"] for event in restart_events()] == [[0, 1], [1, 2]]
 
 
 def test_intended_restart_is_not_reported(operator: User, paper: FakeProvisioner) -> None:
@@ -237,7 +237,7 @@ def test_intended_restart_is_not_reported(operator: User, paper: FakeProvisioner
     passes(tier, 3)
     actions.change(operator, "default", {"policy": "lru"})
     assert passes(tier, 5).status.phase == "Ready"
-    assert len(told_restarts()) == 1
+    assert len(restart_events()) == 1
     node = CacheNode.objects.get()
     assert node.restarts == 0
     assert node.lost_at is None, "what it holds is of the process that began on purpose"
@@ -246,7 +246,7 @@ def test_intended_restart_is_not_reported(operator: User, paper: FakeProvisioner
 def test_pass_that_lost_its_claim_reports_no_restart(
     paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process took over meanwhile and has told it, or will."""
+    """Another process took over and applies it."""
     tier = passes(actions.ensure_default_tier())
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 1)
@@ -259,10 +259,10 @@ def test_pass_that_lost_its_claim_reports_no_restart(
     with monkeypatch.context() as stolen:
         stolen.setattr("cachetier.tier.node_stats.fetch_stats", steal)
         passes(tier, 2)
-    assert told_restarts() == []
+    assert restart_events() == []
     CacheTierStatus.objects.update(claim_until=None)
     passes(tier, 2)
-    assert len(told_restarts()) == 1
+    assert len(restart_events()) == 1
 
 
 def test_pass_without_a_claim_does_nothing(paper: FakeProvisioner) -> None:

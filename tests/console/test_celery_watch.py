@@ -166,9 +166,9 @@ def test_worker_registers_its_tasks_and_opens_its_port(monkeypatch: pytest.Monke
 
 
 def test_broker_check() -> None:
-    app = Celery("asked", broker="memory://", set_as_current=False)
+    app = Celery("observed", broker="memory://", set_as_current=False)
     assert celery_watch._broker_answers(app)
-    away = Celery("asked", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    away = Celery("observed", broker="redis://127.0.0.1:1/0", set_as_current=False)
     assert not celery_watch._broker_answers(away)
 
 

@@ -41,7 +41,7 @@ def test_worker_threads_and_log_levels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "env", "told"),
+    ("words", "env", "message"),
     [
         (["nothing"], {}, "usage: "),
         ([], {}, "usage: "),
@@ -49,7 +49,7 @@ def test_worker_threads_and_log_levels() -> None:
     ],
 )
 def test_failed_exec_is_reported_in_one_line(
-    words: list[str], env: dict[str, str], told: str
+    words: list[str], env: dict[str, str], message: str
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "console.programs", *words],
@@ -59,7 +59,7 @@ def test_failed_exec_is_reported_in_one_line(
         text=True,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith(told)
+    assert done.stderr.startswith(message)
     assert "Traceback" not in done.stderr
 
 

@@ -28,9 +28,9 @@ from endpoints.owners import Owner
 from endpoints.placement import provisioner
 from endpoints.refusals import ConflictError
 from tests.support.console import make_endpoint
-from tests.support.endpoints.cluster_world import ClusterWorld
+from tests.support.endpoints.cluster_harness import ClusterHarness
 from tests.support.endpoints.paper_cluster import PaperCluster
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.kube.cluster import Cluster as KubeCluster
 
 pytestmark = pytest.mark.django_db
@@ -46,14 +46,16 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
 
 
 @pytest.fixture
-def reconcile_world(cluster: PaperCluster) -> World:
-    return World(cluster)
+def reconciler_harness(cluster: PaperCluster) -> ReconcilerHarness:
+    return ReconcilerHarness(cluster)
 
 
 @pytest.fixture
-def lost(reconcile_world: World, cluster: PaperCluster, placed: Endpoint) -> Endpoint:
+def lost(
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, placed: Endpoint
+) -> Endpoint:
     """It served, and its cluster has not answered since."""
-    reconcile_world.until(placed, "Ready")
+    reconciler_harness.until(placed, "Ready")
     cluster.away = True
     return placed
 
@@ -74,7 +76,7 @@ def seen(ago_s: float) -> None:
 
 
 def test_abandoned_endpoint_is_removed_and_audited(
-    reconcile_world: World, lost: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, lost: Endpoint, alice: User
 ) -> None:
     seen(removal_proof.SILENT_FOR_S + 10)
     left = abandonment.abandon(alice, "demo")
@@ -87,7 +89,7 @@ def test_abandoned_endpoint_is_removed_and_audited(
     assert (line.actor_name, line.target) == ("alice", "endpoint/demo")
     assert line.changes["selector"] == SELECTOR
     assert "does not answer" in line.changes["why"]
-    reconcile_world.reconciler.reconcile(str(lost.pk))
+    reconciler_harness.reconciler.reconcile(str(lost.pk))
     assert not there(), "a pass that comes late makes nothing"
 
 
@@ -96,9 +98,11 @@ def test_label_equals_that_of_the_objects() -> None:
     assert f"{names.OWNER}={names.owner_label('endpoint/demo')}" == SELECTOR
 
 
-def test_deletion_waits_for_its_cluster(reconcile_world: World, lost: Endpoint) -> None:
+def test_deletion_waits_for_its_cluster(
+    reconciler_harness: ReconcilerHarness, lost: Endpoint
+) -> None:
     actions.delete(SYSTEM, "demo")
-    status = reconcile_world.step(lost)
+    status = reconciler_harness.step(lost)
     assert status is not None
     assert (status.phase, status.reason) == ("Deleting", "ClusterUnreachable")
     abandonment.abandon(SYSTEM, "demo")
@@ -106,7 +110,7 @@ def test_deletion_waits_for_its_cluster(reconcile_world: World, lost: Endpoint) 
 
 
 @pytest.mark.parametrize(
-    "said",
+    "failure",
     [
         None,
         PermanentError("ClusterRefused", "The credentials have expired."),
@@ -115,17 +119,17 @@ def test_deletion_waits_for_its_cluster(reconcile_world: World, lost: Endpoint) 
     ],
 )
 def test_reachable_cluster_prevents_abandonment(
-    cluster: PaperCluster, placed: Endpoint, said: Exception | None, monkeypatch: Any
+    cluster: PaperCluster, placed: Endpoint, failure: Exception | None, monkeypatch: Any
 ) -> None:
     def observe(_ref: Any) -> None:
-        if said is not None:
-            raise said
+        if failure is not None:
+            raise failure
 
     monkeypatch.setattr(cluster, "observe", observe)
     with pytest.raises(Refused, match=r"cannot be abandoned\. It responds") as caught:
         abandonment.abandon(SYSTEM, "demo")
     assert caught.value.status_code == 409
-    assert str(said or "") in str(caught.value)
+    assert str(failure or "") in str(caught.value)
     assert there()
     assert not AuditEvent.objects.filter(verb="abandon").exists()
 
@@ -252,7 +256,7 @@ def test_over_the_wire(
     fake_cluster: KubeCluster, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What may be left is what its label finds."""
-    over_fake = ClusterWorld(fake_cluster, monkeypatch)
+    over_fake = ClusterHarness(fake_cluster, monkeypatch)
     demo = over_fake.create(data)
     over_fake.until(demo, "Ready")
     seen(removal_proof.SILENT_FOR_S + 10)

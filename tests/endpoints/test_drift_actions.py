@@ -13,7 +13,7 @@ from console.provisioners.base import Drift, TemporaryError
 from endpoints import drift_actions
 from endpoints.models import DriftOrder, Endpoint, EndpointStatus
 from tests.support.endpoints.paper_cluster import PaperCluster
-from tests.support.endpoints.world import World, kinds
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness, kinds
 
 pytestmark = pytest.mark.django_db
 PAUSED = Drift("Deployment/demo-worker", ".spec.paused", False, True, "kubectl-edit", 1000.0)
@@ -26,25 +26,27 @@ def cluster() -> PaperCluster:
 
 
 @pytest.fixture
-def reconcile_world(cluster: PaperCluster) -> World:
-    return World(cluster)
+def reconciler_harness(cluster: PaperCluster) -> ReconcilerHarness:
+    return ReconcilerHarness(cluster)
 
 
 @pytest.fixture
-def drifted(reconcile_world: World, placed: Endpoint, cluster: PaperCluster) -> Endpoint:
+def drifted(
+    reconciler_harness: ReconcilerHarness, placed: Endpoint, cluster: PaperCluster
+) -> Endpoint:
     cluster.drift = (PAUSED,)
-    reconcile_world.until(placed, "Degraded")
+    reconciler_harness.until(placed, "Degraded")
     return placed
 
 
 def test_healing_is_requested_executed_once_and_reported(
-    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
     drift_actions.heal(alice, "demo")
     assert DriftOrder.objects.count() == 1
     assert not cluster.healed, "only the reconciler touches a cluster"
-    status = reconcile_world.until(drifted, "Ready")
+    status = reconciler_harness.until(drifted, "Ready")
     assert cluster.healed == ["demo-worker"]
     assert not DriftOrder.objects.exists()
     assert status.drift == []
@@ -55,19 +57,23 @@ def test_healing_is_requested_executed_once_and_reported(
 
 
 def test_request_survives_an_unreachable_cluster(
-    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
     cluster.away = True
-    reconcile_world.step(drifted)
+    reconciler_harness.step(drifted)
     assert DriftOrder.objects.count() == 1
     cluster.away = False
-    reconcile_world.until(drifted, "Ready")
+    reconciler_harness.until(drifted, "Ready")
     assert cluster.healed == ["demo-worker"]
 
 
 def test_request_ends_together_with_the_status(
-    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User, monkeypatch: Any
+    reconciler_harness: ReconcilerHarness,
+    cluster: PaperCluster,
+    drifted: Endpoint,
+    alice: User,
+    monkeypatch: Any,
 ) -> None:
     """Killed between the cluster and the database, it is carried out again."""
 
@@ -78,28 +84,28 @@ def test_request_ends_together_with_the_status(
     with monkeypatch.context() as patched:
         patched.setattr("endpoints.reconcile.reconciler.write", die)
         with pytest.raises(TemporaryError):
-            reconcile_world.step(drifted)
+            reconciler_harness.step(drifted)
     assert DriftOrder.objects.count() == 1
     EndpointStatus.objects.filter(pk=drifted.pk).update(claim_until=None)
-    reconcile_world.until(drifted, "Ready")
+    reconciler_harness.until(drifted, "Ready")
     assert cluster.healed == ["demo-worker"] * 2
 
 
 def test_adoption_leaves_the_field_to_its_owner(
-    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.adopt(alice, "demo", PAUSED.key)
-    reconcile_world.until(drifted, "Ready")
+    reconciler_harness.until(drifted, "Ready")
     assert cluster.adopted == [("demo-worker", PAUSED.key)]
     assert "DriftAdopted" in kinds(drifted)
     assert Endpoint.objects.get(pk=drifted.pk).generation == 1
 
 
 def test_adoption_of_a_spec_field_changes_the_spec(
-    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     cluster.drift = (SCALED,)
-    reconcile_world.step(drifted)
+    reconciler_harness.step(drifted)
     drift_actions.adopt(alice, "demo", SCALED.key)
     demo = Endpoint.objects.get(pk=drifted.pk)
     latest = demo.revisions.first()
@@ -110,11 +116,11 @@ def test_adoption_of_a_spec_field_changes_the_spec(
 
 
 def test_replica_count_of_another_object_is_ignored(
-    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     other = Drift("Deployment/demo-router", ".spec.replicas", 2, 3, "kubectl")
     cluster.drift = (other,)
-    reconcile_world.step(drifted)
+    reconciler_harness.step(drifted)
     drift_actions.adopt(alice, "demo", other.key)
     assert Endpoint.objects.get(pk=drifted.pk).spec["replicas"] == 2
     assert DriftOrder.objects.get().key == other.key

@@ -19,7 +19,7 @@ from endpoints.models import DriftOrder, Endpoint
 from endpoints.owners import Owner, OwningSystem
 from endpoints.refusals import ConflictError
 from tests.support.endpoints.paper_cluster import PaperCluster
-from tests.support.endpoints.world import World, kinds
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness, kinds
 
 pytestmark = pytest.mark.django_db
 PAUSED = Drift("Deployment/demo-worker", ".spec.paused", False, True, "kubectl-edit", 1000.0)
@@ -58,15 +58,17 @@ def cluster() -> PaperCluster:
 
 
 @pytest.fixture
-def reconcile_world(cluster: PaperCluster) -> World:
-    return World(cluster)
+def reconciler_harness(cluster: PaperCluster) -> ReconcilerHarness:
+    return ReconcilerHarness(cluster)
 
 
 @pytest.fixture
-def drifted(reconcile_world: World, placed: Endpoint, cluster: PaperCluster) -> Endpoint:
+def drifted(
+    reconciler_harness: ReconcilerHarness, placed: Endpoint, cluster: PaperCluster
+) -> Endpoint:
     """Paused once, so that every verb would change something."""
     cluster.drift = (PAUSED, SCALED)
-    reconcile_world.until(placed, "Degraded")
+    reconciler_harness.until(placed, "Degraded")
     return placed
 
 
@@ -103,7 +105,7 @@ def test_owned_endpoint_is_changed_only_by_its_object(
 
 
 def test_every_verb_is_guarded_or_declared_harmless() -> None:
-    """Whoever adds one decides."""
+    """Each new one is classified."""
     verbs = {
         name
         for module in (actions, drift_actions)
@@ -136,21 +138,21 @@ def test_by_rest_and_page(owned: Endpoint, alice: User) -> None:
 
 
 def test_healing_restores_the_object_spec(
-    reconcile_world: World, cluster: PaperCluster, owned: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, owned: Endpoint, alice: User
 ) -> None:
     drift_actions.heal(alice, "demo")
-    reconcile_world.until(owned, "Ready")
+    reconciler_harness.until(owned, "Ready")
     assert cluster.healed == ["demo-worker"]
     assert Endpoint.objects.get(pk=owned.pk).generation == 1
 
 
 def test_adoption_requested_before_the_object_is_dropped_and_reported(
-    reconcile_world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, drifted: Endpoint, alice: User
 ) -> None:
     drift_actions.adopt(alice, "demo", PAUSED.key)
     drift_actions.heal(alice, "demo", "demo-worker")
     _own()
-    reconcile_world.until(drifted, "Ready")
+    reconciler_harness.until(drifted, "Ready")
     assert (cluster.adopted, cluster.healed) == ([], ["demo-worker"])
     assert not DriftOrder.objects.exists()
     assert "DriftNotAdopted" in kinds(drifted)

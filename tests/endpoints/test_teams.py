@@ -151,7 +151,7 @@ def test_manifest_with_one_foreign_object_changes_nothing(two_teams: Teams) -> N
 
 
 def test_rollback_keeps_the_team(two_teams: Teams) -> None:
-    """A revision knows no team: whose an endpoint is, is no matter of its spec."""
+    """A revision has no team: the owner of an endpoint is not part of its spec."""
     actions.scale(two_teams.erin, OURS, 2)
     Membership.objects.create(team=two_teams.theirs, user=two_teams.gina, role="operator")
     teams.move(two_teams.gina, OURS, "theirs")
@@ -226,7 +226,7 @@ def test_object_belongs_to_the_team_of_its_namespace(two_teams: Teams) -> None:
     assert team("lab", "search") is None
     two_teams.theirs.namespaces = ["search"]
     two_teams.theirs.save()
-    assert team("prod", "search") is None  # of two: nobody's, until somebody decides
+    assert team("prod", "search") is None  # of two: without an owner until one is set
 
 
 def bearer(user: User, **limits: Any) -> dict[str, str]:

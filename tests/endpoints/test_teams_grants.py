@@ -19,7 +19,7 @@ from endpoints.owners import Owner, OwningSystem
 from endpoints.spec.endpoint_spec import SpecErrors, merge
 from tests.support import teams as made
 from tests.support.console import browser, person
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.teams import OURS, Teams
 
 pytestmark = pytest.mark.django_db
@@ -137,7 +137,7 @@ def test_move_into_a_team_needs_its_grants(people: Teams) -> None:
 
 
 def test_cluster_object_has_the_grants_of_its_namespace(people: Teams) -> None:
-    """Its author is whoever may create it there, who may be no operator of any team."""
+    """Its author may create it there, without being an operator of any team."""
     author = OwningSystem(Owner("east", "models", "fresh"))
     assert teams.grants(author, None) == NAMESPACE_GRANTS
     give(people, "host")
@@ -158,38 +158,38 @@ def stored(endpoint: Endpoint, patch: dict[str, Any]) -> None:
     endpoint.__dict__.pop("parsed", None)
 
 
-def status_after(world: World, endpoint: Endpoint) -> EndpointStatus:
-    applied = len(world.provisioner.applied)
-    status = world.step(endpoint)
+def status_after(harness: ReconcilerHarness, endpoint: Endpoint) -> EndpointStatus:
+    applied = len(harness.provisioner.applied)
+    status = harness.step(endpoint)
     assert status is not None
-    assert len(world.provisioner.applied) == applied, "nothing of it reaches the provisioner"
+    assert len(harness.provisioner.applied) == applied, "nothing of it reaches the provisioner"
     return status
 
 
 @pytest.mark.parametrize("served", [False, True])
 def test_stored_spec_is_not_applied_beyond_its_grants(
-    people: Teams, reconcile_world: World, served: bool
+    people: Teams, reconciler_harness: ReconcilerHarness, served: bool
 ) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
     if served:
-        reconcile_world.until(endpoint, "Ready")
+        reconciler_harness.until(endpoint, "Ready")
     stored(endpoint, {"pod": {"volumes": HOST}})
-    status = status_after(reconcile_world, endpoint)
+    status = status_after(reconciler_harness, endpoint)
     assert (status.phase, status.reason) == ("Degraded" if served else "Failed", "SpecRefused")
     assert "pod.volumes: The volume 'root' (hostPath) needs the grant host." in status.message
     give(people, "host")
-    reconcile_world.until(Endpoint.objects.get(name=OURS), "Ready")
+    reconciler_harness.until(Endpoint.objects.get(name=OURS), "Ready")
 
 
 def test_object_without_a_team_has_the_grants_of_its_namespace(
-    people: Teams, reconcile_world: World, monkeypatch: pytest.MonkeyPatch
+    people: Teams, reconciler_harness: ReconcilerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
     Endpoint.objects.filter(name=OURS).update(team=None)
     endpoint.refresh_from_db()
     monkeypatch.setattr(owners, "_find", [lambda _name: Owner("east", "models", OURS)])
     stored(endpoint, {"pod": {"volumes": HOST}})
-    assert status_after(reconcile_world, endpoint).reason == "SpecRefused"
+    assert status_after(reconciler_harness, endpoint).reason == "SpecRefused"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_object_without_a_team_has_the_grants_of_its_namespace(
     ],
 )
 def test_file_outside_the_folder_is_neither_accepted_nor_applied(
-    people: Teams, reconcile_world: World, l2: dict[str, str]
+    people: Teams, reconciler_harness: ReconcilerHarness, l2: dict[str, str]
 ) -> None:
     """Refused for everybody: no grant opens the console's files."""
     wanted = {"cache": {"l2": {"enabled": True, "backend": "redis", **l2}}}
@@ -216,15 +216,15 @@ def test_file_outside_the_folder_is_neither_accepted_nor_applied(
         assert "is not inside" in error.message
         assert "EMBERLINE_L2_SECRETS" in error.remedy
     stored(endpoint, wanted)
-    assert status_after(reconcile_world, endpoint).reason == "SpecRefused"
+    assert status_after(reconciler_harness, endpoint).reason == "SpecRefused"
 
 
-def test_stopping_is_always_allowed(people: Teams, reconcile_world: World) -> None:
+def test_stopping_is_always_allowed(people: Teams, reconciler_harness: ReconcilerHarness) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
-    reconcile_world.until(endpoint, "Ready")
+    reconciler_harness.until(endpoint, "Ready")
     stored(endpoint, {"pod": {"volumes": HOST}})
     actions.pause(people.erin, OURS)
-    reconcile_world.until(Endpoint.objects.get(name=OURS), "Paused")
+    reconciler_harness.until(Endpoint.objects.get(name=OURS), "Paused")
 
 
 def test_grants_are_given_by_admins_and_audited(people: Teams) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that cross apps; each is named after the world it builds."""
+"""Fixtures of the tests that cross apps; each is named after what it builds."""
 
 from tests.support.product.fixtures import *  # noqa: F403
 from tests.support.vllm.fixtures import *  # noqa: F403

@@ -28,7 +28,7 @@ UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 HELM = os.environ.get("HELM") or shutil.which("helm")
 KUSTOMIZE = os.environ.get("KUSTOMIZE") or shutil.which("kustomize")
 # Neither tool can be had from a package index. What they would render is kept and checked
-# everywhere, and `sources` tells when it was rendered from other templates than these.
+# everywhere, and `sources` detects that it was rendered from other templates.
 needs_helm = pytest.mark.skipif(
     HELM is None, reason="NOT RENDERED ANEW: no helm (HELM=/path/to/helm); what is kept is checked"
 )

@@ -52,7 +52,7 @@ def named(found: list[Object], kind: str, name: str) -> Object:
 
 
 def test_kept_rendering_is_of_the_current_templates() -> None:
-    """Also where no Helm is: a changed template asks for what is kept to be rendered anew."""
+    """Also without Helm: after a change of templates the recorded output must be rendered again."""
     path = chart.GOLDEN / "sources.txt"
     if chart.UPDATE and chart.HELM is not None:
         path.write_text(f"{chart.sources()}\n")
@@ -71,7 +71,7 @@ def test_kept_rendering_equals_the_chart_output(case: str) -> None:
 
 @chart.needs_helm
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ((), "database.url, database.urlSecret.name or postgresql.enabled is needed"),
         (("--set", "postgresql.enabled=true"), "redis.url, redis.urlSecret.name or valkey"),
@@ -91,8 +91,8 @@ def test_kept_rendering_equals_the_chart_output(case: str) -> None:
         ((*CASES["bundled"], "--set", "mail.host=smtp.example.com"), "mail.from is needed"),
     ],
 )
-def test_invalid_values_are_rejected_before_rendering(words: tuple[str, ...], told: str) -> None:
-    with pytest.raises(RuntimeError, match=re.escape(told)):
+def test_invalid_values_are_rejected_before_rendering(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(RuntimeError, match=re.escape(message)):
         chart.template(*words)
 
 
@@ -253,7 +253,7 @@ def test_upgrade_interrupts_no_request(rendered: list[Object]) -> None:
     assert probes["startupProbe"]["httpGet"]["path"] == "/readyz"
     assert probes["readinessProbe"]["httpGet"]["path"] == "/healthz"
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        # The kubelet asks by address, which is no name of ours.
+        # The kubelet connects by address, which is not an allowed host name.
         (header,) = probes[probe]["httpGet"]["httpHeaders"]
         assert header == {"name": "Host", "value": "localhost"}
     beat = named(rendered, "Deployment", "emberline-beat")["spec"]

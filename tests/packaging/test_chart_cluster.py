@@ -88,7 +88,7 @@ def _all_pods_come(installed: Installed) -> None:
     def ready() -> bool:
         found = {
             one["metadata"]["name"]: one.get("status", {}).get(counted, 0)
-            # Nobody makes the database's disk here: its pod is there, and waits.
+            # No provisioner creates the database's disk here: its pod stays pending.
             for kind, counted in (("Deployment", "readyReplicas"), ("StatefulSet", "replicas"))
             for one in installed.cluster.api.list(kind, installed.home)
         }

@@ -21,7 +21,7 @@ EXAMPLE = KUSTOMIZE / "example"
 
 
 def plain(rendered: str) -> str:
-    """Without what says that Helm manages it."""
+    """Without the labels of Helm."""
     text = re.sub(r"^ *helm\.sh/chart: .*\n", "", rendered, flags=re.M)
     text = re.sub(r"^# Source: .*\n", "", text, flags=re.M)
     return re.sub(r"managed-by: Helm", "managed-by: kustomize", text)

@@ -101,7 +101,7 @@ def watch(
         color_scheme=scheme,
         base_url=base,
         timezone_id=timezone_id,
-        reduced_motion="reduce",  # a colour or a place on its way to another is nobody's
+        reduced_motion="reduce",  # a colour or position in transition is not final
     )
     context.set_default_timeout(90_000)
     watched = Watched(context.new_page(), base)

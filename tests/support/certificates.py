@@ -55,5 +55,5 @@ def authority() -> Authority:
 
 @functools.cache
 def stranger() -> Authority:
-    """Return another CA, trusted by nobody."""
+    """Return another CA, which no client trusts."""
     return Authority()

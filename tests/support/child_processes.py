@@ -1,7 +1,7 @@
 """Child processes of the test run: a test that leaves one behind fails the run.
 
 Linux only: the run becomes the parent of orphans (PR_SET_CHILD_SUBREAPER), so that a daemon whose
-own parent died is still found.
+own parent ended is still found.
 """
 
 from __future__ import annotations

@@ -86,12 +86,12 @@ class FakeKube:
         name = data["metadata"]["name"]
         kind = "MODIFIED" if name in self.slices else "ADDED"
         self.slices[name] = data
-        await self.tell(kind, data)
+        await self.send_event(kind, data)
 
     async def delete(self, name: str) -> None:
-        await self.tell("DELETED", self.slices.pop(name))
+        await self.send_event("DELETED", self.slices.pop(name))
 
-    async def tell(self, kind: str, data: dict[str, Any]) -> None:
+    async def send_event(self, kind: str, data: dict[str, Any]) -> None:
         self.version += 1
         if kind != "ERROR":
             data["metadata"]["resourceVersion"] = str(self.version)
@@ -100,7 +100,7 @@ class FakeKube:
             self._news.notify_all()
 
     async def bookmark(self) -> None:
-        await self.tell("BOOKMARK", {"metadata": {}})
+        await self.send_event("BOOKMARK", {"metadata": {}})
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

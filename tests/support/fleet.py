@@ -40,7 +40,7 @@ class Fleet:
             made, url=self.url, admin_url=self.admin_url, workers=dict(self.workers)
         )
 
-    def say(self, prompt: str, **more: Any) -> httpx.Response:
+    def stream(self, prompt: str, **more: Any) -> httpx.Response:
         """Request one short completion through the router."""
         body = {"model": "demo", "prompt": prompt, "max_tokens": 2, **more}
         return httpx.post(

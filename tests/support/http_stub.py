@@ -32,9 +32,9 @@ class Stub:
 
 @contextmanager
 def http_stub(
-    answers: dict[str, Answer | Handler], told: Mapping[str, str] | None = None
+    answers: dict[str, Answer | Handler], headers: Mapping[str, str] | None = None
 ) -> Iterator[Stub]:
-    """A response HANG is sent when the block ends; `told` are headers of every response."""
+    """A response HANG is sent when the block ends; `headers` are added to every response."""
     stub = Stub(answers)
 
     class Requests(BaseHTTPRequestHandler):
@@ -50,7 +50,7 @@ def http_stub(
             content = data if isinstance(data, str) else json.dumps(data)
             try:
                 self.send_response(status)
-                for name, value in (told or {}).items():
+                for name, value in (headers or {}).items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(content.encode())))
                 self.end_headers()

@@ -35,7 +35,9 @@ class KvProxy:
         self.deaf = False  # drop replay requests
         self.passed = 0
         self.lost = 0
-        self.asked: list[int] = []  # start numbers of replay requests, dropped ones included
+        self.replay_starts: list[
+            int
+        ] = []  # start numbers of replay requests, dropped ones included
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kv-proxy", daemon=True)
 
@@ -84,7 +86,7 @@ class KvProxy:
             self.passed += 1
 
     def _question(self, poller: zmq.Poller, asker: bytes, *frames: bytes) -> None:
-        self.asked.append(int.from_bytes(frames[-1], "big"))
+        self.replay_starts.append(int.from_bytes(frames[-1], "big"))
         if self.deaf:
             return
         if asker not in self._dealers:

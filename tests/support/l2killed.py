@@ -31,13 +31,13 @@ def value_of(number: int, version: int) -> bytes:
     return name * (random.Random(version).randrange(100, 60_000) // len(name))
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
 def main(folder: Path, seed: int, version: int) -> None:
     disk, chance = Disk(folder, CAPACITY, queue_bytes=MIB), random.Random(seed)
-    say("ready")
+    report("ready")
     while True:
         disk.wait(lambda: disk.tier.usage().waiting_bytes < MIB // 2)  # leaves some in progress
         number = chance.randrange(KEYS)
@@ -48,7 +48,7 @@ def main(folder: Path, seed: int, version: int) -> None:
             continue
         version += 1
         name = f"{what} {chance.randrange(2) if what == 'clear' else number} {version}"
-        say(f"+ {name}")
+        report(f"+ {name}")
         if what == "put":
             disk.tier.drop(key)
             disk.offer(key, value_of(number, version))
@@ -58,7 +58,7 @@ def main(folder: Path, seed: int, version: int) -> None:
             disk.tier.expire(key, 1e6, 0.0)
         else:
             disk.tier.clear(NAMESPACES[int(name.split()[1])])
-        say(f"- {name}")
+        report(f"- {name}")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class OpenIdProvider:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.inner = mock_app()
         self.url = ""
-        self.asked: list[dict[str, str]] = []
+        self.token_requests: list[dict[str, str]] = []
         self.challenges: dict[str, str] = {}
         self.calm()
 
@@ -73,11 +73,11 @@ class OpenIdProvider:
             return response(environ, start_response)
         else:
             if path == "/oauth2/authorize":
-                self.asked.append(dict(parse_qsl(request.query_string.decode())))
+                self.token_requests.append(dict(parse_qsl(request.query_string.decode())))
             answer = Response(*run_wsgi_app(self.inner, environ))
             if path == "/oauth2/authorize" and answer.status_code == 302:
                 code = parse_qs(urlsplit(answer.headers["Location"]).query).get("code", [""])[0]
-                self.challenges[code] = self.asked[-1].get("code_challenge", "")
+                self.challenges[code] = self.token_requests[-1].get("code_challenge", "")
             if answer.mimetype == "text/html":  # the mock's page loads styles from another host
                 answer.set_data(
                     re.sub(rb"<link\b[^>]*>", b"<link rel=icon href=data:,>", answer.get_data())

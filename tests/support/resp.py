@@ -31,7 +31,7 @@ class RawClient:
         self.send(*words)
         return self.read()
 
-    def say(self, line: str) -> Reply:
+    def call(self, line: str) -> Reply:
         """Send space-separated words."""
         return self.ask(*line.split())
 

@@ -28,31 +28,31 @@ def smtp_stub() -> Iterator[Post]:
 
     class Session(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            self.say("220 stub")
+            self.send_line("220 stub")
             while line := self.rfile.readline().decode().strip():
                 line = line[:4].upper() + line[4:]  # commands are case-insensitive
                 refused = next((a for c, a in post.refuse.items() if line.startswith(c)), "")
                 if refused:
-                    self.say(refused)
+                    self.send_line(refused)
                 elif line.startswith("DATA"):
-                    self.say("354 go on")
+                    self.send_line("354 go on")
                     self.take()
                 elif line.startswith("QUIT"):
-                    self.say("221 bye")
+                    self.send_line("221 bye")
                     return
                 else:
                     if line.startswith("RCPT"):
                         post.recipients.append(line.partition("<")[2].rstrip(">"))
-                    self.say("250 stub")
+                    self.send_line("250 stub")
 
         def take(self) -> None:
             lines = iter(self.rfile.readline, b".\r\n")
             letter = email.message_from_bytes(b"".join(lines), policy=email.policy.default)
             assert isinstance(letter, EmailMessage)
             post.letters.append(letter)
-            self.say("250 taken")
+            self.send_line("250 taken")
 
-        def say(self, text: str) -> None:
+        def send_line(self, text: str) -> None:
             self.wfile.write(f"{text}\r\n".encode())
 
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session)

@@ -45,7 +45,7 @@ def test_who_needs_one_in_the_making_waits_for_it(tmp_path: Path) -> None:
     assert word(tmp_path / "second") == "kept"
 
 
-def test_a_process_that_dies_in_the_making_stops_nobody(tmp_path: Path) -> None:
+def test_a_process_killed_in_the_making_blocks_no_other_process(tmp_path: Path) -> None:
     first = DatabaseTemplate(tmp_path / "kept", "a")
     assert not first.copy(tmp_path / "first.sqlite3")
     first.lock.close()  # as the kernel does

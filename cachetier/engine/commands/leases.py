@@ -66,7 +66,7 @@ def _encode_key_lease(
     session: ClientSession, key: bytes, taken: _PendingHolds, now: float
 ) -> bytes:
     node = session.node
-    value = node.store.look(key, now)
+    value = node.store.acquire(key, now)
     node.counters.operations["get", "miss" if value is None else "hit"] += 1
     if not key.startswith(envelope.PREFIX):  # blocks were counted by EXISTS
         node.looked_up(key, value is not None)

@@ -30,7 +30,7 @@ ValueLookup = Generator[None, None, Value]
 
 def find_value(session: ClientSession, key: bytes) -> Value:
     """Return the value; a disk value must still be fetched (`fetched`) and is counted then."""
-    value = session.node.store.look(key, time.monotonic())
+    value = session.node.store.acquire(key, time.monotonic())
     if value is None or isinstance(value, Hold):
         _count_lookup(session, key, found=value is not None)
     return value
@@ -104,7 +104,7 @@ class _DiskRead:
         if not is_good:
             value = None
         elif self._room is not None and self._is_in_memory():
-            value = self._node.store.look(self._key, time.monotonic())
+            value = self._node.store.acquire(self._key, time.monotonic())
         if self._room is not None:
             self._room.abandon()
         if value is not self._source:

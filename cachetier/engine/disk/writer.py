@@ -180,7 +180,7 @@ class Writer:
                     return None
                 self._wake.wait()
 
-    def _tell(self, event: Callable[..., None], *args: object) -> None:
+    def _post_event(self, event: Callable[..., None], *args: object) -> None:
         self._mailbox.put(lambda: event(*args))
 
     def _write(self, write: Write) -> None:
@@ -189,10 +189,10 @@ class Writer:
         if outcome is WriteOutcome.NO_ROOM and write.source is None:
             self._is_short = True
             self._writes.appendleft(write)
-            self._tell(self._events.short)
+            self._post_event(self._events.short)
             return
         write.outcome = outcome
-        self._tell(self._events.ended, write)
+        self._post_event(self._events.ended, write)
 
     def _try(self, write: Write) -> WriteOutcome:
         if write.cancelled:
@@ -252,7 +252,7 @@ class Writer:
         self._files[file] = self._segment_bytes
         self._active = file
         facts = os.statvfs(self._path)
-        self._tell(self._events.opened, file, facts.f_bavail * facts.f_frsize)
+        self._post_event(self._events.opened, file, facts.f_bavail * facts.f_frsize)
         return file
 
     def _finish(self, file: SegmentFile) -> None:
@@ -263,7 +263,7 @@ class Writer:
                 self._sync(file)
         finally:
             self._files[file] = file.size
-            self._tell(self._events.finished, file, file.size)
+            self._post_event(self._events.finished, file, file.size)
 
     def _halt(self, error: OSError, doing: str) -> None:
         self.halted = True
@@ -276,8 +276,8 @@ class Writer:
             with contextlib.suppress(OSError):  # truncated when the folder is opened next
                 active.cut()
             self._files[active] = active.size
-            self._tell(self._events.finished, active, active.size)
-        self._tell(self._events.failed, error, doing)
+            self._post_event(self._events.finished, active, active.size)
+        self._post_event(self._events.failed, error, doing)
 
     def _doubt(self) -> None:
         """Mark the folder untrusted: a later process cannot tell which records were dropped."""
@@ -302,7 +302,7 @@ class Writer:
         file.close()  # frees the space, which may take a while
         self._files.pop(file, None)
         self._is_short = False
-        self._tell(self._events.closed, file)
+        self._post_event(self._events.closed, file)
 
     def _check(self) -> None:
         if self._folder is not None and not self.halted:
@@ -329,7 +329,7 @@ class Writer:
             self._halt(exc, "trying again")
         else:
             self.halted = False
-            self._tell(self._events.worked)
+            self._post_event(self._events.worked)
 
     def _find_folder(self) -> None:
         if self._folder is not None:

@@ -52,7 +52,7 @@ class Census(Gate):
         space = self._space(envelope.parse_namespace(key))
         space.lookups += 1
         space.hits += found
-        self.curve.asked(key)
+        self.curve.record_lookup(key)
 
     def spaces(self) -> list[tuple[str, NamespaceUsage]]:
         """Return the namespaces, largest first."""

@@ -80,13 +80,13 @@ class HitCurve:
         self._next_slot = 0
         self._buckets = [0.0] * _BUCKETS
         self._never = 0.0  # first uses of sampled keys
-        self._asked = 0.0
+        self._lookups = 0.0
         self._costs = 0
         self._costed = 0
 
-    def asked(self, key: bytes, cost: int | None = None) -> None:
+    def record_lookup(self, key: bytes, cost: int | None = None) -> None:
         """Record a lookup; `cost` in bytes if known."""
-        self._asked += 1
+        self._lookups += 1
         name = hash(key)
         if name & (_PLACES - 1) < self._threshold:
             self._follow(name, cost)
@@ -119,9 +119,9 @@ class HitCurve:
         self._sums.add(sample.slot, sample.cost)
         if len(self._samples) > self._max:
             self._lower_threshold()
-        if self._asked * self.sampled_share > _MEMORY * self._max:
+        if self._lookups * self.sampled_share > _MEMORY * self._max:
             self._weigh(0.5)
-            self._asked /= 2
+            self._lookups /= 2
 
     def _lower_threshold(self) -> None:
         """Remove the keys with the highest hash and lower the threshold below it."""
@@ -160,12 +160,12 @@ class HitCurve:
     @property
     def lookups(self) -> int:
         """Return the weighted number of lookups."""
-        return round(self._asked)
+        return round(self._lookups)
 
     def hit_ratio(self, capacity: int) -> float:
-        if self._asked == 0 or capacity <= 0:
+        if self._lookups == 0 or capacity <= 0:
             return 0.0
-        expected = self._asked * self.sampled_share
+        expected = self._lookups * self.sampled_share
         measured = sum(self._buckets) + self._never
         # SHARDS adjustment: sampling error is dominated by a few hot keys, whose reuse distances
         # are short.
@@ -184,7 +184,7 @@ class HitCurve:
 
     def knee(self, capacity: int) -> int | None:
         """Return the smallest of `points` beyond which no doubling gains KNEE_GAIN, else None."""
-        if self._asked == 0:
+        if self._lookups == 0:
             return None
         found = None
         for point in reversed(self.points(capacity)):

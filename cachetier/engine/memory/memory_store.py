@@ -83,7 +83,7 @@ class MemoryStore:
         self._resized_at = 0.0
         self._trimming = False
 
-    def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
+    def acquire(self, key: bytes, now: float) -> Hold | DiskValue | None:
         entry = self._alive(key, now)
         if entry is None:
             return None if self.lower is None else self.lower.find(key, now)

@@ -40,13 +40,13 @@ class LiveContext:
         self._files = files
         self._failed = failed
         self._verify = ssl.CERT_OPTIONAL if certificates_optional else ssl.CERT_REQUIRED
-        self._seen = self._look()
+        self._seen = self._signatures()
         self.context = self._make()
         self.problem = ""  # why the newest files are not in use, "" if they are
 
     def renew(self) -> bool:
         """Check the files (a few stat calls); return whether there is a new context."""
-        seen = self._look()
+        seen = self._signatures()
         if seen == self._seen and not self.problem:
             return False
         try:
@@ -62,7 +62,7 @@ class LiveContext:
         log.info("New TLS files loaded; they apply to new connections")
         return True
 
-    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def _signatures(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(
             map(file_signature, (self._files.cert, self._files.key, self._files.client_ca))
         )

@@ -149,7 +149,7 @@ class TransferThreads:
                 copy.failed = True
             try:
                 self._loop.call_soon_threadsafe(self._finish, copy)
-            except RuntimeError:  # event loop closed: nobody waits for the result
+            except RuntimeError:  # event loop closed: the result is not awaited
                 return
 
     def _finish(self, copy: Copy) -> None:

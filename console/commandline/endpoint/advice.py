@@ -16,40 +16,40 @@ _HEAD = ("VERDICT", "CHANGE", "USD/MONTH", "TTFT P90", "HIT RATE", "CONFIDENCE")
 POLL_S = 1.0
 
 
-def advice(asked: CommandContext) -> Any:
-    options = asked.options
+def advice(context: CommandContext) -> Any:
+    options = context.options
     if options["cancel"] and options["new"]:
         raise CommandError("Use either --new or --cancel.", USAGE)
     if options["fields"] and not options["new"]:
         raise CommandError("Assumptions apply to new advice: add --new.", USAGE)
-    client = asked.client.advice
+    client = context.client.advice
     if options["cancel"]:
-        found = client.cancel(asked.name)
+        found = client.cancel(context.name)
     elif options["new"]:
-        found = client.start(asked.name, parse_facts(options["fields"]))
+        found = client.start(context.name, parse_facts(options["fields"]))
     else:
-        found = client.get(asked.name)
+        found = client.get(context.name)
     if options["wait"]:
-        found = _wait_for_end(asked, found)
+        found = _wait_for_end(context, found)
     form = options["output"]
     return "\n".join(_lines(found)) if form == output.TABLE else output.format_data(found, form)
 
 
-def _wait_for_end(asked: CommandContext, found: dict[str, Any]) -> dict[str, Any]:
-    end, reported = time.monotonic() + asked.options["timeout"], ""
+def _wait_for_end(context: CommandContext, found: dict[str, Any]) -> dict[str, Any]:
+    end, reported = time.monotonic() + context.options["timeout"], ""
     while found["state"] in _LIVE:
         line = f"  {found['share']:.0%} {found['stage']}"
         if line != reported:
-            asked.say(line)
+            context.report(line)
             reported = line
         if time.monotonic() > end:
             text = (
-                f"Timed out after {asked.options['timeout']:g} s. The computation continues. "
-                f"Cancel: emberline endpoint advice {asked.name} --cancel"
+                f"Timed out after {context.options['timeout']:g} s. The computation continues. "
+                f"Cancel: emberline endpoint advice {context.name} --cancel"
             )
             raise CommandError(text, TIMEOUT)
-        asked.client.http.pause(POLL_S)
-        found = asked.client.advice.get(asked.name)
+        context.client.http.pause(POLL_S)
+        found = context.client.advice.get(context.name)
     if found["state"] == "failed":
         raise CommandError(f"There is no advice. {found['message']}", FAILED)
     return found

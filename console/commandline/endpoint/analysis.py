@@ -32,21 +32,21 @@ _SEVERITIES = {"error": "✗", "warning": "!", "info": "·"}
 _EVIDENCE = 8
 
 
-def preflight(asked: CommandContext) -> str:
-    if asked.here is None:
+def preflight(context: CommandContext) -> str:
+    if context.here is None:
         text = (
             "emberline doctor runs on the console's machine only. Use kubectl exec or log in there."
         )
         raise CommandError(text, USAGE)
-    text, well = asked.here.doctor()
+    text, well = context.here.doctor()
     if not well:
         raise CommandError(text, FAILED)
     return text
 
 
-def examine_endpoint(asked: CommandContext) -> CommandResult:
+def examine_endpoint(context: CommandContext) -> CommandResult:
     try:
-        found = asked.client.endpoints.doctor(asked.name)
+        found = context.client.endpoints.doctor(context.name)
     except NotFound as error:
         raise CommandError(str(error), _VERDICTS["error"]) from None
     return CommandResult(found, _VERDICTS.get(found["verdict"], 0))
@@ -140,11 +140,11 @@ def _format_time(epoch: Any) -> str:
     return output.format_epoch(epoch)
 
 
-def explain(asked: CommandContext) -> dict[str, Any]:
-    options = asked.options
+def explain(context: CommandContext) -> dict[str, Any]:
+    options = context.options
     settings = {name: options[name] for name in ("strategy", "session", "key")}
-    settings["key"] = find_key_id(asked, settings["key"])
-    return asked.client.endpoints.explain(asked.name, _body(options), **settings)
+    settings["key"] = find_key_id(context, settings["key"])
+    return context.client.endpoints.explain(context.name, _body(options), **settings)
 
 
 def _format_explanation(found: dict[str, Any]) -> str:
@@ -169,12 +169,12 @@ def _routers(routers: list[dict[str, Any]]) -> Iterator[str]:
         yield "\n".join([*head, one["error"] or format_decision(one["ranking"] or {})])
 
 
-def _spec(asked: CommandContext) -> dict[str, Any]:
-    options = asked.options
+def _spec(context: CommandContext) -> dict[str, Any]:
+    options = context.options
     known: dict[str, Any] = {}
     if options["name"]:
         try:
-            known = dict(asked.client.endpoints.get(asked.name)["spec"])
+            known = dict(context.client.endpoints.get(context.name)["spec"])
         except NotFound:  # the endpoint does not exist yet
             if not (options["file"] or options["model"]):
                 raise
@@ -184,8 +184,8 @@ def _spec(asked: CommandContext) -> dict[str, Any]:
     return merge(known, file, model, parse_settings(options["fields"]))
 
 
-def fit(asked: CommandContext) -> CommandResult:
-    found = asked.client.endpoints.fit(_spec(asked))
+def fit(context: CommandContext) -> CommandResult:
+    found = context.client.endpoints.fit(_spec(context))
     judged = found["judged"]
     good = any(not any(one["blocks"] for one in each["findings"]) for each in judged)
     return CommandResult(found, OK if good or not judged else FAILED)
@@ -328,7 +328,7 @@ def add_to(verbs: Verbs) -> None:
         verbs,
         "preview",
         "show the command, environment and objects of the workers",
-        call=lambda asked: asked.client.endpoints.preview(_spec(asked)),
+        call=lambda context: context.client.endpoints.preview(_spec(context)),
         show=_format_preview,
     )
 

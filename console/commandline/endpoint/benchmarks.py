@@ -44,10 +44,10 @@ def _ms(seconds: Any) -> str:
 
 
 def _run_parameters(context: CommandContext) -> dict[str, Any]:
-    wish = parse_facts(context.options["fields"])
+    fields = parse_facts(context.options["fields"])
     if context.options["trace"]:
-        wish["trace"] = read_text(context.options["trace"])
-    return wish
+        fields["trace"] = read_text(context.options["trace"])
+    return fields
 
 
 def _format_plan(found: dict[str, Any]) -> Iterator[str]:
@@ -75,7 +75,7 @@ def start(context: CommandContext) -> str:
     text = f"Benchmark {made['id']} of {context.name} started."
     if not context.options["wait"]:
         return _text_or_data(context, made, text)
-    context.say(text)
+    context.report(text)
     run = _wait_for_end(context, made)
     return _text_or_data(context, run, _format_run(run))
 
@@ -86,7 +86,7 @@ def _wait_for_end(context: CommandContext, run: dict[str, Any]) -> dict[str, Any
     while run["state"] in _LIVE:
         line = f"  {run['state']} {run['stage']}".rstrip()
         if line != last_line:
-            context.say(line)
+            context.report(line)
             last_line = line
         if time.monotonic() > end:
             stop = f"emberline endpoint benchmark abort {context.name} {run['id']}"

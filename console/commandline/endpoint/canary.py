@@ -14,10 +14,12 @@ _NAMES = {"ttft": "TTFT", "hit_rate": "hit rate", "error_rate": "error rate"}
 _HEAD = ("ARM", "STRATEGY", "REQUESTS", "SESSIONS", "TTFT P50", "TTFT P90", "HIT RATE", "ERRORS")
 
 
-def start(asked: CommandContext) -> dict[str, Any]:
+def start(context: CommandContext) -> dict[str, Any]:
     names = ("strategy", "share", "session_key", "settle_s", "note")
-    given = {name: asked.options[name] for name in names if asked.options[name] not in (None, "")}
-    return asked.client.canaries.start(asked.name, given)
+    given = {
+        name: context.options[name] for name in names if context.options[name] not in (None, "")
+    }
+    return context.client.canaries.start(context.name, given)
 
 
 def _format_state(found: dict[str, Any]) -> Iterator[str]:

@@ -89,7 +89,7 @@ def delete(context: CommandContext) -> str:
     text = f"{context.name} is being deleted."
     if not options["wait"]:
         return _format_result(context, answer.body, text)
-    context.say(text)
+    context.report(text)
     return wait.wait_until_phase(context, context.name, DELETED)
 
 

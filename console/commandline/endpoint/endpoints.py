@@ -98,7 +98,7 @@ def logs(context: CommandContext) -> str:
             raise
         name = context.name
         return f"{name} has no workers yet. Wait for them: emberline endpoint wait {name}"
-    context.say(_log_heading(of))
+    context.report(_log_heading(of))
     with suppress(KeyboardInterrupt):
         for line in lines:
             context.out.write(f"{output.strip_control_characters(line)}\n")

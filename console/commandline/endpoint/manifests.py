@@ -26,10 +26,10 @@ def apply(context: CommandContext) -> str:
     )
     text = _format_result(answer, options["output"])
     if options["wait"] and not options["dry_run"]:
-        context.say(text)
+        context.report(text)
         for one in answer["results"]:
             endpoint = context.client.endpoints.get(one["name"])
-            context.say(wait.wait_after_change(context, endpoint, f"{one['name']}:"))
+            context.report(wait.wait_after_change(context, endpoint, f"{one['name']}:"))
         return "" if options["output"] == output.TABLE else text
     return text
 

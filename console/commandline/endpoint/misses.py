@@ -92,14 +92,14 @@ def _format_groups(found: dict[str, Any]) -> str:
 _ONE_RANGES, _ALL_RANGES = ("1h", "6h", "24h"), ("1h", "24h", "7d", "30d")
 
 
-def _misses(asked: CommandContext) -> dict[str, Any]:
-    options = asked.options
+def _misses(context: CommandContext) -> dict[str, Any]:
+    options = context.options
     query = {name: options[name] for name in ("range", "cause", "by") if options[name]}
     if not options["name"]:
         query.pop("cause", None)
-        return asked.client.misses(**query)
+        return context.client.misses(**query)
     query.pop("by", None)
-    return asked.client.endpoints.misses(options["name"], **query)
+    return context.client.endpoints.misses(options["name"], **query)
 
 
 def add_misses(rooms: Verbs) -> None:

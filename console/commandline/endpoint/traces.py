@@ -47,18 +47,18 @@ def _format_traces(found: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _switch(asked: CommandContext) -> str:
-    wanted = asked.options["state"] == "on"
-    asked.client.endpoints.update(asked.name, {"routing.record_traffic": wanted})
-    return f"Recording of {asked.name} is switched {asked.options['state']}."
+def _switch(context: CommandContext) -> str:
+    wanted = context.options["state"] == "on"
+    context.client.endpoints.update(context.name, {"routing.record_traffic": wanted})
+    return f"Recording of {context.name} is switched {context.options['state']}."
 
 
-def _export(asked: CommandContext) -> str:
-    options = asked.options
+def _export(context: CommandContext) -> str:
+    options = context.options
     query = {"name": options["trace"], "begin": options["begin"], "end": options["end"]}
     query |= {"trace_format": options["format"], "block_tokens": options["block_tokens"]}
-    parts = asked.client.endpoints.export_trace(
-        asked.name, {key: value for key, value in query.items() if value}
+    parts = context.client.endpoints.export_trace(
+        context.name, {key: value for key, value in query.items() if value}
     )
     try:
         if options["file"] == "-":
@@ -74,8 +74,8 @@ def _export(asked: CommandContext) -> str:
     return f"{size:,} bytes written to {options['file']}."
 
 
-def _import(asked: CommandContext) -> dict[str, Any]:
-    options = asked.options
+def _import(context: CommandContext) -> dict[str, Any]:
+    options = context.options
     path = options["file"]
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -84,7 +84,7 @@ def _import(asked: CommandContext) -> dict[str, Any]:
     query: dict[str, Any] = {"name": options["trace"], "trace_format": options["format"]}
     if options["block_tokens"]:
         query["block_tokens"] = options["block_tokens"]
-    found: dict[str, Any] = asked.client.endpoints.import_trace(asked.name, data, query)
+    found: dict[str, Any] = context.client.endpoints.import_trace(context.name, data, query)
     return found
 
 
@@ -92,14 +92,14 @@ def _format_import(made: dict[str, Any]) -> str:
     return f"Trace {made['name']} imported: {output.count(made['requests'], 'request')}."
 
 
-def _delete(asked: CommandContext) -> str:
-    options = asked.options
+def _delete(context: CommandContext) -> str:
+    options = context.options
     if options["trace"]:
-        asked.client.endpoints.delete_trace(asked.name, options["trace"])
+        context.client.endpoints.delete_trace(context.name, options["trace"])
         return f"Trace {options['trace']} deleted."
     if not (options["begin"] and options["end"]):
         raise CommandError("Give --begin and --end, or --trace.", USAGE)
-    found = asked.client.endpoints.delete_hours(asked.name, options["begin"], options["end"])
+    found = context.client.endpoints.delete_hours(context.name, options["begin"], options["end"])
     return f"{output.count(found['deleted_hours'], 'recorded hour')} deleted."
 
 

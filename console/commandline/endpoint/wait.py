@@ -28,7 +28,7 @@ def wait_after_change(context: CommandContext, endpoint: Endpoint, text: str) ->
     """Return `text`; with --wait, the outcome of the change that produced `endpoint`."""
     if not context.options["wait"]:
         return text
-    context.say(text)
+    context.report(text)
     paused = endpoint["replicas"] == 0
     return wait_until_phase(context, endpoint["name"], Phase.PAUSED if paused else Phase.READY)
 
@@ -52,9 +52,9 @@ def wait_until_phase(context: CommandContext, name: str, phase: str) -> str:
                 return f"{name} is {phase}. {found['url']}".rstrip()
     except TimedOut:
         why = f"Timed out after {context.options['timeout']:.0f} s."
-        raise CommandError(seen.told_of(why), TIMEOUT) from None
+        raise CommandError(seen.with_last_state(why), TIMEOUT) from None
     if phase != DELETED:
-        raise CommandError(seen.told_of(f"{name} was deleted while waiting."), FAILED)
+        raise CommandError(seen.with_last_state(f"{name} was deleted while waiting."), FAILED)
     return f"{name} is deleted."
 
 
@@ -87,7 +87,7 @@ class _StepPrinter:
             line = f"{step['state']} {step['message']}".strip()
             if step["state"] != "waiting" and self.printed.get(step["code"]) != line:
                 self.printed[step["code"]] = line
-                self.context.say(
+                self.context.report(
                     f"  {after_s:5.0f} s  {step_label(step['code'])}: "
                     f"{output.strip_control_characters(line)}"
                 )
@@ -97,9 +97,9 @@ class _StepPrinter:
         """Print once if the watch fell back to polling."""
         if watch.fallback and self.context.here is None and not self.fallback:
             self.fallback = watch.fallback
-            self.context.say(f"  (polling instead of watching: {watch.fallback})")
+            self.context.report(f"  (polling instead of watching: {watch.fallback})")
 
-    def told_of(self, why: str) -> str:
+    def with_last_state(self, why: str) -> str:
         return why if self.last is None else f"{why}\n{format_endpoint(self.last)}"
 
 

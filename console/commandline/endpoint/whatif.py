@@ -38,36 +38,36 @@ def _format_changes(run: dict[str, Any]) -> str:
     return " ".join(changed) or "none"
 
 
-def start(asked: CommandContext) -> str:
-    wish = parse_facts(asked.options["fields"])
+def start(context: CommandContext) -> str:
+    fields = parse_facts(context.options["fields"])
     for name in ("begin", "end", "trace", "title"):
-        if asked.options[name]:
-            wish[name] = asked.options[name]
-    made = asked.client.whatifs.start(asked.name, wish)
-    text = f"What-if analysis {made['id']} of {asked.name} started."
-    if not asked.options["wait"]:
-        return _text_or_data(asked, made, text)
-    asked.say(text)
-    run = _wait_for_end(asked, made)
-    return _text_or_data(asked, run, "\n".join(_format_run(run)))
+        if context.options[name]:
+            fields[name] = context.options[name]
+    made = context.client.whatifs.start(context.name, fields)
+    text = f"What-if analysis {made['id']} of {context.name} started."
+    if not context.options["wait"]:
+        return _text_or_data(context, made, text)
+    context.report(text)
+    run = _wait_for_end(context, made)
+    return _text_or_data(context, run, "\n".join(_format_run(run)))
 
 
-def _wait_for_end(asked: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
-    end, reported = time.monotonic() + asked.options["timeout"], ""
+def _wait_for_end(context: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
+    end, reported = time.monotonic() + context.options["timeout"], ""
     while run["state"] in _LIVE:
         line = f"  {run['share']:.0%} {run['stage']}"
         if line != reported:
-            asked.say(line)
+            context.report(line)
             reported = line
         if time.monotonic() > end:
-            stop = f"emberline endpoint whatif cancel {asked.name} {run['id']}"
+            stop = f"emberline endpoint whatif cancel {context.name} {run['id']}"
             text = (
-                f"Timed out after {asked.options['timeout']:g} s. The analysis continues. "
+                f"Timed out after {context.options['timeout']:g} s. The analysis continues. "
                 f"Cancel: {stop}"
             )
             raise CommandError(text, TIMEOUT)
-        asked.client.http.pause(POLL_S)
-        run = asked.client.whatifs.get(asked.name, run["id"])
+        context.client.http.pause(POLL_S)
+        run = context.client.whatifs.get(context.name, run["id"])
     if run["state"] == "failed":
         raise CommandError(f"The analysis failed. {run['message']}", FAILED)
     return run
@@ -138,18 +138,18 @@ def _change(name: str, one: Any) -> str:
     return f"{value}{unit} ({low} to {high})"
 
 
-def cancel(asked: CommandContext) -> str:
-    found = asked.client.whatifs.cancel(asked.name, asked.options["id"])
-    return _text_or_data(asked, found, f"{found['id']} is {found['state']}.")
+def cancel(context: CommandContext) -> str:
+    found = context.client.whatifs.cancel(context.name, context.options["id"])
+    return _text_or_data(context, found, f"{found['id']} is {found['state']}.")
 
 
-def delete(asked: CommandContext) -> str:
-    asked.client.whatifs.delete(asked.name, asked.options["id"])
-    return f"Deleted {asked.options['id']}."
+def delete(context: CommandContext) -> str:
+    context.client.whatifs.delete(context.name, context.options["id"])
+    return f"Deleted {context.options['id']}."
 
 
-def _text_or_data(asked: CommandContext, run: dict[str, Any], text: str) -> str:
-    form = asked.options["output"]
+def _text_or_data(context: CommandContext, run: dict[str, Any], text: str) -> str:
+    form = context.options["output"]
     return text if form == output.TABLE else output.format_data(run, form)
 
 

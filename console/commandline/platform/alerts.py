@@ -30,9 +30,9 @@ def _rule(one: dict[str, Any]) -> tuple[str, ...]:
 def try_rule(context: CommandContext) -> dict[str, Any]:
     words: list[str] = context.options["words"]
     name = "" if "=" in words[0] else words[0]
-    wish = parse_facts(words[1:] if name else words)
-    wish["range"] = context.options["range"]
-    return context.client.alerts.dry_run(name, wish, context.options["endpoint"])
+    fields = parse_facts(words[1:] if name else words)
+    fields["range"] = context.options["range"]
+    return context.client.alerts.dry_run(name, fields, context.options["endpoint"])
 
 
 def _format_trial(found: dict[str, Any]) -> list[str]:
@@ -93,8 +93,8 @@ def undo_acknowledgement(context: CommandContext) -> str:
 
 
 def create(context: CommandContext) -> dict[str, Any]:
-    wish = {"name": context.name, **parse_facts(context.options["fields"])}
-    return context.client.alerts.create(wish)
+    fields = {"name": context.name, **parse_facts(context.options["fields"])}
+    return context.client.alerts.create(fields)
 
 
 def reset(context: CommandContext) -> str:

@@ -33,7 +33,7 @@ def _user(one: dict[str, Any]) -> tuple[str, ...]:
 
 def create_user(context: CommandContext) -> str:
     made = context.client.users.create(context.options["username"], context.options["role"])
-    context.say(f"User {made['username']} ({made['role']}) created. Password (shown once):")
+    context.report(f"User {made['username']} ({made['role']}) created. Password (shown once):")
     return str(made["password"])
 
 
@@ -43,7 +43,7 @@ def change_user(context: CommandContext, **facts: Any) -> dict[str, Any]:
 
 def reset_password(context: CommandContext) -> str:
     found = context.client.users.new_password(context.options["username"])
-    context.say(
+    context.report(
         f"Ended {output.count(found['sessions_ended'], 'session')}, revoked "
         f"{output.count(found['tokens_revoked'], 'API token')}."
     )  # only the password goes to standard output

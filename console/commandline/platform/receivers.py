@@ -24,7 +24,7 @@ def create(context: CommandContext) -> dict[str, Any]:
     facts = {"name": context.name, **_facts(context)}
     made = context.client.receivers.create(facts)
     if not facts.get("everything"):
-        context.say(
+        context.report(
             f"{context.name} has no route and receives no alerts. Add one: "
             f"emberline receiver route {context.name} LABEL=VALUE"
         )

@@ -131,7 +131,7 @@ class KubernetesProvisioner:
         if self._known is not None:
             return self._known
         key = (self._client.server, "capabilities")
-        found: frozenset[str] = MEMORY.lately(
+        found: frozenset[str] = MEMORY.cached(
             key, _DISCOVERED_FOR_S, lambda: discover(self._access).capabilities
         )
         return found

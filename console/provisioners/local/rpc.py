@@ -67,7 +67,7 @@ class Supervisor:
         return _infos(self._call("getAllProcessInfo"))
 
     def some(self, groups: Iterable[str]) -> dict[str, ProcessInfo]:
-        """Return these groups' processes as in `all`, without those it does not know. The cost is
+        """Return these groups' processes as in `all`, without unknown ones. The cost is
         independent of the other programs.
         """
         calls = [{"methodName": "supervisor.getProcessInfo", "params": [name]} for name in groups]

@@ -1,6 +1,6 @@
 """Server-sent events (`text/event-stream`) for pages and the API.
 
-    return sse.stream(request, sse.changes(look, since=sse.last_event_id(request)))
+    return sse.stream(request, sse.changes(poll, since=sse.last_event_id(request)))
 
 A stream sends a comment every few seconds to keep proxies from closing it. It ends when the client
 disconnects, logs out or changes role, and after its maximum life; clients reconnect with
@@ -49,7 +49,7 @@ PLACES_EACH = 24
 _LONGEST_ID = 200
 # Polling threads of all streams (one blocked on a router must not delay others), and the CPU share
 # of each: a quarter in total, since the interpreter runs one thread at a time.
-LOOKERS = 4
+POLLERS = 4
 CPU_SHARE = 0.0625
 
 
@@ -141,19 +141,19 @@ def stream(request: Any, source: Source, *, life_s: float | None = None) -> Stre
 
 
 async def poll_changes(
-    look: Callable[[], ServerSentEvent | None],
+    poll: Callable[[], ServerSentEvent | None],
     *,
     since: str = "",
     every_s: float = EVERY_S,
 ) -> Source:
-    """Poll `look` and yield its event when its `id` changes (initially from `since`).
+    """Poll `poll` and yield its event when its `id` changes (initially from `since`).
 
-    None from `look` ends the source with an event `gone`. `look` is synchronous, may query the
+    None from `poll` ends the source with an event `gone`. `poll` is synchronous, may query the
     database and runs in a thread.
     """
     known = since
     while True:
-        seen = await poll_threads.ask(look)
+        seen = await poll_threads.run(poll)
         if seen is None:
             yield ServerSentEvent({}, "gone")
             return
@@ -171,28 +171,28 @@ class _PollThreads:
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(LOOKERS, thread_name_prefix="watch")
+        self._threads = ThreadPoolExecutor(POLLERS, thread_name_prefix="watch")
         self._under_way: dict[object, asyncio.Future[Any]] = {}
         self._rest = threading.local()
 
-    async def ask(self, look: Callable[[], T], key: object = None) -> T:
+    async def run(self, poll: Callable[[], T], key: object = None) -> T:
         loop = asyncio.get_running_loop()
         mine = (loop, key)
         future: asyncio.Future[T] | None = self._under_way.get(mine) if key is not None else None
         if future is None:
             run = copy_context().run
-            future = loop.run_in_executor(self._threads, run, self._paced, look)
+            future = loop.run_in_executor(self._threads, run, self._paced, poll)
             if key is not None:
                 self._under_way[mine] = future
                 future.add_done_callback(lambda _: self._under_way.pop(mine, None))
         return await asyncio.shield(future)  # a disconnect must not cancel a shared poll
 
-    def _paced(self, look: Callable[[], T]) -> T:
+    def _paced(self, poll: Callable[[], T]) -> T:
         """Sleep in proportion to this thread's last poll, then poll."""
         time.sleep(max(0.0, getattr(self._rest, "until", 0.0) - time.monotonic()))
         began = time.thread_time()
         try:
-            return run_query(look)
+            return run_query(poll)
         finally:
             cost = time.thread_time() - began
             self._rest.until = time.monotonic() + cost * (1 / CPU_SHARE - 1)

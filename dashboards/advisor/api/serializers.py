@@ -14,7 +14,7 @@ VERDICTS = (ADVISED, TRADE_OFF, UNCLEAR, WORSE)
 
 
 class NewAdviceSerializer(WhatIfValuesSerializer):
-    """Assumptions: values that replace those known to the console, or that it does not know."""
+    """Assumptions: values that replace or complete those of the console."""
 
     def get_fields(self) -> dict[str, Any]:
         fields = super().get_fields()

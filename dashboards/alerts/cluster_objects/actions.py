@@ -37,7 +37,7 @@ def change(
         row = locked.first() or found.row
         expect_generation(f"Alerts in {cluster}", row.generation, expected_generation)
         before = facts(row)
-        after = _asked(before, data)
+        after = _merge_fields(before, data)
         if after["receivers"] and not before["receivers"]:
             _expect_alertmanager(cluster)
         if after != before:
@@ -63,7 +63,7 @@ def facts(row: ClusterAlerts) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FIELDS}
 
 
-def _asked(before: Mapping[str, Any], data: Any) -> dict[str, Any]:
+def _merge_fields(before: Mapping[str, Any], data: Any) -> dict[str, Any]:
     given = input_values.parse_mapping(data, FIELDS)
     whole = {**before, **given}
     namespace, labels = input_values.parse_text(whole, "namespace", 63), whole["labels"]

@@ -113,13 +113,13 @@ def ensure_in_cluster() -> None:
         return
     labels = dict(settings.EMBERLINE.alert_object_labels)
     check_labels(labels)
-    wish = {name: name in requested for name in ("rules", "receivers")}
+    enabled = {name: name in requested for name in ("rules", "receivers")}
     try:
         with transaction.atomic():
-            made = ClusterAlerts(cluster=row, labels=labels, **wish)
+            made = ClusterAlerts(cluster=row, labels=labels, **enabled)
             made.save(force_insert=True)
             ClusterAlertsStatus.objects.create(alerts=made)
-            record(None, "set alerts", f"cluster/{IN_CLUSTER}", {**wish, "labels": labels})
+            record(None, "set alerts", f"cluster/{IN_CLUSTER}", {**enabled, "labels": labels})
     except IntegrityError:
         return
 

@@ -113,7 +113,7 @@ def dry_run(
         step = rarely
     elif targets.count_targets(asker, Scope(), moment) > _MANY:
         step = _MANY_S[key]
-    looks, windows = _windows(moment, length, step, min(longest, length))
+    sample_times, windows = _windows(moment, length, step, min(longest, length))
     coarse = Window.ending(moment, length, _DRAWN[key])
     optional = measure.questions(coarse)  # user-written rules may have none
     questions = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
@@ -128,11 +128,11 @@ def dry_run(
             for one in numbers.conditions
             for series in _joined(answers, one, windows)
         ]
-        return judge_rule(found, looks, enabled=numbers.enabled)
+        return judge_rule(found, sample_times, enabled=numbers.enabled)
 
     return DryRun(
         key,
-        datetime.fromtimestamp(looks.since, UTC),
+        datetime.fromtimestamp(sample_times.since, UTC),
         datetime.fromtimestamp(windows[-1].end, UTC),
         step,
         longest,

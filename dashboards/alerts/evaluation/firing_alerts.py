@@ -63,14 +63,14 @@ class FiringAlerts:
 
 def query_firing(prometheus: Asker, scope: Scope) -> FiringAlerts:
     """Return the firing alerts, pages first, then the oldest."""
-    return _asked(prometheus, scope, queries.alerts(scope))
+    return _query(prometheus, scope, queries.alerts(scope))
 
 
 def query_active(
     prometheus: Asker, scope: Scope, settings: Settings = DEFAULT_SETTINGS
 ) -> FiringAlerts:
     """Return firing, then pending alerts, with current values and texts by the rules' settings."""
-    found = _asked(prometheus, scope, queries.alerts_active(scope), settings)
+    found = _query(prometheus, scope, queries.alerts_active(scope), settings)
     values = _values(prometheus, found.alerts, settings)
     return replace(
         found, alerts=tuple(replace(one, value=values.get(id(one))) for one in found.alerts)
@@ -106,7 +106,7 @@ def _values(
     return found
 
 
-def _asked(
+def _query(
     prometheus: Asker, scope: Scope, query: str, settings: Settings = DEFAULT_SETTINGS
 ) -> FiringAlerts:
     at = _now()

@@ -88,28 +88,28 @@ class RuleVerdict:
 
 
 def judge_rule(
-    found: Iterable[tuple[Series, int]], looks: SampleTimes, *, enabled: bool = True
+    found: Iterable[tuple[Series, int]], sample_times: SampleTimes, *, enabled: bool = True
 ) -> RuleVerdict:
     """Return the verdict on `found`: series of the condition, each with its `for` duration in
     seconds.
     """
-    judged = [summarize_firing(series, looks, lasting_s) for series, lasting_s in found]
+    judged = [summarize_firing(series, sample_times, lasting_s) for series, lasting_s in found]
     worth = [one for one in judged if one.times or one.unsure]
     return RuleVerdict(tuple(sorted(worth, key=lambda one: (-one.firing_s, one.about))), enabled)
 
 
-def summarize_firing(series: Series, looks: SampleTimes, lasting_s: int) -> FiringSummary:
+def summarize_firing(series: Series, sample_times: SampleTimes, lasting_s: int) -> FiringSummary:
     times = total = longest = unsure = 0
     last, still = None, False
-    wait = -(-lasting_s // looks.step)  # samples until the `for` duration has passed
+    wait = -(-lasting_s // sample_times.step)  # samples until the `for` duration has passed
     for one in find_runs(series.values):
-        ends = looks.at(one.last + 1)
-        if ends <= looks.since:
+        ends = sample_times.at(one.last + 1)
+        if ends <= sample_times.since:
             continue
         if one.first + wait > one.last:
-            unsure += ends - looks.at(one.first - 1) >= lasting_s > 0
+            unsure += ends - sample_times.at(one.first - 1) >= lasting_s > 0
             continue
-        begins = max(looks.at(one.first + wait), looks.since)
+        begins = max(sample_times.at(one.first + wait), sample_times.since)
         times, total = times + 1, total + ends - begins
         longest = max(longest, ends - begins)
         last = datetime.fromtimestamp(begins, UTC)

@@ -75,7 +75,7 @@ class Measure:
     ) -> Chart | None:
         """Draw the most relevant series, ranked by their latest value."""
 
-        def say(value: float | None) -> str:
+        def format_measured(value: float | None) -> str:
             return "–" if value is None else format_value(self.unit, value)
 
         sign = 1 if self.falls else -1
@@ -90,7 +90,7 @@ class Measure:
         ]
         shown += [(_THRESHOLD, "threshold", tuple(one)) for one in levels]
         marks = [_clock(window, part / 4) for part in range(5)]
-        return make_line_chart("measured", "Measured value", shown, marks, say)
+        return make_line_chart("measured", "Measured value", shown, marks, format_measured)
 
 
 def built_in_measure(rule: Rule, setting: Setting, only: EndpointSelection) -> Measure:

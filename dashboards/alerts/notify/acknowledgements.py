@@ -41,12 +41,12 @@ def create(actor: Any, data: Any) -> Silence:
         text = f"{alert} is already acknowledged by {found.author}."
         remedy = "Undo that acknowledgement first to replace it."
         raise Refused(Problem("alert", alert, text, remedy, "acknowledged"), status_code=409)
-    wish = {
+    fields = {
         "matchers": [str(one) for one in conditions],
         "comment": note,
         "duration": given.get("duration") or LONGEST,
     }
-    return silences.create(actor, wish, SilenceKind.ACKNOWLEDGEMENT)
+    return silences.create(actor, fields, SilenceKind.ACKNOWLEDGEMENT)
 
 
 def find(conditions: Iterable[Matcher]) -> Silence | None:

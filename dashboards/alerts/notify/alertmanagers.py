@@ -156,18 +156,18 @@ def _judge(managers: list[Alertmanager], wanted: DesiredSilence) -> None:
 def _put(one: Alertmanager, identity: str | None, wanted: DesiredSilence) -> str:
     """Replace the silence with that id; create a new one if the Alertmanager has forgotten it."""
     if identity is not None:
-        found = _asked(one, "POST", "/silences", {**wanted.body(), "id": identity}, also=(404,))
+        found = _call_api(one, "POST", "/silences", {**wanted.body(), "id": identity}, also=(404,))
         if found is not None:
             return str(found["silenceID"])
     return _posted(one, wanted.body())
 
 
 def _posted(one: Alertmanager, body: dict[str, Any]) -> str:
-    return str(_asked(one, "POST", "/silences", body)["silenceID"])
+    return str(_call_api(one, "POST", "/silences", body)["silenceID"])
 
 
 def _deleted(one: Alertmanager, identity: str, also: tuple[int, ...] = ()) -> None:
-    _asked(one, "DELETE", f"/silence/{quote(identity, safe='')}", None, also)
+    _call_api(one, "DELETE", f"/silence/{quote(identity, safe='')}", None, also)
 
 
 def _put_back(
@@ -208,7 +208,7 @@ def take_snapshot(ours: Iterable[str]) -> AlertmanagerSnapshot:
     why: list[str] = []
     for one in metrics_sources.alertmanagers():
         try:
-            rows = _asked(one, "GET", "/silences", None)
+            rows = _call_api(one, "GET", "/silences", None)
             for row in rows:
                 over = row["status"]["state"] == "expired"
                 if row["id"] in mine:
@@ -237,7 +237,9 @@ def _foreign(source: str, row: Any) -> ForeignSilence:
     )
 
 
-def _asked(one: Alertmanager, method: str, path: str, body: Any, also: tuple[int, ...] = ()) -> Any:
+def _call_api(
+    one: Alertmanager, method: str, path: str, body: Any, also: tuple[int, ...] = ()
+) -> Any:
     """Send a request and return the decoded reply, None for statuses in `also`.
 
     Alertmanager 0.25 replies 500 for a silence it has forgotten.

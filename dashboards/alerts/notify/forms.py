@@ -88,10 +88,12 @@ class ChangeSilenceForm(SilenceForm):
         """Return the changed values; the form's times have no seconds, so unchanged ones are left
         out.
         """
-        wish = {key: value for key, value in super().given().items() if value != self.before[key]}
-        if wish.get("duration"):
-            wish.pop("ends_at", None)
-        return wish
+        changes = {
+            key: value for key, value in super().given().items() if value != self.before[key]
+        }
+        if changes.get("duration"):
+            changes.pop("ends_at", None)
+        return changes
 
 
 def _typed(moment: datetime) -> str:

@@ -8,7 +8,7 @@ from console.tasks import BaseTask
 
 
 @shared_task(base=BaseTask, name="dashboards.notify.tasks.look")
-def look() -> None:
+def dispatch_alerts() -> None:
     """Dispatch every ten seconds and start a task for each due delivery."""
     from django.utils import timezone
 

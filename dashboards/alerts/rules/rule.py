@@ -81,7 +81,7 @@ class Rule:
     name: str
     measured: str
     lasting: str
-    says: str
+    summary_template: str
     remedy: str
     condition: str = "<measured> > <threshold>"
     severity: str = TICKET
@@ -126,7 +126,7 @@ class Rule:
         """Return the summary with the values of the setting."""
         values = setting.over(self.defaults).values
         shown = {one.name: one.shown(values[one.name]) for one in self.parameters}
-        return _PLACE.sub(lambda found: shown[found[1]], self.says)
+        return _PLACE.sub(lambda found: shown[found[1]], self.summary_template)
 
     def _filled(self, text: str, setting: Setting, only: EndpointSelection) -> str:
         values = setting.over(self.defaults).values

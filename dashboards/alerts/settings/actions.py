@@ -27,15 +27,20 @@ from endpoints import selectors as endpoints
 
 MOST_ALERTS = 1000  # limit for a user-written rule when it is saved
 _NOTHING_AT = 1
-Wish = Mapping[str, Any]
+SettingFields = Mapping[str, Any]
 
 
 def set_rule(
-    actor: Any, name: str, endpoint: str, wish: Wish, *, expected_generation: int | None = None
+    actor: Any,
+    name: str,
+    endpoint: str,
+    fields: SettingFields,
+    *,
+    expected_generation: int | None = None,
 ) -> RuleSetting:
     """Change a rule's setting; an empty `endpoint` means platform-wide.
 
-    Fields missing from `wish` keep their values; None resets a field.
+    Fields missing from `fields` keep their values; None resets a field.
     """
     rule = selectors.built_in(name)
     whose = endpoints.get(endpoint, viewer=actor) if endpoint else None
@@ -49,7 +54,7 @@ def set_rule(
         found = selectors.row(name, endpoint)
         expect_generation(name, found.generation if found else 0, expected_generation)
         before = selectors.as_setting(found)
-        after = validation.validate_setting(rule, before, wish)
+        after = validation.validate_setting(rule, before, fields)
         if found is None:
             found = RuleSetting(rule=name, endpoint=whose, generation=0)
         if after != before:
@@ -66,8 +71,8 @@ def reset_rule(
 ) -> RuleSetting:
     """Reset the setting to the platform-wide one, or to the defaults."""
     every = {one.name: None for one in selectors.built_in(name).parameters}
-    wish = {**every, "for": None, "severity": None, "enabled": None}
-    return set_rule(actor, name, endpoint, wish, expected_generation=expected_generation)
+    fields = {**every, "for": None, "severity": None, "enabled": None}
+    return set_rule(actor, name, endpoint, fields, expected_generation=expected_generation)
 
 
 def _keep(actor: Any, found: RuleSetting, after: Setting) -> None:
@@ -87,9 +92,9 @@ def _facts(setting: Setting) -> dict[str, Any]:
     return {**setting.values, **common, "enabled": setting.enabled}
 
 
-def create_user_rule(actor: Any, name: str, wish: Wish) -> OwnRule:
+def create_user_rule(actor: Any, name: str, fields: SettingFields) -> OwnRule:
     require(actor, "operator")
-    columns = validation.validate_user_rule(name, wish, whole=True)
+    columns = validation.validate_user_rule(name, fields, whole=True)
     if selectors.rule_exists(name):
         raise Refused(
             Problem("name", name, "A rule with this name exists.", "Choose another.", "taken")
@@ -103,11 +108,11 @@ def create_user_rule(actor: Any, name: str, wish: Wish) -> OwnRule:
 
 
 def change_user_rule(
-    actor: Any, name: str, wish: Wish, *, expected_generation: int | None = None
+    actor: Any, name: str, fields: SettingFields, *, expected_generation: int | None = None
 ) -> OwnRule:
     """Set the given fields; omitted fields keep their values."""
     require(actor, "operator")
-    columns = validation.validate_user_rule(name, wish, whole=False)
+    columns = validation.validate_user_rule(name, fields, whole=False)
     if columns.get("expr", selectors.user_rule(name).expr) != selectors.user_rule(name).expr:
         _check(columns["expr"])
     with transaction.atomic():

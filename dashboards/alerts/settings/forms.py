@@ -51,7 +51,7 @@ class SettingForm(ActionForm):
             choices=[("", f"Default ({off})"), ("on", "on"), ("off", "off")],
         )
 
-    def wish(self) -> dict[str, Any]:
+    def rule_fields(self) -> dict[str, Any]:
         """Return all fields; an empty field resets its setting."""
         given = {name: self.text_of(name) or None for name in self.fields}
         return {**given, "enabled": _STATES.get(self.data.get("enabled", ""))}
@@ -89,7 +89,7 @@ class OwnRuleForm(ActionForm):
             for field in ("expr", "summary", "remedy", "severity", "enabled"):
                 self.fields[field].initial = getattr(row, field)
 
-    def wish(self) -> dict[str, Any]:
+    def rule_fields(self) -> dict[str, Any]:
         given = {name: self.data.get(name, "") for name in self.fields if name != "name"}
         return {**given, "enabled": self.data.get("enabled") == "on"}
 

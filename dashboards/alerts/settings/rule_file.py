@@ -79,7 +79,7 @@ def load() -> None:
     if not ours.file.is_file() or ours.file.read_text() != text:
         why_not = _refused_by_promtool(ours, text)
         if why_not:
-            _say(Load.REFUSED, digest, why_not)
+            _record_state(Load.REFUSED, digest, why_not)
             return
         if ours.good.is_file() and _reloaded(ours.url)[0] is False:
             _restore(ours, digest)  # or the earlier failure would be blamed on the new text
@@ -88,7 +88,7 @@ def load() -> None:
         _hang_up(digest)
         return
     if known is None or known.state != Load.LOADED or known.digest != digest:
-        _look(ours, digest)
+        _check_loaded(ours, digest)
 
 
 _rendered: tuple[Settings, str, str] | None = None
@@ -158,25 +158,27 @@ def storage_round() -> Round:
     return Round("metrics storage", purpose, Doing.LATE, at, text, remedy)
 
 
-def _look(ours: RuleFileLocation, digest: str) -> None:
+def _check_loaded(ours: RuleFileLocation, digest: str) -> None:
     """Record whether Prometheus has loaded the file."""
     took, at = _reloaded(ours.url)
     if took is None:
-        _say(
+        _record_state(
             Load.WAITING,
             digest,
             "Prometheus does not respond; it loads the file at its next start.",
         )
     elif took and at >= ours.file.stat().st_mtime:
         write_private(ours.good, ours.file.read_text())
-        _say(Load.LOADED, digest, "")
+        _record_state(Load.LOADED, digest, "")
     elif took or _is_good(ours):
         _hang_up_again(digest)
     else:
         if ours.good.is_file():
             write_private(ours.file, ours.good.read_text())
         _hang_up(digest)
-        _say(Load.REFUSED, digest, "Prometheus rejected the file and keeps the previous rules.")
+        _record_state(
+            Load.REFUSED, digest, "Prometheus rejected the file and keeps the previous rules."
+        )
 
 
 def _is_good(ours: RuleFileLocation) -> bool:
@@ -201,7 +203,7 @@ def _hang_up_again(digest: str) -> None:
     if known is None or timezone.now() - known.at >= _UNDER_WAY:
         _hang_up(digest)
     elif known.state != Load.WAITING or known.digest != digest:
-        _say(Load.WAITING, digest, "")
+        _record_state(Load.WAITING, digest, "")
 
 
 def _hang_up(digest: str) -> None:
@@ -209,9 +211,9 @@ def _hang_up(digest: str) -> None:
     try:
         Supervisor(socket_path(settings.EMBERLINE.var)).hang_up(PROGRAM)
     except ProvisionError as error:
-        _say(Load.WAITING, digest, error.message)
+        _record_state(Load.WAITING, digest, error.message)
         return
-    _say(Load.WAITING, digest, "")
+    _record_state(Load.WAITING, digest, "")
 
 
 def _refused_by_promtool(ours: RuleFileLocation, text: str) -> str:
@@ -248,7 +250,7 @@ def _reloaded(url: str) -> tuple[bool | None, float]:
     return found[b"successful"] == 1, found.get(b"success_timestamp_seconds", 0.0)
 
 
-def _say(state: Load, digest: str, message: str) -> None:
+def _record_state(state: Load, digest: str, message: str) -> None:
     facts = {"state": state, "digest": digest, "message": message}
     known = selectors.rule_file()
     if known is not None and {key: getattr(known, key) for key in facts} == facts:

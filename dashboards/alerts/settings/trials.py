@@ -30,21 +30,21 @@ from dashboards.alerts.settings import actions, selectors, validation
 from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
-Wish = Mapping[str, Any]
+SettingFields = Mapping[str, Any]
 _WORDS = ("name", "summary", "remedy")  # optional in a dry run
 
 
-def run_trial(actor: Any, name: str, endpoint: str, wish: Wish) -> DryRun:
-    """Run a rule with the settings in `wish`, platform-wide or for one endpoint.
+def run_trial(actor: Any, name: str, endpoint: str, fields: SettingFields) -> DryRun:
+    """Run a rule with the settings in `fields`, platform-wide or for one endpoint.
 
-    An empty `name` means a new user-written rule. `range` in the wish is the period.
+    An empty `name` means a new user-written rule. `range` in the fields is the period.
     """
     whose = endpoints.get(endpoint, viewer=actor) if endpoint else None
     require(actor, "operator", of=whose)
-    wish = dict(wish)
-    key = _range(wish.pop("range", None))
+    fields = dict(fields)
+    key = _range(fields.pop("range", None))
     if name not in BY_NAME:
-        return _own(name, wish, key)
+        return _own(name, fields, key)
     rule = BY_NAME[name]
     if whose is not None and not rule.per_endpoint:
         text = f"{name} has no settings per endpoint."
@@ -53,7 +53,7 @@ def run_trial(actor: Any, name: str, endpoint: str, wish: Wish) -> DryRun:
         )
     settings = selectors.settings()
     after = validation.validate_setting(
-        rule, selectors.as_setting(selectors.row(name, endpoint)), wish
+        rule, selectors.as_setting(selectors.row(name, endpoint)), fields
     )
     draft = _with(settings, name, endpoint, after)
     only = EndpointSelection((endpoint,)) if endpoint else EndpointSelection()
@@ -87,9 +87,9 @@ def _condition(rule: Rule, setting: Setting, only: EndpointSelection) -> Conditi
     return Condition(rule.expression(setting, only), setting.lasting_s or 0)
 
 
-def _own(name: str, wish: Wish, key: str) -> DryRun:
+def _own(name: str, fields: SettingFields, key: str) -> DryRun:
     row = selectors.user_rule(name) if name else None
-    judged = {field: value for field, value in wish.items() if field not in _WORDS}
+    judged = {field: value for field, value in fields.items() if field not in _WORDS}
     columns = validation.validate_user_rule(name, judged, whole=False)
     expr = columns.get("expr", row.expr if row else "")
     if not expr:

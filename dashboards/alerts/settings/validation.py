@@ -23,30 +23,30 @@ _COMMON: Final = ("for", "severity", "enabled")
 _LONGEST: Final = {"expr": 4000, "summary": 200, "remedy": 2000}
 
 
-def validate_setting(rule: Rule, before: Setting, wish: Mapping[str, Any]) -> Setting:
+def validate_setting(rule: Rule, before: Setting, fields: Mapping[str, Any]) -> Setting:
     """Return `before` with the submitted fields; None resets a field. Raise `Refused`."""
     known = {one.name: one for one in rule.parameters}
     values = dict(before.values)
-    problems = _unknown(wish, (*known, *_COMMON))
-    for name in [name for name in wish if name in known]:
+    problems = _unknown(fields, (*known, *_COMMON))
+    for name in [name for name in fields if name in known]:
         values.pop(name, None)
-        value, parameter = _number(wish[name]), known[name]
+        value, parameter = _number(fields[name]), known[name]
         if value is None:
             continue
         text = parameter.fault(value)
         if text:
-            problems.append(Problem(name, wish[name], text, parameter.bounds, "out_of_bounds"))
+            problems.append(Problem(name, fields[name], text, parameter.bounds, "out_of_bounds"))
         else:
             values[name] = float(value)
-    common, more = _common(wish, before)
+    common, more = _common(fields, before)
     if problems or more:
         raise Refused(*problems, *more)
     return Setting(values, common.lasting_s, common.severity, common.enabled)
 
 
-def validate_user_rule(name: str, wish: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+def validate_user_rule(name: str, fields: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     """Return the columns of a user-written rule; `whole`: a new one. Raise `Refused`."""
-    problems = _unknown(wish, OWN_FIELDS)
+    problems = _unknown(fields, OWN_FIELDS)
     if whole and not NAME.fullmatch(name):
         text = "Enter 3 to 80 letters, digits or underscores, not starting with a digit."
         problems.append(Problem("name", name[:100], text, "Example: LongPrompts.", "name"))
@@ -55,7 +55,7 @@ def validate_user_rule(name: str, wish: Mapping[str, Any], *, whole: bool) -> di
         problems.append(Problem("name", name, "A built-in rule has this name.", remedy, "taken"))
     columns: dict[str, Any] = {}
     for field in ("expr", "summary", "remedy"):
-        given = wish.get(field, "" if whole else None)
+        given = fields.get(field, "" if whole else None)
         if given is None:
             continue
         problems += _text(field, given)
@@ -65,7 +65,7 @@ def validate_user_rule(name: str, wish: Mapping[str, Any], *, whole: bool) -> di
         text = f"{vague[:80]} has no metric name and would select all series."
         remedy = "Add a metric name before the braces, such as vllm:num_requests_waiting{...}."
         problems.append(Problem("expr", columns["expr"][:200], text, remedy, "unselective"))
-    common, more = _common(wish, Setting())
+    common, more = _common(fields, Setting())
     if problems or more:
         raise Refused(*problems, *more)
     given = {"lasting_s": common.lasting_s, "severity": common.severity or None}
@@ -84,33 +84,33 @@ def _text(field: str, given: Any) -> list[Problem]:
     return []
 
 
-def _common(wish: Mapping[str, Any], before: Setting) -> tuple[Setting, list[Problem]]:
+def _common(fields: Mapping[str, Any], before: Setting) -> tuple[Setting, list[Problem]]:
     problems = []
     lasting, severity, enabled = before.lasting_s, before.severity, before.enabled
-    if "for" in wish:
-        lasting = _seconds(wish["for"])
-        if wish["for"] not in (None, "") and (lasting is None or lasting > LONGEST_S):
+    if "for" in fields:
+        lasting = _seconds(fields["for"])
+        if fields["for"] not in (None, "") and (lasting is None or lasting > LONGEST_S):
             text, remedy = "Enter a duration up to 7 days.", "Examples: 90s, 5m, 1h."
-            problems.append(Problem("for", wish["for"], text, remedy, "duration"))
-    if "severity" in wish:
-        severity = wish["severity"] or ""
+            problems.append(Problem("for", fields["for"], text, remedy, "duration"))
+    if "severity" in fields:
+        severity = fields["severity"] or ""
         if severity not in ("", *SEVERITIES):
             remedy = f"Choose one of {', '.join(SEVERITIES)}."
             text = "Unknown severity."
             problems.append(Problem("severity", severity, text, remedy, "unknown_choice"))
-    if "enabled" in wish:
-        enabled = wish["enabled"]
+    if "enabled" in fields:
+        enabled = fields["enabled"]
         if enabled is not None and not isinstance(enabled, bool):
             text, remedy = "Not a boolean.", "Send true or false."
             problems.append(Problem("enabled", enabled, text, remedy, "type"))
     return Setting({}, lasting, severity, enabled), problems
 
 
-def _unknown(wish: Mapping[str, Any], known: tuple[str, ...]) -> list[Problem]:
+def _unknown(fields: Mapping[str, Any], known: tuple[str, ...]) -> list[Problem]:
     remedy = f"Known fields: {', '.join(known)}."
     return [
         Problem(str(name)[:80], None, "Unknown field.", remedy, "unknown_field")
-        for name in wish
+        for name in fields
         if name not in known
     ]
 

@@ -88,10 +88,10 @@ class PlanView(APIView):
     )
     def post(self, request: Request, name: str) -> Response:
         """Same body as a start; sends no requests."""
-        wish = parse_request(request.data)
-        names = [name, wish.second] if wish.second else [name]
+        benchmark = parse_request(request.data)
+        names = [name, benchmark.second] if benchmark.second else [name]
         found = [endpoints.get(one, viewer=request.user) for one in names]
-        seen = load_plan.make_preview(wish.job(), found)
+        seen = load_plan.make_preview(benchmark.job(), found)
         facts = {**asdict(seen.plan), "at_most": seen.bound, "requests_s": seen.requests_s}
         return Response({**facts, "endpoints": [asdict(one) for one in seen.endpoints]})
 

@@ -32,7 +32,7 @@ from dashboards.benchmarks.generator.job import (
     TraceRow,
     parse_job,
 )
-from dashboards.benchmarks.generator.player import Player, Tell
+from dashboards.benchmarks.generator.player import Player, Publish
 from dashboards.benchmarks.generator.report_text import line, report
 
 OK, FAILED, USAGE, ABORTED = 0, 1, 2, 130
@@ -90,21 +90,21 @@ async def _managed(folder: Path, listen: str) -> int:
 async def _played(player: Player, folder: Path) -> None:
     """Write samples before the final state, so that a reader of the state finds them."""
 
-    def tell(seen: dict[str, Any]) -> None:
+    def publish(seen: dict[str, Any]) -> None:
         if seen["state"] != files.RUNNING:
             files.write_samples(folder, player.samples)
         files.write_progress(folder, seen)
 
-    player.tell = abort_on_error(player, tell)
+    player.publish = abort_on_error(player, publish)
     await player.play()
 
 
-def abort_on_error(player: Player, tell: Tell) -> Tell:
+def abort_on_error(player: Player, publish: Publish) -> Publish:
     """Abort the run when progress cannot be written (folder deleted or disk full)."""
 
     def write_progress(seen: dict[str, Any]) -> None:
         try:
-            tell(seen)
+            publish(seen)
         except OSError as error:
             sys.stderr.write(f"cannot write the progress: {error}\n")
             player.abort()
@@ -127,12 +127,12 @@ async def _healthy(listen: str) -> asyncio.Server:
 async def _for_a_person(task: files.Task, as_json: bool, samples: Path | None) -> int:
     loop = asyncio.get_running_loop()
 
-    def tell(seen: dict[str, Any]) -> None:
+    def publish(seen: dict[str, Any]) -> None:
         if seen["state"] == files.RUNNING:
             sys.stderr.write(f"{line(seen)}\n")
             sys.stderr.flush()
 
-    player = Player(task, tell)
+    player = Player(task, publish)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, player.abort)
     last = await player.play()

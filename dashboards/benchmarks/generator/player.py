@@ -24,15 +24,15 @@ MAX_CPU_SHARE = 0.8
 BUSY_AFTER_S = 1.0  # shorter spans are dominated by process start
 _RECENT = 2000
 
-Tell = Callable[[dict[str, Any]], None]
+Publish = Callable[[dict[str, Any]], None]
 
 
 class Player:
     """`abort` is safe to call from a signal handler."""
 
-    def __init__(self, task: Task, tell: Tell) -> None:
+    def __init__(self, task: Task, publish: Publish) -> None:
         self._task = task
-        self.tell = tell
+        self.publish = publish
         self._target = HttpTarget(task.url, task.key)
         self._watcher = TierCounterReader(task.workers)
         self.load = Load(task.job, self._target, task.model)
@@ -52,14 +52,14 @@ class Player:
         """Return the last progress, which was reported, too."""
         self._cpu, self._wall = time.process_time(), time.perf_counter()
         self._started_at = time.time()
-        await self._watcher.look()
+        await self._watcher.poll()
         if self._aborted:
             return self._picture(ABORTED)
         asides = [asyncio.create_task(self._watching()), asyncio.create_task(self._telling())]
         try:
             await self.load.run()
             last = self._picture(ABORTED if self._aborted else DONE)
-            self._count_tiers(await self._watcher.look())
+            self._count_tiers(await self._watcher.poll())
             last = {**last, **self._tokens(), "series": self.load.series.document()}
         finally:
             for aside in asides:
@@ -67,17 +67,17 @@ class Player:
             await asyncio.gather(*asides, return_exceptions=True)
             self._watcher.close()
             self._target.close()
-        self.tell(last)
+        self.publish(last)
         return last
 
     async def _watching(self) -> None:
         while True:
             await asyncio.sleep(READ_INTERVAL_S)
-            self._count_tiers(await self._watcher.look())
+            self._count_tiers(await self._watcher.poll())
 
     async def _telling(self) -> None:
         while True:
-            self.tell(self._picture(RUNNING))
+            self.publish(self._picture(RUNNING))
             await asyncio.sleep(REPORT_INTERVAL_S)
 
     def _count_tiers(self, grown: dict[str, float]) -> None:
@@ -162,7 +162,7 @@ class TierCounterReader:
         self.unseen: dict[str, str] = {}
         self.totals: dict[str, float] = {}
 
-    async def look(self) -> dict[str, float]:
+    async def poll(self) -> dict[str, float]:
         """Return tokens by tier since the previous reading; empty at the first."""
         found = await asyncio.gather(*(self._one(name) for name in self._targets))
         grown: dict[str, float] = {}

@@ -92,19 +92,22 @@ def _lines(
     wanted: Sequence[tuple[str, str]],
     series: Mapping[str, Any],
     width: float,
-    say: Any,
+    format_value: Any,
 ) -> Chart:
     values: list[tuple[str, str, Values]] = [(lb, key, series.get(key, ())) for lb, key in wanted]
     highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
     top, count = _round_up(highest), len(series["sent"])
     lines = tuple(
         ChartLine(
-            label, key.replace("_", "-"), _make_polylines(found, top, count), say(_latest(found))
+            label,
+            key.replace("_", "-"),
+            _make_polylines(found, top, count),
+            format_value(_latest(found)),
         )
         for label, key, found in values
         if any(value is not None for value in found)
     )
-    return Chart(name, title, lines, _x_ticks(count, width), _y_ticks(top, say))
+    return Chart(name, title, lines, _x_ticks(count, width), _y_ticks(top, format_value))
 
 
 def make_line_chart(
@@ -112,7 +115,7 @@ def make_line_chart(
     title: str,
     values: Sequence[tuple[str, str, Values]],
     across: Sequence[str],
-    say: Any,
+    format_value: Any,
 ) -> Chart:
     """Chart lines of equal length, given as label, class and values; `across`: evenly spaced
     labels.
@@ -120,13 +123,13 @@ def make_line_chart(
     highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
     top, count = _round_up(highest), max((len(found) for _, _, found in values), default=0)
     lines = tuple(
-        ChartLine(label, style, _make_polylines(found, top, count), say(_last(found)))
+        ChartLine(label, style, _make_polylines(found, top, count), format_value(_last(found)))
         for label, style, found in values
         if any(value is not None for value in found)
     )
     last = max(1, len(across) - 1)
     marks = tuple(ChartMark(_LEFT + _INNER_W * n / last, text) for n, text in enumerate(across))
-    return Chart(name, title, lines, marks, _y_ticks(top, say))
+    return Chart(name, title, lines, marks, _y_ticks(top, format_value))
 
 
 def _last(values: Values) -> float | None:
@@ -211,8 +214,8 @@ def _x_ticks(count: int, width: float) -> tuple[ChartMark, ...]:
     )
 
 
-def _y_ticks(top: float, say: Any) -> tuple[ChartMark, ...]:
-    return tuple(ChartMark(_y(part / 4), say(top * part / 4)) for part in range(5))
+def _y_ticks(top: float, format_value: Any) -> tuple[ChartMark, ...]:
+    return tuple(ChartMark(_y(part / 4), format_value(top * part / 4)) for part in range(5))
 
 
 def _round_up(highest: float) -> float:

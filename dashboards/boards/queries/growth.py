@@ -267,7 +267,7 @@ def _match_targets(counter: str) -> str:
 
 def _known_targets(length_s: int, of: str) -> str:
     """Select targets whose previously unseen series were counted entirely within the window. `of`:
-    selector of the targets to look at.
+    selector of the targets.
     """
     before = f"offset {length_s}s"
     scraped = f"max_over_time(up{of}[{_LAPSE_S}s] {before}) == 1"

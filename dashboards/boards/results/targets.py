@@ -332,7 +332,7 @@ def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
     """
     if not set(jobs) <= set(promql.JOBS):
         raise ValueError(f"{jobs} are not among {promql.JOBS}")
-    # Asked at whole minutes only: `up` itself would miss a target that answered in between.
+    # Queried at whole minutes only: `up` itself would miss a target that answered in between.
     answered = f"timestamp(max_over_time(up{scope.engines(job_re='|'.join(jobs))}[1m]) == 1)"
     return f"max by (job) (max_over_time({answered}[1d:1m]))"
 

@@ -59,10 +59,10 @@ class MonthKey(StringConverter):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Hours of a month: ended (`due`), queried (`asked`) and covered by scrapes (`scraped`)."""
+    """Hours of a month: ended (`due`), `queried`, and covered by scrapes (`scraped`)."""
 
     due: int
-    asked: int
+    queried: int
     scraped: float
 
     @property
@@ -104,7 +104,7 @@ def coverages(wanted: Sequence[Month], now: datetime) -> dict[Month, Coverage]:
     found = {
         row["month"].date(): row
         for row in rows.values("month").annotate(
-            asked=Count("hour"), seconds=Sum("covered_s"), first=Min("hour")
+            queried=Count("hour"), seconds=Sum("covered_s"), first=Min("hour")
         )
     }
     began = min((row["first"] for row in found.values()), default=None)
@@ -115,6 +115,6 @@ def coverages(wanted: Sequence[Month], now: datetime) -> dict[Month, Coverage]:
         due = 0
         if began is not None:
             due = int((min(month.ends, over) - max(month.begins, began)).total_seconds() / HOUR_S)
-        queried, seconds = (row["asked"], row["seconds"]) if row else (0, 0.0)
+        queried, seconds = (row["queried"], row["seconds"]) if row else (0, 0.0)
         covered[month] = Coverage(max(0, due), queried, seconds / HOUR_S)
     return covered

@@ -145,7 +145,7 @@ def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
         if not status:
             messages.success(request, f"Price of {name} saved.")
             return redirect("money:tiers")
-    context = {"form": form, "name": name, "said": price, "history": history}
+    context = {"form": form, "name": name, "price": price, "history": history}
     return render(request, "money/tier.html", context, status=status)
 
 

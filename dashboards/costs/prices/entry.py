@@ -1,6 +1,6 @@
 """Missing prices of instance types, and their entry in place: one amount in USD/h.
 
-The size of a machine that the catalogue does not know is taken from this machine or from the
+The size of a machine missing in the catalogue is taken from this machine or from the
 inventory of the cluster. Public on-demand list prices are offered beside it.
 """
 

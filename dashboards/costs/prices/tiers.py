@@ -46,7 +46,7 @@ class StatedTierPrice:
 
     def on(self, name: str, day: date) -> TierPrice | None:
         found = next((row for row in self.rows.get(name, ()) if row.since <= day), None)
-        return found if found is not None and found.says else None
+        return found if found is not None and found.is_set else None
 
 
 def stated_prices() -> StatedTierPrice:

@@ -39,7 +39,7 @@ _ZIP_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 _YAML: Final = "application/yaml"
 _PROVIDER: Final = """\
-# For Grafana's provisioning/dashboards; put the folder dashboards where path says.
+# For Grafana's provisioning/dashboards; put the folder dashboards at `path`.
 apiVersion: 1
 providers:
   - name: emberline

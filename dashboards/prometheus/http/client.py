@@ -175,7 +175,7 @@ class Prometheus:
         self._probe = LivenessProbe(self.login, query, self.deadlines.connect_s)
         self._mine = threading.local()
         self._lock = threading.Lock()
-        self._asked: dict[Question, tuple[float, Future[QueryResult]]] = {}
+        self._results: dict[Question, tuple[float, Future[QueryResult]]] = {}
         self._away: tuple[float, Fault] | None = None
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
@@ -217,16 +217,16 @@ class Prometheus:
     def _submit(self, question: Question) -> Future[QueryResult]:
         now = time.monotonic()
         with self._lock:
-            known = self._asked.get(question)
+            known = self._results.get(question)
             is_fresh = known is not None and now - known[0] < self.deadlines.cache_s
             if known is not None and is_fresh and not known[1].cancelled():
                 return known[1]
-            if len(self._asked) >= _CACHED:
+            if len(self._results) >= _CACHED:
                 fresh = now - self.deadlines.cache_s
-                self._asked = {q: kept for q, kept in self._asked.items() if kept[0] > fresh}
+                self._results = {q: kept for q, kept in self._results.items() if kept[0] > fresh}
             pool = self._heavy if question.heavy else self._pool
             future = pool.submit(self._answer, question)
-            self._asked[question] = (now, future)
+            self._results[question] = (now, future)
             return future
 
     def _answer(self, question: Question) -> QueryResult:

@@ -1,7 +1,7 @@
 """Query several Prometheus servers as one.
 
 An unavailable source affects its own endpoints only. Series with equal labels are aggregated if the
-question says how, else labelled with `metrics_source`.
+question defines how, else labelled with `metrics_source`.
 """
 
 from __future__ import annotations

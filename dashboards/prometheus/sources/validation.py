@@ -159,7 +159,7 @@ def _validate_pem(whole: Mapping[str, Any]) -> list[Problem]:
 def _validate_address_change(
     whole: Mapping[str, Any], given: Mapping[str, Any], present: MetricsSource
 ) -> list[Problem]:
-    """Require secrets again for a new address: else whoever may change it could capture them."""
+    """Require secrets again for a new address: else a user who may change it could capture them."""
     moved = [key for key in ("url", "alertmanager_url") if whole[key] != getattr(present, key)]
     kept = [key for key in present.sealed if not given.get(key) and not whole.get(f"{key}_file")]
     if not moved or not kept or not whole[moved[0]]:

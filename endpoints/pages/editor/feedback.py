@@ -164,7 +164,7 @@ def _slots(
 
 def _groups(form: EndpointForm, errors: tuple[Problem, ...]) -> list[dict[str, Any]]:
     wrong = {error.field for error in errors}
-    return [{**one, "wrong": len(wrong & one["paths"])} for one in form.briefly()]
+    return [{**one, "wrong": len(wrong & one["paths"])} for one in form.summaries()]
 
 
 @require_POST

@@ -133,22 +133,22 @@ class EndpointForm(Styled, forms.Form):
     def groups(self) -> list[dict[str, Any]]:
         values = self.flat()
         found = []
-        for group, brief in zip(self.parts, self.briefly(), strict=True):
-            wrong = sum(1 for path in brief["paths"] if self.errors.get(path))
-            differs = any(not self._as_usual(path, values) for path in brief["paths"])
+        for group, summary in zip(self.parts, self.summaries(), strict=True):
+            wrong = sum(1 for path in summary["paths"] if self.errors.get(path))
+            differs = any(not self._as_usual(path, values) for path in summary["paths"])
             sections = [self._section(section, values) for section in group.sections]
             opened = bool(wrong) or differs
             found.append(
-                {**brief, "group": group, "open": opened, "wrong": wrong, "sections": sections}
+                {**summary, "group": group, "open": opened, "wrong": wrong, "sections": sections}
             )
         return found
 
-    def briefly(self) -> list[dict[str, Any]]:
+    def summaries(self) -> list[dict[str, Any]]:
         spec = self.spec()
         return [
             {
                 "key": group.key,
-                "told": summarize_group(group.key, spec),
+                "summary": summarize_group(group.key, spec),
                 "paths": {path for section in group.sections for path in section.paths},
             }
             for group in self.parts

@@ -77,7 +77,7 @@ class SpecEditor:
         self.not_filled: dict[str, str] = {}
 
     @property
-    def first_look(self) -> EndpointForm:
+    def initial_form(self) -> EndpointForm:
         form = self._form(None)
         if self.present is not None:
             return self._prefilled(form)

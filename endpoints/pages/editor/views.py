@@ -64,7 +64,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         return made
 
     if request.method != "POST":
-        return _page(request, desk, desk.first_look)
+        return _page(request, desk, desk.initial_form)
     if request.GET.get("drawn") == "merge":
         return _merge(request, desk, endpoint)
     if "drawn" not in request.GET and edit_conflict.moved_on(endpoint, generation_of(request)):
@@ -85,7 +85,7 @@ def _create(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
         return made
 
     if request.method != "POST":
-        return _page(request, desk, desk.first_look)
+        return _page(request, desk, desk.initial_form)
     return _save_submission(request, desk, save)
 
 

@@ -152,7 +152,7 @@ def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     workers = {
         finding
         for check in (events_off, discovery_missing, check_dials_out)
-        for one in check.look(facts)
+        for one in check.run(facts)
         for finding in one.workers
     }
     bad: dict[str, str] = {}

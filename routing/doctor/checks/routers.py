@@ -11,8 +11,8 @@ from routing.doctor.findings import DoctorFinding, Severity, doctor_check, requi
 
 def require_two_routers(facts: FleetFacts) -> str:
     """Require that two of several routers responded; a single one agrees with itself."""
-    heard = sum(not router.error for router in facts.routers)
-    if heard > 1 or len(facts.routers) < 2:
+    responded = sum(not router.error for router in facts.routers)
+    if responded > 1 or len(facts.routers) < 2:
         return require_router(facts) if len(facts.routers) < 2 else ""
     return "Fewer than two routers responded."
 

@@ -2,7 +2,7 @@
 
 Every ended request is added to exactly one key, so the sums equal the router totals. In-flight
 requests count with their reservation. The console sums all routers and sends each its remaining
-share and what all have left (`tell`); routers that exchange state use the latter
+share and what all have left (`apply_budgets`); routers that exchange state use the latter
 (`shared_budget`). A request is admitted while anything is left, so the overrun is at most one
 request plus what in-flight requests use beyond their estimates.
 """
@@ -191,7 +191,7 @@ class KeyUse:
         self.restate()
 
     def restate(self) -> None:
-        """State all budgets again, since a peer may not have heard them."""
+        """State all budgets again, since a peer may not have received them."""
         if self._exchanging is not None:
             self.changed |= dict.fromkeys(key for key, use in self._of.items() if use.budget)
 
@@ -204,19 +204,19 @@ class KeyUse:
                 unused = use.shared.unused(use.budget, self.instance, use.used)
                 yield key_id, use.used, use.reserved, unused
 
-    def heard(
+    def apply_peer(
         self, instance: str, key_id: str, used: int, reserved: int, left: int, newer: bool
     ) -> None:
         """Apply a peer's figures of a key."""
         if key_id in self._known:
-            self.of(key_id).shared.heard(instance, used, reserved, left, newer)
+            self.of(key_id).shared.apply_peer(instance, used, reserved, left, newer)
 
     def lost(self, instance: str) -> None:
         """Release what a peer that ended has reserved."""
         for use in self._of.values():
             use.shared.lost(instance)
 
-    def tell(self, instance: str, budgets: Mapping[str, Any]) -> None:
+    def apply_budgets(self, instance: str, budgets: Mapping[str, Any]) -> None:
         """Apply remaining budgets by key id, sent by the console. Values for an earlier process are
         ignored.
         """

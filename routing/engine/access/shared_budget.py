@@ -43,7 +43,7 @@ class SharedBudget:
         """Give the whole budget anew."""
         self.set_left(None, {**self._used, instance: used})
 
-    def heard(self, instance: str, used: int, reserved: int, left: int, newer: bool) -> None:
+    def apply_peer(self, instance: str, used: int, reserved: int, left: int, newer: bool) -> None:
         """Apply a peer's figures. `left`: its own view; taken over if this router is `newer` and
         has none.
         """

@@ -140,7 +140,7 @@ class EndpointSlices(WorkerFinder):
                 break
         self._slices = found
         self._version = _metadata(page, "resourceVersion")
-        self._told()
+        self._apply_slices()
 
     async def _watch(self) -> None:
         """Apply changes, watch after watch, until one fails or ends too early."""
@@ -156,7 +156,7 @@ class EndpointSlices(WorkerFinder):
                 async for event in events:
                     if event is not None:
                         self._take(event)
-                    self._told()
+                    self._apply_slices()
             if loop.time() - began < FIRST_PAUSE_S:
                 return
             self._pause = FIRST_PAUSE_S
@@ -180,7 +180,7 @@ class EndpointSlices(WorkerFinder):
             else:
                 self._slices[name] = data
 
-    def _told(self) -> None:
+    def _apply_slices(self) -> None:
         known = {worker.id for worker in self.workers}
         try:
             found = workers_of_service(self._slices.values(), self._service, self.name, known)

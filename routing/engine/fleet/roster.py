@@ -29,7 +29,7 @@ class RosterOwner(Protocol):
     policy: RoutingPolicy
     table: WorkerTable
 
-    def tell_kv(self, worker: Worker, what: str) -> None: ...
+    def note_worker_change(self, worker: Worker, what: str) -> None: ...
 
 
 def merge_workers(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
@@ -109,7 +109,7 @@ class Roster:
         router = self._router
         router.table.remove(worker.id)
         router.policy.forget(worker)
-        router.tell_kv(worker, "removed")
+        router.note_worker_change(worker, "removed")
         router.metrics.forget_worker(worker.id)
         worker.pool.close()
         worker.probe_pool.close()
@@ -162,7 +162,7 @@ class Roster:
         if before is not None and worker.started is not None and worker.started > before + 1:
             router.policy.forget(worker)
             router.table.start_slowly(worker)
-            router.tell_kv(worker, "restarted")
+            router.note_worker_change(worker, "restarted")
             router.log.event("warning", "worker_restarted", worker=worker.id)
         router.misses.learn_block_size(worker.id, vitals.block_size)
         if vitals.cache_tokens and not worker.config_cache_tokens:

@@ -162,7 +162,7 @@ class Progress:
             if not prompts:
                 del self._prompts[prompt.worker]
 
-    def heard(self, worker: str) -> bool:
+    def advance_worker(self, worker: str) -> bool:
         """Advance the prompts in flight on a worker; return False if there are none."""
         prompts = self._prompts.get(worker)
         if not prompts:

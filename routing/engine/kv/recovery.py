@@ -85,7 +85,7 @@ class _Replay:
     purpose: ReplayPurpose
     start: int
     digest: int | None  # of batch `start`; None: unknown
-    heard_at: float
+    received_at: float
     first: int = -1  # first batch received
     got: int = 0
     ignore: bool = False
@@ -150,7 +150,7 @@ class SourceFollower:
         if ask is None:
             self._count("replay_stray")
             return
-        ask.heard_at = now
+        ask.received_at = now
         if ask.first < 0:
             ask.first = number
             self._judge_first(ask, number, payload, now)
@@ -194,7 +194,7 @@ class SourceFollower:
     def tick(self, now: float) -> None:
         ask = self._ask
         if ask is not None:
-            if now >= ask.heard_at + (RESUME_S if ask.got else REPLAY_TIMEOUT_S):
+            if now >= ask.received_at + (RESUME_S if ask.got else REPLAY_TIMEOUT_S):
                 self._timed_out(ask, now)
         elif self.phase is not RecoveryPhase.FOLLOWING or not self._replayable:
             return

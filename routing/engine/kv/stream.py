@@ -55,7 +55,7 @@ class Stream:
         self.lag_s = 0.0  # engine step to application, of the last live batch (s)
         self.errors: dict[str, int] = {"malformed_batch": 0, "malformed_frames": 0, "rank": 0}
         self.opened_at = perf_counter()
-        self.heard = False
+        self.has_connected = False
         self.warned = False
         self._context = context
         self._index = index
@@ -101,7 +101,7 @@ class Stream:
 
     @property
     def state(self) -> str:
-        if not self.heard:
+        if not self.has_connected:
             return "connecting"
         return self.follower.phase.value if self.follower.connected else "disconnected"
 
@@ -214,7 +214,7 @@ class Stream:
     def _connection(self, frames: list[bytes]) -> None:
         event = parse_monitor_message(frames)["event"]
         if event == zmq.Event.HANDSHAKE_SUCCEEDED:
-            self.heard = True
+            self.has_connected = True
             self.follower.is_connected(perf_counter())
         elif event == zmq.Event.DISCONNECTED and self.follower.connected:
             self.follower.is_disconnected()

@@ -67,11 +67,11 @@ class _FollowedWorker:
 class Subscriber:
     """`failures`: exception types of `SubscriptionTarget.ask`."""
 
-    def __init__(self, index: Index, say: LogEvent, failures: tuple[type[Exception], ...]) -> None:
+    def __init__(self, index: Index, log: LogEvent, failures: tuple[type[Exception], ...]) -> None:
         self.index = index
         self.applier = EventApplier(index)
-        self.heard: Callable[[str], object] = lambda _worker: None
-        self._say = say
+        self.on_applied: Callable[[str], object] = lambda _worker: None
+        self._log = log
         self._failures = failures
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._workers: dict[str, _FollowedWorker] = {}
@@ -185,7 +185,7 @@ class Subscriber:
             self._take_over(followed, [])
         if followed.reason != error.reason and not followed.streams:
             followed.reason, followed.message = error.reason, str(error)
-            self._say(
+            self._log(
                 "warning",
                 "kv_events_unavailable",
                 worker=followed.target.id,
@@ -259,7 +259,7 @@ class Subscriber:
                 ready.append(stream)
             else:
                 self._is_ready.discard(stream)
-            self.heard(stream.worker)
+            self.on_applied(stream.worker)
             if perf_counter() >= deadline:
                 break
         index = self.index
@@ -282,7 +282,7 @@ class Subscriber:
             for stream in followed.streams.values():
                 if not self._put_off:
                     stream.tick()
-                if not stream.heard and not stream.warned:
+                if not stream.has_connected and not stream.warned:
                     self._lose_patience(followed, stream, now)
                 # ZeroMQ's descriptor is edge-triggered.
                 self._wake(stream)
@@ -291,7 +291,7 @@ class Subscriber:
         if now < stream.opened_at + CONNECT_GRACE_S:
             return
         stream.warned = True
-        self._say(
+        self._log(
             "warning",
             "kv_events_unavailable",
             worker=followed.target.id,

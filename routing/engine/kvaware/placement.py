@@ -56,13 +56,13 @@ class KvRouting:
         self.bases: frozenset[str] = frozenset()  # base models (no LoRA adapters)
         self.progress = Progress(policy.index)
         self.explained: dict[bytes, TokenOutcome] = {}  # by body, for repeated /explain queries
-        self.relearn = True  # see _ask_to_tell
+        self.relearn = True  # see _request_relearn
         self.denied = 0
         self.relearned = 0  # requests that requested block events again
         self.follower: EventFollower | None = None
         self.peers: PeerRecorder | None = None
         self._log = log
-        self._told = 0
+        self._decisions_logged = 0
         self.telling = False  # any worker's events are followed
         self.log_share = 0.0  # sampling share of the log
         policy.believed = self._believed
@@ -146,8 +146,8 @@ class KvRouting:
             placing.guess = self.policy.pending.sent(pick.worker.id, chains, placing.reported)
             if self.policy.index.several_ranks and exchange.head.get(HEADER) is None:
                 self._seat(exchange, placing, pick, chains)
-            self._ask_to_tell(exchange, pick, blocks)
-        self._tell(exchange, pick)
+            self._request_relearn(exchange, pick, blocks)
+        self._log_decision(exchange, pick)
 
     def _seat(
         self,
@@ -183,7 +183,7 @@ class KvRouting:
         sizes = self.policy.index.block_sizes(worker)
         return {size: names for size, names in blocks.chains.items() if size in sizes or not sizes}
 
-    def _ask_to_tell(self, exchange: RoutedRequest, pick: Pick, blocks: Blocks) -> None:
+    def _request_relearn(self, exchange: RoutedRequest, pick: Pick, blocks: Blocks) -> None:
         """Request block events again.
 
         A worker reports a block once, when it is filled. Events from before the subscription are
@@ -297,11 +297,11 @@ class KvRouting:
         self.policy.pending.tick(now)
         self.ranks.pending.tick(now)
 
-    def _tell(self, exchange: RoutedRequest, pick: Pick) -> None:
+    def _log_decision(self, exchange: RoutedRequest, pick: Pick) -> None:
         """Log a placement (sampled), to verify the strategy in operation."""
-        if self._told >= _LOGGED_AT_FIRST and random() >= self.log_share:
+        if self._decisions_logged >= _LOGGED_AT_FIRST and random() >= self.log_share:
             return
-        self._told += 1
+        self._decisions_logged += 1
         facts: dict[str, Any] = {
             "request_id": exchange.decision.request_id,
             "worker": pick.worker.id,
@@ -367,16 +367,16 @@ def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:
         return STREAMED
     found = routing.explained.pop(body, None)
     if found is None:
-        asked = routing.tokens.submit(
+        submitted = routing.tokens.submit(
             guess_path(data),
             data,
             identity.model,
             lambda outcome: routing.remember(body, outcome),
             counted=False,
         )
-        if isinstance(asked, TokenTicket):
+        if isinstance(submitted, TokenTicket):
             return ASK_AGAIN
-        found = asked
+        found = submitted
     if found.tokens is None:
         return found.reason
     salt = data.get("cache_salt")

@@ -43,7 +43,7 @@ class KvAwareRun:
         self._router = router
         self.routing = routing
         self._config = router.config.kv
-        self.subscriber = Subscriber(routing.policy.index, self._say, (ProbeError,))
+        self.subscriber = Subscriber(routing.policy.index, self._log, (ProbeError,))
         self.report: comparison.TokenReport | None = None
         self._registered: set[tuple[str, int]] = set()
         self.problem = ""  # why there is no local tokenizer
@@ -54,18 +54,18 @@ class KvAwareRun:
             self._config.probe_interval_s,
             self._model,
             self.subscriber.ranks,
-            self._say,
+            self._log,
         )
         self._mode = asyncio.create_task(self._prepare())
         self._probing = None
         if self._config.probe_interval_s:
             self._probing = asyncio.create_task(self.prober.run())
-        self.subscriber.heard = routing.progress.heard
+        self.subscriber.on_applied = routing.progress.advance_worker
         routing.follower = self
         routing.relearn = self._config.relearn
         routing.log_share = router.config.access_log.sample
 
-    def _say(self, level: str, event: str, **facts: Any) -> None:
+    def _log(self, level: str, event: str, **facts: Any) -> None:
         self._router.log.event(level, event, **facts)
 
     def serves(self, routing: KvRouting | None, config: KvConfig) -> bool:
@@ -113,7 +113,7 @@ class KvAwareRun:
             if source["state"] == FOLLOWING
         }
         for worker, rank in sorted(following - self._registered):
-            self._say("info", "Worker registered", worker=worker, rank=rank)
+            self._log("info", "Worker registered", worker=worker, rank=rank)
         self._registered = following
         routing.telling = bool(following)
         for worker, _ in following:
@@ -147,7 +147,7 @@ class KvAwareRun:
             return LocalTokens(files, ServerDefaults())
         except TokenizerUnusable as error:
             self.problem = str(error)
-            self._say(
+            self._log(
                 "error", "tokenizer_unusable", error=self.problem, effect="workers tokenize prompts"
             )
             return None
@@ -160,9 +160,9 @@ class KvAwareRun:
         if not first:
             return
         if same:
-            self._say("info", "tokenizer_verified", prompts=found.compared)
+            self._log("info", "tokenizer_verified", prompts=found.compared)
         for finding in found.findings:
-            self._say(
+            self._log(
                 "error",
                 "tokenizer_mismatch",
                 probe=finding.probe,
@@ -224,11 +224,11 @@ class KvAwareRun:
     def explain(self, pick: Pick, facts: RequestFacts, fallback: str) -> dict[str, Any]:
         """Return reported and expected blocks of each candidate, for /explain."""
         policy = self.routing.policy
-        told: Mapping[str, Match] = {}
+        reported: Mapping[str, Match] = {}
         coming: Mapping[str, int] = {}
         if facts.blocks is not None:
             held = policy.held(facts.blocks)
-            told, coming = held.workers, held.pending
+            reported, coming = held.workers, held.pending
         prices = policy.prices.show()
         return {
             "fallback": fallback,
@@ -238,7 +238,7 @@ class KvAwareRun:
             "workers": {
                 item[0]: {
                     "index": self._known(item[0]),
-                    "told": told[item[0]].tokens if item[0] in told else 0,
+                    "told": reported[item[0]].tokens if item[0] in reported else 0,
                     "on_their_way": coming.get(item[0], 0),
                 }
                 for item in pick.candidates

@@ -99,7 +99,7 @@ class Prober:
         interval_s: float,
         model: Callable[[], str],
         ranks: Callable[[str], int],
-        say: LogEvent,
+        log: LogEvent,
     ) -> None:
         self.last: dict[str, ProbeVerdict] = {}  # last result by worker, without skips
         self.skipped: dict[str, str] = {}  # last skip reason by worker
@@ -109,7 +109,7 @@ class Prober:
         self._interval_s = interval_s
         self._model = model
         self._ranks = ranks
-        self._say = say
+        self._log = log
         self._turns: dict[str, int] = {}
         self._turn = 0
         self._chat = True  # False once a worker reports a missing chat template
@@ -158,7 +158,7 @@ class Prober:
         if verdict.result == BUSY:
             self.skipped[worker.id] = BUSY
         else:
-            self._tell(worker, verdict)
+            self._report(worker, verdict)
         self.counts[worker.id, verdict.result] += 1
 
     def _why_not(self, worker: Worker) -> str:
@@ -183,11 +183,11 @@ class Prober:
         chat = before.path == _CHAT
         return self._chat and (chat if rank > 0 else not chat), rank
 
-    def _tell(self, worker: Worker, verdict: ProbeVerdict) -> None:
+    def _report(self, worker: Worker, verdict: ProbeVerdict) -> None:
         before = self.last.get(worker.id)
         self.last[worker.id] = verdict
         if before is None or before.result != verdict.result:
-            self._say(
+            self._log(
                 "warning" if verdict.failed else "info",
                 "kv_probe",
                 worker=worker.id,
@@ -241,7 +241,7 @@ class _Twins:
         self._refused(status, answer)
         tokens = await self._tokens(body)
         self._count = tokens.count
-        await self._told_of(tokens, salt)
+        await self._await_events(tokens, salt)
         status, answer = await self._send(body)
         self._refused(status, answer)
         self._judge(answer)
@@ -291,7 +291,7 @@ class _Twins:
             raise _NoVerdictYet("no_tokens", found.detail or found.reason)
         return found.tokens
 
-    async def _told_of(self, tokens: TokenSequence, salt: str) -> None:
+    async def _await_events(self, tokens: TokenSequence, salt: str) -> None:
         """Wait for the block events, looked up like a caller's."""
         end = time.monotonic() + EVENTS_TIMEOUT_S
         while True:

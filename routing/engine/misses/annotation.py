@@ -1,6 +1,6 @@
 """Insert fields into an answer: a JSON object, or the events of a stream.
 
-Only for answers to requests that asked for diagnostics. What cannot be read passes unchanged.
+Only for answers to requests with diagnostics. What cannot be read passes unchanged.
 """
 
 from __future__ import annotations

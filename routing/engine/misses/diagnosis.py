@@ -1,4 +1,4 @@
-"""Cache diagnostics of one answer: what its request asked for, and the fields that answer it.
+"""Cache diagnostics of one answer: what its request selected, and the fields that answer it.
 
 The vendors' fields: https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics and
 https://developers.openai.com/api/docs/guides/prompt-caching/diagnostics
@@ -53,8 +53,8 @@ class Comparison:
 
 
 class Diagnosis:
-    """What one request asked for, and what is known before its answer. `own`: the router's header;
-    `vendor`: path of the API whose own field asked.
+    """What one request selected, and what is known before its answer. `own`: the router's header;
+    `vendor`: path of the API whose own field selected it.
     """
 
     def __init__(self, own: bool, vendor: bytes, number: str) -> None:

@@ -2,7 +2,7 @@
 
 Added on request only, by the router's header or by the vendors' fields. An earlier answer is
 compared if the same API key received it from this router. What is kept of it: hashes of its first
-blocks (the decision), and a sketch if it asked for diagnostics itself.
+blocks (the decision), and a sketch if its request selected diagnostics.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AnswerDiagnostics:
         self._sketched: deque[Decision] = deque()
 
     def requested(self, exchange: RoutedRequest, identity: Identity) -> Diagnosis | None:
-        """Return what the request asked for; None: nothing."""
+        """Return the diagnostics the request selected; None: none."""
         own, _, rest = exchange.head.diagnostics.decode("latin-1").partition(";")
         name, _, value = rest.strip().partition("=")
         number = value.strip().strip('"') if name.strip() == "previous" else ""

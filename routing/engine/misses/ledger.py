@@ -385,7 +385,7 @@ class MissLedger:
             self.replacements.came(time.time())
 
     def worker_changed(self, worker: str, what: str, draining: bool) -> None:
-        """Note a state change (RouterState.tell_kv)."""
+        """Note a state change (RouterState.note_worker_change)."""
         cause = _LOST.get(what)
         if cause is None:
             return

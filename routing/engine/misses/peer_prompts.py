@@ -29,7 +29,7 @@ _DOUBLED_KEPT = 1024
 
 class PeerPrompts:
     def __init__(self, history: PromptHistory) -> None:
-        self.active = False  # a peer was heard
+        self.active = False  # a peer sent a batch
         self._history = history
         self._placed: deque[tuple[float, RoutedRequest]] = deque(maxlen=_PLACED_KEPT)
         self._sent: dict[tuple[str, int], None] = {}  # worker, last block: not answered yet
@@ -42,7 +42,7 @@ class PeerPrompts:
             placed.popleft()
         placed.append((now, exchange))
 
-    def heard(
+    def note_batch(
         self, batch: Batch, dialect: int, smaller: bool = False, memory: bool = False
     ) -> None:
         """Note the prompts of a batch. `dialect`: this router's. `memory`: answered prompts."""

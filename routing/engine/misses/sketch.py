@@ -66,9 +66,9 @@ class PromptSeed:
 
 def make_seed(model: str, arguments: bytes) -> PromptSeed:
     """Return the seed of a prompt; `arguments` of its template as JSON (canonical.py), or empty."""
-    told = orjson.loads(arguments) if arguments else {}
-    salt = told.pop("cache_salt", None)
-    return PromptSeed(model, _digest_of(salt), _digest_of(told or None))
+    extra = orjson.loads(arguments) if arguments else {}
+    salt = extra.pop("cache_salt", None)
+    return PromptSeed(model, _digest_of(salt), _digest_of(extra or None))
 
 
 def _digest_of(value: Any) -> int:

@@ -42,7 +42,7 @@ class MissSplit:
 
 @dataclass(slots=True, eq=False)
 class Decision:
-    """One routing decision, filled while its request lives; None: unknown."""
+    """One routing decision, filled while its request is in progress; None: unknown."""
 
     id: str
     time: float

@@ -33,7 +33,7 @@ class Log:
         self._lines: deque[bytes] = deque()
         self._bytes = 0
         self._batch_bytes = 0
-        self._untold = 0
+        self._unreported = 0
         self.dropped = {"access": 0, "event": 0}
 
     def enabled(self, level: str) -> bool:
@@ -62,7 +62,7 @@ class Log:
     def _add(self, kind: str, line: bytes, limit: int) -> None:
         if self._bytes + len(line) > limit:
             self.dropped[kind] += 1
-            self._untold += 1
+            self._unreported += 1
             return
         self._lines.append(line)
         self._bytes += len(line)
@@ -82,10 +82,10 @@ class Log:
                     return
                 piece = self._piece(1 << 30 if whole else _PIECE_BYTES)
                 self._write(piece)
-                if not self._lines and self._untold:
-                    lines, self._untold = self._untold, 0
-                    said = self._line("warning", "log_lines_dropped", {"lines": lines})
-                    self._add("event", said, _QUEUE_BYTES)
+                if not self._lines and self._unreported:
+                    lines, self._unreported = self._unreported, 0
+                    line = self._line("warning", "log_lines_dropped", {"lines": lines})
+                    self._add("event", line, _QUEUE_BYTES)
         except OSError:  # a full disk or a closed pipe must not fail requests
             self.dropped["event"] += piece.count(b"\n") + len(self._lines)
             self._lines.clear()

@@ -24,7 +24,7 @@ _MAX_ITEMS = 100_000
 _MAX_DEPTH = 4
 
 Part = bytes | str | int | float
-Heard = Callable[[bytes, bytes], None]
+OnMessage = Callable[[bytes, bytes], None]
 
 
 class StoreError(Exception):
@@ -91,26 +91,26 @@ def parse_reply(data: bytes, at: int, depth: int = 0) -> tuple[Any, int] | None:
 
 
 class StoreConnection(asyncio.Protocol):
-    """`heard` gets published messages; everything else answers the oldest command."""
+    """`on_message` gets published messages; everything else answers the oldest command."""
 
-    def __init__(self, heard: Heard) -> None:
-        self._heard = heard
+    def __init__(self, on_message: OnMessage) -> None:
+        self._on_message = on_message
         self._data = b""
         self._answered = False
         self._sent: deque[tuple[float, asyncio.Future[Any] | None]] = deque()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.heard_at = perf_counter()
+        self.received_at = perf_counter()
         self._transport: asyncio.Transport
 
     @classmethod
-    async def to(cls, store: StateStoreConfig, heard: Heard) -> StoreConnection:
+    async def to(cls, store: StateStoreConfig, on_message: OnMessage) -> StoreConnection:
         """Connect and log in. Raise OSError, TimeoutError and StoreError."""
         secure = ssl.create_default_context(cafile=store.ca) if store.tls else None
         async with asyncio.timeout(TIMEOUT_S + (TIMEOUT_S if secure else 0.0)):
             loop = asyncio.get_running_loop()
             try:
                 _, connection = await loop.create_connection(
-                    lambda: cls(heard),
+                    lambda: cls(on_message),
                     store.host,
                     store.port,
                     ssl=secure,
@@ -191,8 +191,8 @@ class StoreConnection(asyncio.Protocol):
 
     def _receive(self, value: Any) -> None:
         if type(value) is Push and value[:1] == [b"message"]:
-            self.heard_at = perf_counter()
-            self._heard(*value[1:3])
+            self.received_at = perf_counter()
+            self._on_message(*value[1:3])
             return
         if not self._sent:
             raise StoreError("reply without a command")
@@ -209,7 +209,7 @@ class StoreConnection(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         if not self.lost.done():
             self.lost.set_exception(error)
-            self.lost.exception()  # may be awaited by nobody
+            self.lost.exception()  # may not be awaited
         for _, future in self._sent:
             if future is not None and not future.done():
                 future.set_exception(error)

@@ -68,10 +68,10 @@ class SharedLimits:
                 continue
             costs = [bucket.unsent_s for _, bucket in part]
             keys = [self._place + bucket_name for bucket_name, _ in part]
-            asked = perf_counter()
+            sent_at = perf_counter()
             found = await store.command("EVALSHA", name, len(keys), *keys, *costs)
             for (_, bucket), used, cost in zip(part, found, costs, strict=True):
-                bucket.settle(float(used), cost, asked, self._routers())
+                bucket.settle(float(used), cost, sent_at, self._routers())
 
     def _part(self) -> list[tuple[str, Bucket]]:
         """Return charged buckets; for a refresh also others, in turn."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from routing.engine.peers.connection import TIMEOUT_S, Heard, StoreConnection, StoreError
+from routing.engine.peers.connection import TIMEOUT_S, OnMessage, StoreConnection, StoreError
 from routing.engine.peers.failure import StoreFailure, describe_failure
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 
 class StoreLink:
-    """`heard` gets every message; `changed` each failed attempt, None when the store is connected.
+    """`on_message` gets every message; `changed` each failed attempt, None once connected.
 
     `serve` uses the connection for commands other than publish.
     """
@@ -34,14 +34,14 @@ class StoreLink:
         self,
         store: StateStoreConfig,
         channels: tuple[str, ...],
-        heard: Heard,
+        on_message: OnMessage,
         changed: Callable[[StoreFailure | None], None],
         serve: Callable[[StoreConnection], Awaitable[None]],
     ) -> None:
         self.up = False
         self._store = store
         self._channels = channels
-        self._heard = heard
+        self._on_message = on_message
         self._changed = changed
         self._serve = serve
         self._connection: StoreConnection | None = None
@@ -82,13 +82,13 @@ class StoreLink:
             delay = min(2 * delay, LONGEST_RETRY_S)
 
     async def _connected(self) -> None:
-        connection = await StoreConnection.to(self._store, self._heard)
+        connection = await StoreConnection.to(self._store, self._on_message)
         serving: asyncio.Task[None] | None = None
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 for channel in self._channels:
                     await connection.command("SUBSCRIBE", channel)
-            connection.heard_at = perf_counter()
+            connection.received_at = perf_counter()
             self._connection = connection
             self.up = True
             self._changed(None)
@@ -115,6 +115,6 @@ class StoreLink:
             if perf_counter() - began > 2 * _CHECK_S:
                 continue  # this process was stopped: what came meanwhile is not read yet
             # The router's own heartbeats come back: silence means a lost subscription.
-            silent_s = perf_counter() - connection.heard_at
+            silent_s = perf_counter() - connection.received_at
             if max(connection.waiting_s, silent_s) > TIMEOUT_S:
                 raise TimeoutError("no reply from the store")

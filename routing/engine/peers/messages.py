@@ -101,7 +101,7 @@ class CircuitChange(msgspec.Struct, array_like=True, forbid_unknown_fields=True,
 class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
     """Changes at one router. `complete`: `loads`, `prompts` and `callers` list everything that is
     not zero.
-    `dialect`: digest of what its hashes depend on; others' placements are of no use. `asks`: the
+    `dialect`: digest of what its hashes depend on; placements of others are ignored. `asks`: the
     router whose memory is requested.
     """
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 0.25
 _SETTLE_S = 0.5  # longer than a router waits before it connects again
 _TIGHT_INTERVAL_S = 0.002
-_ASK_AGAIN_S = 1.0
-_MOST_ASKED = 3
+_RETRY_S = 1.0
+_MOST_REQUESTS = 3
 _RESTATE_BEATS = 8  # heartbeats between two statements of all budgets
 _MEMORY_BLOCKS = 65_536  # of each worker, for a new router
 _MEMORY_CHAINS = 64  # in a message
@@ -42,13 +42,13 @@ _MEMORY_CHAINS = 64  # in a message
 class PeerExchange:
     def __init__(self, router: RouterState) -> None:
         self._budgets = router.recorder.use
-        self.router_id = router.instance  # as the console knows it
+        self.router_id = router.instance  # as in the console
         self.away = ""  # reason; "": the store answers, or none is configured
         self._router = router
         self._store: StateStoreConfig | None = None
         self._key = b""
         self._task: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._memory_task: asyncio.Task[None] | None = None
         self._metrics: PeerMetrics | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._last = 0.0  # time of the last batch
@@ -61,8 +61,8 @@ class PeerExchange:
         self._away_since = 0.0  # epoch seconds
         self._beat_sent: tuple[bytes, float] = (b"", 0.0)  # frame and time of the last heartbeat
         self._lag_s: float | None = None  # until a heartbeat came back
-        self._asked = 0
-        self._asked_at = 0.0
+        self._requests_sent = 0
+        self._requested_at = 0.0
         self._remembered = 0  # placements received from a peer's memory
         self.link: StoreLink
         self.outbox = Outbox(self.router_id, router.table)
@@ -95,7 +95,7 @@ class PeerExchange:
         self.link = StoreLink(
             wanted,
             (place, self._private + self.router_id),
-            self._heard,
+            self._receive,
             self._store_changed,
             self._serve,
         )
@@ -105,15 +105,15 @@ class PeerExchange:
         self.away = "connecting"
         self._away_since, self._lag_s = time.time(), None
         self._failure = None
-        self._asked = 0
+        self._requests_sent = 0
         self._task = asyncio.get_running_loop().create_task(self.link.run())
         self._router.share_with(self)
 
     def _stop(self) -> None:
-        for task in (self._task, self._telling):
+        for task in (self._task, self._memory_task):
             if task is not None:
                 task.cancel()
-        self._task = self._telling = None
+        self._task = self._memory_task = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -123,7 +123,7 @@ class PeerExchange:
         if self._store is not None:
             self._router.divide_limits(1)
             self._budgets.exchange(None)
-            self._router.heard_peers(self.view)
+            self._router.peers_changed(self.view)
 
     async def close(self) -> None:
         if self._task is not None and self.link.up:
@@ -243,11 +243,11 @@ class PeerExchange:
         if now - before > 2 * SILENCE_S:
             return  # this process was stopped: what they sent meanwhile is not read yet
         if self.view.tick(now):
-            self._router.heard_peers(self.view)
+            self._router.peers_changed(self.view)
 
     # -- receiving
 
-    def _heard(self, channel: bytes, data: bytes) -> None:
+    def _receive(self, channel: bytes, data: bytes) -> None:
         now = perf_counter()
         if messages.is_from(data, self._own):
             if data == self._beat_sent[0]:
@@ -258,18 +258,20 @@ class PeerExchange:
             if channel != self._channel_bytes:
                 self.view.remember(batch)
                 self._remembered += len(batch.placed)
-                self._router.misses.peers.heard(batch, self.view.dialect, memory=True)
+                self._router.misses.peers.note_batch(batch, self.view.dialect, memory=True)
                 return
             self.view.apply(batch, now, now - self._began)
-            self._router.misses.peers.heard(batch, self.view.dialect, self.router_id < batch.router)
+            self._router.misses.peers.note_batch(
+                batch, self.view.dialect, self.router_id < batch.router
+            )
         except MessageError as error:
             self._count(error.reason)
             return
         self._count("applied")
-        self._router.heard_peers(self.view)
-        if batch.asks == self.router_id and (self._telling is None or self._telling.done()):
-            telling = self._tell_memory(batch.router)
-            self._telling = asyncio.get_running_loop().create_task(telling)
+        self._router.peers_changed(self.view)
+        if batch.asks == self.router_id and (self._memory_task is None or self._memory_task.done()):
+            sending = self._send_memory(batch.router)
+            self._memory_task = asyncio.get_running_loop().create_task(sending)
 
     def _count(self, result: str) -> None:
         if self._metrics is not None:
@@ -309,7 +311,7 @@ class PeerExchange:
                 remedy=failure.remedy,
             )
         elif before and failure is None:
-            self._asked = 0
+            self._requests_sent = 0
             if before != "connecting":
                 self._connected_at = perf_counter()
             log.event("info", "state_store_connected", store=str(store))
@@ -319,17 +321,21 @@ class PeerExchange:
     def _wanted(self) -> str:
         """Return the peer whose memory is requested: the one that runs longest; "" for none."""
         now = perf_counter()
-        if self._remembered or self._asked >= _MOST_ASKED or now - self._asked_at < _ASK_AGAIN_S:
+        if (
+            self._remembered
+            or self._requests_sent >= _MOST_REQUESTS
+            or now - self._requested_at < _RETRY_S
+        ):
             return ""
         older = [peer for peer in self.view.peers.values() if peer.age_s > now - self._began + 1]
         if not older:
             return ""
-        self._asked += 1
-        self._asked_at = now
+        self._requests_sent += 1
+        self._requested_at = now
         older.sort(key=lambda peer: -peer.age_s)
-        return older[(self._asked - 1) % len(older)].id
+        return older[(self._requests_sent - 1) % len(older)].id
 
-    async def _tell_memory(self, router_id: str) -> None:
+    async def _send_memory(self, router_id: str) -> None:
         """Send what this router remembers, in slices."""
         policy = self._router.policy
         for worker_id in list(self._router.table.workers):
@@ -368,7 +374,7 @@ class PeerExchange:
             "peers": [
                 {
                     "router": peer.id,
-                    "silent_s": round(now - peer.heard_at, 3),
+                    "silent_s": round(now - peer.received_at, 3),
                     "in_flight": sum(load[1] for load in peer.loads.values()),
                 }
                 for peer in self.view.peers.values()

@@ -27,7 +27,7 @@ MAX_EXPECTED = 50_000  # KV placements of a peer without an end
 class BudgetBook(Protocol):
     """Token budgets that peers use up, too (access.key_usage)."""
 
-    def heard(
+    def apply_peer(
         self, instance: str, key_id: str, used: int, reserved: int, left: int, newer: bool
     ) -> None: ...
     def lost(self, instance: str) -> None: ...
@@ -52,17 +52,17 @@ class Peer:
         "callers",
         "expected",
         "first_at",
-        "heard_at",
         "id",
         "loads",
         "prompts",
+        "received_at",
         "sequence",
     )
 
     def __init__(self, router_id: str, now: float) -> None:
         self.id = router_id
         self.sequence = -1
-        self.first_at = self.heard_at = now
+        self.first_at = self.received_at = now
         self.age_s = 0
         self.loads: dict[str, tuple[Worker, int, int, int]] = {}
         self.prompts: dict[tuple[str, int], Worker] = {}  # in flight, by worker and middle hash
@@ -98,7 +98,7 @@ class PeerView:
         if batch.sequence <= peer.sequence:
             raise messages.MessageError("repeated")
         peer.sequence = batch.sequence
-        peer.heard_at = now
+        peer.received_at = now
         peer.age_s = max(peer.age_s, batch.age_s)
         if batch.leaving:
             self._drop(peer)
@@ -120,7 +120,7 @@ class PeerView:
                 peer.callers.pop(caller.key, None)
         newer = peer.age_s > age_s + 1
         for use in batch.budgets:
-            self._budgets.heard(peer.id, use.key, use.used, use.reserved, use.left, newer)
+            self._budgets.apply_peer(peer.id, use.key, use.used, use.reserved, use.left, newer)
 
     def remember(self, batch: Batch, peer: Peer | None = None) -> None:
         """Apply placements. `peer` None: a peer's memory, without expected blocks."""
@@ -233,7 +233,7 @@ class PeerView:
 
     def tick(self, now: float) -> bool:
         """Drop silent peers; return True if one was dropped."""
-        silent = [peer for peer in self.peers.values() if now - peer.heard_at > SILENCE_S]
+        silent = [peer for peer in self.peers.values() if now - peer.received_at > SILENCE_S]
         for peer in silent:
             self._drop(peer)
         self._ejected = {

@@ -17,22 +17,22 @@ from routing.engine.tokens.outcomes import BAD_REQUEST, REMOTE_ERROR, NoTokens
 from routing.engine.tokens.requests import ChatPrompt, Json, TextPrompt
 
 PATH = "/tokenize"
-_TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize knows only "text"
+_TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize accepts only "text"
 
 # path, body, seconds -> status, body; raises ProbeError
 Ask = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
 
 
 def tokenize_body(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
-    asked: Json
+    body: Json
     if isinstance(prompt, TextPrompt):
-        asked = {"prompt": prompt.text}
+        body = {"prompt": prompt.text}
     else:
         chat_messages.read_conversation(
             prompt.messages, False, prompt.responses
         )  # raises for media
         kwargs = dict(prompt.kwargs)
-        asked = {
+        body = {
             "messages": [_message(message, prompt.responses) for message in prompt.messages],
             "add_generation_prompt": kwargs.pop("add_generation_prompt"),
             "continue_final_message": kwargs.pop("continue_final_message"),
@@ -40,12 +40,12 @@ def tokenize_body(prompt: TextPrompt | ChatPrompt, model: str) -> bytes:
             "chat_template_kwargs": kwargs,
         }
         if prompt.tools is not None:
-            asked["tools"] = prompt.tools
-    asked["add_special_tokens"] = prompt.add_special_tokens
+            body["tools"] = prompt.tools
+    body["add_special_tokens"] = prompt.add_special_tokens
     if model:
-        asked["model"] = model
+        body["model"] = model
     try:
-        return orjson.dumps(asked)
+        return orjson.dumps(body)
     except TypeError:
         raise NoTokens(BAD_REQUEST, "not serializable as JSON") from None
 

@@ -34,7 +34,7 @@ _RENDERER_NAMES = frozenset(
 )
 # Paths without these fields always begin an answer.
 _NEW_ANSWER = {"add_generation_prompt": True, "continue_final_message": False}
-# Fields whose effect on the prompt only the engine knows.
+# Fields whose effect on the prompt only the engine determines.
 _UNSUPPORTED = ("truncate_prompt_tokens", "mm_processor_kwargs", "media_io_kwargs")
 
 
@@ -174,15 +174,15 @@ def _responses(data: Json, _: ServerDefaults) -> Prompt:
     if data.get("truncation", "disabled") not in (None, "disabled"):
         raise NoTokens(UNSUPPORTED_FIELD, "truncation")
     messages: list[Any] = []
-    instructions, asked = data.get("instructions"), data.get("input")
+    instructions, given = data.get("instructions"), data.get("input")
     if instructions:
         if type(instructions) is not str:
             raise NoTokens(BAD_REQUEST, "instructions")
         messages.append({"role": "system", "content": instructions})
-    if type(asked) is str:
-        messages.append({"role": "user", "content": asked})
-    elif type(asked) is list and asked:
-        messages += [_responses_item(item) for item in asked]
+    if type(given) is str:
+        messages.append({"role": "user", "content": given})
+    elif type(given) is list and given:
+        messages += [_responses_item(item) for item in given]
     else:
         raise NoTokens(BAD_REQUEST, "input")
     kwargs = _merge_template_kwargs(data, dict(_NEW_ANSWER), None)
@@ -211,8 +211,8 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
     for name in ("tools", "tool_choice", "thinking", "output_config"):
         if data.get(name):
             raise NoTokens(UNSUPPORTED_FIELD, name)
-    asked = data.get("messages")
-    if type(asked) is not list or not asked:
+    given = data.get("messages")
+    if type(given) is not list or not given:
         raise NoTokens(BAD_REQUEST, "messages")
     messages: list[Any] = []
     system = "".join(
@@ -223,7 +223,7 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
     )
     if system:
         messages.append({"role": "system", "content": system})
-    for item in asked:
+    for item in given:
         role = item.get("role") if type(item) is dict else None
         if role == "system":
             raise NoTokens(UNSUPPORTED_FIELD, "a system message among the others")

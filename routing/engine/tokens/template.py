@@ -39,7 +39,7 @@ _CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 def content_format(tree: nodes.Template) -> str:
     """Return whether the template expects message content as a string or as parts.
 
-    As vLLM's `--chat-template-content-format auto`: a template that loops over content wants parts.
+    As vLLM's `--chat-template-content-format auto`: a template that loops over content needs parts.
     Names are followed exactly as far as vLLM does.
     """
     try:

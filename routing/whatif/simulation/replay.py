@@ -22,7 +22,7 @@ class Chooser(Protocol):
 
     name: str
 
-    def look_at(self, workers: list[FleetWorker], /) -> None:
+    def observe(self, workers: list[FleetWorker], /) -> None:
         """Called before the first job; used by oracles only."""
 
     def choose(self, job: Job, now: float, /) -> int: ...
@@ -88,7 +88,7 @@ def simulate(
     """Replay requests on `count` workers; `step` may raise to cancel."""
     l2 = TierCache(hardware.l2, hardware.block_tokens) if hardware.l2 else None
     workers = [FleetWorker(hardware, shared=l2) for _ in range(count)]
-    chooser.look_at(workers)
+    chooser.observe(workers)
     warm = int(len(requests) * warm_up)
     arrivals = Arrivals(requests)
     jobs: list[Job] = []

@@ -17,7 +17,7 @@ class RouterModel:
     def __init__(
         self, policy: RoutingPolicy, count: int, chance: random.Random, cache_tokens: int = 0
     ) -> None:
-        """`cache_tokens`: of each worker, where the router knows it."""
+        """`cache_tokens`: of each worker, if known to the router."""
         self.kvaware = policy if isinstance(policy, KvAware) else None
         self.policy = policy
         self.table = WorkerTable(lambda _worker, _what: None)

@@ -33,7 +33,7 @@ _SECRET = b"s" * 32
 class RouterSetting:
     """Configuration of a run. `spread`: error factor of the estimated prompt length; `routers`:
     number of routers, each request to one by chance; `shared`: they exchange their state, `delay_s`
-    after a change; `sizes_known`: they know the workers' memory.
+    after a change; `sizes_known`: the workers' memory is known.
     """
 
     strategy: str = "prefixaware"
@@ -94,13 +94,13 @@ class RouterChooser:
         self._placed: dict[object, RouterModel] = {}
         self._follower: KvFollower | None = None  # worker events, for kvaware
 
-    def look_at(self, workers: list[FleetWorker], /) -> None:
+    def observe(self, workers: list[FleetWorker], /) -> None:
         if self._followers:
             self._follower = KvFollower(self._followers[:1], workers)
             if self._exchange is not None:
                 # Routers publish progress when events arrive, not at their next request.
                 for worker in workers:
-                    worker.published = self._heard
+                    worker.published = self._apply_events
 
     def choose(self, job: Job, now: float, /) -> int:
         facts = self._facts(job, now)
@@ -110,7 +110,7 @@ class RouterChooser:
         return chosen
 
     def _facts(self, job: Job, now: float) -> RequestFacts:
-        """Return what routers know of a request, after all messages and events before it."""
+        """Return the routers' facts of a request, after all messages and events before it."""
         self._advance(now)
         scale = 1 + self._spread * (2 * self._chance.random() - 1)
         facts = RequestFacts(
@@ -120,19 +120,19 @@ class RouterChooser:
             struct.pack("q", job.session) if job.session >= 0 else b"",
         )
         if self._follower is not None:
-            self._heard(now)
+            self._apply_events(now)
             for each in self._listening:
                 if each.kvaware is not None:
                     each.kvaware.pending.tick(now)
             facts.blocks = self._follower.blocks(job.chain, job.prompt_tokens)
         return facts
 
-    def _heard(self, now: float) -> None:
+    def _apply_events(self, now: float) -> None:
         assert self._follower is not None
         self._advance(now)
-        for heard in self._follower.apply():
+        for worker in self._follower.apply():
             for each in self._listening:
-                if each.progress is not None and each.progress.heard(heard):
+                if each.progress is not None and each.progress.advance_worker(worker):
                     self._touch(each, now)  # the load of its prompts has changed
 
     def first(self, job: Job) -> None:

@@ -211,7 +211,7 @@ class Rogue:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.redirected = 0
-        self.asked_for_slots = 0
+        self.slot_queries = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -232,7 +232,7 @@ class Rogue:
         if command in (b"AUTH", b"ASKING"):
             return b"+OK\r\n"
         if command == b"CLUSTER":
-            self.asked_for_slots += 1
+            self.slot_queries += 1
             me = b"*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % self.port
             return b"*1\r\n*3\r\n:0\r\n:16383\r\n" + me
         self.redirected += 1
@@ -277,8 +277,8 @@ def test_redirection_to_a_foreign_address_is_rejected(kind: str, word: str, tmp_
         assert rogue.redirected
         assert pool.counters.by_outcome["load", "moved"]
         if kind == "cluster":  # the slots are read again, and do not list the trap
-            known = rogue.asked_for_slots
-            until(lambda: rogue.asked_for_slots > known, what="another look at the slots")
+            known = rogue.slot_queries
+            until(lambda: rogue.slot_queries > known, what="another look at the slots")
             until(lambda: any("not followed" in text for text in received), what="a message")
             assert {*pool.load(places(stored), LONG_S)} == {KeyOutcome.MOVED}
         else:

@@ -55,7 +55,7 @@ def test_flapping_node_leaves_few_rings() -> None:
     assert len(now.previous) == 3
 
 
-def test_second_copy_is_not_asked_again_as_a_previous_owner() -> None:
+def test_second_copy_is_not_queried_again_as_a_previous_owner() -> None:
     now = place("a", "b", "c").replaced(Rendezvous(["a", "b", "c", "d"]), now=0)
     for key in KEYS:
         found = now.previous_owner(key, 2, EVERY)

@@ -50,10 +50,10 @@ def proxies(three: list[CacheNode]) -> Iterator[list[FaultProxy]]:
 def make() -> Iterator[object]:
     pools: list[CachePool] = []
 
-    def one(*ports: int, replicas: int = 1, told: list[str] | None = None) -> CachePool:
+    def one(*ports: int, replicas: int = 1, received: list[str] | None = None) -> CachePool:
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         nodes = Nodes.parse(f"redis://{hosts}?replicas={replicas}")
-        pools.append(CachePool(nodes, on_change=None if told is None else told.append))
+        pools.append(CachePool(nodes, on_change=None if received is None else received.append))
         return pools[-1]
 
     yield one
@@ -71,7 +71,7 @@ def places(stored: Stored) -> Stored:
 
 
 def load(pool: CachePool, stored: Stored, timeout_s: float = LONG_S) -> list[KeyOutcome]:
-    """Whatever is said to be well is, byte for byte, what was stored."""
+    """Every value reported as read is, byte for byte, the stored one."""
     wanted = places(stored)
     outcomes = pool.load(wanted, timeout_s)
     for outcome, got, true in zip(outcomes, wanted, stored, strict=True):
@@ -157,7 +157,7 @@ def test_slow_node_leaves_time_for_the_second_copy(make, proxies: list[FaultProx
 
 def test_each_node_has_its_own_breaker(make, proxies: list[FaultProxy]) -> None:
     received: list[str] = []
-    pool = make(*(proxy.port for proxy in proxies), told=received)
+    pool = make(*(proxy.port for proxy in proxies), received=received)
     stored = items(30)
     pool.store(stored, 60, LONG_S)
     proxies[1].fault = cachefaults.garbage

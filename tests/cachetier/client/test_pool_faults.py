@@ -105,7 +105,7 @@ def test_refused_connection_is_an_immediate_outcome() -> None:
 
 
 def test_restarted_node_is_used_without_a_failure(node: CacheNode) -> None:
-    """Kept connections are dead then; that says nothing about the node."""
+    """Kept connections are dead then; that is no failure of the node."""
     client = to(node.port, CircuitBreaker(threshold=1))
     assert client.exists([b"a"], NEVER_S) == [KeyOutcome.MISSING]
     node.kill()

@@ -97,7 +97,7 @@ def test_curve_predicts_hits_of_other_sizes() -> None:
             found = node.store.touch(key, time.monotonic())
             node.looked_up(key, found)
             if turn == 0:
-                put(node, key, 100_000)  # ten megabytes, asked for three times in turn
+                put(node, key, 100_000)  # ten megabytes, requested three times in turn
     reported = admin.curve_json(node)
     rates = {point["bytes"]: point["hit_rate"] for point in reported["points"]}
     assert rates[4 * MIB] < 0.1

@@ -153,10 +153,10 @@ class Sized:
 
     def __init__(self) -> None:
         self.limit = 100 * MIB
-        self.asked: list[int] = []
+        self.resizes: list[int] = []
 
     def __call__(self, size: int, _now: float) -> Declined | None:
-        self.asked.append(size)
+        self.resizes.append(size)
         return (
             None if size <= self.limit else Declined(DeclineReason.BACKPRESSURE, "readers hold it")
         )
@@ -176,12 +176,12 @@ def path(tmp_path: Path) -> Path:
 
 def test_new_size_is_applied_once(path: Path, sized: Sized) -> None:
     followed = MemoryFile(str(path), 8 * MIB, sized)
-    followed.look(0.0)
-    assert sized.asked == []
+    followed.poll(0.0)
+    assert sized.resizes == []
     path.write_text("16MiB")
-    followed.look(1.0)
-    followed.look(2.0)
-    assert sized.asked == [16 * MIB]
+    followed.poll(1.0)
+    followed.poll(2.0)
+    assert sized.resizes == [16 * MIB]
 
 
 @pytest.mark.parametrize("nonsense", ["", "much", "-1", "1KiB", "0"])
@@ -192,26 +192,26 @@ def test_invalid_file_changes_nothing_and_is_logged_once(
     path.write_text(nonsense)
     with caplog.at_level(logging.WARNING):
         for second in range(3):
-            followed.look(float(second))
-    assert sized.asked == []
+            followed.poll(float(second))
+    assert sized.resizes == []
     assert len(caplog.records) == 1
 
 
 def test_missing_file_changes_nothing(path: Path, sized: Sized) -> None:
     followed = MemoryFile(str(path), 8 * MIB, sized)
     path.unlink()
-    followed.look(0.0)
-    assert sized.asked == []
+    followed.poll(0.0)
+    assert sized.resizes == []
 
 
 def test_failed_change_is_retried(path: Path, sized: Sized) -> None:
     followed = MemoryFile(str(path), 8 * MIB, sized)
     path.write_text("200MiB")
-    followed.look(0.0)
+    followed.poll(0.0)
     sized.limit = 300 * MIB
-    followed.look(1.0)
-    followed.look(2.0)
-    assert sized.asked == [200 * MIB, 200 * MIB]
+    followed.poll(1.0)
+    followed.poll(2.0)
+    assert sized.resizes == [200 * MIB, 200 * MIB]
 
 
 def test_initial_size_is_read_before_listening(path: Path, tmp_path: Path) -> None:

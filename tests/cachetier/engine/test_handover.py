@@ -51,7 +51,7 @@ def order(node: CacheNode, path: str, scheme: str = "http") -> tuple[int, Any]:
 
 
 def ended(node: CacheNode) -> dict[str, Any]:
-    """What /stats says once it is over."""
+    """Return the /stats of the handover once it is over."""
 
     def over() -> dict[str, Any] | None:
         facts = json.loads(node.page("/stats"))["handover"]
@@ -65,7 +65,7 @@ def place(node: CacheNode | Valkey) -> str:
 
 
 def test_each_value_moves_to_the_node_used_by_clients(start: Start) -> None:
-    """Several peers; lives are kept; what a peer has is not overwritten."""
+    """Several peers; expiry times are kept; values of a peer are not overwritten."""
     node, *peers = (start("--allow-flush", password="open sesame") for _ in range(3))
     db = client(node)
     values = {b"k%d" % i: os.urandom([10, 20_000, 300_000][i % 3]) for i in range(60)}
@@ -205,7 +205,7 @@ def test_invalid_target_is_named_and_nothing_is_lost(start: Start, what: str) ->
     port, words = {
         "absent": lambda: (free_port(), "is unreachable"),
         "another password": lambda: (start(password="other").port, "WRONGPASS"),
-        "itself": lambda: (node.port, "draining|is gone"),  # it lets nobody in by then
+        "itself": lambda: (node.port, "draining|is gone"),  # it accepts no connection by then
         "no cache": lambda: (
             start(password="x").admin_port,
             "does not respond|does not answer|is gone",

@@ -63,7 +63,7 @@ def test_oversized_value_is_rejected_with_a_message_and_the_connection_stays(sta
 
 
 def test_bytes_being_received_are_bounded_over_all_clients(start: Start) -> None:
-    """Two writers which stop half way hold the whole allowance; a third is told to come back."""
+    """Two writers that stop half way hold the whole allowance; a third is rejected for now."""
     node = start(memory="32MiB")
     half = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (8 * MIB) + bytes(MIB)
     stuck = [socket.create_connection(("127.0.0.1", node.port), timeout=10) for _ in range(2)]
@@ -93,14 +93,14 @@ def test_bytes_being_received_are_bounded_over_all_clients(start: Start) -> None
     stuck[1].close()
 
 
-@pytest.mark.parametrize("asked", [b"GET k\r\n" * 500, b"MGET" + b" k" * 500 + b"\r\n"])
-def test_client_that_reads_nothing_blocks_nobody(start: Start, asked: bytes) -> None:
+@pytest.mark.parametrize("commands", [b"GET k\r\n" * 500, b"MGET" + b" k" * 500 + b"\r\n"])
+def test_client_that_reads_nothing_blocks_no_other_client(start: Start, commands: bytes) -> None:
     """Its requests wait; neither the node's memory nor other clients pay."""
     node = start(memory="64MiB")
     db = client(node)
     db.set("k", bytes(4 * MIB))
     with socket.create_connection(("127.0.0.1", node.port), timeout=10) as slow:
-        slow.sendall(asked)
+        slow.sendall(commands)
         until(
             lambda: node.metric("emberline_l2_in_flight_operations", op="get") == 1,
             what="a reply nobody takes",
@@ -214,7 +214,7 @@ def test_settings_are_shown_without_secrets(start: Start) -> None:
 
 
 def test_large_pipeline_does_not_block_others(start: Start) -> None:
-    """Somebody's one question is answered before all of another one's many."""
+    """One command of a client is answered before all of another client's many."""
     node = start()
     db = client(node)
     with db.pipeline(transaction=False) as pipe:
@@ -225,11 +225,11 @@ def test_large_pipeline_does_not_block_others(start: Start) -> None:
         much.sendall(b"KEYS x\r\n" * 3000)
         much.recv(1)
         db.ping()
-        before = keys_asked(db)
-        until(lambda: keys_asked(db) > before, what="the rest of it")
+        before = count_lookups(db)
+        until(lambda: count_lookups(db) > before, what="the rest of it")
 
 
-def keys_asked(db: redis.Redis) -> int:
+def count_lookups(db: redis.Redis) -> int:
     return int(db.info("commandstats")["cmdstat_keys"]["calls"])
 
 

@@ -154,7 +154,7 @@ def test_disconnected_waiting_client_pins_nothing(node: CacheNode) -> None:
     assert found(node, 60) == 60
     with client(node) as one:
         one.delete(*(block(number)[0] for number in range(60)))
-    # A segment goes when nobody reads it any more; nothing of the receiving memory is kept either.
+    # A segment is removed after its last reader; nothing of the receiving memory is kept either.
     until(lambda: node.metric("emberline_l2_disk_segments") <= 1, what="the segments")
     assert node.metric("emberline_l2_used_bytes", medium="memory") == 0
 

@@ -24,7 +24,7 @@ _NOISE = os.urandom(4 * MIB)
 
 
 def value_of(key: str, turn: int) -> bytes:
-    """Tells its key and turn; a page of another value would show."""
+    """Content derived from key and turn, so that a page of another value is detected."""
     chance = random.Random(f"{key}:{turn}")
     start, size = chance.randrange(MIB), chance.choice(SIZES)
     return f"{key}:{turn:06d}:".encode() + _NOISE[start : start + size]

@@ -53,7 +53,7 @@ def worker() -> Worker:
     return Worker(0, 1, 1, seed=1, max_bytes=1000)
 
 
-def test_checker_knows_the_written_version() -> None:
+def test_checker_records_the_written_version() -> None:
     one = worker()
     known = one._known[7]
     known.may = {3}

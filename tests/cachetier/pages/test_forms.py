@@ -23,7 +23,7 @@ TYPED = {
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is woken, and the machine is of a known size."""
+    """No task is nudged, and the machine has a known size."""
     from cachetier.tier.spec import SpareCapacity
 
     monkeypatch.setattr(

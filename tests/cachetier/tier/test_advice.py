@@ -43,17 +43,17 @@ def test_knee_is_where_more_memory_stops_paying() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rates", "said"),
+    ("rates", "message"),
     [
         ((0.59, 0.6, 0.6, 0.6, 0.61), "the size can be reduced"),
         ((0.1, 0.6, 0.61, 0.61, 0.62), "The size is adequate"),
         ((0.0, 0.001, 0.002, 0.003, 0.004), "no size gives many hits"),
     ],
 )
-def test_advice(rates: tuple[float, ...], said: str) -> None:
+def test_advice(rates: tuple[float, ...], message: str) -> None:
     found = compute_what_if([curve(*rates)], GIB)
     assert found is not None
-    assert said in found.advice
+    assert message in found.advice
 
 
 def test_nodes_are_weighted_by_requests() -> None:

@@ -257,8 +257,8 @@ def test_node_without_a_valid_response_has_no_figures() -> None:
 
 
 def test_gets_are_not_counted_where_blocks_are_looked_up_first() -> None:
-    asked_first = METRICS.replace('namespace=""} 0', 'namespace="a"} 40', 1)
-    stats = node_stats.parse_metrics(asked_first)
+    looked_up_first = METRICS.replace('namespace=""} 0', 'namespace="a"} 40', 1)
+    stats = node_stats.parse_metrics(looked_up_first)
     assert (stats.lookups, stats.hits) == (40, 0)
 
 

@@ -33,7 +33,7 @@ def make() -> Iterator[Make]:
 
 
 def known(board: LookupBoard, key: bytes, request: str = "r") -> bool:
-    """What vLLM does: ask again at every step until it is told."""
+    """Like vLLM: look up again at every step until there is a result."""
 
     def step() -> str:
         answer = board.ask(key, request)
@@ -142,7 +142,7 @@ def test_block_is_kept_while_one_of_two_requests_needs_it(make: Make) -> None:
 
 
 def test_late_response_does_not_change_a_newer_query(make: Make) -> None:
-    """The key is asked, given up, and asked again: the first answer belongs to nobody."""
+    """A key is looked up, abandoned and looked up again: the first answer is dropped."""
     rounds = [threading.Event(), threading.Event()]
     answers = iter(((rounds[0], True), (rounds[1], False)))
 

@@ -25,7 +25,7 @@ def well(part: Sequence[Item], timeout_s: float) -> list[bool]:
 
 
 class Gate:
-    """A carrier that waits to be let through, and tells who is inside."""
+    """Carrier that blocks until released and records what is in progress."""
 
     def __init__(self) -> None:
         self.open = threading.Event()

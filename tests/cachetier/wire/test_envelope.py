@@ -106,7 +106,7 @@ def test_first_seal_is_the_standard_crc() -> None:
 
 
 def test_invalid_trailer_is_rejected() -> None:
-    """A node looks at the header alone."""
+    """A node reads the header only."""
     header = bytearray(envelope.pack_header(KEY, b"body"))
     header[-1] = 1
     assert envelope.expected_length(header, KEY) is None

@@ -62,7 +62,7 @@ def _copied(old: int, new: int, place: str) -> None:
 
 
 def _swapped(ids: list[int]) -> None:
-    """Two rows change places with everything that says where they are."""
+    """Two rows change places together with their positions."""
     first, second = ids[1], ids[2]
     sql("UPDATE audit_auditevent SET sequence = 1002, id = 1002 WHERE id = %s", first)
     sql("UPDATE audit_auditevent SET sequence = 2, id = %s WHERE id = %s", first, second)
@@ -163,7 +163,7 @@ def test_check_resumes_and_keeps_its_findings(rows: list[int]) -> None:
 
 
 def test_restored_backup_is_detected_by_its_head(rows: list[int]) -> None:
-    """An old copy of the whole database is intact in itself; a head noted elsewhere tells."""
+    """An old copy of the whole database is intact in itself; a head kept elsewhere detects it."""
     chain.link_rows()
     head = chain.verify_chain().head
     assert integrity.compare(head) == ""

@@ -160,20 +160,20 @@ def test_form_round_trips_its_values() -> None:
 
 @pytest.mark.django_db
 def test_price_applies_from_its_date(people: Cast) -> None:
-    def said(price: float, day: str) -> None:
+    def set_price(price: float, day: str) -> None:
         facts = {**PRICED, "price_usd_hour": price, "price_date": day}
         actions.save_instance_type(people.alice, "metal.x", facts)
 
     def on(day: str) -> float | None:
         return selectors.load_prices().on("metal.x", date.fromisoformat(day))
 
-    said(2.0, "2026-09-10")
-    said(3.0, "2026-10-01")
+    set_price(2.0, "2026-09-10")
+    set_price(3.0, "2026-10-01")
     found = [on(day) for day in ("2026-09-09", "2026-09-10", "2026-09-30", "2026-10-01")]
     assert found == [None, 2.0, 2.0, 3.0]
     actions.save_instance_type(people.alice, "metal.x", {"vcpus": 8})
     assert len(selectors.price_history("metal.x")) == 2, "nothing was said of its price"
-    said(2.5, "2026-09-20")
+    set_price(2.5, "2026-09-20")
     found = [on(day) for day in ("2026-09-19", "2026-09-20", "2026-10-05")]
     assert found == [2.0, 2.5, 2.5], "what was said later holds for later days"
     rows = client_of(people.charlie).get("/api/v1/instance-types/metal.x/prices/").json()

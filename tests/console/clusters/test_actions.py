@@ -209,7 +209,7 @@ def test_applied_role_is_noticed_by_a_check(
 def test_check_is_a_survey_started_after_its_request(
     people: Cast, api: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else looks at the moment, and saw what was there before."""
+    """Another process is refreshing, with an outdated observation."""
     cluster = add(people, api.url)
     other = take_claim(ClusterStatus, str(cluster.pk))
     assert other is not None
@@ -240,21 +240,21 @@ def test_check_from_the_page_is_repeated_by_messages(
         lambda _task, *args, countdown=0.0: sent.append((*args, countdown)),
     )
     actions.check_cluster(people.alice, "work")
-    looks = 0
+    observations = 0
     while sent:
         pk, repeats, _countdown = sent.pop()
         tasks.refresh_cluster(pk, repeats)
-        looks += 1
+        observations += 1
     cluster.status.refresh_from_db()
-    assert (cluster.status.phase, looks) == ("Ready", 3)
+    assert (cluster.status.phase, observations) == ("Ready", 3)
     granted_after(api, 10**6)
     actions.check_cluster(people.alice, "work")
-    looks = 0
+    observations = 0
     while sent:
         pk, repeats, _countdown = sent.pop()
         tasks.refresh_cluster(pk, repeats)
-        looks += 1
-    assert looks == tasks.REPEATS + 1, "it comes to an end"
+        observations += 1
+    assert observations == tasks.REPEATS + 1, "it comes to an end"
     tasks.refresh_cluster(str(cluster.pk))
     assert not sent, "nobody asked"
 
@@ -303,7 +303,7 @@ def test_real_cluster_gets_a_provisioner(people: Cast, fake_cluster: FakeKube) -
     assert selectors.capabilities("lab") is None, "nobody has looked yet"
 
     def looked() -> bool:
-        """GPUs are there once the fake's kubelet has said so."""
+        """GPUs appear once the fake's kubelet has reported them."""
         refresh.refresh(str(made.pk))
         return "nvidia-gpu" in (selectors.capabilities("lab") or ())
 

@@ -19,7 +19,7 @@ from console.system import changes
 from endpoints import tasks
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
 from endpoints.reconcile.reconciler import NEXT_PASS_S, STEADY_ON_CLUSTER_S
-from tests.support.endpoints.cluster_world import ClusterWorld
+from tests.support.endpoints.cluster_harness import ClusterHarness
 from tests.support.endpoints.fixtures import data, known_machine, no_old_keys  # noqa: F401
 from tests.support.kube.cluster import Cluster as KubeCluster
 from tests.support.people import Cast
@@ -58,22 +58,22 @@ def rounds() -> Iterator[Rounds]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", found.append)
     return found
 
 
 @pytest.fixture
-def cluster_world(cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
-    return ClusterWorld(cluster, monkeypatch)
+def cluster_harness(cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterHarness:
+    return ClusterHarness(cluster, monkeypatch)
 
 
 @pytest.fixture
-def fake_world(fake_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
+def fake_harness(fake_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterHarness:
     monkeypatch.setattr(watch, "FIRST_RETRY_S", 0.02)
     monkeypatch.setattr(watch, "MAX_RETRY_S", 0.1)
-    return ClusterWorld(fake_cluster, monkeypatch)
+    return ClusterHarness(fake_cluster, monkeypatch)
 
 
 def due_in_s(endpoint: Endpoint) -> float:
@@ -83,32 +83,32 @@ def due_in_s(endpoint: Endpoint) -> float:
 
 
 def test_death_of_a_pod_is_announced_and_a_steady_endpoint_is_not_polled(
-    cluster_world: ClusterWorld,
+    cluster_harness: ClusterHarness,
     data: dict[str, Any],
     rounds: Rounds,
-    asked: list[str],
+    requests: list[str],
 ) -> None:
-    demo = cluster_world.create(data)
-    cluster_world.until(demo, "Ready")
-    cluster_world.step(demo)
+    demo = cluster_harness.create(data)
+    cluster_harness.until(demo, "Ready")
+    cluster_harness.step(demo)
     assert due_in_s(demo) < STEADY_ON_CLUSTER_S / 2, "polled without a watch"
     rounds.live()
 
     def steady() -> bool:
-        cluster_world.step(demo)
+        cluster_harness.step(demo)
         return due_in_s(demo) >= 0.8 * STEADY_ON_CLUSTER_S - 1
 
     until(steady, what="observed rarely")
     rounds.deliver()
-    asked.clear()
-    pod = cluster_world.pods()[0]["metadata"]["name"]
-    cluster_world.cluster.api.delete("Pod", cluster_world.namespace, pod, gracePeriodSeconds=0)
-    until(lambda: rounds.deliver() or asked, what="notice")
-    assert set(asked) == {str(demo.pk)}
+    requests.clear()
+    pod = cluster_harness.pods()[0]["metadata"]["name"]
+    cluster_harness.cluster.api.delete("Pod", cluster_harness.namespace, pod, gracePeriodSeconds=0)
+    until(lambda: rounds.deliver() or requests, what="notice")
+    assert set(requests) == {str(demo.pk)}
     assert due(EndpointStatus, timezone.now()) == [demo.pk], "in case the message is lost"
 
     def recorded() -> bool:
-        cluster_world.step(demo)
+        cluster_harness.step(demo)
         lost = ("WorkerLost", "WorkerRemoved")
         return EndpointEvent.objects.filter(endpoint=demo, subject=pod, kind__in=lost).exists()
 
@@ -116,24 +116,26 @@ def test_death_of_a_pod_is_announced_and_a_steady_endpoint_is_not_polled(
 
 
 def test_lost_watch_is_counted_shown_and_replaced_by_polling(
-    fake_world: ClusterWorld,
+    fake_harness: ClusterHarness,
     data: dict[str, Any],
     rounds: Rounds,
-    asked: list[str],
+    requests: list[str],
     people: Cast,
     client: Client,
 ) -> None:
-    demo = fake_world.create(data)
-    fake_world.until(demo, "Ready")
+    demo = fake_harness.create(data)
+    fake_harness.until(demo, "Ready")
     rounds.live()
-    until(lambda: fake_world.step(demo) and due_in_s(demo) >= 0.8 * STEADY_ON_CLUSTER_S - 1)
-    asked.clear()
-    with fake_world.cluster.plane.failing("watch=true"):  # type: ignore[attr-defined]
-        fake_world.cluster.plane.stop_api()  # type: ignore[attr-defined]
-        fake_world.cluster.plane.start_api()  # type: ignore[attr-defined]
+    until(lambda: fake_harness.step(demo) and due_in_s(demo) >= 0.8 * STEADY_ON_CLUSTER_S - 1)
+    requests.clear()
+    with fake_harness.cluster.plane.failing("watch=true"):  # type: ignore[attr-defined]
+        fake_harness.cluster.plane.stop_api()  # type: ignore[attr-defined]
+        fake_harness.cluster.plane.start_api()  # type: ignore[attr-defined]
         until(lambda: all(rounds.states().values()), what="both reported lost")
-        assert str(demo.pk) in asked, "observed at once, since its changes are no longer announced"
-        fake_world.step(demo)
+        assert str(demo.pk) in requests, (
+            "observed at once, since its changes are no longer announced"
+        )
+        fake_harness.step(demo)
         assert due_in_s(demo) <= max(NEXT_PASS_S.values())
         client.force_login(people.alice)
         page = client.get("/clusters/east/").content.decode()
@@ -147,17 +149,17 @@ def test_lost_watch_is_counted_shown_and_replaced_by_polling(
 
 
 def test_namespaces_without_endpoints_are_not_watched(
-    fake_world: ClusterWorld,
+    fake_harness: ClusterHarness,
     data: dict[str, Any],
     rounds: Rounds,
 ) -> None:
     rounds.adjust()
     assert not rounds.watches._watches
-    demo = fake_world.create(data)
-    fake_world.create({**data, "name": "second"})
+    demo = fake_harness.create(data)
+    fake_harness.create({**data, "name": "second"})
     rounds.live()
-    assert list(rounds.watches._watches) == [("east", fake_world.namespace)]
-    assert len(rounds.watches._watches["east", fake_world.namespace][1]) == len(watch.WATCHED)
+    assert list(rounds.watches._watches) == [("east", fake_harness.namespace)]
+    assert len(rounds.watches._watches["east", fake_harness.namespace][1]) == len(watch.WATCHED)
     Endpoint.objects.all().delete()
     rounds.adjust()
     assert not rounds.watches._watches
@@ -166,18 +168,18 @@ def test_namespaces_without_endpoints_are_not_watched(
 
 
 def test_new_credentials_restart_the_watches(
-    fake_world: ClusterWorld,
+    fake_harness: ClusterHarness,
     data: dict[str, Any],
     rounds: Rounds,
 ) -> None:
-    fake_world.create(data)
+    fake_harness.create(data)
     rounds.live()
-    (_, before) = rounds.watches._watches["east", fake_world.namespace]
+    (_, before) = rounds.watches._watches["east", fake_harness.namespace]
     rounds.adjust()
-    assert rounds.watches._watches["east", fake_world.namespace][1] == before
+    assert rounds.watches._watches["east", fake_harness.namespace][1] == before
     Cluster.objects.update(context="gone")
     rounds.adjust()
-    assert rounds.watches._watches["east", fake_world.namespace][1] != before
+    assert rounds.watches._watches["east", fake_harness.namespace][1] != before
     for one in before:
         one.join(30)
         assert not one.is_alive()
@@ -204,11 +206,11 @@ def test_undelivered_notices_are_delivered_in_the_next_round(
 
 
 def test_unreadable_credentials_leave_other_clusters_watched(
-    fake_world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+    fake_harness: ClusterHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = {"nowhere": ["a"], "east": ["", fake_world.namespace, "b"]}
+    named = {"nowhere": ["a"], "east": ["", fake_harness.namespace, "b"]}
     monkeypatch.setattr(related_objects, "namespaces_by_cluster", lambda: named)
-    assert set(wanted_places()) == {("east", fake_world.namespace), ("east", "b")}
+    assert set(wanted_places()) == {("east", fake_harness.namespace), ("east", "b")}
 
 
 def test_a_celery_worker_watches_once_ready() -> None:

@@ -32,7 +32,7 @@ FULL = replace(FINE, free_bytes=0)
 
 
 @pytest.mark.parametrize(
-    ("found", "state", "said"),
+    ("found", "state", "message"),
     [
         (FINE, DiskState.OK, "50 GiB of 100 GiB free (50 %)"),
         (replace(FINE, free_bytes=4 * GIB), DiskState.LOW, "4 GiB of 100 GiB free (4 %)"),
@@ -58,9 +58,11 @@ FULL = replace(FINE, free_bytes=0)
         (replace(FINE, read_only=True), DiskState.FULL, "mounted read-only"),
     ],
 )
-def test_disk_thresholds_are_in_bytes_and_percent(found: Disk, state: DiskState, said: str) -> None:
+def test_disk_thresholds_are_in_bytes_and_percent(
+    found: Disk, state: DiskState, message: str
+) -> None:
     assert found.state is state
-    assert said in found.text
+    assert message in found.text
     assert bool(found.remedy) is (state is not DiskState.OK)
     assert "/v" not in found.text + found.remedy, "people who are not logged in read them"
 
@@ -196,12 +198,12 @@ def test_readyz_warns_when_low_and_fails_when_full(
 def test_system_page_rest_banner_doctor_and_metrics_agree(
     db: None, monkeypatch: pytest.MonkeyPatch, found: Disk | None
 ) -> None:
-    def look(_path: Path) -> Disk:
+    def read_disk(_path: Path) -> Disk:
         if found is None:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return found
 
-    monkeypatch.setattr(disk, "read_disk", look)
+    monkeypatch.setattr(disk, "read_disk", read_disk)
     viewer = client_of(cast().charlie)
     state = found.state.value if found else "unavailable"
     page = viewer.get("/system/").text

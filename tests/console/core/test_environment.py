@@ -199,14 +199,16 @@ def test_separate_password_is_inserted_into_the_url(
 
 
 @pytest.mark.parametrize(
-    ("env", "told"),
+    ("env", "message"),
     [
         ({"REDIS_URL": "redis://:a@h/0"}, "REDIS_URL also contains a password"),
         ({}, "REDIS_URL has no host"),
     ],
 )
-def test_password_without_a_url_is_rejected(tmp_path: Path, env: dict[str, str], told: str) -> None:
-    with pytest.raises(SettingError, match=told) as refused:
+def test_password_without_a_url_is_rejected(
+    tmp_path: Path, env: dict[str, str], message: str
+) -> None:
+    with pytest.raises(SettingError, match=message) as refused:
         load(tmp_path, EMBERLINE_REDIS_PASSWORD="hidden", **env)
     assert "hidden" not in str(refused.value)
 

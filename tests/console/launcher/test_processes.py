@@ -84,7 +84,7 @@ def test_routers_have_their_own_rights_in_the_embedded_valkey(
 
 
 @pytest.mark.parametrize(
-    ("told", "able"),
+    ("redis_url", "able"),
     [
         ("Redis server v=6.0.16 sha=00000000:0 malloc=jemalloc-5.2.1", False),
         ("Redis server v=6.2.0 sha=00000000:0", True),
@@ -93,10 +93,10 @@ def test_routers_have_their_own_rights_in_the_embedded_valkey(
     ],
 )
 def test_older_servers_have_no_user_for_routers(
-    layout: Layout, tmp_path: Path, told: str, able: bool
+    layout: Layout, tmp_path: Path, redis_url: str, able: bool
 ) -> None:
     server = tmp_path / "redis-server"
-    server.write_text(f"#!/bin/sh\necho '{told}'\n")
+    server.write_text(f"#!/bin/sh\necho '{redis_url}'\n")
     server.chmod(0o700)
     assert has_channel_rights(server) is able
     write_valkey_config(layout, 1, "secret-of-the-broker", "")

@@ -41,7 +41,7 @@ def test_role_order_globally_and_in_a_team(teams: Teams, people: Cast) -> None:
     assert not allows(teams.gina, "viewer")
     assert allows_in_any_team(teams.gina, "admin")
     assert not allows_in_any_team(teams.nora, "viewer")
-    # Nobody's thing needs a role held everywhere.
+    # An object without an owner needs a role in every team.
     assert not allows(teams.gina, "viewer", of=Endpoint())
     assert allows(people.charlie, "viewer", of=Endpoint())
 

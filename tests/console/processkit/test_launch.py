@@ -56,7 +56,7 @@ class Room:
         self.started.append(process)
         return process
 
-    def says(self, text: str) -> None:
+    def wait_for(self, text: str) -> None:
         until(lambda: text in self.out.read_text(), what=f"{text!r} in the output")
 
     def child(self, process: subprocess.Popen[bytes]) -> int:
@@ -122,11 +122,11 @@ def test_command_that_cannot_start(room: Room) -> None:
 
 def test_signals_reach_the_command_and_term_is_no_crash(room: Room) -> None:
     process = room.launch(NOTES)
-    room.says("ready")
+    room.wait_for("ready")
     process.send_signal(signal.SIGHUP)
-    room.says("SIGHUP")
+    room.wait_for("SIGHUP")
     process.send_signal(signal.SIGUSR1)
-    room.says("SIGUSR1")
+    room.wait_for("SIGUSR1")
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 7
     assert room.out.read_text().split() == ["ready", "SIGHUP", "SIGUSR1", "SIGTERM"]
@@ -140,12 +140,12 @@ def test_second_term_is_not_forwarded(room: Room) -> None:
         "while True: time.sleep(9)"
     )
     process = room.launch(stubborn, grace_s=600)
-    room.says("ready")
+    room.wait_for("ready")
     process.send_signal(signal.SIGTERM)
-    room.says("term")
+    room.wait_for("term")
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGUSR1)
-    room.says("usr1")
+    room.wait_for("usr1")
     assert room.out.read_text().count("term") == 1
 
 
@@ -155,7 +155,7 @@ def test_command_that_ignores_term_is_killed(room: Room) -> None:
         "time.sleep(600)",
         grace_s=0.1,
     )
-    room.says("ready")
+    room.wait_for("ready")
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 137
     assert "killed" in room.out.read_text()
@@ -189,7 +189,7 @@ def test_killed_launcher_kills_the_command_and_the_next_one_cleans_up(room: Room
         "except OSError: state = 'gone'\n"
         "print('helper', 'ended' if state in ('gone', 'Z', 'X') else state, flush=True)"
     )
-    room.says("helper ended")
+    room.wait_for("helper ended")
     until(lambda: not room.run.alive)
     assert room.run.deaths == 2  # one kill and one exit
 
@@ -211,10 +211,10 @@ time.sleep(600)
         env={**os.environ, leftovers.MARK: str(room.folder)},
         stdout=room.out.open("wb"),
     )
-    room.says("ready")
+    room.wait_for("ready")
     parent.kill()
     parent.wait(10)
-    room.says("SIGTERM")
+    room.wait_for("SIGTERM")
     until(lambda: not room.run.alive)
     assert room.run.deaths == 0
     # The launcher writes its record before it exits, so it may still be alive briefly.

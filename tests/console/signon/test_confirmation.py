@@ -32,7 +32,7 @@ def old(client: Client) -> Client:
     return client
 
 
-def asked_at(at: int | None, claims: dict[str, Any]) -> dict[str, Any]:
+def set_auth_time(at: int | None, claims: dict[str, Any]) -> dict[str, Any]:
     return {**claims, "auth_time": at}
 
 
@@ -124,9 +124,9 @@ def test_single_sign_on_user_confirms_at_the_provider(
     page = client.post("/profile/tokens/", NEW_TOKEN).content.decode()
     assert "/login/again/with/acme/" in page
     assert "again_password" not in page
-    # A provider that does not say when it asked, or says long ago, has not asked.
+    # Without a recent `auth_time` the provider has not authenticated again.
     for at in (None, int(time.time()) - 3600):
-        served.forge = partial(asked_at, at)
+        served.forge = partial(set_auth_time, at)
         url = begin(client, "/login/again/with/acme/")
         assert "max_age=0" in url
         assert "prompt=login" in url

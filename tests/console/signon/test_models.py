@@ -139,7 +139,7 @@ def test_sender_of_a_body_is_known_before_it_is_read(
     # The connection is the test's own here, in its transaction.
     monkeypatch.setattr("console.api.access.close_old_connections", lambda: None)
 
-    def said(path: str = "/x/", **headers: str) -> str:
+    def origin(path: str = "/x/", **headers: str) -> str:
         listed = [(name.encode(), value.encode()) for name, value in headers.items()]
         return identify_sender({"type": "http", "method": "POST", "path": path, "headers": listed})
 
@@ -147,10 +147,10 @@ def test_sender_of_a_body_is_known_before_it_is_read(
     cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
     bearer = f"Bearer {token_actions.create_token(people.alice, 'ci', 'viewer')[1]}"
     alice = f"user {people.alice.pk}"
-    assert said(cookie=cookie) == alice
-    assert said("/api/v1/tokens/", authorization=bearer) == alice
-    assert said(authorization=bearer) == "", "tokens are for the API"
-    assert said("/api/v1/tokens/", authorization="Bearer emb_x", cookie=cookie) == ""
-    assert said() == said(cookie=f"{settings.SESSION_COOKIE_NAME}=x") == ""
+    assert origin(cookie=cookie) == alice
+    assert origin("/api/v1/tokens/", authorization=bearer) == alice
+    assert origin(authorization=bearer) == "", "tokens are for the API"
+    assert origin("/api/v1/tokens/", authorization="Bearer emb_x", cookie=cookie) == ""
+    assert origin() == origin(cookie=f"{settings.SESSION_COOKIE_NAME}=x") == ""
     actions.set_active(people.ada, people.alice, False)
-    assert said(cookie=cookie) == said("/api/v1/tokens/", authorization=bearer) == ""
+    assert origin(cookie=cookie) == origin("/api/v1/tokens/", authorization=bearer) == ""

@@ -34,7 +34,7 @@ class Rig:
         self.var = supervised.var
 
     def add(self, name: str, argv: tuple[str, ...] = IDLE, start_secs: int = 0) -> None:
-        """Before supervisord starts. With 0 it is started again at once when it dies."""
+        """Before supervisord starts. With 0 it is restarted at once when it exits."""
         text = render_program(self.var, Program(name, argv, start_secs=start_secs), self.var)
         (include_dir(self.var) / f"{name}.conf").write_text(text)
 

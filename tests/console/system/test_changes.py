@@ -58,7 +58,7 @@ def test_only_programs_of_the_console_are_compared_for_lack_of_a_handler(
     tmp_path: Path, settings: Settings, handled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[None] = []
-    monkeypatch.setattr(tasks.look, "nudge", lambda: compared.append(None))
+    monkeypatch.setattr(tasks.observe_programs, "nudge", lambda: compared.append(None))
     point_at(settings, tmp_path)
     state.save(tmp_path, state.Workload("run", owner="benchmark/17"))
     changes.announce({"program/run-0", "endpoint/", "noise"})

@@ -46,7 +46,7 @@ def on_kubernetes(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("EMBERLINE_ENCRYPTION_KEY_FILE", "/given")
     monkeypatch.setattr(
         refresh,
-        "look",
+        "survey_cluster",
         lambda _row: refresh.ClusterObservation(ClusterPhase.READY, ClusterReason.ANSWERS),
     )
     return tmp_path
@@ -107,7 +107,7 @@ def test_missing_rights(on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch) ->
     seen = refresh.ClusterObservation(
         ClusterPhase.DEGRADED, ClusterReason.RIGHTS_MISSING, "May not make deployments.apps."
     )
-    monkeypatch.setattr(refresh, "look", lambda _row: seen)
+    monkeypatch.setattr(refresh, "survey_cluster", lambda _row: seen)
     refused("cluster", "deployments.apps", "Role")
 
 

@@ -126,7 +126,7 @@ def test_slow_observer_does_not_revert_newer_records(
 def test_failed_audit_keeps_the_crash_pending(
     supervised_programs: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look that dies half-way leaves the death to the next one."""
+    """An interrupted observation leaves the exit to the next one."""
     program_watch.observe()
     supervised_programs.kill()
 
@@ -146,7 +146,7 @@ def test_new_supervisord_is_no_crash(supervised_programs: Rig) -> None:
     before = supervised_programs.seen()
     supervised_programs.stop_all()
     with pytest.raises(TemporaryError):
-        tasks.look.run()
+        tasks.observe_programs.run()
     supervised_programs.supervised.start()
     after = supervised_programs.running()
     assert after.pid != before.pid
@@ -160,7 +160,7 @@ def test_new_supervisord_is_no_crash(supervised_programs: Rig) -> None:
 def test_restarted_supervisord_is_no_crash_of_its_programs(
     supervised_programs: Rig,
 ) -> None:
-    """It could tell of no ending; only that it is another one tells."""
+    """It reports no exit; only its new process id shows the restart."""
     program_watch.observe()
     before = supervised_programs.seen()
     supervised_programs.supervised.kill()
@@ -174,10 +174,10 @@ def test_restarted_supervisord_is_no_crash_of_its_programs(
 def test_unavailable_supervisord_is_an_outcome(
     supervised_programs: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It may be away for hours, and this is asked every few seconds."""
+    """It may be unavailable for hours, with a query every few seconds."""
     supervised_programs.stop_all()
     with caplog.at_level(logging.INFO):
-        result = tasks.look.apply()
+        result = tasks.observe_programs.apply()
     assert isinstance(result.result, TemporaryError)
     assert result.result.reason == "SupervisorUnavailable"
     assert [r.getMessage() for r in caplog.records if r.levelno > logging.INFO] == []

@@ -33,7 +33,7 @@ KEPT = Path(__file__).with_name("query_counts.json")
 
 @pytest.fixture
 def console_folder(settings: Any, tmp_path: Path) -> Path:
-    """A console beside a Prometheus of its own, which nobody asks here."""
+    """A console with its own Prometheus, which is not queried here."""
     layout = Layout(tmp_path)
     layout.prepare()
     write_facts(layout, prometheus_port=1)

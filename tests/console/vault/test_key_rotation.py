@@ -38,7 +38,7 @@ ACME = Provider("acme", "Acme", "https://acme.example", "id")
 TOKEN = re.compile(r"gAAAAA[\w-]{60,}=*")  # prefix of Fernet texts, whatever the key
 
 # Modules that encrypt, and their number of calls. A new module registers its columns with
-# `key_rotation.register`, and the world below gets one of its rows.
+# `key_rotation.register`, and the database below gets one of its rows.
 SEALERS = {
     "console.api.idempotency": 1,
     "console.audit.chain": 1,
@@ -166,22 +166,22 @@ def test_undecryptable_value_is_named_and_blocks_nothing(
 def test_doctor_states_whether_an_earlier_key_can_be_removed(
     encrypted_rows: dict[str, Any], settings: Settings
 ) -> None:
-    def told() -> str:
+    def report() -> str:
         (line,) = (str(one) for one in preflight.ask() if one.subject == "stored secrets")
         return line
 
     old = live.EMBERLINE.encryption_keys
-    assert told() == "ok    stored secrets: all encrypted with the current key"
+    assert report() == "ok    stored secrets: all encrypted with the current key"
     keys(settings, NEW, *old)
     before = sealed_texts()
-    assert told().startswith("note  stored secrets: those of ")
-    assert " and 3 more still require a previous key. Run `emberline rekey`" in told()
+    assert report().startswith("note  stored secrets: those of ")
+    assert " and 3 more still require a previous key. Run `emberline rekey`" in report()
     assert sealed_texts() == before, "it only looks"
     key_rotation.rekey(record)
-    assert told().startswith("ok")
+    assert report().startswith("ok")
     keys(settings, LATER)
-    assert "no configured key decrypts those of " in told()
-    assert "Append the previous key" in told()
+    assert "no configured key decrypts those of " in report()
+    assert "Append the previous key" in report()
 
 
 def test_every_encrypting_module_is_registered() -> None:

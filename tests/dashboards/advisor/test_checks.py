@@ -92,7 +92,7 @@ def test_a_revision_with_the_values_of_a_row_applies_it(
         ({"longer": 1.5}, UNTOLD, "The traffic changed: prompt tokens per request +50%."),
     ],
 )
-def test_the_gain_came_or_did_not_or_cannot_be_told(
+def test_the_gain_is_confirmed_refuted_or_unknown(
     finished: Advice, recording: Recording, change: dict[str, float], verdict: str, text: str
 ) -> None:
     recording.change(**change)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_too_little_traffic_after_a_day_is_stated(finished: Advice, recording: R
     assert "Only 20 requests with a TTFT" in one["text"]
 
 
-def test_a_revision_that_changes_more_cannot_be_told(
+def test_the_gain_of_a_revision_with_further_changes_is_unknown(
     finished: Advice, recording: Recording
 ) -> None:
     apply(replicas=2, worker_args=["--max-num-seqs=8"])

@@ -190,7 +190,7 @@ def test_a_running_survey_is_cancelled(queued: Advice) -> None:
     assert "Compute advice" in text(browser("operator"))
 
 
-def test_a_cancellation_after_the_end_says_so(finished: Advice) -> None:
+def test_a_cancellation_after_the_end_is_rejected_with_the_reason(finished: Advice) -> None:
     page = browser("operator").post(f"{PAGE}cancel/", follow=True).content.decode()
     assert "The computation had ended already; nothing was cancelled." in page
     assert "being cancelled" not in page

@@ -68,12 +68,12 @@ def test_viewer_cannot_write_boards() -> None:
 
 
 def test_other_teams_read_only_their_boards() -> None:
-    world: Teams = teams()
-    their_endpoints(world)
+    members: Teams = teams()
+    their_endpoints(members)
     ours = {**BOARD, "owner": "team/ours", "panels": [{**TTFT, "endpoint": CANARY}]}
     client = program("operator")
     made = [client.post(ALL, {**ours, "title": f"b{n}"}, format="json").json() for n in range(3)]
-    erin, hugo = client_of(world.erin), client_of(world.hugo)
+    erin, hugo = client_of(members.erin), client_of(members.hugo)
     assert CANARY not in erin.get(ALL).text
     assert erin.get(ALL).json()["results"][0]["panels"][0]["type"] == "hidden"
     assert hugo.get(ALL).json()["results"] == []

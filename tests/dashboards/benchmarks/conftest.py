@@ -47,7 +47,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with (folder / "router.log").open("wb") as log:
         router = subprocess.Popen(argv, cwd=ROOT, stdout=log, stderr=log, env=os.environ)
     try:
-        until(lambda: b"200" in _asked(port), what="router")
+        until(lambda: b"200" in _request_health(port), what="router")
         named = {f"demo-worker-{n}": f"http://127.0.0.1:{w.port}" for n, w in enumerate(workers)}
         yield Fleet(f"http://127.0.0.1:{port}", named)
     finally:
@@ -57,7 +57,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             worker.close()
 
 
-def _asked(port: int) -> bytes:
+def _request_health(port: int) -> bytes:
     try:
         with socket.create_connection(("127.0.0.1", port), 1) as peer:
             peer.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -71,8 +71,10 @@ def test_fresh_prompts_start_cold_and_shared_ones_hit(fleet: Fleet) -> None:
     assert first.job["nonce"] != second.job["nonce"]
     # Whichever came first: on a busy machine they overtake each other.
     assert min(sample.cached_tokens or 0 for sample in selectors.read_samples(second)) == 0
-    wish = BenchmarkRequest({**QUICK, **work}, caches="shared")
-    warm = [passes(actions.start(person("operator"), "demo", wish)[0], "done") for _ in range(2)]
+    benchmark = BenchmarkRequest({**QUICK, **work}, caches="shared")
+    warm = [
+        passes(actions.start(person("operator"), "demo", benchmark)[0], "done") for _ in range(2)
+    ]
     assert warm[0].job["nonce"] == warm[1].job["nonce"] == "seed-1"
     assert (selectors.read_samples(warm[1])[0].cached_tokens or 0) > 1400
 
@@ -146,8 +148,8 @@ def test_two_sweeps_start_a_run_once(fleet: Fleet, monkeypatch: pytest.MonkeyPat
 def test_runs_of_two_endpoints_are_sequential(fleet: Fleet) -> None:
     fleet.endpoint()
     fleet.endpoint("other")
-    wish = BenchmarkRequest(dict(QUICK), second="other")
-    first, second = actions.start(person("operator"), "demo", wish)
+    benchmark = BenchmarkRequest(dict(QUICK), second="other")
+    first, second = actions.start(person("operator"), "demo", benchmark)
     for name in ("demo", "other"):
         with pytest.raises(ConflictError, match="already queued or running"):
             start(name)
@@ -156,7 +158,7 @@ def test_runs_of_two_endpoints_are_sequential(fleet: Fleet) -> None:
     assert second.state == BenchmarkState.QUEUED
     assert "Waiting for demo" in second.stage
     passes(first, "done")
-    passes(second, "failed", "done")  # the simulated workers know no model "other"
+    passes(second, "failed", "done")  # the simulated workers have no model "other"
     assert second.started_at >= first.finished_at
     assert {k: v for k, v in first.job.items() if k != "nonce"} == {
         k: v for k, v in second.job.items() if k != "nonce"

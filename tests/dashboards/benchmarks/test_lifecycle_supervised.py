@@ -30,8 +30,8 @@ def supervised(settings: Any) -> Iterator[Supervised]:
 
 
 def start(**given: Any) -> Benchmark:
-    wish = BenchmarkRequest({"rate": 20, "think_s": 0.05, "duration_s": 1, **given})
-    return actions.start(person("operator"), "demo", wish)[0]
+    benchmark = BenchmarkRequest({"rate": 20, "think_s": 0.05, "duration_s": 1, **given})
+    return actions.start(person("operator"), "demo", benchmark)[0]
 
 
 def test_run_is_a_program_of_supervisord_and_leaves_nothing(
@@ -40,7 +40,7 @@ def test_run_is_a_program_of_supervisord_and_leaves_nothing(
     endpoint = fleet.endpoint()
     run = passes(start(), "running")
     until(supervised.processes)
-    assert keeper._children == {}  # it is nobody's child here
+    assert keeper._children == {}  # it is no child of this process
     passes(run, "done")
     assert run.result["requests"] > 5
     until(lambda: (lifecycle.sweep(), not Benchmark.objects.get(pk=run.pk).left)[1])
@@ -68,7 +68,7 @@ def test_run_without_its_supervisor_is_lost_and_does_not_resume(
     sent = (files.read_progress(folder) or {})["sent"]
     run = passes(run, "failed", "aborted")
     assert run.progress["sent"] == sent
-    assert run.message  # nobody asked for this end
+    assert run.message  # this end was not requested
 
 
 def test_run_of_a_removed_endpoint_leaves_no_program(supervised: Supervised, fleet: Fleet) -> None:

@@ -41,7 +41,7 @@ def ready(name: str = "demo") -> Endpoint:
 
 
 def made(endpoint: Endpoint, mean_s: float = 0.2, **fields: Any) -> Benchmark:
-    """One that has ended, with what a generator would have said."""
+    """An ended run with the output of a generator."""
     kept, series = samples(mean_s, int(1000 * mean_s)), Series()
     for sample in kept:
         series.ended(sample)
@@ -133,7 +133,7 @@ def test_start_needs_the_confirmation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"rate": "0"}, "Request rate is too small. Enter a number from 0.01 to 2000."),
         ({"rate": "many"}, "not a number."),
@@ -144,12 +144,12 @@ def test_start_needs_the_confirmation() -> None:
         ({"title": "x" * 81}, "80"),
     ],
 )
-def test_error_is_shown_at_its_field_and_input_is_kept(more: dict[str, str], said: str) -> None:
+def test_error_is_shown_at_its_field_and_input_is_kept(more: dict[str, str], message: str) -> None:
     ready()
     answer = browser("operator").post("/benchmarks/endpoints/demo/new/", {**FORM, **more})
     html = answer.content.decode()
     assert answer.status_code == 400, html
-    assert said in html
+    assert message in html
     assert not Benchmark.objects.exists()
     name, value = next(iter(more.items()))
     if name in ("rate", "turns", "warmup_s"):

@@ -20,17 +20,17 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("tidy")]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
-"""A folder for pictures, for who wants to look."""
+"""Folder for screenshots, if requested."""
 
 
-def seen(chrome: Browser, live_server: Any, settings: Any, **look: Any) -> Watched:
-    watched = watch(chrome, live_server.url, **look)
+def seen(chrome: Browser, live_server: Any, settings: Any, **options: Any) -> Watched:
+    watched = watch(chrome, live_server.url, **options)
     watched.take_session(logged_in("operator"))
     return watched
 
 
 def judged(it: Watched, name: str) -> None:
-    """Usable by everybody, and a picture for who wants one."""
+    """Check accessibility, and take a screenshot if requested."""
     it.page.wait_for_load_state("load")
     if SHOTS:
         width = it.page.evaluate("window.innerWidth")

@@ -32,8 +32,8 @@ STEP = 10
 DEMO = Scope("demo", selectors.NAMESPACE)
 
 
-class Told:
-    """A Prometheus which knows what `alerts` say: name and endpoint, and a value a step."""
+class StubPrometheus:
+    """Prometheus with `alerts`: name, endpoint, and a value per step."""
 
     def __init__(self, *alerts: tuple[str, str, tuple[float | None, ...]]) -> None:
         self.series = tuple(
@@ -52,9 +52,9 @@ def window() -> Window:
 
 
 def list_shown_notes(
-    scope: Scope = DEMO, viewer: User | None = None, prometheus: Told | None = None
+    scope: Scope = DEMO, viewer: User | None = None, prometheus: StubPrometheus | None = None
 ) -> list[dict[str, Any]]:
-    found = boards_annotations.list_notes(prometheus or Told(), viewer, scope, window())
+    found = boards_annotations.list_notes(prometheus or StubPrometheus(), viewer, scope, window())
     assert found["notes_left_out"] == 0
     notes: list[dict[str, Any]] = found["notes"]
     return notes
@@ -123,7 +123,7 @@ def test_alert_annotation_spans_its_series() -> None:
     values[10:14] = [1.0] * 4
     values[-2:] = [1.0] * 2
     early: list[float | None] = [1.0, *([None] * (seen.points - 1))]
-    prometheus = Told(("HighTTFT", "demo", tuple(values)), ("Odd", "demo", tuple(early)))
+    prometheus = StubPrometheus(("HighTTFT", "demo", tuple(values)), ("Odd", "demo", tuple(early)))
     latest, middle, first = list_shown_notes(prometheus=prometheus)
     assert latest["text"].startswith("HighTTFT fired: ")
     assert latest["end"] is None, "it fires still"
@@ -136,7 +136,7 @@ def test_members_see_annotations_of_their_teams() -> None:
     made = teams()
     their_endpoints(made)
     actions.scale(made.hugo, CANARY, 2)
-    prometheus = Told()
+    prometheus = StubPrometheus()
     found = list_shown_notes(
         dashboards_selectors.get_fleet_scope(made.frank), made.frank, prometheus
     )
@@ -148,13 +148,13 @@ def test_members_see_annotations_of_their_teams() -> None:
 
 
 def test_annotations_need_constant_queries_and_keep_the_latest() -> None:
-    def asked() -> int:
+    def query_count() -> int:
         with CaptureQueriesContext(connection) as seen:
-            boards_annotations.list_notes(Told(), None, Scope(), window())
+            boards_annotations.list_notes(StubPrometheus(), None, Scope(), window())
         return len(seen)
 
     make_endpoint("demo")
-    few = asked()
+    few = query_count()
     for number in range(5):
         make_endpoint(f"demo-{number}")
     endpoint = Endpoint.objects.get(name="demo")
@@ -169,8 +169,8 @@ def test_annotations_need_constant_queries_and_keep_the_latest() -> None:
         )
         for number in range(10, 10 + boards_annotations.MAX_NOTES + 20)
     )
-    assert asked() == few <= 4
-    found = boards_annotations.list_notes(Told(), None, DEMO, window())
+    assert query_count() == few <= 4
+    found = boards_annotations.list_notes(StubPrometheus(), None, DEMO, window())
     assert len(found["notes"]) == boards_annotations.MAX_NOTES
     assert found["notes_left_out"] > 0
     moments = [note["at"] for note in found["notes"]]

@@ -65,9 +65,9 @@ def of_board(
     scraping: Scraping, key: str, scope: Scope, factors: results_board.Factors | None = None
 ) -> Data:
     """What a board of one endpoint, or of many, has to say now."""
-    asked_of = http_client.connect(scraping.url)
+    client = http_client.connect(scraping.url)
     shown = panels.BOARDS[key].panels(one=bool(scope.endpoint))
-    found = results_board.collect(asked_of, shown, scope, DEFAULT_RANGE, time.time(), factors or {})
+    found = results_board.collect(client, shown, scope, DEFAULT_RANGE, time.time(), factors or {})
     return found | {"panels": {panel["id"]: panel for panel in found["panels"]}}
 
 

@@ -35,19 +35,19 @@ USED = {
 
 
 @dataclass
-class Told:
-    """`used` by endpoint; `away`: no response; `in_parts`: one of two sources fails. `asked`: times
-    of the queries.
+class StubPrometheus:
+    """`used` by endpoint; `away`: no response; `in_parts`: one of two sources fails.
+    `queried_at`: times of the queries.
     """
 
     used: dict[str, Mapping[str, float]] = field(default_factory=lambda: {"one": USED})
     covered_s: float = HOUR_S
     away: bool = False
     in_parts: bool = False
-    asked: list[int] = field(default_factory=list)
+    queried_at: list[int] = field(default_factory=list)
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
-        self.asked += [question.at for question in questions.values()]
+        self.queried_at += [question.at for question in questions.values()]
         fault = Fault(FaultKind.UNREACHABLE, "Prometheus is unreachable.")
         if self.away:
             return dict.fromkeys(questions, QueryResult(fault=fault))
@@ -69,8 +69,8 @@ class Told:
 
 
 @pytest.fixture
-def stub_prometheus() -> Told:
-    return Told()
+def stub_prometheus() -> StubPrometheus:
+    return StubPrometheus()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from dashboards.costs.budgets import FORESEEN, BudgetState, budget_banner
 from dashboards.costs.ledger import hours
 from dashboards.costs.models import Budget, BudgetCrossing, CostDay, MeasuredHour, Whose
 from endpoints.models import Endpoint
-from tests.dashboards.costs.conftest import NOON, Told
+from tests.dashboards.costs.conftest import NOON, StubPrometheus
 from tests.support.people import Cast, client_of
 from tests.support.teams import CANARY, OURS, Teams
 
@@ -33,7 +33,7 @@ def state(of: Budget, now: datetime = NOON) -> BudgetState:
     return found
 
 
-def test_budget_usage_and_forecast(stub_prometheus: Told, one: Endpoint) -> None:
+def test_budget_usage_and_forecast(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     for back in range(4):
         hours.add_hour(stub_prometheus, NOON - (back + 1) * hours.HOUR)
     found = state(budget(10.0))
@@ -55,7 +55,7 @@ def test_without_a_measured_hour_there_is_no_forecast(one: Endpoint) -> None:
     assert (found.spent, found.foreseen, found.forecast, found.passed) == (0.0, None, None, [])
 
 
-def test_budgets_by_team_tag_and_endpoint(stub_prometheus: Told, one: Endpoint) -> None:
+def test_budgets_by_team_tag_and_endpoint(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     CostDay.objects.update(team="search", tags={"app": "chat", "a=b": "c"})
     wanted = {
@@ -70,7 +70,7 @@ def test_budgets_by_team_tag_and_endpoint(stub_prometheus: Told, one: Endpoint) 
         assert state(budget(1.0, whose, subject)).spent == pytest.approx(spent), subject
 
 
-def test_threshold_is_reported_once_a_month(stub_prometheus: Told, one: Endpoint) -> None:
+def test_threshold_is_reported_once_a_month(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     tight = budget(HOURLY / 0.85)
     assert {one.mark for one in budgets.record_crossings(NOON)} == {50, 80, FORESEEN}
@@ -83,23 +83,25 @@ def test_threshold_is_reported_once_a_month(stub_prometheus: Told, one: Endpoint
     )
 
 
-def test_budget_metrics_are_exported(stub_prometheus: Told, one: Endpoint) -> None:
+def test_budget_metrics_are_exported(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     hours.add_hour(stub_prometheus, NOON - hours.HOUR)
     for whose, subject in ((Whose.TEAM, "search"), (Whose.ENDPOINT, "one")):
         budget(1.0, whose, subject)
     registry = Registry()
-    told_now = metrics.BudgetMetrics()
-    told_now(registry)
+    collector = metrics.BudgetMetrics()
+    collector(registry)
     text = registry.render()
     assert f'{metrics.USED}{{budget="team search",team="search"}}' in text
     assert f'{metrics.USED}{{budget="endpoint one",endpoint="one"}}' in text
     Budget.objects.all().delete()
     again = Registry()
-    told_now(again)
+    collector(again)
     assert again.render() == text, "it is not reckoned for every scrape"
 
 
-def test_budget_banner_is_on_every_page(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
+def test_budget_banner_is_on_every_page(
+    stub_prometheus: StubPrometheus, one: Endpoint, people: Cast
+) -> None:
     cache.clear()
     now = datetime.now(UTC).replace(day=15, hour=12, minute=0, second=0, microsecond=0)
     mine = budget(1.0)

@@ -27,7 +27,7 @@ def people() -> Cast:
 
 
 @pytest.fixture
-def world() -> Teams:
+def team_members() -> Teams:
     found = teams()
     their_endpoints(found)
     return found
@@ -45,42 +45,42 @@ def open_by(viewer: Any, board: CustomBoard) -> bool:
         return False
 
 
-def test_personal_board_is_private_until_shared(people: Cast, world: Teams) -> None:
-    board = actions.create(world.frank, BOARD)
-    others = (people.ada, world.erin, world.hugo)
-    assert open_by(world.frank, board)
+def test_personal_board_is_private_until_shared(people: Cast, team_members: Teams) -> None:
+    board = actions.create(team_members.frank, BOARD)
+    others = (people.ada, team_members.erin, team_members.hugo)
+    assert open_by(team_members.frank, board)
     assert not any(open_by(one, board) for one in others)
-    actions.change_settings(world.frank, board.pk, "Mine", "user/frank", shared=True)
+    actions.change_settings(team_members.frank, board.pk, "Mine", "user/frank", shared=True)
     assert all(open_by(one, board) for one in others)
-    assert not open_by(world.nora, board), "an account without a role"
+    assert not open_by(team_members.nora, board), "an account without a role"
     assert board not in selectors.list_boards(people.ada)
     with pytest.raises(PermissionDenied):
         actions.remove_panel(people.ada, board.pk, "p1")
 
 
-def test_team_board_is_edited_by_team_operators(people: Cast, world: Teams) -> None:
-    board = actions.create(world.erin, BOARD, owner="team/ours")
-    assert open_by(world.frank, board)
+def test_team_board_is_edited_by_team_operators(people: Cast, team_members: Teams) -> None:
+    board = actions.create(team_members.erin, BOARD, owner="team/ours")
+    assert open_by(team_members.frank, board)
     assert open_by(people.charlie, board)
-    assert not open_by(world.hugo, board)
+    assert not open_by(team_members.hugo, board)
     actions.resize_panel(people.alice, board.pk, "p1", "full")
-    for reader in (world.frank, people.charlie):
+    for reader in (team_members.frank, people.charlie):
         with pytest.raises(PermissionDenied):
             actions.resize_panel(reader, board.pk, "p1", "third")
     with pytest.raises(Refused) as refused:
-        actions.resize_panel(world.hugo, board.pk, "p1", "third")
+        actions.resize_panel(team_members.hugo, board.pk, "p1", "third")
     assert refused.value.status_code == 404
     with pytest.raises(PermissionDenied):
-        actions.create(world.frank, BOARD, owner="team/ours")
+        actions.create(team_members.frank, BOARD, owner="team/ours")
 
 
-def test_board_of_another_team_cannot_be_created(world: Teams) -> None:
+def test_board_of_another_team_cannot_be_created(team_members: Teams) -> None:
     for owner in ("team/theirs", "team/none", "user/gina", "x", 7):
         with pytest.raises(Refused) as refused:
-            actions.create(world.erin, BOARD, owner=owner)
+            actions.create(team_members.erin, BOARD, owner=owner)
         assert refused.value.errors[0].field == "owner"
     with pytest.raises(PermissionDenied):
-        actions.create(world.erin, BOARD, owner="console")
+        actions.create(team_members.erin, BOARD, owner="console")
 
 
 def test_panels_are_moved_resized_and_removed(people: Cast) -> None:
@@ -114,60 +114,64 @@ def test_unchanged_board_leaves_no_audit_event(people: Cast) -> None:
     assert AuditEvent.objects.count() == events
 
 
-def test_every_change_is_recorded_for_the_team_without_queries(world: Teams, people: Cast) -> None:
+def test_every_change_is_recorded_for_the_team_without_queries(
+    team_members: Teams, people: Cast
+) -> None:
     board = actions.create(people.alice, {**BOARD, "panels": [QUERY]}, owner="team/ours")
-    actions.resize_panel(world.erin, board.pk, "p1", "third")
+    actions.resize_panel(team_members.erin, board.pk, "p1", "third")
     actions.change_settings(people.alice, board.pk, "Other", "console", shared=True)
     actions.delete(people.alice, board.pk)
     events = AuditEvent.objects.filter(target=f"custom-board/{board.pk}").order_by("at", "pk")
     assert [event.verb for event in events] == ["create", "change", "change", "change", "delete"]
     assert events[1].changes == {"panels": [["p1: Up (half)"], ["p1: Up (third)"]]}
-    assert events[1].team_id == world.ours.pk
-    assert {events[2].team_id, events[3].team_id} == {world.ours.pk, None}
+    assert events[1].team_id == team_members.ours.pk
+    assert {events[2].team_id, events[3].team_id} == {team_members.ours.pk, None}
     assert all('"up"' not in str(event.changes) for event in events)
 
 
-def test_query_panels_need_a_console_wide_role(world: Teams, people: Cast) -> None:
+def test_query_panels_need_a_console_wide_role(team_members: Teams, people: Cast) -> None:
     with_query = {**BOARD, "panels": [{**QUERY, "id": "q"}]}
-    for writer in (world.erin, people.charlie):
+    for writer in (team_members.erin, people.charlie):
         with pytest.raises(Refused) as refused:
             actions.create(writer, with_query)
         assert refused.value.status_code == 403
         assert refused.value.errors[0].field == "query"
     board = actions.create(people.alice, with_query, owner="team/ours")
-    hidden = selectors.export(world.erin, board)["panels"]
+    hidden = selectors.export(team_members.erin, board)["panels"]
     assert hidden == [{"id": "q", "type": "hidden", "title": "Up", "width": "half"}]
     moved = {**BOARD, "panels": [TTFT, {**hidden[0], "width": "full"}]}
-    board = actions.replace_board(world.erin, board.pk, moved)
+    board = actions.replace_board(team_members.erin, board.pk, moved)
     assert (board.panels[1]["query"], board.panels[1]["width"]) == ("up", "full")
     with pytest.raises(Refused):
-        actions.change_panel(world.erin, board.pk, "q", {"query": f"up{{endpoint='{CANARY}'}}"})
+        actions.change_panel(
+            team_members.erin, board.pk, "q", {"query": f"up{{endpoint='{CANARY}'}}"}
+        )
 
 
-def test_hidden_panels_are_not_taken_over_by_a_new_owner(world: Teams, people: Cast) -> None:
+def test_hidden_panels_are_not_taken_over_by_a_new_owner(team_members: Teams, people: Cast) -> None:
     theirs = {**TTFT, "endpoint": CANARY}
     board = actions.create(people.alice, {**BOARD, "panels": [theirs]}, owner="team/ours")
-    assert CANARY not in str(selectors.export(world.erin, board))
+    assert CANARY not in str(selectors.export(team_members.erin, board))
     with pytest.raises(Refused) as refused:
-        actions.change_settings(world.erin, board.pk, "Mine", "user/erin", shared=False)
+        actions.change_settings(team_members.erin, board.pk, "Mine", "user/erin", shared=False)
     assert refused.value.errors[0].code == "hidden_panels"
     actions.change_settings(people.alice, board.pk, "Mine", "user/alice", shared=True)
-    assert CANARY not in str(selectors.export(world.erin, board))
+    assert CANARY not in str(selectors.export(team_members.erin, board))
 
 
-def test_owner_exports_the_imported_board(world: Teams) -> None:
+def test_owner_exports_the_imported_board(team_members: Teams) -> None:
     """Also panels of an endpoint that does not exist here."""
     panels = [{**TTFT, "id": name, "endpoint": name} for name in (OURS, "elsewhere")]
-    board = actions.create(world.erin, {**BOARD, "panels": panels})
-    again = actions.create(world.erin, selectors.export(world.erin, board))
-    assert selectors.export(world.erin, again) == selectors.export(world.erin, board)
+    board = actions.create(team_members.erin, {**BOARD, "panels": panels})
+    again = actions.create(team_members.erin, selectors.export(team_members.erin, board))
+    assert selectors.export(team_members.erin, again) == selectors.export(team_members.erin, board)
     assert [panel["endpoint"] for panel in again.panels] == [OURS, "elsewhere"]
 
 
-def test_team_token_has_no_personal_boards(people: Cast, world: Teams) -> None:
+def test_team_token_has_no_personal_boards(people: Cast, team_members: Teams) -> None:
     board = actions.create(people.ada, BOARD)
     shared = actions.create(people.alice, BOARD, shared=True)
-    people.ada.team_cap = world.ours.pk
+    people.ada.team_cap = team_members.ours.pk
     assert not open_by(people.ada, board)
     assert not open_by(people.ada, shared)
     assert not selectors.list_boards(people.ada).exists()

@@ -26,7 +26,7 @@ def prometheus(settings: Any, scraping: Scraping) -> None:
 
 
 @pytest.fixture
-def world() -> Teams:
+def team_members() -> Teams:
     found = teams()
     their_endpoints(found)
     return found
@@ -40,8 +40,8 @@ def query(name: str, text: str, **more: Any) -> BoardPanel:
     return BoardPanel(name, "promql", title=name, query=text, **more)
 
 
-def measured(viewer: User, *panels: BoardPanel, **look: Any) -> dict[str, Any]:
-    found = measure_board(viewer, panels, BoardQuery(**look))
+def measured(viewer: User, *panels: BoardPanel, **options: Any) -> dict[str, Any]:
+    found = measure_board(viewer, panels, BoardQuery(**options))
     assert [one["id"] for one in found["panels"]] == [panel.id for panel in panels]
     return found | {"panels": {one["id"]: one for one in found["panels"]}}
 
@@ -85,9 +85,9 @@ def test_query_error_is_shown_unchanged() -> None:
     assert found["panels"]["none"]["message"]["title"] == "No data in this range"
 
 
-def test_panels_hidden_from_a_viewer_are_one_line(world: Teams) -> None:
+def test_panels_hidden_from_a_viewer_are_one_line(team_members: Teams) -> None:
     found = measured(
-        world.frank,
+        team_members.frank,
         pinned("ours", endpoint=OURS),
         pinned("theirs", endpoint=CANARY),
         pinned("gone", endpoint="gone"),

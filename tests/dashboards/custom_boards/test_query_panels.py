@@ -11,7 +11,7 @@ from dashboards.prometheus.http.client import Series
 
 
 @pytest.mark.parametrize(
-    ("query", "asked"),
+    ("query", "expected"),
     [
         ("rate(x[$__rate_interval])", "rate(x[1200s])"),
         ("rate(x[${__interval}])", "rate(x[300s])"),
@@ -19,8 +19,8 @@ from dashboards.prometheus.http.client import Series
         ("x{a='$__ranger'}", "x{a='$__ranger'}"),
     ],
 )
-def test_time_variables_follow_the_range(query: str, asked: str) -> None:
-    assert fill_in(query, RANGES["24h"]) == asked
+def test_time_variables_follow_the_range(query: str, expected: str) -> None:
+    assert fill_in(query, RANGES["24h"]) == expected
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_export_can_be_imported_unchanged(operator: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "Invalid JSON"),
         ("", "Invalid JSON"),
@@ -140,10 +140,10 @@ def test_export_can_be_imported_unchanged(operator: Client) -> None:
         ('{"version": 3, "title": "x"}', "version: “3” rejected. Unsupported version."),
     ],
 )
-def test_import_error_states_the_reason(operator: Client, text: str, said: str) -> None:
+def test_import_error_states_the_reason(operator: Client, text: str, message: str) -> None:
     response = operator.post(f"{ALL}import/", {"document": text})
     assert response.status_code == 400
-    assert said in response.text
+    assert message in response.text
     assert not CustomBoard.objects.exists()
 
 
@@ -220,10 +220,10 @@ def test_settings_and_deletion(operator: Client) -> None:
 
 
 def test_other_teams_see_nothing_of_a_board() -> None:
-    world: Teams = teams()
-    their_endpoints(world)
+    members: Teams = teams()
+    their_endpoints(members)
     board = made({**TTFT, "endpoint": CANARY}, {**QUERY, "query": CANARY}, owner="team/ours")
-    erin, hugo = client_of(world.erin), client_of(world.hugo)
+    erin, hugo = client_of(members.erin), client_of(members.hugo)
     for part in ("", "?edit=1", "export.json", "data", "?panel=p1"):
         assert CANARY not in erin.get(f"{ALL}{board.pk}/{part}").text
         assert hugo.get(f"{ALL}{board.pk}/{part}").status_code == 404

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
-"""A folder for pictures, for who wants to look."""
+"""Folder for screenshots, if requested."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def operator(chrome: Browser, live_server: Any, settings: Any, scraping: Scrapin
 
 
 def judged(it: Watched, name: str) -> None:
-    """Usable by everybody, and a picture for who wants one."""
+    """Check accessibility, and take a screenshot if requested."""
     if SHOTS:
         it.page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
     assert not it.overflows(), name

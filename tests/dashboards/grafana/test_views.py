@@ -122,7 +122,7 @@ def test_settings_page_links_to_the_boards(viewer: Client) -> None:
 
 
 def test_no_board_names_an_endpoint(viewer: Client) -> None:
-    """Whoever may look at any board may have them, and give them to anybody."""
+    """Users who may see any board may export them."""
     make_endpoint("somebody-elses")
     assert not [name for name, text in unpacked(viewer).items() if "somebody-elses" in text]
 

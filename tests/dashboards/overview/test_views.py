@@ -22,7 +22,7 @@ from endpoints.keys import actions as keys_actions
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.refusals import ConflictError
 from tests.dashboards.overview.test_key_figures import Answers
-from tests.dashboards.proof.test_cache_proof import World
+from tests.dashboards.proof.test_cache_proof import ProofWorkers
 from tests.support.console import browser, make_endpoint, person, pretend_ready, program
 from tests.support.query_counts import check
 
@@ -185,7 +185,7 @@ def test_proof_runs_from_the_button_to_the_result(demo_endpoint: Endpoint) -> No
     )
     assert 'hx-trigger="every 1s"' in started.text
     run = ProofRun.objects.get()
-    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: World())
+    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: ProofWorkers())
     run.refresh_from_db()
     assert (run.state, run.proved, len(run.shots)) == ("done", True, 3)
     done = operator.get("/overview/proof/demo/", headers={"HX-Request": "true"}).text
@@ -199,8 +199,8 @@ def test_proof_runs_from_the_button_to_the_result(demo_endpoint: Endpoint) -> No
 
 def test_failed_proof_shows_its_reason(demo_endpoint: Endpoint) -> None:
     run = queued()
-    world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
-    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: world)
+    workers = ProofWorkers(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
+    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: workers)
     text = browser("viewer").get("/").text
     assert "Not passed on demo" in text
     assert "L2 miss on demo-worker-1" in text
@@ -215,10 +215,10 @@ def test_second_run_waits_for_the_first(demo_endpoint: Endpoint) -> None:
 
 def test_redelivered_message_makes_one_run(demo_endpoint: Endpoint) -> None:
     run = queued()
-    worlds = [World(), World()]
-    for world in worlds:
-        endpoint_runs.run_proof(str(run.pk), lambda _endpoint, world=world: world)
-    assert [len(world.asked) for world in worlds] == [3, 0]
+    sets_of_workers = [ProofWorkers(), ProofWorkers()]
+    for workers in sets_of_workers:
+        endpoint_runs.run_proof(str(run.pk), lambda _endpoint, workers=workers: workers)
+    assert [len(workers.prompts_sent) for workers in sets_of_workers] == [3, 0]
 
 
 def test_run_of_a_dead_worker_blocks_nothing(demo_endpoint: Endpoint) -> None:
@@ -262,7 +262,7 @@ def test_rest(demo_endpoint: Endpoint) -> None:
     assert (started.status_code, started.json()["state"]) == (202, "queued")
     again = client.post("/api/v1/endpoints/demo/proof/")
     assert (again.status_code, again.json()["code"]) == (409, "proof_running")
-    endpoint_runs.run_proof(started.json()["id"], lambda _endpoint: World())
+    endpoint_runs.run_proof(started.json()["id"], lambda _endpoint: ProofWorkers())
     latest = program("viewer").get("/api/v1/endpoints/demo/proof/").json()
     assert latest["proved"]
     assert latest["shots"][2]["sources"] == {"L2": 576}
@@ -276,7 +276,7 @@ def test_console_key_is_in_no_page_and_no_row(demo_endpoint: Endpoint) -> None:
     assert key
     run = queued()
     assert key not in repr(endpoint_runs.make_live_tools(demo_endpoint))
-    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: World())
+    endpoint_runs.run_proof(str(run.pk), lambda _endpoint: ProofWorkers())
     assert key not in browser("admin").get("/").text
     assert key not in str(ProofRun.objects.values().get())
 

@@ -158,11 +158,11 @@ def test_source_gets_only_its_own_targets() -> None:
         workers = {f"{name}-worker-0": "http://127.0.0.1:9001"}
         pretend_ready(make_endpoint(name, **spec), workers=workers)
 
-    def told(source: str) -> set[str]:
+    def scraped_jobs(source: str) -> set[str]:
         response = Client().get(f"{URL}?source={source}", headers=WITH)
         return {group["labels"]["endpoint_name"] for group in response.json()}
 
-    assert told("console") == told("") == {"here", "there"}
+    assert scraped_jobs("console") == scraped_jobs("") == {"here", "there"}
     metrics.add(person("admin"), "of-eu", {"url": "http://b", "cluster": "eu"})
-    assert (told("console"), told("of-eu")) == ({"here"}, {"there"})
+    assert (scraped_jobs("console"), scraped_jobs("of-eu")) == ({"here"}, {"there"})
     assert Client().get(f"{URL}?source=nobody", headers=WITH).status_code == 404

@@ -18,8 +18,8 @@ TOKENS = 600
 
 
 @dataclass
-class World:
-    """Two workers with counters, and a clock that moves only when somebody waits."""
+class ProofWorkers:
+    """Two workers with counters, and a clock that advances only in `pause`."""
 
     route: list[str] = field(default_factory=lambda: [A, A])
     sources: list[tuple[str, int]] = field(
@@ -34,13 +34,13 @@ class World:
     obeys_pin: bool = True
     now: float = 0.0
     counts: dict[tuple[str, str], float] = field(default_factory=dict)
-    asked: list[tuple[str, str]] = field(default_factory=list)
-    asked_at: list[float] = field(default_factory=list)
+    prompts_sent: list[tuple[str, str]] = field(default_factory=list)
+    sent_at: list[float] = field(default_factory=list)
 
     def ask(self, prompt: str, pin: str) -> PromptAnswer:
-        number = len(self.asked)
-        self.asked.append((prompt, pin))
-        self.asked_at.append(self.now)
+        number = len(self.prompts_sent)
+        self.prompts_sent.append((prompt, pin))
+        self.sent_at.append(self.now)
         worker = pin if pin and self.obeys_pin else self.route[min(number, 1)]
         if number in self.fails:
             return PromptAnswer(error=self.fails[number], worker=worker)
@@ -68,7 +68,7 @@ class World:
                 value = self.counts.get((worker, source), 0.0)
                 samples.append(MetricSample(cache_proof.CACHED, {"source": source}, value))
         samples.append(MetricSample(cache_proof.WRITTEN, {"tier": "0:primary"}, self.now * 1e6))
-        if worker == A and self.asked and self.now >= self.l2_after_s:
+        if worker == A and self.prompts_sent and self.now >= self.l2_after_s:
             samples.append(MetricSample(cache_proof.WRITTEN, {"tier": "1:emberline"}, 4e6))
         return samples
 
@@ -79,8 +79,8 @@ class World:
         return self.now
 
 
-def run(world: World, facts: ProofFacts = BOTH) -> ProofOutcome:
-    return cache_proof.run(facts, world, lambda _stage, _shots: None)
+def run(workers: ProofWorkers, facts: ProofFacts = BOTH) -> ProofOutcome:
+    return cache_proof.run(facts, workers, lambda _stage, _shots: None)
 
 
 def join_failed_verdicts(outcome: ProofOutcome) -> str:
@@ -88,40 +88,40 @@ def join_failed_verdicts(outcome: ProofOutcome) -> str:
 
 
 def test_three_requests_prove_the_cache() -> None:
-    world = World()
-    outcome = run(world)
+    workers = ProofWorkers()
+    outcome = run(workers)
     assert outcome.proved, join_failed_verdicts(outcome)
     cold, again, other = outcome.shots
     assert (cold.worker, again.worker, other.worker) == (A, A, B)
     assert (again.sources, other.sources) == ({"device": 576}, {"L2": 576})
     assert (again.ratio, other.ratio) == (0.05, 0.125)
     assert other.same_text
-    prompts = {prompt for prompt, _ in world.asked}
+    prompts = {prompt for prompt, _ in workers.prompts_sent}
     assert len(prompts) == 1
-    assert [pin for _, pin in world.asked] == ["", "", B]
+    assert [pin for _, pin in workers.prompts_sent] == ["", "", B]
 
 
 def test_every_run_has_a_unique_prompt_from_the_first_words() -> None:
-    first, second = World(), World()
+    first, second = ProofWorkers(), ProofWorkers()
     run(first)
     run(second)
-    assert first.asked[0][0][:40] != second.asked[0][0][:40]
+    assert first.prompts_sent[0][0][:40] != second.prompts_sent[0][0][:40]
 
 
 def test_other_worker_is_queried_only_with_l2() -> None:
     """The write comes after a while, and L1's own writes do not count as L2's."""
-    world = World(l2_after_s=7.0)
-    assert run(world).proved
-    assert world.asked_at[2] >= 7.0
+    workers = ProofWorkers(l2_after_s=7.0)
+    assert run(workers).proved
+    assert workers.sent_at[2] >= 7.0
 
 
 def test_wait_for_l2_is_bounded_and_stated_in_the_verdict() -> None:
-    world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
-    outcome = run(world)
+    workers = ProofWorkers(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
+    outcome = run(workers)
     assert not outcome.proved
     assert "L2 miss on demo-worker-1" in join_failed_verdicts(outcome)
     assert "had not written the prefix to L2 within 20 s" in join_failed_verdicts(outcome)
-    assert world.now < 30
+    assert workers.now < 30
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_wait_for_l2_is_bounded_and_stated_in_the_verdict() -> None:
     ],
 )
 def test_impossible_step_is_reported_and_not_run(facts: ProofFacts, why: str) -> None:
-    world = World()
-    outcome = run(world, facts)
+    workers = ProofWorkers()
+    outcome = run(workers, facts)
     assert not outcome.proved
     assert why in join_failed_verdicts(outcome)
-    assert len(world.asked) == 2
+    assert len(workers.prompts_sent) == 2
 
 
 @pytest.mark.parametrize(
@@ -157,21 +157,21 @@ def test_impossible_step_is_reported_and_not_run(facts: ProofFacts, why: str) ->
     ],
 )
 def test_failed_step_is_never_called_proved(changes: dict[str, Any], why: str) -> None:
-    outcome = run(World(**changes))
+    outcome = run(ProofWorkers(**changes))
     assert not outcome.proved
     assert why in join_failed_verdicts(outcome)
 
 
 def test_times_of_simulated_workers_are_not_judged() -> None:
-    slow = World(ttft=[4.0, 0.2, 5.0])
+    slow = ProofWorkers(ttft=[4.0, 0.2, 5.0])
     outcome = run(slow, replace(BOTH, simulated=True))
     assert outcome.proved, join_failed_verdicts(outcome)
     assert "TTFT 125 % of cold" in outcome.verdicts[-1].text
 
 
 def test_l1_counts_for_the_second_request_and_unnamed_tiers_for_l2() -> None:
-    world = World(sources=[("", 0), ("host", 576), ("external_unspecified", 576)])
-    outcome = run(world)
+    workers = ProofWorkers(sources=[("", 0), ("host", 576), ("external_unspecified", 576)])
+    outcome = run(workers)
     assert outcome.proved, join_failed_verdicts(outcome)
     assert outcome.shots[1].sources == {"L1": 576}
 
@@ -179,5 +179,5 @@ def test_l1_counts_for_the_second_request_and_unnamed_tiers_for_l2() -> None:
 def test_shots_can_be_stored() -> None:
     import json
 
-    stored = json.loads(json.dumps([shot.as_json() for shot in run(World()).shots]))
+    stored = json.loads(json.dumps([shot.as_json() for shot in run(ProofWorkers()).shots]))
     assert stored[2]["sources"] == {"L2": 576}

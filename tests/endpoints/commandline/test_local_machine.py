@@ -126,7 +126,7 @@ def test_from_a_real_shell(settings: Any) -> None:
         timeout=60,
     )
     assert done.returncode in (1, 3)
-    # No table was needed to say so, or the missing table says that the words were understood.
+    # No table was needed, or the missing table shows that the arguments were parsed.
     assert "replicas: -1" in done.stderr or "no such table" in done.stderr, done.stderr
 
 

@@ -19,7 +19,7 @@ from endpoints.models import DriftOrder, Endpoint
 from endpoints.placement import provisioner
 from tests.support.console import make_endpoint
 from tests.support.endpoints.paper_cluster import PaperCluster
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 
 pytestmark = pytest.mark.django_db
 PAUSED = Drift("Deployment/demo-worker", ".spec.paused", False, True, "kubectl-edit", 1000.0)
@@ -33,8 +33,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
 
 
 @pytest.fixture
-def reconcile_world(cluster: PaperCluster) -> World:
-    return World(cluster)
+def reconciler_harness(cluster: PaperCluster) -> ReconcilerHarness:
+    return ReconcilerHarness(cluster)
 
 
 def run(*words: str) -> str:
@@ -53,10 +53,10 @@ def refused(*words: str) -> str:
 
 
 def test_tail_of_a_cluster_log(
-    reconcile_world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, placed: Endpoint, capsys: Any
 ) -> None:
     assert "no workers yet" in run("logs", "demo")
-    reconcile_world.until(placed, "Ready")
+    reconciler_harness.until(placed, "Ready")
     first = placed.replicas.order_by("index", "name").first()
     assert first is not None
     shown = run("logs", "demo", "--tail", "2").splitlines()
@@ -69,9 +69,9 @@ def test_tail_of_a_cluster_log(
 
 
 def test_unreadable_logs_are_named(
-    reconcile_world: World, cluster: PaperCluster, placed: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, placed: Endpoint
 ) -> None:
-    reconcile_world.until(placed, "Ready")
+    reconciler_harness.until(placed, "Ready")
     first = placed.replicas.order_by("index", "name").first()
     assert first is not None
     known = f"{first.name} (worker), {first.name} (fetch)"
@@ -91,9 +91,13 @@ def test_unreadable_logs_are_named(
 
 
 def test_ctrl_c_exits_quietly(
-    reconcile_world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any, monkeypatch: Any
+    reconciler_harness: ReconcilerHarness,
+    cluster: PaperCluster,
+    placed: Endpoint,
+    capsys: Any,
+    monkeypatch: Any,
 ) -> None:
-    reconcile_world.until(placed, "Ready")
+    reconciler_harness.until(placed, "Ready")
 
     def interrupted(*_args: Any, **_named: Any) -> Iterator[str]:
         yield "2026-01-01T00:00:00Z one"
@@ -103,10 +107,10 @@ def test_ctrl_c_exits_quietly(
     assert run("logs", "demo", "-f") == "one"
 
 
-def test_local_log(reconcile_world: World, placed: Endpoint) -> None:
+def test_local_log(reconciler_harness: ReconcilerHarness, placed: Endpoint) -> None:
     """What is shown first is `tail` lines; a busy log is known again by more than those."""
-    del reconcile_world, placed
-    looks = iter((["a", "b", "c"], ["a", "b", "c", "d", "e", "f"]))
+    del reconciler_harness, placed
+    observations = iter((["a", "b", "c"], ["a", "b", "c", "d", "e", "f"]))
     stop = threading.Event()
 
     class Machine:
@@ -115,7 +119,7 @@ def test_local_log(reconcile_world: World, placed: Endpoint) -> None:
         announces = False
 
         def logs(self, _ref: Any, lines: int) -> dict[str, str]:
-            now = next(looks)
+            now = next(observations)
             if len(now) > 3:
                 stop.set()
             return {"demo-0": "\n".join(now[-lines:])}
@@ -125,7 +129,7 @@ def test_local_log(reconcile_world: World, placed: Endpoint) -> None:
     lines = sources._poll_lines(machine, at, stop, 1)
     assert next(lines) == LogLine("c", anew=True)
     assert [line.text for line in lines] == ["d", "e", "f"]
-    looks = iter((["a", "b"],))
+    observations = iter((["a", "b"],))
     once = sources.LogSource(machine, at).end(1)
     assert [line.text for line in once] == ["b"]
 
@@ -134,11 +138,11 @@ def test_local_log(reconcile_world: World, placed: Endpoint) -> None:
 
 
 def test_drift_is_shown_healed_and_adopted(
-    reconcile_world: World, cluster: PaperCluster, placed: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, placed: Endpoint
 ) -> None:
     assert "No drift" in run("drift", "demo")
     cluster.drift = (PAUSED,)
-    reconcile_world.until(placed, "Degraded")
+    reconciler_harness.until(placed, "Degraded")
     head, row = run("drift", "demo").splitlines()
     assert head.split() == ["KEY", "DESIRED", "ACTUAL", "CHANGED", "BY", "SINCE", "WORKLOAD"]
     assert row.split() == [

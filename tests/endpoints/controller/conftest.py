@@ -17,7 +17,7 @@ from endpoints.controller.models import Follow, FollowStatus
 from endpoints.manifests import schemas
 from endpoints.models import Endpoint
 from tests.endpoints.manifests.conftest import LEAST, put
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.kube import client as kube
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
@@ -29,18 +29,18 @@ kube.KINDS[KIND] = (f"/apis/{GROUP}/v1", "inferenceendpointconfigs", True)
 
 @dataclass
 class Followed:
-    """What a test does there: `apply` as kubectl does, `look` as the console does."""
+    """Test access to it: `apply` works like kubectl, `follow` like the console."""
 
     cluster: Cluster
     namespace: str
     row: Follow
-    world: World = field(default_factory=World)
+    harness: ReconcilerHarness = field(default_factory=ReconcilerHarness)
 
-    def look(self) -> FollowStatus:
+    def follow(self) -> FollowStatus:
         """Until the cluster has taken the definition in, which takes it a moment."""
-        return until(self._looked, what="a pass")
+        return until(self._follow_once, what="a pass")
 
-    def _looked(self) -> FollowStatus | None:
+    def _follow_once(self) -> FollowStatus | None:
         reconciler.follow(str(self.row.pk))
         status = FollowStatus.objects.get(pk=self.row.pk)
         return None if status.reason in ("DefinitionPending", "Accepted") else status
@@ -84,7 +84,7 @@ def kubeconfig(cluster: Cluster) -> str:
 
 @pytest.fixture
 def reached(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> ClusterAccess:
-    """The console knows the cluster by the name west."""
+    """The console's name of the cluster is west."""
     access = ClusterAccess(KUBECONFIG, kubeconfig)
     monkeypatch.setattr(clusters, "access", lambda _name: (access, "default"))
     monkeypatch.setattr(clusters, "names", lambda: ["west"])
@@ -108,11 +108,11 @@ def followed(
 @pytest.fixture
 def ready(followed: Followed) -> Followed:
     """With the definition installed, and its object's endpoint serving."""
-    followed.look()
+    followed.follow()
     followed.apply()
-    followed.look()
-    followed.world.until(followed.endpoint(), "Ready")
-    followed.look()
+    followed.follow()
+    followed.harness.until(followed.endpoint(), "Ready")
+    followed.follow()
     return followed
 
 

@@ -25,7 +25,7 @@ GROUP = tuple(one for one in rights.RIGHTS if one.part == rights.FOLLOW_GROUP)
 
 
 def _roles(namespace: str) -> list[dict[str, Any]]:
-    """Those of following alone: what workloads need is not asked for by it."""
+    """Only the rights of following, without those of workloads."""
     shown = yaml.safe_load_all(rights.manifest(GROUP, PERSON, namespace))
     return [one for one in shown if one["kind"] in ("Role", "ClusterRole")]
 
@@ -52,23 +52,23 @@ def test_role_group_is_sufficient(
     config = cluster.plane.kubeconfig_of(PERSON, followed.namespace).read_text(encoding="utf-8")
     access = ClusterAccess(KUBECONFIG, config)
     monkeypatch.setattr(clusters, "access", lambda _name: (access, "default"))
-    refused = followed.look()
+    refused = followed.follow()
     assert (refused.phase, refused.reason) == ("Failed", "ClusterRefused")
     assert "customresourcedefinitions" in refused.message
     roles = _roles(followed.namespace)
     try:
         for role in roles:
             _bind(cluster, followed.namespace, role)
-        until(lambda: followed.look().reason == "Following", what="rights taken in")
+        until(lambda: followed.follow().reason == "Following", what="rights taken in")
         followed.apply()
-        assert followed.look().message == "1 object."
+        assert followed.follow().message == "1 object."
         assert followed.condition("Accepted")["status"] == "True"
         assert "Applied" in dict(followed.events())
-        followed.world.until(followed.endpoint(), "Ready")
+        followed.harness.until(followed.endpoint(), "Ready")
         followed.delete()
-        followed.look()
-        followed.world.gone(followed.endpoint())
-        followed.look()
+        followed.follow()
+        followed.harness.gone(followed.endpoint())
+        followed.follow()
         assert not followed.there()
     finally:
         for kind in ("ClusterRoleBinding", "ClusterRole"):

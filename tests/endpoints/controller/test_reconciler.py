@@ -32,11 +32,11 @@ def alice() -> User:
 
 
 def test_definition_is_installed_and_an_object_becomes_an_endpoint(followed: Followed) -> None:
-    assert followed.look().message == "0 objects."
+    assert followed.follow().message == "0 objects."
     definition = followed.cluster.api.get("CustomResourceDefinition", "", schemas.NAME)
     assert {one["name"] for one in definition["spec"]["versions"]} == {"v1", "v1alpha1"}
     followed.apply()
-    assert followed.look().message == "1 object."
+    assert followed.follow().message == "1 object."
     spec = followed.endpoint().parsed
     assert (spec.placement.cluster, spec.placement.namespace) == ("west", followed.namespace)
     found = followed.get()
@@ -64,8 +64,8 @@ def test_unchanged_status_is_not_written(ready: Followed, monkeypatch: pytest.Mo
         monkeypatch.setattr(
             KubernetesClient, verb, lambda *_args, **_more: requests.append("write")
         )
-    ready.look()
-    ready.look()
+    ready.follow()
+    ready.follow()
     assert requests == []
     assert ready.get()["metadata"]["resourceVersion"] == before
     assert ready.endpoint().generation == 1
@@ -74,12 +74,12 @@ def test_unchanged_status_is_not_written(ready: Followed, monkeypatch: pytest.Mo
 def test_changed_object_changes_the_endpoint(ready: Followed) -> None:
     since = ready.condition("Accepted")["lastTransitionTime"]
     ready.apply(**{"spec/replicas": 2})
-    ready.look()
+    ready.follow()
     assert ready.endpoint().parsed.replicas == 2
     status = ready.get()["status"]
     assert (status["state"], status["observedGeneration"]) == ("DeploymentInProgress", 2)
-    ready.world.until(ready.endpoint(), "Ready")
-    ready.look()
+    ready.harness.until(ready.endpoint(), "Ready")
+    ready.follow()
     assert ready.get()["status"]["replicas"] == 2
     assert ready.condition("Accepted")["lastTransitionTime"] == since
     revision = ready.endpoint().revisions.order_by("-number").first()
@@ -90,19 +90,19 @@ def test_changed_object_changes_the_endpoint(ready: Followed) -> None:
 def test_scale_subresource_scales(ready: Followed) -> None:
     """As `kubectl scale` and autoscalers do."""
     ready.cluster.api.merge(KIND, ready.namespace, "llama", {"spec": {"replicas": 3}}, sub="scale")
-    ready.look()
+    ready.follow()
     assert ready.endpoint().parsed.replicas == 3
 
 
 def test_changed_annotation_is_a_change(ready: Followed) -> None:
     ready.apply(**{"metadata/annotations": {"emberline.dev/cache.l1.policy": "arc"}})
-    ready.look()
+    ready.follow()
     assert ready.endpoint().parsed.cache.l1.policy == "arc"
 
 
 def test_rejected_object_has_a_reason_and_changes_nothing(ready: Followed) -> None:
     ready.apply(**{"spec/kvCacheSpec": {"enableL2Cache": True}})
-    assert ready.look().message == "1 object, 1 rejected."
+    assert ready.follow().message == "1 object, 1 rejected."
     assert ready.endpoint().generation == 1
     accepted = ready.condition("Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "SpecRefused")
@@ -111,18 +111,18 @@ def test_rejected_object_has_a_reason_and_changes_nothing(ready: Followed) -> No
     assert ready.condition("Ready")["status"] == "True", "what was applied goes on serving"
     assert "SpecRefused" in dict(ready.events())
     ready.apply(**{"spec/kvCacheSpec": {}})
-    ready.look()
+    ready.follow()
     assert ready.condition("Accepted")["status"] == "True"
 
 
 def test_object_is_limited_to_its_namespace(ready: Followed) -> None:
-    """Whoever may create objects there is no operator of the console."""
+    """A user who may create objects there is no operator of the console."""
     for volume, grant in (
         ({"name": "root", "hostPath": {"path": "/"}}, "host"),
         ({"name": "keys", "secret": {"secretName": "theirs"}}, ""),
     ):
         ready.apply(**{"spec/kubernetes": {"volumes": [volume]}})
-        ready.look()
+        ready.follow()
         accepted = ready.condition("Accepted")
         assert accepted["status"] == ("False" if grant else "True"), accepted
         if grant:
@@ -132,7 +132,7 @@ def test_object_is_limited_to_its_namespace(ready: Followed) -> None:
 
 
 def test_server_rejects_objects_that_violate_the_definition(followed: Followed) -> None:
-    followed.look()
+    followed.follow()
     with pytest.raises(Refused):
         followed.apply(**{"spec/replicas": "two"})
 
@@ -155,38 +155,38 @@ def test_console_cannot_change_object_fields(ready: Followed, alice: User) -> No
 
 def test_automatic_rollback_is_reported_and_not_repeated(ready: Followed) -> None:
     ready.apply(**{"spec/worker/image": "vllm/vllm-openai:broken"})
-    ready.look()
+    ready.follow()
     changed = ready.endpoint()
     actions.roll_back_failed("llama", 1, expected_generation=changed.generation)
-    ready.look()
-    ready.look()
+    ready.follow()
+    ready.follow()
     assert ready.endpoint().parsed.pod.image == "vllm/vllm-openai:v0.10.0"
     assert ready.endpoint().generation == 3
     synced = ready.condition("Synced")
     assert (synced["status"], synced["reason"]) == ("False", "RolledBack")
     ready.apply(**{"spec/worker/image": "vllm/vllm-openai:v0.10.1"})
-    ready.look()
+    ready.follow()
     assert ready.endpoint().parsed.pod.image == "vllm/vllm-openai:v0.10.1"
     assert ready.condition("Synced")["status"] == "True"
 
 
 def test_object_is_removed_after_its_endpoint(ready: Followed) -> None:
     ready.delete()
-    ready.look()
+    ready.follow()
     assert ready.endpoint().deleting and ready.there()
     assert ready.get()["status"]["state"] == "DeletionInProgress"
-    ready.world.gone(ready.endpoint())
-    ready.look()
+    ready.harness.gone(ready.endpoint())
+    ready.follow()
     assert not ready.there()
     assert not Endpoint.objects.exists() and not Owned.objects.exists()
 
 
 def test_rejected_object_is_removed_at_once(followed: Followed) -> None:
-    followed.look()
+    followed.follow()
     followed.apply(**{"spec/kvCacheSpec": {"enableL2Cache": True}})
-    followed.look()
+    followed.follow()
     followed.delete()
-    followed.look()
+    followed.follow()
     assert not followed.there() and not Endpoint.objects.exists()
 
 
@@ -194,7 +194,7 @@ def test_endpoint_survives_a_finalizer_removed_by_hand(ready: Followed) -> None:
     ready.cluster.api.merge(KIND, ready.namespace, "llama", {"metadata": {"finalizers": None}})
     ready.delete()
     assert not ready.there()
-    ready.look()
+    ready.follow()
     assert not ready.endpoint().deleting
     actions.scale(SYSTEM, "llama", 2)
 
@@ -204,7 +204,7 @@ def test_empty_list_response_deletes_nothing(ready: Followed) -> None:
     remove_definition(ready.cluster.api)
     reconciler.follow(str(ready.row.pk))
     assert Owned.objects.exists(), "nobody has said yet which objects there are"
-    ready.look()
+    ready.follow()
     assert not ready.endpoint().deleting
 
 
@@ -212,20 +212,20 @@ def test_equal_names_of_two_namespaces_get_distinct_endpoints(ready: Followed) -
     other = ready.cluster.namespace()
     second = Followed(ready.cluster, other, follows.follow(SYSTEM, "west", other))
     second.apply()
-    second.look()
+    second.follow()
     assert set(Endpoint.objects.values_list("name", flat=True)) == {"llama", f"llama-{other}"}
-    second.look()
+    second.follow()
     assert Endpoint.objects.count() == 2
     assert second.get()["status"]["selector"] == f"emberline.dev/workload=llama-{other}-worker"
     second.delete()
-    second.look()
-    second.world.gone(Endpoint.objects.get(name=f"llama-{other}"))
-    second.look()
+    second.follow()
+    second.harness.gone(Endpoint.objects.get(name=f"llama-{other}"))
+    second.follow()
     assert not second.there() and ready.there()
 
 
 def test_console_endpoint_is_adopted_only_on_request(followed: Followed) -> None:
-    followed.look()
+    followed.follow()
     data = {
         "name": "llama",
         "model": "meta-llama/Llama-3.1-8B-Instruct",
@@ -234,14 +234,14 @@ def test_console_endpoint_is_adopted_only_on_request(followed: Followed) -> None
     }
     actions.create(SYSTEM, data)
     followed.apply()
-    followed.look()
+    followed.follow()
     accepted = followed.condition("Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "NameTaken")
     assert "emberline.dev/adopt" in accepted["message"]
     assert followed.endpoint().generation == 1
     actions.scale(SYSTEM, "llama", 2)
     followed.apply(**{"metadata/annotations": {"emberline.dev/adopt": "true"}})
-    followed.look()
+    followed.follow()
     assert followed.condition("Accepted")["status"] == "True"
     assert followed.endpoint().parsed.pod.image == "vllm/vllm-openai:v0.10.0"
     with pytest.raises(ConflictError):
@@ -258,20 +258,20 @@ def test_endpoints_survive_when_their_namespace_is_released(ready: Followed) -> 
 
 
 def test_foreign_definition_is_left_unchanged(followed: Followed) -> None:
-    followed.look()
+    followed.follow()
     api = followed.cluster.api
     labels = {"app.kubernetes.io/managed-by": "Helm"}
     api.merge("CustomResourceDefinition", "", schemas.NAME, {"metadata": {"labels": labels}})
     try:
-        status = followed.look()
+        status = followed.follow()
         assert (status.phase, status.reason) == ("Failed", "ForeignDefinition")
         found = api.get("CustomResourceDefinition", "", schemas.NAME)
         assert found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
         Follow.objects.update(foreign=True)
         followed.apply()
-        assert followed.look().reason == "Following"
+        assert followed.follow().reason == "Following"
         before = followed.get()["metadata"]["resourceVersion"]
-        followed.look()
+        followed.follow()
         assert followed.get()["metadata"]["resourceVersion"] == before
     finally:
         remove_definition(api)
@@ -287,13 +287,13 @@ def test_passes_are_exclusive(ready: Followed) -> None:
     reconciler.follow(str(ready.row.pk))
     assert ready.endpoint().parsed.replicas == 1
     held.release(0)
-    ready.look()
+    ready.follow()
     assert ready.endpoint().parsed.replicas == 4
 
 
 def test_interrupted_pass_is_repeated(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed before and after every call that changes the cluster or an endpoint."""
-    followed.look()
+    followed.follow()
     followed.apply()
     for place, name in (
         (KubernetesClient, "merge"),
@@ -316,7 +316,7 @@ def test_interrupted_pass_is_repeated(followed: Followed, monkeypatch: pytest.Mo
             Owned.objects.update(fingerprint="")
             Endpoint.objects.all().delete()
             monkeypatch.setattr(place, name, real)
-    assert followed.look().reason == "Following"
+    assert followed.follow().reason == "Following"
     assert followed.endpoint().parsed.replicas == 1
     assert Endpoint.objects.count() == 1
 
@@ -335,9 +335,9 @@ def test_unreachable_cluster_is_reported_and_deletes_nothing(
         pytest.skip("only the fake can be stopped within a test")
     cluster.plane.stop_api()
     try:
-        status = ready.look()
+        status = ready.follow()
         assert (status.phase, status.reason) == ("Failed", "ClusterUnreachable")
         assert not ready.endpoint().deleting
     finally:
         cluster.plane.start_api()
-    assert ready.look().reason == "Following"
+    assert ready.follow().reason == "Following"

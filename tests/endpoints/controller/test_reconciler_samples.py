@@ -15,7 +15,7 @@ from endpoints import manifest_actions
 from endpoints.models import Endpoint
 from tests.endpoints.controller.conftest import KIND, Followed
 from tests.endpoints.manifests.conftest import SAMPLES, sample
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.kube.client import Refused
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
@@ -28,25 +28,25 @@ CONFIGS = [path for path in SAMPLES if sample(path)["kind"] == KIND]
 def test_sample_starts_and_reports_its_status(
     path: Path, cluster: Cluster, followed: Followed, reached: ClusterAccess
 ) -> None:
-    followed.look()
+    followed.follow()
     document = sample(path)
     cluster.node("sample", document["spec"]["instanceType"], gpus=8, cpu="192")
     name, document["metadata"]["namespace"] = document["metadata"]["name"], followed.namespace
     cluster.api.apply(KIND, followed.namespace, copy.deepcopy(document), manager="kubectl")
-    followed.look()
+    followed.follow()
     provisioner = KubernetesProvisioner(reached, followed.namespace, frozenset(CAPABILITIES))
-    world = World(provisioner)
+    harness = ReconcilerHarness(provisioner)
     endpoint = Endpoint.objects.get()
 
     def served() -> bool:
-        status = world.step(endpoint)
+        status = harness.step(endpoint)
         assert status is not None
         assert status.phase != "Failed", f"{status.reason}: {status.message}"
         # The Redis of a sample is nowhere, which must not keep the endpoint from serving.
         return status.phase == "Ready" or status.reason == "L2Unavailable"
 
     until(served, what="the endpoint served")
-    followed.look()
+    followed.follow()
     seen = followed.get(name)["status"]
     assert seen["state"] == "DeploymentComplete"
     pods = cluster.pods(followed.namespace, seen["selector"])
@@ -55,9 +55,9 @@ def test_sample_starts_and_reports_its_status(
     ]
     assert _all_of(document, manifest_actions.export_endpoint(endpoint.name))
     followed.delete(name)
-    followed.look()
-    until(lambda: world.step(Endpoint.objects.get()) is None, what="the endpoint gone")
-    followed.look()
+    followed.follow()
+    until(lambda: harness.step(Endpoint.objects.get()) is None, what="the endpoint gone")
+    followed.follow()
     assert not followed.there(name)
     assert cluster.pods(followed.namespace) == []
 
@@ -75,7 +75,7 @@ def test_server_rejects_placeholders_of_samples(cluster: Cluster, followed: Foll
     """Those which the published schema can tell; the others are refused by us."""
     from endpoints.manifests import documents
 
-    followed.look()
+    followed.follow()
     for path in CONFIGS:
         raw = documents.read_documents(path.read_text(encoding="utf-8"))[0]
         if "tlsConfig" in raw["spec"]:

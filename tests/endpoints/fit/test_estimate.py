@@ -16,9 +16,9 @@ FOUR_A10G = Machine("ml.g5.12xlarge", "A10G", 4, int(22.5 * GIB), 192 * GIB, 48)
 H100 = Machine("ml.p5.48xlarge", "H100", 8, int(79.6 * GIB), 2048 * GIB, 192)
 
 
-def fit(model: str, machine: Machine | None, **wish: Any) -> Fit:
+def fit(model: str, machine: Machine | None, **requirements: Any) -> Fit:
     return estimate(
-        find_shape(model), machine, WorkerRequirements(**{"memory_bytes": 24 * GIB, **wish})
+        find_shape(model), machine, WorkerRequirements(**{"memory_bytes": 24 * GIB, **requirements})
     )
 
 
@@ -74,7 +74,7 @@ def test_fp8_is_recommended_where_it_is_sufficient() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("requirements", "code"),
     [
         ({"tensor": 16}, "does_not_fit"),
         ({"tensor": 3}, "uneven_heads"),
@@ -82,32 +82,34 @@ def test_fp8_is_recommended_where_it_is_sufficient() -> None:
         ({"tensor": 8, "l1_bytes": 3000 * GIB}, "over_capacity"),
     ],
 )
-def test_impossible_starts_are_blocked(wish: dict[str, Any], code: str) -> None:
-    found = fit("llama-3.1-70b", H100, **wish)
+def test_impossible_starts_are_blocked(requirements: dict[str, Any], code: str) -> None:
+    found = fit("llama-3.1-70b", H100, **requirements)
     assert found.verdict is FitVerdict.DOES_NOT_FIT
     assert code in [finding.code for finding in found.blocking]
     assert all(finding.remedy for finding in found.findings)
 
 
 def test_l1_that_leaves_gpus_empty_is_a_warning() -> None:
-    wish: dict[str, Any] = {"max_context": 4096, "l1_bytes": 100 * GIB}
-    found = fit("llama-3.1-8b", FOUR_A10G, **wish)
+    requirements: dict[str, Any] = {"max_context": 4096, "l1_bytes": 100 * GIB}
+    found = fit("llama-3.1-8b", FOUR_A10G, **requirements)
     assert found.verdict is FitVerdict.TIGHT
     assert codes(found) == ["gpus_left_empty"]
     advised = int(re.findall(r"at most (\d+) GiB", found.findings[0].remedy)[0])
-    assert fit("llama-3.1-8b", FOUR_A10G, **{**wish, "l1_bytes": advised * GIB}).findings == ()
+    assert (
+        fit("llama-3.1-8b", FOUR_A10G, **{**requirements, "l1_bytes": advised * GIB}).findings == ()
+    )
 
 
 def test_on_a_cpu_memory_holds_weights_and_kv() -> None:
     shape = find_shape("smollm2-135m")
-    wish = WorkerRequirements(
+    requirements = WorkerRequirements(
         on_cpu=True, dtype="float32", kv_each=4, memory_bytes=4 * GIB, kv_bytes=GIB // 2,
         max_context=4096,
     )  # fmt: skip
-    found = estimate(shape, A10G, wish)
+    found = estimate(shape, A10G, requirements)
     assert found.verdict is FitVerdict.FITS
     assert found.capacity_tokens == GIB // 2 // (2 * 30 * 3 * 64 * 4) // 16 * 16
-    small = estimate(shape, A10G, replace(wish, memory_bytes=GIB, kv_bytes=GIB // 8))
+    small = estimate(shape, A10G, replace(requirements, memory_bytes=GIB, kv_bytes=GIB // 8))
     assert small.verdict is FitVerdict.DOES_NOT_FIT
     assert {finding.field for finding in small.findings} >= {"resources.memory_gib"}
 

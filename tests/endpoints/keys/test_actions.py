@@ -34,7 +34,7 @@ NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
 
 
 def compiled(endpoint: Endpoint, key: InferenceKey) -> list[dict[str, Any]]:
-    """What routers are told of this key."""
+    """Return the key's entry in the routers' configuration."""
     found = compile_keys(selectors.facts(endpoint))["keys"]
     return [entry for entry in found if entry["id"] == str(key.pk)]
 
@@ -92,7 +92,7 @@ def test_periods_begin_and_end_in_utc() -> None:
     assert period_of(december, "month")[1] == datetime(2027, 1, 1, tzinfo=UTC)
 
 
-# -- what routers are told
+# -- the routers' configuration
 
 
 def test_terms_reach_the_router_file(demo_endpoint: Endpoint, alice: User) -> None:
@@ -159,7 +159,7 @@ def test_group_key_opens_each_member_and_none_after_removal(
 
 
 def test_change_is_applied_at_once(demo_endpoint: Endpoint, alice: User) -> None:
-    """Nobody waits for the next round: whoever is concerned is due now."""
+    """Affected endpoints are due at once, not in the next round."""
     group = keys_actions.save_group(alice, None, "chats", ["demo"])
     made = keys_actions.create_in_group(alice, str(group.pk), "app")
     later = timezone.now() + timedelta(hours=1)
@@ -234,14 +234,14 @@ def test_viewer_changes_no_key(
 
 def test_repeated_usage_reports_are_counted_once(demo_endpoint: Endpoint, alice: User) -> None:
     key = keys_actions.create(alice, "demo", "app").key
-    for told_now in (
+    for report in (
         usage_report(key, requests=3, prompt_tokens=30),
         usage_report(key, requests=3, prompt_tokens=30),
         usage_report(key, requests=5, prompt_tokens=50),
         usage_report(key, requests=4, prompt_tokens=40),  # an older answer which came late
         usage_report(key, requests=6, prompt_tokens=60),
     ):
-        keys_usage.add_report(demo_endpoint, told_now, NOW)
+        keys_usage.add_report(demo_endpoint, report, NOW)
     assert keys_usage.used(KeyUsage.objects.all()).requests == 6
     keys_usage.add_report(demo_endpoint, usage_report(key, "r2", requests=2, prompt_tokens=20), NOW)
     keys_usage.add_report(

@@ -260,14 +260,14 @@ def test_times_are_kept_between_passes() -> None:
     assert spent(lost) == ("20", "")
     assert spent(at(22, ProgressState.DONE, lost)) == ("20", "22")
     assert spent(at(30, ProgressState.DONE, found, anew=True)) == ("30", "30")
-    # One that was over before anybody looked takes no time.
+    # One that was over before the first observation takes no time.
     assert spent(at(3, ProgressState.DONE, [])) == ("03", "03")
 
 
 def test_reasons_are_listed_in_the_table() -> None:
-    all_told = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
-    stalled = replace(all_told, stalled=QUOTA)
-    reported = {row.reason(one) for row in TABLE for one in (all_told, stalled)}
+    combined = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
+    stalled = replace(combined, stalled=QUOTA)
+    reported = {row.reason(one) for row in TABLE for one in (combined, stalled)}
     others = {"SupervisorAway", "RoutingFallback", GAVE_UP.reason, STUCK.reason, QUOTA.reason}
     assert reported - others <= {str(reason) for reason in PhaseReason}
 
@@ -287,7 +287,7 @@ def test_impaired_component_has_a_remedy_and_yields_to_every_loss() -> None:
 
 
 def test_lost_replicas_are_a_loss_under_an_autoscaler_too() -> None:
-    """Two served, three are wanted, one is there: no autoscaler asked for that."""
+    """Two served, three are wanted, one is there: no autoscaler requested that."""
     given = {**AUTO, "wanted": 3, "stood": 2, "workers": (GOOD, STARTING, STARTING)}
     assert decide(facts(**given)).reason == PhaseReason.WORKER_UNAVAILABLE
     given["workers"] = (GOOD, GOOD, STARTING)
@@ -325,7 +325,7 @@ def test_drift_is_an_impairment_with_a_remedy() -> None:
 
 
 def test_surplus_workers_are_no_loss() -> None:
-    """Somebody scaled the Deployment: four of two serve."""
+    """A user scaled the Deployment: four of two serve."""
     many = {"wanted": 1, "workers": (GOOD, replace(GOOD, name="w-1"))}
     assert decide(facts(drifted=DRIFTED, **many)).reason == "Drifted"
     unsaid = decide(facts(**many))

@@ -19,7 +19,7 @@ from endpoints.logs.sources import Container, LogLine, LogSource, overlap
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement import provisioner
 from tests.support.endpoints.paper_cluster import PaperCluster
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.waiting import until
 
 POD = {
@@ -41,8 +41,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
 
 
 @pytest.fixture
-def reconcile_world(cluster: PaperCluster) -> World:
-    return World(cluster)
+def reconciler_harness(cluster: PaperCluster) -> ReconcilerHarness:
+    return ReconcilerHarness(cluster)
 
 
 def parse_events(raw: bytes) -> list[dict[str, str]]:
@@ -64,9 +64,9 @@ async def read(lines: logs_stream.Lines, seconds: float = 20.0) -> bytes:
 
 @pytest.mark.django_db
 def test_every_container_of_workers_and_components_is_listed(
-    reconcile_world: World, placed: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, placed: Endpoint, alice: User
 ) -> None:
-    reconcile_world.until(placed, "Ready")
+    reconciler_harness.until(placed, "Ready")
     EndpointStatus.objects.filter(pk=placed.pk).update(pods=[POD])
     client = Client()
     client.force_login(alice)
@@ -98,13 +98,13 @@ def test_logs_need_the_operator_role(placed: Endpoint, charlie: User) -> None:
 
 @pytest.mark.django_db
 def test_by_rest(
-    reconcile_world: World, cluster: PaperCluster, placed: Endpoint, alice: User
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, placed: Endpoint, alice: User
 ) -> None:
     client = Client()
     client.force_login(alice)
     assert client.get("/endpoints/demo/logs/").status_code == 200, "nothing runs yet"
     assert client.get("/endpoints/demo/logs/lines/").status_code == 404
-    reconcile_world.until(placed, "Ready")
+    reconciler_harness.until(placed, "Ready")
     found = client.get("/api/v1/endpoints/demo/logs/?tail=5").json()
     assert set(found) == set(placed.replicas.values_list("name", flat=True))
     assert all(text.startswith("log of") for text in found.values())
@@ -127,7 +127,7 @@ def test_seen_lines_are_not_repeated() -> None:
         def follow(
             self, ref: Any, replica: str, container: str, since: float = 0, **_more: Any
         ) -> Iterator[str]:
-            Cluster.asked = since
+            Cluster.since_s = since
             yield "2026-01-01T00:00:01Z one"
             yield "2026-01-01T00:00:01.5Z two"
             yield "2026-01-01T00:00:01.50001Z three  with  spaces"
@@ -137,7 +137,7 @@ def test_seen_lines_are_not_repeated() -> None:
     assert [line.text for line in every] == ["one", "two", "three  with  spaces"]
     after = list(source.lines("2026-01-01T00:00:01.5Z", threading.Event()))
     assert [line.text for line in after] == ["three  with  spaces"]
-    assert int(Cluster.asked) == 1767225601
+    assert int(Cluster.since_s) == 1767225601
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_merge_keys_are_no_second_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("a: 1\nb: 2\na: 3\n", "given twice (line 3"),
         ("a: [1, 2", "cannot be read"),
@@ -42,10 +42,10 @@ def test_merge_keys_are_no_second_key() -> None:
         ("[" * 3000, "cannot be read"),
     ],
 )
-def test_ignored_content_is_reported(text: str, says: str) -> None:
+def test_ignored_content_is_reported(text: str, message: str) -> None:
     with pytest.raises(SpecErrors) as caught:
         documents.read_documents(text)
-    assert says in caught.value.errors[0].message + caught.value.errors[0].remedy
+    assert message in caught.value.errors[0].message + caught.value.errors[0].remedy
 
 
 def test_small_input_cannot_expand() -> None:

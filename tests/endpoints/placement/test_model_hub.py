@@ -20,10 +20,10 @@ FACTS = {"cardData": {"license": "mit"}, "gated": "manual", "safetensors": {"tot
 
 
 class Hub(BaseHTTPRequestHandler):
-    asked: list[str]
+    queried: list[str]
 
     def do_GET(self) -> None:
-        type(self).asked.append(self.path)
+        type(self).queried.append(self.path)
         name = self.path.removeprefix("/api/models/")
         status = {"org/absent": 404, "org/private": 401, "org/broken": 503}.get(name, 200)
         body = b"not JSON" if name == "org/odd" else json.dumps(FACTS).encode()
@@ -37,7 +37,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    Hub.asked = []
+    Hub.queried = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
@@ -45,7 +45,7 @@ def hub(settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.delenv("HF_TOKEN", raising=False)
     model_hub.cache.clear()
-    yield Hub.asked
+    yield Hub.queried
     server.shutdown()
     server.server_close()
     model_hub.cache.clear()

@@ -13,22 +13,24 @@ from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, Replica
-from tests.support.endpoints.world import World, age, kinds, states
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness, age, kinds, states
 
 REF = Ref("fake", "demo-worker")
 
 pytestmark = pytest.mark.django_db
 
 
-def test_new_endpoint_starts_step_by_step(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_new_endpoint_starts_step_by_step(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
     assert demo_endpoint.status.phase == "Pending"
-    status = reconcile_world.step(demo_endpoint)
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "WaitingForWorkers")
     assert states(status)["WorkersStarted"] == "done"
     assert states(status)["WorkersReady"] == "active"
-    assert not reconcile_world.proofs
-    status = reconcile_world.until(demo_endpoint, "Ready")
+    assert not reconciler_harness.proofs
+    status = reconciler_harness.until(demo_endpoint, "Ready")
     assert set(states(status).values()) == {"done"}
     assert all(step["finished_at"] for step in status.steps)
     assert status.ready_replicas == 2
@@ -38,194 +40,210 @@ def test_new_endpoint_starts_step_by_step(reconcile_world: World, demo_endpoint:
 
 
 def test_ready_needs_a_real_response_through_the_router(
-    reconcile_world: World, demo_endpoint: Endpoint
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
 ) -> None:
-    reconcile_world.proof_error = "HTTP 503: no worker"
+    reconciler_harness.proof_error = "HTTP 503: no worker"
     for _ in range(5):
-        status = reconcile_world.step(demo_endpoint)
+        status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "Proving")
     assert "no worker" in status.message
-    reconcile_world.proof_error = ""
-    reconcile_world.until(demo_endpoint, "Ready")
-    url, key, model = reconcile_world.proofs[-1]
+    reconciler_harness.proof_error = ""
+    reconciler_harness.until(demo_endpoint, "Ready")
+    url, key, model = reconciler_harness.proofs[-1]
     assert (url, model) == ("http://router", "demo")
     assert storage.hash_key(key) == demo_endpoint.keys.get(name="console").sha256
 
 
-def test_ready_endpoint_is_verified_once(reconcile_world: World, ready: Endpoint) -> None:
-    requested = len(reconcile_world.proofs)
-    reconcile_world.step(ready)
-    reconcile_world.step(ready)
-    assert len(reconcile_world.proofs) == requested
+def test_ready_endpoint_is_verified_once(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
+    requested = len(reconciler_harness.proofs)
+    reconciler_harness.step(ready)
+    reconciler_harness.step(ready)
+    assert len(reconciler_harness.proofs) == requested
 
 
-def test_ready_needs_the_router(reconcile_world: World, demo_endpoint: Endpoint) -> None:
-    reconcile_world.router.down = "The router is being started."
+def test_ready_needs_the_router(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
+    reconciler_harness.router.down = "The router is being started."
     for _ in range(4):
-        status = reconcile_world.step(demo_endpoint)
+        status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "WaitingForRouter")
-    assert not reconcile_world.proofs
-    reconcile_world.router.down = ""
-    reconcile_world.until(demo_endpoint, "Ready")
+    assert not reconciler_harness.proofs
+    reconciler_harness.router.down = ""
+    reconciler_harness.until(demo_endpoint, "Ready")
 
 
 def test_dead_worker_degrades_the_endpoint_and_is_verified_again(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
-    requested = len(reconcile_world.proofs)
-    reconcile_world.paper.crash(REF, 1)
-    status = reconcile_world.step(ready)
+    requested = len(reconciler_harness.proofs)
+    reconciler_harness.paper.crash(REF, 1)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "WorkerUnavailable")
     assert status.remedy
-    reconcile_world.until(ready, "Ready")
+    reconciler_harness.until(ready, "Ready")
     assert "WorkerRestarted" in kinds(ready)
-    assert len(reconcile_world.proofs) == requested + 1
+    assert len(reconciler_harness.proofs) == requested + 1
     event = ready.events.get(kind="WorkerRestarted")
     assert (event.subject, event.severity) == ("demo-worker-1", "warning")
 
 
-def test_restart_between_two_passes_is_noticed(reconcile_world: World, ready: Endpoint) -> None:
+def test_restart_between_two_passes_is_noticed(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     row = Replica.objects.get(endpoint=ready, index=0)
     Replica.objects.filter(pk=row.pk).update(started_at=timezone.now().replace(year=2020))
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert "WorkerRestarted" in kinds(ready)
 
 
 def test_changed_pid_with_the_same_start_is_no_restart(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
     """A launcher's pid gives way to that of the worker it starts."""
     Replica.objects.filter(endpoint=ready).update(pid=5)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert "WorkerRestarted" not in kinds(ready)
 
 
 def test_silent_router_degrades_the_endpoint_and_recovers(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
-    reconcile_world.router.down = "The router does not answer."
-    status = reconcile_world.step(ready)
+    reconciler_harness.router.down = "The router does not answer."
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "RouterUnavailable")
-    reconcile_world.router.down = ""
-    reconcile_world.router.restarts = 1
-    reconcile_world.until(ready, "Ready")
+    reconciler_harness.router.down = ""
+    reconciler_harness.router.restarts = 1
+    reconciler_harness.until(ready, "Ready")
     assert "RouterLost" in kinds(ready)
     assert "RouterReady" in kinds(ready)
 
 
 def test_router_restart_is_reported_without_an_observed_outage(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
-    requested = len(reconcile_world.proofs)
-    reconcile_world.router.restarts = 1
-    status = reconcile_world.step(ready)
+    requested = len(reconciler_harness.proofs)
+    reconciler_harness.router.restarts = 1
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert status.phase == "Ready"
-    assert len(reconcile_world.proofs) == requested + 1
+    assert len(reconciler_harness.proofs) == requested + 1
     assert "RouterRestarted" in kinds(ready)
 
 
 def test_router_without_reachable_workers_is_not_serving(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
-    reconcile_world.router.restarts = 1
-    reconcile_world.proof_error = "HTTP 502"
-    status = reconcile_world.step(ready)
+    reconciler_harness.router.restarts = 1
+    reconciler_harness.proof_error = "HTTP 502"
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "NotServing")
-    reconcile_world.proof_error = ""
-    reconcile_world.until(ready, "Ready")
+    reconciler_harness.proof_error = ""
+    reconciler_harness.until(ready, "Ready")
 
 
 def test_crash_loop_fails_with_its_log_and_recovers(
-    reconcile_world: World, demo_endpoint: Endpoint
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
 ) -> None:
-    reconcile_world.provisioner.log_text = "ValueError: no such flag"
-    reconcile_world.step(demo_endpoint)
+    reconciler_harness.provisioner.log_text = "ValueError: no such flag"
+    reconciler_harness.step(demo_endpoint)
     for _ in range(3):
-        reconcile_world.paper.crash(REF, 0)
-        reconcile_world.paper.crash(REF, 1)
-    status = reconcile_world.step(demo_endpoint)
+        reconciler_harness.paper.crash(REF, 0)
+        reconciler_harness.paper.crash(REF, 1)
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "WorkersCrashLooping")
     assert "no such flag" in status.detail
     assert "log" in status.remedy
     assert status.due_at is not None
-    reconcile_world.until(demo_endpoint, "Ready")
+    reconciler_harness.until(demo_endpoint, "Ready")
     status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.detail == ""
 
 
-def test_old_crashes_are_no_loop(reconcile_world: World, ready: Endpoint) -> None:
+def test_old_crashes_are_no_loop(reconciler_harness: ReconcilerHarness, ready: Endpoint) -> None:
     for _ in range(4):
-        reconcile_world.paper.crash(REF, 0)
-        reconcile_world.until(ready, "Ready")
-    reconcile_world.paper.crash(REF, 0)
-    status = reconcile_world.step(ready)
+        reconciler_harness.paper.crash(REF, 0)
+        reconciler_harness.until(ready, "Ready")
+    reconciler_harness.paper.crash(REF, 0)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert status.reason == "WorkerUnavailable"
 
 
-def test_rejection_is_failed_and_retried(reconcile_world: World, demo_endpoint: Endpoint) -> None:
-    reconcile_world.provisioner.breaks["apply"] = PermanentError(
+def test_rejection_is_failed_and_retried(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
+    reconciler_harness.provisioner.breaks["apply"] = PermanentError(
         "NoSuchProgram", "vllm is not installed."
     )
-    status = reconcile_world.step(demo_endpoint)
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "NoSuchProgram")
     assert status.remedy
-    reconcile_world.provisioner.breaks.clear()
-    reconcile_world.until(demo_endpoint, "Ready")
+    reconciler_harness.provisioner.breaks.clear()
+    reconciler_harness.until(demo_endpoint, "Ready")
 
 
-def test_temporary_error_is_no_failure(reconcile_world: World, demo_endpoint: Endpoint) -> None:
-    reconcile_world.provisioner.breaks["observe"] = TemporaryError(
+def test_temporary_error_is_no_failure(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
+    reconciler_harness.provisioner.breaks["observe"] = TemporaryError(
         "SupervisorAway", "No supervisor."
     )
-    status = reconcile_world.step(demo_endpoint)
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "SupervisorAway")
-    reconcile_world.provisioner.breaks.clear()
-    reconcile_world.until(demo_endpoint, "Ready")
-    reconcile_world.provisioner.breaks["observe"] = TemporaryError(
+    reconciler_harness.provisioner.breaks.clear()
+    reconciler_harness.until(demo_endpoint, "Ready")
+    reconciler_harness.provisioner.breaks["observe"] = TemporaryError(
         "SupervisorAway", "No supervisor."
     )
-    status = reconcile_world.step(demo_endpoint)
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "SupervisorAway")
     assert Replica.objects.filter(endpoint=demo_endpoint).count() == 2
-    reconcile_world.provisioner.breaks.clear()
-    reconcile_world.until(demo_endpoint, "Ready")
+    reconciler_harness.provisioner.breaks.clear()
+    reconciler_harness.until(demo_endpoint, "Ready")
 
 
-def test_exceeded_deadline_is_failed(reconcile_world: World, demo_endpoint: Endpoint) -> None:
-    reconcile_world.step(demo_endpoint)
-    reconcile_world.paper.crash(REF, 0)
-    reconcile_world.paper.crash(REF, 1)
+def test_exceeded_deadline_is_failed(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
+    reconciler_harness.step(demo_endpoint)
+    reconciler_harness.paper.crash(REF, 0)
+    reconciler_harness.paper.crash(REF, 1)
     age(demo_endpoint.status, generation_seen_at=3600)
-    status = reconcile_world.step(demo_endpoint)
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "DeployDeadlineExceeded")
-    reconcile_world.until(demo_endpoint, "Ready")
+    reconciler_harness.until(demo_endpoint, "Ready")
 
 
-def test_unchanged_endpoint_is_not_written(reconcile_world: World, ready: Endpoint) -> None:
+def test_unchanged_endpoint_is_not_written(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     before = EndpointEvent.objects.count()
     for _ in range(3):
-        reconcile_world.step(ready)
+        reconciler_harness.step(ready)
     assert EndpointEvent.objects.count() == before
 
 
-def test_repeated_errors_are_counted_in_one_event(reconcile_world: World, ready: Endpoint) -> None:
-    reconcile_world.provisioner.breaks["observe"] = TemporaryError(
+def test_repeated_errors_are_counted_in_one_event(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
+    reconciler_harness.provisioner.breaks["observe"] = TemporaryError(
         "SupervisorAway", "No supervisor."
     )
     for _ in range(4):
-        reconcile_world.step(ready)
+        reconciler_harness.step(ready)
     (event,) = ready.events.filter(kind="ReconcileFailed")
     assert event.count == 4
 
@@ -233,62 +251,62 @@ def test_repeated_errors_are_counted_in_one_event(reconcile_world: World, ready:
 # --- changes ------------------------------------------------------------------------------------
 
 
-def test_scale_up(reconcile_world: World, ready: Endpoint) -> None:
+def test_scale_up(reconciler_harness: ReconcilerHarness, ready: Endpoint) -> None:
     actions.scale(SYSTEM, "demo", 3)
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert status.phase == "Provisioning"
-    status = reconcile_world.until(ready, "Ready")
+    status = reconciler_harness.until(ready, "Ready")
     assert status.ready_replicas == 3
 
 
 def test_scale_down_updates_the_router_before_stopping_a_worker(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
-    reconcile_world.router.in_flight["demo-worker-1"] = 1
+    reconciler_harness.router.in_flight["demo-worker-1"] = 1
     actions.scale(SYSTEM, "demo", 1)
-    applied = len(reconcile_world.provisioner.applied)
+    applied = len(reconciler_harness.provisioner.applied)
     for _ in range(3):
-        status = reconcile_world.step(ready)
+        status = reconciler_harness.step(ready)
         assert status is not None
         assert (status.phase, status.reason) == ("Provisioning", "Draining")
-        assert reconcile_world.router.draining == {"demo-worker-1"}
-    assert len(reconcile_world.provisioner.applied) == applied
-    assert len(reconcile_world.observe().ready()) == 2
-    reconcile_world.router.in_flight.clear()
-    status = reconcile_world.until(ready, "Ready")
+        assert reconciler_harness.router.draining == {"demo-worker-1"}
+    assert len(reconciler_harness.provisioner.applied) == applied
+    assert len(reconciler_harness.observe().ready()) == 2
+    reconciler_harness.router.in_flight.clear()
+    status = reconciler_harness.until(ready, "Ready")
     assert status.ready_replicas == 1
-    assert [r.index for r in reconcile_world.observe().replicas] == [0]
+    assert [r.index for r in reconciler_harness.observe().replicas] == [0]
     assert {"WorkerDraining", "WorkerRemoved"} <= set(kinds(ready))
 
 
 def test_worker_that_never_drains_is_stopped_at_the_deadline(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
-    reconcile_world.router.in_flight["demo-worker-1"] = 1
+    reconciler_harness.router.in_flight["demo-worker-1"] = 1
     actions.scale(SYSTEM, "demo", 1)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     row = Replica.objects.get(endpoint=ready, index=1)
     assert row.draining_since is not None
     Replica.objects.filter(pk=row.pk).update(draining_since=row.draining_since.replace(year=2020))
-    reconcile_world.until(ready, "Ready")
-    assert [r.index for r in reconcile_world.observe().replicas] == [0]
+    reconciler_harness.until(ready, "Ready")
+    assert [r.index for r in reconciler_harness.observe().replicas] == [0]
 
 
 def test_update_replaces_workers_one_by_one(
-    reconcile_world: World, ready: Endpoint, data: dict[str, Any]
+    reconciler_harness: ReconcilerHarness, ready: Endpoint, data: dict[str, Any]
 ) -> None:
-    old = {r.spec_hash for r in reconcile_world.observe().replicas}
+    old = {r.spec_hash for r in reconciler_harness.observe().replicas}
     actions.patch(SYSTEM, "demo", {"cache": {"l1": {"size_gib": 1.0}}})
     fewest = 2
     for _ in range(20):
-        status = reconcile_world.step(ready)
+        status = reconciler_harness.step(ready)
         assert status is not None
-        fewest = min(fewest, len(reconcile_world.observe().ready()))
-        # Nobody is stopped whom the router was not told of first.
-        for replica in reconcile_world.observe().replicas:
+        fewest = min(fewest, len(reconciler_harness.observe().ready()))
+        # No worker is stopped before the router drains it.
+        for replica in reconciler_harness.observe().replicas:
             reported = {
-                w.name for w in reconcile_world.router.calls[-1] if not w.draining and w.ready
+                w.name for w in reconciler_harness.router.calls[-1] if not w.draining and w.ready
             }
             assert replica.state == "ready" or replica.name not in reported
         if status.phase == "Ready":
@@ -296,109 +314,117 @@ def test_update_replaces_workers_one_by_one(
         assert status.phase == "Provisioning"
     assert status.phase == "Ready"
     assert fewest == 1
-    new = {r.spec_hash for r in reconcile_world.observe().replicas}
+    new = {r.spec_hash for r in reconciler_harness.observe().replicas}
     assert len(new) == 1
     assert not new & old
 
 
 def test_no_worker_drains_before_the_router_reaches_the_others(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
     actions.patch(SYSTEM, "demo", {"cache": {"l1": {"size_gib": 1.0}}})
     for _ in range(20):
-        reconcile_world.step(ready)
-        first, second = reconcile_world.observe().replicas
+        reconciler_harness.step(ready)
+        first, second = reconciler_harness.observe().replicas
         if first.spec_hash != second.spec_hash and first.state == "starting":
             break
     # The new worker becomes ready, and the router does not reach it yet.
-    reconcile_world.router.down = "The router reaches 1 of 2 workers."
+    reconciler_harness.router.down = "The router reaches 1 of 2 workers."
     for _ in range(4):
-        reconcile_world.step(ready)
-        first, second = reconcile_world.observe().replicas
+        reconciler_harness.step(ready)
+        first, second = reconciler_harness.observe().replicas
         assert second.state == "ready"
-        assert not reconcile_world.router.draining
+        assert not reconciler_harness.router.draining
     assert first.state == "ready"
-    reconcile_world.router.down = ""
-    reconcile_world.until(ready, "Ready", passes=20)
+    reconciler_harness.router.down = ""
+    reconciler_harness.until(ready, "Ready", passes=20)
 
 
-def test_routing_change_restarts_no_worker(reconcile_world: World, ready: Endpoint) -> None:
-    before = reconcile_world.observe().replicas
-    requested = len(reconcile_world.proofs)
+def test_routing_change_restarts_no_worker(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
+    before = reconciler_harness.observe().replicas
+    requested = len(reconciler_harness.proofs)
     actions.patch(SYSTEM, "demo", {"routing": {"strategy": "session"}})
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert status.phase == "Ready"
-    assert [r.started_at for r in reconcile_world.observe().replicas] == [
+    assert [r.started_at for r in reconciler_harness.observe().replicas] == [
         r.started_at for r in before
     ]
-    assert len(reconcile_world.proofs) == requested + 1
+    assert len(reconciler_harness.proofs) == requested + 1
 
 
-def test_pause_and_resume(reconcile_world: World, ready: Endpoint) -> None:
+def test_pause_and_resume(reconciler_harness: ReconcilerHarness, ready: Endpoint) -> None:
     actions.pause(SYSTEM, "demo")
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Pausing", "Pausing")
-    status = reconcile_world.until(ready, "Paused")
-    assert reconcile_world.observe().replicas == ()
+    status = reconciler_harness.until(ready, "Paused")
+    assert reconciler_harness.observe().replicas == ()
     assert states(status) == {"Accepted": "done", "WorkersStopped": "done"}
     actions.resume(SYSTEM, "demo")
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert status.phase == "Provisioning"
-    status = reconcile_world.until(ready, "Ready")
+    status = reconciler_harness.until(ready, "Ready")
     assert status.ready_replicas == 2
 
 
-def test_failed_change_is_fixed_by_the_next(reconcile_world: World, ready: Endpoint) -> None:
+def test_failed_change_is_fixed_by_the_next(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     actions.patch(SYSTEM, "demo", {"worker_args": ["--bad"]})
-    reconcile_world.until(ready, "Provisioning")
+    reconciler_harness.until(ready, "Provisioning")
     actions.rollback(SYSTEM, "demo", 1)
-    reconcile_world.until(ready, "Ready")
+    reconciler_harness.until(ready, "Ready")
 
 
 # --- the end ------------------------------------------------------------------------------------
 
 
-def test_delete_leaves_nothing(reconcile_world: World, ready: Endpoint) -> None:
+def test_delete_leaves_nothing(reconciler_harness: ReconcilerHarness, ready: Endpoint) -> None:
     assert storage.console_key_file("demo").is_file()
     actions.delete(SYSTEM, "demo")
-    reconcile_world.router.lingers = 2
-    status = reconcile_world.step(ready)
+    reconciler_harness.router.lingers = 2
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Deleting", "RemovingRouter")
-    assert len(reconcile_world.observe().ready()) == 2, "workers go after the router"
-    reconcile_world.gone(ready)
-    assert not reconcile_world.observe().exists
-    assert not reconcile_world.router.running
+    assert len(reconciler_harness.observe().ready()) == 2, "workers go after the router"
+    reconciler_harness.gone(ready)
+    assert not reconciler_harness.observe().exists
+    assert not reconciler_harness.router.running
     assert not storage.console_key_file("demo").exists()
     assert not Endpoint.objects.exists()
     assert [e.verb for e in AuditEvent.objects.order_by("id")] == ["create", "delete", "deleted"]
 
 
-def test_delete_during_the_start(reconcile_world: World, demo_endpoint: Endpoint) -> None:
-    reconcile_world.step(demo_endpoint)
+def test_delete_during_the_start(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
+    reconciler_harness.step(demo_endpoint)
     actions.delete(SYSTEM, "demo")
-    reconcile_world.gone(demo_endpoint)
-    assert not reconcile_world.observe().exists
+    reconciler_harness.gone(demo_endpoint)
+    assert not reconciler_harness.observe().exists
 
 
-def test_delete_before_the_first_pass(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_delete_before_the_first_pass(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
     actions.delete(SYSTEM, "demo")
-    reconcile_world.gone(demo_endpoint)
+    reconciler_harness.gone(demo_endpoint)
 
 
 def test_delete_waits_for_an_unavailable_provisioner(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
     actions.delete(SYSTEM, "demo")
-    reconcile_world.provisioner.breaks["delete"] = TemporaryError(
+    reconciler_harness.provisioner.breaks["delete"] = TemporaryError(
         "SupervisorAway", "No supervisor."
     )
     for _ in range(3):
-        status = reconcile_world.step(ready)
+        status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Deleting", "SupervisorAway")
-    reconcile_world.provisioner.breaks.clear()
-    reconcile_world.gone(ready)
+    reconciler_harness.provisioner.breaks.clear()
+    reconciler_harness.gone(ready)

@@ -29,7 +29,7 @@ from endpoints.reconcile.reconciler import (
     _steady_s,
 )
 from endpoints.spec.endpoint_spec import merge, parse
-from tests.support.endpoints.world import World, age, kinds, states
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness, age, kinds, states
 
 REF = Ref("fake", "demo-worker")
 
@@ -39,39 +39,43 @@ pytestmark = pytest.mark.django_db
 # --- two at once, and death ---------------------------------------------------------------------
 
 
-def test_pass_without_a_claim_does_nothing(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_pass_without_a_claim_does_nothing(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
     held = take_claim(EndpointStatus, str(demo_endpoint.pk))
     assert held is not None
-    status = reconcile_world.step(demo_endpoint)
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert status.phase == "Pending"
-    assert not reconcile_world.provisioner.applied
+    assert not reconciler_harness.provisioner.applied
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_reconcilers_apply_once(reconcile_world: World, data: dict[str, Any]) -> None:
+def test_two_reconcilers_apply_once(
+    reconciler_harness: ReconcilerHarness, data: dict[str, Any]
+) -> None:
     demo = actions.create(SYSTEM, data)
     inside, go_on = threading.Event(), threading.Event()
 
     def slow_prove(*_args: str) -> str:
         return ""
 
-    original = reconcile_world.provisioner.apply
+    original = reconciler_harness.provisioner.apply
 
     def apply_slowly(spec: Any) -> Any:
         inside.set()
         assert go_on.wait(60)
         return original(spec)
 
-    reconcile_world.provisioner.apply = apply_slowly  # type: ignore[method-assign]
-    first = threading.Thread(target=lambda: (reconcile_world.step(demo), connection.close()))
+    reconciler_harness.provisioner.apply = apply_slowly  # type: ignore[method-assign]
+    first = threading.Thread(target=lambda: (reconciler_harness.step(demo), connection.close()))
     first.start()
     assert inside.wait(10)
-    reconcile_world.step(demo)  # the other one, meanwhile
+    reconciler_harness.step(demo)  # the other one, meanwhile
     go_on.set()
     first.join(10)
-    assert len(reconcile_world.provisioner.applied) == 1
-    assert len(reconcile_world.observe().replicas) == 2
+    assert len(reconciler_harness.provisioner.applied) == 1
+    assert len(reconciler_harness.observe().replicas) == 2
 
 
 class Killed(BaseException):
@@ -94,7 +98,7 @@ STEPS = [
 @pytest.mark.parametrize(("where", "kind"), STEPS)
 @pytest.mark.parametrize("passes_before", [0, 1, 2])
 def test_reconciler_converges_after_a_kill_at_any_step(
-    reconcile_world: World,
+    reconciler_harness: ReconcilerHarness,
     demo_endpoint: Endpoint,
     monkeypatch: pytest.MonkeyPatch,
     where: str,
@@ -102,10 +106,10 @@ def test_reconciler_converges_after_a_kill_at_any_step(
     passes_before: int,
 ) -> None:
     for _ in range(passes_before):
-        reconcile_world.step(demo_endpoint)
+        reconciler_harness.step(demo_endpoint)
     with monkeypatch.context() as patched:
         if kind == "provisioner":
-            reconcile_world.provisioner.breaks[where] = Killed()
+            reconciler_harness.provisioner.breaks[where] = Killed()
         else:
 
             def die(*_args: Any, **_kwargs: Any) -> None:
@@ -113,48 +117,50 @@ def test_reconciler_converges_after_a_kill_at_any_step(
 
             patched.setattr(where, die)
         try:
-            reconcile_world.step(demo_endpoint)
+            reconciler_harness.step(demo_endpoint)
         except Killed:
             pass
         else:
             return  # nothing has changed since the last pass, so this step is not reached
-    reconcile_world.provisioner.breaks.clear()
+    reconciler_harness.provisioner.breaks.clear()
     # The claim is still held, as after a real death, and the row is due when it ends.
     status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.claim_until is not None
     assert status.due_at == status.claim_until
     age(status, claim_until=1, due_at=1)
     assert due(EndpointStatus, timezone.now()) == [demo_endpoint.pk]
-    reconcile_world.until(demo_endpoint, "Ready")
-    assert [r.index for r in reconcile_world.observe().replicas] == [0, 1]
+    reconciler_harness.until(demo_endpoint, "Ready")
+    assert [r.index for r in reconciler_harness.observe().replicas] == [0, 1]
     assert len([k for k in kinds(demo_endpoint) if k == "WorkerStarted"]) == 2
 
 
 def test_error_postpones_the_row(
-    reconcile_world: World, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_args: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("endpoints.reconcile.base.decide", crash)
     with pytest.raises(ZeroDivisionError):
-        reconcile_world.step(demo_endpoint)
+        reconciler_harness.step(demo_endpoint)
     status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.claim_until is None
     assert status.due_at is not None
     assert (status.due_at - timezone.now()).total_seconds() > 10
 
 
-def test_lost_claim_writes_nothing(reconcile_world: World, demo_endpoint: Endpoint) -> None:
+def test_lost_claim_writes_nothing(
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
+) -> None:
     def steal(*_args: str) -> str:
         age(demo_endpoint.status, claim_until=1)
         return ""
 
-    reconcile_world.step(demo_endpoint)
+    reconciler_harness.step(demo_endpoint)
     before = EndpointEvent.objects.count()
-    reconciler = reconcile_world.reconciler
+    reconciler = reconciler_harness.reconciler
     type(reconciler)(
-        lambda _spec: reconcile_world.provisioner, (reconcile_world.router,), steal
+        lambda _spec: reconciler_harness.provisioner, (reconciler_harness.router,), steal
     ).reconcile(str(demo_endpoint.pk))
     status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.phase == "Provisioning"
@@ -170,23 +176,27 @@ def test_lost_nudge_is_found_by_the_sweep(
     assert found == [str(demo_endpoint.pk)]
 
 
-def test_request_during_a_pass_is_kept(reconcile_world: World, ready: Endpoint) -> None:
+def test_request_during_a_pass_is_kept(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     def prove(*_args: str) -> str:
         actions.scale(SYSTEM, "demo", 1)
         return ""
 
-    reconcile_world.router.restarts = 7
-    type(reconcile_world.reconciler)(
-        lambda _spec: reconcile_world.provisioner, (reconcile_world.router,), prove
+    reconciler_harness.router.restarts = 7
+    type(reconciler_harness.reconciler)(
+        lambda _spec: reconciler_harness.provisioner, (reconciler_harness.router,), prove
     ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert status.observed_generation == 1
     assert due(EndpointStatus, timezone.now()) == [ready.pk]
 
 
-def test_lost_console_key_is_renewed(reconcile_world: World, ready: Endpoint) -> None:
+def test_lost_console_key_is_renewed(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     storage.console_key_file("demo").unlink()
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     key = ready.keys.get(name="console", revoked_at__isnull=True)
     assert storage.hash_key(storage.read_console_key("demo")) == key.sha256
     assert ready.keys.filter(name="console").count() == 2
@@ -196,52 +206,54 @@ def test_lost_console_key_is_renewed(reconcile_world: World, ready: Endpoint) ->
 
 
 def test_workers_wait_for_the_l2_address(
-    reconcile_world: World, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    reconciler_harness: ReconcilerHarness, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cachetier.selectors import Attachment
 
     found = Attachment("", "/secrets/l2", ready=False, reason="Starting", message="It starts.")
     monkeypatch.setattr("endpoints.reconcile.l2_status.attachment", lambda _name: found)
     demo = actions.create(SYSTEM, merge(data, {"cache.l2.enabled": True}))
-    status = reconcile_world.step(demo)
+    status = reconciler_harness.step(demo)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "WaitingForCacheTier")
     assert states(status)["CacheTier"] == "active"
     assert states(status)["WorkersStarted"] == "waiting"
-    assert not reconcile_world.provisioner.applied
+    assert not reconciler_harness.provisioner.applied
     found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=True)
-    status = reconcile_world.until(demo, "Ready")
+    status = reconciler_harness.until(demo, "Ready")
     assert states(status)["CacheTier"] == "done"
-    assert "redis://127.0.0.1:1" in reconcile_world.provisioner.applied[0].argv
+    assert "redis://127.0.0.1:1" in reconciler_harness.provisioner.applied[0].argv
     # It goes away and comes back: the workers keep running, with what they have.
-    before = reconcile_world.observe().replicas
+    before = reconciler_harness.observe().replicas
     found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=False, message="Node is away.")
-    status = reconcile_world.step(demo)
+    status = reconciler_harness.step(demo)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "L2Unavailable")
     assert status.remedy
     found = Attachment("", "/secrets/l2", ready=False, message="Gone.")
-    status = reconcile_world.step(demo)
+    status = reconciler_harness.step(demo)
     assert status is not None
     assert status.reason == "L2Unavailable"
     found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=True)
-    reconcile_world.until(demo, "Ready")
-    assert [r.started_at for r in reconcile_world.observe().replicas] == [
+    reconciler_harness.until(demo, "Ready")
+    assert [r.started_at for r in reconciler_harness.observe().replicas] == [
         r.started_at for r in before
     ]
     assert {"L2Lost", "L2Ready"} <= set(kinds(demo))
 
 
-def test_unavailable_redis_blocks_no_endpoint(reconcile_world: World, data: dict[str, Any]) -> None:
+def test_unavailable_redis_blocks_no_endpoint(
+    reconciler_harness: ReconcilerHarness, data: dict[str, Any]
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses
         url = f"redis://127.0.0.1:{taken.getsockname()[1]}"
         l2 = {"enabled": True, "backend": "redis", "url": url}
         demo = actions.create(SYSTEM, merge(data, {"cache": {"l2": l2}}))
-        status = reconcile_world.until(demo, "Degraded")
+        status = reconciler_harness.until(demo, "Degraded")
     assert status.reason == "L2Unavailable"
     assert url in status.message
-    assert reconcile_world.proofs, "it serves without its L2"
+    assert reconciler_harness.proofs, "it serves without its L2"
 
 
 def test_used_tier_is_known_and_its_changes_nudge_its_endpoints(
@@ -274,17 +286,17 @@ def test_pruning_keeps_recent_rows(ready: Endpoint, monkeypatch: pytest.MonkeyPa
 
 
 def test_impaired_component_degrades_and_recovers_by_itself(
-    reconcile_world: World, demo_endpoint: Endpoint
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
 ) -> None:
-    reconcile_world.until(demo_endpoint, "Ready")
-    reconcile_world.router.impairment = Impairment(
+    reconciler_harness.until(demo_endpoint, "Ready")
+    reconciler_harness.router.impairment = Impairment(
         "RoutingFallback", "It guesses.", "Ask the doctor."
     )
-    status = reconcile_world.until(demo_endpoint, "Degraded")
+    status = reconciler_harness.until(demo_endpoint, "Degraded")
     assert (status.reason, status.remedy) == ("RoutingFallback", "Ask the doctor.")
     assert status.ready_replicas == demo_endpoint.spec["replicas"], "all serve"
-    reconcile_world.router.impairment = None
-    status = reconcile_world.until(demo_endpoint, "Ready")
+    reconciler_harness.router.impairment = None
+    status = reconciler_harness.until(demo_endpoint, "Ready")
     assert status.remedy == ""
     messages = list(EndpointEvent.objects.filter(kind="PhaseChanged").values_list("message"))
     assert any("RoutingFallback. It guesses." in text for (text,) in messages)
@@ -300,26 +312,26 @@ def due_in_s(endpoint: Endpoint) -> float:
 
 
 @pytest.fixture
-def announced(reconcile_world: World, ready: Endpoint) -> Endpoint:
+def announced(reconciler_harness: ReconcilerHarness, ready: Endpoint) -> Endpoint:
     """A Ready endpoint whose processes announce their changes."""
-    reconcile_world.provisioner.announces = True
-    reconcile_world.step(ready)
+    reconciler_harness.provisioner.announces = True
+    reconciler_harness.step(ready)
     return ready
 
 
 def test_an_unchanged_endpoint_is_observed_rarely(
-    reconcile_world: World, announced: Endpoint
+    reconciler_harness: ReconcilerHarness, announced: Endpoint
 ) -> None:
     status = EndpointStatus.objects.get(pk=announced.pk)
     assert status.due_at is not None
     assert status.due_at - status.updated_at >= timedelta(seconds=0.8 * STEADY_S)
-    applied = len(reconcile_world.provisioner.applied)
-    reconcile_world.step(announced)
-    assert len(reconcile_world.provisioner.applied) == applied
-    reconcile_world.provisioner.announces = False
-    reconcile_world.step(announced)
+    applied = len(reconciler_harness.provisioner.applied)
+    reconciler_harness.step(announced)
+    assert len(reconciler_harness.provisioner.applied) == applied
+    reconciler_harness.provisioner.announces = False
+    reconciler_harness.step(announced)
     assert due_in_s(announced) <= NEXT_PASS_S[Phase.READY]
-    assert len(reconcile_world.provisioner.applied) == applied + 1
+    assert len(reconciler_harness.provisioner.applied) == applied + 1
 
 
 @pytest.mark.parametrize(
@@ -342,7 +354,7 @@ def test_parts_that_announce_nothing_are_observed_more_often(
 
 
 def test_an_announced_death_is_observed_at_once(
-    reconcile_world: World, announced: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconciler_harness: ReconcilerHarness, announced: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests: list[str] = []
     monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", requests.append)
@@ -352,10 +364,10 @@ def test_an_announced_death_is_observed_at_once(
 
 
 def test_a_lost_announcement_is_made_up_for_by_the_sweep(
-    reconcile_world: World, announced: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconciler_harness: ReconcilerHarness, announced: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", reconcile_world.reconciler.reconcile)
-    reconcile_world.paper.crash(REF, 1)
+    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", reconciler_harness.reconciler.reconcile)
+    reconciler_harness.paper.crash(REF, 1)
     tasks.sweep()
     status = EndpointStatus.objects.get(pk=announced.pk)
     assert status.phase == "Ready", "not due yet"
@@ -364,13 +376,13 @@ def test_a_lost_announcement_is_made_up_for_by_the_sweep(
     status.refresh_from_db()
     assert (status.phase, status.reason) == ("Degraded", "WorkerUnavailable")
     assert due_in_s(announced) <= NEXT_PASS_S[Phase.DEGRADED]
-    reconcile_world.until(announced, "Ready")
+    reconciler_harness.until(announced, "Ready")
     assert due_in_s(announced) <= NEXT_PASS_S[Phase.READY], "once more after a change"
     assert "WorkerRestarted" in kinds(announced)
 
 
 def test_everything_is_observed_anew_when_listening_begins(announced: Endpoint) -> None:
-    """Nobody knows what ended while no Celery worker ran."""
+    """Changes while no Celery worker ran are unknown."""
     assert due(EndpointStatus, timezone.now()) == []
     changes.observe_anew()
     assert due(EndpointStatus, timezone.now()) == [announced.pk]
@@ -381,11 +393,11 @@ def test_everything_is_observed_anew_when_listening_begins(announced: Endpoint) 
 
 @pytest.mark.parametrize("change", ["restart", "scale"])
 def test_a_change_is_followed_up_soon(
-    reconcile_world: World, announced: Endpoint, change: str
+    reconciler_harness: ReconcilerHarness, announced: Endpoint, change: str
 ) -> None:
     if change == "restart":
-        reconcile_world.router.restarts = 1
+        reconciler_harness.router.restarts = 1
     else:
         actions.scale(SYSTEM, "demo", 1)
-    reconcile_world.step(announced)
+    reconciler_harness.step(announced)
     assert due_in_s(announced) <= NEXT_PASS_S[Phase.READY]

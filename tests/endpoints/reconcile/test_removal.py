@@ -17,9 +17,9 @@ from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.reconcile import removal
-from tests.support.endpoints.cluster_world import ClusterWorld
+from tests.support.endpoints.cluster_harness import ClusterHarness
 from tests.support.endpoints.paper_cluster import PaperCluster
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
 
@@ -27,37 +27,37 @@ pytestmark = pytest.mark.django_db
 
 
 class Router:
-    """Counts how often its end is asked for; `says` are its answers, then it is gone."""
+    """Counts `queries` of its end; `answers` are the replies, afterwards it is gone."""
 
     name = "router"
 
-    def __init__(self, *says: bool) -> None:
-        self.says = list(says)
-        self.asked = 0
+    def __init__(self, *answers: bool) -> None:
+        self.answers = list(answers)
+        self.queries = 0
 
     def delete(self, _endpoint: Any) -> bool:
-        self.asked += 1
-        return self.says.pop(0) if self.says else True
+        self.queries += 1
+        return self.answers.pop(0) if self.answers else True
 
     def reconcile(self, *_args: Any) -> Any:
         raise AssertionError("it is going")
 
 
 @pytest.fixture
-def reconcile_world() -> World:
-    return World(PaperCluster())
+def reconciler_harness() -> ReconcilerHarness:
+    return ReconcilerHarness(PaperCluster())
 
 
 @pytest.fixture
-def going(reconcile_world: World, placed: Endpoint) -> Endpoint:
-    reconcile_world.until(placed, "Ready")
+def going(reconciler_harness: ReconcilerHarness, placed: Endpoint) -> Endpoint:
+    reconciler_harness.until(placed, "Ready")
     actions.delete(SYSTEM, "demo")
     return placed
 
 
-def replaced(world: World, router: Router) -> Router:
+def replaced(harness: ReconcilerHarness, router: Router) -> Router:
     paper: Any = router
-    world.router = paper
+    harness.router = paper
     return router
 
 
@@ -65,41 +65,43 @@ def get_reason(status: EndpointStatus | None) -> str:
     return status.reason if status is not None else "gone"
 
 
-def test_absent_router_is_queried_only_at_the_end(reconcile_world: World, going: Endpoint) -> None:
-    router = replaced(reconcile_world, Router(False))
-    reported = [get_reason(reconcile_world.step(going)) for _ in range(5)]
+def test_absent_router_is_queried_only_at_the_end(
+    reconciler_harness: ReconcilerHarness, going: Endpoint
+) -> None:
+    router = replaced(reconciler_harness, Router(False))
+    reported = [get_reason(reconciler_harness.step(going)) for _ in range(5)]
     assert reported == ["RemovingRouter", *["StoppingWorkers"] * 3, "gone"]
-    assert router.asked == 3, "until it was gone, and as the last proof"
+    assert router.queries == 3, "until it was gone, and as the last proof"
 
 
 def test_router_that_returns_at_the_end_keeps_the_row(
-    reconcile_world: World, going: Endpoint
+    reconciler_harness: ReconcilerHarness, going: Endpoint
 ) -> None:
-    router = replaced(reconcile_world, Router(True, False, True))
-    reported = [get_reason(reconcile_world.step(going)) for _ in range(5)]
+    router = replaced(reconciler_harness, Router(True, False, True))
+    reported = [get_reason(reconciler_harness.step(going)) for _ in range(5)]
     assert reported == [*["StoppingWorkers"] * 3, "RemovingRouter", "gone"]
-    assert router.asked == 3
+    assert router.queries == 3
 
 
 def test_after_an_error_everything_is_queried_again(
-    reconcile_world: World, going: Endpoint
+    reconciler_harness: ReconcilerHarness, going: Endpoint
 ) -> None:
-    router = replaced(reconcile_world, Router())
-    assert get_reason(reconcile_world.step(going)) == "StoppingWorkers"
-    reconcile_world.provisioner.breaks["observe"] = TemporaryError("ClusterUnreachable", "Away.")
-    assert get_reason(reconcile_world.step(going)) == "ClusterUnreachable"
-    reconcile_world.provisioner.breaks.clear()
-    reconcile_world.step(going)
-    assert router.asked == 2
+    router = replaced(reconciler_harness, Router())
+    assert get_reason(reconciler_harness.step(going)) == "StoppingWorkers"
+    reconciler_harness.provisioner.breaks["observe"] = TemporaryError("ClusterUnreachable", "Away.")
+    assert get_reason(reconciler_harness.step(going)) == "ClusterUnreachable"
+    reconciler_harness.provisioner.breaks.clear()
+    reconciler_harness.step(going)
+    assert router.queries == 2
 
 
 def test_observations_before_the_deletion_are_discarded(
-    reconcile_world: World, going: Endpoint
+    reconciler_harness: ReconcilerHarness, going: Endpoint
 ) -> None:
     EndpointStatus.objects.update(reason="StoppingWorkers")
-    router = replaced(reconcile_world, Router(False))
-    assert get_reason(reconcile_world.step(going)) == "RemovingRouter"
-    assert router.asked == 1
+    router = replaced(reconciler_harness, Router(False))
+    assert get_reason(reconciler_harness.step(going)) == "RemovingRouter"
+    assert router.queries == 1
 
 
 @pytest.mark.parametrize(("waited_s", "again_s"), [(0, 0.8), (8, 0.8), (20, 2.0), (3600, 4.0)])
@@ -111,9 +113,9 @@ def test_removal_passes_become_less_frequent(waited_s: float, again_s: float) ->
 def test_waiting_for_a_cluster_sends_few_requests(
     fake_cluster: Cluster, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = ClusterWorld(fake_cluster, monkeypatch)
-    demo = world.create(data)
-    world.until(demo, "Ready")
+    harness = ClusterHarness(fake_cluster, monkeypatch)
+    demo = harness.create(data)
+    harness.until(demo, "Ready")
     actions.delete(SYSTEM, "demo")
     monkeypatch.setattr(observation, "_EVENTS_AGAIN_S", -1.0)  # nothing is remembered of them
     # What has a status around it: no cluster of these tests has load balancers or routes.
@@ -132,10 +134,10 @@ def test_waiting_for_a_cluster_sends_few_requests(
 
     def gone() -> bool:
         passes.append(Counter())
-        return world.step(demo) is None
+        return harness.step(demo) is None
 
     until(gone, what="gone")
-    assert world.left() == []
+    assert harness.left() == []
     waiting = [one for one in passes if one["list deployments"] == 0]
     quiet = [one for one in waiting if not one["delete configmaps"]]
     assert quiet

@@ -21,7 +21,7 @@ from endpoints.lifecycle.components import ComponentStatus
 from endpoints.models import Endpoint, EndpointStatus, Replica
 from endpoints.spec.endpoint_spec import merge
 from tests.support.endpoints.paper_cluster import PaperCluster
-from tests.support.endpoints.world import World, age, kinds, states
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness, age, kinds, states
 
 pytestmark = pytest.mark.django_db
 WORKLOAD = "demo-worker"
@@ -33,8 +33,8 @@ def cluster() -> PaperCluster:
 
 
 @pytest.fixture
-def reconcile_world(cluster: PaperCluster) -> World:
-    return World(cluster)
+def reconciler_harness(cluster: PaperCluster) -> ReconcilerHarness:
+    return ReconcilerHarness(cluster)
 
 
 def change() -> Endpoint:
@@ -47,17 +47,17 @@ def wanted_hash(cluster: PaperCluster) -> str:
 
 
 def test_endpoint_passes_the_stages_of_its_pods(
-    reconcile_world: World, demo_endpoint: Endpoint
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
 ) -> None:
-    reconcile_world.provisioner.inner.held = True
-    status = reconcile_world.step(demo_endpoint)
+    reconciler_harness.provisioner.inner.held = True
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "Unschedulable")
     assert "0/3 nodes" in status.message
     assert "Add nodes" in status.remedy
     assert states(status)["Scheduled"] == "active"
-    reconcile_world.provisioner.inner.held = False
-    reconcile_world.until(demo_endpoint, "Ready")
+    reconciler_harness.provisioner.inner.held = False
+    reconciler_harness.until(demo_endpoint, "Ready")
     status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert set(states(status).values()) == {"done"}
     row = Replica.objects.filter(endpoint=demo_endpoint).first()
@@ -66,16 +66,16 @@ def test_endpoint_passes_the_stages_of_its_pods(
 
 
 def test_change_keeps_the_ready_count_and_plans_no_draining(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     old = wanted_hash(cluster)
     cluster.least_ready = 2
     change()
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert status.phase == "Provisioning"
     assert status.served_generation == 1, "the page says which revision serves"
-    reconcile_world.until(ready, "Ready", passes=30)
+    reconciler_harness.until(ready, "Ready", passes=30)
     assert wanted_hash(cluster) != old
     assert "WorkerDraining" not in kinds(ready)
     hashes = {row.spec_hash for row in Replica.objects.filter(endpoint=ready, stage="ready")}
@@ -84,15 +84,15 @@ def test_change_keeps_the_ready_count_and_plans_no_draining(
 
 @pytest.mark.parametrize("how", ["bad", "crashing"])
 def test_failing_revision_is_rolled_back_automatically(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint, how: str
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint, how: str
 ) -> None:
     cluster.least_ready = 2
     change()
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     getattr(cluster, how).add(wanted_hash(cluster))
     if how == "bad":
         cluster.given_up.add(wanted_hash(cluster))
-    status = reconcile_world.until(ready, "Ready", passes=20)
+    status = reconciler_harness.until(ready, "Ready", passes=20)
     demo = Endpoint.objects.get(pk=ready.pk)
     assert demo.generation == 3
     latest = demo.revisions.first()
@@ -105,16 +105,16 @@ def test_failing_revision_is_rolled_back_automatically(
 
 
 def test_corrected_endpoint_is_not_failed_by_old_pods(
-    reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
     """Its first revision crashes; while the new pods come up, the old ones still end."""
-    reconcile_world.step(demo_endpoint)
+    reconciler_harness.step(demo_endpoint)
     cluster.crashing.add(wanted_hash(cluster))
-    assert reconcile_world.until(demo_endpoint, "Failed").reason == "WorkersCrashLooping"
+    assert reconciler_harness.until(demo_endpoint, "Failed").reason == "WorkersCrashLooping"
     change()
     seen: list[str] = []
     while not seen or seen[-1] != "Ready":
-        status = reconcile_world.step(demo_endpoint)
+        status = reconciler_harness.step(demo_endpoint)
         assert status is not None
         seen.append(status.phase)
         assert status.phase in ("Provisioning", "Ready"), (status.reason, status.message)
@@ -122,48 +122,48 @@ def test_corrected_endpoint_is_not_failed_by_old_pods(
 
 
 def test_rollback_target_is_not_rolled_back(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     first = wanted_hash(cluster)
     change()
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     cluster.given_up |= {first, wanted_hash(cluster)}
     cluster.bad |= {first, wanted_hash(cluster)}
     cluster.lose(WORKLOAD, 0)
     for _ in range(3):
-        reconcile_world.step(ready)
+        reconciler_harness.step(ready)
     # Stored specs may be filled in by later versions: the verb counts, not that they are equal.
     revision = ready.revisions.get(number=1)
     revision.spec["tags"] = {"a": "b"}
     revision.save()
     for _ in range(3):
-        reconcile_world.step(ready)
+        reconciler_harness.step(ready)
     assert Endpoint.objects.get(pk=ready.pk).generation == 3
     assert ready.events.get(kind="RolledBack").count == 1
 
 
 def test_rollback_can_be_disabled(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     changed = change()
     changed.spec["rollout"] = {"auto_rollback": False}
     changed.save(update_fields=["spec"])
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     cluster.bad.add(wanted_hash(cluster))
     cluster.given_up.add(wanted_hash(cluster))
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "ProgressDeadlineExceeded")
     assert Endpoint.objects.get(pk=ready.pk).generation == 2
 
 
 def test_failed_first_deployment_has_no_rollback(
-    reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
-    reconcile_world.step(demo_endpoint)
+    reconciler_harness.step(demo_endpoint)
     cluster.bad.add(wanted_hash(cluster))
     cluster.given_up.add(wanted_hash(cluster))
-    status = reconcile_world.step(demo_endpoint)
+    status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "ProgressDeadlineExceeded")
     assert status.remedy
@@ -171,14 +171,14 @@ def test_failed_first_deployment_has_no_rollback(
 
 
 def test_deadline_rolls_a_change_back(
-    reconcile_world: World, cluster: PaperCluster, ready: Any
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Any
 ) -> None:
     change()
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     cluster.bad.add(wanted_hash(cluster))
     age(status, generation_seen_at=1801)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert Endpoint.objects.get(pk=ready.pk).generation == 3
 
 
@@ -186,20 +186,23 @@ def test_deadline_rolls_a_change_back(
     ("reason", "generation"), [("RefusedByCluster", 3), ("ClusterRefused", 2), ("FieldConflict", 2)]
 )
 def test_only_failures_of_the_revision_roll_it_back(
-    reconcile_world: World, ready: Endpoint, reason: str, generation: int
+    reconciler_harness: ReconcilerHarness, ready: Endpoint, reason: str, generation: int
 ) -> None:
     """A missing right or a foreign hand would hinder the earlier revision as well."""
     change()
-    reconcile_world.provisioner.breaks["apply"] = PermanentError(reason, "No.")
-    reconcile_world.step(ready)
+    reconciler_harness.provisioner.breaks["apply"] = PermanentError(reason, "No.")
+    reconciler_harness.step(ready)
     assert Endpoint.objects.get(pk=ready.pk).generation == generation
 
 
 def test_newer_change_is_not_overwritten_by_a_rollback(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconciler_harness: ReconcilerHarness,
+    cluster: PaperCluster,
+    ready: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     change()
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     cluster.bad.add(wanted_hash(cluster))
     cluster.given_up.add(wanted_hash(cluster))
     real = actions.roll_back_failed
@@ -209,7 +212,7 @@ def test_newer_change_is_not_overwritten_by_a_rollback(
         return real(*args, **named)
 
     monkeypatch.setattr(actions, "roll_back_failed", meanwhile)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     demo = Endpoint.objects.get(pk=ready.pk)
     latest = demo.revisions.first()
     assert latest is not None
@@ -221,46 +224,46 @@ def test_newer_change_is_not_overwritten_by_a_rollback(
 
 
 def test_autoscaler_owns_the_count_and_growth_is_no_loss(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     cluster.wanted = 2
-    reconcile_world.until(ready, "Ready")
+    reconciler_harness.until(ready, "Ready")
     cluster.wanted = 4
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Ready", "Scaling")
     assert status.wanted_replicas == 4
-    status = reconcile_world.until(ready, "Ready")
+    status = reconciler_harness.until(ready, "Ready")
     for _ in range(4):
-        status = reconcile_world.step(ready)
+        status = reconciler_harness.step(ready)
         assert status is not None
     assert (status.reason, status.ready_replicas) == ("Serving", 4)
     cluster.lose(WORKLOAD, 0)
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert status.reason == "WorkerUnavailable", "four stood, three are left"
 
 
 def test_scale_to_zero_and_up_again(
-    reconcile_world: World, cluster: PaperCluster, ready: Any
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Any
 ) -> None:
     cluster.wanted = 0
-    status = reconcile_world.until(ready, "Paused")
+    status = reconciler_harness.until(ready, "Paused")
     assert status.reason == "ScaledToZero"
     assert status.served_once
     cluster.wanted = 1
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "Scaling")
-    reconcile_world.until(ready, "Ready")
+    reconciler_harness.until(ready, "Ready")
 
 
 def test_paused_endpoint_is_not_scaled(
-    reconcile_world: World, cluster: PaperCluster, ready: Any
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Any
 ) -> None:
     cluster.wanted = 3
     actions.pause(SYSTEM, "demo")
-    status = reconcile_world.until(ready, "Paused")
+    status = reconciler_harness.until(ready, "Paused")
     assert status.reason == "Paused"
     assert status.wanted_replicas is None
 
@@ -269,122 +272,127 @@ def test_paused_endpoint_is_not_scaled(
 
 
 def test_cluster_events_are_reported_with_their_count(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     seen = ClusterEvent("pod/x", "FailedScheduling", "No GPU.", True, 3, 1000.0, 2000.0)
     cluster.events = (seen,)
     for _ in range(3):
-        reconcile_world.step(ready)
+        reconciler_harness.step(ready)
     event = ready.events.get(origin="cluster")
     assert (event.kind, event.severity, event.count) == ("FailedScheduling", "warning", 3)
     cluster.events = (replace(seen, count=5, last_at=3000.0),)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     event = ready.events.get(origin="cluster")
     assert (event.count, event.last_at.timestamp()) == (5, 3000.0)
 
 
 def test_unready_exposure_is_reported_and_awaited(
-    reconcile_world: World, cluster: PaperCluster, demo_endpoint: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, demo_endpoint: Endpoint
 ) -> None:
     cluster.parts = (PartCondition("route", False, "NoParent", "No gateway took it."),)
     for _ in range(5):
-        status = reconcile_world.step(demo_endpoint)
+        status = reconciler_harness.step(demo_endpoint)
     assert status is not None
     assert (status.phase, status.reason) == ("Provisioning", "ExposureUnavailable")
     assert states(status)["RouteReady"] == "active"
-    assert not reconcile_world.proofs
+    assert not reconciler_harness.proofs
     cluster.parts = (PartCondition("route", True), PartCondition("scaler", False, "NoMetrics"))
-    status = reconcile_world.until(demo_endpoint, "Ready")
+    status = reconciler_harness.until(demo_endpoint, "Ready")
     assert [row["part"] for row in status.conditions] == ["route", "scaler"]
 
 
 def test_pods_reachable_only_inside_the_cluster(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconciler_harness: ReconcilerHarness,
+    cluster: PaperCluster,
+    ready: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = cluster.observe(
-        reconcile_world.reconciler.provisioners(ready.parsed).apply(cluster.applied[-1])
+        reconciler_harness.reconciler.provisioners(ready.parsed).apply(cluster.applied[-1])
     )
     silent = ComponentStatus(False, "RouterSilent", "No answer.", "u", "a", seen=seen)
-    monkeypatch.setattr(reconcile_world.router, "reconcile", lambda *_: silent)
-    status = reconcile_world.step(ready)
+    monkeypatch.setattr(reconciler_harness.router, "reconcile", lambda *_: silent)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "PodsUnreachable")
     assert "in the cluster" in status.remedy
     gone = replace(seen.replicas[0], state=ReplicaState.STARTING)
     silent = replace(silent, seen=replace(seen, replicas=(gone,)))
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert status.reason == "RouterUnavailable"
 
 
 def test_unreachable_cluster_is_no_failure_and_changes_nothing(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     cluster.away = True
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "ClusterUnreachable")
     assert Replica.objects.filter(endpoint=ready).count() == 2, "what was known is kept"
     cluster.away = False
-    reconcile_world.until(ready, "Ready")
+    reconciler_harness.until(ready, "Ready")
 
 
-def test_removed_cluster_is_reported(reconcile_world: World, ready: Endpoint) -> None:
+def test_removed_cluster_is_reported(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     def unknown(_spec: Any) -> Any:
         raise PermanentError("UnknownCluster", "There is no cluster 'east'.")
 
-    type(reconcile_world.reconciler)(
-        unknown, (reconcile_world.router,), reconcile_world.prove
+    type(reconciler_harness.reconciler)(
+        unknown, (reconciler_harness.router,), reconciler_harness.prove
     ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert (status.phase, status.reason) == ("Degraded", "UnknownCluster")
     actions.delete(SYSTEM, "demo")
-    type(reconcile_world.reconciler)(
-        unknown, (reconcile_world.router,), reconcile_world.prove
+    type(reconciler_harness.reconciler)(
+        unknown, (reconciler_harness.router,), reconciler_harness.prove
     ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert (status.phase, status.reason) == ("Deleting", "UnknownCluster")
 
 
 def test_removed_cluster_is_reported_with_its_own_namespace(
-    reconcile_world: World, placed: Endpoint
+    reconciler_harness: ReconcilerHarness, placed: Endpoint
 ) -> None:
     placed.spec["placement"] = {"cluster": "west"}
     placed.save(update_fields=["spec"])
-    status = reconcile_world.step(placed)
+    status = reconciler_harness.step(placed)
     assert status is not None
     assert (status.phase, status.reason) == ("Failed", "UnknownCluster")
 
 
 def test_unchanged_objects_are_applied_periodically(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     for _ in range(3):
-        reconcile_world.step(ready)
+        reconciler_harness.step(ready)
     count = len(cluster.applied)
-    status = reconcile_world.step(ready)
+    status = reconciler_harness.step(ready)
     assert status is not None
     assert len(cluster.applied) == count
     age(status, applied_at=31)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert len(cluster.applied) == count + 1
     EndpointStatus.objects.filter(pk=ready.pk).update(applied="what restarts nothing")
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert len(cluster.applied) == count + 2
     cluster.lose(WORKLOAD, 0)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert len(cluster.applied) == count + 3
-    reconcile_world.until(ready, "Ready")
+    reconciler_harness.until(ready, "Ready")
     actions.scale(SYSTEM, "demo", 3)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert cluster.applied[-1].replicas == 3
 
 
 def test_deletion_leaves_nothing(
-    reconcile_world: World, cluster: PaperCluster, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Endpoint
 ) -> None:
     actions.delete(SYSTEM, "demo")
-    reconcile_world.gone(ready)
+    reconciler_harness.gone(ready)
     assert not cluster.workloads
     assert not Endpoint.objects.exists()
 
@@ -393,11 +401,11 @@ DRIFT = Drift("Deployment/demo-worker", ".spec.paused", False, True, "kubectl-ed
 
 
 def test_drift_is_detected_and_reported_once(
-    reconcile_world: World, cluster: PaperCluster, ready: Any
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Any
 ) -> None:
     cluster.drift = (DRIFT,)
     for _ in range(3):
-        status = reconcile_world.step(ready)
+        status = reconciler_harness.step(ready)
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "Drifted")
     assert "kubectl-edit" in status.message
@@ -405,19 +413,19 @@ def test_drift_is_detected_and_reported_once(
     event = ready.events.get(kind="DriftFound")
     assert (event.count, event.severity) == (1, "warning")
     cluster.drift = ()
-    status = reconcile_world.until(ready, "Ready")
+    status = reconciler_harness.until(ready, "Ready")
     assert status.drift == []
     assert "DriftEnded" in kinds(ready)
 
 
 def test_two_clusters_are_independent(data: dict[str, Any], cluster: PaperCluster) -> None:
-    """Each endpoint is asked for where its own spec says."""
+    """Each endpoint is observed where its own spec places it."""
     other = PaperCluster()
-    world = World(cluster)
+    harness = ReconcilerHarness(cluster)
     actions.create(SYSTEM, data)
     second = actions.create(SYSTEM, merge(data, {"name": "other"}))
     found = {"demo": cluster, "other": other}
-    reconciler = type(world.reconciler)(lambda s: found[s.name], (world.router,), world.prove)
+    reconciler = type(harness.reconciler)(lambda s: found[s.name], (harness.router,), harness.prove)
     reconciler.reconcile(str(second.pk))
     assert not cluster.workloads
     assert list(other.workloads) == ["other-worker"]

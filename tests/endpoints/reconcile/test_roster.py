@@ -34,10 +34,10 @@ def row(state: str = "ready", **facts: Any) -> Replica:
     return Replica(endpoint=ENDPOINT, **{**known, "state": state, **facts})
 
 
-def look(before: list[Replica], now: list[ReplicaObservation], **facts: Any) -> Roster:
-    wish = {"replicas": 1, "spec_hash": "new", "simulated": False, "leaving": frozenset()}
+def compare(before: list[Replica], now: list[ReplicaObservation], **facts: Any) -> Roster:
+    demand = {"replicas": 1, "spec_hash": "new", "simulated": False, "leaving": frozenset()}
     return compare_workers(
-        before, now, WorkerDemand(endpoint=ENDPOINT, now=NOW, **{**wish, **facts})
+        before, now, WorkerDemand(endpoint=ENDPOINT, now=NOW, **{**demand, **facts})
     )
 
 
@@ -51,14 +51,14 @@ def kinds(found: Roster) -> list[str]:
 
 
 def test_unchanged_roster_writes_nothing() -> None:
-    found = look([row()], [seen()])
+    found = compare([row()], [seen()])
     assert not found.changed
     assert not found.happenings
     assert one(found).ready
 
 
 def test_worker_that_hangs_on_its_probe_counts_as_started() -> None:
-    hung = one(look([row()], [seen("unknown")]))
+    hung = one(compare([row()], [seen("unknown")]))
     assert hung.running
     assert not hung.ready
 
@@ -76,23 +76,23 @@ def test_crashes_count_since_the_last_ready_state_or_change(
     before: dict[str, Any] | None, restarts: int, crashes: int
 ) -> None:
     rows = [] if before is None else [row(**before)]
-    assert one(look(rows, [seen("backoff", restarts=restarts)])).crashes == crashes
+    assert one(compare(rows, [seen("backoff", restarts=restarts)])).crashes == crashes
 
 
 def test_ready_state_resets_the_crash_count() -> None:
-    found = look([row("starting", restarts=2)], [seen(restarts=5)])
+    found = compare([row("starting", restarts=2)], [seen(restarts=5)])
     assert found.rows[0].restarts_ready == 5
 
 
 def test_abandoned_worker_is_a_crash_loop_at_once() -> None:
-    assert one(look([], [seen("exited")])).looping
-    assert not one(look([], [seen("backoff", restarts=2)])).looping
+    assert one(compare([], [seen("exited")])).looping
+    assert not one(compare([], [seen("backoff", restarts=2)])).looping
 
 
 def test_surplus_and_outdated() -> None:
-    assert one(look([], [seen(index=1)])).surplus
-    assert not one(look([], [seen(spec_hash="old")])).current
-    assert not one(look([], [seen()], spec_hash="")).current, "nothing is known to be wanted"
+    assert one(compare([], [seen(index=1)])).surplus
+    assert not one(compare([], [seen(spec_hash="old")])).current
+    assert not one(compare([], [seen()], spec_hash="")).current, "nothing is known to be wanted"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_surplus_and_outdated() -> None:
 )
 def test_events_of_a_pass(before: Any, now: dict[str, Any], kind: list[str]) -> None:
     rows = [] if before is None else [row(**before)]
-    assert kinds(look(rows, [seen(**now)])) == kind
+    assert kinds(compare(rows, [seen(**now)])) == kind
 
 
 AGO = NOW.timestamp() - 81
@@ -139,39 +139,39 @@ def test_start_is_measured_once_per_process(
     before: dict[str, Any] | None, now: dict[str, Any], start_s: float | None
 ) -> None:
     rows = [] if before is None else [row(**before)]
-    assert look(rows, [seen(**now)]).rows[0].start_s == start_s
+    assert compare(rows, [seen(**now)]).rows[0].start_s == start_s
 
 
 def test_ready_event_states_the_start_only_once() -> None:
-    first = look([row("starting")], [seen(started_at=AGO)])
+    first = compare([row("starting")], [seen(started_at=AGO)])
     assert [one.message for one in first.happenings] == ["w-0 is ready after 1 min 21 s."]
-    again = look([row("starting", start_s=81.0)], [seen(started_at=AGO)])
+    again = compare([row("starting", start_s=81.0)], [seen(started_at=AGO)])
     assert [one.message for one in again.happenings] == ["w-0 is ready."]
 
 
 def test_vanished_worker_is_reported_and_removed() -> None:
-    found = look([row()], [])
+    found = compare([row()], [])
     assert kinds(found) == ["WorkerRemoved"]
     assert [r.name for r in found.removed] == ["w-0"]
 
 
 def test_leaving_worker_keeps_its_deadline_and_can_return() -> None:
-    first = look([row()], [seen()], leaving=frozenset({0}))
+    first = compare([row()], [seen()], leaving=frozenset({0}))
     assert first.rows[0].draining_since == NOW
     assert kinds(first) == ["WorkerDraining"]
     earlier = NOW - timedelta(seconds=9)
-    again = look([row(draining_since=earlier)], [seen()], leaving=frozenset({0}))
+    again = compare([row(draining_since=earlier)], [seen()], leaving=frozenset({0}))
     assert again.rows[0].draining_since == earlier
     assert not again.happenings
-    stays = look([row(draining_since=earlier)], [seen()])
+    stays = compare([row(draining_since=earlier)], [seen()])
     assert stays.rows[0].draining_since is None
 
 
 def test_simulated_flag_follows_the_running_worker() -> None:
     """While an endpoint moves to real workers, the old ones are still simulated."""
-    old = look([row(spec_hash="old", simulated=True)], [seen(spec_hash="old")])
+    old = compare([row(spec_hash="old", simulated=True)], [seen(spec_hash="old")])
     assert old.rows[0].simulated
-    new = look([row(spec_hash="old", simulated=True)], [seen()])
+    new = compare([row(spec_hash="old", simulated=True)], [seen()])
     assert not new.rows[0].simulated
 
 
@@ -208,12 +208,12 @@ def test_worker_stops_after_its_requests_complete(part: ComponentStatus, may: bo
 
 def test_restart_event_states_the_cause_once_and_counts_in_the_right_number() -> None:
     crashed = {"restarts": 1, "message": "Crashed (exit code 2: no). Restarts automatically."}
-    (first,) = look([row("starting")], [seen("backoff", **crashed)]).happenings
+    (first,) = compare([row("starting")], [seen("backoff", **crashed)]).happenings
     assert first.message == (
         "w-0 crashed and restarted (1 restart so far). "
         "Crashed (exit code 2: no). Restarts automatically."
     )
-    (second,) = look(
+    (second,) = compare(
         [row("starting", restarts=1)], [seen("backoff", **{**crashed, "restarts": 2})]
     ).happenings
     assert second.message == "w-0 crashed and restarted (2 restarts so far)."

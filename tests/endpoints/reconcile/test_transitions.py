@@ -11,7 +11,7 @@ from console.provisioners.base import Ref
 from endpoints import actions
 from endpoints.models import Endpoint, EndpointStatus, Replica
 from endpoints.reconcile.transitions import FACTOR, Transition, expected_absences, grace_s
-from tests.support.endpoints.world import World, age
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness, age
 
 pytestmark = pytest.mark.django_db
 
@@ -31,21 +31,21 @@ def status_of(endpoint: Endpoint) -> EndpointStatus:
 
 
 def test_first_start_is_expected_until_the_deadline(
-    reconcile_world: World, demo_endpoint: Endpoint
+    reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint
 ) -> None:
     assert transition() is Transition.START
-    reconcile_world.step(demo_endpoint)
+    reconciler_harness.step(demo_endpoint)
     assert transition() is Transition.START
     assert starting() == ("demo-worker-0", "demo-worker-1")
     later = timezone.now() + timedelta(seconds=demo_endpoint.parsed.rollout.deadline_s + 60)
     assert transition(later) is None
     assert starting(later) == ()
-    reconcile_world.until(demo_endpoint, "Ready")
+    reconciler_harness.until(demo_endpoint, "Ready")
     assert expected_absences(timezone.now()) == []
 
 
 def test_grace_follows_the_measured_start_of_the_same_model(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
     EndpointStatus.objects.update(start={"model": ready.spec["model"], "seconds": 100.0})
     ready.status.refresh_from_db()
@@ -55,7 +55,9 @@ def test_grace_follows_the_measured_start_of_the_same_model(
     assert grace_s(ready) == ready.parsed.rollout.deadline_s
 
 
-def test_reconciler_measures_the_start(reconcile_world: World, ready: Endpoint) -> None:
+def test_reconciler_measures_the_start(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     start = status_of(ready).start
     assert start["model"] == ready.spec["model"]
     rows = Replica.objects.values_list("start_s", flat=True)
@@ -67,25 +69,27 @@ def test_reconciler_measures_the_start(reconcile_world: World, ready: Endpoint) 
     [({"worker_args": ["--seed=3"]}, Transition.UPDATE), ({"replicas": 0}, Transition.STOP)],
 )
 def test_change_is_expected(
-    reconcile_world: World, ready: Endpoint, change: dict, kind: str
+    reconciler_harness: ReconcilerHarness, ready: Endpoint, change: dict, kind: str
 ) -> None:
     actions.patch(actions.SYSTEM, ready.name, change)
     assert transition() is kind
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert transition() is kind
 
 
-def test_resumed_endpoint_starts_again(reconcile_world: World, ready: Endpoint) -> None:
+def test_resumed_endpoint_starts_again(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     actions.pause(actions.SYSTEM, ready.name)
-    reconcile_world.until(ready, "Paused")
+    reconciler_harness.until(ready, "Paused")
     assert transition() is Transition.STOP
     actions.resume(actions.SYSTEM, ready.name)
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     assert transition() is Transition.START
 
 
 def test_added_worker_of_a_serving_endpoint_is_expected(
-    reconcile_world: World, ready: Endpoint
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
     """As an autoscaler adds one: the endpoint itself is in no transition."""
     Replica.objects.create(
@@ -94,22 +98,26 @@ def test_added_worker_of_a_serving_endpoint_is_expected(
     assert (transition(), starting()) == (None, ("demo-worker-2",))
 
 
-def test_deletion_is_expected(reconcile_world: World, ready: Endpoint) -> None:
+def test_deletion_is_expected(reconciler_harness: ReconcilerHarness, ready: Endpoint) -> None:
     actions.delete(actions.SYSTEM, ready.name)
     assert transition() is Transition.STOP
 
 
-def test_losses_and_failures_are_not_expected(reconcile_world: World, ready: Endpoint) -> None:
-    reconcile_world.paper.crash(Ref("fake", "demo-worker"), 1)
-    assert reconcile_world.step(ready).phase == "Degraded"
+def test_losses_and_failures_are_not_expected(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
+    reconciler_harness.paper.crash(Ref("fake", "demo-worker"), 1)
+    assert reconciler_harness.step(ready).phase == "Degraded"
     assert expected_absences(timezone.now()) == [], "a crashed worker that restarts is a loss"
     EndpointStatus.objects.update(phase="Failed", served_once=False)
     assert transition() is None
 
 
-def test_overdue_update_is_not_expected(reconcile_world: World, ready: Endpoint) -> None:
+def test_overdue_update_is_not_expected(
+    reconciler_harness: ReconcilerHarness, ready: Endpoint
+) -> None:
     actions.patch(actions.SYSTEM, ready.name, {"worker_args": ["--seed=3"]})
-    reconcile_world.step(ready)
+    reconciler_harness.step(ready)
     status = status_of(ready)
     assert status.phase == "Provisioning"
     age(status, phase_since=grace_s(Endpoint.objects.get(pk=ready.pk)) + 5)
@@ -117,9 +125,11 @@ def test_overdue_update_is_not_expected(reconcile_world: World, ready: Endpoint)
 
 
 def test_number_of_queries_is_constant(
-    reconcile_world: World, demo_endpoint: Endpoint, django_assert_num_queries: object
+    reconciler_harness: ReconcilerHarness,
+    demo_endpoint: Endpoint,
+    django_assert_num_queries: object,
 ) -> None:
-    reconcile_world.step(demo_endpoint)
+    reconciler_harness.step(demo_endpoint)
     for number in range(3):
         actions.create(actions.SYSTEM, demo_endpoint.spec | {"name": f"more-{number}"})
     with django_assert_num_queries(2):  # type: ignore[operator]

@@ -24,7 +24,7 @@ Events = list[dict[str, Any]]
 
 
 class Listener:
-    """One subscriber and one that asks for replays; both wait for at most a few seconds."""
+    """A subscriber and a replay client; both wait for at most a few seconds."""
 
     def __init__(self, events: int, replay: int) -> None:
         self._context = zmq.Context()
@@ -68,7 +68,7 @@ class Publishing:
         self.ports = (events, replay)
         self.listener = Listener(events, replay)
 
-    def said(self) -> Events:
+    def received(self) -> Events:
         return [event for _, _, events in self.listener.replayed() for event in events]
 
     def close(self) -> None:
@@ -143,12 +143,12 @@ def test_live_messages_have_topic_and_sequence(publish: Any) -> None:
 
     seeds = itertools.count(1)
 
-    def heard() -> bool:
+    def has_event() -> bool:
         """A subscription takes a moment: ask until something comes."""
         publishing.worker.complete([next(seeds), *HUNDRED])
         return bool(sub.poll(200))
 
-    until(heard, what="a live message")
+    until(has_event, what="a live message")
     topic, number, events = publishing.listener.live()
     assert topic == b"kv@w1@demo"
     assert kinds(events) == [("BlockStored", "GPU", 3)]
@@ -159,10 +159,10 @@ def test_hit_publishes_nothing_and_new_blocks_chain_on_it(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED)
     publishing.worker.complete(HUNDRED)
-    assert len(publishing.said()) == 1
+    assert len(publishing.received()) == 1
     longer = [*HUNDRED, *range(60)]
     publishing.worker.complete(longer)
-    event = publishing.said()[-1]
+    event = publishing.received()[-1]
     assert event["parent_block_hash"] == event_hash(chain_hashes(HUNDRED, 32)[2])
     assert event["token_ids"] == longer[96:160]
 
@@ -170,7 +170,7 @@ def test_hit_publishes_nothing_and_new_blocks_chain_on_it(publish: Any) -> None:
 def test_decoding_publishes_blocks_one_by_one(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED[:60], max_tokens=40, ignore_eos=True)
-    events = publishing.said()
+    events = publishing.received()
     assert kinds(events) == [("BlockStored", "GPU", 1)] * 3
     assert events[1]["parent_block_hash"] == events[0]["block_hashes"][0]
 
@@ -192,7 +192,7 @@ def test_salts_are_published_and_change_the_hashes(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED, cache_salt="tenant1")
     publishing.worker.complete(HUNDRED)
-    salted, plain = publishing.said()
+    salted, plain = publishing.received()
     assert salted["extra_keys"] == [["tenant1"], None, None]
     assert salted["token_ids"] == plain["token_ids"]
     assert not set(salted["block_hashes"]) & set(plain["block_hashes"])
@@ -203,12 +203,12 @@ def test_l1_events_equal_those_of_the_vllm_connector(publish: Any, policy: str) 
     block_bytes = 32 * 46080
     publishing = publish("--l1-bytes", str(4 * block_bytes), "--l1-policy", policy)
     publishing.worker.complete(HUNDRED)
-    events = publishing.said()
+    events = publishing.received()
     assert kinds(events) == [("BlockStored", "GPU", 3), ("BlockStored", "CPU", 3)]
     assert "extra_keys" not in events[1]  # as the real connector: not even for salts
     assert events[1]["token_ids"] == events[0]["token_ids"]
     publishing.worker.complete([7, *HUNDRED])
-    later = kinds(publishing.said())[2:]
+    later = kinds(publishing.received())[2:]
     assert later[0] == ("BlockStored", "GPU", 3)
     assert later.count(("BlockRemoved", "CPU", 1)) == 2  # four fit, six were stored
     stored = [count for kind, medium, count in later if (kind, medium) == ("BlockStored", "CPU")]
@@ -222,9 +222,9 @@ def test_reset_is_published_with_the_next_step(
     publishing = publish()
     publishing.worker.complete(HUNDRED)
     assert publishing.worker.post("/reset_prefix_cache", b"") == (200, {"success": True})
-    assert len(publishing.said()) == 1
+    assert len(publishing.received()) == 1
     assert publishing.worker.cached(HUNDRED) == 0
-    assert kinds(publishing.said())[1:] == [
+    assert kinds(publishing.received())[1:] == [
         ("AllBlocksCleared", None, 0),
         ("BlockStored", "GPU", 3),
     ]
@@ -238,7 +238,7 @@ def test_reused_blocks_are_published_again_on_request(publish: Any) -> None:
     publishing = publish()
     publishing.worker.complete(HUNDRED)
     publishing.worker.complete(HUNDRED, vllm_xargs={"kv_cache_report_mode": "full"})
-    first, again = publishing.said()
+    first, again = publishing.received()
     assert again == first
 
 

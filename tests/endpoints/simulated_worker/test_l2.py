@@ -64,7 +64,7 @@ def prompt(number: int) -> list[int]:
 def test_device_evicts_the_oldest_blocks_tail_first(start: Any) -> None:
     worker = start("--device-blocks", "24")
     assert [worker.cached(prompt(n)) for n in (1, 2)] == [0, 0]
-    # 20 blocks are kept (an eleventh is never full); a third prompt wants 11 of 24.
+    # 20 blocks are kept (an eleventh is never full); a third prompt needs 11 of 24.
     assert worker.cached(prompt(3)) == 0
     assert 0 < worker.cached(prompt(1)) < 288
     status, answer = worker.post("/v1/completions", {"prompt": [1] * 1000})

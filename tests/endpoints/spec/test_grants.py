@@ -36,7 +36,7 @@ def grants(patch: dict[str, Any], base: dict[str, Any] = BASE) -> set[Grant]:
 
 
 def test_every_field_is_judged_or_declared_free() -> None:
-    """Whoever adds a field decides which of the two it is."""
+    """Each new field is assigned to one of the two."""
     paths = {field.path for field in FIELDS}
     free = {path for path in paths if path.partition(".")[0] in FREE_SECTIONS} | FREE
     assert set(JUDGED) | OF_MACHINE | free == paths

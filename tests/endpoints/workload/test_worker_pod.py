@@ -94,7 +94,7 @@ def test_golden(data: dict[str, Any], name: str) -> None:
     assert text == path.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
 
 
-# What must be there before a field says anything.
+# Fields required by the tested one.
 BASES = {
     "source.bucket": S3,
     "source.region": S3,

@@ -129,7 +129,7 @@ FLAG, REDIRECTS = "--allowed-media-domains", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
 def test_worker_fetches_media_from_listed_hosts_only(
     data: dict[str, Any], hosts: list[str], rendered: list[str] | None
 ) -> None:
-    """Whoever may call an endpoint chooses the URL, and the worker is inside the network."""
+    """Callers choose the URL, and the worker is inside the network."""
     args = ["--max-num-seqs=4"]
     wanted = {"engine": "vllm", "media_domains": hosts, "worker_args": args}
     spec = worker_spec(parse(merge(data, wanted)), HERE, None)

@@ -50,11 +50,11 @@ print(json.dumps(asked))
 HERE = Installation("python", "python", str(ROOT), "/m", "")
 
 
-@pytest.mark.parametrize(("hosts", "asked"), [([], []), (["127.0.0.1"], ["/away"])])
-def test_real_vllm_restricts_media_hosts(hosts: list[str], asked: list[str]) -> None:
+@pytest.mark.parametrize(("hosts", "hosts_requested"), [([], []), (["127.0.0.1"], ["/away"])])
+def test_real_vllm_restricts_media_hosts(hosts: list[str], hosts_requested: list[str]) -> None:
     data = {"name": "demo", "model": "/m", "cache": {"l1": {"enabled": False}}}
     spec = worker_spec(parse({**data, "media_domains": hosts}), HERE, None)
     filled = [word.replace("{port:http}", "8000") for word in spec.argv[3:]]
     done = run_vllm_python("-c", PROGRAM, json.dumps(filled), env={**spec.env, "PYTHONPATH": ""})
     assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == asked
+    assert json.loads(done.stdout.splitlines()[-1]) == hosts_requested

@@ -29,7 +29,7 @@ _next = [0.0]
 def test_rising_metric_sends_a_message_and_falling_another(
     tmp_path: Path, settings: Any, monkeypatch: Any
 ) -> None:
-    """Times are shortened where a person sets them, and the one which nobody can."""
+    """Configurable durations are shortened, and one fixed duration."""
     (tmp_path / "alerts.yml").write_text(at_once(render()))
     make_endpoint("demo")
     monkeypatch.setattr(
@@ -71,11 +71,12 @@ def receiver(hook: Stub) -> None:
 
 
 def looked(hook: Stub, but: int = 0) -> list[dict[str, Any]]:
-    """What came after the first `but`, once the console has looked again. It is asked often, and
-    Prometheus' own clock ticks in seconds."""
+    """Return the messages after the first `but`, once the console has evaluated again, at most
+    every half second, as Prometheus' own clock ticks in seconds.
+    """
     if time.monotonic() > _next[0]:
         _next[0] = time.monotonic() + 0.5
-        tasks.look()
+        tasks.dispatch_alerts()
     return [json.loads(body) for _, _, body in hook.seen[but:]]
 
 

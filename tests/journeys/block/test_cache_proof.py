@@ -1,8 +1,8 @@
 """Real vLLM proves the cache tier: one worker computes, another answers from L2, and whatever is
 done to L2 no request fails and no text changes.
 
-Worker B reaches the cache through a proxy that breaks the wire. Each test brings prompts nobody has
-seen.
+Worker B reaches the cache through a proxy that breaks the wire. Each test
+brings new prompts.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Worker A has blocks of 32 tokens and a cache so small that it evicts; its events pass a proxy that
 loses messages. Worker B has blocks of 64 and a LoRA adapter, and reports its event endpoints to the
-router. Each test brings prompts nobody has seen.
+router. Each test brings new prompts.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def test_what_was_cached_before_all_that_is_remembered_is_learnt_again(proxied_p
     try:
         late.start()
         assert late.source("b")["partial"]
-        assert late.told("b", prompt) == 0
+        assert late.indexed_tokens("b", prompt) == 0
         assert late.complete(prompt, "b")["cached_tokens"] >= 192
         late.knows("b", prompt, 192)
         assert late.metric("emberline_router_kv_relearned_total") > 0
@@ -187,7 +187,7 @@ def test_lost_events_are_replayed_and_predictions_are_right_again(proxied_pair: 
     proxied_pair.proxy.loses(lost + 1)
     proxied_pair.proxy.lose_live = False
     other = text(100)
-    proxied_pair.router.complete(other, "a")  # the first one heard again, with a number too high
+    proxied_pair.router.complete(other, "a")  # the first one received again, with a number too high
     proxied_pair.router.knows("a", prompt, 200)
     proxied_pair.router.knows("a", other, 64)
     after = proxied_pair.router.counts("a")
@@ -199,7 +199,7 @@ def test_lost_events_are_replayed_and_predictions_are_right_again(proxied_pair: 
 
 
 def test_a_lost_eviction_whose_replay_is_lost_too_ends_in_a_new_index(proxied_pair: Rig) -> None:
-    """The worst of all: nobody ever tells that the blocks are gone."""
+    """Worst case: no event ever reports the removal of the blocks."""
     prompt = text(250)
     proxied_pair.router.complete(prompt, "a")
     proxied_pair.router.knows("a", prompt, 200)
@@ -229,7 +229,7 @@ def test_a_lost_eviction_whose_replay_is_lost_too_ends_in_a_new_index(proxied_pa
 
 def test_what_a_evicted_goes_elsewhere_while_prefixaware_still_goes_to_a(proxied_pair: Rig) -> None:
     """Two routers before the same workers. What fills A's cache comes by the one which follows
-    events, as another replica's traffic does: the other cannot know of it."""
+    events, as another replica's traffic does: the other has no record of it."""
     by_prefix = Router(
         proxied_pair.router.folder, proxied_pair.router.seats, strategy="prefixaware"
     )

@@ -1,6 +1,6 @@
 """Real vLLM with L1 and L2 behind the router with `kvaware`: what left the device is still known.
 
-Each test brings prompts nobody has seen.
+Each test brings new prompts.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_what_one_worker_put_into_l2_is_a_hint_for_the_other(tiered_router: Rig)
     assert tiered_router.b.cached_from("disk") > before
 
 
-def test_a_hint_which_was_wrong_is_taken_back_and_condemns_nobody(tiered_router: Rig) -> None:
+def test_a_wrong_hint_is_reverted_without_marking_a_worker(tiered_router: Rig) -> None:
     wrong = []
     for _ in range(6):
         prompt = text(120)
@@ -88,7 +88,7 @@ def test_a_hint_which_was_wrong_is_taken_back_and_condemns_nobody(tiered_router:
             what="the hint",
         )
         wrong.append(prompt)
-    tiered_router.node.stop()  # whatever it held is gone, and nobody tells
+    tiered_router.node.stop()  # its content is gone, without an event
     for prompt in wrong:
         decision = tiered_router.router.complete(prompt, "b")
         assert decision["predicted_cached_tokens"] >= 96

@@ -1,4 +1,4 @@
-"""A real node under a real supervisord: killed, it comes back empty, and that is told once."""
+"""A real node under a real supervisord: killed, it restarts empty, which is logged once."""
 
 from __future__ import annotations
 
@@ -40,20 +40,22 @@ def ready(tier: CacheTier, other_than: int = 0) -> CacheNode:
     return until(is_ready, what="the node is ready")
 
 
-def told() -> list[AuditEvent]:
+def restart_events() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(verb="restart"))
 
 
-def test_a_killed_node_is_told_once_and_a_new_supervisord_is_not(supervised: Supervised) -> None:
+def test_a_killed_node_is_reported_once_and_a_new_supervisord_is_not(
+    supervised: Supervised,
+) -> None:
     tier = actions.ensure_default_tier()
     before = ready(tier)
-    assert told() == []
+    assert restart_events() == []
 
     os.kill(before.pid, signal.SIGKILL)
     after = ready(tier, other_than=before.pid)
     for _ in range(3):
         reconciler.reconcile(str(tier.pk))
-    (event,) = told()
+    (event,) = restart_events()
     assert event.target == "cache-node/cache-default-0"
     assert event.changes["restarts"] == [0, 1]
     assert after.lost_at == after.started_at
@@ -62,5 +64,5 @@ def test_a_killed_node_is_told_once_and_a_new_supervisord_is_not(supervised: Sup
     supervised.start()
     anew = ready(tier, other_than=after.pid)
     assert anew.pid != after.pid
-    assert len(told()) == 1
+    assert len(restart_events()) == 1
     assert anew.lost_at is None

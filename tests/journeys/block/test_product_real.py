@@ -66,7 +66,7 @@ def test_prometheus_and_the_charts_show_it(real: Product) -> None:
     def from_l2() -> float:
         board = client.get("/dashboards/endpoints/demo/data?range=15m").json()
         panel = next(p for p in board["panels"] if p["id"] == "sources")
-        if panel["figure"] is None:  # nothing to draw yet, and the panel says why
+        if panel["figure"] is None:  # nothing to draw yet, and the panel states the reason
             return 0.0
         trace = next(t for t in panel["figure"]["data"] if "L2" in t["name"])
         return max(value or 0 for value in trace["y"])
@@ -109,7 +109,7 @@ def test_kvaware_is_switched_on_live_and_predicts_what_the_engine_reports(real: 
     real.wait_phase("demo", "Ready")
 
 
-def test_every_panel_has_data_or_says_what_it_needs(real: Product) -> None:
+def test_every_panel_has_data_or_states_what_it_needs(real: Product) -> None:
     """After some load on both workers, streamed and not, with prefixes in every tier."""
     prompts = [long_prompt() for _ in range(3)]
     for _ in range(2):
@@ -141,11 +141,11 @@ def test_a_killed_vllm_worker_comes_back_and_leaves_nothing(real: Product) -> No
     assert real.ask("demo", long_prompt()).status_code == 200
     real.reborn("demo-worker-1", dead)
 
-    def told() -> bool:
+    def has_evicted() -> bool:
         events = real.api("GET", "/endpoints/demo/events/").json()["results"]
         return "WorkerRestarted" in {event["reason"] for event in events}
 
-    eventually("the console tells of it", told, 30)
+    eventually("the console tells of it", has_evicted, 30)
     real.wait_phase("demo", "Ready", 240)
     # Its engine process went with it: as many processes as before, none twice.
     eventually("no process is left over", lambda: len(real.processes()) <= len(before), 60)

@@ -41,7 +41,7 @@ def supervised(settings: Settings) -> Iterator[Supervised]:
 
 
 def settle(what: str, nodes: int) -> CacheTier:
-    """Passes until the tier serves with that many nodes which have said something."""
+    """Run passes until the tier serves with that many reporting nodes."""
 
     def settled() -> CacheTier | None:
         reconciler.reconcile(str(CacheTier.objects.get(name="chat").pk))

@@ -1,4 +1,4 @@
-"""Endpoints on a cluster, from what a user asks for to pods: over a fake and a real API server.
+"""Endpoints on a cluster, from the user's spec to pods: over a fake and a real API server.
 
 Pods here become ready by themselves and run nothing, so a router never answers; those which really
 run are in test_product_simulated.

@@ -1,4 +1,4 @@
-"""An endpoint's whole life on a cluster, asked for by REST: workers (simulated) and routers run.
+"""An endpoint's whole lifecycle on a cluster, by REST: workers (simulated) and routers run.
 
 Everything is as in production but the kubelet: the console's passes are made one after another,
 pods are processes with addresses of their own, and the request which proves it is a real one. Over
@@ -137,7 +137,7 @@ def _gone() -> bool:
     return not Endpoint.objects.exists()
 
 
-def test_cache_nodes_run_in_pods_and_are_asked_by_the_console(console: Console) -> None:
+def test_cache_nodes_run_in_pods_and_are_queried_by_the_console(console: Console) -> None:
     wanted = {"name": "chat", "cluster": "lab", "memory_bytes": 2**27, "disk_bytes": 2**28}
     made = console.api.post("/api/v1/cache-tiers/", wanted, format="json")
     assert made.status_code == 201, made.json()

@@ -17,7 +17,7 @@ from tests.support.product.product import Product
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(600)]
 
-# Where to leave screenshots; nowhere unless asked.
+# Folder for screenshots, if requested.
 SHOTS = os.environ.get("EMBERLINE_SCREENSHOTS")
 
 
@@ -89,7 +89,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
     page.locator("[name=model]").fill("smollm2-135m-instruct")
     page.locator("[name=engine]").select_option("simulated")
     page.locator("[name=replicas]").fill("2")
-    page.locator("#group-routing > summary").click()  # folded until one wants something of it
+    page.locator("#group-routing > summary").click()  # folded until opened
     page.locator("[name='routing.strategy']").select_option("session")
     watched.shot("endpoint-form")
     page.get_by_role("button", name="Create endpoint").click()
@@ -109,7 +109,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
     expect(page.get_by_text("from-form").first).to_be_visible()
 
 
-def test_a_bad_form_says_what_and_how(watched: Watched) -> None:
+def test_an_invalid_form_states_the_errors_and_remedies(watched: Watched) -> None:
     page = watched.logged_in()
     page.goto("/endpoints/new/")
     page.locator("[name=name]").fill("Bad Name!")
@@ -129,7 +129,7 @@ def test_a_bad_form_says_what_and_how(watched: Watched) -> None:
     watched.errors = [text for text in watched.errors if "400" not in text]
 
 
-def test_every_page_says_that_workers_are_simulated(session: httpx.Client) -> None:
+def test_every_page_states_that_workers_are_simulated(session: httpx.Client) -> None:
     for path in ("/", "/endpoints/", "/endpoints/demo/", "/dashboards/", "/cache/", "/audit/"):
         assert 'data-banner="simulated"' in session.get(path).raise_for_status().text, path
 

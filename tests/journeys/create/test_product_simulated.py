@@ -39,7 +39,7 @@ def delete(product: Product, name: str) -> None:
     )
 
 
-def test_up_says_what_a_person_needs(simulated: Product) -> None:
+def test_up_prints_the_address_and_the_login(simulated: Product) -> None:
     assert simulated.password, simulated.output
     assert simulated.url in simulated.output
     assert "simulated" in simulated.output.lower()
@@ -58,7 +58,7 @@ def test_the_printed_curl_line_works(simulated: Product) -> None:
     assert '"choices"' in done.stdout, done.stdout + done.stderr
 
 
-def test_a_command_typed_beside_it_asks_what_it_asks(simulated: Product) -> None:
+def test_a_command_in_another_shell_uses_the_same_services(simulated: Product) -> None:
     """With a stranger's environment: neither the broker nor Prometheus is where defaults say."""
     done = subprocess.run(
         [simulated.folder / ".venv/bin/python", "manage.py", "emberline", "doctor"],
@@ -94,7 +94,7 @@ def test_create_use_edit_scale_delete(simulated: Product) -> None:
 
 
 def test_kvaware_on_simulated_workers(simulated: Product) -> None:
-    """They publish events too, and the router asks them for tokens."""
+    """They also publish events and tokenize prompts for the router."""
     create(simulated, "knows", routing={"enabled": True, "strategy": "kvaware"})
     prompt = "Tell me a story of a lighthouse. " * 60
 
@@ -146,7 +146,7 @@ def test_a_bad_value_is_named_and_nothing_is_created(
 
 
 def test_celery_killed_while_provisioning(simulated: Product) -> None:
-    """One set of processes, and Ready, although the worker dies in the middle."""
+    """One set of processes, and Ready, although the worker is killed in the middle."""
     answer = simulated.api("POST", "/endpoints/", spec("midway", replicas=2))
     assert answer.status_code == 201
     eventually(
@@ -182,7 +182,7 @@ def test_a_killed_program_comes_back(simulated: Product, program: str) -> None:
 
 @pytest.mark.parametrize("program", ["demo-router-0", "demo-worker-0", "cache-default-0"])
 def test_a_killed_part_is_seen_and_heals(simulated: Product, program: str) -> None:
-    before = told(simulated)
+    before = reported_targets(simulated)
     dead = simulated.kill(program)
     simulated.reborn(program, dead)
     # The console looks every few seconds: its Ready may be older than the kill.
@@ -191,12 +191,12 @@ def test_a_killed_part_is_seen_and_heals(simulated: Product, program: str) -> No
     if program.startswith("demo-"):
         eventually(
             "an event tells of it",
-            lambda: told(simulated) - before,
+            lambda: reported_targets(simulated) - before,
             30,
         )
 
 
-def test_requests_elsewhere_go_on_while_a_worker_dies(simulated: Product) -> None:
+def test_requests_to_other_workers_continue_while_one_is_killed(simulated: Product) -> None:
     """Killing one worker loses no request that another can serve."""
     simulated.wait_phase("demo", "Ready")
     os.kill(simulated.pid_of("demo-worker-1"), signal.SIGKILL)
@@ -258,7 +258,7 @@ def names(product: Product) -> set[str]:
     return {endpoint["name"] for endpoint in listed["results"]}
 
 
-def told(product: Product) -> set[tuple[str, int]]:
+def reported_targets(product: Product) -> set[tuple[str, int]]:
     """The latest events; one that is repeated is counted up."""
     listed = product.api("GET", "/endpoints/demo/events/?page_size=500").json()
     return {(event["message"], event["count"]) for event in listed["results"]}

@@ -19,7 +19,7 @@ from tests.support.people import PASSWORD, Cast
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def look() -> None:
+def refresh_cluster() -> None:
     try:
         refresh.refresh(str(Cluster.objects.get().pk))
     finally:
@@ -49,7 +49,7 @@ def test_cluster_is_added_and_surveyed(
     wide.page.wait_for_selector("text=Shown after the first successful check")
     # Playwright keeps an event loop in this thread, where Django's ORM is not at home.
     with ThreadPoolExecutor(1) as elsewhere:
-        elsewhere.submit(look).result()
+        elsewhere.submit(refresh_cluster).result()
     wide.page.wait_for_selector("#cluster >> text=g5.xlarge")
     narrow = logged_in(chrome, live_server.url, 390, "dark")
     for watched in (wide, narrow):

@@ -12,9 +12,9 @@ from endpoints import actions, drift_actions, selectors
 from endpoints.actions import SYSTEM
 from endpoints.logs import sources
 from endpoints.models import Endpoint
-from tests.support.endpoints.cluster_world import ClusterWorld
+from tests.support.endpoints.cluster_harness import ClusterHarness
 from tests.support.endpoints.fixtures import data, known_machine, no_old_keys  # noqa: F401
-from tests.support.endpoints.world import age, kinds, states
+from tests.support.endpoints.reconciler_harness import age, kinds, states
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
 
@@ -24,18 +24,18 @@ HASH = "emberline.dev/spec-hash"
 
 
 @pytest.fixture
-def cluster_world(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
-    return ClusterWorld(cluster, monkeypatch)
+def cluster_harness(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterHarness:
+    return ClusterHarness(cluster, monkeypatch)
 
 
 @pytest.fixture
-def demo_endpoint(cluster_world: ClusterWorld, data: dict[str, Any]) -> Endpoint:
-    return cluster_world.create(data)
+def demo_endpoint(cluster_harness: ClusterHarness, data: dict[str, Any]) -> Endpoint:
+    return cluster_harness.create(data)
 
 
 @pytest.fixture
-def served(cluster_world: ClusterWorld, demo_endpoint: Endpoint) -> Endpoint:
-    cluster_world.until(demo_endpoint, "Ready")
+def served(cluster_harness: ClusterHarness, demo_endpoint: Endpoint) -> Endpoint:
+    cluster_harness.until(demo_endpoint, "Ready")
     return demo_endpoint
 
 
@@ -50,238 +50,246 @@ def change() -> Endpoint:
     return actions.patch(SYSTEM, "demo", {"worker_args": ["--max-model-len=1024"]})
 
 
-def hash_of(world: ClusterWorld) -> str:
-    pods = world.pods()
+def hash_of(harness: ClusterHarness) -> str:
+    pods = harness.pods()
     return str(pods[0]["metadata"]["labels"][HASH])
 
 
-def only_old_ones_work(world: ClusterWorld, behaviour: str) -> None:
+def only_old_ones_work(harness: ClusterHarness, behaviour: str) -> None:
     """Pods of any later revision behave like this."""
-    world.cluster.rule(world.namespace, "a-old", behaviour="ready", labels={HASH: hash_of(world)})
+    harness.cluster.rule(
+        harness.namespace, "a-old", behaviour="ready", labels={HASH: hash_of(harness)}
+    )
     routers = {"emberline.dev/workload": "demo-router"}
-    world.cluster.rule(world.namespace, "b-routers", behaviour="ready", labels=routers)
-    world.cluster.rule(world.namespace, "c-new", behaviour=behaviour)
+    harness.cluster.rule(harness.namespace, "b-routers", behaviour="ready", labels=routers)
+    harness.cluster.rule(harness.namespace, "c-new", behaviour=behaviour)
 
 
 def test_endpoint_from_create_to_ready_to_deleted(
-    cluster_world: ClusterWorld, demo_endpoint: Endpoint
+    cluster_harness: ClusterHarness, demo_endpoint: Endpoint
 ) -> None:
-    status = cluster_world.until(demo_endpoint, "Ready")
+    status = cluster_harness.until(demo_endpoint, "Ready")
     assert set(states(status).values()) == {"done"}
     assert {"Scheduled", "ImagePulled", "Prepared", "Loaded"} <= set(states(status))
-    assert cluster_world.ready() == 2
-    assert cluster_world.ready("demo-router") == 2
+    assert cluster_harness.ready() == 2
+    assert cluster_harness.ready("demo-router") == 2
     assert {row["part"] for row in status.conditions} >= {"rollout"}
     assert {row["workload"] for row in status.pods} == {"demo-router"}
     worker = demo_endpoint.replicas.order_by("index").first()
     assert worker is not None
     assert worker.node
     actions.delete(SYSTEM, "demo")
-    cluster_world.gone(demo_endpoint)
-    assert cluster_world.left() == []
+    cluster_harness.gone(demo_endpoint)
+    assert cluster_harness.left() == []
 
 
 def test_change_is_rolled_out_with_all_replicas_ready(
-    cluster_world: ClusterWorld, served: Endpoint
+    cluster_harness: ClusterHarness, served: Endpoint
 ) -> None:
-    before = hash_of(cluster_world)
+    before = hash_of(cluster_harness)
     change()
     least = []
 
     def rolled_out() -> bool:
-        least.append(cluster_world.ready())
-        status = cluster_world.step(served)
+        least.append(cluster_harness.ready())
+        status = cluster_harness.step(served)
         assert status is not None
         return status.phase == "Ready" and status.served_generation == 2
 
     until(rolled_out, what="rolled out")
     assert min(least) >= 2
-    assert {pod["metadata"]["labels"][HASH] for pod in cluster_world.pods()} != {before}
+    assert {pod["metadata"]["labels"][HASH] for pod in cluster_harness.pods()} != {before}
 
 
 @pytest.mark.parametrize("behaviour", ["crash-loop", "pull-error"])
 def test_failing_revision_is_rolled_back(
-    cluster_world: ClusterWorld, served: Endpoint, behaviour: str
+    cluster_harness: ClusterHarness, served: Endpoint, behaviour: str
 ) -> None:
-    old = hash_of(cluster_world)
-    only_old_ones_work(cluster_world, behaviour)
+    old = hash_of(cluster_harness)
+    only_old_ones_work(cluster_harness, behaviour)
     change()
 
     def given_up() -> bool:
-        assert cluster_world.ready() >= 2, "the old revision serves meanwhile"
-        status = cluster_world.step(served)
+        assert cluster_harness.ready() >= 2, "the old revision serves meanwhile"
+        status = cluster_harness.step(served)
         assert status is not None
         if status.reason in ("ErrImagePull", "ImagePullBackOff"):
             age(status, generation_seen_at=1801)  # half an hour later
         return Endpoint.objects.get(pk=served.pk).generation == 3
 
     until(given_up, what="taken back")
-    status = cluster_world.until(served, "Ready")
+    status = cluster_harness.until(served, "Ready")
     assert status.rolled_back["failed"] == 2
     assert "RolledBack" in kinds(served)
     until(
-        lambda: {p["metadata"]["labels"][HASH] for p in cluster_world.pods()} == {old},
+        lambda: {p["metadata"]["labels"][HASH] for p in cluster_harness.pods()} == {old},
         what="old only",
     )
 
 
 def test_cluster_events_are_shown_on_the_endpoint(
-    cluster_world: ClusterWorld, data: dict[str, Any]
+    cluster_harness: ClusterHarness, data: dict[str, Any]
 ) -> None:
-    """No node has what is asked for: said with the scheduler's own words, as reason and event."""
+    """No node fits: reason and event quote the scheduler's message."""
     placed = {"cluster": "east", "node_selector": {"no-such": "label"}}
-    demo = cluster_world.create(data, placement=placed)
-    status = cluster_world.until(demo, "Provisioning", "Unschedulable")
+    demo = cluster_harness.create(data, placement=placed)
+    status = cluster_harness.until(demo, "Provisioning", "Unschedulable")
     assert "node" in status.message
     assert states(status)["Scheduled"] == "active"
 
-    def told() -> Any:
-        cluster_world.step(demo)
+    def reported() -> Any:
+        cluster_harness.step(demo)
         return demo.events.filter(kind="FailedScheduling").first()
 
-    event = until(told, what="the scheduler's event")
+    event = until(reported, what="the scheduler's event")
     assert (event.origin, event.severity) == ("cluster", "warning")
 
 
-def test_quota_is_named(cluster_world: ClusterWorld, data: dict[str, Any]) -> None:
+def test_quota_is_named(cluster_harness: ClusterHarness, data: dict[str, Any]) -> None:
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "0"}}}
-    cluster_world.cluster.api.create("ResourceQuota", cluster_world.namespace, quota)
+    cluster_harness.cluster.api.create("ResourceQuota", cluster_harness.namespace, quota)
 
     def enforced() -> bool:
-        found = cluster_world.cluster.api.get("ResourceQuota", cluster_world.namespace, "few")
-        return cluster_world.cluster.kind == "fake" or "hard" in found.get("status", {})
+        found = cluster_harness.cluster.api.get("ResourceQuota", cluster_harness.namespace, "few")
+        return cluster_harness.cluster.kind == "fake" or "hard" in found.get("status", {})
 
     until(enforced, what="quota")
-    demo = cluster_world.create(data)
-    status = cluster_world.until(demo, "Provisioning", "QuotaExceeded")
+    demo = cluster_harness.create(data)
+    status = cluster_harness.until(demo, "Provisioning", "QuotaExceeded")
     assert "quota" in status.message
-    cluster_world.cluster.api.merge(
-        "ResourceQuota", cluster_world.namespace, "few", {"spec": {"hard": {"pods": "99"}}}
+    cluster_harness.cluster.api.merge(
+        "ResourceQuota", cluster_harness.namespace, "few", {"spec": {"hard": {"pods": "99"}}}
     )
-    cluster_world.until(demo, "Ready")
+    cluster_harness.until(demo, "Ready")
 
 
 def test_pause_keeps_everything_except_workers(
-    cluster_world: ClusterWorld, served: Endpoint
+    cluster_harness: ClusterHarness, served: Endpoint
 ) -> None:
     actions.pause(SYSTEM, "demo")
-    cluster_world.until(served, "Paused")
-    assert cluster_world.pods() == []
-    assert cluster_world.ready("demo-router") == 2
+    cluster_harness.until(served, "Paused")
+    assert cluster_harness.pods() == []
+    assert cluster_harness.ready("demo-router") == 2
     actions.resume(SYSTEM, "demo")
-    cluster_world.until(served, "Ready")
-    assert cluster_world.ready() == 2
+    cluster_harness.until(served, "Ready")
+    assert cluster_harness.ready() == 2
 
 
 def test_lost_node_is_a_loss_until_its_workers_are_replaced(
-    cluster_world: ClusterWorld, data: dict[str, Any]
+    cluster_harness: ClusterHarness, data: dict[str, Any]
 ) -> None:
-    mine = {"chaos": cluster_world.namespace}
-    nodes = [cluster_world.cluster.node(f"n{i}", "m5.24xlarge", labels=mine) for i in range(2)]
+    mine = {"chaos": cluster_harness.namespace}
+    nodes = [cluster_harness.cluster.node(f"n{i}", "m5.24xlarge", labels=mine) for i in range(2)]
     placed = {"cluster": "east", "node_selector": mine}
-    demo = cluster_world.create(data, placement=placed)
-    cluster_world.until(demo, "Ready")
-    on = {pod["spec"]["nodeName"] for pod in cluster_world.pods()}
+    demo = cluster_harness.create(data, placement=placed)
+    cluster_harness.until(demo, "Ready")
+    on = {pod["spec"]["nodeName"] for pod in cluster_harness.pods()}
     assert on == set(nodes), "they are spread"
-    cluster_world.cluster.lose(nodes[0])
-    cluster_world.cluster.bury(nodes[0])
-    cluster_world.until(demo, "Ready")
-    assert {pod["spec"]["nodeName"] for pod in cluster_world.pods()} == {nodes[1]}
-    assert cluster_world.ready() == 2
+    cluster_harness.cluster.lose(nodes[0])
+    cluster_harness.cluster.bury(nodes[0])
+    cluster_harness.until(demo, "Ready")
+    assert {pod["spec"]["nodeName"] for pod in cluster_harness.pods()} == {nodes[1]}
+    assert cluster_harness.ready() == 2
     assert "WorkerRemoved" in kinds(demo)
 
 
 @pytest.mark.usefixtures("looking_closely")
 def test_external_change_is_found_named_and_healed(
-    cluster_world: ClusterWorld, served: Endpoint
+    cluster_harness: ClusterHarness, served: Endpoint
 ) -> None:
     edit = {"spec": {"minReadySeconds": 77}}
-    cluster_world.cluster.api.merge("Deployment", cluster_world.namespace, "demo-worker", edit)
-    status = cluster_world.until(served, "Degraded")
+    cluster_harness.cluster.api.merge("Deployment", cluster_harness.namespace, "demo-worker", edit)
+    status = cluster_harness.until(served, "Degraded")
     (row,) = [row for row in status.drift if row["path"] == ".spec.minReadySeconds"]
     assert row["found"] == 77
     assert row["manager"]
     assert status.remedy
     drift_actions.heal(SYSTEM, "demo")
-    status = cluster_world.until(served, "Ready")
-    found = cluster_world.cluster.api.get("Deployment", cluster_world.namespace, "demo-worker")
+    status = cluster_harness.until(served, "Ready")
+    found = cluster_harness.cluster.api.get("Deployment", cluster_harness.namespace, "demo-worker")
     assert found["spec"].get("minReadySeconds", 0) == row["wanted"]
     assert status.drift == []
 
 
 @pytest.mark.usefixtures("looking_closely")
-def test_external_change_is_adopted(cluster_world: ClusterWorld, served: Endpoint) -> None:
+def test_external_change_is_adopted(cluster_harness: ClusterHarness, served: Endpoint) -> None:
     edit = {"spec": {"replicas": 3, "revisionHistoryLimit": 9}}
-    cluster_world.cluster.api.merge("Deployment", cluster_world.namespace, "demo-worker", edit)
-    status = cluster_world.until(served, "Degraded")
+    cluster_harness.cluster.api.merge("Deployment", cluster_harness.namespace, "demo-worker", edit)
+    status = cluster_harness.until(served, "Degraded")
     keys = {row["path"]: row["key"] for row in status.drift}
     drift_actions.adopt(SYSTEM, "demo", keys[".spec.replicas"])
     drift_actions.adopt(SYSTEM, "demo", keys[".spec.revisionHistoryLimit"])
-    status = cluster_world.until(served, "Ready")
+    status = cluster_harness.until(served, "Ready")
     assert Endpoint.objects.get(pk=served.pk).spec["replicas"] == 3
     assert status.drift == []
-    found = cluster_world.cluster.api.get("Deployment", cluster_world.namespace, "demo-worker")
+    found = cluster_harness.cluster.api.get("Deployment", cluster_harness.namespace, "demo-worker")
     assert (found["spec"]["replicas"], found["spec"]["revisionHistoryLimit"]) == (3, 9)
 
 
 @pytest.mark.usefixtures("looking_closely")
 @pytest.mark.parametrize("kind", ["Deployment", "Service"])
 def test_deleted_objects_are_recreated(
-    cluster_world: ClusterWorld, served: Endpoint, kind: str
+    cluster_harness: ClusterHarness, served: Endpoint, kind: str
 ) -> None:
-    cluster_world.cluster.api.delete(kind, cluster_world.namespace, "demo-worker")
+    cluster_harness.cluster.api.delete(kind, cluster_harness.namespace, "demo-worker")
     until(
-        lambda: cluster_world.cluster.api.find(kind, cluster_world.namespace, "demo-worker") is None
+        lambda: (
+            cluster_harness.cluster.api.find(kind, cluster_harness.namespace, "demo-worker") is None
+        )
     )
 
     def back() -> bool:
-        status = cluster_world.step(served)
+        status = cluster_harness.step(served)
         there = (
-            cluster_world.cluster.api.find(kind, cluster_world.namespace, "demo-worker") is not None
+            cluster_harness.cluster.api.find(kind, cluster_harness.namespace, "demo-worker")
+            is not None
         )
         return (
-            there and status is not None and status.phase == "Ready" and cluster_world.ready() == 2
+            there
+            and status is not None
+            and status.phase == "Ready"
+            and cluster_harness.ready() == 2
         )
 
     until(back, what=f"{kind} is there again")
 
 
 def test_missing_rights_are_named(
-    cluster_world: ClusterWorld, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    cluster_harness: ClusterHarness, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from console.clusters import actions as clusters
 
-    nobody = cluster_world.cluster.plane.kubeconfig_of(
-        "person-9", cluster_world.namespace
+    nobody = cluster_harness.cluster.plane.kubeconfig_of(
+        "person-9", cluster_harness.namespace
     ).read_text()
     clusters.change_cluster(None, "east", {"kubeconfig": nobody})
-    status = cluster_world.until(demo_endpoint, "Failed")
+    status = cluster_harness.until(demo_endpoint, "Failed")
     assert status.reason == "ClusterRefused"
     assert "configmaps" in status.message
-    own = cluster_world.cluster.kubeconfig.read_text(encoding="utf-8")
+    own = cluster_harness.cluster.kubeconfig.read_text(encoding="utf-8")
     clusters.change_cluster(None, "east", {"kubeconfig": own})
-    cluster_world.until(demo_endpoint, "Ready")
+    cluster_harness.until(demo_endpoint, "Ready")
 
 
 def test_deletion_started_by_hand_is_completed(
-    cluster_world: ClusterWorld, served: Endpoint
+    cluster_harness: ClusterHarness, served: Endpoint
 ) -> None:
     """The object which owns all others is gone, and they are orphans."""
     actions.delete(SYSTEM, "demo")
-    cluster_world.cluster.api.delete(
-        "ConfigMap", cluster_world.namespace, "demo-worker", propagationPolicy="Orphan"
+    cluster_harness.cluster.api.delete(
+        "ConfigMap", cluster_harness.namespace, "demo-worker", propagationPolicy="Orphan"
     )
-    cluster_world.gone(served)
-    assert cluster_world.left() == []
+    cluster_harness.gone(served)
+    assert cluster_harness.left() == []
 
 
 def test_container_log_is_followed_and_resumed(
-    cluster_world: ClusterWorld, data: dict[str, Any]
+    cluster_harness: ClusterHarness, data: dict[str, Any]
 ) -> None:
-    cluster_world.cluster.rule(
-        cluster_world.namespace, log=["loading weights", "serving", "a request"]
+    cluster_harness.cluster.rule(
+        cluster_harness.namespace, log=["loading weights", "serving", "a request"]
     )
-    cluster_world.until(cluster_world.create(data), "Ready")
+    cluster_harness.until(cluster_harness.create(data), "Ready")
     demo = selectors.get("demo")
     every = sources.containers(demo)
     assert {one.workload for one in every} == {"demo-worker", "demo-router"}

@@ -33,7 +33,7 @@ from tests.support.visible_faults import visible_faults
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
-"""A folder for pictures, for who wants to look."""
+"""Folder for screenshots, if requested."""
 ONLY = os.environ.get("EMBERLINE_PAGES", "")
 """A part of a path, for who works on one page."""
 ALL_RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
@@ -43,13 +43,13 @@ VISUAL_RULES = {
     "values": ["color-contrast", "link-in-text-block", "scrollable-region-focusable"],
 }
 OTHERS = "#api-explorer"
-"""Not ours to mend: Swagger UI has colours and headings of its own."""
+"""Excluded: Swagger UI has its own colours and headings."""
 MENU = "aside.navbar"
 AXE = Axe().axe_script
 Theme = Literal["light", "dark"]
 DEVICES: tuple[tuple[int, Theme], ...] = ((PHONE, "dark"), (DESK, "light"))
 ARRIVED = """async () => {
-  // The page hears of its new theme before the next frame, and moves from there.
+  // The page gets its new theme before the next frame, and transitions from there.
   await new Promise(requestAnimationFrame);
   await new Promise(requestAnimationFrame);
   for (const moving of document.getAnimations())
@@ -65,7 +65,7 @@ def is_page(client: Client, path: str) -> bool:
     answer = client.get(path)
     kind = answer.headers.get("Content-Type", "")
     if answer.streaming:
-        answer.close()  # nobody reads it, and it takes a place
+        answer.close()  # invisible, but takes space
         return False
     if answer.status_code != 200 or not kind.startswith("text/html"):
         return False
@@ -78,13 +78,13 @@ def pages(client: Client, part: str = "", share: int = 0, shares: int = 1) -> li
 
 
 def turn_into(watched: Watched, width: int, theme: Theme) -> None:
-    """With all that moves arrived: a colour on its way to another is nobody's."""
+    """After all transitions: a colour in transition is not final."""
     watched.page.set_viewport_size({"width": width, "height": 844})
     watched.page.emulate_media(color_scheme=theme)
     watched.page.evaluate(ARRIVED)
 
 
-def look(watched: Watched, path: str, number: int) -> list[str]:
+def check_page(watched: Watched, path: str, number: int) -> list[str]:
     """What is wrong with this page; empty when nothing is. The next page begins on the device
     where this one ends."""
     wrong = []
@@ -168,7 +168,7 @@ def test_every_page_is_accessible(
     watched = watch(chrome, live_server.url)
     watched.take_session(client)
     for number, path in enumerate(found):
-        wrong += look(watched, path, number)
+        wrong += check_page(watched, path, number)
     assert not wrong, "\n" + "\n".join(wrong)
 
 

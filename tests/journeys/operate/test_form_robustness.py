@@ -39,7 +39,7 @@ COMMON = ["name", "role", "yaml", "spec", "next", "generation", "replicas", "con
 
 
 def fields(client: Client, path: str) -> list[str]:
-    """The names of what the page at this address asks for."""
+    """Names of the fields of the page at this address."""
     html = client.get(path).content.decode(errors="replace")
     return sorted(set(re.findall(r'<(?:input|select|textarea)[^>]*\sname="([^"]+)"', html)))
 

@@ -36,14 +36,14 @@ def router() -> Iterator[Stub]:
             yield stub
 
 
-def seen(chrome: Browser, live_server: Any, settings: Any, **look: Any) -> Watched:
-    watched = watch(chrome, live_server.url, **look)
+def seen(chrome: Browser, live_server: Any, settings: Any, **options: Any) -> Watched:
+    watched = watch(chrome, live_server.url, **options)
     watched.take_session(logged_in("viewer"))
     return watched
 
 
 def kept(it: Watched, name: str) -> None:
-    """A picture for who looks at it: EMBERLINE_PICTURES names the folder."""
+    """Take a screenshot if EMBERLINE_PICTURES names a folder."""
     folder = os.environ.get("EMBERLINE_PICTURES")
     if folder:
         it.page.screenshot(path=f"{folder}/{name}.png", full_page=True)

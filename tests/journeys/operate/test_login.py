@@ -25,7 +25,7 @@ from tests.support.people import PASSWORD, cast, client_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
-"""A folder for pictures, for who wants to look."""
+"""Folder for screenshots, if requested."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def agree(watched: Watched, subject: str) -> None:
 
 
 def own(watched: Watched, idp: OpenIdProvider) -> list[str]:
-    """Complaints, but for the provider's own pages, which are not ours to mend."""
+    """Violations, except on the provider's own pages."""
     return [text for text in watched.complaints if not text.startswith(idp.url)]
 
 

@@ -1,6 +1,6 @@
 """The API held to its own OpenAPI document by schemathesis, operation by operation.
 
-Every operation is asked with good and with bad data, over an endpoint, a cache tier and a cluster
+Every operation is called with valid and invalid data, over an endpoint, a cache tier and a cluster
 that are there. `EMBERLINE_SCHEMATHESIS=200` looks longer.
 """
 
@@ -29,14 +29,14 @@ from tests.support.console import make_endpoint, person, program
 
 EXAMPLES = int(os.environ.get("EMBERLINE_SCHEMATHESIS", "3"))
 SHARES = 8
-"""To make the world takes as long as an operation; several processes can share the operations."""
+"""Preparing the database takes as long as an operation; several processes can share them."""
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(600)]
 
 _handler = ClientHandler(enforce_csrf_checks=False)
 
 
 def in_process(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """Django as its own test client asks it: in the test's transaction."""
+    """Django through its test client: in the test's transaction."""
     response = _handler(environ)
     start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
     body = response.getvalue()
@@ -67,7 +67,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_api_matches_its_document(share: int, token: str) -> None:
-    """Each operation in the same world: it is rolled back after every one."""
+    """Each operation starts from the same rows: its transaction is rolled back."""
     wrong = []
     for label in list(operations())[share::SHARES]:
         try:

@@ -206,13 +206,13 @@ def test_waiting_without_a_stream_states_its_method(
 
 
 class Rolling(FakeProvisioner):
-    """A platform which tells a log on and on; the connection ends after each line."""
+    """A console that streams a log; the connection ends after each line."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[float, int]] = []
+        self.log_requests: list[tuple[float, int]] = []
 
     def follow(self, _ref: Any, replica: str, _name: str, since: float, **how: Any) -> Any:
-        self.asked.append((since, how["tail"]))
+        self.log_requests.append((since, how["tail"]))
         for second in range(3):
             yield f"2026-01-01T00:00:0{second}Z {replica} {second}"
 
@@ -226,7 +226,7 @@ def test_log_is_followed_to_its_end(operator: Shell, monkeypatch: pytest.MonkeyP
     operator("endpoint", "logs", "demo", "-f", "--tail", "7")
     assert operator.out == "".join(f"demo-worker-0 {n}\n" for n in range(3)), operator.err
     assert operator.err.endswith("# process of demo-worker-0, ready\n")
-    assert platform.asked == [(0.0, 7)]
+    assert platform.log_requests == [(0.0, 7)]
 
 
 def test_viewer_reads_no_log(shell: Shell, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

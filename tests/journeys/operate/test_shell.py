@@ -29,7 +29,7 @@ def test_theme_is_kept(chrome: Browser, people: Cast, live_server: LiveServer) -
     watched = watch(chrome, live_server.url, theme="dark")
     log_in(watched)
     shown = "document.documentElement.dataset.bsTheme"
-    assert watched.page.evaluate(shown) == "dark"  # as the system says
+    assert watched.page.evaluate(shown) == "dark"  # as set by the system
     watched.page.click("[data-theme-choice=light]")
     watched.open("/audit/")
     assert watched.page.evaluate(shown) == "light"

@@ -27,7 +27,7 @@ def test_endpoints_by_viewer(two_teams: Teams, people: Cast) -> None:
         return {one.name for one in selectors.endpoints(viewer)}
 
     every = {CANARY, NOBODYS, OURS}
-    assert names(None) == names(people.charlie) == every  # None: the console asks for itself
+    assert names(None) == names(people.charlie) == every  # None: a query of the console itself
     assert names(two_teams.frank) == {OURS}
     assert names(two_teams.nora) == set()
     limited = User.objects.get(pk=people.ada.pk)
@@ -68,7 +68,7 @@ def test_prometheus_is_queried_only_for_endpoints_of_the_team(
             continue  # of pools and of what a cluster has, which are shared
         requested = queries.render_for_chart(name, Scope(among=("a", "b-c")), times)
         assert 'endpoint=~"a|b-c"' in requested or 'endpoint_name=~"a|b-c"' in requested, name
-        # Nobody's name, and not the empty pattern, which matches what has no endpoint.
+        # A name of no endpoint; the empty pattern would match series without an endpoint.
         requested = queries.render_for_chart(name, nothing, times)
         assert 'endpoint=~"-"' in requested or 'endpoint_name=~"-"' in requested, name
     assert 'endpoint=~"a"' in queries.alerts(Scope(among=("a",)))

@@ -21,7 +21,7 @@ from tests.support.teams import CANARY, NOBODYS, OURS, Teams
 from tests.support.urlwalk import BEARER, METHODS, OPEN, Place, places
 
 PAGES = ("/api/v1/docs/", "/api/v1/docs/try/")  # below /api/, and for people
-# About oneself, or how to log in: whoever has an account may.
+# The user's own account, or logging in: every account may.
 ONESELF = re.compile(
     r"^/(login|logout|profile|accounts|signon|about)/|^/api/v1/(me|profile|sessions|tokens)/|^/healthz|^/readyz"
 )
@@ -133,8 +133,8 @@ def test_team_viewer_writes_nowhere(two_teams: Teams) -> None:
     assert wrote == []
 
 
-# Asks a router where a prompt would go, or writes code to copy: nothing is sent or remembered.
-# What one wants to see of a list is one's own, and so is a personal board.
+# Queries a router for a dry run, or renders code to copy: nothing is sent or stored.
+# List filters and personal boards belong to the user.
 HARMLESS = re.compile(
     r"/(explain|code|models/check|playground/prompts)/$|^/(endpoints/columns|overview/guide)/$"
     r"|^/dashboards/custom/(new|import|pin)/$"
@@ -142,7 +142,7 @@ HARMLESS = re.compile(
 
 
 def test_team_operator_changes_nothing_of_the_platform(two_teams: Teams) -> None:
-    """Where the role in some team will do is a short list, and each of it asks for which."""
+    """Views that accept a role in any team are few, and each checks the team."""
     client, wrote = client_of(two_teams.erin), []
     for place in _others(places(endpoint=OURS)):
         harmless = FOR_SOME_TEAM.match(place.path) or HARMLESS.search(place.path)

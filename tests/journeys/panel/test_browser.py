@@ -29,22 +29,22 @@ HIDE = """value => {
 }"""
 
 
-def seen(chrome: Browser, live_server: Any, settings: Any, url: str, **look: Any) -> Watched:
+def seen(chrome: Browser, live_server: Any, settings: Any, url: str, **options: Any) -> Watched:
     """A viewer's browser, before any page, with the Prometheus at `url`."""
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
-    watched = watch(chrome, live_server.url, **look)
+    watched = watch(chrome, live_server.url, **options)
     watched.take_session(logged_in("viewer"))
     return watched
 
 
 def drawn(page: Page) -> None:
-    """Its numbers are there; charts are drawn where they are looked at."""
+    """Its numbers are loaded; charts are drawn when scrolled into view."""
     expect(page.locator("[data-state=loading]")).to_have_count(0, timeout=90_000)
     expect(page.locator(".panel-chart .main-svg").first).to_be_visible()
 
 
 def unfolded(page: Page) -> None:
-    """A phone shows the first section only, until somebody asks for all."""
+    """A phone shows the first section only, until all are opened."""
     fold = page.locator("[data-fold-all]")
     if page.locator("[data-section]:not([open])").count():
         fold.click()
@@ -125,7 +125,7 @@ def has_the_pages_colour(page: Page) -> bool:
 def test_sections_fold_and_are_remembered(
     chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
 ) -> None:
-    """A board of a phone is two screens long, not ten; what somebody folded stays so."""
+    """A board of a phone is two screens long, not ten; folded sections stay folded."""
     make_endpoint("demo")
     it = seen(chrome, live_server, settings, scraping.url, width=390)
     page, url = it.page, f"{live_server.url}/dashboards/endpoints/demo/"
@@ -143,7 +143,7 @@ def test_sections_fold_and_are_remembered(
     expect(folded.locator(".main-svg").first).to_be_visible(timeout=90_000)
     expect(sections.nth(1).locator("> summary")).to_be_focused()
     assert page.url == url
-    # By the keyboard, and kept for the next visit; what a link opened was nobody's choice.
+    # By the keyboard, and kept for the next visit; a section opened by a link is not kept.
     page.keyboard.press("Enter")
     expect(sections.nth(1)).not_to_have_attribute("open", "")
     sections.nth(2).locator("> summary").click()
@@ -284,7 +284,7 @@ def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     assert it.complaints == []
 
 
-def test_a_hidden_tab_asks_nothing_and_nothing_new_is_not_sent_again(
+def test_a_hidden_tab_sends_no_requests_and_unchanged_data_is_not_sent_again(
     chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
 ) -> None:
     it = seen(chrome, live_server, settings, scraping.url)

@@ -1,4 +1,4 @@
-"""Two clusters, each with a real Prometheus: one board of both, also when one of them dies."""
+"""Two clusters, each with a real Prometheus: one board of both, also when one of them is down."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def lines(data: dict[str, Any]) -> set[str]:
     return {row[0] for row in data["panels"]["requests"]["table"]["rows"]}
 
 
-def test_one_dies_and_the_other_s_numbers_stay(two_sources: Callable[[], None]) -> None:
+def test_values_of_the_other_source_stay_when_one_is_down(two_sources: Callable[[], None]) -> None:
     viewer = browser("viewer")
     both = board(viewer)
     assert both["fault"] is None

@@ -29,7 +29,7 @@ def vllm(tmp_path: Path) -> Iterator[Worker]:
         tmp_path,
         "vllm",
         None,
-        # The server outlives its engine: the hardest case for whoever asks /health.
+        # The server outlives its engine: the hardest case for health checks.
         {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "1"},
     )
     try:

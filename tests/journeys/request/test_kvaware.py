@@ -1,6 +1,6 @@
 """Real vLLM behind the router with `kvaware`: predicted tokens equal reported ones.
 
-The router has the model's own tokenizer. Each test brings prompts nobody has seen.
+The router has the model's own tokenizer. Each test brings new prompts.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _chat(*turns: str, **more: Any) -> dict[str, Any]:
 
 
 def mixed(number: int) -> tuple[str, dict[str, Any]]:
-    """One of many kinds of request, out of a small world in which prefixes repeat."""
+    """One of many kinds of request, from a small set in which prefixes repeat."""
     chosen = random.Random(number)
     seed = chosen.randrange(6)
     kind = number % 6
@@ -105,7 +105,7 @@ def test_predicted_tokens_equal_reported_ones_within_a_block_on_200_requests(
     def off(decisions: list[dict[str, Any]]) -> list[tuple[int, int]]:
         assert {decision["fallback"] for decision in decisions} == {""}
         pairs = [(d["predicted_cached_tokens"], d["cached_tokens"]) for d in decisions]
-        return [(said, was) for said, was in pairs if abs(said - was) > BLOCK_TOKENS]
+        return [(predicted, was) for predicted, was in pairs if abs(predicted - was) > BLOCK_TOKENS]
 
     one_by_one = [router.send(*mixed(n)) for n in range(100)]
     # vLLM publishes events from a thread of its own: on a starved machine an eviction can be known
@@ -124,7 +124,7 @@ def test_prefix_cache_reset_is_detected(router: Router) -> None:
     home = router.complete(prompt)["chosen"]
     router.knows(home, prompt, 160)
     router.seats["ab".index(home)].worker.forget_device_cache()
-    # vLLM tells of it with its next step.
+    # vLLM publishes it with its next step.
     router.send("/v1/completions", {"prompt": text(40)}, pin=home)
     body = {"model": "m", "prompt": prompt}
     until(lambda: router.explain(body)["predicted_cached_tokens"] == 0, what="the reset")
@@ -175,9 +175,9 @@ def test_every_token_is_counted_for_its_key(router: Router, metered: Router, key
     for number, (path, body) in enumerate(wanted):
         answer = send(front, path, body, keys[number % len(keys)])
         assert answer.status_code == 200, (path, body, answer.text)
-        asked = (body.get("stream_options") or {}).get("include_usage")
+        include_usage = (body.get("stream_options") or {}).get("include_usage")
         if body.get("stream") and path in (CHAT, COMPLETE, "/invocations"):
-            assert (b'"usage"' in answer.content) == bool(asked), (path, body)
+            assert (b'"usage"' in answer.content) == bool(include_usage), (path, body)
     counted.wait_ended(len(wanted))
     assert counted.sums("prompt_tokens", "completion_tokens") == counted.engines()
     assert counted.sums("unreported") == (0,)

@@ -38,14 +38,14 @@ def console(running: Fleet) -> Iterator[str]:
         yield url
 
 
-def seen(chrome: Browser, url: str, settings: Any, **look: Any) -> Watched:
-    watched = watch(chrome, url, **look)
+def seen(chrome: Browser, url: str, settings: Any, **options: Any) -> Watched:
+    watched = watch(chrome, url, **options)
     watched.take_session(logged_in("operator"))
     return watched
 
 
 def kept(it: Watched, name: str) -> None:
-    """A picture for who looks at it: EMBERLINE_PICTURES names the folder."""
+    """Take a screenshot if EMBERLINE_PICTURES names a folder."""
     folder = os.environ.get("EMBERLINE_PICTURES")
     if folder:
         it.page.screenshot(path=f"{folder}/{name}.png", full_page=True)
@@ -160,12 +160,12 @@ def test_decisions_are_updated_and_can_be_paused(
     rows = it.page.locator("tr[data-decision]")
     expect(it.page.locator("#live-state")).to_have_text("Live")
     before = rows.count()
-    running.say("a first word")
+    running.stream("a first word")
     expect(rows).to_have_count(before + 1)
     expect(rows.first).to_contain_text("200")
     it.page.get_by_role("button", name="Pause updates").focus()
     it.page.keyboard.press("Enter")
-    running.say("a second word")
+    running.stream("a second word")
     expect(it.page.locator("#live-state")).to_contain_text("Paused, 1 new")
     expect(rows).to_have_count(before + 1)
     it.page.keyboard.press("Enter")
@@ -180,7 +180,7 @@ def test_dry_run_and_strategies_side_by_side(
     chrome: Browser, console: str, settings: Any, running: Fleet
 ) -> None:
     for number in range(6):
-        running.say(f"{LONG} {number % 2}")
+        running.stream(f"{LONG} {number % 2}")
     it = seen(chrome, console, settings, theme="dark")
     it.open("/routing/endpoints/demo/explain/")
     it.page.get_by_label("Prompt, chat messages").fill(LONG)

@@ -1,7 +1,7 @@
 """Routers and workers as pods: real processes, found through the EndpointSlices of an API server.
 
 Everything is what the console would make of an endpoint: its workloads, compiled and rendered, and
-applied by the provisioner. Only images are not pulled, and nobody has a GPU.
+applied by the provisioner. Only images are not pulled, and no node has a GPU.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Endpoint:
 
 
 @contextmanager
-def asked_on_and_on(urls: list[str]) -> Iterator[list[int]]:
+def continuous_requests(urls: list[str]) -> Iterator[list[int]]:
     """What callers see meanwhile: the status of every answer."""
     stop, seen = threading.Event(), []
 
@@ -125,18 +125,18 @@ def endpoint(
 def test_routers_discover_workers_drop_terminating_ones_and_read_their_files(
     endpoint: Endpoint,
 ) -> None:
-    """Two routers, two workers; one worker is deleted while callers ask: nobody notices, and the
+    """Two routers, two workers; one worker is deleted under load: no request fails, and the
     routers have turned away before the pod has ended. Then the key of the callers is revoked."""
     one, two = endpoint.ready(endpoint.workers)
     both = {one.name: "up", two.name: "up"}
     until(lambda: endpoint.known() == [both, both], 60)
     urls = [router.urls["http"] for router in endpoint.ready(endpoint.routers)]
     assert httpx.post(f"{urls[0]}/v1/completions", json=BODY).status_code == 401
-    with asked_on_and_on(urls) as seen:
+    with continuous_requests(urls) as seen:
         until(lambda: len(seen) > 20)
         endpoint.cluster.api.delete("Pod", endpoint.space, one.name)
         until(lambda: _turned_away(endpoint, one.name), 15)
-        # It still answers whoever asks: what ran there may end there.
+        # It still answers requests: running ones may end there.
         assert httpx.get(f"{one.urls['http']}/health", timeout=10).status_code == 200
         until(lambda: _gone(endpoint, one.name), 60)
         until(lambda: len(endpoint.ready(endpoint.workers)) == 2, 60)
@@ -183,7 +183,7 @@ def test_prefix_computed_by_one_worker_is_loaded_by_another_from_the_tier(
     fresh = itertools.count()
 
     def crosses() -> bool:
-        """What nobody has seen before: a hit at the other can only come from the tier."""
+        """A new prompt: a hit at the other worker can only come from the tier."""
         prompt = [next(fresh) * 7 + at for at in range(2000)]
         return _cached(one, prompt) == 0 and _cached(two, prompt) > 0
 

@@ -111,7 +111,7 @@ def test_prefix_named_by_an_operator_is_shown(demo_endpoint: Endpoint, router: S
 
 
 @pytest.mark.parametrize(
-    ("digest", "name", "said"),
+    ("digest", "name", "message"),
     [
         ("nothing", "x", "Unknown prefix"),
         (B.upper(), "x", "Unknown prefix"),
@@ -120,10 +120,10 @@ def test_prefix_named_by_an_operator_is_shown(demo_endpoint: Endpoint, router: S
     ],
 )
 def test_invalid_prefix_names_are_rejected(
-    demo_endpoint: Endpoint, digest: str, name: str, said: str
+    demo_endpoint: Endpoint, digest: str, name: str, message: str
 ) -> None:
     answer = browser("operator").post(f"{PAGE}{digest}/name/", {"name": name}, follow=True)
-    assert said in answer.text
+    assert message in answer.text
     path = f"/api/v1/endpoints/demo/prefixes/{digest}/"
     assert program("operator").put(path, {"name": name}).status_code == 400
     assert not PrefixName.objects.exists()

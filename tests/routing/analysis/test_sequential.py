@@ -19,7 +19,7 @@ Draw = Callable[[random.Random], float]
 def first_alarm(
     seed: int, control: Draw, candidate: Draw, share: float, floor: bool = False
 ) -> int | None:
-    """The session after which the interval first excludes 0, looked at after each session."""
+    """The session after which the interval first excludes 0, evaluated after each session."""
     chance = random.Random(seed)
     sums = [[0, 0.0, 0.0], [0, 0.0, 0.0]]
     for count in range(1, SESSIONS + 1):

@@ -89,6 +89,6 @@ def test_decisions_are_filtered_and_watched(demo_endpoint: Endpoint, router: Stu
     assert client.get(f"{HOME}decisions/?outcome=odd").status_code == 400
     event = decision_stream.DecisionStream(
         "demo", DecisionFilter(), 2, decision_stream.render_records
-    ).look()
+    ).poll()
     assert event is not None
     assert [one["id"] for one in event.data["decisions"]] == ["d0", "d1"]

@@ -39,8 +39,8 @@ def canary(demo_endpoint: Endpoint) -> Canary:
 
 
 def reply(canary: Canary, instance: str = "one", **facts: Any) -> tuple[int, Any]:
-    told = {"id": str(canary.pk), "arms": report(**facts)}
-    return 200, {"instance": instance, "canary": told}
+    reported = {"id": str(canary.pk), "arms": report(**facts)}
+    return 200, {"instance": instance, "canary": reported}
 
 
 def test_no_difference_goes_on(router: Stub, canary: Canary) -> None:
@@ -115,8 +115,8 @@ def test_routers_without_a_result_are_reported(
 
 
 def test_invalid_statistics_are_left_out(router: Stub, canary: Canary) -> None:
-    told = {"id": str(canary.pk), "arms": {"control": {}}}
-    router.answers["/canary"] = (200, {"instance": "x", "canary": told})
+    reported = {"id": str(canary.pk), "arms": {"control": {}}}
+    router.answers["/canary"] = (200, {"instance": "x", "canary": reported})
     collect_canaries()
     canary.refresh_from_db()
     assert canary.reports == {}

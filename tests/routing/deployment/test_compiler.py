@@ -88,7 +88,7 @@ def test_ttl_of_l2_is_published_for_kvaware() -> None:
     )
 
 
-def test_routers_record_where_the_endpoint_says_so() -> None:
+def test_routers_record_if_the_endpoint_enables_it() -> None:
     assert "recording" not in compile_config(ENDPOINT, ())
     routing = replace(ENDPOINT.spec.routing, record_traffic=True, record_mib=8)
     config = compile_config(replace(ENDPOINT, spec=replace(ENDPOINT.spec, routing=routing)), ())

@@ -204,7 +204,7 @@ def test_status_without_kvaware_impairs_nothing(harmless: Recent) -> None:
 def test_real_router_is_impaired_until_it_has_an_index(
     real: RouterComponent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its worker tells nothing: all requests are answered, none is placed by its blocks."""
+    """Its worker sends no events: all requests are answered, none is placed by blocks."""
     monkeypatch.setattr("routing.deployment.component.WARM_UP_S", 0.0)
     answers = {**HEALTHY, "/v1/completions": (200, {"choices": [], "usage": {}})}
     kvaware, clear = with_key(with_routing(strategy="kvaware"))

@@ -31,7 +31,7 @@ from tests.support.http_stub import Stub, http_stub
 DEMO = "/routing/endpoints/demo/"
 
 
-def told(router: str, *peers: str, **changes: Any) -> dict[str, Any]:
+def make_report(router: str, *peers: str, **changes: Any) -> dict[str, Any]:
     exchange: dict[str, Any] = {
         "router": router,
         "store": "redis://store:6379/0",
@@ -84,15 +84,17 @@ def test_each_difference_is_a_line_with_the_routers(changes, line):
 
 
 def test_connected_routers_that_do_not_hear_each_other_are_named():
-    one = report("a", exchange=read_exchange(told("aa", "bb")))
-    two = report("b", exchange=read_exchange(told("bb", not_relevant=1)))
-    away = report("c", exchange=read_exchange(told("cc", connected=False)))
+    one = report("a", exchange=read_exchange(make_report("aa", "bb")))
+    two = report("b", exchange=read_exchange(make_report("bb", not_relevant=1)))
+    away = report("c", exchange=read_exchange(make_report("cc", connected=False)))
     assert unheard([one, two, away]) == ("b does not hear a",)
 
 
 def test_exchange_of_a_router_is_read_with_its_losses():
     assert read_exchange({"exchange": None}) is None
-    found = read_exchange(told("aa", messages={"applied": 5, "invalid": 4}, away_since=1.8e9))
+    found = read_exchange(
+        make_report("aa", messages={"applied": 5, "invalid": 4}, away_since=1.8e9)
+    )
     assert found is not None
     assert (found.lost, found.rejected, found.failures) == (5, {"invalid": 4}, 1)
     assert found.away_since is not None
@@ -103,9 +105,9 @@ def both() -> Iterator[list[Stub]]:
     with ExitStack() as stack:
         yield [
             stack.enter_context(
-                http_stub(router_of(**{"/index": (200, answer()), "/peers": (200, said)}))
+                http_stub(router_of(**{"/index": (200, answer()), "/peers": (200, reply)}))
             )
-            for said in (told("aa", "bb"), told("bb", "aa"))
+            for reply in (make_report("aa", "bb"), make_report("bb", "aa"))
         ]
 
 
@@ -135,7 +137,9 @@ def test_page_rest_and_cli_show_the_exchange_of_each(
     assert [one["exchange"]["peers"] for one in found["routers"]] == [["bb"], ["aa"]]
     assert found["routers"][0]["exchange"]["lost_placements"] == 5
     assert cli("routers")[1].split()[1:7] == ["kvaware", "connected", "1.2", "ms", "1", "0"]
-    gone = told("bb", connected=False, error="OSError: refused", away_since=1.79e9, lag_s=None)
+    gone = make_report(
+        "bb", connected=False, error="OSError: refused", away_since=1.79e9, lag_s=None
+    )
     both[1].answers["/peers"] = (200, gone)
     page = browser("viewer").get(f"{DEMO}routers/").text
     assert "State store away at 1 of 2 routers." in page
@@ -201,7 +205,7 @@ def test_doctor_names_the_router_that_differs(demo_endpoint: Endpoint, both: lis
         200,
         {"config": {"strategy": "kvaware"}, "refused": "listen: bad"},
     )
-    away = told("bb", connected=False, error="refused", remedy="Check host and port.")
+    away = make_report("bb", connected=False, error="refused", remedy="Check host and port.")
     both[1].answers["/peers"] = (200, away)
     found = {one.code: one for one in selectors.examine(demo_endpoint).findings}
     name = both[1].url.removeprefix("http://")

@@ -222,7 +222,7 @@ def test_routers_are_scaled_by_the_core_they_can_use(given: dict[str, Any], perc
 
 
 class Cluster:
-    """A provisioner whose pods are what the test says."""
+    """A provisioner with the given pods."""
 
     name, rolls, announces = "kubernetes", True, False
 

@@ -273,14 +273,14 @@ def test_codes_are_unique_and_every_check_has_a_failing_case() -> None:
     assert {code for code, *_ in BROKEN} == set(BY_CODE)
 
 
-@pytest.mark.parametrize(("code", "facts", "said", "names"), BROKEN, ids=[b[0] for b in BROKEN])
-def test_each_fault_is_named(code: str, facts: FleetFacts, said: str, names: set[str]) -> None:
+@pytest.mark.parametrize(("code", "facts", "message", "names"), BROKEN, ids=[b[0] for b in BROKEN])
+def test_each_fault_is_named(code: str, facts: FleetFacts, message: str, names: set[str]) -> None:
     outcome = made(code, facts)
     assert outcome.state is CheckState.FOUND, outcome
     (finding,) = outcome.findings
     assert finding.code == code
     assert finding.fix
-    assert said in " ".join((finding.what, *finding.evidence, finding.fix))
+    assert message in " ".join((finding.what, *finding.evidence, finding.fix))
     assert set(finding.workers) == names
     others = {one.code for one in run_checks(facts).findings} - {code}
     assert others <= ALSO.get(code, set())
@@ -424,7 +424,7 @@ def test_worker_that_the_router_does_not_subscribe_to() -> None:
 
 
 def test_router_subscription_overrides_the_worker_settings() -> None:
-    """Its sockets were named to the router; what answers its HTTP port does not know of them."""
+    """Its sockets were named to the router; its HTTP port does not report them."""
     assert made(
         "KvEventsOff", with_worker(worker(1, publishers=Statement((), status=200)))
     ).state is (CheckState.PASSED)

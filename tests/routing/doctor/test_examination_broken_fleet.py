@@ -95,7 +95,7 @@ async def test_healthy_fleet_has_no_finding(fleet: dict[str, SimulatedWorker]) -
     async with router(strategy="kvaware", workers=listed(fleet, "whole")) as server:
         await settled(server, "following")
         found = await examined(server)
-    # Simulated workers have a tokenizer of their own, which the router does not know.
+    # Simulated workers have their own tokenizer, which the router does not have.
     assert set(by_code(found)) == {"TokenizerMissing"}, found.findings
     assert found.exit_code == 0
     assert "KvEventsOff" in {one.code for one in found.passed}
@@ -140,7 +140,7 @@ async def test_another_tokenizer_than_the_workers_is_found(
 
 
 async def test_unnoticed_fallback_is_found(fleet: dict[str, SimulatedWorker]) -> None:
-    """The only worker tells nothing: each request goes by its prefix, and all are answered."""
+    """The only worker sends no events: requests are placed by prefix, and all are answered."""
     async with router(strategy="kvaware", workers=listed(fleet, "quiet")) as server:
         await settled(server, "none")
         for number in range(20):

@@ -42,7 +42,7 @@ class Churned:
         self.strategy = strategy
         self.born = 0
         self.alive: list[int] = []
-        self.asked = 0
+        self.sent = 0
         self.answered = 0
         self.router = Router(self.config(), Log("error"))
         self.pools: dict[str, InstantPool] = {}
@@ -86,7 +86,7 @@ class Churned:
                 pool.tasks, pool.connections = [], []
                 self.pools[worker.id] = worker.pool = pool
                 table.probed(worker, "", False, 3)
-                if self.born % 20 == 0:  # its gauges get children when somebody looks
+                if self.born % 20 == 0:  # its gauges get children when scraped
                     self.router.metrics.registry.render()
         for gone in set(self.pools) - set(table.workers):
             pool = self.pools.pop(gone)
@@ -98,9 +98,9 @@ class Churned:
 
     def ask(self) -> None:
         """One request, to its connection; not yet answered."""
-        self.asked += 1
-        text = f"{self.asked:08d} a prompt of its own " * 20
-        body = json.dumps({"prompt": text, "user": f"u{self.asked}"}).encode()
+        self.sent += 1
+        text = f"{self.sent:08d} a prompt of its own " * 20
+        body = json.dumps({"prompt": text, "user": f"u{self.sent}"}).encode()
         head = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n"
         self.client.data_received(head % len(body) + body)
         self.connect()
@@ -165,7 +165,7 @@ def churn(strategy: str, turns: int) -> dict[str, Any]:
         "counts": counts,
         "workers": len(table.workers),
         "in_flight": sum(worker.in_flight for worker in table.workers.values()),
-        "asked": churned.asked,
+        "sent": churned.sent,
         "answered": churned.answered,
     }
 

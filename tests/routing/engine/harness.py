@@ -22,7 +22,7 @@ WITH_USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
 
 class Wire:
-    """What every router and client of a test speaks: plain TCP, or TLS with these."""
+    """Transport of every router and client of a test: plain TCP, or TLS with these."""
 
     settings: dict[str, Any] = {}
     client: ssl.SSLContext | None = None

@@ -240,7 +240,7 @@ async def test_queued_upload_may_be_complete_before_a_half_close() -> None:
         first, second = await an_upload_in_a_queue(server, worker)
         second.writer.write_eof()
         (waiting,) = [one for one in server.router.clients if one._read_paused]
-        await until(lambda: waiting._asked, "its end is seen")
+        await until(lambda: waiting._probed, "its end is seen")
         release.set()
         assert (await first.response()).status == 200
         status, _ = await final(second)

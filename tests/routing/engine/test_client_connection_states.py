@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from bench.fuzz import reference
-from bench.fuzz.wires import World
+from bench.fuzz.wires import RouterHarness
 from routing.engine.fleet.worker_connection import WorkerConnection
 
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n"
@@ -86,7 +86,7 @@ class Connections(RuleBasedStateMachine):
         ]
         for one in self.patches:
             one.start()
-        self.world = World(workers=2)
+        self.harness = RouterHarness(workers=2)
         self.paused = False
         self.lost: set[int] = set()
 
@@ -94,56 +94,56 @@ class Connections(RuleBasedStateMachine):
 
     @initialize(data=st.sampled_from((*FROM_CLIENT[:2] * 4, *FROM_CLIENT)))
     def a_request_comes_first(self, data: bytes) -> None:
-        self.world.client.data_received(data)
-        self.world.turn()
+        self.harness.client.data_received(data)
+        self.harness.turn()
 
     @precondition(lambda self: self.reads())
     @rule(data=st.sampled_from(FROM_CLIENT), cut=CUTS)
     def the_client_sends(self, data: bytes, cut: int) -> None:
-        self.world.client.data_received(data[:cut] or data)
+        self.harness.client.data_received(data[:cut] or data)
 
     @precondition(lambda self: self.reads())
     @rule(data=st.sampled_from(FROM_CLIENT[:2]))
     def the_client_asks_and_is_connected(self, data: bytes) -> None:
-        self.world.client.data_received(data)
-        self.world.turn()
+        self.harness.client.data_received(data)
+        self.harness.turn()
 
-    @precondition(lambda self: self.reads() and not self.world.client._end_sent)
+    @precondition(lambda self: self.reads() and not self.harness.client._end_sent)
     @rule(now=RARELY)
     def the_client_ends_its_side(self, now: bool) -> None:
-        if now and not self.world.client.eof_received():
-            self.world.out.close()
+        if now and not self.harness.client.eof_received():
+            self.harness.out.close()
 
-    @precondition(lambda self: not self.world.lost)
+    @precondition(lambda self: not self.harness.lost)
     @rule(now=RARELY)
     def the_client_is_gone(self, now: bool) -> None:
         if now:
-            self.world.out.abort()
+            self.harness.out.abort()
 
-    @precondition(lambda self: not self.world.lost and not self.world.out.closing)
+    @precondition(lambda self: not self.harness.lost and not self.harness.out.closing)
     @rule()
     def the_client_reads_slowly_or_again(self) -> None:
         self.paused = not self.paused
-        client = self.world.client
+        client = self.harness.client
         (client.pause_writing if self.paused else client.resume_writing)()
 
-    @precondition(lambda self: not self.world.lost and not self.world.out.closing)
+    @precondition(lambda self: not self.harness.lost and not self.harness.out.closing)
     @rule()
     def the_next_byte_fills_the_clients_buffer(self) -> None:
-        self.world.out.on_write = self.fill
+        self.harness.out.on_write = self.fill
 
     def fill(self) -> None:
         if not self.paused:
             self.paused = True
-            self.world.client.pause_writing()
+            self.harness.client.pause_writing()
 
     @rule()
     def connections_are_made(self) -> None:
-        self.world.turn()
+        self.harness.turn()
 
     @rule(refused=st.booleans())
     def connections_fail(self, refused: bool) -> None:
-        for pool in self.world.pools:
+        for pool in self.harness.pools:
             tasks, pool.tasks = pool.tasks, []
             for task in tasks:
                 if task.run is not None:
@@ -181,27 +181,27 @@ class Connections(RuleBasedStateMachine):
     @rule(later=st.sampled_from((0.0, 0.0, 0.0, 20.0, 400.0, 4000.0)))
     def time_passes(self, later: float) -> None:
         self.now += later
-        if not self.world.lost:
-            self.world.client.tick(self.now)
-        self.world.router.table.tick(self.now)
-        for pool in self.world.pools:
+        if not self.harness.lost:
+            self.harness.client.tick(self.now)
+        self.harness.router.table.tick(self.now)
+        for pool in self.harness.pools:
             pool.tick(self.now)
 
     @rule()
     def workers_recover(self) -> None:
-        for worker in self.world.workers:
-            self.world.router.table.probed(worker, "", False, 1)
+        for worker in self.harness.workers:
+            self.harness.router.table.probed(worker, "", False, 1)
 
     # -- what a loop does by itself
 
     def reads(self) -> bool:
-        out = self.world.out
-        return not (self.world.lost or out.closing or out.paused or self.world.client._end_sent)
+        out = self.harness.out
+        return not (self.harness.lost or out.closing or out.paused or self.harness.client._end_sent)
 
     def open(self) -> list[WorkerConnection]:
         return [
             connection
-            for pool in self.world.pools
+            for pool in self.harness.pools
             for connection in pool.connections
             if not connection.transport.closing
         ]
@@ -216,30 +216,30 @@ class Connections(RuleBasedStateMachine):
             connection.connection_lost(error)
 
     @invariant()
-    def closed_connections_are_told(self) -> None:
-        world = self.world
-        for pool in world.pools:
+    def closed_connections_are_reported(self) -> None:
+        harness = self.harness
+        for pool in harness.pools:
             for connection in pool.connections:
                 if connection.transport.closing:
                     self.lose(connection, None)
-        if world.out.closing and not world.lost:
-            world.lost = True
-            world.client.connection_lost(None)
+        if harness.out.closing and not harness.lost:
+            harness.lost = True
+            harness.client.connection_lost(None)
 
     # -- what must hold
 
     @invariant()
     def load_is_that_of_the_request_in_hand(self) -> None:
-        in_flight = [worker.in_flight for worker in self.world.workers]
+        in_flight = [worker.in_flight for worker in self.harness.workers]
         assert all(count >= 0 for count in in_flight)
         assert sum(in_flight) <= 1
-        if self.world.client._exchange is None:
+        if self.harness.client._exchange is None:
             assert sum(in_flight) == 0
-            assert all(worker.load == 0 for worker in self.world.workers)
+            assert all(worker.load == 0 for worker in self.harness.workers)
 
     @invariant()
     def kept_connections_are_clean(self) -> None:
-        for pool in self.world.pools:
+        for pool in self.harness.pools:
             for connection in pool.idle:
                 assert connection._receiver is None
                 assert not connection._paused
@@ -249,23 +249,23 @@ class Connections(RuleBasedStateMachine):
 
     @invariant()
     def what_the_client_got_parses(self) -> None:
-        world = self.world
-        methods = [head.method for head in world.router.heads]
-        ended = world.out.closing and not world.out.aborted
-        found, rest = reference.answers(bytes(world.out.written), [*methods, b"GET"], ended)
+        harness = self.harness
+        methods = [head.method for head in harness.router.heads]
+        ended = harness.out.closing and not harness.out.aborted
+        found, rest = reference.answers(bytes(harness.out.written), [*methods, b"GET"], ended)
         assert rest in ("", "nothing", "unfinished", "closed", "ended"), rest
         assert all(answer.whole for answer in found[:-1])
-        good = [one for one in world.router.ring.newest(99) if one.error == "" and one.duration_s]
+        good = [one for one in harness.router.ring.newest(99) if one.error == "" and one.duration_s]
         assert sum(answer.whole for answer in found) >= len(good), "counted as good, is not whole"
 
     def teardown(self) -> None:
-        world = self.world
-        world.end()
+        harness = self.harness
+        harness.end()
         for one in self.patches:
             one.stop()
-        self.closed_connections_are_told()
+        self.closed_connections_are_reported()
         self.load_is_that_of_the_request_in_hand()
-        assert world.client._exchange is None
+        assert harness.client._exchange is None
         for connection in self.open():
             assert connection._receiver is None, "nobody is left to answer, and it goes on"
 
@@ -277,7 +277,7 @@ TestConnections.settings = settings(max_examples=200, stateful_step_count=30, de
 def test_client_pause_is_no_worker_timeout() -> None:
     """While the client does not read, the worker may not write."""
     machine = Connections()
-    client = machine.world.client
+    client = machine.harness.client
     try:
         machine.a_request_comes_first(FROM_CLIENT[0])
         machine.a_worker_answers_well(0, GOOD[1])
@@ -305,7 +305,7 @@ def test_full_client_buffer_pauses_no_kept_connection() -> None:
         )
         state.the_next_byte_fills_the_clients_buffer()
         state.a_worker_sends(cut=0, data=b"HTTP/1.1 204 No\r\n\r\n", number=0)
-        assert any(pool.idle for pool in state.world.pools)
+        assert any(pool.idle for pool in state.harness.pools)
         state.kept_connections_are_clean()
     finally:
         state.teardown()

@@ -49,7 +49,7 @@ def errors_in(wire: bytes) -> list[dict[str, Any]]:
 
 
 def breaks(*parts: bytes, chunked: bool = True):
-    """A stream of these parts, and then the worker dies."""
+    """A stream of these parts, then the worker is killed."""
 
     async def script(talk: Conversation) -> None:
         await talk.stream_head()
@@ -345,7 +345,7 @@ async def test_slow_upload_times_out() -> None:
 
 
 async def test_keepalive_detects_a_dead_machine() -> None:
-    """Keep-alive probes are on for connections to workers: no packet tells of a power cut."""
+    """Keep-alive probes are on for connections to workers: no packet reports a power cut."""
     async with FakeWorker() as worker, router(worker) as server:
         assert (await ask(server, post(chat("x")))).status == 200
         (connection,) = server.router.table.workers["w0"].pool.idle

@@ -63,7 +63,7 @@ ODD: dict[str, bytes] = {
 
 
 async def mirror(talk: Conversation) -> None:
-    """Everything that can be seen of a request, with a status which nobody else would answer."""
+    """Everything that can be seen of a request, with a status that no other component returns."""
     request = talk.request
     headers = dict(request.headers)
     for name in ("host", "x-request-id", "content-length", "transfer-encoding"):
@@ -239,7 +239,7 @@ async def test_draining_worker_gets_nothing_new_and_completes_its_requests(
 
 
 async def test_each_model_is_counted_under_its_own_name() -> None:
-    """production-stack#699: per-model router metrics were asked for."""
+    """production-stack#699: per-model router metrics were requested."""
     async with FakeWorker("base") as one, FakeWorker("second") as two:
         async with router(one, two) as server:
             states = server.router.table.workers.values()

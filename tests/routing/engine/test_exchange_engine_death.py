@@ -44,7 +44,7 @@ async def dead_to_the_close(talk: Conversation) -> None:
 
 
 async def dead_stream(talk: Conversation) -> None:
-    """Its head is out when the engine dies: the error is the first event."""
+    """Its head is sent when the engine fails: the error is the first event."""
     await talk.stream_head()
     await talk.chunk(b"data: " + json.dumps(engine_error()).encode() + b"\n\n")
     await talk.chunk(b"data: [DONE]\n\n")

@@ -198,7 +198,7 @@ async def test_truncated_stream_is_visible_to_the_client(version: bytes) -> None
                 if version == b"HTTP/1.1":
                     rest = await client.reader.read(-1)
                     assert b"0\r\n\r\n" not in rest, "a broken stream must not look whole"
-                else:  # without chunks only a reset tells
+                else:  # without chunks only a reset shows it
                     with pytest.raises(ConnectionResetError):
                         await client.reader.read(-1)
         assert await metric(server, ERRORS, reason="broken_stream") == 1
@@ -337,7 +337,7 @@ async def test_client_disconnect_while_connecting_leaves_nothing() -> None:
 
 
 async def test_kept_connection_closed_by_the_worker_is_no_error() -> None:
-    """uvicorn closes idle connections; a request on its way then is asked once more."""
+    """uvicorn closes idle connections; a request in flight then is retried once."""
     gone = 0
 
     async def once(talk: Conversation) -> None:

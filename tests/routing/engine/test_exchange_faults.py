@@ -23,7 +23,7 @@ BODY = post(chat("x" * 3000, stream=True))
 
 
 async def checked_stream(talk: Conversation) -> None:
-    """Events whose last one tells the checksum of the others."""
+    """Events whose last one has the checksum of the others."""
     await talk.stream_head()
     digest = hashlib.sha256()
     for index in range(PIECES):

@@ -93,7 +93,7 @@ async def test_anthropic_clients_are_served_in_their_form(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("wait_s", "retries"), [(60, True), (86_400, False)])
 async def test_sdks_do_not_wait_for_a_budget(tmp_path: Path, wait_s: int, retries: bool) -> None:
-    """Anthropic's SDK sleeps as long as Retry-After says before it repeats a request."""
+    """Anthropic's SDK sleeps for Retry-After before it retries a request."""
     path = tmp_path / "keys.json"
     digest = hashlib.sha256(SECRET.encode()).hexdigest()
     until_s = time.time() + wait_s

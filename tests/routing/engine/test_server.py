@@ -268,7 +268,7 @@ async def test_second_stop_signal_ends_at_once() -> None:
 
 
 async def test_stopping_router_serves_while_unready() -> None:
-    """Who sends us clients needs a moment to notice: until then nobody is refused."""
+    """Load balancers notice a drain late: until then no request is rejected."""
     async with FakeWorker() as worker:
         arguments = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--worker", worker.url)
         async with program(*arguments, "--shutdown-delay", "600") as (running, address):

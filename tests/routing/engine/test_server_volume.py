@@ -83,7 +83,7 @@ async def test_two_thousand_concurrent_streams_are_correct() -> None:
 
 
 async def test_killed_router_loses_only_its_own_streams() -> None:
-    """The others do not notice, and the worker stops what nobody waits for any more."""
+    """The others are unaffected, and the worker stops abandoned requests."""
     async with FakeWorker() as worker:
         worker.script = gate = Gate(80 + 1)  # the last one comes after the kill
         flags = ("--listen", "127.0.0.1:0", "--worker", worker.url)

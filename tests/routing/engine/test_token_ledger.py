@@ -369,7 +369,7 @@ async def test_concurrent_requests_cannot_exceed_a_budget(tmp_path: Path) -> Non
 
 
 async def test_remaining_budget_comes_from_the_console(tmp_path: Path) -> None:
-    async def tell(instance: str, **budget: float) -> int:
+    async def post_budgets(instance: str, **budget: float) -> int:
         reported = {"instance": instance, "keys": {"a": budget, "unknown": budget}}
         return (await admin(server, "/budgets", "POST", json.dumps(reported).encode())).status
 
@@ -381,17 +381,17 @@ async def test_remaining_budget_comes_from_the_console(tmp_path: Path) -> None:
             mine, instance = found["keys"]["a"], found["instance"]
             counted = mine["prompt_tokens"] + mine["completion_tokens"]
             later = {"resets_at": 4e9}
-            assert await tell(instance, left=0, counted=counted, **later) == 200
+            assert await post_budgets(instance, left=0, counted=counted, **later) == 200
             assert (await ask(server, request)).code == "insufficient_quota"
-            assert await tell("another", left=50, counted=counted, **later) == 200
+            assert await post_budgets("another", left=50, counted=counted, **later) == 200
             assert (await ask(server, request)).code == "insufficient_quota"
-            assert await tell(instance, left=5, counted=counted, **later) == 200
+            assert await post_budgets(instance, left=5, counted=counted, **later) == 200
             assert (await ask(server, request)).status == 200
             assert (await ask(server, request)).code == "insufficient_quota"
-            assert await tell(instance, left=-5, counted=0, resets_at=1.0) == 200
+            assert await post_budgets(instance, left=-5, counted=0, resets_at=1.0) == 200
             assert (await ask(server, request)).status == 200, "a new period has begun"
             assert "unknown" not in await used(server)
-            assert await tell(instance, left=5) == 400
+            assert await post_budgets(instance, left=5) == 400
 
 
 @pytest.mark.parametrize("end", ["refused", "cancelled", "failed"])

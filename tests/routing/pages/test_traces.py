@@ -93,10 +93,10 @@ def test_nonsense_exports_name_the_problem(endpoint: Endpoint, query: str) -> No
 
 
 def test_pages_of_many_hours(endpoint: Endpoint) -> None:
-    told = reply("r1", [1])
-    first = told["pieces"][0]
-    told["pieces"] = [
+    recording = reply("r1", [1])
+    first = recording["pieces"][0]
+    recording["pieces"] = [
         {**first, "number": n + 1, "hour": first["hour"] - 3600 * n} for n in range(60)
     ]
-    add_pieces(endpoint, URL, told, NOW)
+    add_pieces(endpoint, URL, recording, NOW)
     assert "Page 2 of 2" in shown(browser("viewer").get(f"{PAGE}?page=2"))

@@ -204,7 +204,7 @@ def test_dry_run_accepts_messages_and_complete_requests(
 
 
 @pytest.mark.parametrize(
-    ("prompt", "said"),
+    ("prompt", "message"),
     [
         ("  ", "prompt is empty"),
         ("[1, 2", "Invalid JSON"),
@@ -215,9 +215,9 @@ def test_dry_run_accepts_messages_and_complete_requests(
     ],
 )
 def test_unrankable_requests_are_reported(
-    demo_endpoint: Endpoint, router: Stub, prompt: str, said: str
+    demo_endpoint: Endpoint, router: Stub, prompt: str, message: str
 ) -> None:
-    assert said in dry_run(prompt).text
+    assert message in dry_run(prompt).text
     assert router.seen == []
 
 
@@ -289,7 +289,7 @@ def test_index_lists_endpoints_without_querying_routers(
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ((HANG, ""), "did not respond within"),
         ((200, "<html>not json"), "response is not valid"),
@@ -299,13 +299,17 @@ def test_index_lists_endpoints_without_querying_routers(
     ],
 )
 def test_malformed_router_response_is_a_message(
-    demo_endpoint: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch, answer: Any, said: str
+    demo_endpoint: Endpoint,
+    router: Stub,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Any,
+    message: str,
 ) -> None:
     monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
     router.answers["/workers"] = answer
     page = browser("viewer").get("/routing/endpoints/demo/")
     assert page.status_code == 200
-    assert said in page.text
+    assert message in page.text
     assert "Router data unavailable" in page.text
 
 

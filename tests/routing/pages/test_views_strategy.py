@@ -69,7 +69,7 @@ def test_viewer_cannot_switch_the_strategy(demo_endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"strategy": "sideways"}, "routing.strategy"),
         ({"session_key": "nowhere"}, "routing.session_key"),
@@ -77,11 +77,11 @@ def test_viewer_cannot_switch_the_strategy(demo_endpoint: Endpoint) -> None:
     ],
 )
 def test_rejected_form_keeps_its_input(
-    demo_endpoint: Endpoint, change: dict[str, str], said: str
+    demo_endpoint: Endpoint, change: dict[str, str], message: str
 ) -> None:
     answer = browser("operator").post(PAGE, form(note="because", **change))
     assert answer.status_code in (400, 409, 412)
-    assert said in answer.text
+    assert message in answer.text
     assert 'value="because"' in answer.text
     demo_endpoint.refresh_from_db()
     assert demo_endpoint.generation == 1
@@ -91,29 +91,29 @@ def test_watch_sends_added_and_changed_decisions(demo_endpoint: Endpoint, router
     running = {**DECISION, "status": None, "id": "x"}
     router.answers["/decisions"] = (200, {"decisions": [running]})
     watching = DecisionStream("demo", DecisionFilter(), 50)
-    first = watching.look()
+    first = watching.poll()
     assert first is not None
     assert [row["id"] for row in first.data["rows"]] == ["x"]
     assert "running" in first.data["rows"][0]["html"]
-    assert watching.look() is first, "no news"
+    assert watching.poll() is first, "no news"
     router.answers["/decisions"] = (200, {"decisions": [{**DECISION, "id": "y"}, running]})
-    second = watching.look()
+    second = watching.poll()
     assert second is not None
     assert second.id != first.id
     assert [row["id"] for row in second.data["rows"]] == ["y"]
     router.answers["/decisions"] = (500, "boom")
-    away = watching.look()
+    away = watching.poll()
     assert away is not None
     assert "returned HTTP 500" in away.data["error"]
     router.answers["/decisions"] = (200, {"decisions": [{**DECISION, "id": "y"}, running]})
-    back = watching.look()
+    back = watching.poll()
     assert back is not None
     assert back.data == {"rows": []}, "so that the page takes the message away"
     Endpoint.objects.all().delete()
-    assert watching.look() is None
+    assert watching.poll() is None
 
 
 def test_filter_applies_to_a_watch(demo_endpoint: Endpoint, router: Stub) -> None:
-    event = DecisionStream("demo", DecisionFilter(reason="retry"), 50).look()
+    event = DecisionStream("demo", DecisionFilter(reason="retry"), 50).poll()
     assert event is not None
     assert event.data == ""

@@ -88,7 +88,7 @@ def chat(client: Client, body: Any, name: str = "demo") -> Any:
 
 
 def events(response: Any) -> list[tuple[str, dict[str, Any]]]:
-    """What a page would be told, read as an event loop reads it."""
+    """Events sent to a page, read as by an event loop."""
 
     async def read(parts: AsyncIterator[bytes]) -> bytes:
         return b"".join([part async for part in parts])

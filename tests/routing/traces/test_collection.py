@@ -33,14 +33,14 @@ def endpoint(router: Stub) -> Endpoint:
 
 
 def test_pieces_are_stored_once_and_confirmed(endpoint: Endpoint, router: Stub) -> None:
-    told = json.dumps(reply("r1", [1, 30]))
-    router.answers["/recording"] = (200, told)
+    recording = json.dumps(reply("r1", [1, 30]))
+    router.answers["/recording"] = (200, recording)
     assert collect() == 1
     assert collect() == 1  # the router did not hear the confirmation
     assert TracePiece.objects.count() == 2
     assert router.seen[-1][1] == "/recording?instance=r1&after=2"
     # A restarted router begins anew.
-    router.answers["/recording"] = (200, told.replace("r1", "r9"))
+    router.answers["/recording"] = (200, recording.replace("r1", "r9"))
     collect()
     assert sum(hour.requests for hour in recorded_hours(endpoint)) == 4
     assert TraceSource.objects.count() == 2
@@ -58,7 +58,7 @@ def test_only_recorded_endpoints_are_queried(endpoint: Endpoint, router: Stub) -
 
 
 @pytest.mark.parametrize(
-    "told",
+    "recording",
     [
         {"instance": "r1", "pieces": [{}], "recording": True, "lost": 0},
         {"instance": "r1", "pieces": [{"data": "?"}], "recording": True, "lost": 0},
@@ -66,8 +66,8 @@ def test_only_recorded_endpoints_are_queried(endpoint: Endpoint, router: Stub) -
         [],
     ],
 )
-def test_invalid_replies_are_ignored(endpoint: Endpoint, router: Stub, told: object) -> None:
-    router.answers["/recording"] = (200, json.dumps(told))
+def test_invalid_replies_are_ignored(endpoint: Endpoint, router: Stub, recording: object) -> None:
+    router.answers["/recording"] = (200, json.dumps(recording))
     collect()
     assert not TracePiece.objects.exists()
 

@@ -54,10 +54,10 @@ def test_a_trace_has_the_requests_of_all_routers_once(endpoint: Endpoint) -> Non
 
 
 def test_deleted_hours_are_not_collected_again(endpoint: Endpoint) -> None:
-    told = reply("r1", [1])
-    add_pieces(endpoint, URL, told, NOW)
+    recording = reply("r1", [1])
+    add_pieces(endpoint, URL, recording, NOW)
     TracePiece.objects.all().delete()
-    assert add_pieces(endpoint, URL, told, NOW) == 0
+    assert add_pieces(endpoint, URL, recording, NOW) == 0
 
 
 def test_the_oldest_hours_go_beyond_the_limits(endpoint: Endpoint) -> None:

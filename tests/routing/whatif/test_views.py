@@ -243,12 +243,14 @@ def test_the_editor_previews_an_isolation(shared: Endpoint) -> None:
     ("chosen", "message"),
     [("shared", "Choose a stricter one"), ("x", "Choose one of"), ("", "Choose one of")],
 )
-def test_a_preview_that_cannot_start_says_why(shared: Endpoint, chosen: str, message: str) -> None:
+def test_a_preview_that_cannot_start_states_the_reason(
+    shared: Endpoint, chosen: str, message: str
+) -> None:
     assert message in preview(browser("operator"), chosen)
     assert not WhatIf.objects.exists()
 
 
-def test_a_preview_without_keys_in_the_recording_says_so(
+def test_a_preview_without_keys_in_the_recording_states_it(
     shared: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = browser("operator")

@@ -14,7 +14,7 @@ from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from endpoints.placement import installation
 from endpoints.spec.endpoint_spec import GIB
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def no_old_keys(settings: Any) -> None:
 
 
 @pytest.fixture
-def reconcile_world() -> World:
-    return World()
+def reconciler_harness() -> ReconcilerHarness:
+    return ReconcilerHarness()
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def demo_endpoint(data: dict[str, Any]) -> Endpoint:
 
 
 @pytest.fixture
-def ready(reconcile_world: World, demo_endpoint: Endpoint) -> Endpoint:
-    reconcile_world.until(demo_endpoint, "Ready")
+def ready(reconciler_harness: ReconcilerHarness, demo_endpoint: Endpoint) -> Endpoint:
+    reconciler_harness.until(demo_endpoint, "Ready")
     return demo_endpoint
 
 
 @pytest.fixture
 def placed(demo_endpoint: Endpoint) -> Endpoint:
-    """On a cluster; what would be asked of a real one is not the matter of these tests."""
+    """On a cluster, without queries to it."""
     east = Cluster.objects.create(name="east", kind="in-cluster")
     ClusterStatus.objects.create(cluster=east)
     demo_endpoint.spec["placement"] = {"cluster": "east", "namespace": "models"}

@@ -21,7 +21,7 @@ from dashboards.prometheus.sources import actions as sources
 from endpoints import actions
 from endpoints.keys import actions as keys_actions
 from endpoints.keys import usage
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.people import Cast, cast
 
 SPEC: dict[str, Any] = {
@@ -40,9 +40,9 @@ def furnished(transactional_db: None) -> Cast:
     shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)
     people = cast()
     endpoint = actions.create(people.alice, SPEC)
-    World().until(endpoint, "Ready")
+    ReconcilerHarness().until(endpoint, "Ready")
     actions.scale(people.alice, "demo", 3)
-    World().until(endpoint, "Ready")
+    ReconcilerHarness().until(endpoint, "Ready")
     terms = {"requests_per_minute": 60, "budget_tokens": 1000, "expires_in_days": 3}
     made = keys_actions.create(people.alice, "demo", "chat-app", terms)
     counts = {"requests": 7, "errors": 1, "prompt_tokens": 900, "cached_tokens": 600}
@@ -64,6 +64,6 @@ def furnished(transactional_db: None) -> Cast:
     mail = {"name": "demo", "kind": "email", "to": ["ops@example.org"], "everything": True}
     receivers.create(people.ada, mail)
     receivers.send_test(people.ada, "demo")
-    wish = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
-    silences.create(people.alice, wish)
+    fields = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
+    silences.create(people.alice, fields)
     return people

@@ -48,7 +48,7 @@ class Life:
     restarts: int = 0
     logged: int = -1
     stopping: float = 0.0
-    told: str = ""
+    last_version: str = ""
     process: Running | None = None
 
 
@@ -217,9 +217,9 @@ class Player:
         if _differs(wanted, pod.get("status", {})):
             self.api.merge("Pod", *key, {"status": wanted}, "status")
         event = beside.event_of(how)
-        if event is not None and life.told != event[0]:
+        if event is not None and life.last_version != event[0]:
             beside.record(self.api, pod, *event)
-            life.told = event[0]
+            life.last_version = event[0]
         if again:
             self._at(again, ("Pod", key))
 

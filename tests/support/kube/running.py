@@ -109,7 +109,7 @@ class Running:
                 except (Refused, httpx.HTTPError, OSError) as error:
                     state = {"waiting": {"reason": "CreateContainerConfigError"}}
                     state["waiting"]["message"] = str(error)
-                    self._say(Containers("Pending", started=False, state=state))
+                    self._report(Containers("Pending", started=False, state=state))
                     self._stop.wait(AGAIN_S)
                     continue
                 code, began = self._watch(restarts, last)
@@ -119,7 +119,7 @@ class Running:
                 last = {"terminated": {"exitCode": code, "reason": "Error", "startedAt": began,
                                        "finishedAt": stamp(time.time())}}  # fmt: skip
                 waits = {"waiting": {"reason": "CrashLoopBackOff", "message": f"exit {code}"}}
-                self._say(Containers(restarts=restarts, state=waits, last=last, started=False))
+                self._report(Containers(restarts=restarts, state=waits, last=last, started=False))
                 self._stop.wait(AGAIN_S)
         finally:
             self._end()
@@ -127,7 +127,7 @@ class Running:
             self.done.set()
             self._changed()
 
-    def _say(self, how: Containers) -> None:
+    def _report(self, how: Containers) -> None:
         if how != self.how:
             self.how = how
             self._changed()
@@ -246,7 +246,7 @@ class Running:
                 failures = 0 if self._probe(probes["liveness"]) else failures + 1
             ready = started and self._probe(probes["readiness"])
             how = {"restarts": restarts, "state": state, "last": last}
-            self._say(Containers(ready=ready, started=started, **how))
+            self._report(Containers(ready=ready, started=started, **how))
             if (late and not started) or failures >= 5:
                 self._process.kill()
             self._stop.wait(PROBE_S)

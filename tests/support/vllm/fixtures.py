@@ -1,8 +1,8 @@
 """Real vLLM workers shared by every test of a run, by configuration.
 
-Both worlds have two workers with 32-token blocks, device caches so small that prompts of a few
-tests evict each other, and KV events over a socket. Tests share them by sending prompts that no
-other test sends (`router_process.text`); a worker that a test stopped is started again for the
+Both configurations have two workers with 32-token blocks, device caches so small that prompts of
+a few tests evict each other, and KV events over a socket. Tests share them by sending prompts that
+no other test sends (`router_process.text`); a worker that a test stopped is started again for the
 next module.
 """
 

@@ -1,6 +1,6 @@
 """Real vLLM workers with KV events, and the router in front of them.
 
-The router is a process of its own, so that it can be killed; what it decided and knows is read
+The router is a process of its own, so that it can be killed; its decisions and state are read
 from its admin port.
 """
 
@@ -30,7 +30,7 @@ _numbers = itertools.count()
 
 
 def text(words: int, seed: int | None = None) -> str:
-    """About as many tokens as words; the same seed, the same text, else one nobody has seen."""
+    """About as many tokens as words; the same seed gives the same text, none a new one."""
     seed = next(_numbers) + 10_000 if seed is None else seed
     chosen = random.Random(seed)
     return f"{seed} " + " ".join(chosen.choice(_WORDS) for _ in range(words))
@@ -50,7 +50,7 @@ def events(endpoint: str, replay: str, **more: Any) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Seat:
-    """A worker and where its events come from; without endpoints the router asks the worker."""
+    """A worker and where its events come from; without endpoints the router queries the worker."""
 
     id: str
     worker: Worker
@@ -131,7 +131,7 @@ class Router:
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
 
-    # -- what it says
+    # -- its admin port
 
     def ask(self, path: str) -> Any:
         return json.loads(self.page(path))
@@ -144,7 +144,7 @@ class Router:
         return read_metric(self.page("/metrics"), name, **labels)
 
     def source(self, worker: str) -> dict[str, Any]:
-        """What it knows of the channel of a worker's events."""
+        """State of the channel of a worker's events."""
         sources = self.ask("/index")["kv"]["sources"]
         return next(dict(source) for source in sources if source["worker"] == worker)
 
@@ -160,25 +160,25 @@ class Router:
         return self._post(self.admin, "/explain", {"model": "m", **body})[0]
 
     def holds(self, worker: str, body: dict[str, Any]) -> dict[str, int]:
-        """Tokens of a request which it believes to be at a worker, by tier."""
+        """Tokens of a request at a worker by the index, by tier."""
         found = self.explain(body)["candidates"]
         return next(dict(one["matched"]) for one in found if one["worker"] == worker)
 
-    def told(self, worker: str, prompt: str) -> int:
-        """Tokens of which the worker's events have told, whatever else is on its way."""
-        return int(self.explain({"prompt": prompt})["kv"]["workers"][worker]["told"])
+    def indexed_tokens(self, worker: str, prompt: str) -> int:
+        """Tokens reported by the worker's events, without pending ones."""
+        return int(self.explain({"prompt": prompt})["kv"]["workers"][worker]["indexed_tokens"])
 
     def knows(self, worker: str, prompt: str, tokens: int) -> None:
-        """Wait until events have told that the worker holds so much of the prompt."""
+        """Wait until events report that the worker holds so much of the prompt."""
         until(
-            lambda: self.told(worker, prompt) >= tokens,
+            lambda: self.indexed_tokens(worker, prompt) >= tokens,
             what=f"{tokens} tokens of a prompt in the index of {worker}",
         )
 
     def forgets(self, worker: str, prompt: str, tokens: int = 0) -> None:
         """Wait until no more than so much of it is believed to be there."""
         until(
-            lambda: self.told(worker, prompt) <= tokens,
+            lambda: self.indexed_tokens(worker, prompt) <= tokens,
             what=f"{worker} without the prompt",
         )
 

@@ -49,8 +49,8 @@ class KubernetesClient:
         return str(self._access.api_client().configuration.host)
 
     def get(self, kind: ObjectKind, name: str) -> Json | None:
-        asked = ApiRequest("get", kind, self.namespace, name)
-        return self._call("GET", asked, absent_ok=True)
+        request = ApiRequest("get", kind, self.namespace, name)
+        return self._call("GET", request, absent_ok=True)
 
     def listed(self, kind: ObjectKind, labels: str = "") -> list[Json]:
         """Return all matching objects; empty if the cluster does not serve the kind."""
@@ -69,24 +69,24 @@ class KubernetesClient:
         """
         query = [("watch", "true"), ("resourceVersion", version), ("labelSelector", labels)]
         query += [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(seconds))]
-        asked = ApiRequest("watch", kind, self.namespace)
+        request = ApiRequest("watch", kind, self.namespace)
         timeout = (self._access.deadline_s, quiet_s)
-        opened = self._open("GET", asked, query, accept=_METADATA.format(""), timeout=timeout)
+        opened = self._open("GET", request, query, accept=_METADATA.format(""), timeout=timeout)
         with opened as reply:
             if reply.status >= 400:
-                said = _status(reply.read(_CHUNK))
-                raise errors.error_from_status(reply.status, said, asked, reply.retry_after_s)
-            yield WatchStream(reply, asked)
+                response = _status(reply.read(_CHUNK))
+                raise errors.error_from_status(reply.status, response, request, reply.retry_after_s)
+            yield WatchStream(reply, request)
 
     def _list(self, kind: ObjectKind, labels: str, accept: str = "") -> tuple[list[Json], str]:
-        asked = ApiRequest("list", kind, self.namespace)
+        request = ApiRequest("list", kind, self.namespace)
         query = [("limit", str(_PAGE))]
         query += [("labelSelector", labels)] if labels else []
         found: list[Json] = []
         more = ""
         while True:
-            asked_for = [*query, *([("continue", more)] if more else [])]
-            page = self._call("GET", asked, asked_for, accept=accept, absent_ok=True)
+            page_query = [*query, *([("continue", more)] if more else [])]
+            page = self._call("GET", request, page_query, accept=accept, absent_ok=True)
             if page is None:
                 return found, ""
             found += page.get("items") or []
@@ -107,38 +107,38 @@ class KubernetesClient:
         objects that are not part of a workload.
         """
         name = str(body["metadata"]["name"])
-        asked = ApiRequest("patch", kind or kinds.kind_of(body), self.namespace, name)
+        request = ApiRequest("patch", kind or kinds.kind_of(body), self.namespace, name)
         query = [("fieldManager", manager), ("force", "true" if force else "false")]
         query.append(("fieldValidation", "Strict"))
-        return self._call("PATCH", asked, query, body, "application/apply-patch+yaml") or {}
+        return self._call("PATCH", request, query, body, "application/apply-patch+yaml") or {}
 
     def merge(self, kind: ObjectKind, name: str, patch: Json, part: str = "") -> Json | None:
         """Merge-patch an object, or its subresource `part`; return None if it does not exist."""
-        asked = ApiRequest("patch", kind, self.namespace, name, part)
+        request = ApiRequest("patch", kind, self.namespace, name, part)
         query = [("fieldManager", FIELD_MANAGER)]
         content = "application/merge-patch+json"
-        return self._call("PATCH", asked, query, patch, content, absent_ok=True)
+        return self._call("PATCH", request, query, patch, content, absent_ok=True)
 
     def delete(self, kind: ObjectKind, name: str, uid: str = "") -> None:
         """Delete in the foreground: owned objects first. With `uid`, delete only that instance."""
-        asked = ApiRequest("delete", kind, self.namespace, name)
+        request = ApiRequest("delete", kind, self.namespace, name)
         body: Json = {"propagationPolicy": "Foreground"}
         if uid:
             body["preconditions"] = {"uid": uid}
-        self._call("DELETE", asked, [], body, "application/json", absent_ok=True)
+        self._call("DELETE", request, [], body, "application/json", absent_ok=True)
 
     def log(self, pod: str, query: list[tuple[str, str]]) -> str | None:
         """Return the log, None if the pod or its container has not started or is gone."""
-        asked = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
+        request = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
         try:
-            found = self._send("GET", asked, query)
+            found = self._send("GET", request, query)
         except HTTPError as error:
-            raise errors.unreachable_error(asked, str(error)) from error
+            raise errors.unreachable_error(request, str(error)) from error
         if found.status in (400, 404):
             return None
         if found.status >= 400:
             raise errors.error_from_status(
-                found.status, _status(found.raw), asked, found.retry_after_s
+                found.status, _status(found.raw), request, found.retry_after_s
             )
         return found.raw.decode(errors="replace")
 
@@ -146,17 +146,17 @@ class KubernetesClient:
         """Yield lines without line ends until the server closes or sends nothing for `quiet_s`
         seconds.
         """
-        asked = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
-        with self._open("GET", asked, query, timeout=(self._access.deadline_s, quiet_s)) as reply:
+        request = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
+        with self._open("GET", request, query, timeout=(self._access.deadline_s, quiet_s)) as reply:
             if reply.status >= 400:
-                raise errors.error_from_status(reply.status, _status(reply.read(_CHUNK)), asked)
-            for line in reply.lines(asked, _CHUNK):
+                raise errors.error_from_status(reply.status, _status(reply.read(_CHUNK)), request)
+            for line in reply.lines(request, _CHUNK):
                 yield line.decode(errors="replace")
 
     def _call(
         self,
         method: str,
-        asked: ApiRequest,
+        request: ApiRequest,
         query: list[tuple[str, str]] | None = None,
         body: Json | None = None,
         content: str = "",
@@ -165,24 +165,24 @@ class KubernetesClient:
         absent_ok: bool = False,
     ) -> Json | None:
         try:
-            found = self._send(method, asked, query or [], body, content, accept)
+            found = self._send(method, request, query or [], body, content, accept)
         except HTTPError as error:
-            raise errors.unreachable_error(asked, str(error)) from error
+            raise errors.unreachable_error(request, str(error)) from error
         if found.status == 404 and absent_ok:
             return None
         if found.status >= 400:
             raise errors.error_from_status(
-                found.status, _status(found.raw), asked, found.retry_after_s
+                found.status, _status(found.raw), request, found.retry_after_s
             )
         answer = _parsed(found.raw)
         if answer is None:  # a proxy in between, or a login page
-            raise errors.unreachable_error(asked, "not a Kubernetes API server")
+            raise errors.unreachable_error(request, "not a Kubernetes API server")
         return answer
 
     def _send(
         self,
         method: str,
-        asked: ApiRequest,
+        request: ApiRequest,
         query: list[tuple[str, str]],
         body: Json | None = None,
         content: str = "",
@@ -191,7 +191,7 @@ class KubernetesClient:
         """Send a request; the deadline covers the whole exchange, even if the server drips."""
         end = time.monotonic() + self._access.deadline_s
         opened = self._open(
-            method, asked, query, body, content, accept=accept, timeout=self._access.deadline_s
+            method, request, query, body, content, accept=accept, timeout=self._access.deadline_s
         )
         with opened as reply:
             raw = bytearray()
@@ -199,16 +199,16 @@ class KubernetesClient:
                 raw += chunk
                 if len(raw) > _MOST_BYTES:
                     raise errors.unreachable_error(
-                        asked, f"the response exceeds {_MOST_BYTES} bytes"
+                        request, f"the response exceeds {_MOST_BYTES} bytes"
                     )
                 if time.monotonic() > end:
-                    raise errors.unreachable_error(asked, "the response did not finish in time")
+                    raise errors.unreachable_error(request, "the response did not finish in time")
             return _Answer(reply.status, bytes(raw), reply.retry_after_s)
 
     def _open(
         self,
         method: str,
-        asked: ApiRequest,
+        request: ApiRequest,
         query: list[tuple[str, str]],
         body: Json | None = None,
         content: str = "",
@@ -218,20 +218,20 @@ class KubernetesClient:
     ) -> closing[Any]:
         """Open the raw reply, to be read within the `with` block."""
         api = self._access.api_client()
-        path = asked.kind.path(asked.namespace, asked.name)
-        path += f"/{asked.part}" if asked.part else ""
+        path = request.kind.path(request.namespace, request.name)
+        path += f"/{request.part}" if request.part else ""
         headers = {"Accept": accept or "application/json, */*"}
         if content:
             headers["Content-Type"] = content
-        request = api.param_serialize(
+        parameters = api.param_serialize(
             method, path, None, query, headers, body, auth_settings=["BearerToken"]
         )
         try:
-            reply = api.call_api(*request, _request_timeout=timeout).response
+            reply = api.call_api(*parameters, _request_timeout=timeout).response
         except ApiException as error:  # raised by the client for a failed TLS handshake
-            raise errors.untrusted_error(asked, str(error.reason)) from error
+            raise errors.untrusted_error(request, str(error.reason)) from error
         except HTTPError as error:
-            raise errors.unreachable_error(asked, _innermost(error)) from error
+            raise errors.unreachable_error(request, _innermost(error)) from error
         except ForbiddenAddressError as error:
             raise PermanentError("AddressForbidden", f"The API server: {error}") from None
         return closing(_Reply(reply))
@@ -259,7 +259,7 @@ class _Reply:
             yield chunk
         self._reply.release_conn()
 
-    def lines(self, asked: ApiRequest, longest: int) -> Iterator[bytes]:
+    def lines(self, request: ApiRequest, longest: int) -> Iterator[bytes]:
         """Yield lines without line ends, an overlong one in parts; stop when reading times out."""
         rest = b""
         try:
@@ -272,7 +272,7 @@ class _Reply:
         except ReadTimeoutError:
             return
         except HTTPError as error:
-            raise errors.unreachable_error(asked, str(error)) from error
+            raise errors.unreachable_error(request, str(error)) from error
         if rest:
             yield rest
 
@@ -290,17 +290,17 @@ class _Reply:
 class WatchStream:
     """Events of one watch: type and object. An event of type ERROR is raised."""
 
-    def __init__(self, reply: _Reply, asked: ApiRequest) -> None:
-        self._reply, self._asked = reply, asked
+    def __init__(self, reply: _Reply, request: ApiRequest) -> None:
+        self._reply, self._request = reply, request
 
     def __iter__(self) -> Iterator[tuple[str, Json]]:
-        for line in self._reply.lines(self._asked, _MOST_BYTES):
+        for line in self._reply.lines(self._request, _MOST_BYTES):
             event = _parsed(line)
             if event is None:
-                raise errors.unreachable_error(self._asked, "not a watch of a Kubernetes API")
+                raise errors.unreachable_error(self._request, "not a watch of a Kubernetes API")
             kind, body = str(event.get("type")), event.get("object") or {}
             if kind == "ERROR":
-                raise errors.error_from_status(int(body.get("code") or 500), body, self._asked)
+                raise errors.error_from_status(int(body.get("code") or 500), body, self._request)
             yield kind, body
 
     def shutdown(self) -> None:

@@ -62,131 +62,131 @@ class ApiRequest:
         return f"{self.verb} {self.object} in namespace {self.namespace}"
 
 
-def unreachable_error(asked: ApiRequest, why: str) -> ProvisionError:
-    message = f"The cluster did not respond to the request to {asked}: {_short(why)}."
+def unreachable_error(request: ApiRequest, why: str) -> ProvisionError:
+    message = f"The cluster did not respond to the request to {request}: {_short(why)}."
     return TemporaryError("ClusterUnreachable", message)
 
 
-def untrusted_error(asked: ApiRequest, why: str) -> ProvisionError:
+def untrusted_error(request: ApiRequest, why: str) -> ProvisionError:
     return PermanentError(
         "ClusterUntrusted",
-        f"The request to {asked} was not sent: the cluster's certificate does not match the CA "
+        f"The request to {request} was not sent: the cluster's certificate does not match the CA "
         f"configured for it: {_short(why)}. Configure the cluster's own CA.",
     )
 
 
 def error_from_status(
-    status: int, said: Mapping[str, Any], asked: ApiRequest, retry_after_s: float = 0.0
+    status: int, response: Mapping[str, Any], request: ApiRequest, retry_after_s: float = 0.0
 ) -> ProvisionError:
-    """Return the error for a response; `said` is the server's Status, {} if it sent none."""
-    message = _short(str(said.get("message") or f"HTTP {status}"))
-    reason = str(said.get("reason") or "")
+    """Return the error for a response; `response` is the server's Status, {} if it sent none."""
+    message = _short(str(response.get("message") or f"HTTP {status}"))
+    reason = str(response.get("reason") or "")
     if status == 401:
         return PermanentError(
             "ClusterRefused",
-            f"The cluster rejected the credentials (request to {asked}). They may "
+            f"The cluster rejected the credentials (request to {request}). They may "
             "have expired; configure new ones.",
         )
     if status == 403:
-        return _forbidden(message, said, asked)
+        return _forbidden(message, response, request)
     if status == 404:
-        return _missing(said, asked)
+        return _missing(response, request)
     if status == 409:
-        return _conflict(message, reason, said, asked)
+        return _conflict(message, reason, response, request)
     if status == 410:
-        text = f"The cluster no longer has the changes for the request to {asked}."
+        text = f"The cluster no longer has the changes for the request to {request}."
         return VersionExpiredError("VersionExpired", text, delay_s=1.0)
     if _UNTYPED in message:  # which the server reports as an internal error
         return PermanentError(
-            "RefusedByCluster", f"The cluster rejected the request to {asked}: {message}."
+            "RefusedByCluster", f"The cluster rejected the request to {request}: {message}."
         )
     if status == 429 or status >= 500 or reason in ("ServerTimeout", "TooManyRequests"):
         return TemporaryError(
             "ClusterBusy",
-            f"The cluster failed to {asked}: {message}.",
+            f"The cluster failed to {request}: {message}.",
             delay_s=min(max(retry_after_s, 2.0), 60.0),
         )
     return PermanentError(
-        "RefusedByCluster", f"The cluster rejected the request to {asked}: {message}."
+        "RefusedByCluster", f"The cluster rejected the request to {request}: {message}."
     )
 
 
-def _forbidden(message: str, said: Mapping[str, Any], asked: ApiRequest) -> ProvisionError:
-    causes = {cause.get("reason") for cause in _causes(said)}
+def _forbidden(message: str, response: Mapping[str, Any], request: ApiRequest) -> ProvisionError:
+    causes = {cause.get("reason") for cause in _causes(response)}
     if "exceeded quota" in message:
         return TemporaryError(
             "QuotaExceeded",
-            f"{asked.object}: {message}. Raise the ResourceQuota of namespace "
-            f"{asked.namespace}, or free some of it.",
+            f"{request.object}: {message}. Raise the ResourceQuota of namespace "
+            f"{request.namespace}, or free some of it.",
             delay_s=30.0,
         )
     if "NamespaceTerminating" in causes or "because it is being terminated" in message:
         return TemporaryError(
             "NamespaceEnding",
-            f"Namespace {asked.namespace} is being deleted, so no object can be created in it.",
+            f"Namespace {request.namespace} is being deleted, so no object can be created in it.",
             delay_s=15.0,
         )
     if "admission webhook" in message or "violates PodSecurity" in message:
         return PermanentError(
-            "RefusedByCluster", f"The cluster rejected the request to {asked}: {message}."
+            "RefusedByCluster", f"The cluster rejected the request to {request}: {message}."
         )
-    resource = asked.kind.plural + (f"/{asked.part}" if asked.part else "")
-    inside = asked.kind.namespaced
-    role = f"a Role in namespace {asked.namespace}" if inside else "a ClusterRole"
+    resource = request.kind.plural + (f"/{request.part}" if request.part else "")
+    inside = request.kind.namespaced
+    role = f"a Role in namespace {request.namespace}" if inside else "a ClusterRole"
     return PermanentError(
         "ClusterRefused",
-        f"The cluster denies permission to {asked}. Grant it with {role}: "
-        f'apiGroups ["{asked.kind.group}"], resources ["{resource}"], '
-        f'verbs ["{asked.verb}"]. Response: {message}.',
+        f"The cluster denies permission to {request}. Grant it with {role}: "
+        f'apiGroups ["{request.kind.group}"], resources ["{resource}"], '
+        f'verbs ["{request.verb}"]. Response: {message}.',
     )
 
 
-def _missing(said: Mapping[str, Any], asked: ApiRequest) -> ProvisionError:
-    details = said.get("details")
+def _missing(response: Mapping[str, Any], request: ApiRequest) -> ProvisionError:
+    details = response.get("details")
     kind = details.get("kind") if isinstance(details, Mapping) else ""
     if kind == "namespaces":
         return PermanentError(
             "NamespaceMissing",
-            f"The cluster has no namespace {asked.namespace!r}. Create it (kubectl create "
-            f"namespace {asked.namespace}), or name another one.",
+            f"The cluster has no namespace {request.namespace!r}. Create it (kubectl create "
+            f"namespace {request.namespace}), or name another one.",
         )
-    known = CAPABILITIES.get(asked.kind.capability)
+    known = CAPABILITIES.get(request.kind.capability)
     remedy = known.remedy if known else "Use a cluster that has it."
     return PermanentError(
         "MissingCapability",
-        f"The cluster does not serve {asked.kind.resource} of {asked.kind.api_version} (request to "
-        f"{asked}). {remedy}",
+        f"The cluster does not serve {request.kind.resource} of {request.kind.api_version} "
+        f"(request to {request}). {remedy}",
     )
 
 
 def _conflict(
-    message: str, reason: str, said: Mapping[str, Any], asked: ApiRequest
+    message: str, reason: str, response: Mapping[str, Any], request: ApiRequest
 ) -> ProvisionError:
     foreign = tuple(
         (str(cause.get("field", "")), _manager(str(cause.get("message", ""))))
-        for cause in _causes(said)
+        for cause in _causes(response)
         if cause.get("reason") == "FieldManagerConflict"
     )
     if foreign:
         fields = "; ".join(f"{field} (set by {manager})" for field, manager in foreign)
         return FieldConflictError(
             "FieldConflict",
-            f"{asked.object}: fields are also managed by another client: {fields}. "
+            f"{request.object}: fields are also managed by another client: {fields}. "
             "Heal overwrites them; Adopt leaves them to that client.",
             foreign,
         )
     if "object is being deleted" in message:
         return TemporaryError(
-            "StillStopping", f"{asked.object} is still being deleted.", delay_s=1.0
+            "StillStopping", f"{request.object} is still being deleted.", delay_s=1.0
         )
     what = "created it first" if reason == "AlreadyExists" else "changed it at the same time"
     return TemporaryError(
-        "ClusterBusy", f"{asked.object}: another client {what}: {message}.", delay_s=1.0
+        "ClusterBusy", f"{request.object}: another client {what}: {message}.", delay_s=1.0
     )
 
 
-def _causes(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    details = said.get("details")
+def _causes(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    details = response.get("details")
     causes = details.get("causes") if isinstance(details, Mapping) else None
     return [cause for cause in causes or [] if isinstance(cause, Mapping)]
 

@@ -229,8 +229,8 @@ def check_rights(
         own = space == namespace
         used = {"", *(parts if own else ()), *((FOLLOW_GROUP,) if space in followed else ())}
         here = [one for one in rights if not one.cluster and one.part in used]
-        asked = [*here, *wide] if own else [one for one in here if one.part]
-        lacking = _missing_verbs(reader, asked, space)
+        required = [*here, *wide] if own else [one for one in here if one.part]
+        lacking = _missing_verbs(reader, required, space)
         missing += lacking if own else [replace(one, namespace=space) for one in lacking]
         if any(not one.cluster for one in lacking):
             documents += _level(here, who, space)
@@ -239,10 +239,10 @@ def check_rights(
     return GrantedRights(who, namespace, tuple(missing), _yaml(documents))
 
 
-def _missing_verbs(reader: Reader, asked: Iterable[Right], namespace: str) -> list[MissingRight]:
+def _missing_verbs(reader: Reader, required: Iterable[Right], namespace: str) -> list[MissingRight]:
     rules, whole = _rules(reader, namespace)
     found = []
-    for right in asked:
+    for right in required:
         verbs = tuple(
             verb
             for verb in right.verbs

@@ -140,7 +140,7 @@ def _share(spec: WorkloadSpec, target: RenderingTarget, volume: Volume) -> list[
         "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim}
         | {"namespace": target.namespace},
     }
-    asked = {
+    claim_spec = {
         "accessModes": given["accessModes"],
         "resources": {"requests": dict(given["capacity"])},
         "storageClassName": "",
@@ -148,7 +148,7 @@ def _share(spec: WorkloadSpec, target: RenderingTarget, volume: Volume) -> list[
     }
     return [
         make_object(spec, "", kinds.PERSISTENT_VOLUME, {"spec": body}, name=name),
-        make_object(spec, target.namespace, kinds.CLAIM, {"spec": asked}, name=claim),
+        make_object(spec, target.namespace, kinds.CLAIM, {"spec": claim_spec}, name=claim),
     ]
 
 

@@ -147,7 +147,7 @@ class _Step:
             self.client.apply(stuck, force=True)
             raise self.conflicts[0]
         held = self._remove(surplus)
-        self._tell_pods()
+        self._annotate_pods()
         end = anchor_record.finish_apply(want.anchor, kept, want.digest, applied, facts)
         self.client.apply(anchor_record.with_items(end, want.items | held), force=True)
 
@@ -182,7 +182,7 @@ class _Step:
                 self._one(body, kept, kept.items)
         if self.conflicts:
             raise self.conflicts[0]
-        self._tell_pods()
+        self._annotate_pods()
 
     def _one(self, rendered: Json, kept: AnchorRecord, before: frozenset[OwnedItem]) -> Json:
         body = set_owner(rendered, self.want.spec.name, kept.uid)
@@ -215,7 +215,7 @@ class _Step:
         body |= {"metadata": metadata, "spec": {"replicas": count}}
         self.client.apply(body, force=True, manager=_HANDED_OVER)
 
-    def _tell_pods(self) -> None:
+    def _annotate_pods(self) -> None:
         """Annotate pods: a kubelet refreshes files at once when the pod changes, else within
         minutes.
         """

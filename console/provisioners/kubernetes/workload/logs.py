@@ -67,7 +67,7 @@ def follow(
 
 
 def _pod_log(client: KubernetesClient, pod: Json, lines: int) -> str:
-    """Return the log; after a restart and until ready, that of the process that died first."""
+    """Return the log; after a restart and until ready, that of the process that ended first."""
     name = (pod.get("spec") or {})["containers"][0]["name"]
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     status: Json = next((one for one in statuses if one.get("name") == name), {})

@@ -165,7 +165,7 @@ def _with_crash_causes(
         key = (client.server, client.namespace, *which)
         ask = functools.partial(logs.cause_of_death, client, pod, status)
         try:
-            dead["message"] = MEMORY.lately(key, _CAUSE_KEPT_S, ask) or dead.get("message")
+            dead["message"] = MEMORY.cached(key, _CAUSE_KEPT_S, ask) or dead.get("message")
         except ProvisionError:
             continue  # keep the termination message
     return looked
@@ -176,7 +176,7 @@ def recent_events(
 ) -> tuple[ClusterEvent, ...]:
     """Return the workload's events; the namespace's events are fetched once for all workloads."""
     key = (client.server, client.namespace, "events")
-    found = MEMORY.lately(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
+    found = MEMORY.cached(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
     return tuple(workload_events(found, name, kept.items))
 
 

@@ -58,7 +58,7 @@ class Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: OrderedDict[Hashable, RecentObservation] = OrderedDict()
-        self._said: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+        self._cached: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
 
     def of(self, key: Hashable) -> RecentObservation:
         with self._lock:
@@ -72,20 +72,20 @@ class Memory:
         with self._lock:
             self._seen.pop(key, None)
 
-    def lately(self, key: Hashable, within_s: float, ask: Callable[[], Any]) -> Any:
+    def cached(self, key: Hashable, within_s: float, read: Callable[[], Any]) -> Any:
         """Return the cached value if younger than `within_s`, else a new one. Errors are not
         cached.
         """
         with self._lock:
-            at, answer = self._said.get(key, (float("-inf"), None))
+            at, answer = self._cached.get(key, (float("-inf"), None))
         if time.monotonic() - at <= within_s:
             return answer
-        answer = ask()
+        answer = read()
         with self._lock:
-            self._said[key] = (time.monotonic(), answer)
-            self._said.move_to_end(key)
-            while len(self._said) > _MOST:
-                self._said.popitem(last=False)
+            self._cached[key] = (time.monotonic(), answer)
+            self._cached.move_to_end(key)
+            while len(self._cached) > _MOST:
+                self._cached.popitem(last=False)
         return answer
 
 

@@ -69,5 +69,5 @@ def _listed_versions(
         return found
 
     key = (client.server, client.namespace, "versions", kind)
-    known: dict[str, list[tuple[str, str]]] = MEMORY.lately(key, LISTED_FOR_S, read)
+    known: dict[str, list[tuple[str, str]]] = MEMORY.cached(key, LISTED_FOR_S, read)
     return known

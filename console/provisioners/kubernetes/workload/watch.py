@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 
 def is_watched(server: str, namespace: str) -> bool:
-    """Return whether this process is told of every change of workloads in the namespace."""
+    """Return whether this process receives every change of workloads in the namespace."""
     with _lock:
         return all((server, namespace, kind) in _live for kind in WATCHED)
 
@@ -124,7 +124,9 @@ class ObjectWatch(threading.Thread):
         for body in items:
             self._keep(body)
         gone = {owner for name, (_, owner, _) in before.items() if name not in self._known}
-        self._tell(gone | {one[1] for name, one in self._known.items() if before.get(name) != one})
+        self._notify(
+            gone | {one[1] for name, one in self._known.items() if before.get(name) != one}
+        )
         self._version = version
 
     def _apply(self, event: str, body: Json) -> None:
@@ -135,7 +137,7 @@ class ObjectWatch(threading.Thread):
         owner = self._keep(body)
         if event == "DELETED":
             self._known.pop(str(about.get("name")), None)
-        self._tell({owner})
+        self._notify({owner})
         self._version = str(about.get("resourceVersion") or self._version)
 
     def _keep(self, body: Json) -> str:
@@ -146,7 +148,7 @@ class ObjectWatch(threading.Thread):
         self._known[str(about.get("name"))] = version, owner, str(labels.get(WORKLOAD, ""))
         return owner
 
-    def _tell(self, owners: Iterable[str]) -> None:
+    def _notify(self, owners: Iterable[str]) -> None:
         if found := {owner for owner in owners if owner}:
             self._changed(found)
 
@@ -165,13 +167,13 @@ class ObjectWatch(threading.Thread):
             log.warning("%s: lost, endpoints are polled: %s", self.name, error.message)
             self._logged = error.reason
         if self._set_live(on=False):  # what happens to them from now on is unknown
-            self._tell(owner for _, owner, _ in self._known.values())
+            self._notify(owner for _, owner, _ in self._known.values())
         self._reported(error.message)
         if isinstance(error, PermanentError):
             return REFUSED_RETRY_S
-        told_s = getattr(error, "delay_s", 0.0) if error.reason == "ClusterBusy" else 0.0
+        requested_delay_s = getattr(error, "delay_s", 0.0) if error.reason == "ClusterBusy" else 0.0
         delay_s = min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(self._failures - 1, 10))
-        return max(told_s, delay_s) * random.uniform(0.5, 1.0)
+        return max(requested_delay_s, delay_s) * random.uniform(0.5, 1.0)
 
     def _set_live(self, *, on: bool) -> bool:
         """Return whether the watch was live before."""

@@ -117,14 +117,14 @@ def decide(
         seconds=terms.repeat_s
     )
     speak = bool(fresh or resolved or (again and active))
-    next_look = now + timedelta(seconds=terms.interval_s)
+    next_check = now + timedelta(seconds=terms.interval_s)
     if not speak:
         return GroupDecision(
-            GroupStatus(next_look, still, standing.sent_at), over=not active and not still
+            GroupStatus(next_check, still, standing.sent_at), over=not active and not still
         )
     reported = still | active.keys()
     send = (*active.values(), *resolved)
-    return GroupDecision(GroupStatus(next_look, reported, now), send, over=not reported)
+    return GroupDecision(GroupStatus(next_check, reported, now), send, over=not reported)
 
 
 def group_labels(alert: Alert, group_by: Sequence[str]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def post(
     parts = urlsplit(url)
     where = redact_url(url)
     try:
-        return _asked(parts, body, headers, end)
+        return _send_request(parts, body, headers, end)
     except ssl.SSLCertVerificationError as error:
         text = f"{where}: certificate rejected ({error.verify_message})."
         raise PostError(text) from None
@@ -87,7 +87,9 @@ def _worded(error: Exception, end: float) -> str:
     return f"cannot be reached ({type(error).__name__})"
 
 
-def _asked(parts: SplitResult, body: bytes, headers: Mapping[str, str], end: float) -> PostReply:
+def _send_request(
+    parts: SplitResult, body: bytes, headers: Mapping[str, str], end: float
+) -> PostReply:
     host = parts.hostname or ""
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 80)

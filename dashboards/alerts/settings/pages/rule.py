@@ -49,9 +49,9 @@ def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
 
 def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
     if name in BY_NAME:
-        actions.set_rule(request.user, name, "", form.wish())
+        actions.set_rule(request.user, name, "", form.rule_fields())
     else:
-        actions.change_user_rule(request.user, name, form.wish())
+        actions.change_user_rule(request.user, name, form.rule_fields())
     return done(
         request, f"{name} saved. Prometheus loads it within seconds.", "alerting:rule", name
     )
@@ -152,7 +152,7 @@ def endpoint_page(
 
 
 def _save_mine(request: HttpRequest, rule: str, name: str, form: SettingForm) -> HttpResponse:
-    actions.set_rule(request.user, rule, name, form.wish())
+    actions.set_rule(request.user, rule, name, form.rule_fields())
     return done(request, f"{rule} saved for {name}.", "alerting:rule", rule)
 
 
@@ -183,7 +183,9 @@ def new_page(
 
 
 def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
-    made = actions.create_user_rule(request.user, request.POST.get("name", "").strip(), form.wish())
+    made = actions.create_user_rule(
+        request.user, request.POST.get("name", "").strip(), form.rule_fields()
+    )
     return done(
         request,
         f"{made.name} created. Prometheus loads it within seconds.",
@@ -251,9 +253,9 @@ def try_new(request: HttpRequest) -> HttpResponse:
 
 def _tried(request: HttpRequest, name: str, endpoint: str, form: Any, page: Page) -> HttpResponse:
     """Render the result; a rejection is shown as text with its remedy."""
-    wish = {**form.wish(), "range": request.GET.get("range", "")}
+    trial_fields = {**form.rule_fields(), "range": request.GET.get("range", "")}
     try:
-        found = trials.run_trial(request.user, name, endpoint, wish)
+        found = trials.run_trial(request.user, name, endpoint, trial_fields)
     except Refused as refused:
         status = refused.status_code
         labels = {name: str(field.label) for name, field in form.fields.items()}

@@ -29,7 +29,7 @@ def test_pattern_matching_has_no_backtracking(pattern: bytes) -> None:
 
 
 def test_expired_scan_does_not_look_finished(start: Start) -> None:
-    """Or who asks would take half the keys for all of them."""
+    """Else a client would take half the keys for all of them."""
     db = redis.Redis(port=start().port)
     for number in range(50):
         db.set(f"k{number}", "")
@@ -76,7 +76,9 @@ class _Out:
         monkeypatch.setattr(self.node, "soon", self._soon.append)
         ticks = itertools.count()
         clock = SimpleNamespace(monotonic=time.monotonic, perf_counter=lambda: next(ticks) / 1000)
-        monkeypatch.setattr(sessions, "time", clock)  # each look at the clock takes a millisecond
+        monkeypatch.setattr(
+            sessions, "time", clock
+        )  # each reading of the clock takes a millisecond
         self.session = ClientSession(self.node, self, HANDLERS)
 
     def ask(self, *words: bytes) -> bytes:
@@ -190,7 +192,7 @@ def test_expensive_command_is_rejected_with_its_limit(
     assert MAX_PATTERN_BYTES == 1024
     with RawClient(start().port) as raw:
         assert raw.ask(*words)[1].startswith(refusal)
-        assert raw.say("PING") == ("+", b"PONG")
+        assert raw.call("PING") == ("+", b"PONG")
 
 
 def test_lease_has_a_bounded_number_of_keys(start: Start) -> None:

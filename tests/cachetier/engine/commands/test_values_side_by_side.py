@@ -53,8 +53,8 @@ def other(
 def talk(server: Server, lines: list[str], version: int) -> list[Reply]:
     with RawClient(server.port) as client:
         assert client.ask("HELLO", str(version), "AUTH", "default", PASSWORD)[0] in "*%"
-        assert client.say("FLUSHALL")[0] == "+"
-        return [client.say(line) for line in lines]
+        assert client.call("FLUSHALL")[0] == "+"
+        return [client.call(line) for line in lines]
 
 
 VALUES = """
@@ -170,7 +170,7 @@ def test_patterns_match_as_in_redis(node: CacheNode, other: Valkey, patterns: li
     with RawClient(node.port) as ours, RawClient(other.port) as theirs:
         for client in (ours, theirs):
             client.ask("AUTH", PASSWORD)
-            client.say("FLUSHALL")
+            client.call("FLUSHALL")
             for key in KEYS:
                 client.ask("SET", key, "1")
         for pattern in patterns:

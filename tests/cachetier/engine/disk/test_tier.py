@@ -53,7 +53,7 @@ def test_empty_value_is_a_value(open_disk: Open) -> None:
 def test_value_being_written_is_read_from_memory(open_disk: Open) -> None:
     disk = open_disk()
     disk.offer(b"k", value(1))
-    found = disk.tier.find(b"k", 0.0)  # the end of the write is not heard yet
+    found = disk.tier.find(b"k", 0.0)  # the end of the write is not reported yet
     assert isinstance(found, Hold)
     disk.wait(lambda: disk.tier.usage().entries == 1)
     assert disk.held == 1  # by the reader alone now
@@ -76,12 +76,12 @@ def test_values_beyond_the_queue_are_declined_and_released(open_disk: Open) -> N
     assert disk.tier.counters.declined[DiskDecline.TOO_LARGE] == 1
 
 
-@pytest.mark.parametrize("heard", [True, False])
-def test_dropped_values_stay_dropped_after_a_restart(open_disk: Open, heard: bool) -> None:
+@pytest.mark.parametrize("notified", [True, False])
+def test_dropped_values_stay_dropped_after_a_restart(open_disk: Open, notified: bool) -> None:
     disk = open_disk()
     for number in range(8):
         disk.offer(b"%d" % number, value(number))
-    if heard:
+    if notified:
         disk.settle()
     assert disk.tier.drop(b"3")
     assert not disk.tier.drop(b"3")

@@ -63,7 +63,7 @@ def killed(folder: Path, seed: int, checker: Checker) -> None:
         for _ in range(lines):
             checker.hear(process.stdout.readline().decode())
         process.kill()
-        for line in process.stdout.read().decode().splitlines():  # said before it died
+        for line in process.stdout.read().decode().splitlines():  # printed before it was killed
             checker.hear(line)
 
 

@@ -21,7 +21,7 @@ def value(number: int) -> bytes:
 
 
 class Gate:
-    """Lets the first move through, and the others when told."""
+    """Writer that passes the first move, and the others on release."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened = threading.Event()
@@ -153,7 +153,7 @@ def test_flush_during_a_move(open_disk: Open, folder: Path, gate: Gate) -> None:
 
 
 def test_expiry_changed_during_a_move(open_disk: Open, gate: Gate) -> None:
-    """The move is done on disk; the loop has not heard of it."""
+    """The move is done on disk; the loop has no notice of it."""
     gate.opened.set()
     disk = open_disk()
     for number in range(20):
@@ -162,7 +162,7 @@ def test_expiry_changed_during_a_move(open_disk: Open, gate: Gate) -> None:
             disk.tier.drop(b"%d" % number)
     fill_until_compacted(disk)
     move = disk.tier._under_way.get(b"0")
-    if move is not None:  # else its end was heard together with the beginning
+    if move is not None:  # else its end was reported together with the beginning
         while move.place is None:
             pass
     assert disk.tier.expire(b"0", 500.0, 0.0)

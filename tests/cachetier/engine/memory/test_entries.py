@@ -86,8 +86,8 @@ class Model(RuleBasedStateMachine):
             self.true[key] = value
 
     @rule(key=keys)
-    def look(self, key: bytes) -> None:
-        hold = self.store.look(key, self.now)
+    def acquire(self, key: bytes) -> None:
+        hold = self.store.acquire(key, self.now)
         if hold is not None:
             assert isinstance(hold, Hold)
             assert hold.tobytes() == self.true[key]
@@ -103,7 +103,7 @@ class Model(RuleBasedStateMachine):
     @rule(key=keys)
     def drop(self, key: bytes) -> None:
         self.store.drop(key, self.now)
-        assert self.store.look(key, self.now) is None
+        assert self.store.acquire(key, self.now) is None
 
     @rule(seconds=st.floats(0, 5))
     def wait(self, seconds: float) -> None:
@@ -184,7 +184,7 @@ def stored(store: MemoryStore, key: bytes, pages: int) -> Declined | None:
 
 
 def held(store: MemoryStore, key: bytes) -> Hold:
-    hold = store.look(key, 0)
+    hold = store.acquire(key, 0)
     assert isinstance(hold, Hold)
     return hold
 
@@ -239,7 +239,7 @@ class Refusing:
 
 
 def test_shrinking_by_thousands_of_values_with_a_rejecting_disk() -> None:
-    """Each value let go at once says that there may be more to do, while that is being done."""
+    """Each value released at once reports possible further work while it is in progress."""
     lower: Any = Refusing()
     store = MemoryStore(100 * PAGE_BYTES, lambda reason, age: None, lower=lower)
     for number in range(3000):

@@ -23,7 +23,7 @@ COST = 1000 + len(key(PEOPLE, 0)) + ENTRY_BYTES
 
 
 class Shop:
-    """A store of a hundred values, asked before it is given, as workers do."""
+    """A store of a hundred values, looked up before each write, as by workers."""
 
     def __init__(self) -> None:
         self.gate = NamespaceAdmission(lambda: self.store.usage().capacity_bytes)
@@ -57,7 +57,7 @@ def test_scan_is_rejected_and_used_values_stay() -> None:
 
 
 def test_cyclic_access_has_some_hits() -> None:
-    """Without admission LRU finds nothing: each value goes just before it is wanted."""
+    """Without admission LRU finds nothing: each value is evicted just before its next use."""
     shop = Shop()
     found = [shop.ask(BATCH, at % 300) for at in range(6000)]
     assert sum(found[-300:]) >= 90

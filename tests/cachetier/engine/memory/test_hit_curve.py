@@ -34,7 +34,7 @@ def fed(load: Load, max_samples: int) -> HitCurve:
     curve = HitCurve(max_samples)
     known = set()
     for key, cost in load:
-        curve.asked(key, cost if key in known else None)
+        curve.record_lookup(key, cost if key in known else None)
         if key not in known:
             curve.stored(key, cost)
             known.add(key)
@@ -52,7 +52,7 @@ def looping(chance: random.Random) -> Load:
 
 
 def chatting(chance: random.Random) -> Load:
-    """Each turn asks for all blocks of its conversation again, and a few more."""
+    """Each turn looks up all blocks of its conversation again, and a few more."""
     turns = [chance.randrange(600) for _ in range(3500)]
     length: dict[int, int] = {}
     load: Load = []
@@ -123,7 +123,7 @@ def test_sample_is_bounded() -> None:
     curve = HitCurve(100)
     chance = random.Random(3)
     for at in range(20_000):
-        curve.asked(Hashed.of(b"%d" % at, chance.getrandbits(60)), 1000)
+        curve.record_lookup(Hashed.of(b"%d" % at, chance.getrandbits(60)), 1000)
         assert len(curve._places) == curve.samples <= 100
     assert curve.sampled_share < 0.02
     assert curve._sums.size == 400
@@ -134,7 +134,7 @@ def test_sample_is_bounded() -> None:
 def test_keys_of_one_place_are_sampled_together() -> None:
     curve = HitCurve(100)
     for at in range(2000):
-        curve.asked(Hashed.of(b"%d" % at, at << 24 | at % 40 << 18), 1)
+        curve.record_lookup(Hashed.of(b"%d" % at, at << 24 | at % 40 << 18), 1)
         assert -min(curve._places)[0] < curve._threshold
     assert {-place for place, _ in curve._places} == set(range(0, curve._threshold, 1 << 18))
     assert 50 < curve.samples <= 100
@@ -143,18 +143,18 @@ def test_keys_of_one_place_are_sampled_together() -> None:
 def test_old_accesses_weigh_less() -> None:
     curve = HitCurve(64)
     for at in range(40_000):
-        curve.asked(b"%d" % (at % 50), 10)
+        curve.record_lookup(b"%d" % (at % 50), 10)
     assert curve.hit_ratio(1000) > 0.95
     assert curve.lookups <= 64 * 64
     for at in range(40_000):
-        curve.asked(b"%d" % (1_000_000 + at), 10)
+        curve.record_lookup(b"%d" % (1_000_000 + at), 10)
     assert curve.hit_ratio(1000) < 0.4
 
 
 def test_halving_keeps_the_ratio() -> None:
     curve = HitCurve(400)
     for at in range(60_000):
-        curve.asked(b"%d" % (at % 400 if at % 4 else at % 8), 10)  # all are followed
+        curve.record_lookup(b"%d" % (at % 400 if at % 4 else at % 8), 10)  # all are followed
     for size, ratio in ((400, 0.25), (10_000, 1.0)):
         assert curve.hit_ratio(size) == pytest.approx(ratio, abs=0.02)
 
@@ -162,18 +162,18 @@ def test_halving_keeps_the_ratio() -> None:
 def test_curve_is_linear_within_a_bucket() -> None:
     curve = HitCurve()
     for key in (b"a", b"b", b"a"):
-        curve.asked(key, 1000)
+        curve.record_lookup(key, 1000)
     low, middle, high = (curve.hit_ratio(size) for size in (1950, 2000, 2040))
     assert 0 < low < middle < high <= 1 / 3
 
 
 def test_value_sizes_are_learned_on_store() -> None:
-    """A lookup that misses does not know how long the value will be."""
+    """The value's length is unknown at a miss."""
     curve = HitCurve()
     for key in (b"a", b"b"):
-        curve.asked(key, None)
+        curve.record_lookup(key, None)
         curve.stored(key, 1000)
-    curve.asked(b"a", 1000)
+    curve.record_lookup(b"a", 1000)
     assert curve.hit_ratio(1500) == 0
     assert curve.hit_ratio(2500) == pytest.approx(1 / 3)
 

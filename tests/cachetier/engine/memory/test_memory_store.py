@@ -31,7 +31,7 @@ def put(
 
 
 def read(one: MemoryStore, key: bytes, now: float) -> bytes | None:
-    value = one.look(key, now)
+    value = one.acquire(key, now)
     if value is None:
         return None
     assert isinstance(value, Hold)
@@ -86,7 +86,7 @@ class Model(RuleBasedStateMachine):
     def drop(self, key: bytes) -> None:
         there = self.store.peek(key, self.now) is not None
         assert self.store.drop(key, self.now) is there
-        assert self.store.look(key, self.now) is None
+        assert self.store.acquire(key, self.now) is None
 
     @rule(key=keys, ttl_s=st.none() | st.floats(0.01, 20))
     def expire(self, key: bytes, ttl_s: float | None) -> None:
@@ -122,7 +122,7 @@ TestModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=
 
 @given(st.lists(st.integers(0, CAPACITY - ENTRY_BYTES - 3), max_size=60))
 def test_capacity_is_never_exceeded(sizes: list[int]) -> None:
-    """The account is looked at when each victim leaves, in the middle of a put."""
+    """The accounting is correct at each eviction, in the middle of a put."""
     seen: list[int] = []
     one = MemoryStore(CAPACITY, lambda reason, age: seen.append(one.usage().used_bytes))
     for index, size in enumerate(sizes):
@@ -160,7 +160,7 @@ def test_expiry_is_enforced_by_reads_and_sweeps() -> None:
     put(one, b"ever", now=10.0)
     assert one.ttl(b"short", 10.25) == 0.25
     assert one.ttl(b"ever", 10.0) == math.inf
-    assert one.look(b"short", 10.5) is None
+    assert one.acquire(b"short", 10.5) is None
     assert one.ttl(b"short", 10.5) is None
     assert one.sweep(109.0) == 0
     assert one.sweep(111.0) == 1

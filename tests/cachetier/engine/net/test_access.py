@@ -47,7 +47,7 @@ def test_name_and_password_must_both_match(
 
 
 def test_name_and_password_are_compared_completely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However wrong they are: how long a refusal takes tells nothing."""
+    """The duration of a rejection does not depend on the password."""
     compared: list[tuple[bytes, bytes]] = []
     real = hmac.compare_digest
 

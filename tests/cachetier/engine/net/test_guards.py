@@ -91,7 +91,7 @@ def test_named_user_logs_in_and_default_does_not(start: Start) -> None:
         assert raw.ask("AUTH", "default", "open sesame")[1].startswith(b"WRONGPASS")
         assert raw.ask("GET", "k")[1].startswith(b"NOAUTH")
         assert raw.ask("HELLO", "3", "AUTH", "kv", "open sesame")[0] == "%"
-        assert raw.say("RESET") == ("+", b"RESET")
+        assert raw.call("RESET") == ("+", b"RESET")
         assert raw.ask("GET", "k")[1].startswith(b"NOAUTH")
     assert node.metric(LOGINS, result="wrong") == 2
     both = start("--user", "kv", "--keep-default-user", password="open sesame")
@@ -167,7 +167,7 @@ def test_http_words_are_values_in_resp(node: CacheNode) -> None:
         raw.socket.sendall(b"STRLEN Host:\r\n")
         assert raw.read() == (":", 15)
         assert raw.ask("POST", "/")[1].startswith(b"ERR unknown command 'POST'")
-        assert raw.say("PING") == ("+", b"PONG")
+        assert raw.call("PING") == ("+", b"PONG")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_values_are_not_buffered_before_login(start: Start) -> None:
 
 # -- patience ----------------------------------------------------------------------------------
 class Talk:
-    """What `overdue` asks of a session."""
+    """The part of a session that `overdue` uses."""
 
     def __init__(self, *, logged_in: bool = True, between: bool = True) -> None:
         self.logged_in = logged_in
@@ -276,7 +276,7 @@ def test_connection_without_login_times_out(start: Start) -> None:
     with RawClient(node.port) as inside, RawClient(node.port) as outside:
         assert inside.ask("AUTH", "open sesame") == ("+", b"OK")
         assert outside.is_closed()
-        assert inside.say("PING") == ("+", b"PONG")
+        assert inside.call("PING") == ("+", b"PONG")
     assert node.metric(CLOSED, reason="login_timeout") == 1
 
 
@@ -290,13 +290,13 @@ def test_incomplete_request_releases_its_memory(start: Start, direction: str) ->
         else:
             stuck.socket.sendall(b"GET k\r\n" * 100)
         until(lambda: node.metric(CLOSED, reason="stalled") == 1, what="the stuck one closed")
-        assert patient.say("PING") == ("+", b"PONG")
+        assert patient.call("PING") == ("+", b"PONG")
 
 
 def test_idle_connection_is_closed_only_if_configured(start: Start) -> None:
     node = start("--idle-timeout", "0.05")
     with RawClient(node.port) as raw:
-        raw.say("PING")
+        raw.call("PING")
         assert raw.is_closed()
     assert node.metric(CLOSED, reason="idle_timeout") >= 1
 
@@ -305,7 +305,7 @@ def test_vanished_client_is_detected(start: Start) -> None:
     """The kernel's keepalive timer runs on the node's side of the connection."""
     node = start()
     with RawClient(node.port) as raw:
-        assert raw.say("PING") == ("+", b"PONG")
+        assert raw.call("PING") == ("+", b"PONG")
         ours = f"{raw.socket.getsockname()[1]:04X}"
         timers = [
             fields[5].split(":")[0]
@@ -318,12 +318,12 @@ def test_vanished_client_is_detected(start: Start) -> None:
 def test_client_kill(start: Start) -> None:
     node = start()
     with RawClient(node.port) as one, RawClient(node.port) as two:
-        number = two.say("CLIENT ID")[1]
-        assert one.say(f"CLIENT KILL ID {number}") == (":", 1)
+        number = two.call("CLIENT ID")[1]
+        assert one.call(f"CLIENT KILL ID {number}") == (":", 1)
         assert two.is_closed()
-        assert one.say("CLIENT KILL TYPE normal") == (":", 0), "not oneself, unless one says so"
-        assert one.say("PING") == ("+", b"PONG")
-        assert one.say("CLIENT KILL TYPE normal SKIPME no")[1] >= 1
+        assert one.call("CLIENT KILL TYPE normal") == (":", 0), "not oneself, unless one says so"
+        assert one.call("PING") == ("+", b"PONG")
+        assert one.call("CLIENT KILL TYPE normal SKIPME no")[1] >= 1
         assert one.is_closed()
 
 
@@ -333,6 +333,6 @@ def test_client_that_reads_nothing_can_be_closed(start: Start) -> None:
         one.ask("SET", "k", bytes(8 << 20))
         slow.sendall(b"GET k\r\n" * 100)
         address = f"127.0.0.1:{slow.getsockname()[1]}"
-        until(lambda: address.encode() in one.say("CLIENT LIST")[1], what="the slow one")
-        assert one.say(f"CLIENT KILL {address}") == ("+", b"OK")
-        until(lambda: address.encode() not in one.say("CLIENT LIST")[1], what="it is gone")
+        until(lambda: address.encode() in one.call("CLIENT LIST")[1], what="the slow one")
+        assert one.call(f"CLIENT KILL {address}") == ("+", b"OK")
+        until(lambda: address.encode() not in one.call("CLIENT LIST")[1], what="it is gone")

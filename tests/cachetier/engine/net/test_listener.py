@@ -98,5 +98,5 @@ def test_exhausted_descriptors_are_survived(start: Start) -> None:
     for sock in crowd:
         sock.close()
     with RawClient(node.port, timeout_s=30) as raw:
-        assert raw.say("PING") == ("+", b"PONG")
+        assert raw.call("PING") == ("+", b"PONG")
     assert node.log.read_text().count("Not accepting connections") < 20

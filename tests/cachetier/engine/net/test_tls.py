@@ -41,7 +41,7 @@ def client(node: CacheNode, ca: str, **more: object) -> redis.Redis:
 
 
 def metric(node: CacheNode, name: str, **labels: str) -> float:
-    """From an admin port which speaks TLS, too."""
+    """From an admin port with TLS."""
     url = f"https://localhost:{node.admin_port}/metrics"
     with urllib.request.urlopen(url, timeout=10, context=authority().client()) as answer:
         return read_metric(answer.read().decode(), name, **labels)
@@ -98,7 +98,7 @@ def _received(sock: socket.socket) -> bytes:
 
 
 def test_client_certificates_are_required(start: Start, pair: tuple[str, ...], ca: str) -> None:
-    """With it no password is needed; the admin port asks nobody for one, as probes have none."""
+    """With it no password is needed; the admin port needs no certificate, as probes have none."""
     node = start(*pair, "--tls-client-ca", ca)
     known, unknown = authority().client(), authority().client()
     authority().issue_for(known, "a-client")
@@ -108,7 +108,7 @@ def test_client_certificates_are_required(start: Start, pair: tuple[str, ...], c
         (authority().client(), "client_certificate_missing"),
         (unknown, "client_certificate_refused"),
     ):
-        with pytest.raises((OSError, AssertionError)):  # TLS 1.3 tells with the first read
+        with pytest.raises((OSError, AssertionError)):  # TLS 1.3 reports it with the first read
             shake_hands(node, context)
         until(lambda reason=reason: metric(node, FAILURES, reason=reason) == 1, what=reason)
 

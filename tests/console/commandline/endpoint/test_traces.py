@@ -34,8 +34,8 @@ def test_hours_are_listed_exported_and_deleted(endpoint: Endpoint, tmp_path: Pat
     rows = [json.loads(line) for line in run(*TRACES, "export", "demo", *HOUR).splitlines()]
     assert [row["timestamp"] for row in rows] == [1000, 30_000]
     file = tmp_path / "out.jsonl"
-    said = run(*TRACES, "export", "demo", *HOUR, "--format", "dynamo", "-f", str(file))
-    assert said == f"{file.stat().st_size:,} bytes written to {file}.\n"
+    output = run(*TRACES, "export", "demo", *HOUR, "--format", "dynamo", "-f", str(file))
+    assert output == f"{file.stat().st_size:,} bytes written to {file}.\n"
     assert len(file.read_bytes().splitlines()) == 2
     code, text = refused(*TRACES, "export", "demo", "-f", str(file))
     assert (code, "No range given." in text) == (3, True)

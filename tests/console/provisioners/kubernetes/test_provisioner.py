@@ -310,11 +310,11 @@ class TestRefusals:
         provisioner_rig.cluster.api.create("ResourceQuota", provisioner_rig.namespace, hard)
         provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 2))
 
-        def told() -> Observation | None:
+        def reported() -> Observation | None:
             seen = provisioner_rig.provisioner.observe(REF)
             return seen if seen.parts[0].reason == "QuotaExceeded" else None
 
-        seen = until(told, what="the rollout says why")
+        seen = until(reported, what="the rollout says why")
         assert seen.parts[0].ready is False
         assert "exceeded quota" in seen.message
 
@@ -349,12 +349,12 @@ class TestReasons:
         provisioner_rig.cluster.rule(provisioner_rig.namespace, behaviour=behaviour)
         provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 1))
 
-        def told() -> Observation | None:
+        def reported() -> Observation | None:
             seen = provisioner_rig.provisioner.observe(REF)
-            told = [(replica.state, replica.reason) for replica in seen.replicas]
-            return seen if told == [(state, reason)] else None
+            reported = [(replica.state, replica.reason) for replica in seen.replicas]
+            return seen if reported == [(state, reason)] else None
 
-        seen = until(told, what=f"{behaviour} told as {reason}")
+        seen = until(reported, what=f"{behaviour} told as {reason}")
         assert seen.replicas[0].node
         assert seen.replicas[0].containers == ("worker",)
         assert reason in seen.message
@@ -368,12 +368,12 @@ class TestReasons:
         )
         provisioner_rig.provisioner.apply(provisioner_rig.spec("demo", 1))
 
-        def told() -> Observation | None:
+        def reported() -> Observation | None:
             seen = provisioner_rig.provisioner.observe(REF)
             text = [replica.message for replica in seen.replicas]
             return seen if "No available memory for the cache blocks" in "".join(text) else None
 
-        seen = until(told, what="vLLM's own error")
+        seen = until(reported, what="vLLM's own error")
         name = seen.replicas[0].name
         assert "exit code 1" in seen.replicas[0].message
         whole = provisioner_rig.provisioner.logs(REF, 400)[name]
@@ -383,11 +383,11 @@ class TestReasons:
         spec = dataclasses.replace(provisioner_rig.spec("demo", 1), gpus=999)
         provisioner_rig.provisioner.apply(spec)
 
-        def told() -> Observation | None:
+        def reported() -> Observation | None:
             seen = provisioner_rig.provisioner.observe(REF)
             return seen if seen.replicas and seen.replicas[0].reason == "Unschedulable" else None
 
-        seen = until(told, what="unschedulable")
+        seen = until(reported, what="unschedulable")
         assert "Insufficient nvidia.com/gpu" in seen.replicas[0].message
 
         def of_pod() -> bool:

@@ -93,12 +93,12 @@ class TestNodes:
         settle(rig, spec)
         real_cluster.lose(node)
 
-        def told() -> Observation | None:
+        def reported() -> Observation | None:
             seen = rig.provisioner.observe(REF)
             lost = [r for r in seen.replicas if r.reason in ("NodeLost", "StuckTerminating")]
             return seen if lost else None
 
-        seen = until(told, 90, what="told")
+        seen = until(reported, 90, what="reported")
         assert seen.replicas[0].state in (ReplicaState.UNKNOWN, ReplicaState.STOPPING)
         assert node in seen.replicas[0].message
         real_cluster.bury(node)

@@ -68,7 +68,7 @@ def pid_of(supervised: Supervised, other_than: int = 0) -> int:
     return until(runs, what="chatty runs")
 
 
-def say_more(supervised: Supervised, marks: Path, number: int) -> None:
+def append_log(supervised: Supervised, marks: Path, number: int) -> None:
     os.kill(pid_of(supervised), 10)
     until((marks / f"round-{number}").exists, what="the program is not blocked by its log")
 
@@ -80,12 +80,12 @@ def test_unwritable_log_stops_and_blocks_nothing(chatty: Supervised, tmp_path: P
     keeper = chatty.process.pid
     # From here on every write of supervisord fails, to its log and to stderr.
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
-    say_more(chatty, tmp_path, 1)
-    say_more(chatty, tmp_path, 2)
+    append_log(chatty, tmp_path, 1)
+    append_log(chatty, tmp_path, 2)
     assert Supervisor(socket_path(chatty.var)).all()["chatty"].state is ProcessState.RUNNING
     assert not log.read_text().strip("x")
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-    say_more(chatty, tmp_path, 3)
+    append_log(chatty, tmp_path, 3)
     written = until(lambda: (t := log.read_text()).endswith("end of round 3\n") and t)
     assert "log records dropped: File too large]" in written
     assert chatty.process.poll() is None
@@ -101,9 +101,9 @@ def test_crashed_program_is_restarted(chatty: Supervised, tmp_path: Path) -> Non
     os.kill(before, 9)
     pid_of(chatty, other_than=before)
     until((tmp_path / "round-0").exists)
-    say_more(chatty, tmp_path, 1)
+    append_log(chatty, tmp_path, 1)
     log.rmdir()
-    say_more(chatty, tmp_path, 2)
+    append_log(chatty, tmp_path, 2)
     assert "log records dropped: Is a directory]" in until(
         lambda: log.is_file() and log.read_text()
     )

@@ -174,11 +174,11 @@ def test_crash_cause_is_that_of_the_last_run(local: LocalRig) -> None:
     spec = dataclasses.replace(local.spec("demo", 1), argv=argv)
     ref = local.provisioner.apply(spec)
 
-    def told(words: str) -> bool:
+    def logged(words: str) -> bool:
         return words in local.provisioner.observe(ref).replicas[0].message
 
-    until(lambda: told("exit status 1: RuntimeError: second run"))
-    assert not told("first run")
+    until(lambda: logged("exit status 1: RuntimeError: second run"))
+    assert not logged("first run")
     assert "ValueError: first run" in local.provisioner.logs(ref)["demo-0"]
 
 

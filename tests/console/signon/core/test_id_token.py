@@ -25,7 +25,7 @@ def token(**more: Any) -> dict[str, Any]:
 
 
 def test_symmetric_key_is_rejected() -> None:
-    """Whoever reads the provider's public keys could sign with it."""
+    """Any reader of the provider's public keys could sign with it."""
     signed = jwt.encode(token(), SECRET, algorithm="HS256", headers={"kid": "odd"})
     with pytest.raises(id_token.Rejected, match="unaccepted signature algorithm"):
         id_token.verify_token(signed, SHOWN, issuer="i", client_id="c", nonce="n")

@@ -63,7 +63,7 @@ def test_distributed_guessing_does_not_lock_out_the_owner(people: Cast, settings
     assert attempt("alice", "nope", address="10.0.1.1").status_code == 200
     assert attempt("alice", PASSWORD, address="10.0.1.1").status_code == 429
     assert attempt("alice", PASSWORD, address="10.0.1.2").status_code == 302
-    # Nobody pays for it but strangers at this name.
+    # Only failed logins with this name are throttled.
     assert attempt("charlie", "nope", address="10.0.1.1").status_code == 200
     assert attempt("charlie", PASSWORD, address="10.0.1.1").status_code == 302
 

@@ -77,7 +77,7 @@ def test_first_sign_on_creates_an_account_with_the_group_role(
 def test_authorization_request_parameters(idp: OpenIdProvider) -> None:
     url = begin(Client(), next="https://evil.example/")
     idp.authorize(url, "sub-eve")
-    requested = idp.asked[-1]
+    requested = idp.token_requests[-1]
     assert requested["redirect_uri"] == "http://testserver/login/with/acme/back/"
     assert requested["code_challenge_method"] == "S256"
     assert min(len(requested[name]) for name in ("state", "nonce", "code_challenge")) >= 16
@@ -195,7 +195,7 @@ def test_existing_user_links_an_account_and_keeps_the_role(
     people.alice.refresh_from_db()
     assert people.alice.role == "operator"
     assert Session.objects.filter(user=people.alice, method="with ACME").exists()
-    # That account is hers now, and nobody else can take it.
+    # That account is linked to her; no other login can take it over.
     other = client_of(people.charlie)
     other.get(idp.authorize(begin(other, "/profile/security/link/acme/"), "sub-eve"))
     assert Identity.objects.get().user == people.alice
@@ -235,7 +235,7 @@ def test_account_creation_can_be_disabled(idp: OpenIdProvider, settings: Setting
     assert not User.objects.exists()
 
 
-# What somebody could bend.
+# Parameters an attacker could change.
 
 
 def test_response_is_valid_once_in_its_browser(idp: OpenIdProvider) -> None:
@@ -276,7 +276,7 @@ STRANGE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         {"aud": ["emberline", "another-client"]},
         {"exp": 1},
         {"sub": None},
-        {"sub": "sub-admin"},  # userinfo speaks of sub-eve
+        {"sub": "sub-admin"},  # userinfo has the subject sub-eve
     ],
     ids=str,
 )
@@ -366,6 +366,6 @@ def test_unknown_provider_is_404(idp: OpenIdProvider) -> None:
 
 
 def test_sign_on_starts_with_a_post(idp: OpenIdProvider) -> None:
-    """A link elsewhere must not log somebody in as whoever the provider says."""
+    """A foreign link must not log a user in under an account of the provider."""
     assert Client().get("/login/with/acme/").status_code == 405
     assert Client(enforce_csrf_checks=True).post("/login/with/acme/").status_code == 403

@@ -44,8 +44,8 @@ class Transport(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
-class World:
-    """Connections to an application that answers when it is told to."""
+class ServerHarness:
+    """Connections to an application that answers once `answer` is set."""
 
     def __init__(self, parser: Any) -> None:
         self.answer = asyncio.Event()
@@ -66,9 +66,9 @@ class World:
 
 
 @pytest.fixture(params=[HttpToolsProtocol, H11Protocol])
-async def impatient_server(request: Any, monkeypatch: pytest.MonkeyPatch) -> World:
+async def impatient_server(request: Any, monkeypatch: pytest.MonkeyPatch) -> ServerHarness:
     monkeypatch.setattr(http_protocol, "HEAD_S", SOON_S)
-    return World(request.param)
+    return ServerHarness(request.param)
 
 
 async def closed(transport: Transport) -> bytes:
@@ -76,12 +76,12 @@ async def closed(transport: Transport) -> bytes:
     return transport.written
 
 
-async def test_silent_connection_is_closed(impatient_server: World) -> None:
+async def test_silent_connection_is_closed(impatient_server: ServerHarness) -> None:
     assert await closed(impatient_server.connect()[1]) == b""
 
 
 async def test_slow_request_head_is_answered_and_closed(
-    impatient_server: World,
+    impatient_server: ServerHarness,
 ) -> None:
     protocol, transport = impatient_server.connect()
     protocol.data_received(HALF)
@@ -91,7 +91,7 @@ async def test_slow_request_head_is_answered_and_closed(
     assert transport.written.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_slow_second_request_head_is_closed(impatient_server: World) -> None:
+async def test_slow_second_request_head_is_closed(impatient_server: ServerHarness) -> None:
     protocol, transport = impatient_server.connect()
     impatient_server.answer.set()
     protocol.data_received(WHOLE)
@@ -100,7 +100,7 @@ async def test_slow_second_request_head_is_closed(impatient_server: World) -> No
     assert b"408 " in await closed(transport)
 
 
-async def test_active_request_has_no_deadline(impatient_server: World) -> None:
+async def test_active_request_has_no_deadline(impatient_server: ServerHarness) -> None:
     protocol, transport = impatient_server.connect()
     protocol.data_received(WHOLE)
     with pytest.raises(TimeoutError):
@@ -111,7 +111,7 @@ async def test_active_request_has_no_deadline(impatient_server: World) -> None:
     assert b"204" in transport.written
 
 
-async def test_endless_request_head_is_rejected(impatient_server: World) -> None:
+async def test_endless_request_head_is_rejected(impatient_server: ServerHarness) -> None:
     protocol, transport = impatient_server.connect()
     protocol.data_received(HALF)
     for _ in range(2 * http_protocol.MAX_HEAD // 4000):
@@ -121,7 +121,7 @@ async def test_endless_request_head_is_rejected(impatient_server: World) -> None
 
 
 async def test_connections_are_bounded(
-    impatient_server: World, monkeypatch: pytest.MonkeyPatch
+    impatient_server: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_protocol, "MOST_CONNECTIONS", 2)
     _, first = impatient_server.connect()

@@ -20,11 +20,11 @@ class Console:
     def __init__(self, limits: BodyLimits = LIMITS) -> None:
         self.reads: list[int] = []
         self.released = asyncio.Event()
-        self.asked: list[str] = []
+        self.handled: list[str] = []
         self.application = limit_bodies(self._read, self._identify, limits)
 
     def _identify(self, scope: Any) -> str:
-        self.asked.append(scope["who"])
+        self.handled.append(scope["who"])
         return str(scope["who"])
 
     async def _read(self, scope: Any, receive: Any, send: Any) -> None:
@@ -67,7 +67,7 @@ class Console:
 async def test_anonymous_form_is_read_without_a_user_query(sizes: list[int]) -> None:
     console = Console()
     assert (await console.ask(sizes))[0] == 200
-    assert console.asked == []
+    assert console.handled == []
 
 
 @pytest.mark.parametrize("declared", [5, None])
@@ -82,7 +82,7 @@ async def test_anonymous_body_is_limited(declared: int | None) -> None:
 async def test_authenticated_body_needs_one_user_query() -> None:
     console = Console()
     assert (await console.ask([4, 4, 4], "ada"))[0] == 200
-    assert console.asked == ["ada"]
+    assert console.handled == ["ada"]
 
 
 @pytest.mark.parametrize("declared", [21, None])

@@ -159,7 +159,7 @@ async def test_slots_are_bounded_per_user_and_in_total(
 
 
 async def test_changes_are_sent_once_and_the_initial_state_is_not() -> None:
-    looks = iter(
+    polls = iter(
         [
             ServerSentEvent("a", id="1"),
             ServerSentEvent("a", id="1"),
@@ -167,7 +167,7 @@ async def test_changes_are_sent_once_and_the_initial_state_is_not() -> None:
             None,
         ]
     )
-    found = [one async for one in sse.poll_changes(lambda: next(looks), since="1", every_s=0)]
+    found = [one async for one in sse.poll_changes(lambda: next(polls), since="1", every_s=0)]
     assert [(one.event, one.id) for one in found] == [("message", "2"), ("gone", "")]
 
 
@@ -204,16 +204,16 @@ async def test_revoked_permission_ends_the_stream(
 
 
 async def test_equal_queries_are_shared() -> None:
-    looks, future, go = sse._PollThreads(), [], threading.Event()
+    polls, future, go = sse._PollThreads(), [], threading.Event()
 
-    def look() -> str:
+    def poll() -> str:
         assert go.wait(LONG_S)
         future.append(threading.current_thread().name)
         return "seen"
 
-    waiting = [asyncio.create_task(looks.ask(look, key)) for key in ("a", "a", "a", "b", None)]
+    waiting = [asyncio.create_task(polls.run(poll, key)) for key in ("a", "a", "a", "b", None)]
     await asyncio.sleep(0)
-    waiting[0].cancel()  # its reader left; the others still want it
+    waiting[0].cancel()  # its reader left; the others still read it
     go.set()
     assert await asyncio.wait_for(asyncio.gather(*waiting[1:]), LONG_S) == ["seen"] * 4
     assert len(future) == 3
@@ -224,21 +224,21 @@ async def test_query_interval_follows_its_cost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rests: list[float] = []
-    monkeypatch.setattr(sse, "LOOKERS", 1)
+    monkeypatch.setattr(sse, "POLLERS", 1)
     monkeypatch.setattr(sse.time, "thread_time", iter([0.0, 2.0, 2.0, 2.0]).__next__)
     monkeypatch.setattr(sse.time, "monotonic", lambda: 100.0)
     monkeypatch.setattr(sse.time, "sleep", rests.append)
-    looks = sse._PollThreads()
-    await looks.ask(lambda: None)
-    await looks.ask(lambda: None)
+    polls = sse._PollThreads()
+    await polls.run(lambda: None)
+    await polls.run(lambda: None)
     assert rests == [0.0, 2.0 * (1 / sse.CPU_SHARE - 1)]
 
 
 async def test_failing_query_fails_only_its_reader() -> None:
-    looks = sse._PollThreads()
+    polls = sse._PollThreads()
     with pytest.raises(ZeroDivisionError):
-        await looks.ask(lambda: 1 // 0, "a")
-    assert await looks.ask(lambda: 1, "a") == 1
+        await polls.run(lambda: 1 // 0, "a")
+    assert await polls.run(lambda: 1, "a") == 1
 
 
 @pytest.mark.parametrize(("limit", "reason"), [("PLACES_EACH", "person"), ("PLACES", "process")])

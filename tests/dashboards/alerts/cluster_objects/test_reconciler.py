@@ -220,6 +220,6 @@ def test_budgets_are_evaluated_where_the_console_is_scraped(db: None) -> None:
         groups = {one["name"] for one in made["spec"]["groups"]}
         assert ("emberline-cost" in groups) is beside
     row = Row.objects.create(name="in-cluster", kind="in-cluster", namespace="n")
-    wish = ClusterAlerts(cluster=row, rules=True)
-    (body,) = reconciler.build_desired(wish, reconciler.load_facts()).bodies
+    settings_row = ClusterAlerts(cluster=row, rules=True)
+    (body,) = reconciler.build_desired(settings_row, reconciler.load_facts()).bodies
     assert "emberline-cost" in {one["name"] for one in body["spec"]["groups"]}

@@ -123,8 +123,8 @@ def test_list_needs_a_constant_number_of_queries(prod: Cluster) -> None:
     for index in range(5):
         row = Cluster.objects.create(name=f"more-{index}", kind="in-cluster")
         ClusterStatus.objects.create(cluster=row)
-        wish = ClusterAlerts.objects.create(cluster=row, rules=True)
-        ClusterAlertsStatus.objects.create(alerts=wish)
+        settings_row = ClusterAlerts.objects.create(cluster=row, rules=True)
+        ClusterAlertsStatus.objects.create(alerts=settings_row)
     check(browser("viewer"), PAGES, KEPT)
     check(browser("viewer"), f"{PAGES}prod/", KEPT)
 

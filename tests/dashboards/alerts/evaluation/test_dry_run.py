@@ -86,19 +86,19 @@ def test_dry_run_equals_prometheus() -> None:
 
 
 def test_matches_shorter_than_the_duration_are_counted_separately() -> None:
-    looks = SampleTimes(0, 60, 0)
-    assert summarize_firing(held("..##.."), looks, 60).times == 1
-    one = summarize_firing(held("..#..."), looks, 60)  # up to two minutes between samples
+    sample_times = SampleTimes(0, 60, 0)
+    assert summarize_firing(held("..##.."), sample_times, 60).times == 1
+    one = summarize_firing(held("..#..."), sample_times, 60)  # up to two minutes between samples
     assert (one.times, one.unsure) == (0, 1)
-    assert summarize_firing(held("..#..."), looks, 600).unsure == 0
-    still = summarize_firing(held("...###"), looks, 60)
+    assert summarize_firing(held("..#..."), sample_times, 600).unsure == 0
+    still = summarize_firing(held("...###"), sample_times, 60)
     assert (still.still, still.firing_s, still.longest_s) == (True, 120, 120)
-    assert not summarize_firing(held(".##.#."), looks, 60).still
-    both = judge_rule([(held("##"), 0), (held("...."), 0), (held("####"), 0)], looks)
+    assert not summarize_firing(held(".##.#."), sample_times, 60).still
+    both = judge_rule([(held("##"), 0), (held("...."), 0), (held("####"), 0)], sample_times)
     assert ([one.firing_s for one in both.about], both.times) == ([240, 120], 2)
 
 
-class Asked:
+class StubPrometheus:
     """Answers each query by its text."""
 
     def __init__(self, found: Any) -> None:
@@ -117,7 +117,7 @@ def always(question: Any) -> QueryResult:
 
 
 def test_queries_are_few_and_cover_the_duration() -> None:
-    requested = Asked(always)
+    requested = StubPrometheus(always)
     measure = evaluation_measure.user_rule_measure("up == 0")
     for (key, (length, *steps)), lasting_s in itertools.product(RANGES.items(), (300, 1800)):
         step = steps[lasting_s == 1800]
@@ -149,7 +149,9 @@ def test_unanswerable_queries_are_rejected_and_gaps_reported() -> None:
         (FaultKind.TOO_EXPENSIVE, 400, "too_expensive"),
         (FaultKind.UNREACHABLE, 503, "not_known"),
     ):
-        away = Asked(lambda _question, kind=kind: QueryResult(fault=Fault(kind, "It says so.")))
+        away = StubPrometheus(
+            lambda _question, kind=kind: QueryResult(fault=Fault(kind, "It says so."))
+        )
         with pytest.raises(Refused) as refused:
             dry_run(away, draft, None, measure, "24h")
         assert (refused.value.status_code, refused.value.errors[0].code) == (status, code)
@@ -164,7 +166,9 @@ def test_unanswerable_queries_are_rejected_and_gaps_reported() -> None:
             (Series((), values),), missing=(Fault(FaultKind.UNREACHABLE, "b is away."),)
         )
 
-    found = dry_run(Asked(half), draft, ConditionValues((Condition("x > 2", 0),)), measure, "24h")
+    found = dry_run(
+        StubPrometheus(half), draft, ConditionValues((Condition("x > 2", 0),)), measure, "24h"
+    )
     assert found.gap
     assert abs(found.known_s - 43_200) < 400
     assert found.missing == ("b is away.",)
@@ -269,8 +273,8 @@ def test_expensive_expressions_are_neither_run_nor_saved(
     prometheus(settings, strict)
     operator = program("operator")
     whole = {"name": "Costly", "expr": expr, "for": "5m", "severity": "ticket", "summary": "x"}
-    for path, wish in ((f"{ALL}dry-run/", {"expr": expr}), (ALL, whole)):
-        answer = operator.post(path, wish)
+    for path, fields in ((f"{ALL}dry-run/", {"expr": expr}), (ALL, whole)):
+        answer = operator.post(path, fields)
         assert (answer.status_code, answer.json()["code"]) == (400, code), answer.json()
         assert answer.json()["field"] == "expr"
         assert words in json.dumps(answer.json())
@@ -321,12 +325,12 @@ def test_dry_run_stores_nothing(settings: Any) -> None:
         text = "".join(f"{path}{sent.decode()}" for _, path, sent in stub.seen)
         assert "endpoint_name%3D%22demo%22" in text
         assert "%20%3E%208%20" in text
-        for wish, field in (
+        for fields, field in (
             ({"threshold": -1}, "threshold"),
             ({"range": "1y"}, "range"),
             ({"treshold": 1}, "treshold"),
         ):
-            refused = operator.post(ONE, wish)
+            refused = operator.post(ONE, fields)
             assert (refused.status_code, refused.json()["field"]) == (400, field)
         for path, form in ((ONE, [1]), (f"{ALL}Nothing/dry-run/", {}), (f"{ALL}dry-run/", {})):
             assert operator.post(path, form).status_code in (400, 404), path
@@ -339,10 +343,10 @@ def test_dry_run_stores_nothing(settings: Any) -> None:
 
 @pytest.mark.django_db
 def test_dry_run_needs_the_permission_to_edit(settings: Any) -> None:
-    world = made.teams()
-    made.their_endpoints(world)
+    members = made.teams()
+    made.their_endpoints(members)
     OwnRule.objects.create(name="Secret", expr=f'up{{endpoint="{CANARY}"}}', summary="x")
-    erin, frank = client_of(world.erin), client_of(world.frank)
+    erin, frank = client_of(members.erin), client_of(members.frank)
     json: Any = {"content_type": "application/json"}
     with http_stub(ANSWERS) as stub:
         prometheus(settings, stub.url)
@@ -360,9 +364,9 @@ def test_dry_run_needs_the_permission_to_edit(settings: Any) -> None:
         for path in (f"{PAGE}dry-run/", "/alerts/rules/dry-run/"):
             assert erin.post(path, {"expr": "up"}).status_code == 403, path
         with pytest.raises(PermissionDenied):  # the action itself, without REST's permission check
-            trials.run_trial(world.erin, "HighTTFT", "", {})
+            trials.run_trial(members.erin, "HighTTFT", "", {})
         with pytest.raises(PermissionDenied):
-            trials.run_trial(world.frank, "HighTTFT", OURS, {})
+            trials.run_trial(members.frank, "HighTTFT", OURS, {})
         assert not stub.seen
 
 
@@ -386,12 +390,12 @@ def test_pages_dry_run_typed_values_with_and_without_scripts(settings: Any) -> N
         assert whole.status_code == 200
         assert 'value="9"' in whole.text  # submitted value
         assert 'data-dry-run="24h"' in whole.text
-        for path, wish in (
+        for path, fields in (
             (f"{PAGE}endpoints/demo/dry-run/", typed),
             ("/alerts/rules/LongQueue/dry-run/", own),
             ("/alerts/rules/dry-run/", own),
         ):
-            assert 'data-dry-run="24h"' in operator.post(path, wish).text, path
+            assert 'data-dry-run="24h"' in operator.post(path, fields).text, path
         wrong = operator.post(f"{PAGE}dry-run/", {**typed, "threshold": "-1"})
         assert wrong.status_code == 400
         assert "TTFT p95 threshold:" in wrong.text
@@ -406,7 +410,7 @@ def test_pages_dry_run_typed_values_with_and_without_scripts(settings: Any) -> N
 
 def test_alert_between_two_points_is_listed() -> None:
     """A day has a point every five minutes; two short alerts fired within the hour."""
-    requested = Asked(lambda _question: QueryResult())
+    requested = StubPrometheus(lambda _question: QueryResult())
     found = query_history(requested, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")
     question = requested.questions["alerts"]
     assert question.window.step == 300

@@ -27,12 +27,12 @@ class Sampled:
 
     def __init__(self, *alerts: tuple[Mapping[str, str], str, int, int | None]) -> None:
         self.alerts = alerts
-        self.asked: list[Question] = []
+        self.recorded_questions: list[Question] = []
         self.known_from = 0
         self.fault: Fault | None = None
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
-        self.asked += questions.values()
+        self.recorded_questions += questions.values()
         return {name: self._answer(one) for name, one in questions.items()}
 
     def _answer(self, one: Question) -> QueryResult:
@@ -125,8 +125,10 @@ def test_the_number_of_queries_and_points_is_bounded() -> None:
     for key in timeline.RANGES:
         sampled = Sampled()
         query_timeline(sampled, Scope(), key)
-        assert len(sampled.asked) == 4
-        assert all(one.window is None or one.window.points < 600 for one in sampled.asked)
+        assert len(sampled.recorded_questions) == 4
+        assert all(
+            one.window is None or one.window.points < 600 for one in sampled.recorded_questions
+        )
 
 
 def test_missing_history_is_reported() -> None:

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.django_db
 API = "/api/v1/acknowledgements/"
 
 
-class World:
+class SimulatedAlerts:
+    """Alerts in Prometheus and the current time."""
+
     def __init__(self) -> None:
         self.now = timezone.now()
         self.names: tuple[str, ...] = ("HighTTFT",)
@@ -50,115 +52,117 @@ class World:
 
 
 @pytest.fixture
-def alerting_world(monkeypatch: Any) -> Iterator[World]:
-    found = World()
+def simulated_alerts(monkeypatch: Any) -> Iterator[SimulatedAlerts]:
+    alerts = SimulatedAlerts()
     path = "dashboards.alerts.evaluation.firing_alerts.query_firing"
-    monkeypatch.setattr(path, found.firing)
+    monkeypatch.setattr(path, alerts.firing)
     monkeypatch.setattr(connections, "any_known", lambda: True)
-    monkeypatch.setattr(timezone, "now", lambda: found.now)
-    yield found
+    monkeypatch.setattr(timezone, "now", lambda: alerts.now)
+    yield alerts
 
 
 def acknowledge(**more: str) -> Silence:
-    wish = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it", **more}
-    return acknowledgements.create(person("operator"), wish)
+    fields = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it", **more}
+    return acknowledgements.create(person("operator"), fields)
 
 
-def test_acknowledgement_stops_repeats_and_the_resolution_is_sent(alerting_world: World) -> None:
+def test_acknowledgement_stops_repeats_and_the_resolution_is_sent(
+    simulated_alerts: SimulatedAlerts,
+) -> None:
     make_endpoint("demo")
-    wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
-    receivers.create(person("admin"), wish)
-    assert alerting_world.later(60) == ["firing"]
+    fields = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
+    receivers.create(person("admin"), fields)
+    assert simulated_alerts.later(60) == ["firing"]
     row = acknowledge()
     for _ in range(3):
-        assert alerting_world.later(5 * 3600) == []  # repeats are due every four hours
-    alerting_world.names = ()
-    assert alerting_world.later(10) == []
-    assert alerting_world.later(400) == ["resolved"]
+        assert simulated_alerts.later(5 * 3600) == []  # repeats are due every four hours
+    simulated_alerts.names = ()
+    assert simulated_alerts.later(10) == []
+    assert simulated_alerts.later(400) == ["resolved"]
     row.refresh_from_db()
     assert row.current_state == "expired"
-    alerting_world.names = ("HighTTFT",)
-    assert alerting_world.later(3600) + alerting_world.later(60) == ["firing"]
+    simulated_alerts.names = ("HighTTFT",)
+    assert simulated_alerts.later(3600) + simulated_alerts.later(60) == ["firing"]
 
 
-def test_revoked_acknowledgement_repeats_again(alerting_world: World) -> None:
+def test_revoked_acknowledgement_repeats_again(simulated_alerts: SimulatedAlerts) -> None:
     make_endpoint("demo")
-    wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
-    receivers.create(person("admin"), wish)
-    alerting_world.later(60)
+    fields = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": True}
+    receivers.create(person("admin"), fields)
+    simulated_alerts.later(60)
     row = acknowledge()
-    assert alerting_world.later(5 * 3600) == []
+    assert simulated_alerts.later(5 * 3600) == []
     assert browser("operator").post(f"/alerts/silences/{row.pk}/expire/").status_code == 302
-    assert alerting_world.later(400) == ["firing"]
+    assert simulated_alerts.later(400) == ["firing"]
     verbs = AuditEvent.objects.order_by("pk").values_list("verb", flat=True)
     assert list(verbs)[-2:] == ["acknowledge", "undo acknowledgement"]
 
 
 def test_short_gap_or_unknown_state_ends_no_acknowledgement(
-    alerting_world: World, monkeypatch: Any
+    simulated_alerts: SimulatedAlerts, monkeypatch: Any
 ) -> None:
     make_endpoint("demo")
     row = acknowledge()
-    alerting_world.names = ()
-    alerting_world.later(30)
-    alerting_world.why = "Prometheus does not respond."
-    alerting_world.later(600)
-    alerting_world.why, alerting_world.names = "", ("HighTTFT",)
-    alerting_world.later(30)
+    simulated_alerts.names = ()
+    simulated_alerts.later(30)
+    simulated_alerts.why = "Prometheus does not respond."
+    simulated_alerts.later(600)
+    simulated_alerts.why, simulated_alerts.names = "", ("HighTTFT",)
+    simulated_alerts.later(30)
     row.refresh_from_db()
     assert row.current_state == "active"
-    alerting_world.names = ()
+    simulated_alerts.names = ()
 
     def away(_remote: Any) -> None:
         raise Refused()
 
     with monkeypatch.context() as patched:
         patched.setattr(alertmanagers, "expire_silences", away)
-        alerting_world.later(90)
+        simulated_alerts.later(90)
     row.refresh_from_db()
     assert row.current_state == "active"  # the Alertmanager would go on silencing
-    alerting_world.later(10)
+    simulated_alerts.later(10)
     row.refresh_from_db()
     assert row.current_state == "expired"
 
 
-def test_rest_acknowledges_once_and_only_firing_alerts(alerting_world: World) -> None:
+def test_rest_acknowledges_once_and_only_firing_alerts(simulated_alerts: SimulatedAlerts) -> None:
     make_endpoint("demo")
     client = program("operator")
-    wish = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it"}
-    done = client.post(API, wish, format="json")
+    fields = {"alert": "HighTTFT", "endpoint": "demo", "note": "on it"}
+    done = client.post(API, fields, format="json")
     assert done.status_code == 201
     assert (done.json()["kind"], done.json()["comment"]) == ("acknowledgement", "on it")
-    again = client.post(API, wish, format="json")
+    again = client.post(API, fields, format="json")
     assert again.status_code == 409
     assert "already acknowledged" in again.text
     other = client.post(API, {"alert": "HighITL", "endpoint": "demo"}, format="json")
     assert other.status_code == 409
     assert "not firing" in other.text
-    for body, field in (({}, "alert"), ({**wish, "x": 1}, "x"), ({**wish, "note": 1}, "note")):
+    for body, field in (({}, "alert"), ({**fields, "x": 1}, "x"), ({**fields, "note": 1}, "note")):
         refused = client.post(API, body, format="json")
         assert (refused.status_code, refused.json()["field"]) == (400, field)
     assert len(client.get(API).json()["results"]) == 1
     kinds = f"/api/v1/silences/?kind={SilenceKind.SILENCE}"
     assert client.get(kinds).json()["results"] == []
     assert client.delete(f"{API}{done.json()['id']}/").status_code == 204
-    assert client.post(API, wish, format="json").status_code == 201
+    assert client.post(API, fields, format="json").status_code == 201
 
 
-def test_team_acknowledges_its_own_alerts(alerting_world: World) -> None:
+def test_team_acknowledges_its_own_alerts(simulated_alerts: SimulatedAlerts) -> None:
     teams = made.teams()
     made.their_endpoints(teams)
-    alerting_world.endpoint = OURS
-    wish = {"alert": "HighTTFT", "endpoint": OURS}
+    simulated_alerts.endpoint = OURS
+    fields = {"alert": "HighTTFT", "endpoint": OURS}
     json = {"content_type": "application/json"}
-    assert client_of(teams.frank).post(API, wish, **json).status_code == 403
-    assert client_of(teams.hugo).post(API, wish, **json).status_code in (403, 409)
-    done = client_of(teams.erin).post(API, wish, **json)
+    assert client_of(teams.frank).post(API, fields, **json).status_code == 403
+    assert client_of(teams.hugo).post(API, fields, **json).status_code in (403, 409)
+    done = client_of(teams.erin).post(API, fields, **json)
     assert done.status_code == 201
     assert client_of(teams.hugo).delete(f"{API}{done.json()['id']}/").status_code == 404
 
 
-def test_page_accepts_a_note_and_redirects_back(alerting_world: World) -> None:
+def test_page_accepts_a_note_and_redirects_back(simulated_alerts: SimulatedAlerts) -> None:
     make_endpoint("demo")
     operator = browser("operator")
     page = "/alerts/acknowledge/"

@@ -243,8 +243,8 @@ def test_exported_configuration_is_equivalent(tmp_path: Path, settings: Any) -> 
         {"name": "mail", "kind": "email", "to": ["a@example.org", "b@example.org"]},
     ):
         receivers.create(ada, facts)
-    wish = {"receiver": "chat", "matchers": ["team!=ours", 'severity="page"'], "group_by": []}
-    notify_routes.create(ada, wish)
+    fields = {"receiver": "chat", "matchers": ["team!=ours", 'severity="page"'], "group_by": []}
+    notify_routes.create(ada, fields)
     notify_routes.create(
         ada, {"receiver": "mail", "matchers": ["team=ours"], "send_resolved": False}
     )

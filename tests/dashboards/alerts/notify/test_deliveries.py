@@ -92,7 +92,7 @@ def test_document_version_is_4_for_all_alerts() -> None:
     assert "and 130 more" in message.format_text(many)
 
 
-def test_slack_text_mentions_nobody(hook: Stub) -> None:
+def test_slack_text_mentions_no_user(hook: Stub) -> None:
     to = receiver(kind="slack", url=f"{hook.url}/hook")
     one = owed(to)
     one.body = body(Alert({"alertname": "A", "pod": "<!channel>"}, {"summary": "a & b"}))

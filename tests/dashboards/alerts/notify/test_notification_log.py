@@ -32,8 +32,8 @@ def reason(one: AlertSpan, viewer: Any = None) -> str:
 
 
 def receiver(*matchers: str, age_s: int = 86_400) -> Route:
-    wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"]}
-    receivers.create(person("admin"), wish)
+    fields = {"name": "on-call", "kind": "email", "to": ["a@example.org"]}
+    receivers.create(person("admin"), fields)
     made = routes.create(person("admin"), {"receiver": "on-call", "matchers": list(matchers)})
     Route.objects.update(created_at=timezone.now() - timedelta(seconds=age_s))
     return made
@@ -82,8 +82,8 @@ def test_each_suppression_reason_is_named() -> None:
 def test_foreign_silence_is_named_without_its_text() -> None:
     teams = made.teams()
     labels = {**LABELS, "endpoint": OURS}
-    wish = {"matchers": ["severity=page"], "comment": "a secret plan"}
-    silences.create(person("operator"), wish)
+    fields = {"matchers": ["severity=page"], "comment": "a secret plan"}
+    silences.create(person("operator"), fields)
     one = span(ago_s=30, lasting_s=60, labels=labels)
     assert reason(one, teams.erin) == "Suppressed by a platform-wide silence."
     assert "a secret plan" in reason(one)

@@ -13,7 +13,7 @@ from cachetier.engine.metrics import render_metrics
 from cachetier.engine.node import Node
 from dashboards.alerts.rules.rule import Setting
 from dashboards.alerts.rules.rule_file import BY_NAME, GROUPS
-from tests.dashboards.alerts.rules.alert_world import Case, Series, bare, judged
+from tests.dashboards.alerts.rules.promtool_cases import Case, Series, bare, judged
 
 E = 'namespace="default",endpoint_name="demo"'
 POD = f'{E},pod="demo-worker-0"'

@@ -15,7 +15,7 @@ from dashboards.boards.queries import metric_names as q
 from routing.engine.kvaware.metrics import KvMetrics
 from routing.engine.observe.metrics import Metrics
 from routing.engine.peers.metrics import PeerMetrics
-from tests.dashboards.alerts.rules.alert_world import Case, Series, bare, judged
+from tests.dashboards.alerts.rules.promtool_cases import Case, Series, bare, judged
 from tests.support.prometheus import PROMTOOL
 
 E = 'namespace="default",endpoint="demo"'

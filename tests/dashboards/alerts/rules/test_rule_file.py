@@ -18,7 +18,7 @@ from dashboards.alerts.rules.rule_file import (
     render,
 )
 from tests.dashboards.alerts.rules import test_cluster, test_rule
-from tests.dashboards.alerts.rules.alert_world import Case, bare, judged
+from tests.dashboards.alerts.rules.promtool_cases import Case, bare, judged
 
 OWN = {rule.name for rule in RULES if rule.per_endpoint}
 CASES = [case for case in (*test_rule.rule_tests(), *test_cluster.CASES) if case.name in OWN]
@@ -141,7 +141,7 @@ def test_every_default_is_within_its_bounds_and_every_text_is_rendered() -> None
         for one in rule.parameters:
             assert one.fault(one.default) == "", (rule.name, one.name)
             assert one.fault(one.high * 2 + 1), (rule.name, one.name)
-            assert f"<{one.name}>" in rule.condition + rule.measured + rule.says
+            assert f"<{one.name}>" in rule.condition + rule.measured + rule.summary_template
     window = next(one for one in BY_NAME["HighTTFT"].parameters if one.unit == "window")
     assert window.fault(90.5)
     assert window.fault(True)

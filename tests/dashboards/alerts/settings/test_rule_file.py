@@ -126,7 +126,7 @@ def test_settings_are_reloaded_without_a_restart_and_an_invalid_file_never_is(
 
 
 class Scripted:
-    """Prometheus whose latest reload is what the test says, and how often it was asked for one."""
+    """Prometheus with a given latest reload, and the number of reload requests."""
 
     def __init__(self, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
         self.took: bool | None = True
@@ -157,12 +157,12 @@ def refused(own: Own, monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 def test_good_rules_are_not_blamed_for_the_reload_that_failed_before(refused: Scripted) -> None:
     OwnRule.objects.all().delete()
-    asked = refused.hang_ups
+    before = refused.hang_ups
     assert [refused.state(), refused.state()] == [Load.WAITING, Load.WAITING]
-    assert refused.hang_ups == asked, "the reload of the good file is under way"
+    assert refused.hang_ups == before, "the reload of the good file is under way"
     RuleFile.objects.update(at=timezone.now() - timedelta(minutes=1))
     assert refused.state() == Load.WAITING
-    assert refused.hang_ups == asked + 1
+    assert refused.hang_ups == before + 1
     refused.took = True
     assert refused.state() == Load.LOADED
 

@@ -290,16 +290,16 @@ async def test_progress_is_reported_during_the_run(server: Server) -> None:
 async def test_cpu_share_uses_the_same_start_for_work_and_time(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first look at the workers costs CPU before the load begins."""
-    look = TierCounterReader.look
+    """The first poll of the workers costs CPU before the load begins."""
+    poll = TierCounterReader.poll
 
     async def costly(watcher: TierCounterReader) -> dict[str, float]:
         until = time.process_time() + 0.1
         while time.process_time() < until:
             pass
-        return await look(watcher)
+        return await poll(watcher)
 
-    monkeypatch.setattr(TierCounterReader, "look", costly)
+    monkeypatch.setattr(TierCounterReader, "poll", costly)
     received: list[dict[str, Any]] = []
     job = parse_job({"rate": 20, "max_requests": 3})
     await Player(Task(job, server.url, "demo"), received.append).play()

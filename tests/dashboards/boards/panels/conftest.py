@@ -8,7 +8,11 @@ import pytest
 
 from dashboards.boards.queries.metric_names import PROMPT
 from dashboards.prometheus.http.client import Prometheus
-from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, replaying, targets
+from tests.dashboards.boards.panels.recorded.recordings_prometheus import (
+    ENDPOINTS,
+    replaying,
+    targets,
+)
 from tests.support.dashboards.fixtures import wait_for
 
 
@@ -16,7 +20,7 @@ from tests.support.dashboards.fixtures import wait_for
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     with replaying(tmp_path_factory.mktemp("recorded")) as url:
         client = Prometheus(url)
-        # Boards look at whole steps: at up to five seconds ago.
+        # Boards query whole steps: up to five seconds ago.
         wait_for(client, f"count(up offset 6s == 1) == {len(targets())}")
         rates = f"count(sum by (endpoint_name) (rate({PROMPT}[20s] offset 6s)) > 0)"
         wait_for(client, f"{rates} == {len(ENDPOINTS)}")

@@ -100,7 +100,7 @@ ASKED = {
     "R11 workers up": "routing/all/healthy-endpoints: workers_healthy_by_endpoint",
     "R12 index lag": "routing/one/index-lag: index_lag_by_worker",
     "R13 engine-side balance": "routing/one/prompt-skew: prompt_skew",
-    # Money: the console knows the price (Line.factor); the reference prefers that too.
+    # Costs: the console has the price (Line.factor); the reference prefers that too.
     "$1 endpoint $/h": "cost/one/usd-hour: workers_by_endpoint",
     "$2 $/1M output": "cost/one/usd-per-output: worker_hours_per_million_output",
     "$3 $/1M total": "cost/one/usd-per-token: worker_hours_per_million_tokens",
@@ -115,7 +115,7 @@ ASKED = {
 }
 
 
-# Asked by lists and by tiles.
+# Used by lists and tiles.
 ELSEWHERE = {
     *("requests_each", "requests_total", "reuse_each", "ttft_p90_each"),
 }

@@ -18,8 +18,13 @@ from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.declarations import Range
 from dashboards.boards.results import board as results_board
 from dashboards.prometheus.http.client import Prometheus
+from tests.dashboards.boards.panels.recorded.recordings_prometheus import (
+    ENDPOINTS,
+    LMCACHE,
+    NEWEST,
+    VERSIONS,
+)
 from tests.dashboards.boards.panels.recorded.replay import recorded, text_of
-from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, LMCACHE, NEWEST, VERSIONS
 
 RECENT = Range("recent", "a minute", 60, queries.SCRAPE_S, 5)
 PRICES = dict.fromkeys(ENDPOINTS, 1.5)
@@ -122,7 +127,7 @@ def test_every_recording_states_its_origin() -> None:
 
 
 def test_pods_and_gpus_are_those_of_the_selected_endpoints(replayed: Prometheus) -> None:
-    """Exporters of a cluster know pods only; whoever may see some endpoints sees theirs."""
+    """Cluster exporters have pod labels only; a user sees those of permitted endpoints."""
     panels = BOARDS["workers"].panels(one=False)
     mine = [panel for panel in panels if panel.needs and panel.drill != "endpoint"]
 

@@ -26,17 +26,17 @@ def test_known_pods_do_not_change_the_values(tmp_path: Path, labels: str) -> Non
     """With the exporter's own pod labels kept, and without."""
     metric = "DCGM_FI_DEV_GPU_UTIL" if labels == EXPORTED else "container_memory_working_set_bytes"
     name = "gpu_util_by_worker" if labels == EXPORTED else "pod_memory_by_worker"
-    world = {f"up{{{WORKER}}}": "1x30"}
+    series = {f"up{{{WORKER}}}": "1x30"}
     # The second begins like the first, and belongs to another endpoint.
     for number, pod in enumerate(("demo-0", "demo-0-other"), 1):
-        world[f"{metric}{{{labels.format(pod)}}}"] = f"{number}00x30"
+        series[f"{metric}{{{labels.format(pod)}}}"] = f"{number}00x30"
     value = 1.0 if labels == EXPORTED else 100.0
     questions = [
         expression_test(growth.render_for_chart(name, scope, Times(5, 900)), (LABELS, value))
         for scope in (DEMO, KNOWN)
     ]
     file = tmp_path / "tests.json"
-    file.write_text(json.dumps({"evaluation_interval": "1m", "tests": [of(world, *questions)]}))
+    file.write_text(json.dumps({"evaluation_interval": "1m", "tests": [of(series, *questions)]}))
     done = subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -83,7 +83,7 @@ def test_every_event_is_at_a_point_of_the_chart(tmp_path: Path, step_s: int) -> 
     times = Times(step_s, 60 * MINUTES)
     drawn = growth.rewrite_for_chart(f"rate(c_total[{times.rate_s}s])", times)
     any_ = f"max_over_time(({drawn})[{60 * MINUTES}s:{step_s}s]) > bool 0"
-    lost = {"fails-meanwhile"} if times.rate_s < 35 else set()  # told as evidence, not drawn
+    lost = {"fails-meanwhile"} if times.rate_s < 35 else set()  # evidence, not drawn
     wanted = [
         (target(name), float(grown > 0 and name not in lost))
         for name, (_, _, grown) in CASES.items()
@@ -117,8 +117,8 @@ def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
 
 def test_exported_counters_are_named_whatever_their_selector(tmp_path: Path) -> None:
     """A set operation ignores names: without a label, all but the first selector would be lost."""
-    asked = [("c_total", ""), ("lost_total", ""), ("up", '{job="vllm"}')]
-    found = growth.names_exported(asked, 60 * MINUTES)
+    requested = [("c_total", ""), ("lost_total", ""), ("up", '{job="vllm"}')]
+    found = growth.names_exported(requested, 60 * MINUTES)
     wanted = [(f'{{metric="{name}"}}', float(len(CASES))) for name in ("c_total", "up")]
     assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
 

@@ -34,7 +34,7 @@ def worker(metric: str, pod: str, endpoint: str = "a", **more: str) -> str:
 
 
 # Of endpoint `a` one worker begins an hour late and another one anew; `b` has a steady one.
-WORLD = {
+SERIES = {
     'up{job="vllm",pod="a-0"}': "1x300",
     worker("vllm:prompt_tokens_total", "a-0"): "0+60x300",
     worker("vllm:prompt_tokens_total", "a-1"): "_x180 0+120x120",
@@ -61,7 +61,7 @@ NAMES = (
 def promtool(
     folder: Path, test: dict[str, Any], every: str = "5m"
 ) -> subprocess.CompletedProcess[str]:
-    """It evaluates all groups `every` so often, whatever each of them says."""
+    """It evaluates all groups `every` so often, whatever their own interval."""
     groups = recording_rules.long_ranges()
     (folder / "rules.yml").write_text(
         recording_rules.render(groups[1:2] if every == "5m" else groups[1:])
@@ -88,17 +88,17 @@ def test_recorded_series_equal_raw_samples(tmp_path: Path) -> None:
     """To within what an extrapolation makes of a worker that came in the middle of a step."""
     one = Scope("a")
     questions = [same(name, scope, 0.03) for name in NAMES for scope in (Scope(), one)]
-    done = promtool(tmp_path, of(WORLD, *questions))
+    done = promtool(tmp_path, of(SERIES, *questions))
     assert done.returncode == 0, done.stdout + done.stderr
     questions = [same(name, scope, 0.03, MINUTES) for name in NAMES for scope in (Scope(), one)]
-    # Four samples a minute, as a rule of every minute wants.
-    done = promtool(tmp_path, of(WORLD, *questions) | {"interval": "15s"}, every="1m")
+    # Four samples a minute, as a rule of every minute needs.
+    done = promtool(tmp_path, of(SERIES, *questions) | {"interval": "15s"}, every="1m")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_comparison_of_recorded_series_can_fail(tmp_path: Path) -> None:
     """The same, held to what no two ways of reckoning agree on."""
-    done = promtool(tmp_path, of(WORLD, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
+    done = promtool(tmp_path, of(SERIES, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
     assert 'endpoint_name="a"' in done.stderr + done.stdout
 
 
@@ -171,18 +171,18 @@ def test_coverage_includes_the_window_before_each_step() -> None:
     results_board.measure(
         BoardRequest(stub, BOARDS["cost"].panels(one=False), Scope(), RANGES["15m"], 1.8e9)
     )
-    assert f"[{900 + 86_400}s:" in stub.asked["missing_300"].query
+    assert f"[{900 + 86_400}s:" in stub.recorded_questions["missing_300"].query
 
 
 def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
     question = growth.count_uncovered(FIVE, 14_400)
-    world = {'up{job="vllm"}': "_x120 1x180"}
-    assert promtool(tmp_path, of(world, expression_test(question, at="5h"))).returncode == 0
+    series = {'up{job="vllm"}': "_x120 1x180"}
+    assert promtool(tmp_path, of(series, expression_test(question, at="5h"))).returncode == 0
     done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, expression_test(question, at="5h")))
     assert done.returncode == 0
     bare = question.replace(FIVE.scraped, "emberline5m:never")
-    done = promtool(tmp_path, of(world, expression_test(bare, ("{}", 37.0), at="5h")))
+    done = promtool(tmp_path, of(series, expression_test(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
     coarse = growth.count_uncovered(FIVE, 180_000).replace(FIVE.scraped, "emberline5m:never")
     young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at
@@ -191,14 +191,14 @@ def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
 
 
 class Stub:
-    """Knows only at how many steps nothing was kept."""
+    """Prometheus that returns only the number of steps without a recorded value."""
 
     def __init__(self, lacking: QueryResult) -> None:
         self.lacking = lacking
-        self.asked: dict[str, Question] = {}
+        self.recorded_questions: dict[str, Question] = {}
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
-        self.asked |= questions
+        self.recorded_questions |= questions
         return {
             name: self.lacking if name.startswith(("missing", "not_covered")) else QueryResult()
             for name in questions
@@ -222,27 +222,27 @@ def test_board_queries_recorded_series_after_full_coverage(
     stub = Stub(lacking)
     panels = BOARDS["overview"].panels(one=False)
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES[range_key], 1.8e9))
-    found = {question.query for question in stub.asked.values()}
+    found = {question.query for question in stub.recorded_questions.values()}
     families = [family.all for family in growth.FAMILIES]
-    asked_short = [query for query in found if "count_over" not in query]
-    assert any(name in query for query in asked_short for name in families) is short
+    short_queries = [query for query in found if "count_over" not in query]
+    assert any(name in query for query in short_queries for name in families) is short
 
 
 def test_comparison_period_needs_coverage_too() -> None:
     stub = Stub(QueryResult())
     panels = BOARDS["overview"].panels(one=False)
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True))
-    assert f"[{14 * 86_400 + 43_200}s:" in stub.asked["missing_300"].query
+    assert f"[{14 * 86_400 + 43_200}s:" in stub.recorded_questions["missing_300"].query
 
 
 class Late:
     """Rules kept everything but the newest minutes, of which the samples are there."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Question] = {}
+        self.recorded_questions: dict[str, Question] = {}
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
-        self.asked |= questions
+        self.recorded_questions |= questions
         return {name: self._answer(question) for name, question in questions.items()}
 
     def _answer(self, question: Question) -> QueryResult:
@@ -282,6 +282,8 @@ def test_evidence_ends_now_independent_of_the_grid() -> None:
     stub, now = Quiet(QueryResult()), 1.8e9 + 59
     panels = BOARDS["overview"].panels(one=True)
     results_board.measure(BoardRequest(stub, panels, Scope("a"), RANGES["6h"], now))
-    moments = [question.at for name, question in stub.asked.items() if "happened_" in name]
+    moments = [
+        question.at for name, question in stub.recorded_questions.items() if "happened_" in name
+    ]
     assert moments
     assert min(moments) >= now - queries.SCRAPE_S

@@ -95,5 +95,5 @@ def test_grouping_labels_are_exported() -> None:
 def test_every_reason_and_state_has_a_style() -> None:
     assert set(styles.CACHE_STATES) == set(CACHE_STATES)
     assert set(styles.REASONS) == set(choices.REASONS)
-    looks = {(style.colour, style.dash, style.hatch) for style in styles.REASONS.values()}
-    assert len(looks) == len(styles.REASONS)
+    drawn_styles = {(style.colour, style.dash, style.hatch) for style in styles.REASONS.values()}
+    assert len(drawn_styles) == len(styles.REASONS)

@@ -112,7 +112,7 @@ STARTED: Mapping[str, Counts] = {
 
 @dataclass
 class Target:
-    """One process. Times are seconds before the world's end; `away`: scrapes fail from, to;
+    """One process. Times are seconds before the end; `away`: scrapes fail from, to;
     `first`: when it was first scraped, though it had run before."""
 
     job: str

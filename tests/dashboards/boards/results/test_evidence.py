@@ -73,11 +73,11 @@ ENDPOINTS = tuple(dict.fromkeys(target.endpoint for target in TARGETS))
 
 
 @dataclass(frozen=True)
-class World:
+class SparsePrometheus:
     prometheus: Prometheus
     end: int
 
-    @cache  # noqa: B019  # a world lives as long as the module
+    @cache  # noqa: B019  # the fixture has module scope
     def shown(self, endpoint: str, length: str, only: str = "") -> dict[str, PanelResult]:
         """Every panel of every board of the endpoint, or `only` one."""
         panels = {
@@ -96,13 +96,13 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def sparse_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def sparse_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparsePrometheus]:
     folder = tmp_path_factory.mktemp("sparse")
     end = int(time.time()) // 60 * 60 - 60
     write(TARGETS, end, folder)
     with running_prometheus(folder, "scrape_configs: []\n") as url:
         client = Prometheus(url, PATIENT)
-        yield World(client, end)
+        yield SparsePrometheus(client, end)
         client.close()
 
 
@@ -136,25 +136,25 @@ CASES += [("old", "6h"), ("one", "1h"), ("one", "6h"), ("one", "24h")]
 
 @pytest.mark.parametrize(("endpoint", "length"), CASES)
 def test_no_statement_of_absence_is_false(
-    sparse_prometheus: World, endpoint: str, length: str
+    sparse_prometheus: SparsePrometheus, endpoint: str, length: str
 ) -> None:
     back = RANGES[length].length_s
     for name, shown in sparse_prometheus.shown(endpoint, length).items():
         message, panel = shown.message, shown.panel
-        told = f"{endpoint} {length} {name}: {shown.state} {message}"
+        context = f"{endpoint} {length} {name}: {shown.state} {message}"
         if message is None or shown.state == "ok":
             continue
         if panel.cause is not None and panel.cause.none == message.text:
-            assert grown(endpoint, CAUSES[panel.cause.query], back) == 0, told
+            assert grown(endpoint, CAUSES[panel.cause.query], back) == 0, context
         if shown.state in ("zero", "quiet") and panel.of_events:
             counted = {one: grown(endpoint, one, back) for one in counters_of(shown)}
             measured = {"tier-failures"}  # its zero is drawn from a counter of lookups
-            assert not any(counted.values()) or name in measured, told
+            assert not any(counted.values()) or name in measured, context
         elif shown.state == "quiet" and not message.text.startswith("No values in this chart."):
             # A share or a quantile needs something of each of its counters.
-            assert not all(grown(endpoint, one, back) for one in counters_of(shown)), told
+            assert not all(grown(endpoint, one, back) for one in counters_of(shown)), context
         if shown.state == "absent":
-            assert not any(grown(endpoint, one, back) for one in panel.metrics), told
+            assert not any(grown(endpoint, one, back) for one in panel.metrics), context
 
 
 # What each endpoint did in the last 15 minutes: these panels have numbers, or say how much it was.
@@ -166,7 +166,7 @@ SEEN = (
 
 
 @pytest.mark.parametrize("endpoint", ["one", "bursts", "young", "replaced", "dead", "failing"])
-def test_rare_events_are_shown(sparse_prometheus: World, endpoint: str) -> None:
+def test_rare_events_are_shown(sparse_prometheus: SparsePrometheus, endpoint: str) -> None:
     found = sparse_prometheus.shown(endpoint, "15m")
     silent = {name: found[name].message for name in SEEN if found[name].state != "ok"}
     assert silent == {}
@@ -185,7 +185,7 @@ def test_rare_events_are_shown(sparse_prometheus: World, endpoint: str) -> None:
     assert "Prompt 7000" in message.text
 
 
-def test_absence_of_events_is_stated(sparse_prometheus: World) -> None:
+def test_absence_of_events_is_stated(sparse_prometheus: SparsePrometheus) -> None:
     found = sparse_prometheus.shown("idle", "15m")
     for name in ("requests", "ttft", "decisions", "queued", "sources"):
         message = found[name].message
@@ -203,7 +203,7 @@ def test_absence_of_events_is_stated(sparse_prometheus: World) -> None:
 
 @pytest.mark.parametrize("endpoint", ["one"])
 def test_series_of_a_short_range_is_in_every_longer_one(
-    sparse_prometheus: World, endpoint: str
+    sparse_prometheus: SparsePrometheus, endpoint: str
 ) -> None:
     before: set[tuple[str, str]] = set()
     for length in ("15m", "1h", "6h", "24h"):
@@ -218,7 +218,7 @@ def test_series_of_a_short_range_is_in_every_longer_one(
 
 
 @pytest.mark.parametrize("length", ["15m", "1h"])
-def test_figures_cover_the_complete_range(sparse_prometheus: World, length: str) -> None:
+def test_figures_cover_the_complete_range(sparse_prometheus: SparsePrometheus, length: str) -> None:
     """Ratios of sums: of 200 requests 12 failed; the last ones all did."""
     shown = sparse_prometheus.shown("mixed", length, only="good")["good"]
     totals = {line.key: line.total for line in shown.drawn}
@@ -231,7 +231,9 @@ def test_figures_cover_the_complete_range(sparse_prometheus: World, length: str)
     assert last["failed"] == 1.0
 
 
-def test_card_equals_the_figure(sparse_prometheus: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_card_equals_the_figure(
+    sparse_prometheus: SparsePrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(time, "time", lambda: float(sparse_prometheus.end))
     for endpoint in ("one", "young", "bursts", "replaced", "mixed"):
         card = fleet_summary.summarize_fleet(

@@ -59,7 +59,7 @@ def test_panel_without_a_ranking_reports_its_fault() -> None:
 
 
 class Rounds:
-    """A Prometheus with 250 targets that keeps what it is asked at once."""
+    """A Prometheus with 250 targets that records the queries of a batch."""
 
     def __init__(self) -> None:
         self.rounds: list[Mapping[str, Question]] = []

@@ -45,7 +45,7 @@ def nothing_known() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("target_count", "steps"),
     [
-        (0, {"15m": 5, "1h": 10, "6h": 60}),  # nothing was told
+        (0, {"15m": 5, "1h": 10, "6h": 60}),  # nothing was reported
         (9, {"15m": 5, "1h": 10, "6h": 60}),
         (44, {"15m": 5, "1h": 20, "6h": 60}),
         (84, {"15m": 10, "1h": 60, "6h": 120}),

@@ -13,7 +13,7 @@ from dashboards.costs.ledger import hours
 from dashboards.costs.models import Budget, TierPrice
 from endpoints.models import Endpoint
 from tests.console.commandline.test_parser import run
-from tests.dashboards.costs.conftest import NOON, Told
+from tests.dashboards.costs.conftest import NOON, StubPrometheus
 from tests.support.people import Cast, client_of
 from tests.support.teams import Teams
 
@@ -25,7 +25,7 @@ def send(client: Client, verb: str, url: str, data: Any, **headers: str) -> Any:
     return call(url, json.dumps(data), content_type="application/json", headers=headers)
 
 
-def test_a_budget_over_rest(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
+def test_a_budget_over_rest(stub_prometheus: StubPrometheus, one: Endpoint, people: Cast) -> None:
     hours.add_hour(stub_prometheus, NOON)
     alice = client_of(people.alice)
     wanted = {"name": "All", "usd": 4.0}
@@ -60,7 +60,9 @@ def test_lists_are_limited_to_the_viewer(two_teams: Teams, people: Cast) -> None
     assert [row["name"] for row in rows] == ["a"]
 
 
-def test_monthly_costs_over_rest(stub_prometheus: Told, one: Endpoint, people: Cast) -> None:
+def test_monthly_costs_over_rest(
+    stub_prometheus: StubPrometheus, one: Endpoint, people: Cast
+) -> None:
     hours.add_hour(stub_prometheus, NOON)
     charlie = client_of(people.charlie)
     assert charlie.get("/api/v1/cost-reports/").json()[-1]["hours_measured"] == 1.0
@@ -94,17 +96,17 @@ def test_tier_price_has_a_history(one: Endpoint, people: Cast) -> None:
     assert charlie.get(f"{url}prices/").status_code == 404
     assert send(alice, "put", url, {"since": "2026-13-01"}).status_code == 400
 
-    def say(usd: float, since: str) -> None:
+    def set_price(usd: float, since: str) -> None:
         assert send(alice, "put", url, {"usd_hour": usd, "since": since}).status_code == 200
 
     def history() -> list[tuple[str, float | None]]:
         rows = charlie.get(f"{url}prices/").json()
         return [(row["since"], row["usd_hour"]) for row in rows]
 
-    say(1.0, "2026-11-01")
-    say(2.0, "2026-11-05")
+    set_price(1.0, "2026-11-01")
+    set_price(2.0, "2026-11-05")
     assert history() == [("2026-11-05", 2.0), ("2026-11-01", 1.0)]
-    say(3.0, "2026-11-03")
+    set_price(3.0, "2026-11-03")
     assert history() == [("2026-11-03", 3.0), ("2026-11-01", 1.0)], "later days get this one"
     today = str(timezone.now().date())
     seen = send(alice, "put", url, {"source": "the bill"}).json()
@@ -116,7 +118,7 @@ def test_tier_price_has_a_history(one: Endpoint, people: Cast) -> None:
     assert charlie.get(url).status_code == alice.delete(url).status_code == 404
 
 
-def test_budget_on_the_command_line(stub_prometheus: Told, one: Endpoint) -> None:
+def test_budget_on_the_command_line(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     hours.add_hour(stub_prometheus, NOON)
     assert "$100.00 per month, scope all" in run("budget", "set", "All", "100")
     assert "tag app=search" in run("budget", "set", "All", "50", "--tag", "app=search")

@@ -67,7 +67,7 @@ def test_outlier_does_not_change_the_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"error": "no workers"}, "failed: no workers"),
         ({"worker": "w-1"}, "routed to w-1 instead of w-0"),
@@ -76,20 +76,20 @@ def test_outlier_does_not_change_the_result() -> None:
         ({"prompt_tokens": None}, "no prompt length"),
     ],
 )
-def test_failed_calibration_states_the_cause(change: dict[str, Any], says: str) -> None:
+def test_failed_calibration_states_the_cause(change: dict[str, Any], message: str) -> None:
     found = measured(lambda n, answer: replace(answer, **change) if n == 3 else answer)
     assert found.seconds_per_token is None
-    assert says in found.problem
+    assert message in found.problem
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [({"ttft_s": 1.0}, "was not idle"), ({"prompt_tokens": 50}, "0 tokens more")],
 )
-def test_missing_slope_gives_no_result(change: dict[str, Any], says: str) -> None:
+def test_missing_slope_gives_no_result(change: dict[str, Any], message: str) -> None:
     found = measured(lambda _n, answer: replace(answer, **change))
     assert found.seconds_per_token is None
-    assert says in found.problem
+    assert message in found.problem
 
 
 def serving_endpoint() -> Endpoint:

@@ -136,17 +136,17 @@ def test_router_price_is_listed_beside_the_worker_price() -> None:
 
 
 @pytest.mark.parametrize(
-    ("placement", "says"),
+    ("placement", "message"),
     [
         ((), "No instance type is set"),
         (("metal.x",), "metal.x has no price"),
         (("p5e.48xlarge",), "p5e.48xlarge has no price"),
     ],
 )
-def test_unknown_price_states_its_remedy(placement: tuple[str, ...], says: str) -> None:
+def test_unknown_price_states_its_remedy(placement: tuple[str, ...], message: str) -> None:
     found = rate(needs(parse(on(*placement))), BUILTIN)
     assert found.usd_hour is None
-    assert says in found.why
+    assert message in found.why
 
 
 def test_local_workers_have_a_price_once_it_is_set() -> None:

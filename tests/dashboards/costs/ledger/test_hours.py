@@ -20,7 +20,7 @@ from dashboards.costs.prices import tiers
 from dashboards.models import Calibration, RunState
 from endpoints import actions
 from endpoints.models import Endpoint, Revision
-from tests.dashboards.costs.conftest import HOUR_S, NOON, PRICE, USED, Told, made
+from tests.dashboards.costs.conftest import HOUR_S, NOON, PRICE, USED, StubPrometheus, made
 from tests.support.people import Cast
 
 HOUR = hours.HOUR
@@ -31,7 +31,9 @@ def day(name: str = "one") -> CostDay:
     return CostDay.objects.get(endpoint_name=name)
 
 
-def test_missing_hours_are_queried_latest_first(stub_prometheus: Told, one: Endpoint) -> None:
+def test_missing_hours_are_queried_latest_first(
+    stub_prometheus: StubPrometheus, one: Endpoint
+) -> None:
     assert hours.missing_hours(NOON)[0] == NOON - 2 * HOUR, (
         "the last hour is two minutes old at least"
     )
@@ -40,7 +42,7 @@ def test_missing_hours_are_queried_latest_first(stub_prometheus: Told, one: Endp
         "none from before it was"
     )
     assert hours.measure_hours(stub_prometheus, now) == 4
-    assert stub_prometheus.asked[0] == int(NOON.timestamp())
+    assert stub_prometheus.queried_at[0] == int(NOON.timestamp())
     assert hours.missing_hours(now) == []
     assert hours.measure_hours(stub_prometheus, now) == 0
     found = day()
@@ -52,7 +54,7 @@ def test_missing_hours_are_queried_latest_first(stub_prometheus: Told, one: Endp
     assert (found.price, found.part) == (2.0, pytest.approx(0.1))
 
 
-def test_hour_is_counted_once(stub_prometheus: Told, one: Endpoint) -> None:
+def test_hour_is_counted_once(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     hour = NOON - HOUR
     for _ in range(2):
         assert hours.add_hour(stub_prometheus, hour) is HourResult.YES
@@ -61,7 +63,7 @@ def test_hour_is_counted_once(stub_prometheus: Told, one: Endpoint) -> None:
 
 
 def test_next_hour_writes_each_endpoint_and_reads_none(
-    stub_prometheus: Told, one: Endpoint
+    stub_prometheus: StubPrometheus, one: Endpoint
 ) -> None:
     """An hour of five hundred endpoints takes as many updates, without further reads."""
     hours.add_hour(stub_prometheus, NOON - 3 * HOUR)
@@ -71,7 +73,9 @@ def test_next_hour_writes_each_endpoint_and_reads_none(
     assert [sql.split()[0] for sql in days] == ["SELECT", "UPDATE"]
 
 
-def test_hour_without_a_response_is_retried_later(stub_prometheus: Told, one: Endpoint) -> None:
+def test_hour_without_a_response_is_retried_later(
+    stub_prometheus: StubPrometheus, one: Endpoint
+) -> None:
     stub_prometheus.away = True
     assert hours.measure_hours(stub_prometheus, NOON) == 0
     assert not MeasuredHour.objects.exists()
@@ -81,7 +85,7 @@ def test_hour_without_a_response_is_retried_later(stub_prometheus: Told, one: En
 
 
 def test_unreachable_source_is_awaited_and_then_skipped(
-    stub_prometheus: Told, one: Endpoint
+    stub_prometheus: StubPrometheus, one: Endpoint
 ) -> None:
     stub_prometheus.in_parts = True
     hour = NOON - hours.HOUR
@@ -92,19 +96,19 @@ def test_unreachable_source_is_awaited_and_then_skipped(
     assert NOON + hours.HOUR in hours.missing_hours(NOON + hours.PATIENCE), "these are waited for"
 
 
-def test_no_query_before_the_first_endpoint(stub_prometheus: Told, people: Cast) -> None:
+def test_no_query_before_the_first_endpoint(stub_prometheus: StubPrometheus, people: Cast) -> None:
     assert hours.measure_hours(stub_prometheus, NOON) == 0
-    assert stub_prometheus.asked == []
+    assert stub_prometheus.queried_at == []
 
 
-def test_unscraped_time_stays_unknown(stub_prometheus: Told, one: Endpoint) -> None:
+def test_unscraped_time_stays_unknown(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     stub_prometheus.used, stub_prometheus.covered_s = {}, 0.0
     hours.add_hour(stub_prometheus, NOON)
     assert MeasuredHour.objects.get().covered_s == 0.0
     assert not CostDay.objects.exists(), "nought would be a lie"
 
 
-def test_spec_of_the_hour_counts(stub_prometheus: Told, one: Endpoint) -> None:
+def test_spec_of_the_hour_counts(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     Revision.objects.update(created_at=NOON - 3 * HOUR)
     wanted = {**one.spec, "resources": {**one.spec["resources"], "cpus": 2}}
     actions.update(actions.SYSTEM, "one", wanted)
@@ -116,7 +120,9 @@ def test_spec_of_the_hour_counts(stub_prometheus: Told, one: Endpoint) -> None:
     assert day().part == pytest.approx(0.2)
 
 
-def test_deleted_endpoint_keeps_its_last_known_state(stub_prometheus: Told, one: Endpoint) -> None:
+def test_deleted_endpoint_keeps_its_last_known_state(
+    stub_prometheus: StubPrometheus, one: Endpoint
+) -> None:
     hours.add_hour(stub_prometheus, NOON - HOUR)
     Endpoint.objects.all().delete()
     stub_prometheus.used["never"] = USED
@@ -127,7 +133,7 @@ def test_deleted_endpoint_keeps_its_last_known_state(stub_prometheus: Told, one:
 
 
 def test_new_price_and_calibration_update_their_days(
-    stub_prometheus: Told, one: Endpoint, people: Cast
+    stub_prometheus: StubPrometheus, one: Endpoint, people: Cast
 ) -> None:
     for back in (24, 0):
         hours.add_hour(stub_prometheus, NOON - back * HOUR)
@@ -156,7 +162,9 @@ def test_new_price_and_calibration_update_their_days(
     assert seen() == [(3.0, 0.002), (4.0, 0.002)], "what was reckoned with stays"
 
 
-def test_unknown_machine_gets_its_share_once_known(stub_prometheus: Told, people: Cast) -> None:
+def test_unknown_machine_gets_its_share_once_known(
+    stub_prometheus: StubPrometheus, people: Cast
+) -> None:
     made("one")
     hours.add_hour(stub_prometheus, NOON)
     assert (day().part, day().price) == (None, None)
@@ -180,7 +188,7 @@ def set_tier_price(since: date, **facts: Any) -> TierPrice:
     return TierPrice.objects.create(name=REDIS_NAME, since=since, **facts)
 
 
-def test_tier_is_paid_by_its_users(stub_prometheus: Told, one: Endpoint) -> None:
+def test_tier_is_paid_by_its_users(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     for name in ("two", "three"):
         made(name, **REDIS)
     stub_prometheus.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
@@ -197,7 +205,7 @@ def test_tier_is_paid_by_its_users(stub_prometheus: Told, one: Endpoint) -> None
     assert tier_usd("two", "three") == [4.0, 4.0, 0], "unused, it costs all the same"
 
 
-def test_tier_price_updates_its_days(stub_prometheus: Told, people: Cast) -> None:
+def test_tier_price_updates_its_days(stub_prometheus: StubPrometheus, people: Cast) -> None:
     made("two", **REDIS)
     Endpoint.objects.update(created_at=NOON - timedelta(days=5))
     stub_prometheus.used = {"two": USED}
@@ -221,7 +229,7 @@ def test_tier_price_updates_its_days(stub_prometheus: Told, people: Cast) -> Non
 
 
 def test_own_tier_is_valued_by_memory_and_disks(
-    stub_prometheus: Told, one: Endpoint, people: Cast
+    stub_prometheus: StubPrometheus, one: Endpoint, people: Cast
 ) -> None:
     """Four GiB on each of two nodes of 16 GiB at 1 USD/h, and 73 GiB of disk each."""
     catalogue.save_instance_type(
@@ -253,7 +261,7 @@ def test_own_tier_is_valued_by_memory_and_disks(
     assert worth() == [6.0, 0]
 
 
-def test_deleted_tier_makes_its_day_unknown(stub_prometheus: Told, one: Endpoint) -> None:
+def test_deleted_tier_makes_its_day_unknown(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     """No tier has this name: its size is unknown."""
     Endpoint.objects.update(spec={**one.spec, "cache": {"l2": {"enabled": True, "tier": "warm"}}})
     everything = Budget(name="all", usd=100.0)
@@ -268,7 +276,7 @@ def test_deleted_tier_makes_its_day_unknown(stub_prometheus: Told, one: Endpoint
     assert state.unpriced
 
 
-def test_cache_without_hits_has_a_cost(stub_prometheus: Told, one: Endpoint) -> None:
+def test_cache_without_hits_has_a_cost(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     """Without calibration: not needed for zero tokens."""
     stub_prometheus.used = {"one": {**USED, **dict.fromkeys(CACHED, 0.0), "load_time": 0.0}}
     hours.add_hour(stub_prometheus, NOON)

@@ -11,7 +11,7 @@ from dashboards.costs.ledger import hours, months
 from dashboards.costs.ledger.months import Month
 from dashboards.costs.models import CostDay, MeasuredHour
 from endpoints.models import Endpoint
-from tests.dashboards.costs.conftest import HOUR_S, Told
+from tests.dashboards.costs.conftest import HOUR_S, StubPrometheus
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -43,7 +43,7 @@ def test_month_is_in_utc() -> None:
 
 
 def test_repeated_hour_of_a_clock_change_is_counted_twice(
-    stub_prometheus: Told, one: Endpoint
+    stub_prometheus: StubPrometheus, one: Endpoint
 ) -> None:
     """02:30 occurs twice in Berlin: two hours of UTC."""
     Endpoint.objects.update(created_at=datetime(2026, 10, 25, 0, tzinfo=UTC))
@@ -56,7 +56,9 @@ def test_repeated_hour_of_a_clock_change_is_counted_twice(
     assert CostDay.objects.get().worker_s == 4 * HOUR_S
 
 
-def test_hour_belongs_to_the_day_of_its_start(stub_prometheus: Told, one: Endpoint) -> None:
+def test_hour_belongs_to_the_day_of_its_start(
+    stub_prometheus: StubPrometheus, one: Endpoint
+) -> None:
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
     for hour in (midnight - hours.HOUR, midnight):
         hours.add_hour(stub_prometheus, hour)
@@ -64,6 +66,6 @@ def test_hour_belongs_to_the_day_of_its_start(stub_prometheus: Told, one: Endpoi
     assert list(found) == [(date(2026, 11, 30), 1 << 23), (date(2026, 12, 1), 1)]
     now = midnight + 2 * hours.HOUR
     covered = months.coverages([Month(date(2026, 11, 1)), Month(date(2026, 12, 1))], now)
-    told_of = [(one.due, one.asked, one.whole) for one in covered.values()]
-    assert told_of == [(1, 1, True), (2, 1, False)]
+    coverage = [(one.due, one.queried, one.whole) for one in covered.values()]
+    assert coverage == [(1, 1, True), (2, 1, False)]
     assert MeasuredHour.objects.count() == 2

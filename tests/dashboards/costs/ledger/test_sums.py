@@ -182,7 +182,7 @@ def test_daily_sums_follow_their_samples(added: datetime) -> None:
         seen = {what: net if what == "spared_usd" else getattr(line, what) for what in value}
         assert seen == pytest.approx(value, rel=CLOSE), name
     month = monthly.report(months.month_of(BEGIN), added, None)
-    assert month.coverage.asked == month.coverage.due == HOURS
+    assert month.coverage.queried == month.coverage.due == HOURS
     assert month.coverage.scraped == pytest.approx(HOURS - len(AWAY), abs=0.2)
     assert "5.4% of the hours so far were not measured" in month.partial
     unpriced = sum(line.unpriced_tier_h for line in found.values())

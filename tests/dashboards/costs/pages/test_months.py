@@ -17,7 +17,7 @@ from dashboards.costs.reports import endpoints as lately
 from dashboards.costs.reports import monthly, shares
 from dashboards.costs.reports.monthly import COLUMNS
 from endpoints.models import Endpoint, InferenceKey, KeyUsage, Revision
-from tests.dashboards.costs.conftest import HOUR_S, NOON, Told, made
+from tests.dashboards.costs.conftest import HOUR_S, NOON, StubPrometheus, made
 from tests.support.people import Cast, client_of
 from tests.support.query_counts import check
 from tests.support.teams import CANARY, NOBODYS, OURS, Teams
@@ -28,7 +28,7 @@ MONTH = months.month_of(NOON)
 
 
 @pytest.fixture
-def measured(stub_prometheus: Told, one: Endpoint) -> Endpoint:
+def measured(stub_prometheus: StubPrometheus, one: Endpoint) -> Endpoint:
     for back in range(4):
         hours.add_hour(stub_prometheus, NOON - (back + 1) * hours.HOUR)
     CostDay.objects.update(slope=0.002, tags={"app": "=cmd()"})
@@ -73,13 +73,13 @@ def test_csv_has_numbers_and_no_formula(measured: Endpoint, people: Cast) -> Non
     assert tag["name"] == "'=cmd()"
 
 
-def test_measured_share_of_a_month_is_shown(stub_prometheus: Told, one: Endpoint) -> None:
+def test_measured_share_of_a_month_is_shown(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     now = NOON.replace(minute=30)
     assert months.coverage(MONTH, now).share is None
     for back in (1, 2):
         hours.add_hour(stub_prometheus, NOON - back * hours.HOUR)
     found = months.coverage(MONTH, now)
-    assert (found.due, found.asked, found.scraped, found.whole) == (2, 2, 2.0, True)
+    assert (found.due, found.queried, found.scraped, found.whole) == (2, 2, 2.0, True)
     MeasuredHour.objects.filter(hour=NOON - hours.HOUR).delete()
     found = months.coverage(MONTH, now)
     assert (found.due, found.share, found.whole) == (2, 0.5, False)
@@ -123,7 +123,7 @@ def test_keys_share_busy_time(measured: Endpoint, people: Cast) -> None:
 
 
 def test_costs_of_another_team_are_in_no_response(
-    stub_prometheus: Told, two_teams: Teams, people: Cast, one: Endpoint
+    stub_prometheus: StubPrometheus, two_teams: Teams, people: Cast, one: Endpoint
 ) -> None:
     Endpoint.objects.update(created_at=NOON - timedelta(days=1))
     stub_prometheus.used = dict.fromkeys((CANARY, OURS, NOBODYS), stub_prometheus.used["one"])
@@ -139,7 +139,7 @@ def test_costs_of_another_team_are_in_no_response(
 
 
 def test_shared_tier_is_split_among_teams(
-    stub_prometheus: Told, two_teams: Teams, people: Cast, one: Endpoint
+    stub_prometheus: StubPrometheus, two_teams: Teams, people: Cast, one: Endpoint
 ) -> None:
     """Two hours of 8 USD: in the first one team reads three quarters, in the second none reads."""
     redis = {"enabled": True, "backend": "redis", "url": "redis://r:1"}
@@ -174,7 +174,9 @@ def test_shared_tier_is_split_among_teams(
         assert theirs not in text
 
 
-def test_without_prometheus_tier_users_are_unknown(stub_prometheus: Told, one: Endpoint) -> None:
+def test_without_prometheus_tier_users_are_unknown(
+    stub_prometheus: StubPrometheus, one: Endpoint
+) -> None:
     redis = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:1"}}}
     made("two", **redis)
     TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=1.0)
@@ -277,7 +279,7 @@ def test_recent_costs_by_team_and_tag(one: Endpoint, people: Cast) -> None:
     "url", ["/costs/", "/costs/reports/", "/costs/reports/2026-11/", "/costs/budgets/"]
 )
 def test_queries_do_not_grow_with_rows(
-    stub_prometheus: Told, measured: Endpoint, people: Cast, url: str
+    stub_prometheus: StubPrometheus, measured: Endpoint, people: Cast, url: str
 ) -> None:
     for number in range(5):
         Budget.objects.create(name=f"b{number}", usd=number + 1)

@@ -57,7 +57,7 @@ def test_list_price_is_set_with_one_click(people: Cast) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "says"),
+    ("typed", "message"),
     [
         ("", "Enter a price."),
         ("cheap", "&quot;cheap&quot; is not a price."),
@@ -66,11 +66,11 @@ def test_list_price_is_set_with_one_click(people: Cast) -> None:
         ("1e9", "is not a price."),
     ],
 )
-def test_invalid_price_is_rejected_in_place(people: Cast, typed: str, says: str) -> None:
+def test_invalid_price_is_rejected_in_place(people: Cast, typed: str, message: str) -> None:
     refused = client_of(people.alice).post(URL, {"usd_hour": typed})
     assert refused.status_code == 400
     page = refused.content.decode()
-    assert says in page
+    assert message in page
     assert "such as 1.20" in page
     assert f'value="{typed}"' in page, "the entry is kept"
     assert catalogue.get(THIS_MACHINE) is None

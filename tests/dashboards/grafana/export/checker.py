@@ -265,15 +265,15 @@ _OF_BOARDS = jsonschema.Draft7Validator(DASHBOARD)
 
 
 def wrong_with(made: Object) -> list[str]:
-    found = [_said(error) for error in _OF_BOARDS.iter_errors(made)]
+    found = [_describe(error) for error in _OF_BOARDS.iter_errors(made)]
     return found + [error for panel in made["panels"] for error in wrong_with_panel(panel)]
 
 
 def wrong_with_panel(panel: Object) -> list[str]:
-    return [_said(error) for error in _OF_PANELS[panel["type"]].iter_errors(panel)]
+    return [_describe(error) for error in _OF_PANELS[panel["type"]].iter_errors(panel)]
 
 
-def _said(error: jsonschema.ValidationError) -> str:
+def _describe(error: jsonschema.ValidationError) -> str:
     return f"{error.json_path}: {error.message}"
 
 

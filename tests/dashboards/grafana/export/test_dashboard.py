@@ -154,7 +154,7 @@ def test_codes_without_a_style_have_the_console_label(
 
 
 def test_no_endpoint_is_hard_coded(made: Object) -> None:
-    """An export may be given to anybody; who reads it chooses among the names Grafana shows."""
+    """An export has no fixed names; its reader chooses among those Grafana shows."""
     for panel in drawn(made):
         for target in panel["targets"]:
             for part in ("endpoint=", "endpoint_name=", "namespace="):

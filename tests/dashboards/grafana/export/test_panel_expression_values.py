@@ -48,7 +48,7 @@ def test_every_series_of_every_board_has_its_value(scraping: Scraping) -> None:
 
 
 def test_variables_offer_existing_values(scraping: Scraping) -> None:
-    """`label_values` is Grafana's own; what it is asked of must have the label."""
+    """`label_values` is Grafana's own; its metric must have the label."""
     client = Prometheus(scraping.url)
     series = 'up{job="vllm",namespace="default",endpoint_name="demo"}'
     questions = {

@@ -96,7 +96,7 @@ def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
     }
     rules = [{"record": f"asked:{n}", "expr": expr} for n, expr in enumerate(sorted(unlike))]
     file = tmp_path / "asked.yml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
+    file.write_text(yaml.safe_dump({"groups": [{"name": "exported", "rules": rules}]}))
     done = subprocess.run([PROMTOOL, "check", "rules", file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(rules)} rules found" in done.stdout

@@ -14,7 +14,7 @@ ALWAYS = {
 }
 ALL = {"namespace": ".+", "endpoint": ".+", "worker": ".*"}
 DEMO = {"namespace": "default", "endpoint": "demo", "worker": ".*"}
-# `$name`, or `${name:format}`; what nobody declared stays, as label_replace's "$1" must.
+# `$name`, or `${name:format}`; what is not declared stays, as label_replace's "$1" must.
 _NAME = re.compile(r"\$(?:(\w+)|\{(\w+)(?::[^}]*)?\})")
 
 

@@ -22,7 +22,7 @@ from dashboards.prometheus.http.client import (
 )
 from tests.support.dashboards.fixtures import Scraping
 from tests.support.http_stub import HANG, http_stub
-from tests.support.http_stub import Answer as Told
+from tests.support.http_stub import Answer as StubAnswer
 from tests.support.ports import free_ports
 
 AT = 1_700_000_000
@@ -32,10 +32,12 @@ SERIES = {"metric": {"a": "b"}, "values": []}
 
 
 @contextmanager
-def answering(told: Told, deadlines: Deadlines = PATIENT) -> Iterator[tuple[Prometheus, list[str]]]:
-    """A client of a server which answers every question alike, and the paths that were asked."""
+def answering(
+    reply: StubAnswer, deadlines: Deadlines = PATIENT
+) -> Iterator[tuple[Prometheus, list[str]]]:
+    """Client of a server that answers every request alike, and the requested paths."""
     paths = ("/api/v1/query", "/api/v1/query_range")
-    with http_stub(dict.fromkeys(paths, told)) as stub:
+    with http_stub(dict.fromkeys(paths, reply)) as stub:
         client = Prometheus(stub.url, deadlines)
         seen: list[str] = []
         yield client, seen
@@ -44,15 +46,15 @@ def answering(told: Told, deadlines: Deadlines = PATIENT) -> Iterator[tuple[Prom
 
 
 @contextmanager
-def _one_bad_query(told: Told, read_s: float = 0.5) -> Iterator[Prometheus]:
+def _one_bad_query(reply: StubAnswer, read_s: float = 0.5) -> Iterator[Prometheus]:
     """A server which answers everything but queries with `bad` in them. The client's `bad` are
     those which were sent."""
 
-    def answer(path: str, _body: bytes) -> Told:
+    def answer(path: str, _body: bytes) -> StubAnswer:
         if "query=bad" not in path:
             return result(kind="vector")
         client.bad.append(path)  # type: ignore[attr-defined]
-        return told
+        return reply
 
     with http_stub({"/api/v1/query": answer}) as stub:
         client = Prometheus(stub.url, Deadlines(30, read_s, page_s=60, cache_s=60))
@@ -65,7 +67,7 @@ def one(client: Prometheus, query: str = "up", window: Window | None = None) -> 
     return client.ask({"q": Question(query, AT, window)})["q"]
 
 
-def result(*series: dict[str, object], kind: str = "matrix") -> Told:
+def result(*series: dict[str, object], kind: str = "matrix") -> StubAnswer:
     return 200, {"status": "success", "data": {"resultType": kind, "result": list(series)}}
 
 
@@ -153,7 +155,7 @@ class TestUnreachable:
         """The read deadline starts anew with every byte; the page's does not."""
         stop = threading.Event()
 
-        def drip(_path: str, _body: bytes) -> Told:
+        def drip(_path: str, _body: bytes) -> StubAnswer:
             stop.wait(20)
             return 200, ""
 
@@ -170,7 +172,7 @@ class TestUnreachable:
         assert again == fault, "a page asks several times, and waits once"
 
     @pytest.mark.parametrize(
-        "told",
+        "reply",
         [
             (200, "<html>Hello</html>"),
             (200, ""),
@@ -185,8 +187,8 @@ class TestUnreachable:
             (302, "elsewhere"),
         ],
     )
-    def test_other_server_is_not_prometheus(self, told: Told) -> None:
-        with answering(told) as (client, _):
+    def test_other_server_is_not_prometheus(self, reply: StubAnswer) -> None:
+        with answering(reply) as (client, _):
             fault = one(client).fault
         assert fault is not None
         assert fault.kind is FaultKind.NOT_PROMETHEUS
@@ -225,7 +227,7 @@ class TestUnreachable:
     def test_rejected_query_is_no_outage(
         self, status: int, kind: str, text: str, expected: FaultKind, heavy: bool
     ) -> None:
-        """Every other question is still asked, and answered."""
+        """All other queries are still sent and answered."""
         body = {"status": "error", "errorType": kind, "error": text} if kind else "busy"
         with _one_bad_query((status, body)) as client:
             bad = client.ask({"q": Question("bad", AT, heavy=heavy)})["q"].fault
@@ -234,12 +236,12 @@ class TestUnreachable:
             assert one(client).fault is None
 
     @pytest.mark.parametrize("heavy", [True, False])
-    @pytest.mark.parametrize("told", [(HANG, ""), (502, "bad gateway"), (504, "<html>")])
-    def test_query_timeout_is_no_outage(self, told: Told, heavy: bool) -> None:
-        with _one_bad_query(told) as client:
+    @pytest.mark.parametrize("reply", [(HANG, ""), (502, "bad gateway"), (504, "<html>")])
+    def test_query_timeout_is_no_outage(self, reply: StubAnswer, heavy: bool) -> None:
+        with _one_bad_query(reply) as client:
             bad = client.ask({"q": Question("bad", AT, heavy=heavy)})["q"].fault
             assert bad is not None
-            hangs = told[0] is HANG
+            hangs = reply[0] is HANG
             assert bad.kind is (FaultKind.TOO_SLOW if hangs else FaultKind.UNREACHABLE)
             client.deadlines = PATIENT
             assert one(client).fault is None

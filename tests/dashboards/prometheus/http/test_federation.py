@@ -19,7 +19,7 @@ from endpoints.models import Endpoint
 AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus eu is unreachable.")
 
 
-class Told:
+class StubPrometheus:
     def __init__(self, *series: tuple[dict[str, str], tuple[float | None, ...]]) -> None:
         made = [Series(tuple(sorted(labels.items())), values) for labels, values in series]
         self._answer = QueryResult(tuple(made))
@@ -40,8 +40,8 @@ def shown(answer: QueryResult) -> dict[str, tuple[float | None, ...]]:
 
 
 def test_endpoints_of_both_sources_are_in_one_result() -> None:
-    here = FederatedSource("here", Told(({"endpoint_name": "a"}, (1.0,))))
-    eu = FederatedSource("eu", Told(({"endpoint_name": "b"}, (2.0,))))
+    here = FederatedSource("here", StubPrometheus(({"endpoint_name": "a"}, (1.0,))))
+    eu = FederatedSource("eu", StubPrometheus(({"endpoint_name": "b"}, (2.0,))))
     assert shown(query_federated(here, eu)) == {"a": (1.0,), "b": (2.0,)}
 
 
@@ -49,8 +49,8 @@ def test_series_of_an_endpoint_come_from_its_source() -> None:
     both = ({"endpoint_name": "a"}, (1.0,)), ({"endpoint": "b"}, (1.0,))
     kept = ({"endpoint_name": "a"}, (7.0,)), ({"endpoint": "b"}, (8.0,))
     found = query_federated(
-        FederatedSource("all", Told(*both)),
-        FederatedSource("eu", Told(*kept)),
+        FederatedSource("all", StubPrometheus(*both)),
+        FederatedSource("eu", StubPrometheus(*kept)),
         owners={"a": "eu", "b": "eu"},
     )
     assert shown(found) == {"a": (7.0,), "b": (8.0,)}
@@ -58,8 +58,8 @@ def test_series_of_an_endpoint_come_from_its_source() -> None:
 
 def test_series_without_an_endpoint_are_labelled_or_summed() -> None:
     here, eu = (
-        FederatedSource("here", Told(({}, (1.0, None)))),
-        FederatedSource("eu", Told(({}, (2.0, 5.0)))),
+        FederatedSource("here", StubPrometheus(({}, (1.0, None)))),
+        FederatedSource("eu", StubPrometheus(({}, (2.0, 5.0)))),
     )
     assert shown(query_federated(here, eu)) == {"eu": (2.0, 5.0), "here": (1.0, None)}
     assert shown(query_federated(here, eu, join="sum")) == {"": (3.0, 5.0)}
@@ -67,7 +67,7 @@ def test_series_without_an_endpoint_are_labelled_or_summed() -> None:
 
 
 def test_unreachable_source_affects_only_its_endpoints() -> None:
-    here = FederatedSource("here", Told(({"endpoint_name": "a"}, (1.0,))))
+    here = FederatedSource("here", StubPrometheus(({"endpoint_name": "a"}, (1.0,))))
     found = query_federated(here, FederatedSource("eu", RefusingAsker(AWAY)))
     assert shown(found) == {"a": (1.0,)}
     assert found.fault is None
@@ -87,7 +87,10 @@ class TestUnreachableSource:
     @staticmethod
     def asker(*series: tuple[dict[str, str], tuple[float | None, ...]]) -> Federated:
         return Federated(
-            [FederatedSource("here", Told(*series)), FederatedSource("eu", RefusingAsker(AWAY))],
+            [
+                FederatedSource("here", StubPrometheus(*series)),
+                FederatedSource("eu", RefusingAsker(AWAY)),
+            ],
             {"b": "eu"},
         )
 

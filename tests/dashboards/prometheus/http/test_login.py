@@ -103,7 +103,7 @@ def test_credential_endpoints_are_rejected_when_connecting() -> None:
 def test_name_that_resolves_to_a_forbidden_address_is_not_queried(
     server: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it was when it was looked at: the connection itself is looked at."""
+    """The address of the connection is checked, not an earlier resolution."""
     monkeypatch.setattr(
         "console.core.outbound.address_problem", lambda *_, **__: "It is forbidden."
     )

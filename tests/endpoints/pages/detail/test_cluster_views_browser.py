@@ -17,12 +17,12 @@ from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement import provisioner
 from tests.support.browser import PHONE, Watched, watch
 from tests.support.endpoints.paper_cluster import PaperCluster
-from tests.support.endpoints.world import World
+from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.people import client_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
-"""A folder for pictures, for who wants to look."""
+"""Folder for screenshots, if requested."""
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
 @pytest.fixture
 def shown(cluster: PaperCluster, placed: Endpoint) -> Endpoint:
     """With everything a cluster can tell."""
-    world = World(cluster)
-    world.until(placed, "Ready")
+    harness = ReconcilerHarness(cluster)
+    harness.until(placed, "Ready")
     cluster.drift = (
         Drift("Deployment/demo-worker", ".spec.replicas", 2, 5, "kubectl-edit", 1.7e9),
         Drift("Deployment/demo-worker", ".spec.paused", False, True, "somebodys-operator", 1.7e9),
@@ -49,7 +49,7 @@ def shown(cluster: PaperCluster, placed: Endpoint) -> Endpoint:
     text = "0/9 nodes are available: 9 Insufficient nvidia.com/gpu."
     now = time.time()  # of all events the page shows the latest
     cluster.events = (ClusterEvent("Pod/demo-x", "FailedScheduling", text, True, 7, now, now),)
-    world.until(placed, "Degraded")
+    harness.until(placed, "Degraded")
     pod = {"workload": "demo-router", "name": "demo-router-7c9f", "state": "starting", "stage": ""}
     pod |= {"reason": "ImagePullBackOff", "message": "no such image", "node": "gpu-1"}
     pod |= {"containers": ["router"], "restarts": 0, "started_at": 0.0}

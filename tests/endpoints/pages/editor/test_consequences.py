@@ -27,7 +27,7 @@ def of(endpoint: Endpoint, change: dict[str, Any], *refused: str) -> consequence
         ({"routing": {"strategy": "kvaware"}}, False),
         ({"cache": {"l1": {"size_gib": 1.0}}}, True),
         ({"resources": {"cpus": 2.0}}, True),
-        # Their label says "restarts workers", and they would not: L2 is off.
+        # Labelled "restarts workers", but they do not restart any: L2 is off.
         ({"cache": {"l2": {"ttl_s": 60}}}, False),
     ],
 )

@@ -138,16 +138,18 @@ def test_conflicting_edits_redraw_nothing(page: Client, by: str) -> None:
 
 
 def test_change_states_its_consequences(page: Client, demo_endpoint: Endpoint) -> None:
-    look = f"{EDIT}look/"
+    preview_url = f"{EDIT}look/"
     opened = page.get(EDIT)
-    assert "No changes" in text_of(page.post(look, sent(opened)))
-    live = text_of(page.post(look, sent(opened, replicas="1")))
+    assert "No changes" in text_of(page.post(preview_url, sent(opened)))
+    live = text_of(page.post(preview_url, sent(opened, replicas="1")))
     assert "1 change to the current spec" in live
     assert "no restart" in live
-    heavy = text_of(page.post(look, sent(opened, resources__cpus="2")))
+    heavy = text_of(page.post(preview_url, sent(opened, resources__cpus="2")))
     assert "2 workers, one at a time" in heavy
     actions.patch(SYSTEM, "demo", {"replicas": 1})
-    assert "demo was changed after this page was opened" in text_of(page.post(look, sent(opened)))
+    assert "demo was changed after this page was opened" in text_of(
+        page.post(preview_url, sent(opened))
+    )
 
 
 def test_viewers_get_no_feedback(demo_endpoint: Endpoint) -> None:

@@ -25,7 +25,7 @@ LACKING = frozenset({able.S3_CSI, able.INGRESS})
 
 @pytest.fixture(autouse=True)
 def prod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster which carries all but two things, and says why of one."""
+    """A cluster that lacks two capabilities, one with a reason."""
     facts = ClusterFacts(
         "prod",
         capabilities=frozenset(able.CAPABILITIES) - LACKING,

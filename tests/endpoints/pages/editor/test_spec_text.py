@@ -67,7 +67,7 @@ def test_each_error_has_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ("name: a\nmodel: [b\nreplicas: 1\n", 3, "cannot be read"),
         ("name: a\nname: b\n", 2, "given twice"),
@@ -78,12 +78,12 @@ def test_each_error_has_its_line() -> None:
         (f"a: {'[' * 5000}", 0, ""),
     ],
 )
-def test_text_that_is_no_spec_is_reported(text: str, line: int, said: str) -> None:
+def test_text_that_is_no_spec_is_reported(text: str, line: int, message: str) -> None:
     with pytest.raises(SpecErrors) as refused:
         spec_text.parse_text(text)
     (one,) = spec_text.syntax_errors(refused.value)
-    assert said in one.message
-    assert one.line == line or not said
+    assert message in one.message
+    assert one.line == line or not message
 
 
 def test_cluster_object_is_redirected_to_manifests() -> None:

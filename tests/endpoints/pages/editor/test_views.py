@@ -156,7 +156,7 @@ def test_fields_missing_in_yaml_get_defaults_and_the_manifest_stays(page: Client
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("name: demo\nmodel: [b\nengine: simulated\n", "Line 3"),
         (
@@ -169,14 +169,14 @@ def test_fields_missing_in_yaml_get_defaults_and_the_manifest_stays(page: Client
 )
 @pytest.mark.parametrize("address", [NEW, f"{NEW}?drawn=yaml"])
 def test_invalid_yaml_is_kept_with_the_error_line(
-    page: Client, text: str, said: str, address: str
+    page: Client, text: str, message: str, address: str
 ) -> None:
     answer = page.post(address, sent(page.get(NEW), yaml=text))
     assert not Endpoint.objects.exists()
-    assert said in text_of(answer)
+    assert message in text_of(answer)
     assert yaml_of(answer) == text.rstrip("\n") or yaml_of(answer) == text
     # Sent again as it is, it is still the text that counts.
-    assert said in text_of(page.post(NEW, sent(answer)))
+    assert message in text_of(page.post(NEW, sent(answer)))
     mended = page.post(NEW, sent(answer, yaml="name: ok\nmodel: smollm2-135m-instruct\n"))
     assert mended.status_code == 302
 

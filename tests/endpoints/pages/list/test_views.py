@@ -47,7 +47,7 @@ def fleet(db: None) -> None:
 
 @pytest.fixture
 def answering() -> Iterator[list[int]]:
-    """A column of another room, and how often it was asked."""
+    """A column of another app, and the number of its queries."""
     requests: list[int] = []
 
     def fill(rows: Sequence[Endpoint]) -> Mapping[str, Mapping[str, Cell]]:
@@ -192,7 +192,7 @@ def test_bulk_action_confirms_once_and_reports_each(page: Client, fleet: None) -
     assert "Scale 2 endpoints?" in text
     assert 'name="generation-chat" value="1"' in text
     assert {e.spec["replicas"] for e in Endpoint.objects.all()} == {1}, "nothing yet"
-    actions.scale(actions.SYSTEM, "batch", 2)  # somebody else, meanwhile
+    actions.scale(actions.SYSTEM, "batch", 2)  # a concurrent change
     sent = {"verb": "scale", "name": ["chat", "batch", "nobody"], "replicas": "3"}
     sent |= {"generation-chat": "1", "generation-batch": "1"}
     done = page.post("/endpoints/bulk/run/", sent)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def cookie(live_server: LiveServer) -> dict[str, str]:
-    """Of somebody logged in: how one logs in is not the matter here."""
+    """Browser of a logged-in user."""
     client = Client()
     client.force_login(person("admin"))
     name = live.SESSION_COOKIE_NAME
@@ -43,7 +43,7 @@ def test_search_select_and_pause_by_keyboard(chrome: Browser, cookie: dict[str, 
     assert "q=chat" in page.url
     page.check("[aria-label='Select chat']")
     assert page.locator("[data-bulk-count]").inner_text() == "1 endpoint"
-    # The list asks for itself; what is ticked stays so.
+    # The list refreshes itself; checked rows stay checked.
     with page.expect_response(lambda answer: "/endpoints/?" in answer.url):
         pass
     expect(page.locator("[aria-label='Select chat']")).to_be_checked()

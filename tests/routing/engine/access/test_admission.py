@@ -96,7 +96,7 @@ def test_worker_capacity_counts_as_a_slot() -> None:
     door.workers = 2  # another one came up
     door.admission.pump()
     assert states(requests) == ["running", "running", "waiting"]
-    door.workers = 3  # and nobody said so: the next tick finds it
+    door.workers = 3  # without a notice: the next tick detects it
     door.admission.tick(0.0)
     assert states(requests) == ["running"] * 3
     door.workers = 4

@@ -92,23 +92,23 @@ def test_changed_rates_keep_recorded_usage(clock: Clock) -> None:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Limits hold, no slot is idle while somebody may take it, and every end is counted once."""
+    """Limits hold, no slot is idle while a request may take it, and every end is counted once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.all_keys = (key("a"), key("b", max_in_flight=1), key("c", weight=3))
         self.door = Door(*self.all_keys, endpoint=Rates(max_in_flight=3), workers=4)
-        self.asked: list[Request] = []
+        self.started: list[Request] = []
         self.now = 0.0
 
     def alive(self, state: str) -> list[Request]:
-        return [request for request in self.asked if request.state == state]
+        return [request for request in self.started if request.state == state]
 
     @rule(who=st.integers(0, 2), tokens=st.integers(0, 5000), held=st.integers(0, 50))
     def ask(self, who: int, tokens: int, held: int) -> None:
         keys = self.door.keys or ()
         if who < len(keys):
-            self.asked.append(self.door.ask(keys[who], tokens, held))
+            self.started.append(self.door.ask(keys[who], tokens, held))
 
     @rule(pick=st.integers(0, 100), work=st.integers(0, 5000))
     def end(self, pick: int, work: int) -> None:
@@ -133,7 +133,7 @@ class AnyOrder(RuleBasedStateMachine):
             queue=QueueConfig(depth=depth, body_bytes=100 + depth * 20),
         )
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.started)
     @rule()
     def wait_too_long(self) -> None:
         self.door.admission.tick(1e12)

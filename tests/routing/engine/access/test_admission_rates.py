@@ -152,7 +152,7 @@ def test_charged_tokens_follow_the_known_counts() -> None:
     assert decision.used() == (120, 120, 20), "by the engine's word none was"
 
 
-# -- what callers are told about the queue
+# -- queue information in responses
 
 
 def test_retry_after_follows_the_request_rate_of_the_caller(clock: Clock) -> None:

@@ -19,7 +19,7 @@ QUEUE = "emberline_router_queue_duration_seconds"
 
 
 class Gate:
-    """A worker's script which answers when told to, and knows who is inside."""
+    """A worker's script that answers on release and records the requests in progress."""
 
     def __init__(self, worker: FakeWorker) -> None:
         self.worker = worker
@@ -219,13 +219,13 @@ async def test_flood_of_one_key_does_not_delay_another(tmp_path: Path) -> None:
             gate = Gate(worker)
             order: list[str] = []
 
-            async def asked(name: str) -> None:
+            async def send_request(name: str) -> None:
                 await ask(server, post(chat(name), authorization=bearer(name)))
                 order.append(name)
 
-            tasks = [asyncio.create_task(asked("flood")) for _ in range(40)]
+            tasks = [asyncio.create_task(send_request("flood")) for _ in range(40)]
             await waiting(server, 39)
-            tasks.append(asyncio.create_task(asked("quiet")))
+            tasks.append(asyncio.create_task(send_request("quiet")))
             await waiting(server, 40)
             gate.let(41)
             await asyncio.gather(*tasks)

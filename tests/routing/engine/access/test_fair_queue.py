@@ -40,7 +40,7 @@ def test_flows_differ_by_at_most_one_request_each(
     got = [0.0] * _FLOWS
     apart: dict[tuple[int, int], tuple[float, float]] = {}  # while both wait: least, most
 
-    def look() -> None:
+    def check_order() -> None:
         for a, b in combinations(range(_FLOWS), 2):
             if not flows[a].waiting or not flows[b].waiting:
                 apart.pop((a, b), None)
@@ -70,12 +70,12 @@ def test_flows_differ_by_at_most_one_request_each(
             queue.remove(list(flows[index].waiting)[number % len(flows[index].waiting)])
         for _ in range(number if what == "pop many" else what == "pop"):
             pop()
-            look()
-        look()
+            check_order()
+        check_order()
         assert queue.depth == sum(len(flow.waiting) for flow in flows)
     while queue.depth:
         pop()
-        look()
+        check_order()
 
 
 @given(st.lists(st.tuples(costs, costs), min_size=1, max_size=60), st.integers(1, 50))
@@ -157,7 +157,7 @@ def test_turns_are_shared_by_weight(work: list[tuple[int, int]], weight: float, 
     assert abs(got[flows[0]] - got[flows[1]]) <= most + _EPS
 
 
-def test_unready_flow_blocks_nobody_and_returns() -> None:
+def test_unready_flow_blocks_no_other_flow_and_returns() -> None:
     queue = FairQueue()
     stuck, other = Flow(), Flow()
     first = QueuedItem(stuck, 1)

@@ -214,16 +214,16 @@ async def test_key_reaches_only_its_models(tmp_path: Path, strategy: str) -> Non
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=file, strategy=strategy) as server:
 
-            async def asked(name: str, body: Any) -> tuple[int, str]:
+            async def send_request(name: str, body: Any) -> tuple[int, str]:
                 answer = await ask(server, post(body, authorization=bearer(name)))
                 return answer.status, answer.code if answer.status != 200 else ""
 
             other = {**chat("hi"), "model": "other", "metadata": {"model": "m"}}
-            assert await asked("all", other) == (200, "")
-            assert await asked("some", chat("hi")) == (200, "")
-            assert await asked("some", other) == (404, "model_not_found")
-            assert await asked("some", b"no json") == (403, "model_not_named")
-            assert await asked("none", chat("hi")) == (404, "model_not_found")
+            assert await send_request("all", other) == (200, "")
+            assert await send_request("some", chat("hi")) == (200, "")
+            assert await send_request("some", other) == (404, "model_not_found")
+            assert await send_request("some", b"no json") == (403, "model_not_named")
+            assert await send_request("none", chat("hi")) == (404, "model_not_found")
             assert len(worker.requests) == 2
             assert await metric(server, ERRORS, reason="forbidden") == 3
             for name, shown in (("some", ["m"]), ("none", [])):

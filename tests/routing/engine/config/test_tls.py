@@ -174,7 +174,7 @@ async def test_new_certificates_are_loaded_without_cutting_connections(
 async def test_worker_certificates_are_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The right CA and name serve; a wrong one is down, and /workers says why."""
+    """The right CA and name serve; a wrong one is down, and /workers states the reason."""
     monkeypatch.setattr(FakeWorker, "tls", authority().server("worker.example"))
     good = str(authority().write_ca(tmp_path / "ca.pem"))
     other = str(stranger().write_ca(tmp_path / "other.pem"))
@@ -240,7 +240,7 @@ async def test_changed_ca_applies_to_the_next_connection(
 async def test_close_without_tls_shutdown_is_a_truncated_response(
     clean: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without length or chunks only TLS' own goodbye tells an end from a cut wire."""
+    """Without length or chunks only TLS's close_notify distinguishes an end from a cut."""
 
     async def until_close(talk: Conversation) -> None:
         await talk.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")

@@ -260,7 +260,7 @@ async def test_expired_version_is_listed_again(fast: None, how: str) -> None:
     async with FakeWorker() as one, FakeWorker() as two, FakeKube() as kube:
         async with watching(kube, one) as server:
             await until(lambda: kube.watches == 1)
-            # What happens now is seen by nobody: only a list can tell.
+            # Changes now are not observed: only a list reveals them.
             kube.slices["slice-pod-1"] = pod(two, "pod-1", ready=True)
             del kube.slices["slice-pod-0"]
             kube.version += 10
@@ -268,7 +268,9 @@ async def test_expired_version_is_listed_again(fast: None, how: str) -> None:
             if how == "status":
                 await kube.cut()
             else:
-                await kube.tell("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
+                await kube.send_event(
+                    "ERROR", {"kind": "Status", "code": 410, "message": "too old"}
+                )
             await until(lambda: states(server) == {"pod-1": "up"})
             assert kube.lists == 2
             assert await metric(server, ERRORS, reason="expired") == 1
@@ -390,7 +392,7 @@ async def test_outside_a_cluster_the_server_must_be_named(monkeypatch: pytest.Mo
 
 
 async def test_sources_follow_the_configuration(fast: None, tmp_path: Path) -> None:
-    """What stays is not asked anew; what goes takes its workers and metrics along."""
+    """Kept sources are not queried again; removed ones take their workers and metrics along."""
     path = tmp_path / "r.json"
     async with FakeWorker() as one, FakeWorker() as two, FakeKube() as kube:
         async with watching(kube, one, path=path) as server:

@@ -37,7 +37,7 @@ def pod(name: str, address: str, **conditions: bool) -> dict[str, Any]:
 
 
 async def test_discovery_against_a_real_api_server(own_plane: Plane, tmp_path: Path) -> None:
-    """List, watch, drain, removal; a server which restarts; a token it does not know."""
+    """List, watch, drain, removal; a server which restarts; an unknown token."""
     plane, token = own_plane, tmp_path / "token"
     token.write_text(plane.tokens["admin"] + "\n")
     at = {"server": plane.url, "token_file": str(token), "ca_file": str(plane.ca)}

@@ -279,22 +279,22 @@ async def test_new_process_at_an_address_starts_with_an_empty_cache() -> None:
 
 async def test_health_checks_reuse_one_connection() -> None:
     async with FakeWorker() as one, router(one, health={"interval_s": 0.05}) as server:
-        asked = 0
+        probes = 0
         real = one._answer
 
         async def counting(*arguments: object) -> None:
-            nonlocal asked
-            asked += 1
+            nonlocal probes
+            probes += 1
             await real(*arguments)  # type: ignore[arg-type]
 
         one._answer = counting  # type: ignore[method-assign]
-        await until(lambda: asked >= 20)
+        await until(lambda: probes >= 20)
         assert one.connections == 1
-        # It closes between two checks: a new connection is made, and nobody is called down.
+        # It closes between two checks: a new connection is made, and no worker is marked down.
         for writer in list(one._writers):
             writer.close()
-        before = asked
-        await until(lambda: asked >= before + 5)
+        before = probes
+        await until(lambda: probes >= before + 5)
         assert one.connections == 2
         assert server.router.table.workers["w0"].last_error == ""
 
@@ -315,14 +315,14 @@ async def test_configured_capacity_survives_the_loss_of_its_worker() -> None:
 
 
 async def test_idle_connection_closed_on_use_does_not_mark_the_worker_down() -> None:
-    """It answers once a connection, and closes when it is asked again."""
-    asked = 0
+    """It answers once per connection, and closes it at the next request."""
+    probes = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
+        nonlocal probes
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-        asked += 1
+        probes += 1
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.abort()
 
@@ -330,6 +330,6 @@ async def test_idle_connection_closed_on_use_does_not_mark_the_worker_down() -> 
     port = listener.sockets[0].getsockname()[1]
     one = [{"id": "w0", "url": f"http://127.0.0.1:{port}"}]
     async with router(workers=one, ready=1, health={"interval_s": 0.05, "fall": 1}) as server:
-        await until(lambda: asked >= 8)
+        await until(lambda: probes >= 8)
         assert server.router.table.workers["w0"].last_error == ""
     listener.close()

@@ -69,7 +69,7 @@ class Fleet:
         self.index = Index(SECRET)
         self.applier = EventApplier(self.index)
 
-    def tell(self, worker: str, *events: Event, rank: int = 0) -> None:
+    def report(self, worker: str, *events: Event, rank: int = 0) -> None:
         for _ in self.applier.apply(self.index.rank(worker, rank, "m"), events):
             pass
 

@@ -1,6 +1,6 @@
 """Worker without computation that tokenizes, caches and publishes events like vLLM.
 
-A word is a token. What is wrong with it is set between requests: `tells` (events of what it
+A word is a token. What is wrong with it is set between requests: `publishes` (events of what it
 stored), `keeps` (what it stored), `reports` (what it found cached), `template` (chats at all).
 `before` is called with each prompt before it is answered. With several `ranks` each has a cache and
 a publisher of its own, and takes what names it; the rest goes to them in turn.
@@ -33,7 +33,7 @@ class KvEventWorker(FakeWorker):
         self.publishers = [Publisher(rank=rank, **publisher) for rank in range(ranks)]
         self.publisher = self.publishers[0]
         self.answered_by: list[int] = []  # the rank of each prompt
-        self.tells = self.keeps = self.reports = self.template = True
+        self.publishes = self.keeps = self.reports = self.template = True
         self.status = 200  # of answers to prompts
         self.resets = True
         self.before: Callable[[dict[str, Any]], None] = lambda _body: None
@@ -88,7 +88,7 @@ class KvEventWorker(FakeWorker):
             cached += 1
         full = body.get("vllm_xargs", {}).get("kv_cache_report_mode") == "full"
         first = 0 if full else cached
-        if self.tells and first < len(names):
+        if self.publishes and first < len(names):
             self.publishers[rank].publish(stored(ids, first, block=BLOCK, salt=salt))
         if self.keeps:
             held.update(names)

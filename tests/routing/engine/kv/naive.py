@@ -83,7 +83,7 @@ class Naive:
     def __init__(self) -> None:
         self.groups: dict[tuple[str, int], dict[int, Group]] = {}
 
-    def tell(self, worker: str, rank: int, event: Event) -> None:
+    def report(self, worker: str, rank: int, event: Event) -> None:
         groups = self.groups.setdefault((worker, rank), {})
         if isinstance(event, Cleared):
             groups.clear()

@@ -17,7 +17,7 @@ class Source:
         self.process = 1
         self.number = 0
         self.buffer: deque[tuple[int, bytes]] = deque(maxlen=buffer)
-        self.asked: list[int] = []
+        self.replay_starts: list[int] = []
         self.sockets = 0
         self.answering = True
         self.lose_replayed: set[int] = set()
@@ -35,9 +35,9 @@ class Source:
 
     def replay(self, start: int, fresh: bool) -> None:
         if fresh:
-            self.asked.clear()
+            self.replay_starts.clear()
             self.sockets += 1
-        self.asked.append(start)
+        self.replay_starts.append(start)
 
     # what happens
 
@@ -54,14 +54,14 @@ class Source:
         return message
 
     def answer(self) -> None:
-        """Serve what was asked for, until nothing is asked any more."""
-        while self.asked and self.answering:
-            start, socket = self.asked.pop(0), self.sockets
+        """Serve replay requests until there are no more."""
+        while self.replay_starts and self.answering:
+            start, socket = self.replay_starts.pop(0), self.sockets
             for number, payload in list(self.buffer):
                 if number >= start and number not in self.lose_replayed:
                     self.follower.replayed(number, payload, self.now)
                     if self.sockets != socket:
-                        break  # what comes by the old one is not heard
+                        break  # messages of the old one are not received
             else:
                 self.follower.replay_ended(self.now)
 

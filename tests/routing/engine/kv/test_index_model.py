@@ -59,8 +59,8 @@ def test_index_equals_its_model(steps: list, prompts: list[list[int]], salt: str
             naive.forget(step)
         else:
             worker, rank, event = step
-            fleet.tell(worker, event, rank=rank)
-            naive.tell(worker, rank, event)
+            fleet.report(worker, event, rank=rank)
+            naive.report(worker, rank, event)
     for prompt in prompts:
         assert fleet.held(prompt, salt=salt) == naive.match(prompt, BLOCK, salt)
     fleet.settle()
@@ -77,7 +77,7 @@ def test_index_equals_its_model(steps: list, prompts: list[list[int]], salt: str
 
 
 class Cache:
-    """A device's prefix cache which may hold a block twice, and tells the truth about it."""
+    """A device's prefix cache which may hold a block twice, and reports it correctly."""
 
     def __init__(self) -> None:
         self.copies: dict[tuple[int, ...], int] = {}
@@ -119,7 +119,7 @@ def test_index_contains_no_absent_block(data: st.DataObject) -> None:
         else:
             events = cache.prefill(data.draw(PROMPTS), data.draw(st.booleans()))
             doubled = doubled or any(copies > 1 for copies in cache.copies.values())
-        fleet.tell("a", *events)
+        fleet.report("a", *events)
     for prompt in data.draw(st.lists(PROMPTS, min_size=1, max_size=4)):
         claimed = sum(fleet.held(prompt).get("a", ()))
         assert claimed <= cache.has(prompt)

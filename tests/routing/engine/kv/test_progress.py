@@ -19,8 +19,8 @@ class Room:
         self.progress = Progress(self.events.index)
         self.worker = workers(1)[0]
         self.name = self.worker.id
-        # What vLLM told before: the size of its blocks.
-        self.events.tell(self.name, stored(OTHER, 0, 1))
+        # Reported by vLLM before: the size of its blocks.
+        self.events.report(self.name, stored(OTHER, 0, 1))
 
     def sent(self, tokens: list[int], uncached: int | None = None) -> RequestCharge:
         charge = RequestCharge(self.worker, len(tokens) if uncached is None else uncached)
@@ -29,9 +29,9 @@ class Room:
         )
         return charge
 
-    def told(self, *events: object, worker: str = "") -> None:
-        self.events.tell(worker or self.name, *events)  # type: ignore[arg-type]  # any event
-        self.progress.heard(worker or self.name)
+    def publish(self, *events: object, worker: str = "") -> None:
+        self.events.report(worker or self.name, *events)  # type: ignore[arg-type]  # any event
+        self.progress.advance_worker(worker or self.name)
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def room() -> Room:
 def test_remaining_work_falls_with_each_step_of_a_long_prompt(room: Room) -> None:
     charge = room.sent(PROMPT)
     assert room.worker.backlog == 10 * BLOCK + 1
-    room.told(stored(PROMPT, 0, 4))
+    room.publish(stored(PROMPT, 0, 4))
     assert room.worker.backlog == 6 * BLOCK + 1
     before = room.worker.load
-    room.told(stored(PROMPT, 4, 6))
+    room.publish(stored(PROMPT, 4, 6))
     assert room.worker.backlog == 1  # the last token comes with the first byte
     assert room.worker.load < before
     charge.end()
@@ -53,57 +53,57 @@ def test_remaining_work_falls_with_each_step_of_a_long_prompt(room: Room) -> Non
 
 
 def test_cached_tokens_are_not_counted_twice(room: Room) -> None:
-    room.events.tell(room.name, stored(PROMPT, 0, 4))
+    room.events.report(room.name, stored(PROMPT, 0, 4))
     room.sent(PROMPT, 6 * BLOCK + 1)
-    room.told(stored(OTHER, 1, 2))
+    room.publish(stored(OTHER, 1, 2))
     assert room.worker.backlog == 6 * BLOCK + 1
-    room.told(stored(PROMPT, 4, 1))
+    room.publish(stored(PROMPT, 4, 1))
     assert room.worker.backlog == 5 * BLOCK + 1
 
 
 def test_blocks_being_computed_elsewhere_do_not_become_work_again(room: Room) -> None:
     room.sent(PROMPT)
     room.sent(PROMPT, 1)  # it will find what the first one brings
-    room.told(stored(PROMPT, 0, 4))
+    room.publish(stored(PROMPT, 0, 4))
     assert room.worker.backlog == 6 * BLOCK + 1 + 1
 
 
 def test_requests_for_the_same_blocks_share_progress(room: Room) -> None:
     room.sent(PROMPT)
     room.sent(PROMPT)
-    room.told(stored(PROMPT, 0, 5))
+    room.publish(stored(PROMPT, 0, 5))
     assert room.worker.backlog == 2 * (5 * BLOCK + 1)
 
 
 def test_other_workers_and_finished_requests_change_no_progress(room: Room) -> None:
     charge = room.sent(PROMPT)
-    room.told(stored(PROMPT), worker="other")
+    room.publish(stored(PROMPT), worker="other")
     assert room.worker.backlog == 10 * BLOCK + 1
     charge.answered()
     room.progress.ends(room.prompt)
     room.progress.ends(room.prompt)
-    room.told(stored(PROMPT))
+    room.publish(stored(PROMPT))
     assert (room.worker.backlog, len(room.progress)) == (0, 0)
 
 
 def test_evicted_block_does_not_undo_progress(room: Room) -> None:
     room.sent(PROMPT)
-    room.told(stored(PROMPT, 0, 5))
-    room.told(removed(PROMPT[: 5 * BLOCK]))
-    room.told(stored(PROMPT, 4, 2))
+    room.publish(stored(PROMPT, 0, 5))
+    room.publish(removed(PROMPT[: 5 * BLOCK]))
+    room.publish(stored(PROMPT, 4, 2))
     assert room.worker.backlog == 4 * BLOCK + 1
-    room.told(CLEARED)
+    room.publish(CLEARED)
     assert room.worker.backlog == 4 * BLOCK + 1
 
 
 def test_blocks_in_host_memory_are_no_progress(room: Room) -> None:
-    """They have to be loaded, which is told of as blocks on the device."""
+    """They have to be loaded, which is reported as blocks on the device."""
     room.sent(PROMPT)
-    room.told(stored(PROMPT, 0, 5, medium="CPU"))
+    room.publish(stored(PROMPT, 0, 5, medium="CPU"))
     assert room.worker.backlog == 10 * BLOCK + 1
 
 
 def test_worker_without_events_reports_no_progress(room: Room) -> None:
     room.sent(PROMPT)
-    room.progress.heard("nobody")
+    room.progress.advance_worker("nobody")
     assert room.worker.backlog == 10 * BLOCK + 1

@@ -13,7 +13,7 @@ def test_history_precedes_buffered_live_messages() -> None:
     for _ in range(3):
         source.publish(lost=True)
     source.follower.is_connected(source.now)
-    assert source.asked == [0]
+    assert source.replay_starts == [0]
     source.publish()
     assert source.applied == []  # held back
     assert source.follower.phase is RecoveryPhase.CATCHING_UP
@@ -29,7 +29,7 @@ def test_buffered_message_of_an_ended_process_causes_one_more_restart() -> None:
     source = Source()
     source.follower.is_connected(source.now)
     source.publish()  # held back
-    source.restart()  # and nobody notices
+    source.restart()  # unnoticed
     source.publish(lost=True)
     source.answer()
     assert source.has(0)
@@ -130,7 +130,7 @@ def test_a_gap_without_replay_drops_everything() -> None:
     assert source.has(2)
     assert source.follower.partial
     assert source.counted("no_replay", "gap_lost")
-    assert source.asked == []
+    assert source.replay_starts == []
 
 
 def test_a_late_start_without_replay_is_partial() -> None:

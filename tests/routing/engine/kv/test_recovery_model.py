@@ -47,7 +47,7 @@ def test_index_is_always_a_true_suffix_of_one_process(
         elif step == "silence":
             source.answering = False
             source.wait(REPLAY_TIMEOUT_S)
-            source.asked.clear()
+            source.replay_starts.clear()
             source.answering = True
         elif step == "lost":
             source.restart()
@@ -60,7 +60,7 @@ def test_index_is_always_a_true_suffix_of_one_process(
         source.wait(BACKOFF_LONGEST_S)
         _check(source)
     if replay:
-        # Quiet: all there is to know is known.
+        # Quiet: all events are applied.
         first = source.number - len(source.applied)
         assert source.has(*range(first, source.number))
         assert len(source.applied) >= min(buffer, source.number)

@@ -21,7 +21,7 @@ def test_unanswered_replay_is_abandoned_and_retried() -> None:
     assert source.has(1)  # live at least
     assert source.follower.partial
     assert source.counted("replay_timeout", "joined_late")
-    source.asked.clear()
+    source.replay_starts.clear()
     source.answering = True
     source.wait(BACKOFF_LONGEST_S)
     assert source.has(0, 1)
@@ -109,7 +109,7 @@ def test_rebuild_with_less_history_is_discarded() -> None:
         source.publish()
     source.wait(REPLAY_TIMEOUT_S)
     assert source.has(1, 2, 3)
-    source.asked.clear()
+    source.replay_starts.clear()
     source.answering = True
     source.wait(BACKOFF_LONGEST_S)
     assert source.has(1, 2, 3)
@@ -151,10 +151,10 @@ def test_interrupted_replay_is_continued() -> None:
     source.connect()
     for number, payload in list(source.buffer)[:2]:
         source.follower.replayed(number, payload, source.now)
-    source.asked.clear()
+    source.replay_starts.clear()
     source.now += RESUME_S
     source.follower.tick(source.now)
-    assert source.asked == [1]
+    assert source.replay_starts == [1]
     source.answering = True
     source.answer()
     assert source.has(0, 1, 2, 3)
@@ -167,12 +167,12 @@ def test_gap_in_a_replay_is_requested_again() -> None:
         source.publish(lost=True)
     source.lose_replayed = {2, 3}
     source.follower.is_connected(source.now)
-    start = source.asked.pop()
+    start = source.replay_starts.pop()
     assert start == 0
     for number in (0, 1, 4):
         source.follower.replayed(number, dict(source.buffer)[number], source.now)
     assert source.has(0, 1)
-    assert source.asked == [1]  # at once, as the end may be lost too
+    assert source.replay_starts == [1]  # at once, as the end may be lost too
     source.lose_replayed = set()
     source.answer()
     assert source.has(0, 1, 2, 3, 4, 5)
@@ -226,7 +226,7 @@ def test_restarted_worker_waits_for_its_socket() -> None:
     source.follower.is_lost()
     source.follower.is_disconnected()
     source.follower.is_back(source.now)
-    assert source.asked == []
+    assert source.replay_starts == []
     source.restart()
     source.connect()
     assert source.follower.phase is RecoveryPhase.FOLLOWING

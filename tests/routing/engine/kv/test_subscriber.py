@@ -52,18 +52,18 @@ CLEARED = {"type": "AllBlocksCleared"}
 
 
 class Worker:
-    """The HTTP side of a worker, as far as discovery asks."""
+    """The HTTP side of a worker, as far as discovery uses it."""
 
     def __init__(self, *publishers: Publisher) -> None:
         self.answer: tuple[int, Any] | Exception = (
             200,
             {str(rank): item.source() for rank, item in enumerate(publishers)},
         )
-        self.asked = 0
+        self.probes = 0
 
     async def ask(self, path: str) -> tuple[int, bytes]:
         assert path == "/kv_event_sources"
-        self.asked += 1
+        self.probes += 1
         if isinstance(self.answer, Exception):
             raise self.answer
         status, data = self.answer
@@ -75,12 +75,12 @@ class Worker:
 
 class Following:
     def __init__(self) -> None:
-        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.logged: list[tuple[str, dict[str, Any]]] = []
         self.index = Index(SECRET)
-        self.subscriber = Subscriber(self.index, self.say, (OSError,))
+        self.subscriber = Subscriber(self.index, self.log, (OSError,))
 
-    def say(self, _level: str, event: str, **facts: Any) -> None:
-        self.said.append((event, facts))
+    def log(self, _level: str, event: str, **facts: Any) -> None:
+        self.logged.append((event, facts))
 
     def held(self, tokens: list[int], block: int = 2) -> dict[str, int]:
         names = chain.extend_chain(self.index.root("m"), chain.pack_tokens(tokens), block)
@@ -90,14 +90,14 @@ class Following:
     async def holds(self, tokens: list[int], **expected: int) -> None:
         await until(lambda: self.held(tokens) == expected, f"{self.held(tokens)}, {self.status}")
 
-    async def told(self, publisher: Publisher, tokens: list[int]) -> None:
+    async def published(self, publisher: Publisher, tokens: list[int]) -> None:
         """Without replay: a subscription takes a moment to arrive, and what came before is lost."""
 
-        def heard() -> bool:
+        def has_received() -> bool:
             publisher.publish(stored(tokens))
             return bool(self.held(tokens))
 
-        await until(heard, "a live message")
+        await until(has_received, "a live message")
 
     @property
     def status(self) -> list[dict[str, Any]]:
@@ -196,7 +196,7 @@ async def test_unread_reply_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> No
                 assert self._dealer is not None
                 assert self._dealer.poll(15_000), "an answer"
                 assert self.follower._ask is not None
-                self.follower._ask.heard_at -= 2 * recovery.REPLAY_TIMEOUT_S
+                self.follower._ask.received_at -= 2 * recovery.REPLAY_TIMEOUT_S
                 for _ in range(2):
                     found.subscriber._tick()
 
@@ -276,7 +276,7 @@ async def test_reconnect_to_the_same_process_keeps_the_index() -> None:
 async def test_without_replay_a_gap_drops_everything() -> None:
     with Publisher(replay=False) as publisher:
         async with following(Worker(publisher).target()) as found:
-            await found.told(publisher, P)
+            await found.published(publisher, P)
             publisher.lose = {publisher.number}
             publisher.publish(stored([7, 7]))
             publisher.publish(stored([9, 9]))
@@ -336,8 +336,8 @@ async def test_worker_without_events_is_shown_until_it_has_some() -> None:
         async with following(worker.target()) as found:
             await until(lambda: found.status[0].get("reason") == "events_off", "reason")
             assert "--kv-events-config" in found.one()["message"]
-            await until(lambda: worker.asked > 3, "asked again")
-            assert [event for event, _ in found.said] == ["kv_events_unavailable"]  # said once
+            await until(lambda: worker.probes > 3, "asked again")
+            assert [event for event, _ in found.logged] == ["kv_events_unavailable"]  # logged once
             worker.answer = Worker(publisher).answer
             publisher.publish(stored(P))
             await found.holds(P, a=8)
@@ -360,9 +360,9 @@ async def test_failed_rediscovery_keeps_the_streams() -> None:
         async with following(worker.target()) as found:
             await found.holds(P, a=8)
             worker.answer = OSError("busy")
-            requested = worker.asked
+            requested = worker.probes
             found.subscriber.worker_up("a")
-            await until(lambda: worker.asked > requested, "asked")
+            await until(lambda: worker.probes > requested, "probes")
             await asyncio.sleep(0)
             assert found.held(P) == {"a": 8}
 
@@ -386,8 +386,8 @@ async def test_unreachable_publisher_is_reported_with_a_remedy(
     monkeypatch.setattr("routing.engine.kv.subscriber.CONNECT_GRACE_S", 0.05)
     target = Worker().target(events=(f"tcp://127.0.0.1:{free_port()}",))
     async with following(target) as found:
-        await until(lambda: found.said, "said")
-        event, facts = found.said[0]
+        await until(lambda: found.logged, "logged")
+        event, facts = found.logged[0]
         assert (event, facts["reason"]) == ("kv_events_unavailable", "not_connected")
         assert "bind:tcp://*:PORT" in facts["remedy"]
         assert found.one()["state"] == "connecting"
@@ -398,7 +398,7 @@ async def test_router_binds_for_a_worker_that_connects_out() -> None:
     target = Worker().target(events=(f"bind:tcp://127.0.0.1:{port}",))
     async with following(target) as found:
         with Publisher(replay=False, dial=f"tcp://127.0.0.1:{port}") as publisher:
-            await found.told(publisher, P)
+            await found.published(publisher, P)
             other = Worker().target("b", events=(f"bind:tcp://127.0.0.1:{port}",))
             found.subscriber.follow([target, other])
             await until(

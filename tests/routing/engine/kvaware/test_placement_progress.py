@@ -15,7 +15,7 @@ LONG = list(range(1000, 1000 + 6 * BLOCK + 1))
 
 
 class Slow(KvEventWorker):
-    """Computes half of a long prompt, tells of it, and goes on when it is told to; with `talks`
+    """Computes half of a long prompt, publishes it, and continues on release; with `talks`
     it has begun to answer, with `dies` it never will."""
 
     def __init__(self) -> None:

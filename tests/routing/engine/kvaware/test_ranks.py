@@ -19,7 +19,7 @@ PROMPT = list(range(1, 10 * BLOCK + 2))
 def ranks(count: int = 2, first: int = 0) -> tuple[Fleet, Ranks]:
     fleet = Fleet()
     for number in range(first, first + count):
-        fleet.tell("w", stored([number + 500] * BLOCK), rank=number)
+        fleet.report("w", stored([number + 500] * BLOCK), rank=number)
     return fleet, Ranks(fleet.index)
 
 
@@ -29,7 +29,7 @@ def chains(fleet: Fleet, tokens: list[int]) -> dict[int, list[int]]:
 
 def test_rank_that_holds_the_prefix_is_named() -> None:
     fleet, choice = ranks()
-    fleet.tell("w", stored(PROMPT, 0, 6), rank=1)
+    fleet.report("w", stored(PROMPT, 0, 6), rank=1)
     for _ in range(3):
         seat = choice.choose("w", chains(fleet, PROMPT), len(PROMPT))
         assert seat is not None
@@ -40,7 +40,7 @@ def test_rank_that_holds_the_prefix_is_named() -> None:
 
 def test_queued_work_of_a_rank_counts_against_it() -> None:
     fleet, choice = ranks()
-    fleet.tell("w", stored(PROMPT, 0, 6), rank=1)
+    fleet.report("w", stored(PROMPT, 0, 6), rank=1)
     seats = [choice.choose("w", chains(fleet, [n] * 100), 100) for n in (1, 2, 3, 4)]
     assert sorted(seat.match.rank for seat in seats if seat) == [0, 0, 1, 1]
     busy = [seat for seat in seats if seat is not None]
@@ -60,7 +60,7 @@ def test_blocks_in_transit_count_as_present_until_their_worker_leaves() -> None:
     first = choice.choose("w", chains(fleet, PROMPT), len(PROMPT))
     assert first is not None
     assert not first.guessed
-    choice.leave(first)  # answered, and not told of yet
+    choice.leave(first)  # answered, and not reported yet
     for _ in range(3):
         again = choice.choose("w", chains(fleet, PROMPT), len(PROMPT))
         assert again is not None
@@ -81,14 +81,14 @@ def test_no_rank_is_named_for_one_rank_or_ambiguous_numbers() -> None:
     fleet, choice = ranks(2, first=2)  # this node's share of a larger group
     assert choice.choose("w", chains(fleet, PROMPT), len(PROMPT)) is None
     fleet, choice = ranks(2)
-    fleet.tell("alone", stored(PROMPT))
+    fleet.report("alone", stored(PROMPT))
     assert choice.choose("alone", chains(fleet, PROMPT), len(PROMPT)) is None
     assert choice.choose("nobody", chains(fleet, PROMPT), len(PROMPT)) is None
 
 
 def test_shared_storage_counts_at_each_rank() -> None:
     fleet, choice = ranks()
-    fleet.tell("other", stored(PROMPT, medium="STORAGE", locality="REMOTE"))
+    fleet.report("other", stored(PROMPT, medium="STORAGE", locality="REMOTE"))
     seat = choice.choose("w", chains(fleet, PROMPT), len(PROMPT))
     assert seat is not None
     assert (seat.match.gpu, seat.match.l2) == (0, 10 * BLOCK)

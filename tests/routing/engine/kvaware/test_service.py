@@ -62,7 +62,7 @@ async def holds(server: RouterServer, worker: str, tokens: int) -> None:
 async def test_explain_separates_reported_blocks_from_blocks_in_transit() -> None:
     async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
-        worker.tells = False
+        worker.publishes = False
         await complete(server)
         seen = await explain(server)
         assert (seen["kv"]["tokens"], seen["kv"]["fallback"]) == ("exact", "")
@@ -101,7 +101,7 @@ async def test_explain_gives_the_reason_and_retry_time_without_blocks() -> None:
         assert seen["prompt_tokens_estimated"] is True
     async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
-        words = "a prompt of so many words " * 20  # a worker has to be asked for its tokens
+        words = "a prompt of so many words " * 20  # a worker has to tokenize it
         assert (await explain(server, words))["kv"]["fallback"] == "ask_again"
         listening = server._kvaware.listening
         assert listening is not None
@@ -118,7 +118,7 @@ async def test_explain_gives_the_reason_and_retry_time_without_blocks() -> None:
 
 
 async def test_reset_through_the_router_applies_at_once() -> None:
-    """The engine tells of it with its next step, which may be long away."""
+    """The engine publishes it with its next step, which may be much later."""
     async with KvEventWorker() as worker, kvaware_router(worker) as server:
         await followed(server, "w0")
         await complete(server)
@@ -172,7 +172,7 @@ async def test_index_is_not_rebuilt_for_blocks_missing_from_its_history(partial:
     """It would forget what was learnt since, and find nothing of what is missing."""
     async with KvEventWorker() as worker, kvaware_router(worker, kv={"relearn": False}) as server:
         await followed(server, "w0")
-        worker.tells = False
+        worker.publishes = False
         listening = server._kvaware.listening
         assert listening is not None
         follower = listening.subscriber._streams_of("w0")[0].follower
@@ -267,6 +267,6 @@ async def test_adapter_never_counts_as_its_base_model(tmp_path: Path) -> None:
         for strategy in ("prefixaware", "kvaware"):
             path.write_text(json.dumps({**data, "strategy": strategy}))
             server.reload(True)
-        await followed(server, "w0")  # by a new policy, which has to be told of models at once
+        await followed(server, "w0")  # by a new policy, which needs the models at once
         await holds(server, "w0", 2 * HELD)
         assert (await known_of("m"), await known_of("loaded-later")) == (HELD, 0)

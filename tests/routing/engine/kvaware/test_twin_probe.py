@@ -66,7 +66,7 @@ async def test_twin_probe_predicts_and_measures_both_forms_uncounted() -> None:
 
 
 def _silent(worker: KvEventWorker) -> None:
-    worker.tells = False
+    worker.publishes = False
 
 
 def _forgetful(worker: KvEventWorker) -> None:
@@ -91,7 +91,7 @@ async def test_each_probe_failure_has_a_reason_a_remedy_and_recovers(
         found = await verdict(server, result)
         assert found["remedy"] == twin_probe.REMEDIES[result]
         assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 0
-        worker.tells = worker.keeps = worker.reports = True
+        worker.publishes = worker.keeps = worker.reports = True
         assert (await verdict(server, "hit"))["remedy"] == ""
         assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1
 

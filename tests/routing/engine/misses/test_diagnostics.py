@@ -138,7 +138,7 @@ async def test_another_keys_prompts_stay_unknown(tmp_path: Path, isolation: str)
         assert hidden in decision.misses.tokens, "the operator's ledger has it"
 
 
-async def test_worker_that_dies_in_a_held_answer_is_replaced() -> None:
+async def test_worker_killed_in_a_held_answer_is_replaced() -> None:
     async with CachedWorker() as one, CachedWorker() as two, router(one, two) as server:
 
         async def broken(talk: Any) -> None:

@@ -35,7 +35,7 @@ async def test_estimated_saving_is_what_the_other_layout_saves() -> None:
         sum(int(str(each[name])) for each in found) for name in ("requests", "saved_tokens")
     )
     assert requests == len(QUESTIONS) - 1
-    # The replay does not know of the first request, and a block may be cut.
+    # The replay has no record of the first request, and a block may be cut.
     stable = len(RULES) // 4
     assert 0 <= saved - estimated <= stable + len(QUESTIONS) * 2 * BLOCK
     assert estimated > 5 * (stable - 2 * BLOCK)

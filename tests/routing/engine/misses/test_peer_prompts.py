@@ -44,21 +44,21 @@ def spans(prompts: PeerPrompts, chain: array[int] = CHAIN) -> list[int]:
 
 
 def test_prompt_counts_as_computed_once_it_is_answered(prompts: PeerPrompts) -> None:
-    prompts.heard(batch(("w", CHAIN, 0)), DIALECT)
+    prompts.note_batch(batch(("w", CHAIN, 0)), DIALECT)
     assert spans(prompts) == []
-    prompts.heard(batch(("w", CHAIN, 0)), DIALECT)
+    prompts.note_batch(batch(("w", CHAIN, 0)), DIALECT)
     assert spans(prompts) == [16]
     assert prompts._history.here("w")
 
 
 def test_memory_of_a_peer_was_answered(prompts: PeerPrompts) -> None:
-    prompts.heard(batch(("w", CHAIN, 0)), DIALECT, memory=True)
+    prompts.note_batch(batch(("w", CHAIN, 0)), DIALECT, memory=True)
     assert spans(prompts) == [16]
 
 
 def test_other_hashes_are_ignored(prompts: PeerPrompts) -> None:
-    prompts.heard(batch(("w", CHAIN, 0)), DIALECT + 1, memory=True)
-    prompts.heard(batch(("w", CHAIN, 32)), DIALECT, memory=True)  # KV blocks
+    prompts.note_batch(batch(("w", CHAIN, 0)), DIALECT + 1, memory=True)
+    prompts.note_batch(batch(("w", CHAIN, 32)), DIALECT, memory=True)  # KV blocks
     assert spans(prompts) == []
 
 

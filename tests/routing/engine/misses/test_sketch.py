@@ -1,4 +1,4 @@
-"""Early changes of a prompt and their kinds, told from hashes alone."""
+"""Early changes of a prompt and their kinds, derived from hashes alone."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_stalled_reader_costs_lines_but_no_time(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     log = Log("info", writer)
     fact = {"text": "x" * 500}
-    for _ in range(5000):  # 2.5 MB into a pipe of 64 KiB which nobody reads: this must return
+    for _ in range(5000):  # 2.5 MB into a pipe of 64 KiB without a reader: this must return
         log.later("request", fact)
     log.event("warning", "important", text="x" * 2000)
     dropped = log.dropped["access"]

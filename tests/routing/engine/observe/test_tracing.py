@@ -216,7 +216,7 @@ async def test_attempts_and_waiting_are_spans() -> None:
                 for span in collector.named(Span.SPAN_KIND_CLIENT)
                 if span.parent_span_id == queue.parent_span_id
             ]
-            if len(mine) == 2:  # it went to the one which dies first
+            if len(mine) == 2:  # it went to the one that is killed first
                 first, last = sorted(mine, key=lambda span: span.start_time_unix_nano)
                 assert attributes(first)["error.type"] == "upstream_reset"
                 assert attributes(last)["http.request.resend_count"] == 1

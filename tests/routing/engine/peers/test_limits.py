@@ -171,13 +171,15 @@ async def test_budget_is_used_up_together_and_divided_while_the_store_is_away(fo
             for _ in range(3):
                 assert (await ask(one, hello)).status == 200
             assert (await ask(two, hello)).status == 200
-            await until(lambda: left(one) == left(two) == 1_000_000 - used(one) - used(two), "told")
+            await until(
+                lambda: left(one) == left(two) == 1_000_000 - used(one) - used(two), "equal budgets"
+            )
             # The console counted both and reports what is left: less than one of them used.
             most = min(used(one), used(two))
             reported = {"left": most, "counted": {s.router.instance: used(s) for s in (one, two)}}
             for server in (one, two):
                 share = {"left": most // 2, "counted": used(server), "resets_at": time.time() + 900}
-                server.router.recorder.use.tell(
+                server.router.recorder.use.apply_budgets(
                     server.router.instance, {"a": share | {"all": reported}}
                 )
             assert (await ask(one, hello)).status == 200
@@ -189,7 +191,7 @@ async def test_budget_is_used_up_together_and_divided_while_the_store_is_away(fo
             store.stop()
         await until(lambda: two._exchange.away and not peers_of(two), "alone")
         reported = {"left": 7, "counted": used(two), "resets_at": time.time() + 900}
-        two.router.recorder.use.tell(two.router.instance, {"a": reported})
+        two.router.recorder.use.apply_budgets(two.router.instance, {"a": reported})
         assert left(two) == 7
         assert (await ask(two, hello)).status == 200
         assert await metric(two, "emberline_router_budget_checks_alone_total") == 1

@@ -36,7 +36,7 @@ def build(
         ("kvaware", "roundrobin", ["prefix_hit", "round_robin"]),
     ],
 )
-def test_each_arm_ranks_by_its_strategy_and_knows_the_others_prompts(
+def test_each_arm_ranks_by_its_strategy_with_the_prompts_of_both(
     control: str, candidate: str, reasons: list[str]
 ) -> None:
     policy = build(control, candidate)

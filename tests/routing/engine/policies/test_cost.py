@@ -44,7 +44,7 @@ def test_no_copy_is_made_while_waiting_costs_as_much(held: int) -> None:
 
 @given(st.integers(1, 200_000), st.integers(1, 500))
 def test_shared_prefix_is_copied_when_enough_requests_wait(held: int, question: int) -> None:
-    """However long the prefix and however short the questions; nobody waits without bound."""
+    """However long the prefix and however short the questions; no request waits without bound."""
     elsewhere = cost.cost(cost.load(0, 0, 0), held + question)
     waiting = 1
     while cost.cost(cost.load(waiting * question, waiting, 256), question) < elsewhere:

@@ -47,8 +47,8 @@ def room() -> Room:
 
 
 def test_prompt_goes_to_its_holder_with_the_matched_tokens(room: Room) -> None:
-    room.events.tell("w1", stored(PROMPT, 0, 4))
-    room.events.tell("w2", stored(PROMPT, 0, 8))
+    room.events.report("w1", stored(PROMPT, 0, 4))
+    room.events.report("w2", stored(PROMPT, 0, 8))
     pick = room.pick()
     assert (pick.worker.id, pick.reason, pick.cached_tokens) == ("w2", base.KV_HIT, 8 * BLOCK)
     assert {item[0]: item[1] for item in pick.candidates} == {
@@ -61,23 +61,23 @@ def test_prompt_goes_to_its_holder_with_the_matched_tokens(room: Room) -> None:
 
 
 def test_evicted_blocks_no_longer_count(room: Room) -> None:
-    room.events.tell("w1", stored(PROMPT))
+    room.events.report("w1", stored(PROMPT))
     facts = room.facts()
     for _ in range(3):
         room.policy.sent(facts, room.workers[1])
     assert room.pick().worker.id == "w1"
     for end in range(10, 0, -1):
-        room.events.tell("w1", removed(PROMPT[: end * BLOCK]))
+        room.events.report("w1", removed(PROMPT[: end * BLOCK]))
     pick = room.pick()
     assert (pick.cached_tokens, pick.reason) == (0, base.NO_MATCH)
-    # The same knowledge of what was sent, without events, still says w1.
+    # Without events, the record of sent prompts still selects w1.
     unread = room.facts()
     unread.blocks = None
     assert room.policy.rank(unread, Fleet(room.workers)).worker.id == "w1"
 
 
 def test_without_tokens_the_prefix_strategy_decides_with_its_reason(room: Room) -> None:
-    room.events.tell("w1", stored(PROMPT))
+    room.events.report("w1", stored(PROMPT))
     facts = room.facts()
     facts.blocks = None
     room.policy.sent(facts, room.workers[2])
@@ -86,7 +86,7 @@ def test_without_tokens_the_prefix_strategy_decides_with_its_reason(room: Room) 
 
 
 def test_load_counts_against_matched_blocks(room: Room) -> None:
-    room.events.tell("w1", stored(PROMPT, 0, 2))
+    room.events.report("w1", stored(PROMPT, 0, 2))
     room.workers[1].load = 100_000
     pick = room.pick()
     assert pick.worker.id != "w1"
@@ -94,10 +94,10 @@ def test_load_counts_against_matched_blocks(room: Room) -> None:
 
 
 def test_device_outweighs_host_memory_and_storage(room: Room) -> None:
-    room.events.tell("w0", stored(PROMPT, medium="STORAGE", ownership="tier"))
-    room.events.tell("w1", stored(PROMPT, medium="cpu"))
+    room.events.report("w0", stored(PROMPT, medium="STORAGE", ownership="tier"))
+    room.events.report("w1", stored(PROMPT, medium="cpu"))
     assert room.pick().worker.id == "w1"
-    room.events.tell("w2", stored(PROMPT))
+    room.events.report("w2", stored(PROMPT))
     pick = room.pick()
     assert pick.worker.id == "w2"
     assert pick.tiers is not None
@@ -119,13 +119,13 @@ def test_burst_of_one_new_prompt_stays_together_until_events_arrive(room: Room) 
 
 
 def test_unreliable_index_is_not_used(room: Room) -> None:
-    room.events.tell("w1", stored(PROMPT))
+    room.events.report("w1", stored(PROMPT))
     room.policy.believed = lambda worker: worker != "w1"
     assert room.pick().cached_tokens == 0
 
 
 def test_match_held_only_by_a_lost_worker_is_named(room: Room) -> None:
-    room.events.tell("w1", stored(PROMPT))
+    room.events.report("w1", stored(PROMPT))
     pick = room.pick(others=[room.workers[1]])
     assert pick.reason == base.UNHEALTHY
     assert ("w1", 10 * BLOCK) in [(item[0], item[1]) for item in pick.candidates]
@@ -134,7 +134,7 @@ def test_match_held_only_by_a_lost_worker_is_named(room: Room) -> None:
 def test_large_fleets_are_ranked_alike() -> None:
     """As the table does it for large fleets, with an order by load."""
     room = Room()
-    room.events.tell("127.0.0.1:8007", stored(PROMPT))
+    room.events.report("127.0.0.1:8007", stored(PROMPT))
     fleet = table(64).fleet
     assert fleet.order is not None
     pick = room.policy.rank(room.facts(), fleet)
@@ -142,7 +142,7 @@ def test_large_fleets_are_ranked_alike() -> None:
 
 
 def test_ranking_changes_nothing(room: Room) -> None:
-    room.events.tell("w1", stored(PROMPT))
+    room.events.report("w1", stored(PROMPT))
     before = (room.policy.sizes(), len(room.policy.pending), room.pick().cached_tokens)
     assert (room.policy.sizes(), len(room.policy.pending), room.pick().cached_tokens) == before
 

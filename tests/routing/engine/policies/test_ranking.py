@@ -237,7 +237,7 @@ def test_least_recently_picked_of_equals_is_next(count: int) -> None:
         assert rounds[0] == rounds[1] == rounds[2]
 
 
-# -- routers which know nothing of each other
+# -- routers without exchange
 
 
 @pytest.mark.parametrize("count", [2, 8, 100])

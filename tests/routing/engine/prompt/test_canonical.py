@@ -68,16 +68,16 @@ messages = st.one_of(
 
 
 def plain(message: dict[str, Any]) -> Any:
-    """What a message says, written in a way of its own."""
+    """Content of a message in one canonical form."""
     content = message["content"]
     if isinstance(content, list):
-        said: list[Any] = []
+        read: list[Any] = []
         for part in content:
-            if part["type"] == "text" and said and isinstance(said[-1], str):
-                said[-1] += "\n" + part["text"]
+            if part["type"] == "text" and read and isinstance(read[-1], str):
+                read[-1] += "\n" + part["text"]
             else:
-                said.append(part["text"] if part["type"] == "text" else (part["image_url"]["url"],))
-        content = said[0] if len(said) == 1 and isinstance(said[0], str) else tuple(said)
+                read.append(part["text"] if part["type"] == "text" else (part["image_url"]["url"],))
+        content = read[0] if len(read) == 1 and isinstance(read[0], str) else tuple(read)
     found = message.get("tool_calls") or []
     return message["role"], content, json.dumps(found, sort_keys=True)
 
@@ -140,7 +140,7 @@ def test_three_apis_encode_one_chat_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         turn("user", [{"type": "text", "text": LONG}]),
         turn("user", LONG, name=None, tool_calls=[]),
@@ -148,12 +148,12 @@ def test_three_apis_encode_one_chat_alike() -> None:
         turn("user", [LONG]),
     ],
 )
-def test_message_encodings_are_equivalent(said: dict[str, Any]) -> None:
-    assert data({"messages": [said]}) == data({"messages": [turn("user", LONG)]})
+def test_message_encodings_are_equivalent(message: dict[str, Any]) -> None:
+    assert data({"messages": [message]}) == data({"messages": [turn("user", LONG)]})
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         turn("user", LONG, name="eve"),
         turn("assistant", LONG),
@@ -162,8 +162,8 @@ def test_message_encodings_are_equivalent(said: dict[str, Any]) -> None:
         turn("user", [{"type": "text", "text": LONG}, image("http://a/b")]),
     ],
 )
-def test_everything_that_a_template_renders_counts(said: dict[str, Any]) -> None:
-    assert data({"messages": [said]}) != data({"messages": [turn("user", LONG)]})
+def test_everything_that_a_template_renders_counts(message: dict[str, Any]) -> None:
+    assert data({"messages": [message]}) != data({"messages": [turn("user", LONG)]})
 
 
 def test_first_of_several_prompts_counts() -> None:

@@ -2,9 +2,9 @@
 
     .venv/bin/python -m tests.routing.engine.tokens.questions
 
-asks vLLM again and writes golden.json.
+queries vLLM again and writes golden.json.
 The answers come from vLLM's own code (tests/support/vllm/oracle.py) with the demo model's
-tokenizer; a test marked `vllm` asks again and compares.
+tokenizer; a test marked `vllm` queries again and compares.
 """
 
 from __future__ import annotations

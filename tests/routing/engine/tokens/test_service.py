@@ -371,7 +371,7 @@ class Worker:
 
     def __init__(self, used: LocalTokens) -> None:
         self.local = used
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.change: Callable[[list[int]], Any] = lambda ids: ids
@@ -380,7 +380,7 @@ class Worker:
     async def __call__(self, path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
         assert path == "/tokenize"
         data = orjson.loads(body)
-        self.asked.append(data)
+        self.requests.append(data)
         await self.gate.wait()
         if self.status != 200:
             return self.status, b"{}"
@@ -435,7 +435,7 @@ async def test_tokenize_request_of_a_worker() -> None:
         }
         await service.outcome(CHAT, body, "adapter")
         await service.outcome(TEXT, {"prompt": "x", "add_special_tokens": False}, "")
-        assert worker.asked == [
+        assert worker.requests == [
             {
                 "model": "adapter",
                 "messages": [*HI, {"role": "assistant", "content": "x", "reasoning": "y"}],
@@ -455,7 +455,7 @@ async def test_tokenize_request_of_a_worker() -> None:
         image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
         outcome = await service.outcome(CHAT, {"messages": [image]})
         assert outcome.reason == "multimodal"
-        assert len(worker.asked) == 2
+        assert len(worker.requests) == 2
 
 
 async def test_worker_queries_are_few_and_shared() -> None:
@@ -469,7 +469,7 @@ async def test_worker_queries_are_few_and_shared() -> None:
         worker.gate.set()
         await service.idle()
         await asyncio.sleep(0)
-        assert len(worker.asked) == 2
+        assert len(worker.requests) == 2
         assert [outcome.reason for outcome in service.done] == ["remote"] * 4
 
 

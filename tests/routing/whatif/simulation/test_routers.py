@@ -10,7 +10,7 @@ from routing.whatif.simulation.worker import FleetWorker, Job
 def test_prefill_progress_reaches_all_routers_without_a_request() -> None:
     chooser = RouterChooser(RouterSetting("kvaware", routers=2, shared=True), 1, LLAMA_70B, 1)
     worker = FleetWorker(LLAMA_70B)
-    chooser.look_at([worker])
+    chooser.observe([worker])
     job = Job(0, range(100), 100 * BLOCK_TOKENS, 50)
     chooser.choose(job, 0.0)
     worker.submit(job, 0.0)

@@ -142,7 +142,7 @@ class Api:
                 if not changes:
                     self.store.news.wait(0.5)
             for change in changes:
-                event = _told(ask, change)
+                event = _selected_event(ask, change)
                 if event is not None:
                     yield event
             since = max(since, version)
@@ -229,7 +229,7 @@ def _after(changes: list[Change], version: int) -> list[Change]:
     return changes[at:]
 
 
-def _told(ask: Ask, change: Change) -> dict[str, Any] | None:
+def _selected_event(ask: Ask, change: Change) -> dict[str, Any] | None:
     """Return the event for a watch with a selector: leaving the selection is a deletion."""
     if ask.namespace and change.now["metadata"].get("namespace") != ask.namespace:
         return None

@@ -27,15 +27,15 @@ def requests(pod_spec: dict[str, Any]) -> dict[str, Decimal]:
     """
     total: dict[str, Decimal] = {"pods": Decimal(1)}
     for container in pod_spec["containers"]:
-        for name, value in asked(container).items():
+        for name, value in requested(container).items():
             total[name] = total.get(name, Decimal(0)) + value
     for container in pod_spec.get("initContainers", ()):
-        for name, value in asked(container).items():
+        for name, value in requested(container).items():
             total[name] = max(total.get(name, Decimal(0)), value)
     return total
 
 
-def asked(container: dict[str, Any]) -> dict[str, Decimal]:
+def requested(container: dict[str, Any]) -> dict[str, Decimal]:
     resources = container.get("resources", {})
     both = {**resources.get("limits", {}), **resources.get("requests", {})}
     return {name: number(value) for name, value in both.items()}

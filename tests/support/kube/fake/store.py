@@ -76,7 +76,7 @@ class Store:
         self.version += 1
         data["metadata"]["resourceVersion"] = str(self.version)
         self.objects[kind][key] = data
-        self._tell(kind, "ADDED" if before is None else "MODIFIED", data, before)
+        self._notify(kind, "ADDED" if before is None else "MODIFIED", data, before)
         return data
 
     def drop(self, kind: str, key: Key) -> None:
@@ -86,9 +86,9 @@ class Store:
             return
         self.version += 1
         metadata = {**before["metadata"], "resourceVersion": str(self.version)}
-        self._tell(kind, "DELETED", {**before, "metadata": metadata}, before)
+        self._notify(kind, "DELETED", {**before, "metadata": metadata}, before)
 
-    def _tell(self, kind: str, what: str, data: Object, before: Object | None) -> None:
+    def _notify(self, kind: str, what: str, data: Object, before: Object | None) -> None:
         self.changes[kind].append(Change(self.version, what, data, before))
         metadata = data["metadata"]
         self.dirty.add(metadata.get("namespace", "") or f"{kind}/{metadata['name']}")

@@ -36,7 +36,7 @@ class Server:
     """Records the Authorization header and the client certificate's names."""
 
     url: str
-    asked: list[tuple[str, Any]]
+    requests: list[tuple[str, Any]]
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def ask(login: ClusterAccess) -> str:
 
 def test_token_is_sent_to_a_trusted_server(server: Server) -> None:
     assert ask(login(server.url, trusted(), token="t0ken")) == "v1"
-    assert server.asked[0][0] == "Bearer t0ken"
+    assert server.requests[0][0] == "Bearer t0ken"
 
 
 def test_password_is_sent_to_a_trusted_server(server: Server) -> None:
     ask(login(server.url, trusted(), username="me", password="pässword"))
-    assert server.asked[0][0] == f"Basic {b64('me:pässword'.encode())}"
+    assert server.requests[0][0] == f"Basic {b64('me:pässword'.encode())}"
 
 
 @pytest.mark.parametrize("cluster", [{}, {"certificate-authority-data": "stranger"}])
@@ -108,14 +108,14 @@ def test_untrusted_server_gets_no_credentials(server: Server, cluster: dict[str,
     with pytest.raises(PermanentError) as refused:
         ask(login(server.url, cluster, token="t0ken"))
     assert refused.value.reason == "ClusterUntrusted"
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_other_server_name_is_untrusted_unless_configured(server: Server) -> None:
     url = server.url.replace("127.0.0.1", "localhost")
     with pytest.raises(PermanentError, match="certificate"):
         ask(login(url, trusted(), token="t0ken"))
-    assert server.asked == []
+    assert server.requests == []
     assert ask(login(url, {**trusted(), "tls-server-name": "k.example"}, token="t")) == "v1"
 
 
@@ -139,7 +139,7 @@ def test_client_certificate_is_presented_and_its_key_is_not_on_disk(
     for maker in ("NamedTemporaryFile", "mkstemp"):
         monkeypatch.setattr(f"tempfile.{maker}", refuse)
     ask(login(server.url, trusted(), **user))
-    names = [value for kind, value in server.asked[0][1]["subjectAltName"]]
+    names = [value for kind, value in server.requests[0][1]["subjectAltName"]]
     assert names == ["me"]
 
 
@@ -260,7 +260,7 @@ def test_service_account_is_used_in_a_pod(
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
     # A unique deadline, so that no other test shares this cached client.
     assert ask(ClusterAccess(IN_CLUSTER, deadline_s=9.5)) == "v1"
-    assert server.asked[0][0].lower() == "bearer of-the-pod"
+    assert server.requests[0][0].lower() == "bearer of-the-pod"
 
 
 def test_local_kubeconfig_context(
@@ -278,7 +278,7 @@ def test_local_kubeconfig_context(
     monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(file))
     assert machine_contexts() == ("c", "a"), "the current one first"
     assert ask(ClusterAccess(CONTEXT, context="c", deadline_s=9.5)) == "v1"
-    assert server.asked[0][0] == "Bearer mine"
+    assert server.requests[0][0] == "Bearer mine"
     with pytest.raises(PermanentError, match="KUBECONFIG or"):
         ClusterAccess(CONTEXT, context="none").api_client()
     monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))

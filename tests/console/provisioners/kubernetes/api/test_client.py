@@ -43,13 +43,13 @@ class Counting:
         self.deadline_s = deadline_s
         self.configuration = self.real.configuration
         self.param_serialize = self.real.param_serialize
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def api_client(self) -> Counting:
         return self
 
     def call_api(self, method: str, url: str, *args: Any, **more: Any) -> Any:
-        self.asked.append(f"{method} {url.partition('/namespaces/')[2].partition('/')[2]}")
+        self.requests.append(f"{method} {url.partition('/namespaces/')[2].partition('/')[2]}")
         return self.real.call_api(method, url, *args, **more)
 
 
@@ -90,9 +90,9 @@ class TestCost:
         fake.provisioner.drift(REF)
         own, access = counting(fake)
         own.observe(REF)  # compares fields again after the cache expired
-        access.asked.clear()
+        access.requests.clear()
         own.observe(REF)
-        assert [line.partition("?")[0] for line in access.asked] == [
+        assert [line.partition("?")[0] for line in access.requests] == [
             "GET configmaps/demo",
             "GET deployments/demo",
             "GET pods",
@@ -100,18 +100,18 @@ class TestCost:
         # The events of a moment ago, when the pods started, are kept for two seconds.
         until(lambda: own.events(REF), what="events of the pods")
         assert own.observe(REF).events == ()  # not from the cache either
-        access.asked.clear()
+        access.requests.clear()
         own.apply(spec)
-        assert access.asked == ["GET configmaps/demo"]
+        assert access.requests == ["GET configmaps/demo"]
 
     def test_events_are_listed_once_for_all_starting_pods(self, fake: KubeRig) -> None:
         fake.cluster.rule(fake.namespace, behaviour="never-ready")
         own, access = counting(fake)
         refs = [own.apply(fake.spec(f"demo-{number}", 1)) for number in range(5)]
-        access.asked.clear()
+        access.requests.clear()
         for ref in refs:
             own.observe(ref)
-        assert len([line for line in access.asked if line.startswith("GET events")]) == 1
+        assert len([line for line in access.requests if line.startswith("GET events")]) == 1
 
 
 class TestFaults:
@@ -267,7 +267,7 @@ class TestLogs:
             "2026-01-01T12:00:00.25Z b",
             "2026-01-01T12:00:07Z c",
         ]
-        first, again = silent.asked
+        first, again = silent.requests
         assert ("tailLines", "100") in first
         assert ("sinceTime", "2026-01-01T12:00:00Z") in again
         assert ("follow", "true") in first
@@ -276,7 +276,7 @@ class TestLogs:
         silent: Any = Silent()
         begin = logs.LogPosition(tail=7, stay=False)
         assert list(logs.follow(silent, "demo", "demo-x", "worker", begin))
-        (requested,) = silent.asked
+        (requested,) = silent.requests
         assert ("tailLines", "7") in requested
         assert "follow" not in dict(requested)
 
@@ -304,24 +304,24 @@ class TestLogs:
 class Silent:
     """Client whose connection ends after each silence; the container ends after the second."""
 
-    told = (
+    replies = (
         ("2026-01-01T12:00:00.1Z a", "2026-01-01T12:00:00.25Z b"),
         ("2026-01-01T12:00:00.1Z a", "2026-01-01T12:00:00.25Z b", "2026-01-01T12:00:07Z c"),
     )
 
     def __init__(self) -> None:
-        self.asked: list[list[tuple[str, str]]] = []
+        self.requests: list[list[tuple[str, str]]] = []
 
     def get(self, kind: object, name: str) -> dict[str, Any]:
-        state = {"running": {}} if len(self.asked) < 2 else {"terminated": {}}
+        state = {"running": {}} if len(self.requests) < 2 else {"terminated": {}}
         return {
             "metadata": {"labels": {"emberline.dev/workload": "demo"}},
             "status": {"containerStatuses": [{"name": "worker", "state": state}]},
         }
 
     def follow(self, pod: str, query: list[tuple[str, str]], quiet_s: float) -> Iterator[str]:
-        self.asked.append(query)
-        return iter(self.told[len(self.asked) - 1])
+        self.requests.append(query)
+        return iter(self.replies[len(self.requests) - 1])
 
 
 @contextmanager

@@ -128,11 +128,11 @@ CASES = [
 TEMPORARY = {"QuotaExceeded", "NamespaceEnding", "StillStopping", "ClusterBusy"}
 
 
-@pytest.mark.parametrize(("status", "body", "asked", "reason", "words"), CASES)
+@pytest.mark.parametrize(("status", "body", "api_request", "reason", "words"), CASES)
 def test_each_error_has_a_reason_and_a_remedy(
-    status: int, body: dict[str, Any], asked: ApiRequest, reason: str, words: str
+    status: int, body: dict[str, Any], api_request: ApiRequest, reason: str, words: str
 ) -> None:
-    error = error_from_status(status, body, asked)
+    error = error_from_status(status, body, api_request)
     assert error.reason == reason
     assert re.search(re.escape(words) if "[" in words else words, error.message)
     assert type(pickle.loads(pickle.dumps(error))) is type(error)

@@ -61,7 +61,7 @@ def test_nothing_secret_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "user", "said"),
+    ("cluster", "user", "message"),
     [
         ({}, {"exec": {"command": "aws"}}, "an exec plugin"),
         ({}, {"auth-provider": {"name": "gcp"}}, "an auth-provider plugin"),
@@ -80,12 +80,12 @@ def test_nothing_secret_is_shown() -> None:
     ],
 )
 def test_exec_and_file_references_are_rejected(
-    cluster: dict[str, Any], user: dict[str, Any], said: str
+    cluster: dict[str, Any], user: dict[str, Any], message: str
 ) -> None:
     found = parse_kubeconfig(document(cluster, user))
-    assert said in found.contexts[0].why_not
+    assert message in found.contexts[0].why_not
     assert found.contexts[1].why_not == "", "the other context is still of use"
-    with pytest.raises(KubeconfigError, match=said) as refused:
+    with pytest.raises(KubeconfigError, match=message) as refused:
         found.login()
     assert "s3cret" not in str(refused.value)
 
@@ -98,7 +98,7 @@ def test_http_to_localhost_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: [1,\n b", "Invalid YAML at line"),
         ("[" * 600, "Invalid YAML"),
@@ -107,8 +107,8 @@ def test_http_to_localhost_is_allowed() -> None:
         ("x" * (MAX_BYTES + 1), "Too large"),
     ],
 )
-def test_invalid_kubeconfig(text: str, said: str) -> None:
-    with pytest.raises(KubeconfigError, match=said):
+def test_invalid_kubeconfig(text: str, message: str) -> None:
+    with pytest.raises(KubeconfigError, match=message):
         parse_kubeconfig(text)
 
 

@@ -57,8 +57,8 @@ def missing(api: Stub) -> dict[str, tuple[str, ...]]:
 
 
 def test_every_applied_kind_has_its_right() -> None:
-    asked = {(one.group, one.resource) for one in rights.RIGHTS if set(one.verbs) > {"patch"}}
-    assert {(kind.group, kind.plural) for kind in kinds.APPLIED_KINDS} <= asked
+    checked = {(one.group, one.resource) for one in rights.RIGHTS if set(one.verbs) > {"patch"}}
+    assert {(kind.group, kind.plural) for kind in kinds.APPLIED_KINDS} <= checked
     for right in rights.RIGHTS:
         assert "*" not in (right.group, right.resource, *right.verbs)
 
@@ -86,8 +86,8 @@ def test_rules_are_read_in_one_request(api: Stub) -> None:
     assert found["deployments.apps"] == ("create", "patch", "delete")
     assert "replicasets.apps" not in found
     assert found["secrets"] == rights.VERBS_OF_OWN, "a right to one Secret is not one to all"
-    asked = [json.loads(body) for _m, path, body in api.seen if path.endswith("accessreviews")]
-    assert {one["spec"]["resourceAttributes"]["namespace"] for one in asked} == {""}
+    checked = [json.loads(body) for _m, path, body in api.seen if path.endswith("accessreviews")]
+    assert {one["spec"]["resourceAttributes"]["namespace"] for one in checked} == {""}
 
 
 def test_incomplete_rules_are_checked_individually(api: Stub) -> None:
@@ -178,8 +178,8 @@ def test_following_rights_are_checked_only_where_needed(api: Stub) -> None:
     assert by_name["resourceNames"] == [
         "inferenceendpointconfigs.inference.sagemaker.aws.amazon.com"
     ]
-    asked = [json.loads(body) for _m, path, body in api.seen if path.endswith("accessreviews")]
-    names = {one["spec"]["resourceAttributes"]["name"] for one in asked}
+    checked = [json.loads(body) for _m, path, body in api.seen if path.endswith("accessreviews")]
+    names = {one["spec"]["resourceAttributes"]["name"] for one in checked}
     assert names == {"", *by_name["resourceNames"]}, "a right to one definition is not one to all"
     assert rights.GrantedRights.of_json(json.loads(json.dumps(asdict(found)))) == found
 
@@ -203,11 +203,11 @@ def test_receiver_rights_are_checked_where_receivers_are_stored(api: Stub) -> No
     api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
     title = "alertmanagerconfigs.monitoring.coreos.com"
     found = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
-    for parts, asked in (((), False), ((rights.RECEIVERS_GROUP,), True)):
+    for parts, checked in (((), False), ((rights.RECEIVERS_GROUP,), True)):
         granted = rights.check_rights(Reader(access(api.url)), "llm", found, ("team-a",), parts)
         lost = [one.namespace for one in granted.missing if one.title == title]
-        assert (lost == [""]) is asked
-        assert ("alertmanagerconfigs" in granted.manifest) is asked
+        assert (lost == [""]) is checked
+        assert ("alertmanagerconfigs" in granted.manifest) is checked
 
 
 def test_displayed_role_grants_all_missing_rights(cluster: Cluster) -> None:

@@ -48,16 +48,16 @@ def groups(*names: str) -> tuple[int, dict[str, Any]]:
     return 200, {"groups": [{"name": name} for name in names]}
 
 
-def look(api: Stub) -> Inventory:
+def run_survey(api: Stub) -> Inventory:
     return discover(access(api.url))
 
 
 def finding(api: Stub, name: str) -> CapabilityFinding:
-    return next(one for one in look(api).findings if one.name == name)
+    return next(one for one in run_survey(api).findings if one.name == name)
 
 
 def test_every_capability_has_a_state_and_a_remedy(api: Stub) -> None:
-    found = look(api).findings
+    found = run_survey(api).findings
     assert [one.name for one in found] == list(known.CAPABILITIES)
     for one in found:
         assert not one.present
@@ -96,20 +96,20 @@ def test_drivers_count_where_volumes_can_be_created(api: Stub) -> None:
     drivers = "/apis/storage.k8s.io/v1/csidrivers"
     api.answers[drivers] = listed("s3.csi.aws.com")
     api.answers[REVIEW] = (201, {"status": {"allowed": False}})
-    found = look(api)
+    found = run_survey(api)
     assert found.shares
     assert known.S3_CSI not in found.capabilities
     assert "persistentvolumes" in finding(api, known.S3_CSI).why_not
     api.answers[REVIEW] = (201, {"status": {"allowed": True}})
-    assert {known.S3_CSI} == {known.S3_CSI, known.FSX_CSI} & look(api).capabilities
+    assert {known.S3_CSI} == {known.S3_CSI, known.FSX_CSI} & run_survey(api).capabilities
     api.answers[drivers] = forbidden
-    assert known.S3_CSI not in look(api).capabilities
+    assert known.S3_CSI not in run_survey(api).capabilities
     assert "lacks permission to list" in finding(api, known.S3_CSI).why_not
 
 
 def test_invisible_objects_are_noted_with_their_effect(api: Stub) -> None:
     api.answers["/api/v1/nodes"] = forbidden
-    found = look(api)
+    found = run_survey(api)
     note = "/api/v1/nodes: Emberline lacks permission to list it; instance types and"
     assert note in found.notes[0]
     gpus = finding(api, known.NVIDIA_GPU)
@@ -128,7 +128,7 @@ def test_selectable_names(api: Stub) -> None:
     )
     api.answers["/apis/networking.k8s.io/v1/ingressclasses"] = listed("nginx", "alb")
     api.answers["/apis/scheduling.k8s.io/v1/priorityclasses"] = forbidden
-    offers = look(api).offers
+    offers = run_survey(api).offers
     assert (offers.storage_classes, offers.default_storage_class) == (("gp3",), "gp3")
     assert offers.issuers == ("ClusterIssuer/letsencrypt",)
     assert offers.gateways == ("infra/main",)
@@ -155,12 +155,12 @@ def test_long_lists_are_paged(api: Stub) -> None:
         return 200, {"items": [{"metadata": {"name": "a"}}], "metadata": {"continue": "x/y="}}
 
     api.answers["/api/v1/namespaces"] = pages
-    assert look(api).offers.namespaces == ("a", "b")
+    assert run_survey(api).offers.namespaces == ("a", "b")
 
 
 def test_endless_list_is_abandoned(api: Stub) -> None:
     api.answers["/api/v1/namespaces"] = (200, {"items": [], "metadata": {"continue": "more"}})
-    found = look(api)
+    found = run_survey(api)
     assert found.offers.namespaces is None
     assert "more than 10000 objects" in found.notes[0]
 
@@ -190,14 +190,14 @@ def test_server_that_is_no_cluster(
 def test_survey_has_one_time_budget(api: Stub) -> None:
     """After the budget is spent, remaining queries are skipped and reported as unknown."""
     reader = Reader(access(api.url))
-    look = ClusterSurvey(reader)
+    survey = ClusterSurvey(reader)
 
     def spend(_path: str, _body: bytes) -> tuple[int, Any]:
         reader._until = 0.0
         return listed()
 
     api.answers["/api/v1/nodes"] = spend
-    found = look.run()
+    found = survey.run()
     requested = {path.partition("?")[0] for _method, path, _body in api.seen}
     assert requested == {"/version", "/apis", "/api/v1/nodes"}
     assert "did not respond within 40 s" in found.notes[1]

@@ -172,7 +172,7 @@ def test_keda_triggers_are_strings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "said"),
+    ("scale", "message"),
     [
         (Autoscale(3, 2, cpu_percent=70), "not a valid range"),
         (Autoscale(0, 0, ({"type": "cron"},)), "not a valid range"),
@@ -180,8 +180,8 @@ def test_keda_triggers_are_strings() -> None:
         (Autoscale(0, 2, cpu_percent=70), "scaling to 0"),
     ],
 )
-def test_unscalable_workloads(scale: Autoscale, said: str) -> None:
-    assert said in refused(around_changed(WORKER, autoscale=scale))
+def test_unscalable_workloads(scale: Autoscale, message: str) -> None:
+    assert message in refused(around_changed(WORKER, autoscale=scale))
 
 
 def test_cpu_share_is_relative_to_the_request() -> None:
@@ -286,7 +286,7 @@ def test_only_the_exposed_port_is_public() -> None:
 
 
 @pytest.mark.parametrize(
-    ("exposure", "said"),
+    ("exposure", "message"),
     [
         (Exposure("carrier-pigeon", "http"), "ingress, gateway, loadbalancer"),
         (Exposure("ingress", "htpp"), "'htpp'"),
@@ -296,8 +296,8 @@ def test_only_the_exposed_port_is_public() -> None:
         (Exposure("ingress", "http", issuer="x"), "host name"),
     ],
 )
-def test_unexposable_workloads(exposure: Exposure, said: str) -> None:
-    assert said in refused(around_changed(ROUTERS, exposure=exposure))
+def test_unexposable_workloads(exposure: Exposure, message: str) -> None:
+    assert message in refused(around_changed(ROUTERS, exposure=exposure))
 
 
 def test_node_with_a_broken_pod_can_be_drained() -> None:

@@ -93,15 +93,15 @@ def test_liveness_kill_is_reported_as_hung() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("other_event", "why"),
     [
         (unhealthy("2026-01-01T11:50:00Z"), "of an earlier process"),
         (unhealthy("2026-01-01T12:01:55Z", "Readiness probe failed: 503"), "of another probe"),
         (unhealthy("2026-01-01T12:01:55Z", name="demo-7d4b9f8c6d-zzzzz"), "of another pod"),
     ],
 )
-def test_other_events_are_not_reported_as_hung(told: dict[str, Any], why: str) -> None:
-    assert seen_with(RESTARTED, NOON + 130, told).reason == "CrashLoopBackOff", why
+def test_other_events_are_not_reported_as_hung(other_event: dict[str, Any], why: str) -> None:
+    assert seen_with(RESTARTED, NOON + 130, other_event).reason == "CrashLoopBackOff", why
 
 
 def test_process_that_exits_by_itself_did_not_hang() -> None:

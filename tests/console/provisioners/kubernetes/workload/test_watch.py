@@ -62,7 +62,7 @@ class Watched:
         self.rig.cluster.api.create("Pod", self.rig.namespace, {"metadata": metadata, **POD})
         return name
 
-    def told(self, owner: str, times: int = 1) -> None:
+    def expect_change(self, owner: str, times: int = 1) -> None:
         until(lambda: self.owners[owner] >= times, what=f"notice of {owner}")
 
 
@@ -105,25 +105,25 @@ def lists_of_pods(found: Watched) -> int:
 
 def test_changes_of_our_objects_are_reported_with_their_owner(watched: Watched) -> None:
     name = watched.pod("endpoint.demo")
-    watched.told("endpoint/demo")
+    watched.expect_change("endpoint/demo")
     watched.pod("cache-tier.l2")
-    watched.told("cache-tier/l2")
+    watched.expect_change("cache-tier/l2")
     before = watched.owners["endpoint/demo"]
     watched.rig.cluster.api.delete("Pod", watched.rig.namespace, name, gracePeriodSeconds=0)
-    watched.told("endpoint/demo", before + 1)
+    watched.expect_change("endpoint/demo", before + 1)
     metadata = {"name": "foreign", "labels": {"app": "other"}}
     watched.rig.cluster.api.create("Pod", watched.rig.namespace, {"metadata": metadata, **POD})
     watched.pod("endpoint.last")
-    watched.told("endpoint/last")
+    watched.expect_change("endpoint/last")
     assert set(watched.owners) == {"endpoint/demo", "cache-tier/l2", "endpoint/last"}
 
 
 def test_deployments_of_a_workload_are_watched(watched: Watched) -> None:
     ref = watched.rig.provisioner.apply(watched.rig.spec("demo", 1))
-    watched.told("endpoint/demo")
+    watched.expect_change("endpoint/demo")
     before = watched.owners["endpoint/demo"]
     watched.rig.provisioner.delete(ref)
-    watched.told("endpoint/demo", before + 1)
+    watched.expect_change("endpoint/demo", before + 1)
 
 
 def test_provisioner_announces_only_while_both_watches_are_live(fake_cluster: Cluster) -> None:
@@ -139,16 +139,16 @@ def test_provisioner_announces_only_while_both_watches_are_live(fake_cluster: Cl
 
 def test_interrupted_watch_resumes_without_a_list(fake_watched: Watched) -> None:
     fake_watched.pod("endpoint.demo")
-    fake_watched.told("endpoint/demo")
+    fake_watched.expect_change("endpoint/demo")
     lists = lists_of_pods(fake_watched)
     lost = counters.total("cluster_watches_lost", kind="pods")
     fake_watched.owners.clear()
     fake_watched.rig.cluster.plane.stop_api()  # type: ignore[attr-defined]
     until(lambda: any(fake_watched.reports["pods"]), what="loss reported")
-    fake_watched.told("endpoint/demo")  # what happens to it is unknown from now on
+    fake_watched.expect_change("endpoint/demo")  # what happens to it is unknown from now on
     fake_watched.rig.cluster.plane.start_api()  # type: ignore[attr-defined]
     fake_watched.pod("endpoint.new")
-    fake_watched.told("endpoint/new")
+    fake_watched.expect_change("endpoint/new")
     until(lambda: fake_watched.live, what="both watches again")
     assert counters.total("cluster_watches_lost", kind="pods") > lost
     assert lists_of_pods(fake_watched) == lists == 1
@@ -159,7 +159,7 @@ def test_expired_version_is_listed_again_and_compared(fake_watched: Watched) -> 
     rig, plane = fake_watched.rig, fake_watched.rig.cluster.plane
     for owner in ("kept", "gone"):
         fake_watched.pod(f"endpoint.{owner}")
-        fake_watched.told(f"endpoint/{owner}")
+        fake_watched.expect_change(f"endpoint/{owner}")
     settle(rig)
     listed = lists_of_pods(fake_watched)
     with plane.failing(f"GET .*{rig.namespace}/(pods|deployments)[?].*watch"):  # type: ignore[attr-defined]
@@ -171,8 +171,8 @@ def test_expired_version_is_listed_again_and_compared(fake_watched: Watched) -> 
         settle(rig)
         plane.expire()  # type: ignore[attr-defined]
         fake_watched.owners.clear()
-    fake_watched.told("endpoint/gone")
-    fake_watched.told("endpoint/came")
+    fake_watched.expect_change("endpoint/gone")
+    fake_watched.expect_change("endpoint/came")
     until(lambda: fake_watched.live, what="both watches again")
     assert lists_of_pods(fake_watched) > listed
     assert "endpoint/kept" not in fake_watched.owners

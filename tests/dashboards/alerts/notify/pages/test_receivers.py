@@ -91,11 +91,11 @@ def test_routes_are_edited_on_the_pages() -> None:
 
 def test_rest_equals_the_pages(hook: Stub) -> None:
     ada = program("admin")
-    wish = {"name": "on-call", "kind": "slack", "url": f"{hook.url}/T0KEN"}
-    made_one = ada.post(API, wish, format="json")
+    fields = {"name": "on-call", "kind": "slack", "url": f"{hook.url}/T0KEN"}
+    made_one = ada.post(API, fields, format="json")
     assert made_one.status_code == 201
     assert "T0KEN" not in made_one.content.decode()
-    assert ada.post(API, wish, format="json").status_code == 409
+    assert ada.post(API, fields, format="json").status_code == 409
     etag = ada.get(f"{API}on-call/").headers["ETag"]
     changed = ada.patch(
         f"{API}on-call/", {"enabled": False}, format="json", headers={"If-Match": etag}
@@ -138,14 +138,14 @@ def test_only_admins_write_and_only_platform_roles_read() -> None:
     teams = made.teams()
     made.their_endpoints(teams)
     Receiver.objects.create(name="on-call", kind="email", to=["secret@example.org"])
-    wish = {"name": "x", "kind": "email", "to": ["a@example.org"]}
+    fields = {"name": "x", "kind": "email", "to": ["a@example.org"]}
     for role in ("viewer", "operator"):
         client = browser(role)
         assert "secret@example.org" in client.get(API).text
         assert client.get(PAGES).status_code == 200
         json_kind = {"content_type": "application/json"}
         for path in (API, f"{API}on-call/test/", ROUTES):
-            assert client.post(path, wish, **json_kind).status_code == 403
+            assert client.post(path, fields, **json_kind).status_code == 403
         for path in (f"{PAGES}on-call/test/", f"{PAGES}on-call/delete/", f"{PAGES}new/"):
             assert client.post(path, {}).status_code == 403
         assert client.delete(f"{API}on-call/").status_code == 403

@@ -26,7 +26,7 @@ def two_teams() -> Teams:
     return teams
 
 
-def wish(*matchers: str, **more: Any) -> dict[str, Any]:
+def silence_fields(*matchers: str, **more: Any) -> dict[str, Any]:
     return {"matchers": list(matchers), "duration": "2h", "comment": "a new driver", **more}
 
 
@@ -54,19 +54,19 @@ def test_operator_creates_and_ends_a_silence() -> None:
 def test_invalid_silence_is_rejected_by_field() -> None:
     client = program("operator")
     for body, field in (
-        (wish(), "matchers"),
-        (wish("severity=~.*"), "matchers"),
-        (wish('team!="x"'), "matchers"),
-        (wish("severity"), "matchers"),
-        (wish("severity=page", comment=" "), "comment"),
-        (wish("severity=page", comment="x" * 501), "comment"),
-        (wish("severity=page", duration="soon"), "duration"),
-        (wish("severity=page", duration="91d"), "duration"),
-        (wish("severity=page", duration=None), "duration"),
-        (wish("severity=page", ends_at="2020-01-01T00:00:00Z"), "ends_at"),
-        (wish("severity=page", ends_at="2999-01-01T00:00:00Z"), "ends_at"),
-        (wish("severity=page", starts_at="tomorrow"), "starts_at"),
-        (wish("severity=page", until="x"), "until"),
+        (silence_fields(), "matchers"),
+        (silence_fields("severity=~.*"), "matchers"),
+        (silence_fields('team!="x"'), "matchers"),
+        (silence_fields("severity"), "matchers"),
+        (silence_fields("severity=page", comment=" "), "comment"),
+        (silence_fields("severity=page", comment="x" * 501), "comment"),
+        (silence_fields("severity=page", duration="soon"), "duration"),
+        (silence_fields("severity=page", duration="91d"), "duration"),
+        (silence_fields("severity=page", duration=None), "duration"),
+        (silence_fields("severity=page", ends_at="2020-01-01T00:00:00Z"), "ends_at"),
+        (silence_fields("severity=page", ends_at="2999-01-01T00:00:00Z"), "ends_at"),
+        (silence_fields("severity=page", starts_at="tomorrow"), "starts_at"),
+        (silence_fields("severity=page", until="x"), "until"),
         ([], ""),
     ):
         answer = client.post(API, body, format="json")
@@ -82,11 +82,11 @@ def test_invalid_silence_is_rejected_by_field() -> None:
 def test_rest_creates_reads_filters_and_ends_silences() -> None:
     make_endpoint("demo")
     client = program("operator")
-    one = client.post(API, wish('endpoint="demo"'), format="json")
+    one = client.post(API, silence_fields('endpoint="demo"'), format="json")
     assert one.status_code == 201
     assert one.json()["state"] == "active"
     later = (timezone.now() + timedelta(days=1)).isoformat()
-    two = client.post(API, wish("severity=page", starts_at=later), format="json").json()
+    two = client.post(API, silence_fields("severity=page", starts_at=later), format="json").json()
     assert (two["state"], two["endpoint"]) == ("pending", None)
     assert client.get(f"{API}{two['id']}/").json() == two
     found = client.get(f"{API}?state=active").json()["results"]
@@ -95,19 +95,26 @@ def test_rest_creates_reads_filters_and_ends_silences() -> None:
     assert client.delete(f"{API}{two['id']}/").status_code == 204
     assert client.get(f"{API}{two['id']}/").json()["state"] == "expired"
     again = {"headers": {"Idempotency-Key": "k"}}
-    first = client.post(API, wish("severity=page"), format="json", **again).json()
-    assert client.post(API, wish("severity=page"), format="json", **again).json() == first
+    first = client.post(API, silence_fields("severity=page"), format="json", **again).json()
+    assert client.post(API, silence_fields("severity=page"), format="json", **again).json() == first
     assert Silence.objects.count() == 3
 
 
 def test_team_silences_only_its_own_endpoints(two_teams: Teams) -> None:
     erin, hugo = client_of(two_teams.erin), client_of(two_teams.hugo)
     json = {"content_type": "application/json"}
-    assert erin.post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 201
-    for body in (wish("severity=page"), wish(f'endpoint="{CANARY}"'), wish(f"endpoint=~{OURS}")):
+    assert erin.post(API, silence_fields(f'endpoint="{OURS}"'), **json).status_code == 201
+    for body in (
+        silence_fields("severity=page"),
+        silence_fields(f'endpoint="{CANARY}"'),
+        silence_fields(f"endpoint=~{OURS}"),
+    ):
         assert erin.post(API, body, **json).status_code == 403, body
     assert (
-        client_of(two_teams.frank).post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 403
+        client_of(two_teams.frank)
+        .post(API, silence_fields(f'endpoint="{OURS}"'), **json)
+        .status_code
+        == 403
     )
     (row,) = Silence.objects.all()
     assert str(row.pk) in client_of(two_teams.frank).get(API).text
@@ -122,7 +129,7 @@ def test_team_silences_only_its_own_endpoints(two_teams: Teams) -> None:
 
 
 def test_fleet_silences_need_a_platform_role(two_teams: Teams) -> None:
-    answer = program("operator").post(API, wish(f"endpoint=~{CANARY}|x"), format="json")
+    answer = program("operator").post(API, silence_fields(f"endpoint=~{CANARY}|x"), format="json")
     assert answer.status_code == 201
     for path in (API, "/alerts/silences/"):
         assert CANARY not in client_of(two_teams.erin).get(path).text
@@ -133,7 +140,7 @@ def test_rest_patch_keeps_omitted_fields() -> None:
     make_endpoint("demo")
     client = program("operator")
     now = timezone.now()
-    one = client.post(API, wish('endpoint="demo"'), format="json").json()
+    one = client.post(API, silence_fields('endpoint="demo"'), format="json").json()
     at = f"{API}{one['id']}/"
     longer = client.patch(at, {"duration": "8h"}).json()
     assert longer["starts_at"] == one["starts_at"]
@@ -159,7 +166,7 @@ def test_rest_patch_keeps_omitted_fields() -> None:
         answer = client.patch(at, body)
         assert (answer.status_code, answer.json()["field"]) == (400, field), body
     later = {"starts_at": (now + timedelta(days=1)).isoformat()}
-    two = client.post(API, wish("severity=page", **later), format="json").json()
+    two = client.post(API, silence_fields("severity=page", **later), format="json").json()
     sooner = {"starts_at": (now + timedelta(hours=1)).isoformat()}
     moved = client.patch(f"{API}{two['id']}/", sooner).json()
     assert moved["starts_at"] < two["starts_at"]
@@ -200,7 +207,7 @@ def test_operator_edits_a_silence() -> None:
 def test_team_edits_its_silence_without_widening_it(two_teams: Teams) -> None:
     erin, hugo = client_of(two_teams.erin), client_of(two_teams.hugo)
     json: Any = {"content_type": "application/json"}
-    one = erin.post(API, wish(f'endpoint="{OURS}"'), **json).json()
+    one = erin.post(API, silence_fields(f'endpoint="{OURS}"'), **json).json()
     at = f"{API}{one['id']}/"
     for matchers in (["severity=page"], [f'endpoint="{CANARY}"']):
         assert erin.patch(at, {"matchers": matchers}, **json).status_code == 403
@@ -208,14 +215,14 @@ def test_team_edits_its_silence_without_widening_it(two_teams: Teams) -> None:
     assert client_of(two_teams.frank).patch(at, {"comment": "x"}, **json).status_code == 403
     assert client_of(two_teams.frank).get(f"/alerts/silences/{one['id']}/").status_code == 403
     assert erin.patch(at, {"comment": "x"}, **json).status_code == 200
-    fleet = program("operator").post(API, wish("severity=page"), format="json").json()
+    fleet = program("operator").post(API, silence_fields("severity=page"), format="json").json()
     assert erin.patch(f"{API}{fleet['id']}/", {"comment": "x"}, **json).status_code == 404
     assert erin.post(f"/alerts/silences/{fleet['id']}/", {"comment": "x"}).status_code == 404
 
 
 def test_concurrently_ended_silence_stays_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     client = program("operator")
-    one = client.post(API, wish("severity=page"), format="json").json()
+    one = client.post(API, silence_fields("severity=page"), format="json").json()
     ended: list[Any] = []
 
     def slow(*_: Any) -> Any:

@@ -66,7 +66,7 @@ def test_threshold_is_set_globally_and_per_endpoint_and_reset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "wish", "status", "field"),
+    ("path", "fields", "status", "field"),
     [
         (ONE, {"threshold": 0}, 400, "threshold"),
         (ONE, {"threshold": "soon"}, 400, "threshold"),
@@ -84,10 +84,10 @@ def test_threshold_is_set_globally_and_per_endpoint_and_reset() -> None:
     ],
 )
 def test_invalid_setting_is_rejected_by_field(
-    path: str, wish: Any, status: int, field: str | None
+    path: str, fields: Any, status: int, field: str | None
 ) -> None:
     make_endpoint("demo")
-    answer = program("operator").patch(path, wish)
+    answer = program("operator").patch(path, fields)
     assert (answer.status_code, answer.json()["field"]) == (status, field), answer.json()
     assert program("viewer").get(ONE).json()["generation"] == 0
 
@@ -116,10 +116,10 @@ def test_actions_check_the_permission() -> None:
     """Pages and commands call them without REST's permission check."""
     make_endpoint("demo")
     OwnRule.objects.create(name="LongQueue", expr="up", summary="x")
-    viewer, wish = person("viewer"), {"threshold": 3}
+    viewer, fields = person("viewer"), {"threshold": 3}
     for refused in (
-        lambda: actions.set_rule(viewer, "HighTTFT", "", wish),
-        lambda: actions.set_rule(viewer, "HighTTFT", "demo", wish),
+        lambda: actions.set_rule(viewer, "HighTTFT", "", fields),
+        lambda: actions.set_rule(viewer, "HighTTFT", "demo", fields),
         lambda: actions.reset_rule(viewer, "HighTTFT", ""),
         lambda: actions.create_user_rule(viewer, "Mine", OWN),
         lambda: actions.change_user_rule(viewer, "LongQueue", {"enabled": False}),

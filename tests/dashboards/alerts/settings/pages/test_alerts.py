@@ -137,18 +137,18 @@ def test_viewers_cannot_edit() -> None:
 def test_custom_rule_is_created_edited_and_deleted_on_pages(settings: Any) -> None:
     operator = browser("operator")
     good = {"name": "TooQuiet", "expr": "up == 0", "summary": "x is y", "for": "2m"}
-    wish = {**good, "remedy": "", "severity": "page", "enabled": "on"}
+    fields = {**good, "remedy": "", "severity": "page", "enabled": "on"}
     with http_stub({"/api/v1/query": answers}) as stub:
         settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
-        wrong = operator.post("/alerts/rules/new/", {**wish, "summary": ""})
+        wrong = operator.post("/alerts/rules/new/", {**fields, "summary": ""})
         assert (wrong.status_code, "This field is required. Enter a value." in wrong.text) == (
             400,
             True,
         )
-        done = operator.post("/alerts/rules/new/", wish, follow=True)
+        done = operator.post("/alerts/rules/new/", fields, follow=True)
         assert "TooQuiet created" in done.text
         page = "/alerts/rules/TooQuiet/"
-        operator.post(page, {**wish, "summary": "another", "enabled": ""})
+        operator.post(page, {**fields, "summary": "another", "enabled": ""})
         row = OwnRule.objects.get()
         assert (row.summary, row.enabled, row.generation) == ("another", False, 2)
         assert operator.get(f"{page}past/").status_code == 200
@@ -164,7 +164,7 @@ def test_rejected_rule_file_is_reported_on_the_list() -> None:
     assert "promtool: no" in text
 
 
-class Asked:
+class StubPrometheus:
     """Responses of one rule's history: alerts and values."""
 
     def __init__(self, alerts: Any = (), value: Any = (), fault: Fault | None = None) -> None:
@@ -190,39 +190,39 @@ class Asked:
 
 def test_rule_history_shows_intervals_and_a_series_with_its_threshold() -> None:
     whose = (("endpoint", "demo"), ("endpoint_name", "demo"), ("namespace", "default"))
-    asked = Asked([(whose, (None, 1, 1, None, 1))], [(whose, (1.0, 3.0, 2.5))])
-    found = query_history(asked, BY_NAME["HighTTFT"], Scope("demo"), DEFAULT_SETTINGS, "1h")
+    prometheus = StubPrometheus([(whose, (None, 1, 1, None, 1))], [(whose, (1.0, 3.0, 2.5))])
+    found = query_history(prometheus, BY_NAME["HighTTFT"], Scope("demo"), DEFAULT_SETTINGS, "1h")
     assert [(one.whose, one.lasted) for one in found.episodes] == [("demo", "15 s")] * 2
     assert found.episodes[0].since > found.episodes[1].since
     assert found.drawing.chart is not None
     assert [line.label for line in found.drawing.chart.lines] == ["demo", "Threshold"]
     assert "2.5 s" in found.drawing.chart.spoken
     assert "2 s" in found.drawing.chart.spoken
-    assert 'endpoint_name="demo"' in asked.questions["value"]
-    assert 'alertname="HighTTFT"' in asked.questions["alerts"]
+    assert 'endpoint_name="demo"' in prometheus.questions["value"]
+    assert 'alertname="HighTTFT"' in prometheus.questions["alerts"]
 
 
 def test_history_of_a_custom_rule_has_a_series() -> None:
-    asked = Asked(value=[((("endpoint", "demo"),), (1.0, 5.0))])
-    chart = query_history(asked, MINE, Scope(), DEFAULT_SETTINGS, "1h").drawing.chart
+    prometheus = StubPrometheus(value=[((("endpoint", "demo"),), (1.0, 5.0))])
+    chart = query_history(prometheus, MINE, Scope(), DEFAULT_SETTINGS, "1h").drawing.chart
     assert chart is not None
     assert [(one.label, one.latest) for one in chart.lines] == [("demo", "5"), ("Threshold", "3")]
-    assert asked.questions["value"] == "topk(12, queue)"
+    assert prometheus.questions["value"] == "topk(12, queue)"
 
 
 def test_history_queries_only_visible_endpoints() -> None:
-    asked = Asked()
+    prometheus = StubPrometheus()
     mine = Scope(among=("a", "b"))
-    query_history(asked, BY_NAME["HighTTFT"], mine, DEFAULT_SETTINGS, "")
-    assert 'endpoint_name=~"a|b"' in asked.questions["value"]
-    assert 'endpoint=~"a|b"' in asked.questions["alerts"]
-    query_history(asked, BY_NAME["HighTTFT"], Scope(among=()), DEFAULT_SETTINGS, "")
-    assert 'endpoint_name="-"' in asked.questions["value"]
-    query_history(asked, BY_NAME["GPUHot"], mine, DEFAULT_SETTINGS, "")
-    assert '"endpoint", "a"' in asked.questions["value"]
-    query_history(asked, BY_NAME["L2SlowGet"], mine, DEFAULT_SETTINGS, "")
-    assert "value" not in asked.questions
-    away = Asked(fault=Fault(FaultKind.UNREACHABLE, "It is away."))
+    query_history(prometheus, BY_NAME["HighTTFT"], mine, DEFAULT_SETTINGS, "")
+    assert 'endpoint_name=~"a|b"' in prometheus.questions["value"]
+    assert 'endpoint=~"a|b"' in prometheus.questions["alerts"]
+    query_history(prometheus, BY_NAME["HighTTFT"], Scope(among=()), DEFAULT_SETTINGS, "")
+    assert 'endpoint_name="-"' in prometheus.questions["value"]
+    query_history(prometheus, BY_NAME["GPUHot"], mine, DEFAULT_SETTINGS, "")
+    assert '"endpoint", "a"' in prometheus.questions["value"]
+    query_history(prometheus, BY_NAME["L2SlowGet"], mine, DEFAULT_SETTINGS, "")
+    assert "value" not in prometheus.questions
+    away = StubPrometheus(fault=Fault(FaultKind.UNREACHABLE, "It is away."))
     assert "It is away." in query_history(away, MINE, Scope(), DEFAULT_SETTINGS, "6h").why
 
 

@@ -106,8 +106,8 @@ def sent(alert: dict[str, str], ago_s: float, state: str = "sent", error: str = 
 
 
 def receiver(everything: bool = True) -> None:
-    wish = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": everything}
-    receivers.create(person("admin"), wish)
+    fields = {"name": "on-call", "kind": "email", "to": ["a@example.org"], "everything": everything}
+    receivers.create(person("admin"), fields)
 
 
 def opened(client: Any, alert: dict[str, str], ago_s: float, **more: str) -> str:
@@ -158,8 +158,8 @@ def test_without_notification_the_reason_is_shown(prometheus: FakePrometheus) ->
     assert "No alert receivers configured" in opened(viewer, LATE, 900)
     receiver(everything=False)
     assert "No route matches this alert" in opened(viewer, LATE, 900)
-    wish = {"matchers": ['endpoint="demo"'], "comment": "new driver"}
-    silences.create(person("operator"), wish)
+    fields = {"matchers": ['endpoint="demo"'], "comment": "new driver"}
+    silences.create(person("operator"), fields)
     assert "Silenced by one-operator: new driver." in opened(viewer, LATE, 900)
 
 

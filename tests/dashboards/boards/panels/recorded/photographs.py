@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, expect
 
 from dashboards.boards.panels import BOARDS
 from dashboards.prometheus.http.client import Prometheus, Question
-from tests.dashboards.boards.panels.recorded.world import ENDPOINTS
+from tests.dashboards.boards.panels.recorded.recordings_prometheus import ENDPOINTS
 from tests.support.browser import watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint, pretend_ready

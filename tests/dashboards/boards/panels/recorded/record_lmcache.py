@@ -77,20 +77,24 @@ def server() -> None:
     for module in pkgutil.iter_modules(metrics.__path__):
         found = importlib.import_module(f"{metrics.__name__}.{module.name}")
         for kind in vars(found).values():
-            if isinstance(kind, type) and issubclass(kind, EventSubscriber) and told(kind, found):
-                tell(kind())
+            if (
+                isinstance(kind, type)
+                and issubclass(kind, EventSubscriber)
+                and has_handler(kind, found)
+            ):
+                feed_events(kind())
     for name, observed in _GAUGES.items():
         otel_init.register_gauge("lmcache.l1", f"lmcache_mp.{name}", name, lambda o=observed: o)
     how = f"made by the metric classes of LMCache {version('lmcache')}, as a server (OpenTelemetry)"
     keep("lmcache-0.5.6-server", how, generate_latest(REGISTRY).decode())
 
 
-def told(kind: type, module: Any) -> bool:
+def has_handler(kind: type, module: Any) -> bool:
     apart = ("Blend", "EventBus")  # another product, and what watches itself
     return kind.__module__ == module.__name__ and not kind.__name__.startswith(apart)
 
 
-def tell(subscriber: Any) -> None:
+def feed_events(subscriber: Any) -> None:
     for name, instrument in vars(subscriber).items():
         labels = {"model_name": "m", "cache_salt": ""}
         if (

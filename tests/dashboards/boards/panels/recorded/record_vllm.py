@@ -81,15 +81,15 @@ def iteration() -> Any:
     for name in ("inter_token_latencies_iter", "time_per_output_tokens_iter"):
         if hasattr(found, name):
             setattr(found, name, gaps)
-    told_by_source = getattr(found, "prompt_token_stats", None)
-    if told_by_source is None:
+    by_source = getattr(found, "prompt_token_stats", None)
+    if by_source is None:
         found.num_prompt_tokens = 8000
     else:
         numbers = {"computed": 3200, "local_cache_hit": 3200, "external_kv_transfer": 1600}
         for name, number in numbers.items():
-            setattr(told_by_source, name, number)
-        told_by_source.cached_tokens = 4800
-        told_by_source.total = 8000
+            setattr(by_source, name, number)
+        by_source.cached_tokens = 4800
+        by_source.total = 8000
     found.finished_requests = [
         stats.FinishedRequestStats(
             finish_reason=reason,

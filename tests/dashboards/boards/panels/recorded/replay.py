@@ -31,12 +31,12 @@ def text_of(name: str) -> str:
 
 def keep(name: str, how: str, page: str) -> None:
     """Writes a page of metrics down. `how` and when it was made stand in its first lines."""
-    kept = [line for line in page.splitlines() if _tells(line)]
+    kept = [line for line in page.splitlines() if _is_sample(line)]
     first = f"# {how}, {datetime.now(UTC).date()}"
     (FOLDER / f"{name}.prom").write_text("\n".join([first, *kept]) + "\n")
 
 
-def _tells(line: str) -> bool:
+def _is_sample(line: str) -> bool:
     if line.startswith("# TYPE "):
         name = line.split()[2]
         return not name.endswith("_created") and not _NOISE.match(name)

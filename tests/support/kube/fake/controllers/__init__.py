@@ -20,12 +20,12 @@ from tests.support.kube.fake.controllers import (
     services,
     statefulsets,
 )
-from tests.support.kube.fake.controllers.world import World
+from tests.support.kube.fake.controllers.controller_client import ControllerClient
 from tests.support.kube.fake.refusals import ApiError
 from tests.support.kube.fake.store import Store
 from tests.support.kube.fake.verbs import Verbs
 
-PASSES: tuple[Callable[[World, str], None], ...] = (
+PASSES: tuple[Callable[[ControllerClient, str], None], ...] = (
     collecting.namespace,
     collecting.garbage,
     deployments.run,
@@ -44,7 +44,7 @@ PASSES: tuple[Callable[[World, str], None], ...] = (
 class Controllers:
     def __init__(self, store: Store, verbs: Verbs) -> None:
         self._store = store
-        self._world = World(store, verbs)
+        self._client = ControllerClient(store, verbs)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fake-controllers", daemon=True)
 
@@ -63,21 +63,21 @@ class Controllers:
                 self._pass(namespace)
 
     def _due(self) -> set[str]:
-        store, world = self._store, self._world
+        store, client = self._store, self._client
         with store.news:
             if not store.dirty and not self._stop.is_set():
-                store.news.wait(min(max(world.soonest() - time.time(), 0.001), 1.0))
+                store.news.wait(min(max(client.soonest() - time.time(), 0.001), 1.0))
             dirty, store.dirty = store.dirty, set()
             spaces = {name for name in dirty if "/" not in name}
             spaces |= {n.partition("/")[2] for n in dirty if n.startswith("Namespace/")}
             if any(name.startswith(("Node/", "StorageClass/")) for name in dirty):
                 spaces |= {item["metadata"]["name"] for item in store.list("Namespace")}
-        return spaces | world.due(time.time())
+        return spaces | client.due(time.time())
 
     def _pass(self, namespace: str) -> None:
         for run in PASSES:
             with self._store.lock:
                 try:
-                    run(self._world, namespace)
+                    run(self._client, namespace)
                 except ApiError:
-                    self._world.later(0.2, namespace)
+                    self._client.later(0.2, namespace)

@@ -6,8 +6,8 @@ import math
 import time
 from typing import Any
 
-from tests.support.kube.fake.controllers.world import (
-    World,
+from tests.support.kube.fake.controllers.controller_client import (
+    ControllerClient,
     condition,
     conditions,
     digest,
@@ -20,28 +20,28 @@ HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 
 
-def run(world: World, namespace: str) -> None:
-    for data in world.alive("Deployment", namespace):
-        _one(world, data)
+def run(client: ControllerClient, namespace: str) -> None:
+    for data in client.alive("Deployment", namespace):
+        _one(client, data)
 
 
-def _one(world: World, data: Object) -> None:
-    sets = world.owned("ReplicaSet", data)
+def _one(client: ControllerClient, data: Object) -> None:
+    sets = client.owned("ReplicaSet", data)
     name = digest(data["spec"]["template"])
     new = next((item for item in sets if item["metadata"]["labels"][HASH] == name), None)
     old = [item for item in sets if item is not new and not leaving(item)]
     if new is None:
-        new = _create(world, data, name, old)
-        world.since["progress", data["metadata"]["uid"]] = time.time()
+        new = _create(client, data, name, old)
+        client.since["progress", data["metadata"]["uid"]] = time.time()
     else:
-        new = _newest(world, new, old)
+        new = _newest(client, new, old)
     if not data["spec"].get("paused"):
-        new, old = _roll(world, data, new, old)
-        _forget(world, data, old)
-    _status(world, data, new, old)
+        new, old = _roll(client, data, new, old)
+        _forget(client, data, old)
+    _status(client, data, new, old)
 
 
-def _create(world: World, data: Object, name: str, old: list[Object]) -> Object:
+def _create(client: ControllerClient, data: Object, name: str, old: list[Object]) -> Object:
     template = copied(data["spec"]["template"])
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
     labels[HASH] = name
@@ -56,8 +56,8 @@ def _create(world: World, data: Object, name: str, old: list[Object]) -> Object:
     }
     spec = {"replicas": 0, "selector": selector, "template": template}
     spec["minReadySeconds"] = data["spec"].get("minReadySeconds", 0)
-    made = world.create("ReplicaSet", {"metadata": metadata, "spec": spec})
-    _annotate(world, data, made)
+    made = client.create("ReplicaSet", {"metadata": metadata, "spec": spec})
+    _annotate(client, data, made)
     return made
 
 
@@ -65,43 +65,43 @@ def _revision(sets: list[Object]) -> int:
     return max((int(item["metadata"]["annotations"][REVISION]) for item in sets), default=0)
 
 
-def _newest(world: World, new: Object, old: list[Object]) -> Object:
+def _newest(client: ControllerClient, new: Object, old: list[Object]) -> Object:
     """Give a template that is used again a new revision number."""
     if int(new["metadata"]["annotations"][REVISION]) >= _revision(old):
         return new
     annotations = {**new["metadata"]["annotations"], REVISION: str(_revision(old) + 1)}
-    return world.write({**new, "metadata": {**new["metadata"], "annotations": annotations}})
+    return client.write({**new, "metadata": {**new["metadata"], "annotations": annotations}})
 
 
-def _annotate(world: World, data: Object, new: Object) -> None:
-    live = world.store.find("Deployment", data["metadata"]["namespace"], data["metadata"]["name"])
+def _annotate(client: ControllerClient, data: Object, new: Object) -> None:
+    live = client.store.find("Deployment", data["metadata"]["namespace"], data["metadata"]["name"])
     if live is not None:
         number = new["metadata"]["annotations"][REVISION]
         annotations = {**live["metadata"].get("annotations", {}), REVISION: number}
-        world.write({**live, "metadata": {**live["metadata"], "annotations": annotations}})
+        client.write({**live, "metadata": {**live["metadata"], "annotations": annotations}})
 
 
 def _roll(
-    world: World, data: Object, new: Object, old: list[Object]
+    client: ControllerClient, data: Object, new: Object, old: list[Object]
 ) -> tuple[Object, list[Object]]:
     wanted = data["spec"]["replicas"]
     if data["spec"]["strategy"]["type"] == "Recreate":
-        old = [_scale(world, item, 0) for item in old]
+        old = [_scale(client, item, 0) for item in old]
         if not any(item.get("status", {}).get("replicas", 0) for item in old):
-            new = _scale(world, new, wanted)
+            new = _scale(client, new, wanted)
         return new, old
     surge, unavailable = limits(data)
     total = sum(item["spec"]["replicas"] for item in (new, *old))
     has = new["spec"]["replicas"]
     if has > wanted:
-        new = _scale(world, new, wanted)
+        new = _scale(client, new, wanted)
     elif has < wanted:
         room = max(0, wanted + surge - total)
-        new = _scale(world, new, min(wanted, has + room))
-    return new, _shrink(world, new, old, wanted - unavailable)
+        new = _scale(client, new, min(wanted, has + room))
+    return new, _shrink(client, new, old, wanted - unavailable)
 
 
-def _shrink(world: World, new: Object, old: list[Object], least: int) -> list[Object]:
+def _shrink(client: ControllerClient, new: Object, old: list[Object], least: int) -> list[Object]:
     """Remove old replicas: unavailable ones first, others while enough are available."""
     total = sum(item["spec"]["replicas"] for item in (new, *old))
     room = total - least - (new["spec"]["replicas"] - _available(new))
@@ -109,7 +109,7 @@ def _shrink(world: World, new: Object, old: list[Object], least: int) -> list[Ob
     for item in old:
         bad = max(0, min(item["spec"]["replicas"] - _available(item), room))
         room -= bad
-        left.append(_scale(world, item, item["spec"]["replicas"] - bad))
+        left.append(_scale(client, item, item["spec"]["replicas"] - bad))
     spare = sum(_available(item) for item in (new, *left)) - least
     result = []
     for item in left:
@@ -118,7 +118,7 @@ def _shrink(world: World, new: Object, old: list[Object], least: int) -> list[Ob
         spare -= max(0, _available(item) - item["spec"]["replicas"])
         less = max(0, min(serving, spare))
         spare -= less
-        result.append(_scale(world, item, item["spec"]["replicas"] - less))
+        result.append(_scale(client, item, item["spec"]["replicas"] - less))
     return result
 
 
@@ -141,23 +141,23 @@ def _share(value: Any, of: int, up: bool) -> int:
     return math.ceil(part) if up else math.floor(part)
 
 
-def _scale(world: World, item: Object, replicas: int) -> Object:
+def _scale(client: ControllerClient, item: Object, replicas: int) -> Object:
     if item["spec"]["replicas"] == replicas:
         return item
-    return world.write({**item, "spec": {**item["spec"], "replicas": replicas}})
+    return client.write({**item, "spec": {**item["spec"], "replicas": replicas}})
 
 
-def _forget(world: World, data: Object, old: list[Object]) -> None:
+def _forget(client: ControllerClient, data: Object, old: list[Object]) -> None:
     empty = [i for i in old if not i["spec"]["replicas"] and not i["status"].get("replicas")]
     empty.sort(key=lambda item: int(item["metadata"]["annotations"][REVISION]))
     keep = data["spec"]["revisionHistoryLimit"]
     for item in empty[: max(0, len(empty) - keep)]:
-        world.delete(item)
+        client.delete(item)
 
 
-def _status(world: World, data: Object, new: Object, old: list[Object]) -> None:
+def _status(client: ControllerClient, data: Object, new: Object, old: list[Object]) -> None:
     where = data["metadata"]["namespace"], data["metadata"]["name"]
-    data = world.store.find("Deployment", *where) or data
+    data = client.store.find("Deployment", *where) or data
     wanted = data["spec"]["replicas"]
 
     def total(field: str) -> int:
@@ -174,27 +174,27 @@ def _status(world: World, data: Object, new: Object, old: list[Object]) -> None:
     before = data.get("status", {})
     wanted_conditions = [
         _enough(data, counts.get("availableReplicas", 0)),
-        _progress(world, data, new, counts, before),
+        _progress(client, data, new, counts, before),
     ]
     found = conditions(data, *wanted_conditions)
     failure = condition(new, "ReplicaFailure")
     found = [item for item in found if item["type"] != "ReplicaFailure"]
     status = {**counts, "observedGeneration": data["metadata"]["generation"]}
     status["conditions"] = [*found, failure] if failure else found
-    world.write({**data, "status": status}, sub="status")
+    client.write({**data, "status": status}, sub="status")
 
 
 def _enough(data: Object, available: int) -> Object:
     least = data["spec"]["replicas"] - limits(data)[1]
     if available >= least:
         text = "Deployment has minimum availability."
-        return _said("Available", "True", "MinimumReplicasAvailable", text)
+        return _make_condition("Available", "True", "MinimumReplicasAvailable", text)
     text = "Deployment does not have minimum availability."
-    return _said("Available", "False", "MinimumReplicasUnavailable", text)
+    return _make_condition("Available", "False", "MinimumReplicasUnavailable", text)
 
 
 def _progress(
-    world: World, data: Object, new: Object, counts: dict[str, int], before: Object
+    client: ControllerClient, data: Object, new: Object, counts: dict[str, int], before: Object
 ) -> Object:
     key = "progress", data["metadata"]["uid"]
     now, name = time.time(), new["metadata"]["name"]
@@ -208,21 +208,23 @@ def _progress(
         last.get("reason") == "NewReplicaSetAvailable"
         and before.get("observedGeneration") == data["metadata"]["generation"]
     ):
-        world.since[key] = now
+        client.since[key] = now
         text = f'ReplicaSet "{name}" has successfully progressed.'
-        return _said("Progressing", "True", "NewReplicaSetAvailable", text)
+        return _make_condition("Progressing", "True", "NewReplicaSetAvailable", text)
     moved = any(counts.get(f, 0) > before.get(f, 0) for f in ("updatedReplicas", "readyReplicas",
                 "availableReplicas"))  # fmt: skip
     if moved or before.get("observedGeneration") != data["metadata"]["generation"]:
-        world.since[key] = now
+        client.since[key] = now
     deadline = data["spec"]["progressDeadlineSeconds"]
-    left = world.since.setdefault(key, now) + deadline - now
+    left = client.since.setdefault(key, now) + deadline - now
     if left <= 0:
         text = f'ReplicaSet "{name}" has timed out progressing.'
-        return _said("Progressing", "False", "ProgressDeadlineExceeded", text)
-    world.later(left, data["metadata"]["namespace"])
-    return _said("Progressing", "True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
+        return _make_condition("Progressing", "False", "ProgressDeadlineExceeded", text)
+    client.later(left, data["metadata"]["namespace"])
+    return _make_condition(
+        "Progressing", "True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.'
+    )
 
 
-def _said(kind: str, status: str, reason: str, message: str) -> Object:
+def _make_condition(kind: str, status: str, reason: str, message: str) -> Object:
     return {"type": kind, "status": status, "reason": reason, "message": message}

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import secrets
 
+from tests.support.kube.fake.controllers.controller_client import (
+    ControllerClient,
+    condition,
+    conditions,
+    leaving,
+)
 from tests.support.kube.fake.controllers.replicasets import make
-from tests.support.kube.fake.controllers.world import World, condition, conditions, leaving
 from tests.support.kube.fake.store import Object
 
 
-def run(world: World, namespace: str) -> None:
-    for data in world.alive("Job", namespace):
+def run(client: ControllerClient, namespace: str) -> None:
+    for data in client.alive("Job", namespace):
         if not condition(data, "Complete") and not condition(data, "Failed"):
-            _one(world, data)
+            _one(client, data)
 
 
-def _one(world: World, data: Object) -> None:
-    pods = world.owned("Pod", data)
+def _one(client: ControllerClient, data: Object) -> None:
+    pods = client.owned("Pod", data)
     ends = [pod.get("status", {}).get("phase") for pod in pods]
     good, bad = ends.count("Succeeded"), ends.count("Failed")
     active = [
@@ -33,6 +38,6 @@ def _one(world: World, data: Object) -> None:
     elif not active and not data["spec"].get("suspend"):
         name = f"{data['metadata']['name']}-{secrets.token_hex(3)[:5]}"
         labels = {"batch.kubernetes.io/job-name": data["metadata"]["name"]}
-        make(world, data, name, **labels)
+        make(client, data, name, **labels)
         status["active"] = 1
-    world.status(data, **status, conditions=conditions(data, *messages))
+    client.status(data, **status, conditions=conditions(data, *messages))

@@ -7,7 +7,12 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-from tests.support.kube.fake.controllers.world import World, condition, conditions, leaving
+from tests.support.kube.fake.controllers.controller_client import (
+    ControllerClient,
+    condition,
+    conditions,
+    leaving,
+)
 from tests.support.kube.fake.quantity import number, requests
 from tests.support.kube.fake.selectors import expression
 from tests.support.kube.fake.store import Object
@@ -15,18 +20,18 @@ from tests.support.kube.fake.store import Object
 TOLERATION_S = 1.0  # for unreachable nodes, as in `defaults`
 
 
-def run(world: World, namespace: str) -> None:
-    waiting = [pod for pod in world.alive("Pod", namespace) if not pod["spec"].get("nodeName")]
+def run(client: ControllerClient, namespace: str) -> None:
+    waiting = [pod for pod in client.alive("Pod", namespace) if not pod["spec"].get("nodeName")]
     if not waiting:
         return
-    used = _used(world)
+    used = _used(client)
     for pod in waiting:
-        _place(world, pod, used)
+        _place(client, pod, used)
 
 
-def _used(world: World) -> dict[str, Counter[str]]:
+def _used(client: ControllerClient) -> dict[str, Counter[str]]:
     used: dict[str, Counter[str]] = {}
-    for pod in world.list("Pod"):
+    for pod in client.list("Pod"):
         node = pod["spec"].get("nodeName", "")
         if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             _add(used.setdefault(node, Counter()), pod)
@@ -38,10 +43,10 @@ def _add(total: Any, pod: Object) -> None:
         total[name] = total.get(name, Decimal(0)) + value
 
 
-def _place(world: World, pod: Object, used: dict[str, Counter[str]]) -> None:
+def _place(client: ControllerClient, pod: Object, used: dict[str, Counter[str]]) -> None:
     reasons: Counter[str] = Counter()
     fitting = []
-    for node in world.list("Node"):
+    for node in client.list("Node"):
         why = _refusal(node, pod, used.get(node["metadata"]["name"], Counter()))
         if why:
             reasons[why] += 1
@@ -52,8 +57,8 @@ def _place(world: World, pod: Object, used: dict[str, Counter[str]]) -> None:
         text = f"0/{sum(reasons.values())} nodes are available: {spelled}."
         content = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         if condition(pod, "PodScheduled").get("message") != text:
-            world.event(pod, "FailedScheduling", text, warning=True)
-        world.status(pod, conditions=conditions(pod, {**content, "message": text}))
+            client.event(pod, "FailedScheduling", text, warning=True)
+        client.status(pod, conditions=conditions(pod, {**content, "message": text}))
         return
     best = max(
         fitting,
@@ -65,11 +70,11 @@ def _place(world: World, pod: Object, used: dict[str, Counter[str]]) -> None:
     )
     name = best["metadata"]["name"]
     _add(used.setdefault(name, Counter()), pod)
-    world.event(pod, "Scheduled", f"Successfully assigned {pod['metadata']['name']} to {name}")
-    bound = world.write({**pod, "spec": {**pod["spec"], "nodeName": name}}, "kube-scheduler")
+    client.event(pod, "Scheduled", f"Successfully assigned {pod['metadata']['name']} to {name}")
+    bound = client.write({**pod, "spec": {**pod["spec"], "nodeName": name}}, "kube-scheduler")
     content = {"type": "PodScheduled", "status": "True"}
     found = [item for item in conditions(bound, content) if item["type"] != "PodScheduled"]
-    world.status(bound, conditions=[*found, conditions({}, content)[0]])
+    client.status(bound, conditions=[*found, conditions({}, content)[0]])
 
 
 def _refusal(node: Object, pod: Object, used: Any) -> str:
@@ -118,34 +123,40 @@ def _term(term: Object, labels: dict[str, str]) -> bool:
 
 
 def _preference(node: Object, pod: Object) -> int:
-    wishes = _affinity(pod["spec"]).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    preferences = (
+        _affinity(pod["spec"]).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    )
     labels = node["metadata"].get("labels", {})
-    return sum(wish["weight"] for wish in wishes if _term(wish["preference"], labels))
+    return sum(
+        preference["weight"]
+        for preference in preferences
+        if _term(preference["preference"], labels)
+    )
 
 
-def evict(world: World, namespace: str) -> None:
+def evict(client: ControllerClient, namespace: str) -> None:
     """Evict pods of unreachable nodes after their toleration; remove pods of deleted nodes at
     once."""
-    for pod in world.list("Pod", namespace):
+    for pod in client.list("Pod", namespace):
         name = pod["spec"].get("nodeName", "")
         if not name:
             continue
-        node = world.store.find("Node", "", name)
+        node = client.store.find("Node", "", name)
         if node is None:
-            world.delete(pod, 0)
+            client.delete(pod, 0)
         elif condition(node, "Ready").get("status") == "Unknown":
-            _give_up(world, pod)
+            _give_up(client, pod)
 
 
-def _give_up(world: World, pod: Object) -> None:
+def _give_up(client: ControllerClient, pod: Object) -> None:
     if condition(pod, "Ready").get("status") == "True":
         content = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
-        world.status(pod, conditions=conditions(pod, content))
-        world.event(pod, "NodeNotReady", "Node is not ready", warning=True)
+        client.status(pod, conditions=conditions(pod, content))
+        client.event(pod, "NodeNotReady", "Node is not ready", warning=True)
     key = "lost", pod["metadata"]["uid"]
-    left = world.since.setdefault(key, time.time()) + TOLERATION_S - time.time()
+    left = client.since.setdefault(key, time.time()) + TOLERATION_S - time.time()
     if left > 0:
-        world.later(left, pod["metadata"]["namespace"])
+        client.later(left, pod["metadata"]["namespace"])
     elif not leaving(pod):
-        world.event(pod, "TaintManagerEviction", "Marking for deletion Pod")
-        world.delete(pod)
+        client.event(pod, "TaintManagerEviction", "Marking for deletion Pod")
+        client.delete(pod)

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from tests.support.kube.fake.admission import used_of
-from tests.support.kube.fake.controllers.world import (
-    World,
+from tests.support.kube.fake.controllers.controller_client import (
+    ControllerClient,
     condition,
     digest,
     leaving,
@@ -18,18 +18,18 @@ from tests.support.kube.fake.selectors import by_object
 from tests.support.kube.fake.store import Object
 
 
-def slices(world: World, namespace: str) -> None:
-    for service in world.alive("Service", namespace):
+def slices(client: ControllerClient, namespace: str) -> None:
+    for service in client.alive("Service", namespace):
         if service["spec"].get("selector"):
-            _slice(world, service)
+            _slice(client, service)
 
 
-def _slice(world: World, service: Object) -> None:
+def _slice(client: ControllerClient, service: Object) -> None:
     spec, metadata = service["spec"], service["metadata"]
     selector = {"matchLabels": spec["selector"]}
     pods = [
         pod
-        for pod in world.list("Pod", metadata["namespace"])
+        for pod in client.list("Pod", metadata["namespace"])
         if by_object(selector, pod["metadata"].get("labels", {}))
         and pod.get("status", {}).get("podIP")
         and pod["status"].get("phase") not in ("Succeeded", "Failed")
@@ -53,10 +53,10 @@ def _slice(world: World, service: Object) -> None:
         "endpoints": [_endpoint(pod, always) for pod in pods],
     }
     name = data["metadata"]["name"]
-    if world.store.find("EndpointSlice", metadata["namespace"], name) is None:
-        world.create("EndpointSlice", data)
+    if client.store.find("EndpointSlice", metadata["namespace"], name) is None:
+        client.create("EndpointSlice", data)
     else:
-        world.write(data)
+        client.write(data)
 
 
 def _port(port: Object, pods: list[Object]) -> Object:
@@ -95,17 +95,17 @@ def _endpoint(pod: Object, always: bool) -> Object:
     return found
 
 
-def budgets(world: World, namespace: str) -> None:
-    for budget in world.alive("PodDisruptionBudget", namespace):
+def budgets(client: ControllerClient, namespace: str) -> None:
+    for budget in client.alive("PodDisruptionBudget", namespace):
         spec = budget["spec"]
         pods = [
             pod
-            for pod in world.list("Pod", namespace)
+            for pod in client.list("Pod", namespace)
             if by_object(spec.get("selector"), pod["metadata"].get("labels", {}))
         ]
         healthy = sum(map(pod_ready, pods))
         least = _least(spec, len(pods))
-        world.status(
+        client.status(
             budget,
             expectedPods=len(pods),
             currentHealthy=healthy,
@@ -126,8 +126,8 @@ def _least(spec: Object, of: int) -> int:
     return max(0, of - share(spec.get("maxUnavailable", 1)))
 
 
-def quotas(world: World, namespace: str) -> None:
-    for quota in world.alive("ResourceQuota", namespace):
-        kinds = [item for item in world.verbs.kinds.values() if item.namespaced]
+def quotas(client: ControllerClient, namespace: str) -> None:
+    for quota in client.alive("ResourceQuota", namespace):
+        kinds = [item for item in client.verbs.kinds.values() if item.namespaced]
         hard = quota["spec"].get("hard", {})
-        world.status(quota, hard=hard, used=used_of(world.store, kinds, quota))
+        client.status(quota, hard=hard, used=used_of(client.store, kinds, quota))

@@ -25,7 +25,7 @@ from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement.provisioner import provisioner_of
 from endpoints.reconcile.reconciler import Reconciler
 from routing.deployment.component import RouterComponent, RouterRequirements
-from tests.support.endpoints.world import age
+from tests.support.endpoints.reconciler_harness import age
 from tests.support.kube.cluster import Cluster, ready
 from tests.support.waiting import until
 
@@ -50,7 +50,7 @@ class Routers(RouterComponent):
         return ComponentStatus(True, "", "", replica.urls["http"], replica.urls["admin"], process)
 
 
-class ClusterWorld:
+class ClusterHarness:
     def __init__(self, cluster: Cluster, patch: pytest.MonkeyPatch) -> None:
         self.cluster = cluster
         self.namespace = cluster.namespace(**cluster.restricted)

@@ -34,7 +34,7 @@ ENDPOINTS = (*VERSIONS, *LMCACHE)
 
 @dataclass(frozen=True)
 class Target:
-    """`honest`: the exporter's own labels are kept, as an operator's ServiceMonitor says."""
+    """`honest`: the exporter's own labels are kept, as by a ServiceMonitor with honorLabels."""
 
     job: str
     endpoint: str
@@ -48,7 +48,7 @@ class Target:
 
 def targets() -> list[Target]:
     lmcache, newest = text_of("lmcache-0.5.6"), text_of("vllm-0.32.0")
-    # What LMCache says within a worker is on the worker's own page, by its own names, or where
+    # LMCache's metrics inside a worker are on the worker's own page, by its own names, or where
     # OpenMetrics was negotiated, by names without a colon.
     escaped = lmcache.replace("lmcache:", "lmcache_")
     gpus = text_of("dcgm")
@@ -81,7 +81,7 @@ def replaying(folder: Path) -> Iterator[str]:
 
 
 def _job(number: int, target: Target, address: str) -> dict[str, Any]:
-    """Exporters of a cluster know no endpoint; what is ours has its labels from the console."""
+    """Cluster exporters have no endpoint label; our targets get theirs from the console."""
     labels = {"job": target.job, "namespace": "default", "pod": target.pod}
     ours = {"vllm", "router", "l2", "lmcache"}
     if target.job in ours:

@@ -106,7 +106,7 @@ class Recording:
             raise self.breaks[verb]
 
 
-class World:
+class ReconcilerHarness:
     def __init__(self, inner: Provisioner | None = None) -> None:
         self.paper = FakeProvisioner()
         self.provisioner = Recording(inner or self.paper)
@@ -149,8 +149,8 @@ class World:
         """Observe without advancing the simulation."""
         from console.provisioners.fake import _observe
 
-        with self.paper._world() as world:
-            workload = world.workloads.get(name)
+        with self.paper._state() as state:
+            workload = state.workloads.get(name)
             if workload is None:
                 return Observation(exists=False)
             return Observation(True, _observe(name, workload))

@@ -15,7 +15,7 @@ MANAGER = "kube-controller-manager"
 SERVERS = (*KEPT, "resourceVersion", "managedFields")  # metadata that no write changes
 
 
-class World:
+class ControllerClient:
     def __init__(self, store: Store, verbs: Verbs) -> None:
         self.store, self.verbs = store, verbs
         self.since: dict[tuple[str, str], float] = {}  # (what, uid) -> start time
@@ -118,10 +118,10 @@ def _unchanged(live: Object, data: Object, sub: str) -> bool:
         return False
     if sub == "status":
         return bool(live.get("status") == data["status"])
-    return _said(live) == _said(data)
+    return _content(live) == _content(data)
 
 
-def _said(data: Object) -> Object:
+def _content(data: Object) -> Object:
     metadata = {k: v for k, v in data["metadata"].items() if v and k not in SERVERS}
     return {**data, "metadata": metadata, "status": None}
 
