@@ -56,33 +56,35 @@ def hash_parts(chain: Sequence[int], tokens: int) -> Sequence[tuple[int, int]]:
     return ((last, tokens),) if middle == last else ((middle, tokens - 1), (last, 1))
 
 
-def hold_prompt(worker: LoadedTarget, prompt: int, tokens: int, own: int = 0) -> list[int]:
-    """Count a part of a prompt in flight; one that is in flight already takes no more room. `own`:
-    1 for a request of this router, 0 for a peer.
-    """
+def hold_prompt(worker: LoadedTarget, prompt: int, tokens: int) -> None:
+    """Count a part of a peer's prompt in flight; one in flight already takes no more room."""
     held = worker.prompts.get(prompt)
     if held is None:
         held = worker.prompts[prompt] = [0, tokens, 0]
         _occupy(worker, tokens)
     held[0] += 1
-    held[2] += own
-    return held
 
 
-def release_prompt(worker: LoadedTarget, prompt: int, own: int = 0) -> list[int]:
+def release_prompt(worker: LoadedTarget, prompt: int) -> None:
     held = worker.prompts[prompt]
     held[0] -= 1
-    held[2] -= own
     if not held[0]:
         del worker.prompts[prompt]
         _occupy(worker, -held[1])
-    return held
 
 
 def _occupy(worker: LoadedTarget, tokens: int) -> None:
     worker.occupied += tokens
     if worker.cache_tokens:
         worker.spare = cost.spare(worker.cache_tokens, worker.occupied)
+
+
+def _changed(parts: set[int], part: int) -> None:
+    """Note a change; a second one undoes the first."""
+    if part in parts:
+        parts.discard(part)
+    else:
+        parts.add(part)
 
 
 class RequestCharge:
@@ -100,9 +102,19 @@ class RequestCharge:
         self._decoding = False
         worker.in_flight += 1
         worker.backlog += uncached
+        # hold_prompt and release_prompt, without their calls
+        prompts, fresh = worker.prompts, 0
         for part, size in self._parts:
-            if hold_prompt(worker, part, size, 1)[2] == 1:
-                worker.changed_prompts ^= {part}
+            held = prompts.get(part)
+            if held is None:
+                held = prompts[part] = [0, size, 0]
+                fresh += size
+            held[0] += 1
+            held[2] += 1
+            if held[2] == 1:
+                _changed(worker.changed_prompts, part)
+        if fresh:
+            _occupy(worker, fresh)
         update_load(worker)
 
     def left(self, tokens: int) -> None:
@@ -127,9 +139,18 @@ class RequestCharge:
         worker = self.worker
         worker.in_flight -= 1
         worker.backlog -= self._uncached
+        prompts, gone = worker.prompts, 0
         for part, _ in self._parts:
-            if not release_prompt(worker, part, 1)[2]:
-                worker.changed_prompts ^= {part}
+            held = prompts[part]
+            held[0] -= 1
+            held[2] -= 1
+            if not held[2]:
+                _changed(worker.changed_prompts, part)
+                if not held[0]:
+                    del prompts[part]
+                    gone += held[1]
+        if gone:
+            _occupy(worker, -gone)
         if self._decoding:
             worker.decoding -= 1
         update_load(worker)
