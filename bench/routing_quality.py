@@ -278,7 +278,8 @@ async def _measure(
     client = Client(*range(port, port + 2 * case.routers, 2))
     lockstep = Lockstep(fleet, client, case.speed, publishers, case.routers > 1)
     busy_s = await lockstep.run(warm)
-    jobs = [job for job in fleet.jobs[warm:] if job is not None]
+    counted = (fleet.jobs[number] for number in lockstep.order[warm:])
+    jobs = [job for job in counted if job is not None]
     result = summary(
         case.title,
         [job.first_at - job.arrived for job in jobs],

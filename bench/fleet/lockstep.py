@@ -75,6 +75,7 @@ class Lockstep:
         self._way = way = _Way()
         self._arrivals = Arrivals(fleet.asks)
         self._real = perf_counter()
+        self.order: list[int] = []  # numbers of the requests sent: closed loops reorder them
         fleet.on_arrival = lambda number: way.ends("request", number)
         client.on_first = lambda number: way.ends("first", number)
         client.on_done = lambda number: way.ends("done", number)
@@ -97,6 +98,7 @@ class Lockstep:
                 before = [worker.busy_s for worker in fleet.workers]
             await self._advance()
             at, number = self._arrivals.take()
+            self.order.append(number)
             if self._shared and at - self._changed_at > BATCH_INTERVAL_S:
                 await asyncio.sleep(_EXCHANGED_S)
             await self._turn(at)

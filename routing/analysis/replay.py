@@ -8,7 +8,7 @@ queueing. Requests without recorded prefixes, sessions or cache events cannot be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -59,6 +59,7 @@ class _Worker:
     in_flight: int = 0
     last_pick: int = 0
     spare: float = inf  # the recorded score includes what did not fit
+    prompts: Collection[int] = ()  # not recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import math
@@ -9,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from bench import routing_quality
 from bench.fleet import agents
+from bench.fleet.oracle import Oracle
+from bench.fleet.serve import ServedFleet
+from bench.rig import free_ports
+from routing.whatif.simulation import replay
 from routing.whatif.simulation.arrivals import Arrivals, PlannedRequest
+from routing.whatif.simulation.hardware import LLAMA_70B
 
 SESSION = {
     "id": "trace_0002",
@@ -78,3 +85,25 @@ def test_a_request_arrives_when_all_before_it_have_ended() -> None:
     assert arrivals.next_at == math.inf
     arrivals.ended(0, 7.0)
     assert arrivals.take() == (7.5, 2)
+
+
+def test_the_same_requests_are_counted_behind_sockets_and_in_virtual_time() -> None:
+    # Turns that wait for an answer arrive after requests of higher numbers.
+    asks = [PlannedRequest(0.0, range(40), 20_480, 10, 0)]
+    asks += [PlannedRequest(30.0, range(41), 20_992, 10, 0, (0,))]
+    asks += [
+        PlannedRequest(number, range(100 * number, 100 * number + number), 512 * number, 5, number)
+        for number in range(2, 14)
+    ]
+
+    async def behind_sockets() -> replay.FleetResult:
+        (port,) = free_ports(1)
+        case = routing_quality.Case("", "", "agents", LLAMA_70B, 1e6, 1)
+        async with ServedFleet(LLAMA_70B, [port], asks) as fleet:
+            outcome = await routing_quality._measure(case, fleet, port, None)
+        assert (outcome.lost, outcome.held, outcome.errors) == (0, 0, {})
+        return outcome.result
+
+    virtual = replay.run(asks, LLAMA_70B, 1, Oracle())
+    measured = asyncio.run(behind_sockets())
+    assert (measured.ttft_s, measured.hit_rate) == (virtual.ttft_s, virtual.hit_rate)

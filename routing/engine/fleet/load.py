@@ -21,7 +21,7 @@ class LoadedTarget(RoutingTarget, Protocol):
     backlog: int  # prompt tokens sent and not computed yet, as far as observed
     decoding: int  # requests that have begun to answer
     occupied: int  # prompt tokens of all routers' requests in flight, cached or not
-    # The same by middle_hash: this router's requests and peers that have such, tokens, the former.
+    # The same by hash_parts: this router's requests and peers that have such, tokens, the former.
     prompts: dict[int, list[int]]
     changed_prompts: set[int]  # of this router: begun or ended since published
     cache_tokens: int  # 0: unknown
@@ -42,36 +42,35 @@ def update_load(worker: LoadedTarget) -> None:
         order.moved(worker)
 
 
-def middle_hash(chain: Sequence[int]) -> int:
-    """Return the hash of a block at a quarter to half of a prompt, 0 for none.
+def hash_parts(chain: Sequence[int], tokens: int) -> Sequence[tuple[int, int]]:
+    """Return the hashes by which a prompt in flight is known, with their parts of its tokens.
 
-    Prompts that share it, as questions about one document, share most of their blocks.
+    Nearly all belong to a block at a quarter to half of the prompt: prompts that share it, as
+    questions about one document, share most of their blocks. The last block dates the prompt in
+    PrefixIndex.
     """
     count = len(chain)
-    return chain[1 << count.bit_length() - 1 >> 1] if count > 1 else 0
+    if not count:
+        return ()
+    middle, last = chain[1 << count.bit_length() - 1 >> 1], chain[-1]
+    return ((last, tokens),) if middle == last else ((middle, tokens - 1), (last, 1))
 
 
-def hold_prompt(worker: LoadedTarget, prompt: int, tokens: int, own: int = 0) -> list[int]:
-    """Count a prompt in flight; one that is in flight already takes no more room. `own`: 1 for a
-    request of this router, 0 for a peer.
-    """
+def hold_prompt(worker: LoadedTarget, prompt: int, tokens: int) -> None:
+    """Count a part of a peer's prompt in flight; one in flight already takes no more room."""
     held = worker.prompts.get(prompt)
     if held is None:
         held = worker.prompts[prompt] = [0, tokens, 0]
         _occupy(worker, tokens)
     held[0] += 1
-    held[2] += own
-    return held
 
 
-def release_prompt(worker: LoadedTarget, prompt: int, own: int = 0) -> list[int]:
+def release_prompt(worker: LoadedTarget, prompt: int) -> None:
     held = worker.prompts[prompt]
     held[0] -= 1
-    held[2] -= own
     if not held[0]:
         del worker.prompts[prompt]
         _occupy(worker, -held[1])
-    return held
 
 
 def _occupy(worker: LoadedTarget, tokens: int) -> None:
@@ -80,23 +79,42 @@ def _occupy(worker: LoadedTarget, tokens: int) -> None:
         worker.spare = cost.spare(worker.cache_tokens, worker.occupied)
 
 
+def _changed(parts: set[int], part: int) -> None:
+    """Note a change; a second one undoes the first."""
+    if part in parts:
+        parts.discard(part)
+    else:
+        parts.add(part)
+
+
 class RequestCharge:
     """Load of one request on one worker, from dispatch to its end."""
 
-    __slots__ = ("_decoding", "_prompt", "_uncached", "worker")
+    __slots__ = ("_decoding", "_parts", "_uncached", "worker")
 
     def __init__(
         self, worker: LoadedTarget, uncached: int, tokens: int = 0, chain: Sequence[int] = ()
     ) -> None:
         """Add the request; `uncached`: prompt tokens to compute, of `tokens` with these blocks."""
         self.worker = worker
-        self._prompt = middle_hash(chain)
+        self._parts = hash_parts(chain, tokens)
         self._uncached = uncached
         self._decoding = False
         worker.in_flight += 1
         worker.backlog += uncached
-        if self._prompt and hold_prompt(worker, self._prompt, tokens, 1)[2] == 1:
-            worker.changed_prompts ^= {self._prompt}
+        # hold_prompt and release_prompt, without their calls
+        prompts, fresh = worker.prompts, 0
+        for part, size in self._parts:
+            held = prompts.get(part)
+            if held is None:
+                held = prompts[part] = [0, size, 0]
+                fresh += size
+            held[0] += 1
+            held[2] += 1
+            if held[2] == 1:
+                _changed(worker.changed_prompts, part)
+        if fresh:
+            _occupy(worker, fresh)
         update_load(worker)
 
     def left(self, tokens: int) -> None:
@@ -121,8 +139,18 @@ class RequestCharge:
         worker = self.worker
         worker.in_flight -= 1
         worker.backlog -= self._uncached
-        if self._prompt and not release_prompt(worker, self._prompt, 1)[2]:
-            worker.changed_prompts ^= {self._prompt}
+        prompts, gone = worker.prompts, 0
+        for part, _ in self._parts:
+            held = prompts[part]
+            held[0] -= 1
+            held[2] -= 1
+            if not held[2]:
+                _changed(worker.changed_prompts, part)
+                if not held[0]:
+                    del prompts[part]
+                    gone += held[1]
+        if gone:
+            _occupy(worker, -gone)
         if self._decoding:
             worker.decoding -= 1
         update_load(worker)

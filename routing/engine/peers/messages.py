@@ -67,7 +67,7 @@ class Placement(msgspec.Struct, array_like=True, forbid_unknown_fields=True, fro
 
 
 class WorkerPrompts(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
-    """Prompts in flight on a worker by their middle hash, with their tokens; 0: no longer."""
+    """Prompts in flight on a worker by hash (load.hash_parts), with their tokens; 0: no longer."""
 
     worker: WorkerId
     names: Annotated[bytes, Meta(max_length=MAX_PROMPTS * _NAME_BYTES)]

@@ -65,7 +65,7 @@ class Peer:
         self.first_at = self.received_at = now
         self.age_s = 0
         self.loads: dict[str, tuple[Worker, int, int, int]] = {}
-        self.prompts: dict[tuple[str, int], Worker] = {}  # in flight, by worker and middle hash
+        self.prompts: dict[tuple[str, int], Worker] = {}  # in flight, by worker and hash
         self.expected: dict[int, ExpectedPrompt] = {}
         self.callers: dict[str, tuple[int, int]] = {}  # key: in flight, waiting
 

@@ -26,6 +26,8 @@ class RoutingTarget(Protocol):
     def last_pick(self) -> int: ...
     @property
     def spare(self) -> float: ...  # cost.spare
+    @property
+    def prompts(self) -> Collection[int]: ...  # blocks of those in flight, the last among them
 
 
 Entry = tuple[float, int, str, RoutingTarget]  # load, last pick, id, worker: sort order

@@ -3,14 +3,15 @@
 A block's hash covers all blocks before it. Blocks always known together form one PrefixRun; holders
 are a bitmask. A prompt's runs are touched from end to start, so that prefixes lose their end first,
 as in vLLM. Splitting a run touches its first half for all its holders, the one deviation from exact
-LRU.
+LRU. Prompts in flight are not evicted while others remain, as engines cannot evict their blocks;
+each is found by its last block, older than those before it.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -35,9 +36,11 @@ class PrefixRun:
 
 
 class PrefixMemory:
-    """Prefix memory of one worker; `runs` in LRU order, with the prompt that used them last."""
+    """Prefix memory of one worker; `runs` in LRU order, with the prompt that used them last.
+    `running`: blocks of the prompts in flight, the last of each among them.
+    """
 
-    __slots__ = ("bit", "blocks", "id", "limit", "runs", "slot")
+    __slots__ = ("bit", "blocks", "id", "limit", "running", "runs", "slot")
 
     def __init__(self, worker_id: str, slot: int) -> None:
         self.id = worker_id
@@ -46,6 +49,7 @@ class PrefixMemory:
         self.runs: OrderedDict[PrefixRun, int] = OrderedDict()
         self.blocks = 0
         self.limit = 0
+        self.running: Collection[int] = ()
 
 
 def set_bits(bits: int) -> Iterator[int]:
@@ -125,13 +129,19 @@ class PrefixIndex:
         return found
 
     def remember(
-        self, worker_id: str, slot: int, chain: Sequence[int], limit: int
+        self,
+        worker_id: str,
+        slot: int,
+        chain: Sequence[int],
+        limit: int,
+        running: Collection[int] = (),
     ) -> list[PrefixRun]:
         """Record a prompt and return its runs; the worker's memory has room for `limit` blocks.
-        `slot`: its unique bit position.
+        `slot`: its unique bit position. `running`: see PrefixMemory; read at each eviction.
         """
         memory = self.memories.get(worker_id) or self._join(worker_id, slot)
         memory.limit = limit
+        memory.running = running
         self._prompts = now = self._prompts + 1
         bit = memory.bit
         path: list[PrefixRun] = []
@@ -168,12 +178,12 @@ class PrefixIndex:
             touch(run)
             runs[run] = now
         if memory.blocks > limit:
-            self._shrink(memory, limit)
+            self._shrink(memory, limit, path[-1] if path else None)
         return path
 
     def displaced(self, worker_id: str, blocks: int) -> int:
         """Return the age of what `blocks` more would displace, as the number of the last prompt
-        that used it; 0: there is room.
+        that used it; 0: there is room. Prompts in flight are not displaced.
         """
         memory = self.memories.get(worker_id)
         if memory is None:
@@ -182,7 +192,13 @@ class PrefixIndex:
         if excess <= 0:
             return 0
         newest = 0
+        running = memory.running
+        kept: set[PrefixRun] = set()  # before the ends of prompts in flight
         for run, used in islice(memory.runs.items(), MAX_DISPLACED_RUNS):
+            if run.blocks[-1] in running or run in kept:
+                if run.parent is not None:
+                    kept.add(run.parent)
+                continue
             newest = used
             excess -= len(run.blocks)
             if excess <= 0:
@@ -307,15 +323,24 @@ class PrefixIndex:
     def _used(run: PrefixRun, memory: PrefixMemory, used: int) -> None:
         """Touch a run, last used by prompt `used`; runs before it stay newer."""
         memory.runs[run] = used
+        memory.runs.move_to_end(run)
         before = run.parent
         while before is not None:
             memory.runs.move_to_end(before)
             before = before.parent
 
-    def _shrink(self, memory: PrefixMemory, limit: int) -> None:
-        """Evict the oldest blocks down to `limit`."""
+    def _shrink(self, memory: PrefixMemory, limit: int, last: PrefixRun | None = None) -> None:
+        """Evict the oldest blocks down to `limit`, those of prompts in flight and of the `last`
+        prompt last.
+        """
+        running = memory.running
+        spared = len(running) + 1
         while memory.blocks > limit:
             run = next(iter(memory.runs))
+            if spared and (run.blocks[-1] in running or run is last):
+                spared = 0 if run is last else spared - 1  # all older ones were examined
+                self._used(run, memory, self._prompts)
+                continue
             excess = memory.blocks - limit
             partly = run.partly
             known = len(run.blocks) if partly is None else partly.get(memory.slot, len(run.blocks))

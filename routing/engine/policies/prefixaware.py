@@ -1,7 +1,7 @@
 """`prefixaware`: place a prompt where most of it was computed before, weighed against load.
 
 The index records prompts when sent, not when answered, so that a burst of one new prefix stays
-together; its size follows the workers' caches.
+together; its size follows the workers' caches. It keeps prompts in flight, as the workers do.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class PrefixAware(RoutingPolicy):
             tokens = self._capacities.get(worker.id)
             if tokens is not None:
                 limit = self._blocks(worker.id, tokens)
-        self._index.remember(worker.id, worker.slot, facts.chain, limit)
+        self._index.remember(worker.id, worker.slot, facts.chain, limit, worker.prompts)
 
     def _blocks(self, worker_id: str, tokens: int) -> int:
         usable = tokens * self._shares.get(worker_id, MAX_SHARE)

@@ -57,7 +57,8 @@ def test_prompts_in_flight_take_room_until_their_end_once_for_a_shared_one() -> 
     worker.cache_tokens = 1000
     document, other = list(range(1, 9)), list(range(11, 19))
     charges = [RequestCharge(worker, 0, 300, [*document, question]) for question in (100, 200)]
-    assert worker.spare == cost.spare(1000, 300) == 200
+    assert worker.spare == cost.spare(1000, 301) == 199  # each has a last block of its own
+    assert {100, 200} < worker.prompts.keys()
     charges.append(RequestCharge(worker, 0, 100, other))
     charges[0].answered()
     charges[0].end()

@@ -157,7 +157,7 @@ def test_prompts_are_bounded_and_sent_only_where_their_room_is_compared(pair, mo
     for number in range(10, 15):
         RequestCharge(one.worker(0), 0, 300, (number, number))
     (found,) = one.batch(complete=True).prompts
-    assert found.tokens == [300] * 3
+    assert found.tokens == [299, 1, 300]
     large = State(3, count=SMALL_FLEET + 1)
     large.worker(0).cache_tokens = 1000
     RequestCharge(large.worker(0), 0, 300, DOCUMENT)
@@ -168,10 +168,10 @@ def test_only_first_and_last_request_with_a_prompt_are_published(sized):
     one, _ = sized
     charges = [RequestCharge(one.worker(0), 0, 300, DOCUMENT) for _ in range(3)]
     charges.pop().end()
-    assert [item.tokens for item in one.batch().prompts] == [[300]]
+    assert [sorted(item.tokens) for item in one.batch().prompts] == [[1, 299]]
     for charge in charges:
         charge.end()
-    assert [item.tokens for item in one.batch().prompts] == [[0]]
+    assert [item.tokens for item in one.batch().prompts] == [[0, 0]]
     RequestCharge(one.worker(0), 0, 300, DOCUMENT).end()
     assert not one.worker(0).changed_prompts  # not kept by a router without peers
 

@@ -24,6 +24,7 @@ class Target:
     last_pick: int = 0
     slot: int = 0
     spare: float = inf
+    prompts: dict[int, list[int]] = field(default_factory=dict)
     seed: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -128,13 +128,45 @@ def test_memory_of_one_worker_evicts_like_its_model(given_steps: Steps, limit: i
             assert match(index, "w", probe) == model.match(probe)
 
 
+def test_prompts_in_flight_are_evicted_last() -> None:
+    index = PrefixIndex()
+    running: dict[int, int] = {}
+    document = chain([1] * 6)
+    question = [*document, *chain([2] * 2)]
+    index.remember("w", 0, question, 12, running)
+    index.remember("w", 0, chain([3] * 4), 12, running)
+    running[question[-1]] = 1
+    assert index.displaced("w", 4) == 2
+    index.remember("w", 0, chain([4] * 4), 12, running)
+    check(index)
+    assert [match(index, "w", prompt) for prompt in (question, chain([3] * 4))] == [8, 0]
+    running.clear()  # dated by a prompt of its time in flight
+    index.remember("w", 0, chain([5] * 8), 12, running)
+    assert [match(index, "w", prompt) for prompt in (question, chain([4] * 4))] == [4, 0]
+
+
+def test_prompts_in_flight_are_evicted_where_nothing_else_is_left() -> None:
+    index = PrefixIndex()
+    prompts = [chain([number] * 6) for number in range(3)]
+    running = {prompt[-1]: 1 for prompt in prompts}
+    for prompt in prompts:
+        index.remember("w", 0, prompt, 12, running)
+        check(index)
+    assert [match(index, "w", prompt) for prompt in prompts] == [0, 6, 6]
+    index.limit("w", 6)
+    check(index)
+
+
 @given(steps, st.lists(st.integers(1, 20), min_size=4, max_size=4))
 @settings(max_examples=300)
 def test_under_pressure_only_sent_prefixes_match(given_steps: Steps, limits: list[int]) -> None:
     index = PrefixIndex()
     sent: dict[str, set[int]] = {f"w{n}": set() for n in range(4)}
+    running: set[int] = set()
     for number, text, what in given_steps:
         name, blocks = f"w{number}", chain(text)
+        if what > 5:
+            running ^= {blocks[-1]}
         if what == 0:
             index.forget(name)
             sent[name] = set()
@@ -142,7 +174,7 @@ def test_under_pressure_only_sent_prefixes_match(given_steps: Steps, limits: lis
             limits[number] = 1 + limits[number] // 2
             index.limit(name, limits[number])
             check(index)
-        index.remember(name, number, blocks, limits[number])
+        index.remember(name, number, blocks, limits[number], running)
         sent[name].update(blocks)
         check(index)
         assert match(index, name, blocks) == min(len(blocks), limits[number])
