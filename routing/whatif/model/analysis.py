@@ -171,12 +171,13 @@ def survey(
     if isolates:
         kinds = (present.isolation, *(one.isolation for one in candidates))
         isolation.check_recording(source, kinds)
+    uncalibrated = ""
     try:
         calibration = calibrate(early, present.step_tokens)
-    except CalibrationError:
+    except CalibrationError as error:
         if not isolates:
             raise
-        calibration = UNCALIBRATED  # hit rates need no times
+        calibration, uncalibrated = UNCALIBRATED, str(error)  # hit rates need no times
     planned = plan_trace(recorded)
     replayed = planned if workload is None else plan_trace(workload)
     draws = _MOST_DRAWS
@@ -195,6 +196,8 @@ def survey(
             one if one.device_tokens else replace(one, device_tokens=tokens) for one in candidates
         ]
     tested = _backtest(recorded, planned, warm, present, calibration, progress)
+    if uncalibrated:
+        tested = tested.without_times(uncalibrated)
     comparisons: list[Comparison] = []
     effects = None
     if not tested.refusal or (isolates and tested.hit_rate_holds):
