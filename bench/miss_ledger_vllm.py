@@ -64,9 +64,17 @@ class Rig:
     l2_mib: int = 64
     l2_ttl_s: int = 90
     seats: dict[str, Seat] = field(default_factory=dict)
+    routers: list[Router] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)  # counters of processes that ended
 
     def __post_init__(self) -> None:
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
         self.node = CacheNode(self.folder, memory=f"{self.l2_mib}MiB", password=PASSWORD)
         self.store = Valkey(self.folder)
         (self.folder / "hash.key").write_text("h" * 32)
@@ -81,7 +89,7 @@ class Rig:
         }
         kv: dict[str, Any] = {"probe_interval_s": 0, "l2_ttl_s": self.l2_ttl_s}
         kv["chat_template"] = str(self.folder / "chat.jinja")
-        self.routers = [
+        self.routers += [
             Router(self.folder, list(self.seats.values()), kv=kv, more=more) for _ in range(2)
         ]
         for router in self.routers:
@@ -176,12 +184,13 @@ class Rig:
         return found
 
     def close(self) -> None:
-        for router in getattr(self, "routers", []):
+        for router in self.routers:
             router.kill()
         for seat in self.seats.values():
             seat.worker.kill()
-        self.node.kill()
-        self.store.stop()
+        for part, end in (("node", "kill"), ("store", "stop")):
+            if hasattr(self, part):  # else the start failed before it
+                getattr(getattr(self, part), end)()
 
 
 def compare(rig: Rig, before: tuple[Counter[str], Counter[str]]) -> None:
@@ -613,6 +622,11 @@ def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int) ->
     causes: Counter[str] = Counter()
     for router in rig.routers:
         causes.update(router.ask("/misses")["causes"])
+        for one in router.ask("/decisions?limit=2000")["decisions"]:
+            if "evicted_unknown" in ((one["misses"] or {}).get("causes") or ()):
+                names = ("time", "chosen", "reason", "prompt_tokens", "cached_tokens", "misses")
+                facts = {name: one[name] for name in (*names, "predicted_cached_tokens")}
+                print(f"  evicted_unknown: {facts}, {one['candidates']}")
     compare(rig, before)
     print({cause: tokens for cause, tokens in causes.most_common() if tokens}, flush=True)
 

@@ -1,11 +1,13 @@
-"""Stream answers with the vendors' SDKs: `python sdk_driver.py URL PATH...`.
+"""Stream answers with the vendors' SDKs: `python sdk_driver.py URL PATHS ENDINGS` (by commas).
 
-Run by the Python of `.venv-clients`. Prints for each path, without and with diagnostics, the text
-received and what the SDK raised, as a line of JSON.
+Run by the Python of `.venv-clients`. Each ending goes to the worker in the header `x-ending`.
+Prints for each one and each path, without and with diagnostics, the text received and what the SDK
+raised, as a line of JSON.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -40,15 +42,17 @@ def read(path: str, headers: dict[str, str]) -> Iterator[str]:
 
 
 def main() -> None:
-    for path in sys.argv[2:]:
-        for headers in ({}, {"x-emberline-diagnostics": "cache"}):
-            text, raised = "", ["", ""]
-            try:
-                for piece in read(path, headers):
-                    text += piece
-            except Exception as error:
-                raised = [type(error).__name__, str(error)]
-            print(json.dumps({"path": path, "text": text, "raised": raised}))
+    paths, endings = (word.split(",") for word in sys.argv[2:])
+    asked: tuple[dict[str, str], ...] = ({}, {"x-emberline-diagnostics": "cache"})
+    for ending, path, headers in itertools.product(endings, paths, asked):
+        text, raised = "", ["", ""]
+        try:
+            for piece in read(path, {**headers, "x-ending": ending}):
+                text += piece
+        except Exception as error:
+            raised = [type(error).__name__, str(error)]
+        found = {"ending": ending, "path": path, "text": text, "raised": raised}
+        print(json.dumps(found))
 
 
 main()
