@@ -38,7 +38,7 @@ PRICE = 4.0
 NOISE = 0.1
 
 
-class _Chooser(RouterChooser):
+class RecordingChooser(RouterChooser):
     """Chooser that remembers the placements."""
 
     def __init__(self, strategy: str, count: int, hardware: Hardware) -> None:
@@ -58,7 +58,7 @@ def serve(requests: Sequence[PlannedRequest], values: Values, seed: int) -> list
     """Return the requests as routers would record them; TTFT varies by NOISE."""
     l1 = TierModel(tokens(values["l1_gib"]), 2e-6) if values["l1_gib"] else None
     hardware = replace(TRUTH, l1=l1)
-    chooser = _Chooser(values["strategy"], values["replicas"], hardware)
+    chooser = RecordingChooser(values["strategy"], values["replicas"], hardware)
     run = simulate(requests, hardware, values["replicas"], chooser, 0.0)
     chance = random.Random(seed)
     found = []

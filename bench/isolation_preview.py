@@ -3,7 +3,9 @@
 One router and two simulated workers serve streamed completions of four key groups with common
 system prompts, first without isolation and recorded, then the same requests at the same times under
 isolation by group, from empty caches. Printed: what the preview predicts from the recording, and
-what the workers reported. Real time: twice `--seconds`.
+what the workers reported; then without isolation once more, to show how the machine changed. Real
+time: three times `--seconds`. `--virtual`: the same in virtual time, with workers of known
+constants, for many runs: how often the intervals hold what was measured.
 """
 
 from __future__ import annotations
@@ -21,16 +23,22 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.advice import RecordingChooser
 from bench.peers import Process
-from bench.rig import free_ports, machine
+from bench.rig import busy, free_ports, machine
+from endpoints.simulated_worker.engine import PREFILL_S
 from routing.traces.records import read_streams
-from routing.traces.trace import Trace
+from routing.traces.trace import Trace, TraceRequest
 from routing.whatif.model.analysis import Configuration, analyse, as_document
-from routing.whatif.simulation.replay import WARM_UP
+from routing.whatif.model.isolation import HOURS_A_MONTH, scope_of
+from routing.whatif.model.scenario import plan_trace
+from routing.whatif.simulation.hardware import Hardware
+from routing.whatif.simulation.replay import WARM_UP, simulate
 
 GROUPS = 4
 TEMPLATES = 3
@@ -154,10 +162,129 @@ def run(asks: Sequence[TimedPrompt], isolation: str, speed: float) -> Trace:
         return collect(ports[1], len(asks))
 
 
-def measured(trace: Trace, group: str = "") -> dict[str, float]:
-    """Return the figures of the requests after the warm-up, of one group's key."""
+# -- virtual time
+
+TRUTH = Hardware("truth", 0.012, 40e-6, 0.7e-9, 0.3e-3, 12_000, block_tokens=64, overhead_s=0.008)
+_SIZES = {"template": 22, "document": 10}  # blocks of 64 tokens
+
+
+def simulated(count: int, rate: float, seed: int) -> list[TraceRequest]:
+    """Return requests like `traffic`, not measured yet."""
+    chance = random.Random(seed)
+    names: dict[object, int] = {}
+    at = 0.0
+    found = []
+    for number in range(count):
+        at += chance.expovariate(rate)
+        group = f"g{chance.choices(range(GROUPS), weights=(5, 3, 1, 1))[0]}"
+        template, document = chance.randrange(TEMPLATES), chance.randrange(4)
+        parts = (
+            *(("template", template, n) for n in range(_SIZES["template"])),
+            *(("document", group, document, n) for n in range(_SIZES["document"])),
+            *(("question", number, n) for n in range(chance.randint(1, 6))),
+        )
+        blocks: tuple[int, ...] = ()
+        for part in parts:  # a block's name stands for all before it
+            blocks += (names.setdefault((*blocks[-1:], part), len(names)),)
+        tokens, answer = 64 * len(blocks) - chance.randrange(64), chance.randint(4, 32)
+        found.append(TraceRequest(at, tokens, answer, blocks, key_group=group))
+    return found
+
+
+def measure_virtually(requests: Sequence[TraceRequest], isolation: str, seed: int) -> Trace:
+    """Return the requests as workers with known constants answer them; times vary by 10 %."""
+    chance = random.Random(seed)
+    trace = Trace(64, requests, 1e9, isolation)
+    planned = plan_trace(trace, scope=partial(scope_of, isolation=isolation))
+    chooser = RecordingChooser("prefixaware", WORKERS, TRUTH)
+    run = simulate(planned.requests, TRUTH, WORKERS, chooser, 0.0)
+    rows = []
+    for one, job in zip(requests, run.jobs, strict=True):
+        ttft = (job.first_at - job.arrived + TRUTH.overhead_s) * chance.lognormvariate(0, 0.1)
+        decode = (job.done_at - job.first_at) * chance.lognormvariate(0, 0.1)
+        rows.append(
+            replace(
+                one,
+                worker=f"w{chooser.workers[job.tag]}",
+                ttft_s=ttft,
+                cached_tokens=job.cached,
+                duration_s=ttft + decode,
+            )
+        )
+    return replace(trace, requests=rows)
+
+
+def compare_virtually(runs: int, count: int, rate: float) -> None:
+    """Print how often the 90 % intervals hold what was measured, over runs with other traffic."""
+    held: dict[str, list[bool]] = {}
+    errors: dict[str, list[float]] = {}
+    refused = 0
+    for seed in range(runs):
+        requests = simulated(count, rate, seed)
+        before = measure_virtually(requests, "shared", seed)
+        after = measure_virtually(requests, "group", seed + 1000)
+        document = preview(before, TRUTH.cache_tokens)
+        if document["backtest"]["refusal"]:
+            refused += 1
+            continue
+        for row in document["isolation"]["rows"]:
+            scope = row["scope"].removeprefix("group ")
+            was, became = measured(before, scope), measured(after, scope)
+            kind = "group" if scope else "all"
+            for name, real in became.items():
+                one = row["candidate"][name]
+                held.setdefault(f"{kind} {name}", []).append(one["low"] <= real <= one["high"])
+                wrong = one["value"] - real if name == "hit_rate" else one["value"] / real - 1
+                errors.setdefault(f"{kind} {name}", []).append(wrong)
+                if name != "hit_rate":
+                    one, change = row["change"][name], real / was[name] - 1
+                    holds = one["low"] <= change <= one["high"]
+                    held.setdefault(f"{kind} change of {name}", []).append(holds)
+                    errors.setdefault(f"{kind} change of {name}", []).append(one["value"] - change)
+            seconds = added_seconds(before, after, scope, TRUTH.prefill_s, TRUTH.context_s)
+            for name, real in (
+                ("added_prefill_s_per_hour", seconds),
+                ("added_usd_per_month", seconds * PRICE / 3600 * HOURS_A_MONTH),
+            ):
+                one = row[name]
+                held.setdefault(f"{kind} {name}", []).append(one["low"] <= real <= one["high"])
+                errors.setdefault(f"{kind} {name}", []).append(one["value"] / max(real, 1.0) - 1)
+    print(f"{runs} runs of {count} requests at {rate:g}/s, {refused} refused by the backtest")
+    print("| figure, isolated | measured within the 90 % interval | error, median (range) |")
+    print("|---|---|---|")
+    for name, holds in held.items():
+        wrong = sorted(errors[name])
+        middle = wrong[len(wrong) // 2]
+        print(
+            f"| {name} | {sum(holds)} of {len(holds)} | "
+            f"{middle:+.1%} ({wrong[0]:+.1%} to {wrong[-1]:+.1%}) |"
+        )
+
+
+# -- results
+
+PRICE = 1.0  # USD/h of a worker
+
+
+def preview(recorded: Trace, device_tokens: int) -> dict[str, Any]:
+    present = Configuration(
+        "prefixaware",
+        WORKERS,
+        device_tokens=device_tokens,
+        hourly_price=PRICE,
+        isolation="shared",
+    )
+    return as_document(analyse(recorded, present, replace(present, isolation="group")))
+
+
+def counted(trace: Trace, group: str = "") -> list[TraceRequest]:
+    """Return the requests after the warm-up, of one group's key."""
     later = trace.requests[int(len(trace.requests) * WARM_UP) :]
-    chosen = [one for one in later if not group or one.key_group == group]
+    return [one for one in later if not group or one.key_group == group]
+
+
+def measured(trace: Trace, group: str = "") -> dict[str, float]:
+    chosen = counted(trace, group)
     ttft = sorted(one.ttft_s for one in chosen if one.ttft_s is not None)
     prompts = sum(one.prompt_tokens for one in chosen)
     return {
@@ -167,25 +294,59 @@ def measured(trace: Trace, group: str = "") -> dict[str, float]:
     }
 
 
-def show(document: dict[str, Any], before: Trace, after: Trace) -> None:
+def added_seconds(
+    before: Trace, after: Trace, group: str, prefill_s: float, context_s: float = 0.0
+) -> float:
+    """Return the added computing time per hour: measured tokens, times known."""
+
+    def seconds(trace: Trace) -> float:
+        found = 0.0
+        for one in counted(trace, group):
+            cached = one.cached_tokens or 0
+            found += prefill_s * (one.prompt_tokens - cached)
+            found += context_s * (one.prompt_tokens**2 - cached**2) / 2
+        return found
+
+    hours = (before.requests[-1].arrived_s - counted(before)[0].arrived_s) / 3600
+    return (seconds(after) - seconds(before)) / hours
+
+
+def show(document: dict[str, Any], before: Trace, after: Trace, again: Trace, speed: float) -> None:
     for row in document["backtest"]["rows"]:
         print(f"backtest {row['name']}: {row['predicted']:.4g}, measured {row['measured']:.4g}")
+    if document["backtest"]["refusal"]:
+        print(f"refused: {document['backtest']['refusal']}")
     if "isolation" not in document:
-        print(f"no preview: {document['backtest']['refusal']}")
         return
-    print("| scope | figure | now: predicted, measured | isolated: predicted (90 %), measured |")
+    print(
+        "| scope | figure | now: predicted, measured before and after | "
+        "isolated: predicted (90 %), measured |"
+    )
     print("|---|---|---|---|")
     for row in document["isolation"]["rows"]:
         scope = row["scope"].removeprefix("group ")
-        was, became = measured(before, scope), measured(after, scope)
+        was, became, control = (measured(one, scope) for one in (before, after, again))
+        title = row["scope"][:14] or "all"
         for name, real in became.items():
             if name not in row["candidate"]:
                 continue
             now, then = row["present"][name], row["candidate"][name]
             print(
-                f"| {row['scope'][:14] or 'all'} | {name} | {now['value']:.3f}, {was[name]:.3f} | "
+                f"| {title} | {name} | {now['value']:.3f}, {was[name]:.3f} and "
+                f"{control[name]:.3f} | "
                 f"{then['value']:.3f} ({then['low']:.3f} to {then['high']:.3f}), {real:.3f} |"
             )
+        seconds = added_seconds(before, after, scope, PREFILL_S / speed)
+        for name, real in (
+            ("added_prefill_s_per_hour", seconds),
+            ("added_usd_per_month", seconds * PRICE / 3600 * HOURS_A_MONTH),
+        ):
+            one = row[name]
+            if one is not None:
+                print(
+                    f"| {title} | {name} | | {one['value']:.1f} ({one['low']:.1f} to "
+                    f"{one['high']:.1f}), {real:.1f} |"
+                )
     cached = [sum(one.cached_tokens or 0 for one in trace.requests) for trace in (before, after)]
     added = document["isolation"]["rows"][0]["added_tokens_in_replay"]
     print(f"added computed tokens, from empty caches: {added}, measured {cached[0] - cached[1]}")
@@ -196,20 +357,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--rate", type=float, default=4.0, help="requests/s")
     parser.add_argument("--speed", type=float, default=20.0, help="of the simulated workers")
+    parser.add_argument("--virtual", type=int, default=0, metavar="RUNS", help="in virtual time")
+    parser.add_argument("--requests", type=int, default=600, help="of a run in virtual time")
     flags = parser.parse_args()
+    if flags.virtual:
+        print(machine())
+        compare_virtually(flags.virtual, flags.requests, flags.rate)
+        return
     asks = traffic(flags.seconds, flags.rate)
     print(f"{machine()}; {len(asks)} requests of {GROUPS} groups, {WORKERS} simulated workers")
-    before = run(asks, "shared", flags.speed)
-    present = Configuration(
-        "prefixaware",
-        WORKERS,
-        device_tokens=BLOCK * DEVICE_BLOCKS,
-        hourly_price=1.0,
-        isolation="shared",
-    )
-    candidate = Configuration(**{**vars(present), "isolation": "group"})
-    document = as_document(analyse(before, present, candidate))
-    show(document, before, run(asks, "group", flags.speed))
+    before, after, again = (run(asks, one, flags.speed) for one in ("shared", "group", "shared"))
+    show(preview(before, BLOCK * DEVICE_BLOCKS), before, after, again, flags.speed)
+    print(busy())
 
 
 if __name__ == "__main__":

@@ -41,6 +41,10 @@ from tests.support.vllm.worker import Worker
 from tests.support.waiting import until
 
 _WORDS = 120  # of a prompt that is injected: four blocks
+_TEMPLATE = (  # an argument changes the prompt from its start
+    "{% if note is defined %}{{ note }}\n{% endif %}"
+    "{% for one in messages %}{{ one.role }}: {{ one.content }}\n{% endfor %}assistant:"
+)
 _COUNTERS = {
     "prompt tokens": ("vllm:prompt_tokens_total", {}),
     "computed": ("vllm:prompt_tokens_by_source_total", {"source": "local_compute"}),
@@ -58,14 +62,23 @@ class Rig:
     l1_blocks: int = 96
     max_tokens: int = 1024
     l2_mib: int = 64
-    l2_ttl_s: int = 45
+    l2_ttl_s: int = 90
     seats: dict[str, Seat] = field(default_factory=dict)
+    routers: list[Router] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)  # counters of processes that ended
 
     def __post_init__(self) -> None:
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
         self.node = CacheNode(self.folder, memory=f"{self.l2_mib}MiB", password=PASSWORD)
         self.store = Valkey(self.folder)
         (self.folder / "hash.key").write_text("h" * 32)
+        (self.folder / "chat.jinja").write_text(_TEMPLATE)
         for name in "ab":
             self.start_worker(name)
         self.wait_ready()
@@ -74,8 +87,9 @@ class Rig:
             "hash_key_file": str(self.folder / "hash.key"),
             "endpoint": "misses",
         }
-        kv = {"probe_interval_s": 0, "l2_ttl_s": self.l2_ttl_s}
-        self.routers = [
+        kv: dict[str, Any] = {"probe_interval_s": 0, "l2_ttl_s": self.l2_ttl_s}
+        kv["chat_template"] = str(self.folder / "chat.jinja")
+        self.routers += [
             Router(self.folder, list(self.seats.values()), kv=kv, more=more) for _ in range(2)
         ]
         for router in self.routers:
@@ -97,6 +111,7 @@ class Rig:
         channels = (f"{socket}-kv.sock", f"{socket}-replay.sock")
         more = ["--num-gpu-blocks-override", str(self.gpu_blocks)]
         more += ["--max-model-len", str(self.max_tokens), *events(*channels)]
+        more += ["--chat-template", str(self.folder / "chat.jinja")]
         secrets = {target.password_env: PASSWORD}
         worker = Worker(self.folder, name, transfer, secrets, *more)
         self.seats[name] = Seat(name, worker, *channels)
@@ -105,17 +120,19 @@ class Rig:
         for seat in self.seats.values():
             seat.worker.wait_ready()
 
-    def configure(self, draining: str = "") -> None:
-        """Give the routers the present workers."""
+    def configure(self, draining: str = "", canary: dict[str, Any] | None = None) -> None:
+        """Give the routers the present workers, and a canary or none."""
         seats = list(self.seats.values())
         for router in self.routers:
             router.seats = seats
             path = self.folder / f"router-{router.port}.json"
             workers = [seat.config() | {"draining": seat.id == draining} for seat in seats]
-            config = json.loads(path.read_text()) | {"workers": workers}
+            config = json.loads(path.read_text()) | {"workers": workers, "canary": canary}
             fresh = path.with_suffix(".new")
             fresh.write_text(json.dumps(config))
             fresh.replace(path)
+            if canary:
+                until(lambda router=router: router.ask("/canary")["canary"], 120, "the canary")
         wanted = {seat.id: "draining" if seat.id == draining else "up" for seat in seats}
         for router in self.routers:
             until(
@@ -167,12 +184,13 @@ class Rig:
         return found
 
     def close(self) -> None:
-        for router in getattr(self, "routers", []):
+        for router in self.routers:
             router.kill()
         for seat in self.seats.values():
             seat.worker.kill()
-        self.node.kill()
-        self.store.stop()
+        for part, end in (("node", "kill"), ("store", "stop")):
+            if hasattr(self, part):  # else the start failed before it
+                getattr(getattr(self, part), end)()
 
 
 def compare(rig: Rig, before: tuple[Counter[str], Counter[str]]) -> None:
@@ -203,6 +221,7 @@ class Injector:
         self.rounds = rounds
         self.found: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.tokens: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.served: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by L2, instead of it
         self.not_injected: Counter[str] = Counter()
         self.unequal = 0  # cases whose causes do not add up to the computed tokens
 
@@ -213,6 +232,9 @@ class Injector:
         if wanted:
             self.note(wanted, shown)
         return shown
+
+    def chat(self, body: dict[str, Any], wanted: str) -> None:
+        self.note(wanted, self.rig.router.send("/v1/chat/completions", body))
 
     def note(self, wanted: str, shown: dict[str, Any]) -> None:
         causes = shown["misses"]["causes"]
@@ -227,6 +249,18 @@ class Injector:
         if reported != wanted:
             shown = {name: shown[name] for name in ("chosen", "reason", "predicted_cached_tokens")}
             print(f"  wrong: {wanted} as {causes}; {shown}", flush=True)
+
+    def serve(self, prompts: Sequence[str], instead: str, pin: str = "") -> None:
+        """Send prompts that L2 holds; without it their misses had the cause `instead`."""
+        for prompt in prompts:
+            shown = self.send(prompt, pin=pin)
+            causes = shown["misses"]["causes"]
+            computed = shown["prompt_tokens"] - shown["cached_tokens"]
+            self.unequal += sum(causes.values()) != computed
+            served = computed < 0.5 * shown["prompt_tokens"]
+            self.served[instead].update(["cases", *(["served"] if served else []), *causes])
+            if not served or causes.keys() - {"first_seen", "below_block"}:
+                print(f"  not served by L2: {instead}, {causes}", flush=True)
 
     def held(self, worker: str, router: int = 0, count: int | None = None) -> list[str]:
         """Compute prompts on a worker; return those that the router knows to be there."""
@@ -256,6 +290,12 @@ class Injector:
         self.send(f"{head}Request 9f-{number}-aa\n{rules}", "first_seen")
         self.send(f"{head}Request 0b-{number + 7}-c3\n{rules}", "changed_id")
         self.send(f"{head}Some added sentence of an editor\n{rules}", "changed_text")
+        first, second, rules = _lines(4), _lines(4), _lines(18)
+        self.send(first + second + rules, "first_seen")
+        self.send(second + first + rules, "changed_order")
+        body = {"messages": [{"role": "user", "content": _lines(20)}]}
+        self.chat(body, "first_seen")
+        self.chat({**body, "chat_template_kwargs": {"note": f"{number} notes"}}, "other_template")
         prompt = _lines(20)
         self.send(prompt, "first_seen")
         self.send(prompt, "other_salt", cache_salt=f"s{number}")
@@ -305,6 +345,25 @@ class Injector:
             self.send(prompt, "expired_l2", pin="a")
         for prompt in prompts[half:]:
             self.send(prompt, "expired_l2", pin="b")
+
+    def served_by_l2(self) -> None:
+        """What would be a miss of each of these causes without L2."""
+        rig = self.rig
+        self.serve(self.in_l2("a", "b"), "placed_pinned", "b")
+        prompts = self.in_l2("a", "b")
+        self.reset("a")
+        self.serve(prompts, "lost_reset", "a")
+        prompts = self.in_l2("a", "b")
+        self.restart("a")
+        self.serve(prompts, "lost_restart", "a")
+        rig.add("c")
+        prompts = self.in_l2("b", "a")
+        rig.remove("b")
+        self.serve(prompts, "lost_rollout", "c")
+        prompts = self.in_l2("c", "a")
+        rig.remove("c")
+        self.serve(prompts, "lost_scale_down")
+        rig.add("b")
 
     def fill(self, name: str, prompts: Sequence[str], tiers: Sequence[str]) -> None:
         """Evict prompts from tiers of a worker."""
@@ -363,16 +422,50 @@ class Injector:
         for prompt in prompts:
             self.send(prompt, "evicted_l1", pin="a")
 
-    def restarted(self) -> None:
-        prompts = self.held("a")
-        self.rig.count("a")
-        worker = self.rig.seats["a"].worker
+    def restart(self, name: str) -> None:
+        self.rig.count(name)
+        worker = self.rig.seats[name].worker
         worker.kill()
-        until(lambda: self._state("a") == "down", what="a worker that is down")
+        until(lambda: self._state(name) == "down", what="a worker that is down")
         worker.restart()
         worker.wait_ready()
         for router in self.rig.routers:
             until(router.ready, 120, "the worker back")
+
+    def reset(self, name: str, port: int = 0) -> None:
+        """Empty device and L1 through a router, or at the worker's port."""
+        port = port or self.rig.router.port
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/reset_prefix_cache?reset_external=true",
+            b"",
+            {"x-emberline-pin": name},
+            method="POST",
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answer.read()
+
+    def was_reset(self) -> None:
+        """Through the router; then at the worker, whose event comes with its next request."""
+        for port in (0, self.rig.seats["a"].worker.port):
+            prompts = self.held("a", 0, (self.rounds + 1) // 2)
+            self.reset("a", port)
+            for prompt in prompts:
+                self.send(prompt, "lost_reset", pin="a")
+
+    def strategy(self) -> None:
+        """A canary sends most sessions in turn; half of them to the worker that has the prompt."""
+        prompts = self.held("a", 0, 2 * self.rounds)
+        canary = {"id": "c", "strategy": "roundrobin", "share": 0.99}
+        self.rig.configure(canary=canary)
+        for prompt in prompts:
+            shown = self.send(prompt)
+            if shown["chosen"] != "a":
+                self.note("placed_strategy", shown)
+        self.rig.configure()
+
+    def restarted(self) -> None:
+        prompts = self.held("a")
+        self.restart("a")
         for prompt in prompts:
             self.send(prompt, "lost_restart", pin="a")
 
@@ -412,10 +505,12 @@ class Injector:
         repeat(self.prompts)
         repeat(self.other_router)
         repeat(self.together)
+        self._timed(self.served_by_l2)
         self._timed(self.evicted_from_l2)
         self._timed(self.expired_in_l2)
         self.rig.node.stop()
-        for step in (self.pinned, self.load, self.down, self.evicted_from_l1, self.restarted):
+        without_l2 = (self.pinned, self.load, self.down, self.strategy, self.evicted_from_l1)
+        for step in (*without_l2, self.was_reset, self.restarted):
             self._timed(step)
         self._timed(self.rollouts)
         self._timed(self.scaled_down)
@@ -441,6 +536,12 @@ class Injector:
             tokens = self.tokens[wanted]
             share = 100 * tokens[wanted] / tokens.total()
             print(f"| `{wanted}` | {found.total()} | {reported} | {share:.0f} % |")
+        print(
+            "| with L2, instead of | cases | served by L2 | causes of the rest |\n|---|---|---|---|"
+        )
+        for instead, found in self.served.items():
+            cases, served = found.pop("cases"), found.pop("served", 0)
+            print(f"| `{instead}` | {cases} | {served} | {', '.join(found)} |")
         print("not injected (the engine had it cached):", dict(self.not_injected), flush=True)
 
 
@@ -521,6 +622,11 @@ def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int) ->
     causes: Counter[str] = Counter()
     for router in rig.routers:
         causes.update(router.ask("/misses")["causes"])
+        for one in router.ask("/decisions?limit=2000")["decisions"]:
+            if "evicted_unknown" in ((one["misses"] or {}).get("causes") or ()):
+                names = ("time", "chosen", "reason", "prompt_tokens", "cached_tokens", "misses")
+                facts = {name: one[name] for name in (*names, "predicted_cached_tokens")}
+                print(f"  evicted_unknown: {facts}, {one['candidates']}")
     compare(rig, before)
     print({cause: tokens for cause, tokens in causes.most_common() if tokens}, flush=True)
 

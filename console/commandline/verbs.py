@@ -57,8 +57,15 @@ class Table:
         return output.table(self.head, map(self.cells, rows))
 
 
+class ArgumentText:
+    """Printed form of a document that also depends on the command's arguments."""
+
+    def __init__(self, lines: Callable[[Any, Mapping[str, Any]], Iterable[str]]) -> None:
+        self.lines = lines
+
+
 Call = Callable[[CommandContext], Any]
-Show = Table | str | Callable[[Any], str | Iterable[str]] | None
+Show = Table | ArgumentText | str | Callable[[Any], str | Iterable[str]] | None
 
 
 class Verb:
@@ -70,7 +77,7 @@ class Verb:
         self._consequence = ""
         if isinstance(show, Table):
             self.form = show.form
-        elif callable(show):
+        elif callable(show) or isinstance(show, ArgumentText):
             self.form = OUTPUT
         self._positional: list[str] = []
         self._named: list[str] = []
@@ -141,6 +148,8 @@ class Verb:
             return str(answer["name"])
         if form != output.TABLE:
             return output.format_data(answer, form)
+        if isinstance(self._show, ArgumentText):
+            return "\n".join(self._show.lines(answer, options))
         shown = self._show(answer)
         return shown if isinstance(shown, str) else "\n".join(shown)
 

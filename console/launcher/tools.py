@@ -144,14 +144,14 @@ def ensure_redis_tools() -> None:
 
 
 def ensure_cache_clients() -> None:
-    """Create `.venv-clients` with third-party clients for the cache node tests (locks/)."""
+    """Create `.venv-clients` with third-party clients for the tests (locks/)."""
     lock = ROOT / "locks" / "clients.txt"
     venv = ROOT / ".venv-clients"
     stamp = venv / ".ready"  # the lock it was made from
     if stamp.is_file() and stamp.read_bytes() == lock.read_bytes():
         return
     uv, python = Path(sys.executable).with_name("uv"), venv / "bin" / "python"
-    failure = "The clients for the cache node's tests could not be installed"
+    failure = "The clients for the tests could not be installed"
     run([uv, "venv", "-q", "--clear", "--python", sys.executable, venv], failure)
     install: list[str | Path] = [uv, "pip", "install", "-q", "--no-deps", "--require-hashes"]
     run([*install, "-r", lock, "--python", python], failure)

@@ -55,7 +55,7 @@ def get_latest(name: str) -> Advice | None:
 
 
 def no_advice(name: str) -> Refused:
-    remedy = "Start one: POST to this URL, or emberline endpoint advice NAME --new."
+    remedy = f"Start one: POST to this URL, or emberline endpoint advice {name} --new."
     return Refused(Problem("name", name, "No advice yet.", remedy, "not_found"), status_code=404)
 
 

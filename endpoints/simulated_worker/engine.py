@@ -24,7 +24,7 @@ from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
 from endpoints.simulated_worker.telemetry import NO_ADMISSION, QueueAdmission, Telemetry
 
-_PREFILL_S = 0.006
+PREFILL_S = 0.006
 _L1_S = 0.0003
 _L2_S = 0.0006
 _DECODE_S = 0.030
@@ -36,7 +36,7 @@ class Timing:
 
     def prefill_s(self, computed: int, from_l1: int, from_l2: int) -> float:
         """Return the prefill time (s); blocks still on the device are free."""
-        return (computed * _PREFILL_S + from_l1 * _L1_S + from_l2 * _L2_S) / self.speed
+        return (computed * PREFILL_S + from_l1 * _L1_S + from_l2 * _L2_S) / self.speed
 
     @property
     def decode_s(self) -> float:

@@ -6,6 +6,7 @@ all reasons from the start.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,9 +93,13 @@ REASONS: tuple[str, ...] = (
 )
 
 
-# vLLM's message for a dead engine process: in a 500, or as the first event of a stream. Its other
-# 500s concern one request.
+# vLLM's message for a dead engine process: in a 500, or as an event of a stream. Its other 500s
+# concern one request.
 _ENGINE_DEAD_MESSAGE = "EngineCore encountered an issue."
+# OpenAI's and Anthropic's error events, and the last event of a failed response.
+_ERROR_EVENT = re.compile(
+    rb'^data: ?(\{"(?:error": ?\{|type": ?"(?:error|response\.failed)").*?)\r?$', re.MULTILINE
+)
 
 
 class Refusal(Exception):
@@ -152,3 +157,11 @@ def is_engine_dead(answer: bytes) -> bool:
     error = data.get("error") if type(data) is dict else None
     message = error.get("message") if type(error) is dict else None
     return type(message) is str and message.startswith(_ENGINE_DEAD_MESSAGE)
+
+
+def find_error_event(tail: bytes) -> bytes:
+    """Return the error that a worker reported in the last events of a stream, or b""."""
+    if b'"error"' not in tail:  # quotes of texts are escaped
+        return b""
+    found = _ERROR_EVENT.search(tail)
+    return b"" if found is None else found[1]

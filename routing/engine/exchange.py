@@ -11,7 +11,7 @@ from bisect import bisect_left
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from routing.engine.errors import Refusal, is_engine_dead
+from routing.engine.errors import Refusal, find_error_event, is_engine_dead
 from routing.engine.http import heads
 from routing.engine.http.http1 import ResponseHead
 from routing.engine.misses import annotation
@@ -254,11 +254,18 @@ class Exchange(RequestAttempts):
             self.answered = True
         elif rest:  # without chunks the end needs no bytes
             self._client.write(rest)
-        worker.served += 1
-        if (self.decision.status or 0) < 500:
-            self._router.table.answered(worker)
-        self._finish("")
+        self._ended(worker)
         self._client.exchange_done(self.keep_alive)
+
+    def _ended(self, worker: Worker) -> None:
+        """Account for a complete answer; a stream may end with an error that its worker reports."""
+        worker.served += 1
+        error = find_error_event(self.answer.tail) if self._events else b""
+        if error and is_engine_dead(error):
+            self._router.engine_died(worker)
+        elif (self.decision.status or 0) < 500:
+            self._router.table.answered(worker)
+        self._finish("broken_stream" if error else "")
 
     def _diagnosed(self, diagnosis: Diagnosis, worker: Worker) -> None:
         """End an answer with its diagnostics, which its accounting yields."""
@@ -269,9 +276,7 @@ class Exchange(RequestAttempts):
             self.decision.answer_id = annotation.find_answer_id(held)
         if pending is not None:
             self._first_byte()
-        worker.served += 1
-        self._router.table.answered(worker)
-        self._finish("")
+        self._ended(worker)
         fields = diagnosis.fields(self.decision, streams=not diagnosis.holds)
         if diagnosis.events is None:
             body = annotation.add_fields(held, fields)

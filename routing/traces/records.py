@@ -24,7 +24,7 @@ from routing.traces.trace import Trace, TraceError, TraceRequest
 
 BLOCK_TOKENS = 64
 _HASH_BITS = 8 * HASH_BYTES
-_FIELDS = {1: 13, FORMAT_VERSION: 15}  # of a row, by version
+_FIELDS = {1: 13, 2: 15, FORMAT_VERSION: 16}  # of a row, by version
 _STRICTNESS = ("shared", "group", "key")
 _MOST_TOKENS = 100_000_000
 _MIN_BLOCK_TOKENS = 1.0

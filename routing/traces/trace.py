@@ -19,6 +19,7 @@ class TraceRequest:
     `cached_tokens`, `duration_s`: as measured, None if unknown. `tiers`: tokens that the router
     expected on the worker's device, in L1 and in L2. `status`: HTTP. `cause`: of most misses.
     `key`, `key_group`: keyed hashes of the API key and of its group, "" if none or unknown.
+    `strategy`: that placed it, "" if unknown.
     """
 
     arrived_s: float
@@ -35,6 +36,7 @@ class TraceRequest:
     cause: str = ""
     key: str = ""
     key_group: str = ""
+    strategy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from routing.traces.storage import load_imported, load_trace
 from routing.traces.trace import Trace, TraceError
-from routing.whatif import inputs
+from routing.whatif import canaries, inputs
 from routing.whatif.model.analysis import analyse, as_document, as_survey, survey
 from routing.whatif.model.calibration import CalibrationError
 from routing.whatif.models import LIVE, WhatIf, WhatIfKind, WhatIfState
@@ -112,9 +112,13 @@ def _analyse(row: WhatIf, report: _Reporter) -> dict[str, Any]:
     workload = load_imported(row.endpoint, row.trace) if row.trace else None
     limits = inputs.engine_limits(row.endpoint.parsed)
     present = inputs.make_configuration(row.present, limits)
+    canary = canaries.describe(row.endpoint, row.begin, row.end, recorded)
     if row.kind == WhatIfKind.SURVEY:
         candidates = [inputs.make_configuration(one, limits) for one in row.candidates]
-        return as_survey(survey(_newest(recorded, MAX_SURVEYED), present, candidates, report))
+        newest = _newest(recorded, MAX_SURVEYED)
+        surveyed = as_survey(survey(newest, present, candidates, report))
+        canaries.add_to(surveyed, canary)
+        return surveyed
     count = len((workload or recorded).requests)
     if count > MAX_REQUESTS:
         raise TraceError(
@@ -123,6 +127,7 @@ def _analyse(row: WhatIf, report: _Reporter) -> dict[str, Any]:
         )
     candidate = inputs.make_configuration(row.candidate, limits)
     document = as_document(analyse(recorded, present, candidate, report, workload))
+    canaries.add_to(document, canary)
     if "isolation" in document:
         names = scope_names(row.endpoint)
         for one in document["isolation"]["rows"]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from console.commandline import output
 from console.commandline.context import CommandContext
-from console.commandline.verbs import Verbs, endpoint_verb
+from console.commandline.verbs import ArgumentText, Verbs, endpoint_verb
 
 _NAMES = {"ttft": "TTFT", "hit_rate": "hit rate", "error_rate": "error rate"}
 _HEAD = ("ARM", "STRATEGY", "REQUESTS", "SESSIONS", "TTFT P50", "TTFT P90", "HIT RATE", "ERRORS")
@@ -22,10 +22,11 @@ def start(context: CommandContext) -> dict[str, Any]:
     return context.client.canaries.start(context.name, given)
 
 
-def _format_state(found: dict[str, Any]) -> Iterator[str]:
-    canary = found.get("canary", found)
+def _format_state(found: dict[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
+    canary, name = found.get("canary", found), options["name"]
     if canary is None:
-        yield "No canary yet. Start one: emberline endpoint canary start NAME --strategy STRATEGY"
+        start = f"emberline endpoint canary start {name} --strategy STRATEGY"
+        yield f"No canary yet. Start one: {start}"
         return
     yield (
         f"Canary {canary['state']}: {canary['strategy']} for {canary['share']:.0%} of the sessions "
@@ -34,12 +35,16 @@ def _format_state(found: dict[str, Any]) -> Iterator[str]:
     for text in (canary["ended_reason"], canary["message"], canary["error"]):
         if text:
             yield f"  {text}"
-    yield output.table(_HEAD, [_arm(name, arm) for name, arm in canary["arms"].items()])
-    for name, one in canary["intervals"].items():
+    yield output.table(_HEAD, [_arm(title, arm) for title, arm in canary["arms"].items()])
+    for measure, one in canary["intervals"].items():
         if one is not None:
-            yield f"  {_NAMES.get(name, name)}, candidate against control: {_interval(name, one)}"
+            title = _NAMES.get(measure, measure)
+            yield f"  {title}, candidate against control: {_interval(measure, one)}"
     if canary["state"] == "running" and canary["verdict"] == "better":
-        yield "The candidate is better. Promote it: emberline endpoint canary promote NAME"
+        yield f"The candidate is better. Promote it: emberline endpoint canary promote {name}"
+
+
+_STATE = ArgumentText(_format_state)
 
 
 def _arm(name: str, arm: dict[str, Any]) -> tuple[str, ...]:
@@ -76,7 +81,7 @@ def add_to(verbs: Verbs) -> None:
     text = "route a share of the sessions by another strategy and compare"
     group = verbs.group("canary", text, client="canaries", dest="what")
     text = "start a canary; it stops by itself when it is worse"
-    verb = endpoint_verb(group, "start", text, call=start, show=_format_state)
+    verb = endpoint_verb(group, "start", text, call=start, show=_STATE)
     verb.add("--strategy", required=True, help="candidate strategy")
     verb.add("--share", type=float, default=None, help="share of the sessions, 0.01 to 0.99 (0.1)")
     text = "where session IDs are: header:NAME, cookie:NAME or body:FIELD (the endpoint's)"
@@ -85,9 +90,9 @@ def add_to(verbs: Verbs) -> None:
     verb.add("--settle-s", type=float, default=None, help=text)
     verb.add("--note", default="", help="comment for the audit log")
     text = "show the running canary, or the last one"
-    endpoint_verb(group, "get", text, show=_format_state)
-    endpoint_verb(group, "stop", "stop the canary", show=_format_state)
+    endpoint_verb(group, "get", text, show=_STATE)
+    endpoint_verb(group, "stop", "stop the canary", show=_STATE)
     text = "make the candidate the endpoint's strategy, by a revision"
-    verb = endpoint_verb(group, "promote", text, show=_format_state)
+    verb = endpoint_verb(group, "promote", text, show=_STATE)
     verb.add("--note", default="", help="comment for the revision")
     verb.ask_first("The candidate becomes the strategy of {name} for all sessions.")

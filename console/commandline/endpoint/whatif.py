@@ -86,6 +86,8 @@ def _format_run(run: dict[str, Any]) -> Iterator[str]:
         yield f"  backtest {row['name']}: {figures}, error {row['error']:+.1%}"
     if tested["refusal"]:
         yield f"  No answer. {tested['refusal']}"
+    elif result.get("canary"):
+        yield f"  {result['canary']}"
     if result["candidate"]:
         yield _FIGURES.text(
             [

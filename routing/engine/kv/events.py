@@ -142,6 +142,7 @@ class EventApplier:
                         return
             else:
                 self.counts["cleared"] += 1
+                self._index.on_clear(rank.worker)
                 if self._index.observer is not None:
                     self._index.observer.cleared(rank.worker)
                 self._index.empty(rank)

@@ -8,7 +8,7 @@ bits at once and the old ones are swept incrementally.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from routing.engine.kv import chain
@@ -51,6 +51,7 @@ class Index:
         self.several_ranks = False  # any worker ever had several ranks
         self.tiered = False  # any tier but the device was reported
         self.observer: RemovalObserver | None = None
+        self.on_clear: Callable[[str], None] = lambda _worker: None
         self._free: list[int] = []
         self._masks: dict[int, int] = {}
         self._roots: dict[tuple[str, str, str], int] = {}

@@ -88,6 +88,12 @@ class ExpectedBlocks:
         for guess in list(self._prompts.get(worker, ())):
             self.failed(guess)
 
+    def cleared(self, worker: str) -> None:
+        """Drop the expectations of answered prompts: the worker's cache was emptied."""
+        for _, guess in self._answered:
+            if guess.worker == worker:
+                self.failed(guess)
+
     def matched(self, chains: Chains, reported: Mapping[str, int] = _NOTHING) -> dict[str, int]:
         """Return the expected prefix tokens by worker, continuing the `reported` ones."""
         found: dict[str, int] = {}

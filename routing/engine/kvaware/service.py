@@ -95,6 +95,7 @@ class KvAwareRun:
             self.subscriber.process_started(worker.id, worker.started)
         elif what == "reset":
             self.subscriber.cache_reset(worker.id)
+            self.routing.policy.pending.cleared(worker.id)
 
     def partial(self, worker_id: str) -> bool:
         return self.subscriber.partial(worker_id)

@@ -30,6 +30,7 @@ REFRESH_S = 5.0  # accuracy of the time of last use
 EVICTIONS_KEPT = 65_536  # per generation, two of them; about 150 bytes each
 REPLACED_S = 900.0  # between a worker and its replacement
 _KEY_MASK = 2**60 - 1
+_WITHOUT_MATCHES = ("session", "roundrobin")  # strategies that compare no caches
 
 # End in blocks, bits of the tenures that computed up to there, time of the last use.
 Span = tuple[int, int, float]
@@ -294,9 +295,18 @@ def placed_elsewhere(decision: Decision, scale: float) -> list[causes.Reach]:
             cause = causes.PLACED_PINNED
         elif not eligible or decision.reason == base.RETRY:
             cause = causes.PLACED_DOWN
-        elif decision.strategy in ("session", "roundrobin"):
+        elif decision.strategy in _WITHOUT_MATCHES:
             cause = causes.PLACED_STRATEGY
         else:
             cause = causes.PLACED_LOAD
         best[cause] = max(best.get(cause, 0), round(matched * scale))
     return sorted(best.items(), key=lambda item: item[1])
+
+
+def placed_unmatched(decision: Decision) -> str:
+    """Return the cause if the strategy compares no caches: its candidates have no matched tokens,
+    although another worker may hold the prompt. It places only the arm of a canary.
+    """
+    if decision.strategy not in _WITHOUT_MATCHES:
+        return ""
+    return causes.PLACED_PINNED if decision.reason == base.PINNED else causes.PLACED_STRATEGY

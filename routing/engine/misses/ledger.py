@@ -25,6 +25,7 @@ from routing.engine.misses.history import (
     StoredBlocks,
     missing_blocks,
     placed_elsewhere,
+    placed_unmatched,
 )
 from routing.engine.misses.layouts import EarlyChange, LayoutReplay
 from routing.engine.misses.peer_prompts import PeerPrompts
@@ -313,12 +314,11 @@ class MissLedger:
         reaches += placed_elsewhere(decision, scale)
         reaches.append((causes.PLACED_ROUTER, tokens(doubled) if doubled else 0))
         cause = evicted or causes.EVICTED_UNKNOWN
-        reaches.append((cause, held_here))
-        reaches += lost
+        reaches += [(cause, held_here), *lost]
         if held_live and not evicted:
             workers = self.history.workers(elsewhere)
             known = (self._eviction(exchange, cached, worker)[0] for worker in workers)
-            cause = next(filter(None, known), cause)
+            cause = next(filter(None, known), placed_unmatched(decision) or cause)
         reaches.append((cause, held_live))
         # Ends within a block, and in an estimated token, are no lost block.
         least = min(cached + size + (0 if facts.blocks else per_block), prompt)

@@ -3,7 +3,8 @@
 Off by default. Requests are encoded in a thread into compressed pieces that stay in memory until
 the console collects them; beyond a limit, requests are counted as lost. A stream (one hour at most)
 stores each prompt block once: a request names the last block that it shares with earlier requests,
-and the hashes of those after it. API keys and key groups are keyed hashes too; a piece names the
+and the hashes of those after it, and the strategy that placed it, which differs between the arms
+of a canary. API keys and key groups are keyed hashes too; a piece names the
 cache isolation under which its prompts were hashed. `routing.traces.records` reads pieces.
 """
 
@@ -31,7 +32,7 @@ QUEUE_LIMIT = 2_000  # a queued request holds its hashes, 13 KB for 100k tokens
 STREAM_BLOCKS = 262_144  # blocks of a stream known to the thread, about 30 MB
 HASH_BYTES = 5  # blocks are compared only with those after the same block
 NO_BLOCK = -1
-FORMAT_VERSION = 2  # 1: without API keys, key groups and isolation
+FORMAT_VERSION = 3  # 1: without API keys, key groups and isolation; 2: without strategies
 HOUR_S = 3600
 _BATCH_SIZE = 64
 _PIECE_BYTES = 1024 * 1024  # of text; compressed to about a third
@@ -244,6 +245,7 @@ class TrafficEncoder(BackgroundThread[Item]):
                 decision.chosen,
                 _main_cause(decision),
                 *self._scope(decision.key_id),
+                decision.strategy,
             ),
             option=orjson.OPT_APPEND_NEWLINE,
         )

@@ -21,17 +21,18 @@ def build_policy(
     canary starts and ends without a loss of memory.
     """
     blocks = config.prefix_memory_blocks
-    control = _build(config.strategy, blocks, secret, known)
+    control = build_strategy(config.strategy, blocks, secret, known)
     canary = config.canary
     if canary is None:
         return control
     blocks = canary.prefix_memory_blocks or blocks
-    return CanaryPolicy(control, _build(canary.strategy, blocks, secret, (control, *known)))
+    return CanaryPolicy(control, build_strategy(canary.strategy, blocks, secret, (control, *known)))
 
 
-def _build(
+def build_strategy(
     strategy: str, blocks: int, secret: bytes, known: Sequence[RoutingPolicy]
 ) -> RoutingPolicy:
+    """Return one strategy; `known` as in `build_policy`."""
     memories: dict[int, PrefixAware] = {}
     for policy in known:
         memory = prefix_memory(policy)

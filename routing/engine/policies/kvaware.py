@@ -134,6 +134,7 @@ class KvAware(RoutingPolicy):
     ) -> None:
         self.index = Index(secret)
         self.pending = ExpectedBlocks()
+        self.index.on_clear = self.pending.cleared
         self.prices = LoadPrices()
         self.believed: Callable[[str], bool] = lambda _worker_id: True
         self.by_prefix = by_prefix or PrefixAware(memory_blocks)

@@ -62,7 +62,8 @@ class WhatIfAnalysisSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="Calibration, backtest and figures with 90 % intervals; null until the end. "
         "`present`, `candidate` and `change` are null where the backtest forbids an answer; "
-        "`backtest.refusal` states why. `isolation`: effect of a changed cache isolation on each "
+        "`backtest.refusal` states why. `canary`: strategy canaries that ran in the period, or an "
+        "empty string. `isolation`: effect of a changed cache isolation on each "
         "API key or key group, and prefixes that several of them sent.",
     )
     started_by = serializers.CharField()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -34,6 +35,7 @@ from routing.whatif.model.outcome import (
 from routing.whatif.model.scenario import PlannedTrace, Scenario, plan_trace, run_scenario
 from routing.whatif.simulation.hardware import Hardware, TierModel
 from routing.whatif.simulation.replay import WARM_UP, SimulatedRun, Step
+from routing.whatif.simulation.routers import STRATEGIES
 
 _MOST_DRAWS, _LEAST_DRAWS = 8, 2
 _REPLAYED_REQUESTS = 200_000  # by all runs of one configuration, about
@@ -169,12 +171,13 @@ def survey(
     if isolates:
         kinds = (present.isolation, *(one.isolation for one in candidates))
         isolation.check_recording(source, kinds)
+    uncalibrated = ""
     try:
         calibration = calibrate(early, present.step_tokens)
-    except CalibrationError:
+    except CalibrationError as error:
         if not isolates:
             raise
-        calibration = UNCALIBRATED  # hit rates need no times
+        calibration, uncalibrated = UNCALIBRATED, str(error)  # hit rates need no times
     planned = plan_trace(recorded)
     replayed = planned if workload is None else plan_trace(workload)
     draws = _MOST_DRAWS
@@ -193,6 +196,8 @@ def survey(
             one if one.device_tokens else replace(one, device_tokens=tokens) for one in candidates
         ]
     tested = _backtest(recorded, planned, warm, present, calibration, progress)
+    if uncalibrated:
+        tested = tested.without_times(uncalibrated)
     comparisons: list[Comparison] = []
     effects = None
     if not tested.refusal or (isolates and tested.hit_rate_holds):
@@ -233,6 +238,18 @@ def _isolated(trace: Trace, configuration: Configuration) -> PlannedTrace:
     return plan_trace(trace, scope=partial(isolation.scope_of, isolation=configuration.isolation))
 
 
+def _recorded_scenario(
+    planned: PlannedTrace, present: Configuration, constants: Constants
+) -> Scenario:
+    """Return the present scenario with the other strategy that placed recorded requests: that of a
+    canary, or the endpoint's before a promotion.
+    """
+    found = Counter(one.strategy for one in planned.requests if one.strategy in STRATEGIES)
+    del found[present.strategy]
+    scenario = present.scenario(constants)
+    return replace(scenario, candidate=max(found, key=found.__getitem__, default=""))
+
+
 def _fit_capacity(
     early: Trace, present: Configuration, constants: Constants, progress: _Progress
 ) -> int:
@@ -244,7 +261,8 @@ def _fit_capacity(
     high = math.log(max(len(distinct) * planned.block_tokens * 2, planned.largest * 4))
     for _ in range(_CAPACITY_STEPS):
         middle = (low + high) / 2
-        scenario = replace(present, device_tokens=int(math.exp(middle))).scenario(constants)
+        sized = replace(present, device_tokens=int(math.exp(middle)))
+        scenario = _recorded_scenario(planned, sized, constants)
         step = progress.begin(len(planned.requests), "Fit of the device memory")
         figures = tabulate(run_scenario(scenario, planned, 0.5, step), 0.0, None).figures()
         if figures["hit_rate"] < measured:
@@ -263,7 +281,7 @@ def _backtest(
     progress: _Progress,
 ) -> Backtest:
     step = progress.begin(len(planned.requests), "Backtest")
-    scenario = present.scenario(calibration.constants)
+    scenario = _recorded_scenario(planned, present, calibration.constants)
     run = run_scenario(scenario, planned, warm, step)
     table = tabulate(run, scenario.hardware.overhead_s, None)
     late = recorded.requests[run.warm :]

@@ -7,7 +7,7 @@ product's policies, so that caches are as full as they were, and only the later 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from routing.traces.trace import Trace, TraceRequest
 from routing.whatif.model.outcome import TTFT, RunTable
@@ -48,6 +48,16 @@ class Backtest:
         """Return whether the hit rate of enough requests was predicted."""
         rates = [row for row in self.rows if row.name == "hit_rate"]
         return self.reported >= MIN_REQUESTS and bool(rates) and rates[0].holds
+
+    def without_times(self, why: str) -> Backtest:
+        """Return the hit rate alone, refused: the constants are not those of the workers."""
+        rows = tuple(row for row in self.rows if row.name == "hit_rate")
+        wrong = "".join(
+            f" The model misses the measured hit rate by {row.error:+.0%} (limit ±{row.bound:.0%})."
+            for row in rows
+            if not row.holds
+        )
+        return replace(self, rows=rows, refusal=why + wrong)
 
     def errors(self) -> dict[str, float]:
         return {row.name: row.error for row in self.rows}

@@ -19,13 +19,16 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Scenario:
-    """`rate`: factor of the recorded arrival rate. `hardware`: constants and memory of a worker."""
+    """`rate`: factor of the recorded arrival rate. `hardware`: constants and memory of a worker.
+    `candidate`: strategy of a canary, for the requests that it placed when they were recorded.
+    """
 
     strategy: str
     replicas: int
     hardware: Hardware
     routers: int = 1
     rate: float = 1.0
+    candidate: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,13 @@ def plan_trace(
         largest = max(largest, prompt + answer)
         at = request.arrived_s + chance.random() * tick_s
         reported = -1 if request.cached_tokens is None else request.cached_tokens
-        planned.append(PlannedRequest(at, chain, prompt, answer, session, reported=reported))
+        planned.append(
+            PlannedRequest(
+                *(at, chain, prompt, answer, session),
+                reported=reported,
+                strategy=request.strategy,
+            )
+        )
     if tick_s:
         times = sorted(request.at for request in planned)
         planned = [replace(one, at=at) for one, at in zip(planned, times, strict=True)]
@@ -104,7 +113,12 @@ def run_scenario(
     # The largest request must fit a worker's memory, or it would wait for ever.
     memory = max(scenario.hardware.cache_tokens, planned.largest + 2 * size)
     hardware = replace(scenario.hardware, block_tokens=size, cache_tokens=memory)
-    setting = RouterSetting(scenario.strategy, scenario.routers, shared=scenario.routers > 1)
+    setting = RouterSetting(
+        scenario.strategy,
+        scenario.routers,
+        shared=scenario.routers > 1,
+        candidate=scenario.candidate,
+    )
     chooser = RouterChooser(setting, scenario.replicas, hardware, _SEED)
     requests = _compress(planned.requests, scenario.rate)
     return simulate(requests, hardware, scenario.replicas, chooser, warm_up, step)

@@ -13,7 +13,7 @@ class PlannedRequest:
     """One request: arrival time, names of its prompt's whole blocks, and lengths in tokens.
 
     `after`: numbers of earlier requests; `at` counts from the last end among them. `reported`:
-    cached tokens as measured; -1: unknown.
+    cached tokens as measured; -1: unknown. `strategy`: that placed it, "" if unknown.
     """
 
     at: float
@@ -23,6 +23,7 @@ class PlannedRequest:
     session: int  # conversation or document; -1: unknown
     after: tuple[int, ...] = ()
     reported: int = -1
+    strategy: str = ""
 
 
 class Arrivals:

@@ -101,7 +101,7 @@ def simulate(
         planned = requests[number]
         job = Job(
             *(number, planned.chain, planned.prompt_tokens, planned.answer_tokens),
-            *(planned.session, planned.reported),
+            *(planned.session, planned.reported, planned.strategy),
         )
         workers[chooser.choose(job, at)].submit(job, at)
         jobs.append(job)

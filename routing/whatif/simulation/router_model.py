@@ -10,7 +10,7 @@ from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.kv.progress import ExpectedPrompt, PrefillProgress, Progress
 from routing.engine.peers.outbox import Outbox
 from routing.engine.policies.base import Pick, RequestFacts, RoutingPolicy
-from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.canary import find_kvaware
 
 
 class RouterModel:
@@ -18,7 +18,7 @@ class RouterModel:
         self, policy: RoutingPolicy, count: int, chance: random.Random, cache_tokens: int = 0
     ) -> None:
         """`cache_tokens`: of each worker, if known to the router."""
-        self.kvaware = policy if isinstance(policy, KvAware) else None
+        self.kvaware = find_kvaware(policy)
         self.policy = policy
         self.table = WorkerTable(lambda _worker, _what: None)
         self.outbox: Outbox | None = None

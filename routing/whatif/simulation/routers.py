@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from routing.engine.policies import cost
+from routing.engine.policies import build_strategy, cost
 from routing.engine.policies.base import RequestFacts, RoutingPolicy
-from routing.engine.policies.kvaware import KvAware
-from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.session import RoundRobin, SessionPolicy
+from routing.engine.policies.canary import CANDIDATE, CanaryPolicy, find_kvaware
 from routing.whatif.simulation.hardware import Hardware
 from routing.whatif.simulation.kv_follower import KvFollower
 from routing.whatif.simulation.router_model import RouterModel
@@ -33,7 +31,8 @@ _SECRET = b"s" * 32
 class RouterSetting:
     """Configuration of a run. `spread`: error factor of the estimated prompt length; `routers`:
     number of routers, each request to one by chance; `shared`: they exchange their state, `delay_s`
-    after a change; `sizes_known`: the workers' memory is known.
+    after a change; `sizes_known`: the workers' memory is known; `candidate`: strategy of a canary,
+    for the requests that it placed when they were recorded.
     """
 
     strategy: str = "prefixaware"
@@ -42,6 +41,7 @@ class RouterSetting:
     sizes_known: bool = True
     shared: bool = False
     delay_s: float = DELAY_S
+    candidate: str = ""
 
 
 @contextmanager
@@ -56,19 +56,18 @@ def override_constant(name: str, value: float) -> Iterator[None]:
 
 
 def make_policy(setting: RouterSetting, count: int, hardware: Hardware) -> RoutingPolicy:
-    strategy = setting.strategy
-    if strategy == "session":
-        return SessionPolicy()
-    if strategy == "roundrobin":
-        return RoundRobin()
     blocks = _MEMORY_TOKENS // hardware.block_tokens
-    policy = KvAware(blocks, _SECRET) if strategy == "kvaware" else PrefixAware(blocks)
-    if isinstance(policy, KvAware) and hardware.prefill_s:
+    policy = build_strategy(setting.strategy, blocks, _SECRET, ())
+    if setting.candidate:
+        candidate = build_strategy(setting.candidate, blocks, _SECRET, (policy,))
+        policy = CanaryPolicy(policy, candidate)
+    kvaware = find_kvaware(policy)
+    if kvaware is not None and hardware.prefill_s:
         # The shares that the router learns from idle workers.
         if hardware.l1 is not None:
-            policy.prices.l1_share = min(hardware.l1.load_s / hardware.prefill_s, 1.0)
+            kvaware.prices.l1_share = min(hardware.l1.load_s / hardware.prefill_s, 1.0)
         if hardware.l2 is not None:
-            policy.prices.l2_share = min(hardware.l2.load_s / hardware.prefill_s, 1.0)
+            kvaware.prices.l2_share = min(hardware.l2.load_s / hardware.prefill_s, 1.0)
     if setting.sizes_known:
         for index in range(count):
             policy.set_capacity(f"w{index}", hardware.cache_tokens)
@@ -85,7 +84,8 @@ class RouterChooser:
         self._block_tokens = hardware.block_tokens
         known = hardware.cache_tokens if setting.sizes_known else 0
         policies = [make_policy(setting, count, hardware) for _ in range(setting.routers)]
-        self._followers = [policy for policy in policies if isinstance(policy, KvAware)]
+        self._candidate = setting.candidate
+        self._followers = [one for one in map(find_kvaware, policies) if one is not None]
         for policy in self._followers:
             policy.index = self._followers[0].index  # the same events: followed once
         self._routers = [RouterModel(policy, count, self._chance, known) for policy in policies]
@@ -119,6 +119,8 @@ class RouterChooser:
             self._block_tokens * scale,
             struct.pack("q", job.session) if job.session >= 0 else b"",
         )
+        if self._candidate and job.strategy == self._candidate:
+            facts.arm = CANDIDATE
         if self._follower is not None:
             self._apply_events(now)
             for each in self._listening:

@@ -41,6 +41,7 @@ class Job:
         "prompt_tokens",
         "reported",
         "session",
+        "strategy",
         "tag",
     )
 
@@ -52,8 +53,10 @@ class Job:
         answer_tokens: int,
         session: int = -1,
         reported: int = -1,
+        strategy: str = "",
     ) -> None:
         self.tag = tag
+        self.strategy = strategy  # that placed it when it was recorded
         self.reported = reported  # cached tokens as measured; -1: unknown
         self.session = session
         self.chain = chain  # names of its whole blocks; unnamed ones never match

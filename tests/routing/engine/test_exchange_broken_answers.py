@@ -366,3 +366,50 @@ async def test_decisions_name_the_failure() -> None:
         assert (found["status"], found["error"]) == (200, "broken_stream")
         states = (await admin(server, "/workers")).json["workers"]
         assert "was cut off" in states[0]["last_error"]
+
+
+FAILED = b'data: {"type":"response.failed","response":{"error":{"code":"x"}}}\n\n'
+NAMED = b'event: error\ndata: {"type":"error","error":{"type":"internal_error","message":"x"}}\n\n'
+PLAIN = b'data: {"error": {"message": "x", "code": 500}}\n\n'
+DEAD = PLAIN.replace(b'"x"', b'"EngineCore encountered an issue. See stack trace."')
+DONE = b"data: [DONE]\n\n"
+FINISHED = b'data: {"type":"response.completed","response":{"error":null,"id":"r"}}\n\n'
+
+
+@pytest.mark.parametrize("diagnose", [False, True])
+@pytest.mark.parametrize(
+    ("path", "last", "error", "state"),
+    [
+        ("/v1/chat/completions", (PLAIN, DONE), "broken_stream", "up"),
+        ("/v1/chat/completions", (DEAD, DONE), "broken_stream", "down"),
+        ("/v1/chat/completions", (PLAIN + DONE,), "broken_stream", "up"),
+        ("/v1/chat/completions", (event('{"error": {}}'), DONE), "", "up"),
+        ("/v1/messages", (NAMED,), "broken_stream", "up"),
+        ("/v1/responses", (FAILED,), "broken_stream", "up"),
+        ("/v1/responses", (FINISHED,), "", "up"),
+    ],
+)
+async def test_error_that_the_worker_reports_is_recorded(
+    path: str, last: tuple[bytes, ...], error: str, state: str, diagnose: bool
+) -> None:
+    """The events go on unchanged; the request has failed, also for the worker's health."""
+
+    async def script(talk: Conversation) -> None:
+        await talk.stream_head()
+        for part in (event("one"), *last):
+            await talk.chunk(part)
+        await talk.stream_end()
+
+    health = {"interval_s": 60, "eject_s": 60}
+    async with FakeWorker() as worker, router(worker, health=health) as server:
+        worker.script = script
+        headers = {"x-emberline-diagnostics": "cache"} if diagnose else {}
+        found = await ask(server, post(chat("x", stream=True), path, **headers))
+        assert found.body.startswith(event("one"))
+        if last != (FINISHED,) and not (diagnose and last == (FAILED,)):  # which get the field
+            assert found.body.endswith(b"".join(last))
+        (decision,) = (await admin(server, "/decisions")).json["decisions"]
+        assert (decision["status"], decision["error"]) == (200, error)
+        assert await metric(server, ERRORS, reason="broken_stream") == (1 if error else 0)
+        (one,) = (await admin(server, "/workers")).json["workers"]
+        assert one["state"] == state

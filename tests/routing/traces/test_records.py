@@ -64,7 +64,7 @@ def test_facts_of_a_request_are_read_again() -> None:
     misses = MissSplit({"first_seen": 3, "evicted_l1": 40})
     router.add(
         2.25, chain(b"abcd", 4), 290, session=b"me", chosen="w1", ttft_s=0.2, duration_s=1.5,
-        cached_tokens=64, completion_tokens=9, status=499, misses=misses,
+        cached_tokens=64, completion_tokens=9, status=499, misses=misses, strategy="kvaware",
     )  # fmt: skip
     trace = read(router.close())
     (request,) = trace.requests
@@ -74,6 +74,7 @@ def test_facts_of_a_request_are_read_again() -> None:
     assert (request.arrived_s, request.prompt_tokens, request.output_tokens) == (2.25, 290, 9)
     assert (request.ttft_s, request.duration_s, request.cached_tokens) == (0.2, 1.5, 64)
     assert (request.status, request.worker, request.cause) == (499, "w1", "evicted_l1")
+    assert request.strategy == "kvaware"
     assert len(request.blocks) == 5
 
 
@@ -98,6 +99,15 @@ def test_the_strictest_isolation_of_a_period_counts() -> None:
         router.add(at, [], 10)
     assert read(*(router.close() for router in routers)).isolation == "key"
     assert read().isolation == ""
+
+
+def test_pieces_without_strategies_are_read() -> None:
+    router = RecordedRouter(CacheScopes("group", {"k1": "g1"}))
+    router.add(0, [], 10, key_id="k1")
+    head, row = map(orjson.loads, gzip.decompress(router.close()[0]).splitlines())
+    old = [orjson.dumps({**head, "version": 2}), orjson.dumps(row[:15])]
+    (request,) = read([gzip.compress(b"\n".join(old))]).requests
+    assert (request.key_group, request.strategy) == (digest(b"group:g1"), "")
 
 
 def test_pieces_of_the_earlier_version_are_read_without_keys() -> None:

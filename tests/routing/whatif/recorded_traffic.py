@@ -19,8 +19,8 @@ TRUTH = Hardware(
 WORKERS = 3
 
 
-def _requests(count: int, rate: float, seed: int) -> list[PlannedRequest]:
-    """Return conversations that grow by 10 to 60 blocks a turn."""
+def _requests(count: int, rate: float, seed: int, candidate: str) -> list[PlannedRequest]:
+    """Return conversations that grow by 10 to 60 blocks a turn; a canary places every second."""
     chance = random.Random(seed)
     at = 0.0
     open_chats: list[tuple[int, list[int]]] = []
@@ -35,15 +35,17 @@ def _requests(count: int, rate: float, seed: int) -> list[PlannedRequest]:
         chain += range(fresh, fresh + more)
         fresh += more
         tokens = len(chain) * BLOCK + chance.randrange(BLOCK)
-        found.append(PlannedRequest(at, list(chain), tokens, chance.randint(5, 150), session))
+        arm = candidate if candidate and session % 2 else "prefixaware"
+        answer = chance.randint(5, 150)
+        found.append(PlannedRequest(at, list(chain), tokens, answer, session, strategy=arm))
     return found
 
 
 class RecordingChooser(RouterChooser):
     """Chooser that remembers the placements."""
 
-    def __init__(self) -> None:
-        super().__init__(RouterSetting("prefixaware"), WORKERS, TRUTH, 3)
+    def __init__(self, candidate: str = "") -> None:
+        super().__init__(RouterSetting("prefixaware", candidate=candidate), WORKERS, TRUTH, 3)
         self.workers: dict[object, int] = {}
 
     def choose(self, job: Job, now: float, /) -> int:
@@ -53,13 +55,17 @@ class RecordingChooser(RouterChooser):
 
 @cache
 def recorded_traffic(
-    count: int = 800, rate: float = 6.0, noise: float = 0.05, slower: float = 1.0
+    count: int = 800,
+    rate: float = 6.0,
+    noise: float = 0.05,
+    slower: float = 1.0,
+    candidate: str = "",
 ) -> Trace:
     """Return recorded requests; TTFT varies by `noise` and is `slower` times as long in the second
-    half, as after a change of the machines.
+    half, as after a change of the machines. `candidate`: strategy of a canary that ran.
     """
-    requests = _requests(count, rate, 1)
-    chooser = RecordingChooser()
+    requests = _requests(count, rate, 1, candidate)
+    chooser = RecordingChooser(candidate)
     run = simulate(requests, TRUTH, WORKERS, chooser, 0.0)
     chance = random.Random(2)
     rows = []
@@ -78,6 +84,7 @@ def recorded_traffic(
                 ttft,
                 job.cached,
                 ttft + decode,
+                strategy=job.strategy,
             )
         )
     return Trace(BLOCK, rows, 1_790_000_000.0)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from console.accounts.models import Membership, Team, User
 from console.audit.models import AuditEvent
 from endpoints.models import Endpoint
+from routing.models import Canary
 from routing.whatif import actions, inputs, lifecycle
 from routing.whatif.models import WhatIf, WhatIfState
 from routing.whatif.scopes import scope_names
@@ -19,6 +23,7 @@ from tests.routing.whatif.recorded_traffic import WORKERS, recorded_traffic
 from tests.support.console import browser, make_endpoint, person, pretend_ready, program
 
 PAGE = "/what-if/endpoints/demo/"
+DAY = timedelta(days=1)
 REST = "/api/v1/endpoints/demo/what-if/"
 
 
@@ -92,6 +97,40 @@ def test_a_refusal_withholds_the_prediction(finished: WhatIf) -> None:
     assert "No answer. The model misses" in page
     assert "Prediction" not in page
     assert "No answer" in text(browser("viewer"), PAGE)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("slower", [1.0, 1.6])
+def test_a_canary_of_the_period_is_named(
+    queued: WhatIf, monkeypatch: pytest.MonkeyPatch, known: bool, slower: float
+) -> None:
+    """On the page, in REST and the CLI; with the remedy where there is no answer."""
+    begin, end = queued.begin + timedelta(minutes=9), queued.begin + timedelta(minutes=30)
+    fields = {"control": "prefixaware", "state": "stopped", "share": 0.25}
+    rows = ((begin, end, "kvaware"), (begin - DAY, end - DAY, "session"), (end + DAY, None, "lru"))
+    for started, ended, strategy in rows:
+        times = {"started_at": started, "ended_at": ended}
+        Canary.objects.create(endpoint=queued.endpoint, strategy=strategy, **times, **fields)
+    trace = recorded_traffic(300, slower=slower)
+    if not known:
+        trace = replace(trace, requests=[replace(one, strategy="") for one in trace.requests])
+    monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: trace)
+    lifecycle.claim(queued.pk)
+    lifecycle.execute(queued.pk)
+    named = "(kvaware for 25% of the sessions instead of prefixaware, "
+    named += f"{begin:%Y-%m-%d %H:%M} UTC to {end:%Y-%m-%d %H:%M} UTC)."
+    how = "with the strategy that placed it." if known else "does not name the strategy of each"
+    remedy = "Choose a period without the canary."
+    found = program("viewer").get(f"{REST}{queued.pk}/").json()["result"]
+    out = io.StringIO()
+    call_command("emberline", "endpoint", "whatif", "get", "demo", str(queued.pk), stdout=out)
+    page = text(browser("viewer"), queued.get_absolute_url())
+    shown = found["backtest"]["refusal"] if slower > 1 else found["canary"]
+    for one in (shown, out.getvalue(), page):
+        assert named in one
+        assert how in one
+        assert (remedy in one) == (slower > 1)
+        assert "session for" not in one
 
 
 def test_a_live_analysis_refreshes_itself_and_can_be_cancelled(queued: WhatIf) -> None:

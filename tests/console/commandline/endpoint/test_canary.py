@@ -24,7 +24,8 @@ def cli(*words: str) -> str:
 
 def test_verbs() -> None:
     endpoint = make_endpoint()
-    assert "No canary yet." in cli("get", "demo")
+    text = cli("get", "demo")
+    assert "Start one: emberline endpoint canary start demo --strategy STRATEGY" in text
     with pytest.raises(CommandError, match="already the strategy"):
         cli("start", "demo", "--strategy", "prefixaware")
     text = cli("start", "demo", "--strategy", "session", "--share", "0.25", "--note", "try")
@@ -36,9 +37,10 @@ def test_verbs() -> None:
     text = cli("get", "demo")
     assert "TTFT, candidate against control: -" in text
     assert "hit rate, candidate against control: +0.0 points" in text
-    assert "emberline endpoint canary promote NAME" in text
+    command = "emberline endpoint canary promote demo"
+    assert text.rstrip().endswith(command)
     assert cli("get", "demo", "-o", "json").lstrip().startswith("{")
-    assert "Canary promoted" in cli("promote", "demo", "--yes")
+    assert "Canary promoted" in cli(*command.split()[3:], "--yes")
     endpoint.refresh_from_db()
     assert endpoint.parsed.routing.strategy == "session"
     cli("start", "demo", "--strategy", "prefixaware")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from routing.engine.fleet.load import RequestCharge
+from routing.engine.kv.events import EventApplier
 from routing.engine.kv.progress import Progress
+from routing.engine.policies.kvaware import KvAware
 from tests.routing.engine.fleet.test_load import workers
 from tests.routing.engine.kv.builders import BLOCK, CLEARED, Fleet, removed, stored
 
@@ -37,6 +39,21 @@ class Room:
 @pytest.fixture
 def room() -> Room:
     return Room()
+
+
+def test_emptied_cache_ends_what_was_expected_of_answered_prompts() -> None:
+    events, policy = Fleet(), KvAware(100, b"s")
+    events.index, events.applier = policy.index, EventApplier(policy.index)
+    expected = policy.pending
+    old, new, other = ({BLOCK: names} for names in ([1, 2], [3, 4], [5, 6]))
+    expected.answered(expected.sent("a", old), 0.0)
+    expected.sent("a", new)  # under way: it is computed after the reset
+    expected.answered(expected.sent("b", other), 0.0)
+    events.tell("a", CLEARED)
+    found = [expected.matched(one) for one in (old, new, other)]
+    assert found == [{}, {"a": 2 * BLOCK}, {"b": 2 * BLOCK}]
+    expected.tick(100.0)
+    assert expected.matched(other) == {}
 
 
 def test_remaining_work_falls_with_each_step_of_a_long_prompt(room: Room) -> None:

@@ -126,9 +126,13 @@ async def test_reset_through_the_router_applies_at_once() -> None:
         worker.resets = False  # while a request holds blocks
         assert (await ask(server, post({}, "/reset_prefix_cache"))).status == 200
         assert await metric(server, RECOVERIES, reason="reset") == 0
+        assert server.router.kv is not None
+        expected = server.router.kv.policy.pending
+        expected.answered(expected.sent("w0", {16: [1]}), 1e12)  # just before the reset
         worker.resets = True
         assert (await ask(server, post({}, "/reset_prefix_cache"))).status == 200
         await holds(server, "w0", 0)
+        assert expected.matched({16: [1]}) == {}
         assert await metric(server, RECOVERIES, reason="reset") == 1
 
 

@@ -33,9 +33,16 @@ class Placed:
         self.ledger.history.remember("w", self.chain, time.time() - 60)
 
     def again(
-        self, held: Match, cached: int = 0, guessed: bool = False, at: str = "w"
+        self,
+        held: Match,
+        cached: int = 0,
+        guessed: bool = False,
+        at: str = "w",
+        strategy: str = "kvaware",
+        reason: str = "",
     ) -> dict[str, int]:
-        decision = Decision("d", time.time() - self.took_s, "kvaware")
+        decision = Decision("d", time.time() - self.took_s, strategy)
+        decision.reason = reason
         decision.status, decision.estimated, decision.prompt_tokens = 200, False, self.tokens
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
         pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
@@ -84,6 +91,27 @@ def test_removal_at_the_worker_that_had_it_is_found_from_another() -> None:
     placed = Placed()
     placed.ledger.evicted("w", Tier.L1, NAMES)
     assert placed.again(Match(0, 0, 0, 0), at="v") == {"evicted_l1": 992, "below_block": 8}
+
+
+@pytest.mark.parametrize("strategy", ["roundrobin", "session"])
+@pytest.mark.parametrize(
+    ("reason", "at", "gone", "cause"),
+    [
+        ("round_robin", "v", False, "placed_strategy"),
+        ("pinned", "v", False, "placed_pinned"),
+        ("round_robin", "v", True, "evicted_l1"),
+        ("round_robin", "w", False, "evicted_unknown"),
+    ],
+)
+def test_arm_of_a_canary_that_compares_no_caches(
+    strategy: str, reason: str, at: str, gone: bool, cause: str
+) -> None:
+    """Another worker, w, computed the prompt."""
+    placed = Placed()
+    if gone:
+        placed.ledger.evicted("w", Tier.L1, NAMES)
+    found = placed.again(Match(0, 0, 0, 0), at=at, strategy=strategy, reason=reason)
+    assert found == {cause: 992, "below_block": 8}
 
 
 def test_blocks_that_events_reported_and_the_engine_lacks() -> None:

@@ -38,6 +38,31 @@ def test_workers_that_changed_meanwhile_are_refused_an_answer() -> None:
     assert document["backtest"]["rows"][0]["holds"] is False
 
 
+def test_requests_of_a_canary_are_replayed_with_its_strategy() -> None:
+    trace = recorded_traffic(candidate="roundrobin")
+    anonymous = replace(trace, requests=[replace(one, strategy="") for one in trace.requests])
+    errors, without = (
+        analyse(one, PRESENT, PRESENT).backtest.errors() for one in (trace, anonymous)
+    )
+    assert abs(errors["hit_rate"]) < 0.02 < 0.05 < without["hit_rate"]
+    promoted = replace(PRESENT, strategy="roundrobin")
+    assert abs(analyse(trace, promoted, promoted).backtest.errors()["hit_rate"]) < 0.02
+
+
+def test_predictions_have_one_strategy() -> None:
+    trace = recorded_traffic(candidate="roundrobin")
+    anonymous = replace(trace, requests=[replace(one, strategy="") for one in trace.requests])
+    planned = [plan_trace(one) for one in (trace, anonymous)]
+    runs = [run_scenario(Scenario("prefixaware", 2, TRUTH), one).jobs for one in planned]
+    assert [job.cached for job in runs[0]] == [job.cached for job in runs[1]]
+
+
+@pytest.mark.parametrize("candidate", ["kvaware", "session"])
+def test_any_strategy_may_be_the_candidate(candidate: str) -> None:
+    trace = recorded_traffic(400, candidate=candidate)
+    assert abs(analyse(trace, PRESENT, PRESENT).backtest.errors()["hit_rate"]) < 0.03
+
+
 def test_an_unknown_device_memory_is_fitted_to_the_hit_rate() -> None:
     found = analyse(recorded_traffic(400), replace(PRESENT, device_tokens=0), PRESENT)
     assert found.device_tokens_fitted

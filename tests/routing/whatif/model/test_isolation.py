@@ -166,7 +166,7 @@ def test_an_analysis_shows_the_effect_on_each_key() -> None:
 def test_without_times_only_hit_rates_are_shown() -> None:
     trace = turns_by_two_keys(timed=False)
     found = as_document(analyse(trace, PRESENT, replace(PRESENT, isolation="key")))
-    assert "Only 0 requests with a TTFT" in found["backtest"]["refusal"]
+    assert "Only 0 requests of the recording's first half" in found["backtest"]["refusal"]
     assert found["present"] is None
     effect = found["isolation"]
     assert not effect["calibrated"]
@@ -181,11 +181,28 @@ def test_without_times_only_hit_rates_are_shown() -> None:
     assert whole["change"]["hit_rate"]["value"] < 0
 
 
+def test_times_of_invented_constants_are_never_shown() -> None:
+    """The second half has times, the first has none to calibrate on."""
+    trace = turns_by_two_keys()
+    half = len(trace.requests) // 2
+    rows = [replace(one, worker="") for one in trace.requests[:half]]
+    late = [replace(one, ttft_s=0.03) for one in trace.requests[half:]]  # as predicted, by chance
+    found = analyse(
+        replace(trace, requests=rows + late), PRESENT, replace(PRESENT, isolation="key")
+    )
+    assert "first half have a worker and a TTFT" in found.backtest.refusal
+    assert [row.name for row in found.backtest.rows] == ["hit_rate"]
+    assert not found.comparisons
+    assert found.isolation is not None and not found.isolation["calibrated"]
+
+
 def test_a_wrong_hit_rate_shows_nothing() -> None:
     trace = turns_by_two_keys(timed=False)
     rows = [replace(one, cached_tokens=0) for one in trace.requests]
     cold = replace(trace, requests=rows)
     found = as_document(analyse(cold, PRESENT, replace(PRESENT, isolation="key")))
     assert "isolation" not in found
+    assert "first half have a worker and a TTFT" in found["backtest"]["refusal"]
+    assert "misses the measured hit rate by +" in found["backtest"]["refusal"]
     few = replace(trace, requests=trace.requests[:150])  # 75 in the backtest
     assert "isolation" not in as_document(analyse(few, PRESENT, replace(PRESENT, isolation="key")))
