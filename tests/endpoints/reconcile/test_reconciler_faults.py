@@ -66,10 +66,10 @@ def test_two_reconcilers_apply_once(reconcile_world: World, data: dict[str, Any]
     reconcile_world.provisioner.apply = apply_slowly  # type: ignore[method-assign]
     first = threading.Thread(target=lambda: (reconcile_world.step(demo), connection.close()))
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     reconcile_world.step(demo)  # the other one, meanwhile
     go_on.set()
-    first.join(10)
+    first.join(60)
     assert len(reconcile_world.provisioner.applied) == 1
     assert len(reconcile_world.observe().replicas) == 2
 
