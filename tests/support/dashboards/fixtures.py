@@ -1,7 +1,7 @@
 """A Prometheus for the tests of a module that only query; it holds the scrapes of five endpoints.
 
-The samples of the last minutes and of the next half hour are on disk before it starts: a busy machine
-neither delays nor loses a scrape.
+The samples of the last minutes and of the next half hour are on disk before it starts: a busy
+machine neither delays nor loses a scrape.
 """
 
 from __future__ import annotations

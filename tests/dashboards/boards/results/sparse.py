@@ -1,8 +1,8 @@
 """Endpoints with sparse traffic as samples on disk, and the true growth of their counters.
 
-Targets are scraped each 15 seconds, or as the product does, each five. Counters with `lazy` labels are exported only once they
-have counted something, as prometheus_client does. `grown` adds up what the exporters counted, from
-the same events, without Prometheus.
+Targets are scraped each 15 seconds, or each five, as the product does. Counters with `lazy` labels
+are exported only once they have counted something, as prometheus_client does. `grown` adds up what
+the exporters counted, from the same events, without Prometheus.
 """
 
 from __future__ import annotations
