@@ -82,7 +82,7 @@ test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
 
 test-fast: test-tools $(COMPILE) ## tests that need no vLLM and do not start the whole product
-	@$(BIN)/pytest -n 2 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 3 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
 
 test-product: vllm test-tools ## the whole product from a clean clone, real workers and then simulated ones; prints at its end
 	@$(call later,$@,-m e2e $(call marked,e2e))

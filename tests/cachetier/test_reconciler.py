@@ -71,7 +71,7 @@ def test_default_tier_is_created_once_and_becomes_ready() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_two_concurrent_callers_get_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have looked and found nothing before either creates it."""
-    meet = threading.Barrier(2, timeout=20)
+    meet = threading.Barrier(2, timeout=60)
     real = selectors.spare_capacity
 
     def together() -> SpareCapacity:
@@ -87,7 +87,7 @@ def test_two_concurrent_callers_get_one_tier(monkeypatch: pytest.MonkeyPatch) ->
             connection.close()
 
     with ThreadPoolExecutor(2) as pool:
-        first, second = (call.result(30) for call in [pool.submit(caller) for _ in range(2)])
+        first, second = (call.result(60) for call in [pool.submit(caller) for _ in range(2)])
     assert first == second == CacheTier.objects.get().pk
     assert CacheTierStatus.objects.count() == 1
 

@@ -33,7 +33,7 @@ def _bind(socket: zmq.Socket[bytes], endpoint: str) -> None:
             return False
         return True
 
-    until(bound, 10.0, endpoint)
+    until(bound, 60.0, endpoint)
 
 
 class Publisher:

@@ -14,7 +14,7 @@ from cachetier.engine.disk.values import StoredValue
 from cachetier.engine.store import Hold
 
 MIB = 1024 * 1024
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 
 
 class Disk:

@@ -65,11 +65,27 @@ def prompt_share_by_source(scope: Scope, times: Times) -> str:
     aborted or preempted, would exceed 1.
     """
     if _has_tiers(scope, times):
-        tokens = rate_by("tier", TIER_TOKENS, scope.engines(), times)
+        tokens, total = (rate_by(by, TIER_TOKENS, scope.engines(), times) for by in ("tier", ""))
     else:
         parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
-        tokens = sum_by_tier("", parts)
-    return f"{tokens} / on () group_left () (sum({tokens}) > 0)"
+        tokens, total = sum_by_tier("", parts), _sum_of_sources(scope, times)
+    return f"{tokens} / on () group_left () ({total} > 0)"
+
+
+def _sum_of_sources(scope: Scope, times: Times) -> str:
+    """Sum the parts of all tiers from a fifth of their counters: each costs a query of its own."""
+    tiers = scope.engines(source_re=f"device|host|{_L2_SOURCES}")
+    computed = rate(n.BY_SOURCE, scope.engines(source="local_compute"), times)
+    hits = scope.engines(source_re="local_cache_hit|external_kv_transfer")
+    cached, by_source = (rate(one, scope.engines(), times) for one in (n.CACHED, n.BY_SOURCE))
+    vectors = (
+        rate(n.CACHED, tiers, times),
+        computed,
+        f"{rate(n.BY_SOURCE, hits, times)} unless on (pod) {cached}",
+        f"{rates(_QUERIES, scope.engines(), times)} unless on (pod) {by_source}",
+    )
+    sums = (_label(sum_by("", one), "part", str(place)) for place, one in enumerate(vectors))
+    return sum_by("", " or ".join(sums))
 
 
 # Recorded only: sums over an endpoint's workers, which may be of several versions.

@@ -17,7 +17,7 @@ from tests.cachetier.client.conftest import PASSWORD
 from tests.support.cachenode import CacheNode, Valkey
 
 ROW = 300_000
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from cachetier.client.pool import CachePool
 from tests.support.cachenode import CacheNode
 from tests.support.certificates import authority, stranger
 
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 class TlsFront:

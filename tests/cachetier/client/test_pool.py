@@ -23,7 +23,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 ROW = 20_000
-LONG_S = 20.0
+LONG_S = 60.0
 SHORT_S = 0.4
 
 Stored = list[tuple[bytes, memoryview]]

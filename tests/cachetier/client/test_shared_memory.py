@@ -18,7 +18,7 @@ from tests.support.cachenode import CacheNode
 from tests.support.leasingnode import LeasingNode
 
 ROW = 100_000
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 @pytest.fixture

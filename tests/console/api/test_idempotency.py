@@ -212,7 +212,7 @@ def test_concurrent_requests_with_one_key_create_one(db: None) -> None:
     def send() -> None:
         try:
             client = program("operator")
-            together.wait(20)
+            together.wait(60)
             answers.append(client.post(URL, LEAST, headers={"Idempotency-Key": "race"}))
         finally:
             connection.close()

@@ -105,18 +105,18 @@ def helper(name: str, how: str) -> str:
     ],
 )
 def test_status_and_record(room: Room, code: str, status: int, exit_text: str) -> None:
-    assert room.launch(code).wait(30) == status
+    assert room.launch(code).wait(60) == status
     assert room.run.deaths == 1
     assert room.run.last_exit == exit_text
     assert not room.run.alive
-    assert room.again().wait(30) == status
+    assert room.again().wait(60) == status
     assert room.run.deaths == 2
 
 
 def test_command_that_cannot_start(room: Room) -> None:
     room.folder.mkdir()
     Launch(("/nowhere/at/all",)).write(room.folder)
-    assert room.again().wait(30) == 127
+    assert room.again().wait(60) == 127
     assert "cannot start /nowhere/at/all" in room.out.read_text()
 
 
@@ -213,7 +213,7 @@ time.sleep(600)
     )
     room.wait_for("ready")
     parent.kill()
-    parent.wait(10)
+    parent.wait(60)
     room.wait_for("SIGTERM")
     until(lambda: not room.run.alive)
     assert room.run.deaths == 0
@@ -228,7 +228,7 @@ def test_foreign_process_is_spared(room: Room, tmp_path: Path) -> None:
     mark = {**os.environ, leftovers.MARK: f"{room.folder}1"}
     other = subprocess.Popen(["sleep", "600"], env=mark, cwd=tmp_path)
     try:
-        room.launch("raise SystemExit(0)").wait(30)
+        room.launch("raise SystemExit(0)").wait(60)
         assert shell.poll() is None
         assert other.poll() is None
         assert leftovers.end_leftovers(room.folder, group=os.getpgrp() + 1) == []
@@ -242,7 +242,7 @@ def test_foreign_process_is_spared(room: Room, tmp_path: Path) -> None:
 
 def test_environment(room: Room) -> None:
     code = "import os, json; print(json.dumps(dict(os.environ)), flush=True)"
-    room.launch(code, SECRET="x y").wait(30)
+    room.launch(code, SECRET="x y").wait(60)
     seen = json.loads(room.out.read_text().splitlines()[0])
     assert seen["SECRET"] == "x y"
     assert seen["PATH"] == os.environ["PATH"]
@@ -251,10 +251,10 @@ def test_environment(room: Room) -> None:
 
 
 def test_broken_pipe_ends_the_command_as_in_a_shell(room: Room) -> None:
-    room.launch("import signal; print(signal.getsignal(signal.SIGPIPE), flush=True)").wait(30)
+    room.launch("import signal; print(signal.getsignal(signal.SIGPIPE), flush=True)").wait(60)
     # Python ignores SIGPIPE; the inherited disposition matters.
     Launch(("grep", "SigIgn", "/proc/self/status")).write(room.folder)
-    room.again().wait(30)
+    room.again().wait(60)
     ignored = int(room.out.read_text().split()[1], 16)
     assert not ignored & 1 << (signal.SIGPIPE - 1)
 

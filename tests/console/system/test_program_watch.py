@@ -76,7 +76,7 @@ def test_concurrent_observers_record_one_crash(
     """Both have read what was remembered and seen the new process before either writes."""
     program_watch.observe()
     supervised_programs.kill()
-    meet = threading.Barrier(2, timeout=20)
+    meet = threading.Barrier(2, timeout=60)
     real = programs.list_programs
 
     def together(var: object) -> object:
@@ -94,7 +94,7 @@ def test_concurrent_observers_record_one_crash(
 
     with ThreadPoolExecutor(2) as pool:
         for call in [pool.submit(looker) for _ in range(2)]:
-            call.result(30)
+            call.result(60)
     assert len(list_crash_events()) == 1
     assert ProcessSeen.objects.get().restarts == 1
 

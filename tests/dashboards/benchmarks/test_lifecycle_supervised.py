@@ -49,7 +49,7 @@ def test_run_is_a_program_of_supervisord_and_leaves_nothing(
     again = passes(start(duration_s=600), "running")
     until(lambda: lifecycle.read_current_progress(again).get("sent"))
     actions.abort(person("operator"), again)
-    until(lambda: supervised.processes() == [], 10, "its end without a sweep")
+    until(lambda: supervised.processes() == [], 60, "its end without a sweep")
     passes(again, "aborted")
     assert endpoint.benchmarks.count() == 2
 

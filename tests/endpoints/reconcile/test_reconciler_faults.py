@@ -70,10 +70,10 @@ def test_two_reconcilers_apply_once(
     reconciler_harness.provisioner.apply = apply_slowly  # type: ignore[method-assign]
     first = threading.Thread(target=lambda: (reconciler_harness.step(demo), connection.close()))
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     reconciler_harness.step(demo)  # the other one, meanwhile
     go_on.set()
-    first.join(10)
+    first.join(60)
     assert len(reconciler_harness.provisioner.applied) == 1
     assert len(reconciler_harness.observe().replicas) == 2
 

@@ -91,14 +91,14 @@ def test_every_worker_becomes_a_ready_pod_and_nothing_is_left_at_the_end(
     cluster, space = place
     _claim(cluster, space, "weights")
     endpoint = create(data, CASES[name])
-    status = until(lambda: _standing(passes(endpoint)), 30)
+    status = until(lambda: _standing(passes(endpoint)))
     assert status.ready_replicas == 2
     pods = cluster.pods(space, f"emberline.dev/workload={endpoint.name}-worker")
     assert {pod["metadata"]["name"] for pod in pods} == {
         row.name for row in selectors.workers(endpoint)
     }
     actions.delete(SYSTEM, endpoint.name)
-    until(lambda: _gone(endpoint), 30)
+    until(lambda: _gone(endpoint))
     ours = "app.kubernetes.io/managed-by=emberline"
     for kind in ("Deployment", "Pod", "Secret", "ConfigMap", "Service", "Role", "ServiceAccount"):
         assert cluster.api.list(kind, space, ours) == []
@@ -136,14 +136,14 @@ def test_a_tier_on_the_cluster_is_named_to_workers_there(
         found = CacheTier.objects.select_related("status").get(pk=tier.pk)
         return found if found.status.phase == "Ready" else None
 
-    found = until(ready, 30)
+    found = until(ready)
     assert found.status.url == f"redis://cache-chat-pods.{space}.svc:6400?nodes=dns"
     assert {node.name for node in found.nodes.all()} == {"cache-chat-0", "cache-chat-1"}
     claims = cluster.api.list("PersistentVolumeClaim", space)
     assert len(claims) == 2
     l2 = {"cache.l2.enabled": True, "cache.l2.tier": "chat", "engine": "simulated"}
     endpoint = create(data, l2)
-    until(lambda: _standing(passes(endpoint)), 30)
+    until(lambda: _standing(passes(endpoint)))
     (pod, *_) = cluster.pods(space, "emberline.dev/workload=demo-worker")
     main = pod["spec"]["containers"][0]
     assert found.status.url in main["command"]

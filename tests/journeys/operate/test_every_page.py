@@ -127,7 +127,7 @@ def changing(watched: Watched, skipped: str = "") -> list[str]:
     return wrong + visible_faults(watched.page, skipped)
 
 
-def settled(check: Callable[[], list[str]], deadline_s: float = 10) -> list[str]:
+def settled(check: Callable[[], list[str]], deadline_s: float = 60) -> list[str]:
     """Return what is wrong in the end: a chart takes a new width some frames later."""
     end = time.monotonic() + deadline_s
     while (wrong := check()) and time.monotonic() < end:

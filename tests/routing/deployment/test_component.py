@@ -210,7 +210,7 @@ def test_real_router_is_impaired_until_it_has_an_index(
     kvaware, clear = with_key(with_routing(strategy="kvaware"))
     with http_stub(answers) as stub:
         both = (worker(0, url=stub.url),)
-        status = until(lambda: _ready(real.reconcile(kvaware, both)), 20)
+        status = until(lambda: _ready(real.reconcile(kvaware, both)))
         assert status.impairment is None
         for number in range(fallbacks.MIN_REQUESTS):
             answer = httpx.post(
@@ -225,7 +225,7 @@ def test_real_router_is_impaired_until_it_has_an_index(
         assert "100% of 20 requests" in status.impairment.message
         assert "no_events" in status.impairment.message
         other, _ = with_key(with_routing(strategy="prefixaware"))
-        status = until(lambda: _ready(real.reconcile(other, both)), 20)
+        status = until(lambda: _ready(real.reconcile(other, both)))
         assert status.impairment is None
 
 
@@ -270,17 +270,17 @@ def test_real_router_applies_each_change_without_a_restart(real: RouterComponent
     with http_stub(HEALTHY) as first_worker, http_stub(HEALTHY) as second_worker:
         one, two = first_worker.url, second_worker.url
         first = (worker(0, url=one),)
-        status = until(lambda: _ready(real.reconcile(ENDPOINT, first)), 20)
+        status = until(lambda: _ready(real.reconcile(ENDPOINT, first)))
         assert status.facts["workers"]["demo-worker-0"]["state"] == "up"
 
         both = (*first, worker(1, url=two))
         other = with_routing(strategy="roundrobin")
-        status = until(lambda: _ready(real.reconcile(other, both)), 20)
+        status = until(lambda: _ready(real.reconcile(other, both)))
         assert status.facts["strategy"] == "roundrobin"
         assert set(status.facts["workers"]) == {"demo-worker-0", "demo-worker-1"}
         running = admin_client.config(status.admin_url).keys or ()
         assert [key["id"] for key in running] == ["console"]
-    gone = until(lambda: _waiting(real.reconcile(other, both)), 20)
+    gone = until(lambda: _waiting(real.reconcile(other, both)))
     assert "of 2" in gone.message
 
 

@@ -1,6 +1,7 @@
-"""A Prometheus for the tests of a module that only ask; it scrapes five endpoints every second.
+"""A Prometheus for the tests of a module that only query; it holds the scrapes of five endpoints.
 
-Not one for the whole run: a scrape a second costs more than a start, which has its past on disk.
+The samples of the last minutes and of the next half hour are on disk before it starts: a busy
+machine neither delays nor loses a scrape.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -17,18 +17,16 @@ from pathlib import Path
 import pytest
 
 from dashboards.boards import answers
-from dashboards.boards.queries import metric_names as queries
+from dashboards.boards.queries import SCRAPE_S
 from dashboards.boards.results import targets as intervals
 from dashboards.prometheus.http.client import Deadlines, Prometheus, Question
-from tests.support.http_stub import http_stub
-from tests.support.ports import free_ports
 from tests.support.prometheus import Exporter, running_prometheus, write_blocks
 from tests.support.waiting import until
 
 JOBS = ("vllm", "router", "l2")
 # Those of the product assume a machine with time; tests of its deadlines name their own.
 Deadlines.__init__.__defaults__ = (30.0, 60.0, 90.0, 5.0)
-PAST_S, AHEAD_S = 60, 8
+PAST_S, AHEAD_S = 60, 1800
 LOOKBACK_S = 400  # a sample counts for five minutes where no marker of its end is on disk
 
 
@@ -65,50 +63,35 @@ def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraping]:
         Exporter("old", without="cached_by_source"),
         Exporter("left", lives=4),
     ]
-    (closed,) = free_ports(1)
-    with ExitStack() as stack:
-        targets = {
-            exporter.endpoint: stack.enter_context(http_stub(exporter.answers())).address
-            for exporter in exporters
-        }
-        targets["gone"] = f"127.0.0.1:{closed}"
-        folder = tmp_path_factory.mktemp("prometheus")
-        _write_past(exporters, targets, folder)
-        url = stack.enter_context(running_prometheus(folder, config(targets)))
-        client = Prometheus(url)
-        # Pages look at whole steps: at up to five seconds ago.
-        for metric in (queries.PROMPT, queries.DECISIONS, queries.L2_LOOKUPS):
-            busy = f"{metric}{{endpoint_name=~'demo|old'}}"
-            wait_for(
-                client, f"count(sum by (endpoint_name) (rate({busy}[20s] offset 6s)) > 0) == 2"
-            )
-        wait_for(client, "count(up{endpoint_name='left'} offset 6s == 0) == 3")
-        wait_for(client, "count(up{endpoint_name='idle'} offset 6s == 1) == 3")
-        client.close()
+    folder = tmp_path_factory.mktemp("prometheus")
+    _write_scrapes({exporter.endpoint: exporter for exporter in exporters}, folder)
+    with running_prometheus(folder, "{}") as url:
         yield Scraping(url)
 
 
-def _write_past(exporters: list[Exporter], targets: dict[str, str], folder: Path) -> None:
-    """Write a scrape of each second until Prometheus begins its own, five seconds after its start;
-    who stopped answering did so before what it takes for the present."""
+def _write_scrapes(exporters: dict[str, Exporter], folder: Path) -> None:
+    """Write past and future scrapes; an endpoint that stopped responding did so before what
+    Prometheus takes for the present."""
     rows: dict[str, list[str]] = {}
-    end = int(time.time()) + AHEAD_S
-    by_name = {exporter.endpoint: exporter for exporter in exporters}
-    for endpoint, job in product(targets, JOBS):
-        exporter = by_name.get(endpoint)
+    now = int(time.time()) // SCRAPE_S * SCRAPE_S + SCRAPE_S // 2
+    for (number, endpoint), job in product(enumerate([*exporters, "gone"]), JOBS):
+        exporter = exporters.get(endpoint)
         lives = exporter.lives if exporter else 0
-        own = labels(endpoint, job) | {"instance": targets[endpoint]}
-        first = end - (LOOKBACK_S if lives else PAST_S)
-        for n, at in enumerate(range(first, end), 1):
-            answers = exporter is not None and (not lives or n <= lives)
-            rows.setdefault("up", []).append(f"up{_braced(own)} {int(answers)} {at}")
-            for line in exporter.lines(job, n) if exporter and answers else ():
-                name, mine, value = re.fullmatch(r"(.+?)\{(.*)\} (.+)", line).groups()  # type: ignore[union-attr]
-                merged = own | dict(re.findall(r'(\w+)="([^"]*)"', mine))
-                rows.setdefault(name, []).append(f"{name}{_braced(merged)} {value} {at}")
+        own = labels(endpoint, job) | {"instance": f"127.0.0.1:{9000 + number}"}
+        first = now - (LOOKBACK_S if lives else PAST_S)
+        merged: dict[str, tuple[str, str]] = {}  # a series with its target's labels, by its own
+        for n, at in enumerate(range(first, now + AHEAD_S, SCRAPE_S), 1):
+            responds = exporter is not None and (not lives or n <= lives)
+            rows.setdefault("up", []).append(f"up{_braced(own)} {int(responds)} {at}")
+            for line in exporter.lines(job, n) if exporter and responds else ():
+                series, _, value = line.rpartition(" ")
+                if series not in merged:
+                    name, _, mine = series.rstrip("}").partition("{")
+                    both = own | dict(re.findall(r'(\w+)="([^"]*)"', mine))
+                    merged[series] = name, _braced(both)
+                name, braced = merged[series]
+                rows.setdefault(name, []).append(f"{name}{braced} {value} {at}")
     write_blocks(rows, folder)
-    for exporter in exporters:
-        exporter.scrapes = dict.fromkeys(JOBS, PAST_S)
 
 
 def _braced(labels: dict[str, str]) -> str:
@@ -125,7 +108,7 @@ def labels(endpoint: str, job: str) -> dict[str, str]:
 
 
 def config(targets: dict[str, str]) -> str:
-    """Every job of every endpoint, scraped each second; JSON is YAML."""
+    """Every job of every endpoint, scraped each two seconds; JSON is YAML."""
     groups = [
         {
             "targets": [address],
@@ -135,4 +118,4 @@ def config(targets: dict[str, str]) -> str:
         for job in JOBS
     ]
     jobs = [{"job_name": "all", "honor_labels": True, "static_configs": groups}]
-    return json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs})
+    return json.dumps({"global": {"scrape_interval": "2s"}, "scrape_configs": jobs})

@@ -94,7 +94,7 @@ def test_live_view_redraws_and_q_quits(console: Stub) -> None:
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
     process = subprocess.Popen(words, env={**env, "TERM": "xterm"}, **streams)
     os.close(terminal)
-    seen, end = b"", time.monotonic() + 30
+    seen, end = b"", time.monotonic() + 60
     try:
         while seen.count(b"\x1b[2J") < 2 and time.monotonic() < end:
             if select.select([keys], [], [], 0.2)[0]:

@@ -77,12 +77,12 @@ def test_connection_refused() -> None:
 def test_concurrent_probes_wait_for_the_slowest_only() -> None:
     good = send_bytes(b"HTTP/1.1 200 OK\r\n\r\n")
     with server(silence) as one, server(silence) as two, server(good) as three:
-        targets = [ProbeTarget("127.0.0.1", port, "/", 1.0) for port in (one, two, three)]
+        targets = [ProbeTarget("127.0.0.1", port, "/", 3.0) for port in (one, two, three)]
         start = time.monotonic()
         answers = probe_targets(targets)
         took_s = time.monotonic() - start
     assert [answer[: len(LATE)] for answer in answers] == [LATE, LATE, OK]
-    assert took_s < 1.9  # concurrently
+    assert took_s < 5.9  # concurrently
 
 
 def test_no_probes() -> None:

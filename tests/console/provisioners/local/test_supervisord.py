@@ -127,5 +127,5 @@ def test_connection_is_thread_safe(supervised: Supervised) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert answers == [{}] * 8

@@ -1,8 +1,8 @@
 """Endpoints with sparse traffic as samples on disk, and the true growth of their counters.
 
-Every target is scraped each five seconds. Counters with `lazy` labels are exported only once they
-have counted something, as prometheus_client does. `grown` adds up what the exporters counted, from
-the same events, without Prometheus.
+Targets are scraped each 15 seconds, or each five, as the product does. Counters with `lazy` labels
+are exported only once they have counted something, as prometheus_client does. `grown` adds up what
+the exporters counted, from the same events, without Prometheus.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from dashboards.boards.queries import metric_names as n
 from tests.support.prometheus import write_blocks
 
-SCRAPE_S = 5
 Key = tuple[str, tuple[tuple[str, str], ...]]
 Counts = dict[Key, float]
 
@@ -123,6 +122,7 @@ class Target:
     first: int = 0
     away: tuple[int, int] = (0, 0)
     number: int = 0
+    every: int = 15
 
     @property
     def labels(self) -> dict[str, str]:
@@ -140,7 +140,7 @@ class Target:
         counts = dict(STARTED[self.job])
         waiting = sorted(self.events, key=lambda event: -event[0])
         first = self.first or self.born
-        for back in range(self.born, self.died - 1, -SCRAPE_S):
+        for back in range(self.born, self.died - 1, -self.every):
             while waiting and waiting[0][0] >= back:
                 for one, grown in waiting.pop(0)[1].items():
                     counts[one] = counts.get(one, 0.0) + grown
@@ -167,7 +167,11 @@ def write(targets: list[Target], end: int, folder: Path) -> None:
     """As blocks that a Prometheus in the folder reads."""
     rows: dict[str, list[str]] = {}
     for target in targets:
-        for (name, pairs), value, at in target.samples(end):
-            shown = ",".join(f'{k}="{v}"' for k, v in (dict(pairs) | target.labels).items())
-            rows.setdefault(name, []).append(f"{name}{{{shown}}} {value!r} {at}")
+        series: dict[Key, str] = {}
+        for one, value, at in target.samples(end):
+            if one not in series:
+                name, pairs = one
+                shown = ",".join(f'{k}="{v}"' for k, v in (dict(pairs) | target.labels).items())
+                series[one] = f"{name}{{{shown}}}"
+            rows.setdefault(one[0], []).append(f"{series[one]} {value!r} {at}")
     write_blocks(rows, folder)

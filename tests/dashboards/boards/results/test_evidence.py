@@ -27,12 +27,12 @@ BOTH = ("vllm", "router")
 
 
 def _busy(
-    endpoint: str, *bursts: tuple[int, int], born: int = 1800, first: int = 0
+    endpoint: str, *bursts: tuple[int, int], born: int = 1800, first: int = 0, every: int = 15
 ) -> list[Target]:
     """A worker and a router which saw so many requests so many seconds ago."""
     worker = Target("vllm", endpoint, [(at, served(count)) for at, count in bursts])
     router = Target("router", endpoint, [(at, routed(count)) for at, count in bursts])
-    return [replace(one, born=born, first=first) for one in (worker, router)]
+    return [replace(one, born=born, first=first, every=every) for one in (worker, router)]
 
 
 def _replaced() -> list[Target]:
@@ -59,7 +59,7 @@ def _failing() -> list[Target]:
 
 TARGETS = [
     *_busy("idle"),
-    *_busy("one", (600, 1)),
+    *_busy("one", (600, 1), every=5),
     *_busy("bursts", (700, 5), (300, 5)),
     *_busy("young", (55, 1), born=60, first=30),
     *_busy("old", (7200, 2), born=7300),

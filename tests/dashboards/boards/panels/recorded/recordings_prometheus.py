@@ -76,7 +76,7 @@ def replaying(folder: Path) -> Iterator[str]:
             text = target.text.replace("demo-worker-0", f"{target.endpoint}-worker-0")
             stub = stack.enter_context(http_stub({"/metrics": Replay(text).page}))
             jobs.append(_job(number, target, stub.address))
-        config = {"global": {"scrape_interval": "2s"}, "scrape_configs": jobs}
+        config = {"global": {"scrape_interval": "4s"}, "scrape_configs": jobs}
         yield stack.enter_context(running_prometheus(folder, json.dumps(config)))
 
 
