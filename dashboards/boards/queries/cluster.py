@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from dashboards.boards.queries import growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
     QUERIES,
@@ -20,6 +21,8 @@ from dashboards.boards.queries.promql import (
     sum_by,
 )
 
+# Recorded for the whole fleet: their series of each pod are many, or their windows long.
+FLEET_GAUGES = ("gpu_faults", "pods_by_phase")
 _GPU = '{resource="nvidia_com_gpu"}'
 
 
@@ -54,13 +57,19 @@ def of_workers(vector: str, scope: Scope) -> str:
     return f"{pods} * on (namespace, pod) group_left (endpoint_name) {mine}"
 
 
-def _whole_fleet(scope: Scope) -> bool:
-    return not scope.endpoint and scope.among is None
+def _has_recorded(times: Times) -> bool:
+    every_s = growth.COPIES.every_s
+    return every_s in times.fleet and times.step_s >= every_s
+
+
+def _read_recorded(name: str) -> str:
+    copies = growth.COPIES
+    return f"last_over_time({copies.fleet}{name}[{2 * copies.every_s}s])"
 
 
 def _mine(vector: str, scope: Scope) -> str:
     """Like `of_workers`; for the whole fleet, pods without workers are included."""
-    return _pods(vector) if _whole_fleet(scope) else of_workers(vector, scope)
+    return vector if scope.is_fleet else of_workers(vector, scope)
 
 
 def _by_pod(metric: str, how: str, factor: str = "") -> Query:
@@ -113,10 +122,16 @@ QUERIES.update(
         "gpus_allocatable": lambda _scope, _times: _ALLOCATABLE,
         "pods_ready": _of_workers(_READY),
         "pods_ready_by_endpoint": _of_workers(_READY, "endpoint_name"),
-        "pods_by_phase": _of_workers(n.POD_PHASE, "phase"),
         "gpu_idle_share": lambda scope, _times: f"1 - avg({_mine(n.GPU_ENGINE, scope)})",
     }
 )
+
+
+@register_query("pods_by_phase")
+def pods_by_phase(scope: Scope, times: Times) -> str:
+    if scope.is_fleet and _has_recorded(times):
+        return _read_recorded("pods_by_phase")
+    return sum_by("phase", of_workers(n.POD_PHASE, scope))
 
 
 @register_query("gpu_memory_by_worker")
@@ -133,8 +148,10 @@ def gpu_memory_by_node(scope: Scope, _times: Times) -> str:
 
 
 @register_query("gpu_faults")
-def gpu_faults(scope: Scope, _times: Times) -> str:
+def gpu_faults(scope: Scope, times: Times) -> str:
     """GPUs whose fault code changed within an hour; the code itself persists."""
+    if scope.is_fleet and _has_recorded(times):
+        return _read_recorded("gpu_faults")
     return f"sum({_mine(f'changes({n.GPU_XID}[1h])', scope)} > bool 0)"
 
 

@@ -234,7 +234,11 @@ class _PlannedLines:
         times = Times(self.window.step, self.window.length_s, survey.resolution.every_s)
         texts = (growth.render_plain(name, self.scope, times) for name in self.names)
         families = growth.select_families(texts, times, survey.covered)
-        return replace(times, kept=tuple(family.every_s for family in families))
+        kept = {family.every_s for family in families}
+        if growth.COPIES.every_s in survey.covered and growth.wants_copies(times):
+            kept.add(growth.COPIES.every_s)
+        known = (family.every_s for family in growth.FAMILIES)
+        return replace(times, kept=tuple(s for s in known if s in kept), fleet=survey.fleet)
 
     def find_appeared(
         self, prometheus: Asker, times: Times, added: tuple[str, ...] | None

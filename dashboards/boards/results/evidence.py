@@ -7,7 +7,7 @@ by one evaluation.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,9 +27,14 @@ _TAIL_S: Final = 900  # s; possible lag of recording rules
 _LAG: Final = 3  # the same in intervals of the rule
 _FINEST_S: Final = 6 * 3600  # longest range of which a count reads the finest rules only
 _MAX_PEAK_POINTS: Final = 20_000
+_MAX_PEAK_READ: Final = 250_000  # points of all targets read for the peak of a gauge
+_LONG_TOTAL_S: Final = 3600  # s; totals of longer ranges read recording rules, if they cover them
+_COARSE_S: Final = 2 * 86_400  # s; counts of longer ranges read the coarsest rules first
+_COARSE_TAIL_S: Final = 3 * 3600
 _MAX_NAMED_SERIES: Final = 6
 _TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
-_KINDS: Final = (_TAIL, _PLAIN, _TOTAL)
+_MIDDLE: Final = "middle_"
+_KINDS: Final = (_TAIL, _MIDDLE, _PLAIN, _TOTAL)
 _EXPORTED: Final = "exported"
 _SUMS: Final[Mapping[str, Unit]] = {
     "per_s": "count",
@@ -70,6 +75,11 @@ class EvidenceScope:
         found = tuple(every_s for every_s in self.covered if every_s <= _MAX_LATE_S)
         return (min(found),) if found and self.length_s <= _FINEST_S else found
 
+    @property
+    def tail_s(self) -> int:
+        """Seconds before the end that are read from samples, too."""
+        return min(_TAIL_S, _LAG * max(self.fine, default=_TAIL_S))
+
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
     """Return the questions for the totals that big numbers show."""
@@ -77,9 +87,11 @@ def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Questio
     names = [line.query for line in lines if is_counted(line)]
     expensive = _is_expensive(at.targets, at.length_s)
     late_s = at.length_s // _PERCENT
-    kept = tuple(s for s in at.covered if s <= max(late_s, _MAX_LATE_S)) if expensive else ()
+    kept = tuple(s for s in at.covered if s <= max(late_s, _MAX_LATE_S))
+    if not expensive:
+        kept = (min(kept),) if kept and at.length_s > _LONG_TOTAL_S else ()
     if kept or not expensive:
-        found = _plan_exact(names, at.scope, at.length_s, at.end, kept)
+        found = _plan_exact(names, at.scope, at.length_s, at.end, kept, at.times.fleet)
     else:
         found = _plan_estimated(names, at.scope, at.length_s, at.end)
     return {_TOTAL + name: question for name, question in found.items()}
@@ -117,10 +129,18 @@ def _is_expensive(targets: int, length_s: int, most: int = MAX_WINDOWS_READ) -> 
 
 
 def _plan_exact(
-    names: Iterable[str], scope: Scope, length_s: int, end: float, kept: tuple[int, ...] = ()
+    names: Iterable[str],
+    scope: Scope,
+    length_s: int,
+    end: float,
+    kept: tuple[int, ...] = (),
+    fleet: tuple[int, ...] = (),
 ) -> dict[str, Question]:
     at = growth.align_end(end, length_s)
-    return {name: Question(queries.render_total(name, scope, length_s, kept), at) for name in names}
+    return {
+        name: Question(queries.render_total(name, scope, length_s, kept, fleet), at)
+        for name in names
+    }
 
 
 def _plan_estimated(
@@ -194,7 +214,7 @@ def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str
         if panel.cause is not None:
             questions |= _plan_count(panel.cause.query, at)
     answers = asker.ask(_drop_unexported(asker, questions, at))
-    return {panel.id: _make_evidence(panel, answers, at.length_s) for panel in panels}
+    return {panel.id: _make_evidence(panel, answers, at) for panel in panels}
 
 
 def _drop_unexported(
@@ -240,23 +260,29 @@ def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
             questions[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
         return questions
     since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
-    tail_s = min(_TAIL_S, _LAG * max(at.fine))
-    return {
-        _TOTAL + query: _plan_exact([query], scope, length_s, at.end, at.fine)[query],
-        _TAIL + query: since([query], scope, tail_s, at.end)[query],
+    found = {_TAIL + query: since([query], scope, at.tail_s, at.end)[query]}
+    kept, fleet = at.fine, at.times.fleet
+    if length_s >= _COARSE_S and max(at.covered) > _MAX_LATE_S:
+        recent = _plan_exact([query], scope, _COARSE_TAIL_S, at.end, kept, fleet)
+        found[_MIDDLE + query] = recent[query]
+        kept = at.covered
+    return found | {
+        _TOTAL + query: _plan_exact([query], scope, length_s, at.end, kept, fleet)[query]
     }
 
 
 def _plan_peak(query: str, at: EvidenceScope) -> Question:
-    every_s = max(at.times.scrape_s, at.length_s // _MAX_PEAK_POINTS)
+    """Of a large fleet at fewer moments than it has samples."""
+    most = min(_MAX_PEAK_POINTS, _MAX_PEAK_READ // max(1, at.targets))
+    every_s = max(at.times.scrape_s, at.length_s // max(1, most))
     text = queries.render_for_chart(query, at.scope, at.times)
     return Question(f"max_over_time(({text})[{at.length_s}s:{every_s}s])", int(at.end))
 
 
-def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: int) -> Evidence:
+def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], at: EvidenceScope) -> Evidence:
     whole: dict[str, str] = {}
     for line in panel.lines:
-        for series in _collect_series(line.query, answers):
+        for series, length_s in _collect_series(line.query, answers, at):
             if series.latest:
                 key = line.name or series.label(line.by)
                 named = get_name(line.by, key)
@@ -279,8 +305,14 @@ def _read_cause_count(query: str, answers: Mapping[str, QueryResult]) -> float:
     return next((count for count in counts if count), 0.0)
 
 
-def _collect_series(query: str, answers: Mapping[str, QueryResult]) -> list[Series]:
-    return [one for kind in _KINDS for one in answers.get(kind + query, QueryResult()).series]
+def _collect_series(
+    query: str, answers: Mapping[str, QueryResult], at: EvidenceScope
+) -> Iterator[tuple[Series, int]]:
+    """Yield the series with the seconds that they sum."""
+    lengths = {_TAIL: at.tail_s, _MIDDLE: _COARSE_TAIL_S}
+    for kind in _KINDS:
+        for one in answers.get(kind + query, QueryResult()).series:
+            yield one, lengths.get(kind, at.length_s)
 
 
 def _format_value(panel: Panel, value: float, length_s: int) -> str:
