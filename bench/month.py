@@ -219,7 +219,11 @@ def _of_family(
             found[key] = found.get(key, 0.0) + much
     found |= _sum_fleet(family, found)
     if family == growth.COPIES:
-        found[f"{family.fleet}gpu_faults{{}}"] = 1.0
+        for name in ("gpu_faults", "pods_ready", "gpus_of_workers"):
+            found[f"{family.fleet}{name}{{}}"] = 1.0
+        found[f'{family.fleet}pods_ready_by_endpoint{{endpoint_name="llm-0"}}'] = 1.0
+        for pod in sorted({part for key in found for part in re.findall(r'pod="(llm[^"]+)"', key)}):
+            found[f'{family.fleet}restarts_by_worker{{pod="{pod}"}}'] = 1.0
         for phase in ("Running", "Pending", "Succeeded", "Failed", "Unknown"):
             found[f'{family.fleet}pods_by_phase{{phase="{phase}"}}'] = 1.0
         for name in growth.GAUGES:

@@ -154,7 +154,8 @@ def _overall(by: str) -> Query:
             sum_by(by, rates(metrics, scope.engines(), times)) for metrics in (_HITS, _QUERIES)
         )
         beyond = rate_by(by, n.EXTERNAL_HITS, scope.engines(), times)
-        return ratio(f"({hits} + ({beyond} or {hits} * 0))", queried)
+        parts = f"{_label(hits, 'part', 'device')} or {_label(beyond, 'part', 'beyond')}"
+        return ratio(sum_by(by, parts), queried)
 
     return query
 

@@ -22,7 +22,10 @@ from dashboards.boards.queries.promql import (
 )
 
 # Recorded for the whole fleet: their series of each pod are many, or their windows long.
-FLEET_GAUGES = ("gpu_faults", "pods_by_phase")
+FLEET_GAUGES = (
+    *("gpu_faults", "gpus_of_workers", "restarts_by_worker"),
+    *("pods_by_phase", "pods_ready", "pods_ready_by_endpoint"),
+)
 _GPU = '{resource="nvidia_com_gpu"}'
 
 
@@ -55,16 +58,6 @@ def of_workers(vector: str, scope: Scope) -> str:
     mine = f"max by (namespace, pod, endpoint_name) ({workers})"
     pods = _pods(_select_pods(vector, scope))
     return f"{pods} * on (namespace, pod) group_left (endpoint_name) {mine}"
-
-
-def _has_recorded(times: Times) -> bool:
-    every_s = growth.COPIES.every_s
-    return every_s in times.fleet and times.step_s >= every_s
-
-
-def _read_recorded(name: str) -> str:
-    copies = growth.COPIES
-    return f"last_over_time({copies.fleet}{name}[{2 * copies.every_s}s])"
 
 
 def _mine(vector: str, scope: Scope) -> str:
@@ -122,16 +115,10 @@ QUERIES.update(
         "gpus_allocatable": lambda _scope, _times: _ALLOCATABLE,
         "pods_ready": _of_workers(_READY),
         "pods_ready_by_endpoint": _of_workers(_READY, "endpoint_name"),
+        "pods_by_phase": _of_workers(n.POD_PHASE, "phase"),
         "gpu_idle_share": lambda scope, _times: f"1 - avg({_mine(n.GPU_ENGINE, scope)})",
     }
 )
-
-
-@register_query("pods_by_phase")
-def pods_by_phase(scope: Scope, times: Times) -> str:
-    if scope.is_fleet and _has_recorded(times):
-        return _read_recorded("pods_by_phase")
-    return sum_by("phase", of_workers(n.POD_PHASE, scope))
 
 
 @register_query("gpu_memory_by_worker")
@@ -148,10 +135,8 @@ def gpu_memory_by_node(scope: Scope, _times: Times) -> str:
 
 
 @register_query("gpu_faults")
-def gpu_faults(scope: Scope, times: Times) -> str:
+def gpu_faults(scope: Scope, _times: Times) -> str:
     """GPUs whose fault code changed within an hour; the code itself persists."""
-    if scope.is_fleet and _has_recorded(times):
-        return _read_recorded("gpu_faults")
     return f"sum({_mine(f'changes({n.GPU_XID}[1h])', scope)} > bool 0)"
 
 
@@ -164,3 +149,18 @@ def gpu_allocated_share(scope: Scope, times: Times) -> str:
 def pod_cpu_by_worker(scope: Scope, times: Times) -> str:
     spent = f'rate({n.POD_CPU}{{container!=""}}[{times.rate_s}s])'
     return f"sum by (pod) ({of_workers(spent, scope)})"
+
+
+def _recorded_of_fleet(name: str) -> Query:
+    """Read a gauge of the whole fleet from its recording rule, in steps of no less."""
+    query, copies = QUERIES[name], growth.COPIES
+
+    def read(scope: Scope, times: Times) -> str:
+        if scope.is_fleet and copies.every_s in times.fleet and times.step_s >= copies.every_s:
+            return f"last_over_time({copies.fleet}{name}[{2 * copies.every_s}s])"
+        return query(scope, times)
+
+    return read
+
+
+QUERIES.update({name: _recorded_of_fleet(name) for name in FLEET_GAUGES})

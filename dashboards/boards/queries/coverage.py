@@ -1,7 +1,8 @@
-"""Moments at which recording rules lack values, or their sums of all endpoints."""
+"""Moments at which recording rules lack values, and counters that have or got series."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dashboards.boards.queries.growth import Family
@@ -45,3 +46,39 @@ def count_uncovered(family: Family, back_s: int, before_s: int = 0) -> str:
     before_s = max(0, min(before_s, back_s - step_s))
     past = f"[{back_s - before_s}s:{step_s}s]{f' offset {before_s}s' if before_s else ''}"
     return f"sum(count_over_time({lacking}{past})) or {at_last}"
+
+
+def names_exported(found: Iterable[tuple[str, str]], range_s: int) -> str:
+    """Return the names of those counters that had a series within `range_s`."""
+    parts = (
+        f"count by (metric) ({_label_name(f'last_over_time({{{inside}}}[{range_s}s])')})"
+        for inside in _select_together(found)
+    )
+    return " or ".join(parts)
+
+
+def _label_name(vector: str) -> str:
+    """Copy the metric's name into a label: set operations ignore names."""
+    return f'label_replace({vector}, "metric", "$1", "__name__", "(.+)")'
+
+
+def _select_together(found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the matchers of all counters with equal braces."""
+    by_braces: dict[str, set[str]] = {}
+    for metric, braces in found:
+        by_braces.setdefault(braces, set()).add(metric)
+    for braces, metrics in sorted(by_braces.items()):
+        names = f'__name__=~"{"|".join(sorted(metrics))}"'
+        yield ",".join(filter(None, [names, braces[1:-1]]))
+
+
+def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
+    """Return the names of those counters of which a series appeared within
+    `range_s` before the evaluation time.
+    """
+    parts = []
+    for inside in _select_together(found):
+        last = _label_name(f"last_over_time({{{inside}}}[{range_s}s])")
+        before = _label_name(f"{{{inside}}} offset {range_s}s")
+        parts.append(f"count by (metric) ({last} unless {before})")
+    return " or ".join(parts)

@@ -23,8 +23,8 @@ number of workers.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dashboards.boards.queries import fleet_sums
@@ -96,12 +96,14 @@ def render_total(
     range_s: int,
     kept_by: tuple[int, ...] = (),
     fleet: tuple[int, ...] = (),
+    exported: Collection[str] | None = None,
 ) -> str:
     """Render for one value over a range whose end is a multiple of the growth window: ratios of
-    sums, quantiles of all observations, gauges at the end of the range.
+    sums, quantiles of all observations, gauges at the end of the range. `exported`: counters that
+    have a series in the range, if known.
     """
     text = render_declared(name, scope, Times(range_s, range_s, kept=kept_by, fleet=fleet))
-    return rewrite_for_total(text, get_part_s(range_s))
+    return rewrite_for_total(text, get_part_s(range_s), exported)
 
 
 def render_plain(name: str, scope: Scope, times: Times) -> str:
@@ -172,9 +174,13 @@ def _read_copies(expression: str) -> str:
 _HELD: Final = re.compile(r"(avg_over_time\([^\[]*\[\d+s)\] @ end\(\)")
 
 
-def rewrite_for_total(expression: str, every_s: int) -> str:
+def rewrite_for_total(
+    expression: str, every_s: int, exported: Collection[str] | None = None
+) -> str:
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
+        if exported is not None and metric not in exported:
+            return found[0]  # no series, at less cost
         counter, length_s = f"{metric}{braces}", window_s(found)
         if at:
             return _ranking(counter, length_s)
@@ -190,42 +196,6 @@ def rewrite_for_total(expression: str, every_s: int) -> str:
 def select_exporters(found: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Select the counters of the cluster's exporters."""
     return {one for one in found if one[0].startswith(_FROM_CLUSTER)}
-
-
-def names_exported(found: Iterable[tuple[str, str]], range_s: int) -> str:
-    """Return the names of those counters that had a series within `range_s`."""
-    parts = (
-        f"count by (metric) ({_label_name(f'last_over_time({{{inside}}}[{range_s}s])')})"
-        for inside in _select_together(found)
-    )
-    return " or ".join(parts)
-
-
-def _label_name(vector: str) -> str:
-    """Copy the metric's name into a label: set operations ignore names."""
-    return f'label_replace({vector}, "metric", "$1", "__name__", "(.+)")'
-
-
-def _select_together(found: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield the matchers of all counters with equal braces."""
-    by_braces: dict[str, set[str]] = {}
-    for metric, braces in found:
-        by_braces.setdefault(braces, set()).add(metric)
-    for braces, metrics in sorted(by_braces.items()):
-        names = f'__name__=~"{"|".join(sorted(metrics))}"'
-        yield ",".join(filter(None, [names, braces[1:-1]]))
-
-
-def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
-    """Return the names of those counters of which a series appeared within
-    `range_s` before the evaluation time.
-    """
-    parts = []
-    for inside in _select_together(found):
-        last = _label_name(f"last_over_time({{{inside}}}[{range_s}s])")
-        before = _label_name(f"{{{inside}}} offset {range_s}s")
-        parts.append(f"count by (metric) ({last} unless {before})")
-    return " or ".join(parts)
 
 
 def _appeared(counter: str, length_s: int) -> str:
@@ -367,8 +337,16 @@ def has_copies(times: Times) -> bool:
 
 
 def wants_copies(times: Times) -> bool:
-    """Whether steps are so long that reading samples costs more than reading copies."""
-    return times.step_s >= _COPIED_STEP_S
+    """Whether steps are so long that reading samples costs more than reading copies: sooner of all
+    endpoints, whose series are many.
+    """
+    return times.step_s >= (COPIES.every_s if times.fleet else _COPIED_STEP_S)
+
+
+def render_peaks(name: str, scope: Scope, times: Times) -> str:
+    """Render a gauge for the peak between the points, from samples where they are few enough."""
+    exact = times if times.step_s >= _COPIED_STEP_S else replace(times, kept=())
+    return _HELD.sub(rf"\1:{times.step_s}s] @ end()", render_for_chart(name, scope, exact))
 
 
 def serves_steps(times: Times) -> bool:

@@ -7,14 +7,14 @@ by one evaluation.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from dashboards.boards import queries
 from dashboards.boards.charts.series import format_value
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
-from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
+from dashboards.boards.queries import SCRAPE_S, Scope, Times, coverage, growth
 from dashboards.boards.results import targets
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
@@ -25,16 +25,13 @@ _MAX_NEWEST_READ: Final = 30_000  # seconds of all targets read for the newest p
 _MAX_LATE_S, _PERCENT = 300, 100
 _TAIL_S: Final = 900  # s; possible lag of recording rules
 _LAG: Final = 3  # the same in intervals of the rule
-_FINEST_S: Final = 6 * 3600  # longest range of which a count reads the finest rules only
 _MAX_PEAK_POINTS: Final = 20_000
-_MAX_PEAK_READ: Final = 250_000  # points of all targets read for the peak of a gauge
+_MAX_PEAK_READ: Final = 100_000  # points of all targets read for the peak of a gauge
 _LONG_TOTAL_S: Final = 3600  # s; totals of longer ranges read recording rules, if they cover them
-_COARSE_S: Final = 2 * 86_400  # s; counts of longer ranges read the coarsest rules first
-_COARSE_TAIL_S: Final = 3 * 3600
 _MAX_NAMED_SERIES: Final = 6
 _TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
-_MIDDLE: Final = "middle_"
-_KINDS: Final = (_TAIL, _MIDDLE, _PLAIN, _TOTAL)
+_MIDDLES: Final = ("middle_", "late_")
+_KINDS: Final = (_TAIL, *reversed(_MIDDLES), _PLAIN, _TOTAL)
 _EXPORTED: Final = "exported"
 _SUMS: Final[Mapping[str, Unit]] = {
     "per_s": "count",
@@ -52,7 +49,8 @@ def is_counted(line: PanelLine) -> bool:
 @dataclass(frozen=True, slots=True)
 class EvidenceScope:
     """`end` is the exact end of the range; the last point of a coarse chart is earlier. `covered`:
-    intervals (s) of all recording rules that cover it.
+    intervals (s) of all recording rules that cover it. `exported`: counters of the totals that have
+    a series in it, if known.
     """
 
     scope: Scope
@@ -60,25 +58,41 @@ class EvidenceScope:
     end: float
     targets: int
     covered: tuple[int, ...] = ()
+    exported: frozenset[str] | None = None
 
     @property
     def length_s(self) -> int:
         return self.times.range_s
 
     @property
-    def fine(self) -> tuple[int, ...]:
-        """Intervals of the recording rules that end late enough for a total, if they are needed: of
-        a short range the finest, because the raw samples since their end cost more than theirs.
+    def recorded(self) -> tuple[int, ...]:
+        """Intervals of the recording rules that counts read, the coarsest first, if they are
+        needed and end late enough.
         """
         if not self.times.kept and not _is_expensive(self.targets, self.length_s):
             return ()
-        found = tuple(every_s for every_s in self.covered if every_s <= _MAX_LATE_S)
-        return (min(found),) if found and self.length_s <= _FINEST_S else found
+        found = tuple(sorted(self.covered, reverse=True))
+        return found if found and found[-1] <= _MAX_LATE_S else ()
 
     @property
-    def tail_s(self) -> int:
-        """Seconds before the end that are read from samples, too."""
-        return min(_TAIL_S, _LAG * max(self.fine, default=_TAIL_S))
+    def lengths(self) -> dict[str, int]:
+        """Seconds before the end that each kind of count reads: recorded values are late by up to
+        an interval of their rule, so that the finer rules, and samples, read the last ones.
+        """
+        if not self.recorded:
+            return dict.fromkeys((_TOTAL, _PLAIN), self.length_s)
+        spans = (self.length_s, *(_LAG * every_s for every_s in self.recorded))
+        kinds = (*(_TOTAL, *_MIDDLES)[: len(self.recorded)], _TAIL)
+        return dict(zip(kinds, spans, strict=True))
+
+
+def find_counters(panels: Iterable[Panel], scope: Scope, length_s: int) -> set[tuple[str, str]]:
+    """Return the counters of the totals that are read from samples."""
+    if not scope.endpoint or length_s > _LONG_TOTAL_S:
+        return set()
+    lines = (line for panel in panels if panel.kind == "numbers" for line in panel.lines)
+    times = Times(length_s, length_s)
+    return growth.find_counters(queries.render_plain(line.query, scope, times) for line in lines)
 
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
@@ -91,7 +105,9 @@ def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Questio
     if not expensive:
         kept = (min(kept),) if kept and at.length_s > _LONG_TOTAL_S else ()
     if kept or not expensive:
-        found = _plan_exact(names, at.scope, at.length_s, at.end, kept, at.times.fleet)
+        exported = None if kept else at.exported
+        fleet = at.times.fleet
+        found = _plan_exact(names, at.scope, at.length_s, at.end, kept, fleet, exported)
     else:
         found = _plan_estimated(names, at.scope, at.length_s, at.end)
     return {_TOTAL + name: question for name, question in found.items()}
@@ -135,10 +151,11 @@ def _plan_exact(
     end: float,
     kept: tuple[int, ...] = (),
     fleet: tuple[int, ...] = (),
+    exported: Collection[str] | None = None,
 ) -> dict[str, Question]:
     at = growth.align_end(end, length_s)
     return {
-        name: Question(queries.render_total(name, scope, length_s, kept, fleet), at)
+        name: Question(queries.render_total(name, scope, length_s, kept, fleet, exported), at)
         for name in names
     }
 
@@ -221,28 +238,33 @@ def _drop_unexported(
     asker: Asker, questions: dict[str, Question], at: EvidenceScope
 ) -> dict[str, Question]:
     """Drop exact counts of counters without a series in the range, such as those of a cache that is
-    not in use: they read every target window by window, and find nothing.
+    not in use, and such counters from others: they read every target window by window, and find
+    nothing.
     """
-    exact = [name for name in questions if name.startswith(_TOTAL)]
-    plain = {name: _render_plain_count(name.removeprefix(_TOTAL), at) for name in exact}
+    from_samples = _TAIL if at.recorded else _TOTAL
+    exact = [name for name in questions if name.startswith(from_samples)]
+    plain = {name: _render_plain_count(name.removeprefix(from_samples), at) for name in exact}
     counters = {name: growth.find_counters([text]) for name, text in plain.items()}
-    if at.fine or not any(counters.values()):
+    if not any(counters.values()) or (at.recorded and _is_expensive(at.targets, _TAIL_S)):
         return questions
-    query = growth.names_exported(set().union(*counters.values()), at.length_s)
+    length_s = at.lengths[from_samples]
+    query = coverage.names_exported(set().union(*counters.values()), length_s)
     answer = asker.ask({_EXPORTED: Question(query, int(at.end), join="sum")})[_EXPORTED]
     if answer.fault is not None or answer.missing:
         return questions
     known = {series.label("metric") for series in answer.series}
     absent = {
-        name.removeprefix(_TOTAL)
+        name.removeprefix(from_samples)
         for name, found in counters.items()
         if found and known.isdisjoint(metric for metric, _ in found)
     }
-    return {
-        name: question
-        for name, question in questions.items()
-        if not any(name == kind + query for kind in _KINDS for query in absent)
-    }
+    dropped = {kind + query for kind in (_PLAIN, from_samples) for query in absent}
+    kept = {name: question for name, question in questions.items() if name not in dropped}
+    for name in kept.keys() & {name for name, found in counters.items() if found}:
+        query = name.removeprefix(from_samples)
+        again = _plan_exact([query], at.scope, length_s, at.end, exported=known)
+        kept[name] = again[query]
+    return kept
 
 
 def _render_plain_count(query: str, at: EvidenceScope) -> str:
@@ -254,28 +276,27 @@ def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
     With recording rules: their value plus the growth since.
     """
     scope, length_s = at.scope, at.length_s
-    if not at.fine:
+    if not at.recorded:
         questions = {_PLAIN + query: _plan_estimated([query], scope, length_s, at.end)[query]}
         if not _is_expensive(at.targets, length_s):
             questions[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
         return questions
-    since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
-    found = {_TAIL + query: since([query], scope, at.tail_s, at.end)[query]}
-    kept, fleet = at.fine, at.times.fleet
-    if length_s >= _COARSE_S and max(at.covered) > _MAX_LATE_S:
-        recent = _plan_exact([query], scope, _COARSE_TAIL_S, at.end, kept, fleet)
-        found[_MIDDLE + query] = recent[query]
-        kept = at.covered
-    return found | {
-        _TOTAL + query: _plan_exact([query], scope, length_s, at.end, kept, fleet)[query]
-    }
+    found = {}
+    for place, (kind, span_s) in enumerate(at.lengths.items()):
+        if kept := at.recorded[place:]:
+            asked = _plan_exact([query], scope, span_s, at.end, kept, at.times.fleet)
+        else:
+            since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
+            asked = since([query], scope, span_s, at.end)
+        found[kind + query] = asked[query]
+    return found
 
 
 def _plan_peak(query: str, at: EvidenceScope) -> Question:
     """Of a large fleet at fewer moments than it has samples."""
     most = min(_MAX_PEAK_POINTS, _MAX_PEAK_READ // max(1, at.targets))
     every_s = max(at.times.scrape_s, at.length_s // max(1, most))
-    text = queries.render_for_chart(query, at.scope, at.times)
+    text = growth.render_peaks(query, at.scope, at.times)
     return Question(f"max_over_time(({text})[{at.length_s}s:{every_s}s])", int(at.end))
 
 
@@ -309,10 +330,9 @@ def _collect_series(
     query: str, answers: Mapping[str, QueryResult], at: EvidenceScope
 ) -> Iterator[tuple[Series, int]]:
     """Yield the series with the seconds that they sum."""
-    lengths = {_TAIL: at.tail_s, _MIDDLE: _COARSE_TAIL_S}
     for kind in _KINDS:
         for one in answers.get(kind + query, QueryResult()).series:
-            yield one, lengths.get(kind, at.length_s)
+            yield one, at.lengths.get(kind, at.length_s)
 
 
 def _format_value(panel: Panel, value: float, length_s: int) -> str:

@@ -87,6 +87,7 @@ class RangeSurvey:
     fleet: tuple[int, ...] = ()
     added: tuple[str, ...] | None = None
     pods: tuple[str, ...] = ()
+    exported: frozenset[str] | None = None
 
 
 _Covered = tuple[tuple[int, ...], tuple[int, ...]]  # by the families, and by their fleet's sums
@@ -135,16 +136,24 @@ def _read_resolution(
 
 
 def survey_range(
-    asker: Asker, scope: Scope, now: float, length_s: int, reach_s: Mapping[growth.Family, int]
+    asker: Asker,
+    scope: Scope,
+    now: float,
+    length_s: int,
+    reach_s: Mapping[growth.Family, int],
+    counters: Collection[tuple[str, str]] = (),
 ) -> RangeSurvey:
     """Read in one round what is not remembered; in another, where rules lack moments, whether
     anything was scraped then. `reach_s`: seconds before now that each family of
-    recording rules must cover.
+    recording rules must cover. `counters`: those of which to read whether they have a series.
     """
     at = int(now) // SCRAPE_S * SCRAPE_S
     questions = {}
     if length_s <= _MAX_ADDED_S:  # longer ranges are read from recording rules
         questions["added"] = Question(added_series(scope, length_s), at)
+    if counters:
+        query = coverage.names_exported(counters, length_s)
+        questions["exported"] = Question(query, at, join="sum")
     if scope.endpoint:
         questions["pods"] = Question(known_pods(scope, length_s), at)
     known = _memory.get(scope)
@@ -176,7 +185,9 @@ def survey_range(
         _covered[key] = (now, (covered, fleet))
     added = _read_names(answers["added"], "instance", _MAX_ADDED) if "added" in answers else None
     pods = _read_names(answers["pods"], "pod", _MAX_PODS) if scope.endpoint else ()
-    return RangeSurvey(resolution, covered, fleet, added, pods or ())
+    exported = _read_names(answers["exported"], "metric", len(counters)) if counters else None
+    named = None if exported is None else frozenset(exported)
+    return RangeSurvey(resolution, covered, fleet, added, pods or (), named)
 
 
 def added_series(scope: Scope, length_s: int) -> str:
@@ -201,7 +212,7 @@ def _read_names(answer: QueryResult, label: str, most: int) -> tuple[str, ...] |
     return None if answer.fault or answer.missing or len(names) > most else names
 
 
-_SPANS_S = (120, 60, 30, 10)  # the longest that the target has samples for
+_SPANS_S = (120, 2 * SCRAPE_S)  # the shorter one of targets that are new
 
 
 def scraped_every(scope: Scope) -> str:
@@ -211,7 +222,7 @@ def scraped_every(scope: Scope) -> str:
     up = f"up{_scraped(scope)}"
     # One millisecond less: before Prometheus 3 a range includes both ends.
     apart = (
-        f"(timestamp({up}) - timestamp({up} offset {span}s)) "
+        f"(timestamp({up}) - timestamp({up} offset {span}s) > 0) "
         f"/ count_over_time({up}[{1000 * span - 1}ms])"
         for span in _SPANS_S
     )

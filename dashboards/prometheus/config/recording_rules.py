@@ -162,7 +162,8 @@ def _sum_fleet(family: growth.Family) -> list[dict[str, str]]:
         summed = sum_by(", ".join(labels), family.all + metric)
         found.append({"record": family.fleet + metric, "expr": summed})
     for name in cluster.FLEET_GAUGES if family == growth.COPIES else ():
-        expr = growth.render_plain(name, Scope(), Times(family.every_s, family.every_s))
+        times = Times(family.every_s, family.every_s, kept=(family.every_s,))
+        expr = growth.render_declared(name, Scope(), times)
         found.append({"record": family.fleet + name, "expr": expr})
     return found
 
