@@ -25,6 +25,7 @@ _MAX_NEWEST_READ: Final = 30_000  # seconds of all targets read for the newest p
 _MAX_LATE_S, _PERCENT = 300, 100
 _TAIL_S: Final = 900  # s; possible lag of recording rules
 _LAG: Final = 3  # the same in intervals of the rule
+_MANY: Final = 12  # intervals of a rule in the range of a count
 _MAX_PEAK_POINTS: Final = 20_000
 _MAX_PEAK_READ: Final = 100_000  # points of all targets read for the peak of a gauge
 _LONG_TOTAL_S: Final = 3600  # s; totals of longer ranges read recording rules, if they cover them
@@ -67,11 +68,12 @@ class EvidenceScope:
     @property
     def recorded(self) -> tuple[int, ...]:
         """Intervals of the recording rules that counts read, the coarsest first, if they are
-        needed and end late enough.
+        needed and end late enough: none that would count much from before the range.
         """
         if not self.times.kept and not _is_expensive(self.targets, self.length_s):
             return ()
-        found = tuple(sorted(self.covered, reverse=True))
+        short = [s for s in self.covered if _MANY * s <= self.length_s] or self.covered
+        found = tuple(sorted(short, reverse=True))
         return found if found and found[-1] <= _MAX_LATE_S else ()
 
     @property
