@@ -168,11 +168,13 @@ class PrometheusWork:
 
         self._url = url
         self.rounds: list[list[str]] = []
+        self._askers: set[Any] = set()
         begin, answer = Prometheus.begin, Prometheus._answer
         self._end: Any = None
 
         def begun(asker: Any, questions: Any) -> Any:
             self.rounds.append([])
+            self._askers.add(asker)
             return begin(asker, questions)
 
         def answered(asker: Any, question: Any) -> Any:
@@ -181,6 +183,12 @@ class PrometheusWork:
 
         for name, counting in (("begin", begun), ("_answer", answered)):
             patch.object(Prometheus, name, counting).start()
+
+    def forget(self) -> None:
+        """Drop remembered answers, which boards of the same time share."""
+        for asker in self._askers:
+            asker._asked.clear()
+        self.rounds.clear()
 
     def read(self) -> float:
         """Return the seconds of evaluation since the start of Prometheus."""
@@ -247,7 +255,7 @@ def _asked(
         targets.clear_memory()
         to = newest - turn * max(span.step_s, _FLEET_STEP_S)
         url = f"{path}?from={to - span.length_s}&to={to}"
-        work.rounds.clear()
+        work.forget()
         before = work.read()
         spent, spent_theirs = time.process_time(), _theirs()
         began = time.perf_counter()
