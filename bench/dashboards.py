@@ -13,7 +13,8 @@ last one again, from the cache. Per cold response: CPU time of the console and o
 does not depend on other load, Prometheus' own evaluation time (all queries, one after the other),
 number of queries and of rounds (queries that wait for the answers of others).
 `--queries N` lists the N slowest queries of each board by Prometheus' own time, and the samples
-that all of its queries read. Where recording
+that all of its queries read. `--patient` waits minutes for each query instead of seconds, so that
+CPU time is complete on a busy machine. Where recording
 rules serve a long range, the same queries run on raw samples too, with the slowdown; `--short`
 skips that. Exits with 1 if a board's p95 of `cold` exceeds the limit.
 """
@@ -57,6 +58,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="not also of every sample")
     parser.add_argument("--boards", default="", help="by comma, as overview-all or cache-one")
     parser.add_argument("--queries", type=int, default=0, help="of each board, the slowest")
+    parser.add_argument("--patient", action="store_true", help="wait for minutes: CPU at high load")
     parser.add_argument("--data", type=Path, help="a folder which keeps the month")
     options = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
@@ -82,6 +84,11 @@ def _measured(options: argparse.Namespace, folder: Path) -> int:
         f"{'board':22} {'range':>5} {'first':>6} {'p50':>6} {'p95':>6} {'warm':>5} "
         f"{'CPU':>5} {'theirs':>6} {'eval':>6} {'asked':>5} {'rounds':>6} faults"
     )
+    if options.patient:
+        from dashboards.prometheus.http import client as prometheus_client
+
+        waits = prometheus_client.Deadlines(connect_s=60, read_s=300, page_s=600)
+        patch.object(prometheus_client, "Deadlines", lambda: waits).start()
     slow = []
     # Neither delete old blocks (the month exceeds the default retention of two weeks) nor compact.
     keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
@@ -161,11 +168,13 @@ class PrometheusWork:
 
         self._url = url
         self.rounds: list[list[str]] = []
+        self._askers: set[Any] = set()
         begin, answer = Prometheus.begin, Prometheus._answer
         self._end: Any = None
 
         def begun(asker: Any, questions: Any) -> Any:
             self.rounds.append([])
+            self._askers.add(asker)
             return begin(asker, questions)
 
         def answered(asker: Any, question: Any) -> Any:
@@ -174,6 +183,12 @@ class PrometheusWork:
 
         for name, counting in (("begin", begun), ("_answer", answered)):
             patch.object(Prometheus, name, counting).start()
+
+    def forget(self) -> None:
+        """Drop remembered answers, which boards of the same time share."""
+        for asker in self._askers:
+            asker._asked.clear()
+        self.rounds.clear()
 
     def read(self) -> float:
         """Return the seconds of evaluation since the start of Prometheus."""
@@ -192,7 +207,7 @@ class PrometheusWork:
             else:
                 params |= {"start": window.start, "end": window.end, "step": window.step}
             way = "query" if window is None else "query_range"
-            answer = requests.post(f"{self._url}/api/v1/{way}", data=params, timeout=60).json()
+            answer = requests.post(f"{self._url}/api/v1/{way}", data=params, timeout=600).json()
             if "data" not in answer:
                 continue
             stats, series = answer["data"]["stats"], len(answer["data"]["result"])
@@ -240,7 +255,7 @@ def _request_page(
         targets.clear_memory()
         to = newest - turn * max(span.step_s, _FLEET_STEP_S)
         url = f"{path}?from={to - span.length_s}&to={to}"
-        work.rounds.clear()
+        work.forget()
         before = work.read()
         spent, spent_theirs = time.process_time(), _theirs()
         began = time.perf_counter()

@@ -21,7 +21,7 @@ from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.queries import cache, growth
 from dashboards.boards.queries import metric_names as n
-from dashboards.prometheus.config.recording_rules import list_counters
+from dashboards.prometheus.config.recording_rules import list_counters, list_fleet_counters
 from tests.dashboards.boards.panels.recorded.replay import text_of
 from tests.support.prometheus import PROMTOOL
 
@@ -217,14 +217,38 @@ def _of_family(
         for tier in ("device", "l1", "l2", "beyond", "computed"):
             key = f'{family.all}{cache.TIER_TOKENS}{{{own},tier="{tier}",basis="tier"}}'
             found[key] = found.get(key, 0.0) + much
+    found |= _sum_fleet(family, found)
     if family == growth.COPIES:
+        for name in ("gpu_faults", "pods_ready", "gpus_of_workers"):
+            found[f"{family.fleet}{name}{{}}"] = 1.0
+        found[f'{family.fleet}pods_ready_by_endpoint{{endpoint_name="llm-0"}}'] = 1.0
+        for pod in sorted({part for key in found for part in re.findall(r'pod="(llm[^"]+)"', key)}):
+            found[f'{family.fleet}restarts_by_worker{{pod="{pod}"}}'] = 1.0
+        for phase in ("Running", "Pending", "Succeeded", "Failed", "Unknown"):
+            found[f'{family.fleet}pods_by_phase{{phase="{phase}"}}'] = 1.0
         for name in growth.GAUGES:
             for labels, line, _ in made.get(name, ()):
                 yield _copies(f"{family.now}{name}{{{labels}}}", name, line, moments)
     for prefix, each in found.items():
-        shares = [1.0] * len(grown) if prefix.startswith(family.scraped) else grown
+        is_marker = prefix.startswith((family.scraped, family.fleet_scraped))
+        shares = [1.0] * len(grown) if is_marker else grown
         pairs_of = zip(shares, moments, strict=True)
         yield "".join([f"{prefix} {each * share:.9g} {at}\n" for share, at in pairs_of])
+
+
+def _sum_fleet(family: growth.Family, each: dict[str, float]) -> dict[str, float]:
+    """Of one endpoint, which bench/blocks.py copies: the number of series is that of the fleet."""
+    counters = list_fleet_counters()
+    found = {f"{family.fleet_scraped}{{}}": 1.0}
+    for key, value in each.items():
+        name, _, labels = key.removeprefix(family.all).partition("{")
+        if key.startswith(family.all) and name in counters:
+            kept = (
+                pair for pair in labels[:-1].split(",") if pair.partition("=")[0] in counters[name]
+            )
+            summed = f"{family.fleet}{name}{{{','.join(sorted(kept))}}}"
+            found[summed] = found.get(summed, 0.0) + value
+    return found
 
 
 def _copies(prefix: str, name: str, line: Line, moments: Sequence[int]) -> str:

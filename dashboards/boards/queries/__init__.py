@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dashboards.boards.queries import cache, cluster, cost, engines, growth, metric_names, routing
+from dashboards.boards.queries import (
+    cache,
+    cluster,
+    cost,
+    coverage,
+    engines,
+    growth,
+    metric_names,
+    routing,
+)
 from dashboards.boards.queries.growth import (
     render_declared,
     render_for_chart,
@@ -34,6 +43,7 @@ __all__ = [
     "cache",
     "cluster",
     "cost",
+    "coverage",
     "engines",
     "growth",
     "metric_names",

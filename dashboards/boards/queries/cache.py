@@ -170,7 +170,8 @@ def _overall(by: str) -> Query:
             sum_by(by, rates(metrics, scope.engines(), times)) for metrics in (_HITS, _QUERIES)
         )
         beyond = rate_by(by, n.EXTERNAL_HITS, scope.engines(), times)
-        return ratio(f"({hits} + ({beyond} or {hits} * 0))", queried)
+        parts = f"{_label(hits, 'part', 'device')} or {_label(beyond, 'part', 'beyond')}"
+        return ratio(sum_by(by, parts), queried)
 
     return query
 
@@ -249,13 +250,13 @@ FAILURES = {
 @register_query("offload_failures")
 def offload_failures(scope: Scope, times: Times) -> str:
     """Failures by kind; 0 if the tiers are queried and no failure was counted."""
-    zero = f"sum({rate(n.CHUNK_QUERIES, scope.engines(), times)}) * 0"
-    parts = [
-        f"label_replace({rate_by('', metric, scope.engines(), times)} or {zero}, "
-        f'"kind", "{kind}", "", "")'
+    failed = " or ".join(
+        _label(rate_by("", metric, scope.engines(), times), "kind", kind)
         for kind, metric in FAILURES.items()
-    ]
-    return " or ".join(parts)
+    )
+    none = " or ".join(_label("vector(0)", "kind", kind) for kind in FAILURES)
+    queried = rate_by("", n.CHUNK_QUERIES, scope.engines(), times)
+    return f"{failed} or ({none}) + on () group_left () {queried} * 0"
 
 
 def _l2_fill(by: str = "") -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from dashboards.boards.queries import growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
     QUERIES,
@@ -20,6 +21,11 @@ from dashboards.boards.queries.promql import (
     sum_by,
 )
 
+# Recorded for the whole fleet: their series of each pod are many, or their windows long.
+FLEET_GAUGES = (
+    *("gpu_faults", "gpus_of_workers", "restarts_by_worker"),
+    *("pods_by_phase", "pods_ready", "pods_ready_by_endpoint"),
+)
 _GPU = '{resource="nvidia_com_gpu"}'
 
 
@@ -54,13 +60,9 @@ def of_workers(vector: str, scope: Scope) -> str:
     return f"{pods} * on (namespace, pod) group_left (endpoint_name) {mine}"
 
 
-def _whole_fleet(scope: Scope) -> bool:
-    return not scope.endpoint and scope.among is None
-
-
 def _mine(vector: str, scope: Scope) -> str:
     """Like `of_workers`; for the whole fleet, pods without workers are included."""
-    return _pods(vector) if _whole_fleet(scope) else of_workers(vector, scope)
+    return vector if scope.is_fleet else of_workers(vector, scope)
 
 
 def _by_pod(metric: str, how: str, factor: str = "") -> Query:
@@ -147,3 +149,18 @@ def gpu_allocated_share(scope: Scope, times: Times) -> str:
 def pod_cpu_by_worker(scope: Scope, times: Times) -> str:
     spent = f'rate({n.POD_CPU}{{container!=""}}[{times.rate_s}s])'
     return f"sum by (pod) ({of_workers(spent, scope)})"
+
+
+def _recorded_of_fleet(name: str) -> Query:
+    """Read a gauge of the whole fleet from its recording rule, in steps of no less."""
+    query, copies = QUERIES[name], growth.COPIES
+
+    def read(scope: Scope, times: Times) -> str:
+        if scope.is_fleet and copies.every_s in times.fleet and times.step_s >= copies.every_s:
+            return f"last_over_time({copies.fleet}{name}[{2 * copies.every_s}s])"
+        return query(scope, times)
+
+    return read
+
+
+QUERIES.update({name: _recorded_of_fleet(name) for name in FLEET_GAUGES})

@@ -23,10 +23,11 @@ number of workers.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from dashboards.boards.queries import fleet_sums
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
     JOBS,
@@ -89,12 +90,20 @@ def render_every(name: str, scope: Scope, times: Times, appeared: Appeared = ANY
     return rewrite_for_chart(every, times, appeared)
 
 
-def render_total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
+def render_total(
+    name: str,
+    scope: Scope,
+    range_s: int,
+    kept_by: tuple[int, ...] = (),
+    fleet: tuple[int, ...] = (),
+    exported: Collection[str] | None = None,
+) -> str:
     """Render for one value over a range whose end is a multiple of the growth window: ratios of
-    sums, quantiles of all observations, gauges at the end of the range.
+    sums, quantiles of all observations, gauges at the end of the range. `exported`: counters that
+    have a series in the range, if known.
     """
-    text = render_declared(name, scope, Times(range_s, range_s, kept=kept_by))
-    return rewrite_for_total(text, get_part_s(range_s))
+    text = render_declared(name, scope, Times(range_s, range_s, kept=kept_by, fleet=fleet))
+    return rewrite_for_total(text, get_part_s(range_s), exported)
 
 
 def render_plain(name: str, scope: Scope, times: Times) -> str:
@@ -165,9 +174,13 @@ def _read_copies(expression: str) -> str:
 _HELD: Final = re.compile(r"(avg_over_time\([^\[]*\[\d+s)\] @ end\(\)")
 
 
-def rewrite_for_total(expression: str, every_s: int) -> str:
+def rewrite_for_total(
+    expression: str, every_s: int, exported: Collection[str] | None = None
+) -> str:
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
+        if exported is not None and metric not in exported:
+            return found[0]  # no series, at less cost
         counter, length_s = f"{metric}{braces}", window_s(found)
         if at:
             return _ranking(counter, length_s)
@@ -183,42 +196,6 @@ def rewrite_for_total(expression: str, every_s: int) -> str:
 def select_exporters(found: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Select the counters of the cluster's exporters."""
     return {one for one in found if one[0].startswith(_FROM_CLUSTER)}
-
-
-def names_exported(found: Iterable[tuple[str, str]], range_s: int) -> str:
-    """Return the names of those counters that had a series within `range_s`."""
-    parts = (
-        f"count by (metric) ({_label_name(f'last_over_time({{{inside}}}[{range_s}s])')})"
-        for inside in _select_together(found)
-    )
-    return " or ".join(parts)
-
-
-def _label_name(vector: str) -> str:
-    """Copy the metric's name into a label: set operations ignore names."""
-    return f'label_replace({vector}, "metric", "$1", "__name__", "(.+)")'
-
-
-def _select_together(found: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield the matchers of all counters with equal braces."""
-    by_braces: dict[str, set[str]] = {}
-    for metric, braces in found:
-        by_braces.setdefault(braces, set()).add(metric)
-    for braces, metrics in sorted(by_braces.items()):
-        names = f'__name__=~"{"|".join(sorted(metrics))}"'
-        yield ",".join(filter(None, [names, braces[1:-1]]))
-
-
-def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
-    """Return the names of those counters of which a series appeared within
-    `range_s` before the evaluation time.
-    """
-    parts = []
-    for inside in _select_together(found):
-        last = _label_name(f"last_over_time({{{inside}}}[{range_s}s])")
-        before = _label_name(f"{{{inside}}} offset {range_s}s")
-        parts.append(f"count by (metric) ({last} unless {before})")
-    return " or ".join(parts)
 
 
 def _appeared(counter: str, length_s: int) -> str:
@@ -299,6 +276,11 @@ class Family:
         return f"{self.prefix}:"
 
     @property
+    def fleet(self) -> str:
+        """Prefix of metric names summed over all endpoints."""
+        return f"{self.prefix}_fleet:"
+
+    @property
     def each(self) -> str:
         """Prefix of metric names with all labels."""
         return f"{self.prefix}_each:"
@@ -312,6 +294,11 @@ class Family:
     def scraped(self) -> str:
         """Recorded since all of the family's series are: renamed when series are added."""
         return f"{self.prefix}:targets"
+
+    @property
+    def fleet_scraped(self) -> str:
+        """Like `scraped`, of the sums over all endpoints."""
+        return f"{self.prefix}_fleet:targets"
 
     def serves(self, window_s: int, step_s: int) -> bool:
         """Whether windows and steps are multiples of the interval. Partial steps would count twice,
@@ -346,7 +333,20 @@ _GAUGE: Final = re.compile(
 
 def has_copies(times: Times) -> bool:
     """Whether gauges are read from their copies, at the points of long ranges."""
-    return COPIES.every_s in times.kept and times.step_s >= _COPIED_STEP_S
+    return COPIES.every_s in times.kept and wants_copies(times)
+
+
+def wants_copies(times: Times) -> bool:
+    """Whether steps are so long that reading samples costs more than reading copies: sooner of all
+    endpoints, whose series are many.
+    """
+    return times.step_s >= (COPIES.every_s if times.fleet else _COPIED_STEP_S)
+
+
+def render_peaks(name: str, scope: Scope, times: Times) -> str:
+    """Render a gauge for the peak between the points, from samples where they are few enough."""
+    exact = times if times.step_s >= _COPIED_STEP_S else replace(times, kept=())
+    return _HELD.sub(rf"\1:{times.step_s}s] @ end()", render_for_chart(name, scope, exact))
 
 
 def serves_steps(times: Times) -> bool:
@@ -357,8 +357,12 @@ def serves_steps(times: Times) -> bool:
 
 _MIN_WINDOW_S = 3600  # shorter windows have too few samples to gain from rules
 _MANY = 12
-_COVERAGE_SAMPLES = 300
 _NAMES_ONE = re.compile(rf"\b({'|'.join(WORKER_LABELS)})\b")
+
+
+def names_one(expression: str) -> bool:
+    """Whether the expression names a label of single workers."""
+    return _NAMES_ONE.search(expression) is not None
 
 
 def select_families(
@@ -372,10 +376,10 @@ def select_families(
     ]
     found: dict[Family, int] = {}
     for expression in expressions:
-        names_one = _NAMES_ONE.search(expression) is not None
+        is_of_one = names_one(expression)
         for one in GROWTH_CALL.finditer(expression):
             length_s = window_s(one)
-            family = _serving(known, length_s, times.step_s, names_one)
+            family = _serving(known, length_s, times.step_s, is_of_one)
             if family is not None:
                 back_s = 0 if one[6] else length_s
                 found[family] = max(found.get(family, 0), back_s)
@@ -385,15 +389,18 @@ def select_families(
 def rewrite_recorded(expression: str, times: Times) -> str:
     """Rewrite the expression to the families in `times.kept`; other counters stay."""
     families = [family for family in FAMILIES if family.every_s in times.kept]
-    names_one = _NAMES_ONE.search(expression) is not None
+    is_of_one = names_one(expression)
+    of_fleet = () if is_of_one or fleet_sums.names_endpoint(expression) else times.fleet
 
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
         length_s = window_s(found)
-        family = _serving(families, length_s, times.step_s, names_one)
+        family = _serving(families, length_s, times.step_s, is_of_one)
         if family is None:
             return found[0]
-        prefix = family.each if names_one else family.all
+        prefix = family.each if is_of_one else family.all
+        if family.every_s in of_fleet and fleet_sums.is_summed(expression, found):
+            prefix = family.fleet
         factor = family.every_s if how == "increase" else family.every_s / length_s
         # One millisecond less: before Prometheus 3 a range includes both ends.
         span = f"[{1000 * length_s - 1}ms]{at}"
@@ -408,33 +415,7 @@ def _usable_families(scrape_s: int) -> tuple[Family, ...]:
 
 
 def _serving(
-    families: Sequence[Family], window_s: int, step_s: int, names_one: bool
+    families: Sequence[Family], window_s: int, step_s: int, is_of_one: bool
 ) -> Family | None:
-    able = (one for one in families if not (names_one and one.sums_only))
+    able = (one for one in families if not (is_of_one and one.sums_only))
     return next((family for family in able if family.serves(window_s, step_s)), None)
-
-
-def count_missing(family: Family, back_s: int) -> str:
-    """Count the moments within `back_s` without recorded values, with scrapes or not: cheap."""
-    step_s, known = _sample_coverage(family, back_s)
-    return f"sum(count_over_time((vector(1) unless on () {known})[{back_s}s:{step_s}s]))"
-
-
-def _sample_coverage(family: Family, back_s: int) -> tuple[int, str]:
-    """Return the distance of the moments, and what has values where the family is recorded."""
-    every_s = family.every_s
-    step_s = every_s * max(1, back_s // (_COVERAGE_SAMPLES * every_s))
-    return step_s, f"last_over_time({family.scraped}[{4 * every_s}s] offset -{2 * every_s}s)"
-
-
-def count_uncovered(family: Family, back_s: int) -> str:
-    """Count the moments within `back_s` with scrapes but without recorded values; no series means
-    none. Reads two evaluations ahead, because a rule is evaluated after the samples it sums. For
-    targets younger than the first moment only the last moment counts.
-    """
-    every_s = family.every_s
-    step_s, known = _sample_coverage(family, back_s)
-    scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
-    lacking = f"({scraped} unless on () {known})"
-    at_last = f"({scraped} unless on () last_over_time({family.scraped}[{4 * every_s}s]))"
-    return f"sum(count_over_time({lacking}[{back_s}s:{step_s}s])) or {at_last}"

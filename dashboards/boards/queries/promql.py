@@ -31,6 +31,10 @@ class Scope:
     worker: str = ""
     pods: tuple[str, ...] = ()
 
+    @property
+    def is_fleet(self) -> bool:
+        return not self.endpoint and self.among is None
+
     def engines(self, **more: str) -> str:
         return self._braces("endpoint_name", self._of_worker("pod") | more)
 
@@ -56,13 +60,15 @@ class Scope:
 @dataclass(frozen=True, slots=True)
 class Times:
     """`scrape_s`: scrape interval. `kept`: intervals (s) of the recording rules that cover the
-    whole range and replace the raw counters (queries.growth).
+    whole range and replace the raw counters (queries.growth). `fleet`: those of which the sums of
+    all endpoints cover it, too.
     """
 
     step_s: int
     range_s: int
     scrape_s: int = SCRAPE_S
     kept: tuple[int, ...] = ()
+    fleet: tuple[int, ...] = ()
 
     @property
     def rate_s(self) -> int:

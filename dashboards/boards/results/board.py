@@ -14,7 +14,7 @@ from console.core.local_time import format_clock, get_axis_zone
 from dashboards.boards.charts import figure
 from dashboards.boards.charts.series import StyledSeries, add_totals, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range, UnpricedPanel
-from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
+from dashboards.boards.queries import SCRAPE_S, Scope, Times, coverage, growth
 from dashboards.boards.results import comparison, evidence, ranking, targets
 from dashboards.boards.results.targets import PanelFacts
 from dashboards.boards.results.verdicts import (
@@ -162,7 +162,10 @@ def _survey(request: BoardRequest) -> targets.RangeSurvey:
         for family, back_s in growth.select_families(texts, times).items():
             reach_s[family] = max(reach_s.get(family, 0), length_s + max(step_s, back_s))
     longest_s = length_s + max(step_s, times.rate_s)
-    return targets.survey_range(request.prometheus, request.scope, request.now, longest_s, reach_s)
+    counters = evidence.find_counters(request.panels, request.scope, chosen.length_s)
+    return targets.survey_range(
+        request.prometheus, request.scope, request.now, longest_s, reach_s, counters
+    )
 
 
 def _list_names(request: BoardRequest) -> list[str]:
@@ -178,7 +181,12 @@ def _plan(request: BoardRequest) -> QueryPlan:
     times = lines.resolve_times(survey)
     appeared = lines.find_appeared(request.prometheus, times, survey.added)
     evidence_scope = evidence.EvidenceScope(
-        scope, times, request.now, survey.resolution.targets, survey.covered
+        scope,
+        times,
+        request.now,
+        survey.resolution.targets,
+        survey.covered,
+        survey.exported,
     )
     questions = lines.questions(window, times, appeared)
     rankings = lines.rankings(times)
@@ -234,7 +242,12 @@ class _PlannedLines:
         times = Times(self.window.step, self.window.length_s, survey.resolution.every_s)
         texts = (growth.render_plain(name, self.scope, times) for name in self.names)
         families = growth.select_families(texts, times, survey.covered)
-        return replace(times, kept=tuple(family.every_s for family in families))
+        kept = {family.every_s for family in families}
+        times = replace(times, fleet=survey.fleet)
+        if growth.COPIES.every_s in survey.covered and growth.wants_copies(times):
+            kept.add(growth.COPIES.every_s)
+        known = (family.every_s for family in growth.FAMILIES)
+        return replace(times, kept=tuple(every_s for every_s in known if every_s in kept))
 
     def find_appeared(
         self, prometheus: Asker, times: Times, added: tuple[str, ...] | None
@@ -251,7 +264,7 @@ class _PlannedLines:
         names: frozenset[str] | None = frozenset()
         if counters:
             length_s = self.periods * times.range_s + window_s
-            query = growth.names_appeared(counters, length_s)
+            query = coverage.names_appeared(counters, length_s)
             question = Question(query, self.window.end, join="sum")
             answer = prometheus.ask({"appeared": question})["appeared"]
             found = frozenset(series.label("metric") for series in answer.series)

@@ -7,14 +7,14 @@ by one evaluation.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from dashboards.boards import queries
 from dashboards.boards.charts.series import format_value
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
-from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
+from dashboards.boards.queries import SCRAPE_S, Scope, Times, coverage, growth
 from dashboards.boards.results import targets
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
@@ -25,11 +25,14 @@ _MAX_NEWEST_READ: Final = 30_000  # seconds of all targets read for the newest p
 _MAX_LATE_S, _PERCENT = 300, 100
 _TAIL_S: Final = 900  # s; possible lag of recording rules
 _LAG: Final = 3  # the same in intervals of the rule
-_FINEST_S: Final = 6 * 3600  # longest range of which a count reads the finest rules only
+_MANY: Final = 12  # intervals of a rule in the range of a count
 _MAX_PEAK_POINTS: Final = 20_000
+_MAX_PEAK_READ: Final = 100_000  # points of all targets read for the peak of a gauge
+_LONG_TOTAL_S: Final = 3600  # s; totals of longer ranges read recording rules, if they cover them
 _MAX_NAMED_SERIES: Final = 6
 _TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
-_KINDS: Final = (_TAIL, _PLAIN, _TOTAL)
+_MIDDLES: Final = ("middle_", "late_")
+_KINDS: Final = (_TAIL, *reversed(_MIDDLES), _PLAIN, _TOTAL)
 _EXPORTED: Final = "exported"
 _SUMS: Final[Mapping[str, Unit]] = {
     "per_s": "count",
@@ -47,7 +50,8 @@ def is_counted(line: PanelLine) -> bool:
 @dataclass(frozen=True, slots=True)
 class EvidenceScope:
     """`end` is the exact end of the range; the last point of a coarse chart is earlier. `covered`:
-    intervals (s) of all recording rules that cover it.
+    intervals (s) of all recording rules that cover it. `exported`: counters of the totals that have
+    a series in it, if known.
     """
 
     scope: Scope
@@ -55,20 +59,42 @@ class EvidenceScope:
     end: float
     targets: int
     covered: tuple[int, ...] = ()
+    exported: frozenset[str] | None = None
 
     @property
     def length_s(self) -> int:
         return self.times.range_s
 
     @property
-    def fine(self) -> tuple[int, ...]:
-        """Intervals of the recording rules that end late enough for a total, if they are needed: of
-        a short range the finest, because the raw samples since their end cost more than theirs.
+    def recorded(self) -> tuple[int, ...]:
+        """Intervals of the recording rules that counts read, the coarsest first, if they are
+        needed and end late enough: none that would count much from before the range.
         """
         if not self.times.kept and not _is_expensive(self.targets, self.length_s):
             return ()
-        found = tuple(every_s for every_s in self.covered if every_s <= _MAX_LATE_S)
-        return (min(found),) if found and self.length_s <= _FINEST_S else found
+        short = [s for s in self.covered if _MANY * s <= self.length_s] or self.covered
+        found = tuple(sorted(short, reverse=True))
+        return found if found and found[-1] <= _MAX_LATE_S else ()
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Seconds before the end that each kind of count reads: recorded values are late by up to
+        an interval of their rule, so that the finer rules, and samples, read the last ones.
+        """
+        if not self.recorded:
+            return dict.fromkeys((_TOTAL, _PLAIN), self.length_s)
+        spans = (self.length_s, *(_LAG * every_s for every_s in self.recorded))
+        kinds = (*(_TOTAL, *_MIDDLES)[: len(self.recorded)], _TAIL)
+        return dict(zip(kinds, spans, strict=True))
+
+
+def find_counters(panels: Iterable[Panel], scope: Scope, length_s: int) -> set[tuple[str, str]]:
+    """Return the counters of the totals that are read from samples."""
+    if not scope.endpoint or length_s > _LONG_TOTAL_S:
+        return set()
+    lines = (line for panel in panels if panel.kind == "numbers" for line in panel.lines)
+    times = Times(length_s, length_s)
+    return growth.find_counters(queries.render_plain(line.query, scope, times) for line in lines)
 
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
@@ -77,9 +103,13 @@ def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Questio
     names = [line.query for line in lines if is_counted(line)]
     expensive = _is_expensive(at.targets, at.length_s)
     late_s = at.length_s // _PERCENT
-    kept = tuple(s for s in at.covered if s <= max(late_s, _MAX_LATE_S)) if expensive else ()
+    kept = tuple(s for s in at.covered if s <= max(late_s, _MAX_LATE_S))
+    if not expensive:
+        kept = (min(kept),) if kept and at.length_s > _LONG_TOTAL_S else ()
     if kept or not expensive:
-        found = _plan_exact(names, at.scope, at.length_s, at.end, kept)
+        exported = None if kept else at.exported
+        fleet = at.times.fleet
+        found = _plan_exact(names, at.scope, at.length_s, at.end, kept, fleet, exported)
     else:
         found = _plan_estimated(names, at.scope, at.length_s, at.end)
     return {_TOTAL + name: question for name, question in found.items()}
@@ -117,10 +147,19 @@ def _is_expensive(targets: int, length_s: int, most: int = MAX_WINDOWS_READ) -> 
 
 
 def _plan_exact(
-    names: Iterable[str], scope: Scope, length_s: int, end: float, kept: tuple[int, ...] = ()
+    names: Iterable[str],
+    scope: Scope,
+    length_s: int,
+    end: float,
+    kept: tuple[int, ...] = (),
+    fleet: tuple[int, ...] = (),
+    exported: Collection[str] | None = None,
 ) -> dict[str, Question]:
     at = growth.align_end(end, length_s)
-    return {name: Question(queries.render_total(name, scope, length_s, kept), at) for name in names}
+    return {
+        name: Question(queries.render_total(name, scope, length_s, kept, fleet, exported), at)
+        for name in names
+    }
 
 
 def _plan_estimated(
@@ -194,35 +233,40 @@ def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str
         if panel.cause is not None:
             questions |= _plan_count(panel.cause.query, at)
     answers = asker.ask(_drop_unexported(asker, questions, at))
-    return {panel.id: _make_evidence(panel, answers, at.length_s) for panel in panels}
+    return {panel.id: _make_evidence(panel, answers, at) for panel in panels}
 
 
 def _drop_unexported(
     asker: Asker, questions: dict[str, Question], at: EvidenceScope
 ) -> dict[str, Question]:
     """Drop exact counts of counters without a series in the range, such as those of a cache that is
-    not in use: they read every target window by window, and find nothing.
+    not in use, and such counters from others: they read every target window by window, and find
+    nothing.
     """
-    exact = [name for name in questions if name.startswith(_TOTAL)]
-    plain = {name: _render_plain_count(name.removeprefix(_TOTAL), at) for name in exact}
+    from_samples = _TAIL if at.recorded else _TOTAL
+    exact = [name for name in questions if name.startswith(from_samples)]
+    plain = {name: _render_plain_count(name.removeprefix(from_samples), at) for name in exact}
     counters = {name: growth.find_counters([text]) for name, text in plain.items()}
-    if at.fine or not any(counters.values()):
+    if not any(counters.values()) or (at.recorded and _is_expensive(at.targets, _TAIL_S)):
         return questions
-    query = growth.names_exported(set().union(*counters.values()), at.length_s)
+    length_s = at.lengths[from_samples]
+    query = coverage.names_exported(set().union(*counters.values()), length_s)
     answer = asker.ask({_EXPORTED: Question(query, int(at.end), join="sum")})[_EXPORTED]
     if answer.fault is not None or answer.missing:
         return questions
     known = {series.label("metric") for series in answer.series}
     absent = {
-        name.removeprefix(_TOTAL)
+        name.removeprefix(from_samples)
         for name, found in counters.items()
         if found and known.isdisjoint(metric for metric, _ in found)
     }
-    return {
-        name: question
-        for name, question in questions.items()
-        if not any(name == kind + query for kind in _KINDS for query in absent)
-    }
+    dropped = {kind + query for kind in (_PLAIN, from_samples) for query in absent}
+    kept = {name: question for name, question in questions.items() if name not in dropped}
+    for name in kept.keys() & {name for name, found in counters.items() if found}:
+        query = name.removeprefix(from_samples)
+        again = _plan_exact([query], at.scope, length_s, at.end, exported=known)
+        kept[name] = again[query]
+    return kept
 
 
 def _render_plain_count(query: str, at: EvidenceScope) -> str:
@@ -234,29 +278,34 @@ def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
     With recording rules: their value plus the growth since.
     """
     scope, length_s = at.scope, at.length_s
-    if not at.fine:
+    if not at.recorded:
         questions = {_PLAIN + query: _plan_estimated([query], scope, length_s, at.end)[query]}
         if not _is_expensive(at.targets, length_s):
             questions[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
         return questions
-    since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
-    tail_s = min(_TAIL_S, _LAG * max(at.fine))
-    return {
-        _TOTAL + query: _plan_exact([query], scope, length_s, at.end, at.fine)[query],
-        _TAIL + query: since([query], scope, tail_s, at.end)[query],
-    }
+    found = {}
+    for place, (kind, span_s) in enumerate(at.lengths.items()):
+        if kept := at.recorded[place:]:
+            asked = _plan_exact([query], scope, span_s, at.end, kept, at.times.fleet)
+        else:
+            since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
+            asked = since([query], scope, span_s, at.end)
+        found[kind + query] = asked[query]
+    return found
 
 
 def _plan_peak(query: str, at: EvidenceScope) -> Question:
-    every_s = max(at.times.scrape_s, at.length_s // _MAX_PEAK_POINTS)
-    text = queries.render_for_chart(query, at.scope, at.times)
+    """Of a large fleet at fewer moments than it has samples."""
+    most = min(_MAX_PEAK_POINTS, _MAX_PEAK_READ // max(1, at.targets))
+    every_s = max(at.times.scrape_s, at.length_s // max(1, most))
+    text = growth.render_peaks(query, at.scope, at.times)
     return Question(f"max_over_time(({text})[{at.length_s}s:{every_s}s])", int(at.end))
 
 
-def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], length_s: int) -> Evidence:
+def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], at: EvidenceScope) -> Evidence:
     whole: dict[str, str] = {}
     for line in panel.lines:
-        for series in _collect_series(line.query, answers):
+        for series, length_s in _collect_series(line.query, answers, at):
             if series.latest:
                 key = line.name or series.label(line.by)
                 named = get_name(line.by, key)
@@ -279,8 +328,13 @@ def _read_cause_count(query: str, answers: Mapping[str, QueryResult]) -> float:
     return next((count for count in counts if count), 0.0)
 
 
-def _collect_series(query: str, answers: Mapping[str, QueryResult]) -> list[Series]:
-    return [one for kind in _KINDS for one in answers.get(kind + query, QueryResult()).series]
+def _collect_series(
+    query: str, answers: Mapping[str, QueryResult], at: EvidenceScope
+) -> Iterator[tuple[Series, int]]:
+    """Yield the series with the seconds that they sum."""
+    for kind in _KINDS:
+        for one in answers.get(kind + query, QueryResult()).series:
+            yield one, at.lengths.get(kind, at.length_s)
 
 
 def _format_value(panel: Panel, value: float, length_s: int) -> str:

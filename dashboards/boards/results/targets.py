@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from dashboards.boards.panels.declarations import Panel, Range
 from dashboards.boards.panels.exporters import EXPORTERS
-from dashboards.boards.queries import SCRAPE_S, Scope, alerts, growth, promql
+from dashboards.boards.queries import SCRAPE_S, Scope, alerts, coverage, growth, promql
 from dashboards.boards.queries import metric_names as n
 from dashboards.prometheus.http.client import (
     MAX_POINTS,
@@ -77,18 +78,21 @@ class PanelFacts:
 @dataclass(frozen=True, slots=True)
 class RangeSurvey:
     """What the queries of a range depend on. `covered`: intervals (s) of the recording rules that
-    cover it. `added`: instances that may have new series in it; None if unknown or many. `pods`: of
-    one endpoint, () if unknown or many.
+    cover it; `fleet`: of those, which have the sums of all endpoints. `added`: instances that may
+    have new series in it; None if unknown or many. `pods`: of one endpoint, () if unknown or many.
     """
 
     resolution: ScrapeResolution
     covered: tuple[int, ...] = ()
+    fleet: tuple[int, ...] = ()
     added: tuple[str, ...] | None = None
     pods: tuple[str, ...] = ()
+    exported: frozenset[str] | None = None
 
 
+_Covered = tuple[tuple[int, ...], tuple[int, ...]]  # by the families, and by their fleet's sums
 _memory: dict[Scope, ScrapeResolution] = {}
-_covered: dict[tuple[Scope, tuple[int, ...]], tuple[float, tuple[int, ...]]] = {}
+_covered: dict[tuple[Scope, tuple[int, ...]], tuple[float, _Covered]] = {}
 _MAX_ADDED, _MAX_PODS = 20, 200
 _MAX_ADDED_S = 9000
 
@@ -132,16 +136,24 @@ def _read_resolution(
 
 
 def survey_range(
-    asker: Asker, scope: Scope, now: float, length_s: int, reach_s: Mapping[growth.Family, int]
+    asker: Asker,
+    scope: Scope,
+    now: float,
+    length_s: int,
+    reach_s: Mapping[growth.Family, int],
+    counters: Collection[tuple[str, str]] = (),
 ) -> RangeSurvey:
     """Read in one round what is not remembered; in another, where rules lack moments, whether
     anything was scraped then. `reach_s`: seconds before now that each family of
-    recording rules must cover.
+    recording rules must cover. `counters`: those of which to read whether they have a series.
     """
     at = int(now) // SCRAPE_S * SCRAPE_S
     questions = {}
     if length_s <= _MAX_ADDED_S:  # longer ranges are read from recording rules
         questions["added"] = Question(added_series(scope, length_s), at)
+    if counters:
+        query = coverage.names_exported(counters, length_s)
+        questions["exported"] = Question(query, at, join="sum")
     if scope.endpoint:
         questions["pods"] = Question(known_pods(scope, length_s), at)
     known = _memory.get(scope)
@@ -150,24 +162,32 @@ def survey_range(
     else:
         questions |= _plan_resolution(scope, now)
     key = (scope, tuple(reach_s.values()))
-    since, covered = _covered.get(key, (-math.inf, ()))
+    since, (covered, fleet) = _covered.get(key, (-math.inf, ((), ())))
     if is_covered := 0 <= now - since < MEMORY_S:
         pass
     else:
         questions |= _plan_missing(reach_s, at)
+        if scope.is_fleet:
+            questions |= _plan_fleet(reach_s, at)
     answers = asker.ask(questions) if questions else {}
     if not is_known:
         resolution = _read_resolution(answers, scope, now)
     if not is_covered:
-        whole = tuple(one for one in reach_s if _is_zero(answers[f"missing_{one.every_s}"]))
-        rest = {family: back_s for family, back_s in reach_s.items() if family not in whole}
-        covered = (*(family.every_s for family in whole), *list_covered(asker, rest, at))
+        missing = {one: answers[f"missing_{one.every_s}"] for one in reach_s}
+        whole = tuple(one.every_s for one, answer in missing.items() if _is_zero(answer))
+        rest = {one: back_s for one, back_s in reach_s.items() if one.every_s not in whole}
+        recorded_s = {one: at - int(_number(missing[one]) or at) for one in rest}
+        covered = (*whole, *list_covered(asker, rest, at, recorded_s))
+        fleet = tuple(s for s in covered if f"fleet_{s}" in answers)
+        fleet = tuple(every_s for every_s in fleet if _is_zero(answers[f"fleet_{every_s}"]))
         if len(_covered) >= _MAX_SCOPES:
             _covered.clear()
-        _covered[key] = (now, covered)
+        _covered[key] = (now, (covered, fleet))
     added = _read_names(answers["added"], "instance", _MAX_ADDED) if "added" in answers else None
     pods = _read_names(answers["pods"], "pod", _MAX_PODS) if scope.endpoint else ()
-    return RangeSurvey(resolution, covered, added, pods or ())
+    exported = _read_names(answers["exported"], "metric", len(counters)) if counters else None
+    named = None if exported is None else frozenset(exported)
+    return RangeSurvey(resolution, covered, fleet, added, pods or (), named)
 
 
 def added_series(scope: Scope, length_s: int) -> str:
@@ -192,11 +212,21 @@ def _read_names(answer: QueryResult, label: str, most: int) -> tuple[str, ...] |
     return None if answer.fault or answer.missing or len(names) > most else names
 
 
+_SPANS_S = (120, 2 * SCRAPE_S)  # the shorter one of targets that are new
+
+
 def scraped_every(scope: Scope) -> str:
-    """Median scrape interval in seconds, at least `SCRAPE_S`."""
-    sampled = f"timestamp(up{_scraped(scope)})[2m:{SCRAPE_S}s]"
-    apart = f"(max_over_time({sampled}) - min_over_time({sampled})) / (changes({sampled}) > 0)"
-    return f"quantile(0.5, {apart})"
+    """Median scrape interval in seconds: of each target, the time between its last samples before
+    two moments, by the number of samples between.
+    """
+    up = f"up{_scraped(scope)}"
+    # One millisecond less: before Prometheus 3 a range includes both ends.
+    apart = (
+        f"(timestamp({up}) - timestamp({up} offset {span}s) > 0) "
+        f"/ count_over_time({up}[{1000 * span - 1}ms])"
+        for span in _SPANS_S
+    )
+    return f"quantile(0.5, {' or '.join(apart)})"
 
 
 def _scraped(scope: Scope) -> str:
@@ -212,25 +242,43 @@ def clear_memory() -> None:
     _covered.clear()
 
 
-def list_covered(asker: Asker, reach_s: Mapping[growth.Family, int], at: int) -> tuple[int, ...]:
+def list_covered(
+    asker: Asker,
+    reach_s: Mapping[growth.Family, int],
+    at: int,
+    recorded_s: Mapping[growth.Family, int] = MappingProxyType({}),
+) -> tuple[int, ...]:
     """Return the intervals of those families of recording rules that cover their reach before
-    `at`.
+    `at`. `recorded_s`: seconds before `at` known to be recorded.
     """
-    questions = _plan_coverage(reach_s, at)
+    questions = _plan_coverage(reach_s, at, recorded_s)
     return _read_coverage(asker.ask(questions), reach_s) if questions else ()
 
 
 def _plan_missing(reach_s: Mapping[growth.Family, int], at: int) -> dict[str, Question]:
     return {
-        f"missing_{family.every_s}": Question(growth.count_missing(family, back_s), at, join="sum")
+        f"missing_{family.every_s}": Question(coverage.find_missing(family, back_s), at, join="max")
         for family, back_s in reach_s.items()
     }
 
 
-def _plan_coverage(reach_s: Mapping[growth.Family, int], at: int) -> dict[str, Question]:
+def _plan_fleet(reach_s: Mapping[growth.Family, int], at: int) -> dict[str, Question]:
+    return {
+        f"fleet_{family.every_s}": Question(
+            coverage.count_without_fleet(family, back_s), at, join="sum"
+        )
+        for family, back_s in reach_s.items()
+    }
+
+
+def _plan_coverage(
+    reach_s: Mapping[growth.Family, int], at: int, recorded_s: Mapping[growth.Family, int]
+) -> dict[str, Question]:
     return {
         f"not_covered_{family.every_s}": Question(
-            growth.count_uncovered(family, back_s), at, join="sum"
+            coverage.count_uncovered(family, back_s, recorded_s.get(family, 0) - SCRAPE_S),
+            at,
+            join="sum",
         )
         for family, back_s in reach_s.items()
     }

@@ -6,14 +6,15 @@ histogram of hit rates cannot be derived in multi-process mode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import yaml
 
-from dashboards.boards.queries import QUERIES, Scope, Times, cache, growth
-from dashboards.boards.queries.promql import JOBS
+from dashboards.boards.queries import QUERIES, Scope, Times, cache, cluster, fleet_sums, growth
+from dashboards.boards.queries.promql import JOBS, sum_by
 
 # Only endpoints with an LMCache server: other workers must not get these series.
 _SERVER = "lmcache_mp_lookup_requested_tokens_total"
@@ -117,10 +118,21 @@ def long_ranges() -> list[dict[str, Any]]:
     ]
 
 
+def _find_calls() -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield each growth of a counter of all endpoints, with its expression."""
+    texts = (growth.render_plain(name, Scope(), Times(300, 300)) for name in QUERIES)
+    return ((text, call) for text in texts for call in growth.GROWTH_CALL.finditer(text))
+
+
 def list_counters() -> tuple[str, ...]:
-    times = Times(300, 300)
-    found = (growth.GROWTH_CALL.finditer(query(Scope(), times)) for query in QUERIES.values())
-    return tuple(sorted({one[2] for each in found for one in each}))
+    return tuple(sorted({call[2] for _, call in _find_calls()}))
+
+
+def list_fleet_counters() -> dict[str, tuple[str, ...]]:
+    """Return the counters summed over all endpoints, with the labels that are kept."""
+    calls = ((text, call) for text, call in _find_calls() if not growth.names_one(text))
+    found = fleet_sums.collect_labels(calls) | {cache.TIER_TOKENS: {"basis", "tier"}}
+    return {metric: tuple(sorted(labels)) for metric, labels in sorted(found.items())}
 
 
 def make_rules(family: growth.Family) -> list[dict[str, str]]:
@@ -137,8 +149,22 @@ def make_rules(family: growth.Family) -> list[dict[str, str]]:
             {"record": family.all + metric, "expr": summed},
         ]
     found.append({"record": family.all + cache.TIER_TOKENS, "expr": _sum_tiers(family)})
+    found += _sum_fleet(family)
     if family == growth.COPIES:
         found += [{"record": family.now + metric, "expr": metric} for metric in growth.GAUGES]
+    return found
+
+
+def _sum_fleet(family: growth.Family) -> list[dict[str, str]]:
+    """Sum the sums of the endpoints, which precede in the same group."""
+    found = [{"record": family.fleet_scraped, "expr": family.scraped}]
+    for metric, labels in list_fleet_counters().items():
+        summed = sum_by(", ".join(labels), family.all + metric)
+        found.append({"record": family.fleet + metric, "expr": summed})
+    for name in cluster.FLEET_GAUGES if family == growth.COPIES else ():
+        times = Times(family.every_s, family.every_s, kept=(family.every_s,))
+        expr = growth.render_declared(name, Scope(), times)
+        found.append({"record": family.fleet + name, "expr": expr})
     return found
 
 

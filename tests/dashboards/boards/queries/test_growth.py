@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.boards.queries import Scope, Times, growth
+from dashboards.boards.queries import Scope, Times, coverage, growth
 from dashboards.boards.results import targets
 from tests.dashboards.prometheus.config.test_recording_rules import expression_test
 from tests.support.prometheus import PROMTOOL
@@ -110,7 +110,7 @@ def test_ranking_includes_new_series(tmp_path: Path) -> None:
 
 
 def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
-    found = growth.names_appeared([("c_total", ""), ("up", "")], 60 * MINUTES - 5)
+    found = coverage.names_appeared([("c_total", ""), ("up", "")], 60 * MINUTES - 5)
     wanted = [('{metric="c_total"}', 6.0), ('{metric="up"}', 2.0)]
     assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
 
@@ -118,7 +118,7 @@ def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
 def test_exported_counters_are_named_whatever_their_selector(tmp_path: Path) -> None:
     """A set operation ignores names: without a label, all but the first selector would be lost."""
     requested = [("c_total", ""), ("lost_total", ""), ("up", '{job="vllm"}')]
-    found = growth.names_exported(requested, 60 * MINUTES)
+    found = coverage.names_exported(requested, 60 * MINUTES)
     wanted = [(f'{{metric="{name}"}}', float(len(CASES))) for name in ("c_total", "up")]
     assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
 
