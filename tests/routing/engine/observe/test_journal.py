@@ -49,7 +49,7 @@ def test_current_and_previous_file_stay_within_their_bound(tmp_path: Path) -> No
     for number in range(2000):
         journal.add((decision(number), show))
     journal.stop()
-    assert journal.join()
+    assert journal.join(60)
     older = tmp_path / "decisions.jsonl.1"
     assert sorted(tmp_path.iterdir()) == [path, older]
     assert path.stat().st_size + older.stat().st_size <= 400_000
@@ -65,7 +65,7 @@ def test_existing_records_are_kept(tmp_path: Path) -> None:
         journal = Journal(JournalConfig(path, max_bytes=65_536))
         journal.add((decision(number), show))
         journal.stop()
-        assert journal.join()
+        assert journal.join(60)
     assert ids(path) == [0, 1, 2]
 
 
@@ -75,7 +75,7 @@ def test_oversized_file_is_rotated_first(tmp_path: Path) -> None:
     journal = Journal(JournalConfig(path, max_bytes=65_536))
     journal.add((decision(1), show))
     journal.stop()
-    assert journal.join()
+    assert journal.join(60)
     assert ids(path) == [1]
     assert (tmp_path / "decisions.jsonl.1").stat().st_size == 48_000
 
@@ -100,7 +100,7 @@ def test_torn_write_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "write", write)
     journal.add((decision(2), show))
     journal.stop()
-    assert journal.join()
+    assert journal.join(60)
     assert ids(path) == [2]
 
 
@@ -118,7 +118,7 @@ def test_full_disk_is_counted_and_recovery_noticed(tmp_path: Path) -> None:
     path.unlink()
     journal.add((decision(2), show))
     journal.stop()
-    assert journal.join()
+    assert journal.join(60)
     assert ids(path) == [2]
     assert (journal.counts()["written"], journal.error) == (1, "")
 
