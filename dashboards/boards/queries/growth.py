@@ -35,6 +35,7 @@ from dashboards.boards.queries.promql import (
     Scope,
     Times,
     escape_label,
+    get_part_s,
     split_ranking,
 )
 
@@ -45,8 +46,7 @@ FINE_S: Final = 60
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _YOUNG_S: Final = 1800
 _LAPSE_S: Final = 300  # s; longest scrape outage bridged between two values
-_PARTS: Final = ((1800, 15), (7200, 30), (86_400, 60))  # range up to (s), window (s)
-_LONG_PART_S: Final = 300
+_COVERAGE_SAMPLES: Final = 300
 _TARGET: Final = "on (job, instance)"
 
 
@@ -124,18 +124,6 @@ def window_s(found: re.Match[str]) -> int:
 def find_counters(expressions: Iterable[str]) -> set[tuple[str, str]]:
     """Return the selectors whose growth is queried, each with its braces."""
     return {(one[2], one[3] or "") for text in expressions for one in GROWTH_CALL.finditer(text)}
-
-
-def get_part_s(length_s: int) -> int:
-    """Return the window of a total in seconds. The range must end at a multiple."""
-    return next((part for longest, part in _PARTS if length_s <= longest), _LONG_PART_S)
-
-
-def align_end(moment: float, length_s: int) -> int:
-    """Return the evaluation time of a total for a range that ends at `moment`: at most five
-    minutes later, within Prometheus' lookback, so that growth before the moment is complete.
-    """
-    return -int(-moment // get_part_s(length_s)) * get_part_s(length_s)
 
 
 def rewrite_for_chart(expression: str, times: Times, appeared: Appeared = ANY) -> str:
@@ -419,3 +407,40 @@ def _serving(
 ) -> Family | None:
     able = (one for one in families if not (is_of_one and one.sums_only))
     return next((family for family in able if family.serves(window_s, step_s)), None)
+
+
+def find_missing(family: Family, back_s: int) -> str:
+    """Return the time of the last moment within `back_s` without recorded values, with scrapes or
+    not: cheap.
+    """
+    step_s, known = _sample(family.every_s, family.scraped, back_s)
+    return f"max_over_time((vector(time()) unless on () {known})[{back_s}s:{step_s}s])"
+
+
+def count_without_fleet(family: Family, back_s: int) -> str:
+    """Count the moments with values of the endpoints but without those of the fleet."""
+    step_s, known = _sample(family.every_s, family.scraped, back_s)
+    _, sums = _sample(family.every_s, family.fleet_scraped, back_s)
+    return f"sum(count_over_time(({known} unless on () {sums})[{back_s}s:{step_s}s]))"
+
+
+def _sample(every_s: int, marker: str, back_s: int) -> tuple[int, str]:
+    """Return the distance of the moments, and what has values where a family is recorded."""
+    step_s = every_s * max(1, back_s // (_COVERAGE_SAMPLES * every_s))
+    return step_s, f"last_over_time({marker}[{4 * every_s}s] offset -{2 * every_s}s)"
+
+
+def count_uncovered(family: Family, back_s: int, before_s: int = 0) -> str:
+    """Count the moments within `back_s` with scrapes but without recorded values; no series means
+    none. Reads two evaluations ahead, because a rule is evaluated after the samples it sums. For
+    targets younger than the first moment only the last moment counts. `before_s`: seconds of the
+    range that are known to be recorded up to its end.
+    """
+    every_s = family.every_s
+    step_s, known = _sample(every_s, family.scraped, back_s)
+    scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
+    lacking = f"({scraped} unless on () {known})"
+    at_last = f"({scraped} unless on () last_over_time({family.scraped}[{4 * every_s}s]))"
+    before_s = max(0, min(before_s, back_s - step_s))
+    past = f"[{back_s - before_s}s:{step_s}s]{f' offset {before_s}s' if before_s else ''}"
+    return f"sum(count_over_time({lacking}{past})) or {at_last}"

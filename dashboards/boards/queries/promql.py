@@ -7,12 +7,14 @@ least one step, so that no request falls between two points.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 SCRAPE_S = 5
 JOBS = ("vllm", "router", "l2")  # as in prometheus/targets.py
 TOP = 12
+_PARTS = ((1800, 15), (7200, 30), (86_400, 60))  # range up to (s), window (s)
+_LONG_PART_S = 300
 
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -253,3 +255,51 @@ def alerts_active(scope: Scope) -> str:
 def alerts_since(scope: Scope) -> str:
     """Start of each alert's condition in epoch seconds."""
     return f"ALERTS_FOR_STATE{scope.router()}"
+
+
+def names_exported(found: Iterable[tuple[str, str]], range_s: int) -> str:
+    """Return the names of those counters that had a series within `range_s`."""
+    parts = (
+        f"count by (metric) ({_label_name(f'last_over_time({{{inside}}}[{range_s}s])')})"
+        for inside in _select_together(found)
+    )
+    return " or ".join(parts)
+
+
+def _label_name(vector: str) -> str:
+    """Copy the metric's name into a label: set operations ignore names."""
+    return f'label_replace({vector}, "metric", "$1", "__name__", "(.+)")'
+
+
+def _select_together(found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the matchers of all counters with equal braces."""
+    by_braces: dict[str, set[str]] = {}
+    for metric, braces in found:
+        by_braces.setdefault(braces, set()).add(metric)
+    for braces, metrics in sorted(by_braces.items()):
+        names = f'__name__=~"{"|".join(sorted(metrics))}"'
+        yield ",".join(filter(None, [names, braces[1:-1]]))
+
+
+def names_appeared(found: Iterable[tuple[str, str]], range_s: int) -> str:
+    """Return the names of those counters of which a series appeared within
+    `range_s` before the evaluation time.
+    """
+    parts = []
+    for inside in _select_together(found):
+        last = _label_name(f"last_over_time({{{inside}}}[{range_s}s])")
+        before = _label_name(f"{{{inside}}} offset {range_s}s")
+        parts.append(f"count by (metric) ({last} unless {before})")
+    return " or ".join(parts)
+
+
+def get_part_s(length_s: int) -> int:
+    """Return the window of a total in seconds. The range must end at a multiple."""
+    return next((part for longest, part in _PARTS if length_s <= longest), _LONG_PART_S)
+
+
+def align_end(moment: float, length_s: int) -> int:
+    """Return the evaluation time of a total for a range that ends at `moment`: at most five
+    minutes later, within Prometheus' lookback, so that growth before the moment is complete.
+    """
+    return -int(-moment // get_part_s(length_s)) * get_part_s(length_s)

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from console.core.local_time import format_clock, get_axis_zone
+from dashboards.boards import queries
 from dashboards.boards.charts import figure
 from dashboards.boards.charts.series import StyledSeries, add_totals, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range, UnpricedPanel
-from dashboards.boards.queries import SCRAPE_S, Scope, Times, coverage, growth
+from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth, promql
 from dashboards.boards.results import comparison, evidence, ranking, targets
 from dashboards.boards.results.targets import PanelFacts
 from dashboards.boards.results.verdicts import (
@@ -162,10 +163,19 @@ def _survey(request: BoardRequest) -> targets.RangeSurvey:
         for family, back_s in growth.select_families(texts, times).items():
             reach_s[family] = max(reach_s.get(family, 0), length_s + max(step_s, back_s))
     longest_s = length_s + max(step_s, times.rate_s)
-    counters = evidence.find_counters(request.panels, request.scope, chosen.length_s)
+    counters = find_counters(request.panels, request.scope, chosen.length_s)
     return targets.survey_range(
         request.prometheus, request.scope, request.now, longest_s, reach_s, counters
     )
+
+
+def find_counters(panels: Iterable[Panel], scope: Scope, length_s: int) -> set[tuple[str, str]]:
+    """Return the counters of the totals that are read from samples."""
+    if not scope.endpoint or length_s > evidence.LONG_TOTAL_S:
+        return set()
+    lines = (line for panel in panels if panel.kind == "numbers" for line in panel.lines)
+    times = Times(length_s, length_s)
+    return growth.find_counters(queries.render_plain(line.query, scope, times) for line in lines)
 
 
 def _list_names(request: BoardRequest) -> list[str]:
@@ -264,7 +274,7 @@ class _PlannedLines:
         names: frozenset[str] | None = frozenset()
         if counters:
             length_s = self.periods * times.range_s + window_s
-            query = coverage.names_appeared(counters, length_s)
+            query = promql.names_appeared(counters, length_s)
             question = Question(query, self.window.end, join="sum")
             answer = prometheus.ask({"appeared": question})["appeared"]
             found = frozenset(series.label("metric") for series in answer.series)

@@ -14,7 +14,7 @@ from typing import Final
 from dashboards.boards import queries
 from dashboards.boards.charts.series import format_value
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
-from dashboards.boards.queries import SCRAPE_S, Scope, Times, coverage, growth
+from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth, promql
 from dashboards.boards.results import targets
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
@@ -28,7 +28,7 @@ _LAG: Final = 3  # the same in intervals of the rule
 _MANY: Final = 12  # intervals of a rule in the range of a count
 _MAX_PEAK_POINTS: Final = 20_000
 _MAX_PEAK_READ: Final = 100_000  # points of all targets read for the peak of a gauge
-_LONG_TOTAL_S: Final = 3600  # s; totals of longer ranges read recording rules, if they cover them
+LONG_TOTAL_S: Final = 3600  # s; totals of longer ranges read recording rules, if they cover them
 _MAX_NAMED_SERIES: Final = 6
 _TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
 _MIDDLES: Final = ("middle_", "late_")
@@ -88,15 +88,6 @@ class EvidenceScope:
         return dict(zip(kinds, spans, strict=True))
 
 
-def find_counters(panels: Iterable[Panel], scope: Scope, length_s: int) -> set[tuple[str, str]]:
-    """Return the counters of the totals that are read from samples."""
-    if not scope.endpoint or length_s > _LONG_TOTAL_S:
-        return set()
-    lines = (line for panel in panels if panel.kind == "numbers" for line in panel.lines)
-    times = Times(length_s, length_s)
-    return growth.find_counters(queries.render_plain(line.query, scope, times) for line in lines)
-
-
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
     """Return the questions for the totals that big numbers show."""
     lines = (line for panel in panels for line in panel.lines)
@@ -105,7 +96,7 @@ def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Questio
     late_s = at.length_s // _PERCENT
     kept = tuple(s for s in at.covered if s <= max(late_s, _MAX_LATE_S))
     if not expensive:
-        kept = (min(kept),) if kept and at.length_s > _LONG_TOTAL_S else ()
+        kept = (min(kept),) if kept and at.length_s > LONG_TOTAL_S else ()
     if kept or not expensive:
         exported = None if kept else at.exported
         fleet = at.times.fleet
@@ -143,7 +134,7 @@ def plan_recent_totals(
 
 
 def _is_expensive(targets: int, length_s: int, most: int = MAX_WINDOWS_READ) -> bool:
-    return targets * length_s // growth.get_part_s(length_s) > most
+    return targets * length_s // promql.get_part_s(length_s) > most
 
 
 def _plan_exact(
@@ -155,7 +146,7 @@ def _plan_exact(
     fleet: tuple[int, ...] = (),
     exported: Collection[str] | None = None,
 ) -> dict[str, Question]:
-    at = growth.align_end(end, length_s)
+    at = promql.align_end(end, length_s)
     return {
         name: Question(queries.render_total(name, scope, length_s, kept, fleet, exported), at)
         for name in names
@@ -250,7 +241,7 @@ def _drop_unexported(
     if not any(counters.values()) or (at.recorded and _is_expensive(at.targets, _TAIL_S)):
         return questions
     length_s = at.lengths[from_samples]
-    query = coverage.names_exported(set().union(*counters.values()), length_s)
+    query = promql.names_exported(set().union(*counters.values()), length_s)
     answer = asker.ask({_EXPORTED: Question(query, int(at.end), join="sum")})[_EXPORTED]
     if answer.fault is not None or answer.missing:
         return questions

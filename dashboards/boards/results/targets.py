@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from dashboards.boards.panels.declarations import Panel, Range
 from dashboards.boards.panels.exporters import EXPORTERS
-from dashboards.boards.queries import SCRAPE_S, Scope, alerts, coverage, growth, promql
+from dashboards.boards.queries import SCRAPE_S, Scope, alerts, growth, promql
 from dashboards.boards.queries import metric_names as n
 from dashboards.prometheus.http.client import (
     MAX_POINTS,
@@ -152,7 +152,7 @@ def survey_range(
     if length_s <= _MAX_ADDED_S:  # longer ranges are read from recording rules
         questions["added"] = Question(added_series(scope, length_s), at)
     if counters:
-        query = coverage.names_exported(counters, length_s)
+        query = promql.names_exported(counters, length_s)
         questions["exported"] = Question(query, at, join="sum")
     if scope.endpoint:
         questions["pods"] = Question(known_pods(scope, length_s), at)
@@ -257,7 +257,7 @@ def list_covered(
 
 def _plan_missing(reach_s: Mapping[growth.Family, int], at: int) -> dict[str, Question]:
     return {
-        f"missing_{family.every_s}": Question(coverage.find_missing(family, back_s), at, join="max")
+        f"missing_{family.every_s}": Question(growth.find_missing(family, back_s), at, join="max")
         for family, back_s in reach_s.items()
     }
 
@@ -265,7 +265,7 @@ def _plan_missing(reach_s: Mapping[growth.Family, int], at: int) -> dict[str, Qu
 def _plan_fleet(reach_s: Mapping[growth.Family, int], at: int) -> dict[str, Question]:
     return {
         f"fleet_{family.every_s}": Question(
-            coverage.count_without_fleet(family, back_s), at, join="sum"
+            growth.count_without_fleet(family, back_s), at, join="sum"
         )
         for family, back_s in reach_s.items()
     }
@@ -276,7 +276,7 @@ def _plan_coverage(
 ) -> dict[str, Question]:
     return {
         f"not_covered_{family.every_s}": Question(
-            coverage.count_uncovered(family, back_s, recorded_s.get(family, 0) - SCRAPE_S),
+            growth.count_uncovered(family, back_s, recorded_s.get(family, 0) - SCRAPE_S),
             at,
             join="sum",
         )

@@ -166,7 +166,7 @@ class Router:
 
     def indexed_tokens(self, worker: str, prompt: str) -> int:
         """Tokens reported by the worker's events, without pending ones."""
-        return int(self.explain({"prompt": prompt})["kv"]["workers"][worker]["indexed_tokens"])
+        return int(self.explain({"prompt": prompt})["kv"]["workers"][worker]["told"])
 
     def knows(self, worker: str, prompt: str, tokens: int) -> None:
         """Wait until events report that the worker holds so much of the prompt."""

@@ -9,10 +9,10 @@ import pytest
 
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
-from dashboards.boards.queries import Scope, Times, cluster, coverage, growth
+from dashboards.boards.queries import Scope, Times, cluster, growth
 from dashboards.boards.results import targets
 from dashboards.prometheus.config import recording_rules
-from tests.dashboards.boards.queries.test_growth_recorded import FIVE, WORLD, promtool, worker
+from tests.dashboards.boards.queries.test_growth_recorded import FIVE, SERIES, promtool, worker
 from tests.dashboards.prometheus.config.test_recording_rules import expression_test, of
 
 FLEET = Times(7200, 14_400, kept=(300,), fleet=(300,))
@@ -32,7 +32,7 @@ def test_sums_of_all_endpoints_equal_samples(tmp_path: Path) -> None:
         away = f"abs(({short}) / ({raw}) - 1) > 0.03"
         missing = f"(({short}) unless ({raw})) or (({raw}) unless ({short}))"
         questions.append(expression_test(f"({away}) or ({missing})", at="5h"))
-    done = promtool(tmp_path, of(WORLD, *questions))
+    done = promtool(tmp_path, of(SERIES, *questions))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -75,7 +75,7 @@ def test_every_queried_sum_is_recorded_with_its_labels() -> None:
 
 def test_sums_since_an_update_do_not_cover_the_range_before(tmp_path: Path) -> None:
     """Rules of the endpoints were there before: those are read then."""
-    lacking = coverage.count_without_fleet(FIVE, 14_400)
+    lacking = growth.count_without_fleet(FIVE, 14_400)
     world = {'up{job="vllm"}': "1x300"}
     done = promtool(tmp_path, of(world, expression_test(lacking, at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -90,8 +90,8 @@ def test_scrapes_are_looked_for_only_where_values_are_missing(tmp_path: Path) ->
     missing, uncovered = (
         text.replace(FIVE.scraped, "begun")
         for text in (
-            coverage.find_missing(FIVE, 18_000),
-            coverage.count_uncovered(FIVE, 18_000, 18_000 - 3000),
+            growth.find_missing(FIVE, 18_000),
+            growth.count_uncovered(FIVE, 18_000, 18_000 - 3000),
         )
     )
     tests = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.boards.queries import Scope, Times, coverage, growth
+from dashboards.boards.queries import Scope, Times, growth, promql
 from dashboards.boards.results import targets
 from tests.dashboards.prometheus.config.test_recording_rules import expression_test
 from tests.support.prometheus import PROMTOOL
@@ -110,7 +110,7 @@ def test_ranking_includes_new_series(tmp_path: Path) -> None:
 
 
 def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
-    found = coverage.names_appeared([("c_total", ""), ("up", "")], 60 * MINUTES - 5)
+    found = promql.names_appeared([("c_total", ""), ("up", "")], 60 * MINUTES - 5)
     wanted = [('{metric="c_total"}', 6.0), ('{metric="up"}', 2.0)]
     assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
 
@@ -118,7 +118,7 @@ def test_series_name_is_returned_once_a_series_appeared(tmp_path: Path) -> None:
 def test_exported_counters_are_named_whatever_their_selector(tmp_path: Path) -> None:
     """A set operation ignores names: without a label, all but the first selector would be lost."""
     requested = [("c_total", ""), ("lost_total", ""), ("up", '{job="vllm"}')]
-    found = coverage.names_exported(requested, 60 * MINUTES)
+    found = promql.names_exported(requested, 60 * MINUTES)
     wanted = [(f'{{metric="{name}"}}', float(len(CASES))) for name in ("c_total", "up")]
     assert _evaluated(tmp_path, [expression_test(found, *wanted, at=AT)]) == ""
 
@@ -184,6 +184,6 @@ def test_instances_with_new_series_are_found(tmp_path: Path) -> None:
 def test_totals_end_at_a_complete_window_within_five_minutes() -> None:
     for length_s in (60, 900, 3600, 21_600, 86_400, 7 * 86_400, 30 * 86_400):
         for moment in (1_800_000_000, 1_800_000_001, 1_799_999_999.5):
-            at = growth.align_end(moment, length_s)
-            assert at % growth.get_part_s(length_s) == 0
+            at = promql.align_end(moment, length_s)
+            assert at % promql.get_part_s(length_s) == 0
             assert 0 <= at - moment < 300

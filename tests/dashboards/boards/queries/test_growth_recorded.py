@@ -15,7 +15,7 @@ import pytest
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.declarations import RANGES
-from dashboards.boards.queries import Scope, Times, coverage, growth, promql
+from dashboards.boards.queries import Scope, Times, growth, promql
 from dashboards.boards.results import board as results_board
 from dashboards.boards.results.board import BoardRequest
 from dashboards.prometheus.config import recording_rules
@@ -176,7 +176,7 @@ def test_coverage_includes_the_window_before_each_step() -> None:
 
 def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
-    question = coverage.count_uncovered(FIVE, 14_400)
+    question = growth.count_uncovered(FIVE, 14_400)
     series = {'up{job="vllm"}': "_x120 1x180"}
     assert promtool(tmp_path, of(series, expression_test(question, at="5h"))).returncode == 0
     done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, expression_test(question, at="5h")))
@@ -184,7 +184,7 @@ def test_uncovered_ranges_are_detected(tmp_path: Path) -> None:
     bare = question.replace(FIVE.scraped, "emberline5m:never")
     done = promtool(tmp_path, of(series, expression_test(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
-    coarse = coverage.count_uncovered(FIVE, 180_000).replace(FIVE.scraped, "emberline5m:never")
+    coarse = growth.count_uncovered(FIVE, 180_000).replace(FIVE.scraped, "emberline5m:never")
     young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at
     done = promtool(tmp_path, of(young, expression_test(coarse, ("{}", 1.0), at="305m")))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,7 +9,7 @@ import pytest
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.queries import Scope, Times
-from dashboards.boards.results import evidence
+from dashboards.boards.results import board, evidence
 from dashboards.boards.results.evidence import EvidenceScope
 from dashboards.prometheus.http.client import QueryResult, Question, Series
 
@@ -86,12 +86,12 @@ def test_totals_of_hours_read_the_finest_rules_if_there_are_any(
 
 def test_totals_of_unexported_counters_keep_their_place() -> None:
     panels = [p for p in BOARDS["overview"].panels(one=True) if p.kind == "numbers"]
-    counters = evidence.find_counters(panels, Scope("a"), 900)
+    counters = board.find_counters(panels, Scope("a"), 900)
     assert (
         "vllm:gpu_prefix_cache_hits_total",
         '{endpoint_name="a",namespace="default"}',
     ) in counters
-    assert not evidence.find_counters(panels, Scope(), 900)
+    assert not board.find_counters(panels, Scope(), 900)
     known = frozenset(name for name, _ in counters if "gpu_" not in name)
     texts = [q.query for q in evidence.plan_totals(panels, scope(900, (), exported=known)).values()]
     assert any("rate(vllm:gpu_prefix_cache_hits_total" in text for text in texts)

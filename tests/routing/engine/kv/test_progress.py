@@ -49,7 +49,7 @@ def test_emptied_cache_ends_what_was_expected_of_answered_prompts() -> None:
     expected.answered(expected.sent("a", old), 0.0)
     expected.sent("a", new)  # under way: it is computed after the reset
     expected.answered(expected.sent("b", other), 0.0)
-    events.tell("a", CLEARED)
+    events.report("a", CLEARED)
     found = [expected.matched(one) for one in (old, new, other)]
     assert found == [{}, {"a": 2 * BLOCK}, {"b": 2 * BLOCK}]
     expected.tick(100.0)
