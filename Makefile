@@ -58,7 +58,7 @@ marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests | sort)
 # Side by side goes what mostly waits for the network, a disk or a clock beside what computes. The
 # programs take turns and determine the length; the fast tests take the time that they leave.
 test: install ## everything: lint, unit and contract tests, real vLLM, Chromium, `make up`
-	@$(MAKE) --no-print-directory -j4 -k COMPILE=test-bytecode YIELDING="nice -n 5" test-fast test-programs test-lint
+	@$(MAKE) --no-print-directory -j4 -k COMPILE=test-bytecode test-fast test-programs test-lint
 
 # One after the other: each starts programs that compute in bursts and wait in between.
 test-programs: vllm test-tools ## the whole product, then real vLLM
@@ -83,7 +83,7 @@ test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
 
 test-fast: test-tools $(COMPILE) ## tests that need no vLLM and do not start the whole product
-	@$(YIELDING) $(BIN)/pytest -n 3 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 3 --dist worksteal -m "not vllm and not e2e" $(PYTEST_ARGS)
 
 test-product: vllm test-tools ## the whole product from a clean clone, real workers and then simulated ones; prints at its end
 	@$(call later,$@,-m e2e $(call marked,e2e))

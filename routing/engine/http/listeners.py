@@ -65,6 +65,19 @@ async def _bind_all(address: Address, reuse_port: bool) -> list[socket.socket]:
     return sockets
 
 
+async def _stop(servers: list[asyncio.Server], copies: list[socket.socket]) -> None:
+    """Close servers without losing what they accepted: asyncio begins an accepted connection one
+    turn of the loop later, and would drop it without closing it if its server was closed meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    for copy in copies:
+        if copy.fileno() >= 0:
+            loop.remove_reader(copy)  # asyncio accepts no more; uvloop has no reader here
+    await asyncio.sleep(0)
+    for server in servers:
+        server.close()
+
+
 class Listener:
     """Listener of one address: `open`, any number of `renew`, `close`.
 
@@ -98,7 +111,8 @@ class Listener:
     async def renew(self, tls: ssl.SSLContext | None, handshake_s: float = 10.0) -> None:
         """Accept with a new context; open connections keep theirs."""
         loop = asyncio.get_running_loop()
-        before, self._servers, self._copies = self._servers, [], []
+        before, copies = self._servers, self._copies
+        self._servers, self._copies = [], []
         for sock in self._sockets:
             own = sock.dup()
             own.setblocking(False)
@@ -117,16 +131,14 @@ class Listener:
             self._servers.append(server)
             self._copies.append(own)
         self._tls = (tls, handshake_s)
-        for server in before:
-            server.close()
+        await _stop(before, copies)
 
     async def close_drained(self) -> None:
         """Close after accepting what the kernel has queued: closing a socket resets its queue, and
         a client cannot tell that another process still serves the address.
         """
         servers, self._servers = self._servers, []
-        for server in servers:
-            server.close()
+        await _stop(servers, self._copies)
         for _ in range(_CLOSE_ROUNDS):  # the loop closes their copies later
             if all(copy.fileno() < 0 for copy in self._copies):
                 break

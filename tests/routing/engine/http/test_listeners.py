@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from typing import cast
 
@@ -49,6 +50,22 @@ async def test_hostname_listens_on_all_its_addresses() -> None:
     assert named.address.port > 0
     assert await hello("localhost", named.address.port) == b"hello"
     named.close()
+
+
+async def test_connection_accepted_just_before_a_renewal_is_served() -> None:
+    listener = Listener(Address("127.0.0.1", 0), Hello, 16)
+    await listener.open()
+    renewal = asyncio.create_task(listener.renew(None))
+    gc.disable()  # it would close a connection that was dropped
+    try:
+        with socket.create_connection(("127.0.0.1", listener.address.port)) as client:
+            await renewal
+            client.setblocking(False)
+            got = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 9), 60)
+    finally:
+        gc.enable()
+    assert got == b"hello"
+    listener.close()
 
 
 async def test_renewing_listeners_refuses_no_connection() -> None:
