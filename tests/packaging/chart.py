@@ -73,7 +73,7 @@ def template(*words: str, namespace: str = "emberline") -> str:
 
 
 def objects(text: str) -> list[Object]:
-    return [one for one in yaml.safe_load_all(text) if one]
+    return [one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one]
 
 
 def golden(case: str) -> list[Object]:

@@ -23,7 +23,7 @@ from dashboards.prometheus.config import recording_rules
 from tests.packaging import chart
 from tests.packaging.chart import CASES, Object
 
-VALUES = yaml.safe_load((chart.CHART / "values.yaml").read_text())
+VALUES = yaml.load((chart.CHART / "values.yaml").read_text(), Loader=yaml.CSafeLoader)
 SCHEMA = json.loads((chart.CHART / "values.schema.json").read_text())
 CLOSED = (*CASES["bundled"], "--set", "networkPolicy.egress.enabled=true")
 OURS = ("web", "worker", "beat", "migrate")
@@ -138,7 +138,9 @@ def test_values_match_their_closed_schema() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     jsonschema.validate(VALUES, SCHEMA)
     for case in CASES:
-        given = yaml.safe_load((chart.GOLDEN / f"{case}.values.yaml").read_text())
+        given = yaml.load(
+            (chart.GOLDEN / f"{case}.values.yaml").read_text(), Loader=yaml.CSafeLoader
+        )
         jsonschema.validate(given, SCHEMA)
 
     def same(schema: Any, value: Any, where: str) -> None:
@@ -331,14 +333,20 @@ def test_endpoint_alerts_equal_those_of_the_console() -> None:
     """One list for all endpoints: a rule for each would repeat every alert."""
     path = chart.CHART / "files" / "endpoint-alerts.yaml"
     text = yaml.safe_dump(
-        yaml.safe_load(alerts_rules.render())["groups"], sort_keys=False, width=1000
+        yaml.load(alerts_rules.render(), Loader=yaml.CSafeLoader)["groups"],
+        sort_keys=False,
+        width=1000,
     )
     if chart.UPDATE:
         chart.refresh(path, text)
     assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
     (rule,) = (one for one in chart.golden("everything") if one["kind"] == "PrometheusRule")
-    ours = yaml.safe_load((chart.CHART / "files" / "alerts.yaml").read_text())
-    assert rule["spec"]["groups"] == [*ours, *yaml.safe_load(text), *recording_rules.all_groups()]
+    ours = yaml.load((chart.CHART / "files" / "alerts.yaml").read_text(), Loader=yaml.CSafeLoader)
+    assert rule["spec"]["groups"] == [
+        *ours,
+        *yaml.load(text, Loader=yaml.CSafeLoader),
+        *recording_rules.all_groups(),
+    ]
 
 
 @pytest.mark.parametrize("case", sorted(CASES))

@@ -26,7 +26,7 @@ def access_of_the_account(installed: Installed) -> ClusterAccess:
         api.path("ServiceAccount", installed.home, "emberline", "token"),
         {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
     )
-    config = yaml.safe_load(plane.kubeconfig.read_text())
+    config = yaml.load(plane.kubeconfig.read_text(), Loader=yaml.CSafeLoader)
     config["users"][0]["user"] = {"token": requested["status"]["token"]}
     return ClusterAccess(KUBECONFIG, kubeconfig=yaml.safe_dump(config))
 

@@ -97,10 +97,10 @@ def test_base_contains_no_secret_and_no_helm() -> None:
 def test_example_settings_exist_in_the_base() -> None:
     """A misspelt name would add a setting instead of changing one."""
     (base,) = (o for o in chart.objects(BASE.read_text()) if "EMBERLINE_HOST" in o.get("data", {}))
-    changed = yaml.safe_load((EXAMPLE / "settings.yaml").read_text())
+    changed = yaml.load((EXAMPLE / "settings.yaml").read_text(), Loader=yaml.CSafeLoader)
     assert changed["metadata"]["name"] == base["metadata"]["name"]
     assert set(changed["data"]) <= set(base["data"])
-    made = yaml.safe_load((EXAMPLE / "kustomization.yaml").read_text())
+    made = yaml.load((EXAMPLE / "kustomization.yaml").read_text(), Loader=yaml.CSafeLoader)
     (secret,) = made["secretGenerator"]
     given = {Path(name).name for name in secret["files"]}
     requested = {
@@ -119,7 +119,9 @@ def test_example_builds(tmp_path: Path) -> None:
     example = tmp_path / "kustomize" / "example"
     with (example / "kustomization.yaml").open("a") as file:
         file.write("components: [../follow, ../egress]\n")
-    names = yaml.safe_load((example / "kustomization.yaml").read_text())["secretGenerator"][0]
+    names = yaml.load((example / "kustomization.yaml").read_text(), Loader=yaml.CSafeLoader)[
+        "secretGenerator"
+    ][0]
     for name in names["files"]:
         (example / name).write_text("a-secret")
     assert chart.KUSTOMIZE is not None

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import yaml
-
+from console.core import yaml_reader
 from dashboards.boards.queries import QUERIES, Scope, Times, cache, cluster, fleet_sums, growth
 from dashboards.boards.queries.promql import JOBS, sum_by
 
@@ -191,4 +190,4 @@ def render(found: list[dict[str, Any]] | None = None) -> str:
     """Render a rule file of the given groups; None means all groups."""
     head = "# Written by Emberline at every start; changes here are lost.\n"
     every = all_groups() if found is None else found
-    return head + yaml.safe_dump({"groups": every}, sort_keys=False, width=1000)
+    return head + yaml_reader.render({"groups": every})

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import yaml
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.gate import role_required
+from console.core import yaml_reader
 from console.core.errors import Problem
 from endpoints import teams
 from endpoints.models import Endpoint
@@ -208,4 +208,4 @@ def _page(
 
 
 def _yaml(value: Any) -> str:
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
+    return yaml_reader.render(value, allow_unicode=True, width=100)

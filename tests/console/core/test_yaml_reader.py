@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+import yaml
 
 from console.commandline import input as commandline_read
 from console.commandline.context import CommandError
@@ -149,3 +150,16 @@ def test_yaml_is_loaded_only_by_this_module() -> None:
         if path != READER and "yaml" in (text := path.read_text()) and _loads_yaml(ast.parse(text))
     ]
     assert found == []
+
+
+def test_rendered_values_are_read_again_and_look_as_pyyaml_writes_them() -> None:
+    texts = ["x: y", "a\nb\n", "é", "0x1", "yes", "", " a ", "- b", "word " * 60, "'\"", "{{ $v }}"]
+    value = {"b": [*texts, None, True, 1.5], "a": {"empty": [{}, []]}}
+    assert yaml_reader.read_document(yaml_reader.render({text: text for text in texts})) == {
+        text: text for text in texts
+    }
+    for width, allow_unicode in ((1000, False), (100, True)):
+        text = yaml_reader.render(value, width=width, allow_unicode=allow_unicode)
+        plain = yaml.safe_dump(value, sort_keys=False, width=width, allow_unicode=allow_unicode)
+        assert text == plain
+        assert yaml_reader.read_document(text) == value

@@ -51,11 +51,17 @@ def test_all_boards_in_one_file(viewer: Client) -> None:
         assert wrong_with(made) == []
         (back,) = (link for link in made["links"] if link["type"] == "link")
         assert back["url"].startswith("http://testserver/dashboards/")
-    rules = yaml.safe_load(found["emberline-grafana/rules/emberline-alerts.yml"])
+    rules = yaml.load(
+        found["emberline-grafana/rules/emberline-alerts.yml"], Loader=yaml.CSafeLoader
+    )
     assert sum(len(group["rules"]) for group in rules["groups"]) == len(RULES)
-    records = yaml.safe_load(found["emberline-grafana/rules/emberline-recording.yml"])
+    records = yaml.load(
+        found["emberline-grafana/rules/emberline-recording.yml"], Loader=yaml.CSafeLoader
+    )
     assert records["groups"] == recording_rules.all_groups()
-    (provider,) = yaml.safe_load(found["emberline-grafana/grafana-provider.yaml"])["providers"]
+    (provider,) = yaml.load(
+        found["emberline-grafana/grafana-provider.yaml"], Loader=yaml.CSafeLoader
+    )["providers"]
     assert provider["type"] == "file"
 
 

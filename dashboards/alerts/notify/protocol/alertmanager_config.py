@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
-
+from console.core import yaml_reader
 from dashboards.alerts.notify.protocol.alert import TEAM
 from dashboards.alerts.notify.protocol.matchers import Matcher, Matchers
 
@@ -208,4 +207,4 @@ def _with_object_names(value: Any) -> Any:
 
 
 def _dump(document: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(document, sort_keys=False, width=1000, allow_unicode=True)
+    return yaml_reader.render(document, allow_unicode=True)

@@ -32,7 +32,10 @@ def prometheus(settings: Any, url: str) -> None:
 
 def file_of(who: Any) -> dict[str, list[dict[str, Any]]]:
     text = who.get("/api/v1/alert-rule-file/").json()["rule_file"]
-    return {group["name"]: group["rules"] for group in yaml.safe_load(text)["groups"]}
+    return {
+        group["name"]: group["rules"]
+        for group in yaml.load(text, Loader=yaml.CSafeLoader)["groups"]
+    }
 
 
 def test_threshold_is_set_globally_and_per_endpoint_and_reset() -> None:
