@@ -24,7 +24,7 @@ from dashboards.advisor.formulas.candidates import (
 )
 from routing.traces.trace import Trace, TraceRequest
 from routing.whatif.model.analysis import Configuration, as_survey, survey
-from routing.whatif.model.drift import predict_drift
+from routing.whatif.model.drift import simulate_requests
 from routing.whatif.model.outcome import Estimate
 from routing.whatif.simulation.arrivals import PlannedRequest
 from routing.whatif.simulation.hardware import LLAMA_8B, Hardware, TierModel
@@ -130,13 +130,14 @@ def main() -> None:
           f"{_text(control['hit_rate'], True)}")  # fmt: skip
     constants = {name: one["value"] for name, one in result["calibration"]["constants"].items()}
     later = Trace(TRUTH.block_tokens, recorded[half:], 0.0)
-    drift = predict_drift(trace, later, configuration(present), constants)
-    print(outcome.describe_drift(drift))
+    simulated = simulate_requests(trace, later, configuration(present), constants)
+    expected = (outcome.summarize(simulated[0]), outcome.summarize(simulated[1], 1))
+    print(outcome.describe_drift(outcome.measure_changes(*expected)))
     for values, figures in zip(candidates, result["candidates"], strict=True):
         row = gains.evaluate(present, values, figures, result, gains.Prices(0.0))
         done = serve(requests, values, 4)[half:]
         raw = outcome.measure_changes(before, outcome.summarize(done, 1))
-        measured = outcome.adjust(raw, drift)
+        measured = outcome.measure_changes(before, outcome.summarize(done, 1), expected)
         promise = {
             name: one
             for name in ("ttft_p50_s", "ttft_p90_s", "hit_rate")

@@ -24,7 +24,7 @@ from routing.traces.records import BLOCK_TOKENS
 from routing.traces.storage import count_requests, load_trace
 from routing.traces.trace import Trace, TraceError
 from routing.whatif import inputs
-from routing.whatif.model.drift import predict_drift
+from routing.whatif.model.drift import simulate_requests
 
 KEPT_OPEN = timedelta(days=30)
 SETTLE = timedelta(minutes=10)  # rollout and cold caches
@@ -191,30 +191,33 @@ def _compare(
     if mix:
         _end(one, outcome.UNTOLD, f"The traffic changed: {mix}.")
         return
-    drift = _predict_drift(advice, begin, end)
-    if drift:
-        measured = outcome.adjust(measured, drift)
-        one["drift"] = {name: drift[name] for name in measured}
+    expected = _expect(advice, begin, end)
+    correction = "Not corrected for the effect of other requests."
+    if expected:
+        drift = outcome.measure_changes(*expected)
+        measured = outcome.measure_changes(before, after, expected)
+        one["drift"] = {name: change.value for name, change in drift.items()}
+        correction = outcome.describe_drift(drift)
     promise = {name: gains.Estimate(**change) for name, change in one["promise"].items()}
     found = outcome.judge_change(promise, measured, one["exact_money"])
-    correction = "Not corrected for the effect of other requests."
-    if drift:
-        correction = outcome.describe_drift(one["drift"])
     _end(one, found.verdict, f"{found.text} {correction}")
 
 
-def _predict_drift(advice: Advice, begin: datetime, end: datetime) -> dict[str, float]:
-    """Return what the requests alone changed, by the survey's model; {} if unknown."""
+def _expect(
+    advice: Advice, begin: datetime, end: datetime
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the requests before and after as the survey's model answers them without the change;
+    None if unknown.
+    """
     result, present = advice.run.result, advice.run.present
-    before, after = (
-        _trace(advice, *period) for period in ((advice.run.begin, advice.run.end), (begin, end))
-    )
-    if min(len(before.requests), len(after.requests)) < outcome.MIN_REQUESTS:
-        return {}
+    before, after = _trace(advice, advice.run.begin, advice.run.end), _trace(advice, begin, end)
     limits = inputs.engine_limits(advice.endpoint.parsed)
     values = {**present, "device_tokens": result["device_tokens"]}
     constants = {name: one["value"] for name, one in result["calibration"]["constants"].items()}
-    return predict_drift(before, after, inputs.make_configuration(values, limits), constants)
+    configuration = inputs.make_configuration(values, limits)
+    simulated = simulate_requests(before, after, configuration, constants)
+    old, new = (outcome.summarize(one, seed) for seed, one in enumerate(simulated))
+    return (old, new) if "figures" in old and "figures" in new else None
 
 
 def _next_change(number: int, revisions: Sequence[Revision]) -> datetime | None:

@@ -1,9 +1,10 @@
 """Reader of recorded traffic (`routing.engine.observe.traffic`): pieces to a trace. Pure.
 
-Routers hash blocks of bytes; a trace has blocks of 64 tokens. The token position of a hashed block
-is set by the first request that contains it, from its measured length, so that later requests share
-a block exactly as far as they share its prefix: whole hashed blocks, and what the engine reused of
-the next one.
+Routers hash blocks of bytes; a trace has blocks of 16 tokens, or of 64 where prompts are long. The
+token position of a hashed block is set by the first request that contains it, from its measured
+length, so that later requests share a block exactly as far as they share its prefix: whole hashed
+blocks, and what the engine reused of the next one. Where the engine did not hold the whole blocks,
+it is what earlier requests reused of the next one on average.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ import orjson
 from routing.engine.observe.traffic import FORMAT_VERSION, HASH_BYTES
 from routing.traces.trace import Trace, TraceError, TraceRequest
 
-BLOCK_TOKENS = 64
+BLOCK_TOKENS = 16
+_LONG_PROMPT = 3072  # tokens on average from which blocks are four times as large
+_JOINED = 4
 _HASH_BITS = 8 * HASH_BYTES
 _FIELDS = {1: 13, 2: 15, FORMAT_VERSION: 16}  # of a row, by version
 _STRICTNESS = ("shared", "group", "key")
@@ -41,9 +44,28 @@ class _Known:
         self.ends = array("d")  # token position of each block's end
         self.firsts: list[int] = []  # first block of each request that brought some
         self.owners: list[int] = []  # those requests
+        self.lasts: set[int] = set()  # last block of each request
+        # Requests that reused all their known blocks, and the tokens that they reused after them:
+        # of those that go on where another one ended, and of the others.
+        self._reused = {True: [0, 0.0], False: [0, 0.0]}
 
     def owner(self, block: int) -> int:
         return self.owners[bisect_right(self.firsts, block) - 1]
+
+    def match(self, before: int, step: float, cached: int | None) -> float:
+        """Return the tokens that a request shares which has the blocks up to `before` and differs
+        within the next `step` tokens.
+        """
+        if before < 0:
+            return 0.0
+        end, reused = self.ends[before], self._reused[before in self.lasts]
+        if cached is None or cached < end:
+            return end + min(reused[1] / max(reused[0], 1), step)
+        if cached < end + step:
+            reused[0] += 1
+            reused[1] += cached - end
+            return cached
+        return end
 
     def follow(self, before: int, names: Sequence[int]) -> list[int]:
         """Return the known blocks of these names after `before`."""
@@ -75,9 +97,14 @@ class RecordedRequests(Sequence[TraceRequest]):
     def __init__(self) -> None:
         self._facts: list[TraceRequest] = []  # without blocks
         self._heads: list[tuple[int, int]] = []  # request with the first blocks, and their number
-        self._own: list[array[int]] = []
+        self._own: list[range] = []
         self._order: Sequence[int] = ()
         self._fresh = 0
+        self._joined = 1
+
+    @property
+    def block_tokens(self) -> int:
+        return BLOCK_TOKENS * self._joined
 
     def __len__(self) -> int:
         return len(self._order)
@@ -97,20 +124,22 @@ class RecordedRequests(Sequence[TraceRequest]):
         return map(self._show, self._order)
 
     def _show(self, number: int) -> TraceRequest:
-        parts = []
+        parts: list[tuple[int, range]] = []  # place of the first block, and blocks
         at, wanted = number, -1
         while at >= 0:
             before, kept = self._heads[at]
             own = self._own[at]
-            if wanted < 0:
-                parts.append(own)
-            elif wanted > kept:
-                parts.append(own[: wanted - kept])
+            if wanted < 0 or wanted > kept:
+                parts.append((kept, own if wanted < 0 else own[: wanted - kept]))
             wanted = kept if wanted < 0 else min(wanted, kept)
             at = before if wanted else -1
         blocks: list[int] = []
-        for part in reversed(parts):
-            blocks.extend(part)
+        count, last = self._joined, len(parts[0][1]) + parts[0][0]
+        for place, part in reversed(parts):
+            # The last of each group stands for it: equal ones have equal blocks before them.
+            blocks.extend(part[-(place + 1) % count :: count])
+        if last % count:
+            blocks.append(next(part[-1] for _, part in parts if part))
         return replace(self._facts[number], blocks=tuple(blocks))
 
     def add(self, facts: TraceRequest, head: int, shared: int) -> int:
@@ -124,12 +153,14 @@ class RecordedRequests(Sequence[TraceRequest]):
         count = whole - kept
         self._facts.append(facts)
         self._heads.append((head if kept else -1, kept))
-        self._own.append(array("I", range(self._fresh, self._fresh + count)))
+        self._own.append(range(self._fresh, self._fresh + count))
         self._fresh += count
         return number
 
     def sort(self, begin: float, end: float) -> None:
-        """Keep arrivals from `begin` until before `end`, in order, as seconds since `begin`."""
+        """Keep arrivals from `begin` until before `end`, in order, as seconds since `begin`. Long
+        prompts get large blocks.
+        """
         facts = self._facts
         numbers = [n for n, one in enumerate(facts) if begin <= one.arrived_s < end]
         self._order = sorted(numbers, key=lambda number: facts[number].arrived_s)
@@ -137,6 +168,8 @@ class RecordedRequests(Sequence[TraceRequest]):
             facts[number] = replace(
                 facts[number], arrived_s=round(facts[number].arrived_s - begin, 3)
             )
+        tokens = sum(facts[number].prompt_tokens for number in numbers)
+        self._joined = _JOINED if tokens > _LONG_PROMPT * len(numbers) else 1
 
 
 def read_streams(streams: Iterable[Sequence[bytes]], begin: float, end: float) -> Trace:
@@ -150,7 +183,7 @@ def read_streams(streams: Iterable[Sequence[bytes]], begin: float, end: float) -
     found.sort(begin, end)
     whole = bool(isolations) and isolations <= set(_STRICTNESS)
     isolation = max(isolations, key=_STRICTNESS.index) if whole else ""
-    return Trace(BLOCK_TOKENS, found, begin, isolation)
+    return Trace(found.block_tokens, found, begin, isolation)
 
 
 def _read_stream(
@@ -198,9 +231,7 @@ def _read_row(
     before = numbers[-1] if way else numbers[parent] if parent >= 0 else -1
     end = known.ends[before] if before >= 0 else 0.0
     step = (prompt - end) / (len(names) - len(way) + 0.5)
-    if before >= 0 and end < (cached or 0) < end + step:
-        end = cached  # the engine reused a part of the hashed block that differs
-    shared = int(end // BLOCK_TOKENS)
+    shared = int(known.match(before, step, cached) // BLOCK_TOKENS)
     facts = TraceRequest(
         hour + at_ms / 1000,
         prompt,
@@ -220,6 +251,8 @@ def _read_row(
     number = found.add(facts, head, shared)
     if len(way) < len(names):
         numbers += known.add(before, names[len(way) :], number, prompt)
+        before = numbers[-1]
+    known.lasts.add(before)
 
 
 def _names(hashes: str) -> list[int]:

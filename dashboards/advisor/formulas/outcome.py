@@ -97,44 +97,41 @@ def _figures(
     return found
 
 
-def measure_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Estimate]:
-    """Return relative changes of TTFT and the difference of the hit rate, with intervals."""
+def measure_changes(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    expected: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
+) -> dict[str, Estimate]:
+    """Return relative changes of TTFT and the difference of the hit rate, with intervals.
+
+    `expected`: the same requests as a model answers them without the change; what differs there is
+    taken off, draw by draw, since draws of the same seed have the same sessions.
+    """
     found = {}
     for name in _MEASURES:
-        old, new = before["figures"][name], after["figures"][name]
-        pairs = list(zip(before["draws"][name], after["draws"][name], strict=True))
-        if any(value is None for value in (old, new, *chain.from_iterable(pairs))):
+        samples = [_sample(one, name) for one in (before, after, *(expected or ()))]
+        if any(value is None for value in chain.from_iterable(samples)):
             continue
-        if name == "hit_rate":
-            value, draws = new - old, [right - left for left, right in pairs]
-        else:
-            value, draws = new / old - 1, [right / left - 1 for left, right in pairs]
-        low, high = interval(draws)
-        found[name] = Estimate(value, min(low, value), max(high, value))
+        changes = [_change(name, *one) for one in zip(*samples, strict=True)]
+        low, high = interval(changes[1:])
+        found[name] = Estimate(changes[0], min(low, changes[0]), max(high, changes[0]))
     return found
 
 
-def adjust(measured: Mapping[str, Estimate], drift: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return the changes without what other requests alone would have changed."""
-    found = {}
-    for name, one in measured.items():
-        own = drift.get(name, 0.0)
-        parts = (
-            part - own if name == "hit_rate" else (1 + part) / max(1 + own, 1e-9) - 1
-            for part in (one.value, one.low, one.high)
-        )
-        found[name] = Estimate(*parts)
-    return found
+def _sample(summary: Mapping[str, Any], name: str) -> list[Any]:
+    return [summary["figures"][name], *summary["draws"][name]]
 
 
-def describe_drift(drift: Mapping[str, float]) -> str:
-    parts = [
-        f"{label} {100 * drift[name]:+.1f} points"
-        if name == "hit_rate"
-        else f"{label} {100 * drift[name]:+.0f} %"
-        for name, label in _MEASURES.items()
-        if name in drift
-    ]
+def _change(
+    name: str, old: float, new: float, old_expected: float = 1.0, new_expected: float = 1.0
+) -> float:
+    if name == "hit_rate":
+        return new - old - (new_expected - old_expected)
+    return new / old * (old_expected / max(new_expected, 1e-9)) - 1
+
+
+def describe_drift(drift: Mapping[str, Estimate]) -> str:
+    parts = [f"{_MEASURES[name]} {_text(name, one)}" for name, one in drift.items()]
     return f"Taken off as the effect of other requests, by the model: {', '.join(parts)}."
 
 

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from routing.traces.trace import Trace
+import math
+from dataclasses import replace
+
+from routing.traces.trace import Trace, TraceRequest
 from routing.whatif.model.analysis import Configuration
 from routing.whatif.model.calibration import Constants
-from routing.whatif.model.outcome import RATES, tabulate
 from routing.whatif.model.scenario import join_factor, plan_trace, run_scenario
 
 
-def predict_drift(
+def simulate_requests(
     before: Trace, after: Trace, configuration: Configuration, constants: Constants
-) -> dict[str, float]:
-    """Return relative changes of TTFT, and differences of hit rates."""
+) -> tuple[list[TraceRequest], list[TraceRequest]]:
+    """Return the requests of both with the simulated TTFT and cached tokens instead of the recorded
+    ones, where those are known.
+    """
     scenario = configuration.scenario(constants)
-    factor = max(join_factor(before), join_factor(after))
-    runs = (run_scenario(scenario, plan_trace(one, factor=factor)) for one in (before, after))
-    old, new = (tabulate(run, scenario.hardware.overhead_s, None).figures() for run in runs)
-    return {
-        name: new[name] - old[name] if name in RATES else new[name] / max(old[name], 1e-9) - 1
-        for name in old
-    }
+    largest = max(before.block_tokens, after.block_tokens)
+    joined = (one.block_tokens * join_factor(one) for one in (before, after))
+    tokens = largest * math.ceil(max(joined) / largest)
+    found = []
+    for trace in (before, after):
+        run = run_scenario(scenario, plan_trace(trace, factor=tokens // trace.block_tokens))
+        jobs = sorted(run.jobs, key=lambda job: job.tag)
+        found.append(
+            [
+                replace(
+                    one,
+                    ttft_s=None
+                    if one.ttft_s is None
+                    else job.first_at - job.arrived + scenario.hardware.overhead_s,
+                    cached_tokens=None if one.cached_tokens is None else job.cached,
+                )
+                for one, job in zip(trace.requests, jobs, strict=True)
+            ]
+        )
+    return found[0], found[1]

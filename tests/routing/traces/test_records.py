@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -68,14 +69,14 @@ def test_facts_of_a_request_are_read_again() -> None:
     )  # fmt: skip
     trace = read(router.close())
     (request,) = trace.requests
-    assert trace.block_tokens == 64
+    assert trace.block_tokens == 16
     assert trace.began_at == HOUR
     assert request.session == digest(b"session:me")
     assert (request.arrived_s, request.prompt_tokens, request.output_tokens) == (2.25, 290, 9)
     assert (request.ttft_s, request.duration_s, request.cached_tokens) == (0.2, 1.5, 64)
     assert (request.status, request.worker, request.cause) == (499, "w1", "evicted_l1")
     assert request.strategy == "kvaware"
-    assert len(request.blocks) == 5
+    assert len(request.blocks) == 19
 
 
 def test_keys_and_groups_are_read_as_hashes() -> None:
@@ -128,10 +129,10 @@ def test_pieces_of_the_earlier_version_are_read_without_keys() -> None:
 
 def test_prompts_share_blocks_as_far_as_their_prefix() -> None:
     one, other = RecordedRouter(), RecordedRouter()
-    one.add(0, chain(b"x" * 20, 20), 20 * 64 + 32)
-    one.add(1, chain(b"x" * 10 + b"y" * 10, 20), 20 * 64 + 32)
-    other.add(2, chain(b"x" * 20 + b"z" * 20, 40), 40 * 64 + 32)  # another router, grown
-    other.add(3, chain(b"x" * 10 + b"y" * 10, 20), 20 * 64 + 32)
+    one.add(0, chain(b"x" * 20, 20), 20 * 16 + 8)
+    one.add(1, chain(b"x" * 10 + b"y" * 10, 20), 20 * 16 + 8)
+    other.add(2, chain(b"x" * 20 + b"z" * 20, 40), 40 * 16 + 8)  # another router, grown
+    other.add(3, chain(b"x" * 10 + b"y" * 10, 20), 20 * 16 + 8)
     a, b, c, d = (request.blocks for request in read(one.close(), other.close()).requests)
     assert [len(blocks) for blocks in (a, b, c, d)] == [21, 21, 41, 21]
     assert b[:10] == a[:10]
@@ -141,7 +142,7 @@ def test_prompts_share_blocks_as_far_as_their_prefix() -> None:
     assert d[:20] == b[:20]
 
 
-@pytest.mark.parametrize(("cached", "shared"), [(None, 0), (0, 0), (64, 1), (96, 1), (256, 0)])
+@pytest.mark.parametrize(("cached", "shared"), [(None, 3), (0, 3), (64, 4), (96, 6), (256, 3)])
 def test_prompts_share_what_the_engine_reused_of_a_hashed_block(
     cached: int | None, shared: int
 ) -> None:
@@ -154,6 +155,38 @@ def test_prompts_share_what_the_engine_reused_of_a_hashed_block(
     assert not set(b[shared:]) & set(a), "256 tokens cannot be of the block that differs"
 
 
+def test_what_a_miss_would_have_reused_is_the_mean_of_earlier_requests() -> None:
+    """Hashed blocks of 64 tokens; 24 or 56 more are reused where a prompt goes on, 8 elsewhere."""
+    router = RecordedRouter()
+    router.add(0, chain(b"sa", 2), 160)
+    router.add(1, chain(b"sabc", 4), 288, cached_tokens=128 + 24)
+    router.add(2, chain(b"sabcde", 6), 416, cached_tokens=256 + 56)
+    router.add(3, chain(b"sx", 2), 160, cached_tokens=64 + 8)
+    router.add(4, chain(b"sxyz", 4), 288, cached_tokens=0)  # goes on after 128
+    router.add(5, chain(b"sw", 2), 160, cached_tokens=0)
+    found = [request.blocks for request in read(router.close()).requests]
+    assert shared(found[4], found[3]) == (128 + 40) // 16
+    assert shared(found[5], found[0]) == (64 + 8) // 16
+
+
+def test_long_prompts_have_large_blocks() -> None:
+    router = RecordedRouter()
+    router.add(0, chain(b"x" * 60, 60), 60 * 64 + 32)
+    router.add(1, chain(b"x" * 30 + b"y" * 30, 60), 60 * 64 + 32)
+    router.add(2, chain(b"x" * 30 + b"y" * 10, 40), 40 * 64 + 32, cached_tokens=40 * 64 + 16)
+    trace = read(router.close())
+    one, other, third = (request.blocks for request in trace.requests)
+    assert trace.block_tokens == 64
+    assert [len(one), len(other), len(third)] == [61, 61, 41]
+    assert (shared(one, other), shared(other, third)) == (30, 40)
+    assert not set(other[30:]) & set(one)
+
+
+def shared(one: Sequence[int], other: Sequence[int]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, pair in pairs if pair[0] != pair[1]), min(len(one), len(other)))
+
+
 def test_sharing_follows_the_prefixes_of_any_tree_of_prompts() -> None:
     chance = random.Random(3)
     texts = [b""]
@@ -163,7 +196,7 @@ def test_sharing_follows_the_prefixes_of_any_tree_of_prompts() -> None:
         text = chance.choice(texts)
         text = text[: chance.randint(0, len(text))] + chance.randbytes(chance.randint(1, 30))
         texts.append(text)
-        tokens = len(text) * 64 + 32
+        tokens = len(text) * 16 + 8
         chance.choice(routers).add(at, chain(text, len(text)), tokens)
         expected.append(text)
         if not at % 7:
@@ -174,12 +207,9 @@ def test_sharing_follows_the_prefixes_of_any_tree_of_prompts() -> None:
         for other, others in zip(expected, found, strict=True):
             if one is other:
                 continue
-            shared = next(
-                (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
-                min(len(one), len(other)),
-            )
-            assert blocks[:shared] == others[:shared]
-            assert not set(blocks[shared:]) & set(others)
+            same = shared(one, other)
+            assert blocks[:same] == others[:same]
+            assert not set(blocks[same:]) & set(others)
 
 
 def test_growing_sessions_stay_small() -> None:
@@ -226,7 +256,7 @@ def test_a_prompt_shorter_than_its_known_prefix_keeps_its_length() -> None:
     router.add(1, chain(text + b"r" * 9, 39), 10 * 64)  # an estimate
     router.add(2, chain(text + b"r" * 9 + b"s", 40), 50 * 64)
     counts = [len(request.blocks) for request in read(router.close()).requests]
-    assert counts == [30, 10, 50]
+    assert counts == [120, 40, 200]
 
 
 def test_limits_count_lost_requests() -> None:

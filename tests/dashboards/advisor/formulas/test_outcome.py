@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from dashboards.advisor.formulas.outcome import (
     CAME,
     MISSED,
     UNTOLD,
-    adjust,
+    describe_drift,
     describe_mix,
     judge_change,
     measure_changes,
@@ -52,11 +53,22 @@ def test_without_cached_tokens_there_is_no_hit_rate() -> None:
 
 
 def test_what_other_requests_change_is_taken_off() -> None:
-    measured = {"ttft_p90_s": Estimate(-0.28, -0.37, -0.19), "hit_rate": Estimate(0.1, 0.0, 0.2)}
-    found = adjust(measured, {"ttft_p90_s": -0.1, "hit_rate": 0.04})
-    assert found["ttft_p90_s"].value == pytest.approx(-0.2)
-    assert found["hit_rate"].low == pytest.approx(-0.04)
-    assert adjust(measured, {})["ttft_p90_s"].low == pytest.approx(-0.37)
+    """The later requests are a fifth faster without the change, and the change halves the rest."""
+    chance = random.Random(4)
+    before = [replace(one, ttft_s=chance.uniform(0.1, 2.0)) for one in requests(0.4)]
+    later = [replace(one, ttft_s=chance.uniform(0.08, 1.6)) for one in requests(0.4)]
+    after = [replace(one, ttft_s=(one.ttft_s or 0.0) / 2, cached_tokens=90) for one in later]
+    later = [replace(one, cached_tokens=60) for one in later]
+    old, new = summarize(before), summarize(after, seed=1)
+    expected = (summarize(before), summarize(later, seed=1))
+    raw, found = measure_changes(old, new), measure_changes(old, new, expected)
+    for name in ("ttft_p50_s", "ttft_p90_s"):
+        assert found[name].value == pytest.approx(-0.5)
+        assert found[name].high - found[name].low < 1e-6, "what a model explains is no noise"
+        assert raw[name].high - raw[name].low > 0.02
+    assert raw["hit_rate"].value == pytest.approx(0.4)
+    assert found["hit_rate"].value == pytest.approx(0.3)
+    assert "Hit rate +10.0 points (+10.0 to +10.0)" in describe_drift(measure_changes(*expected))
 
 
 def test_another_rate_is_another_mix() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
-import pytest
-
+from routing.traces.blocks import resize_blocks
 from routing.whatif.model.analysis import Configuration
-from routing.whatif.model.drift import predict_drift
+from routing.whatif.model.drift import simulate_requests
 from tests.routing.whatif.recorded_traffic import TRUTH, WORKERS, recorded_traffic
 
 PRESENT = Configuration("prefixaware", WORKERS, device_tokens=TRUTH.cache_tokens)
@@ -20,9 +20,11 @@ CONSTANTS = {
 }
 
 
-def test_the_same_requests_change_nothing() -> None:
-    found = predict_drift(recorded_traffic(300), recorded_traffic(300), PRESENT, CONSTANTS)
-    assert found["ttft_p90_s"] == found["hit_rate"] == 0
+def test_the_same_requests_are_answered_alike() -> None:
+    before, after = simulate_requests(
+        recorded_traffic(300), recorded_traffic(300), PRESENT, CONSTANTS
+    )
+    assert before == after
 
 
 def test_requests_without_shared_prefixes_are_slower() -> None:
@@ -31,6 +33,23 @@ def test_requests_without_shared_prefixes_are_slower() -> None:
         replace(one, blocks=tuple(block + 10_000_000 * number for block in one.blocks))
         for number, one in enumerate(trace.requests, 1)
     ]
-    found = predict_drift(trace, replace(trace, requests=alone), PRESENT, CONSTANTS)
-    assert found["ttft_p50_s"] > 0.5
-    assert found["hit_rate"] == pytest.approx(-0.6, abs=0.15)
+    before, after = simulate_requests(trace, replace(trace, requests=alone), PRESENT, CONSTANTS)
+    times = [statistics.median(one.ttft_s or 0.0 for one in part) for part in (before, after)]
+    assert times[1] > 1.5 * times[0]
+    cached = [sum(one.cached_tokens or 0 for one in part) for part in (before, after)]
+    assert cached[0] > 100_000
+    assert cached[1] == 0
+
+
+def test_requests_keep_what_was_not_measured() -> None:
+    trace = recorded_traffic(120)
+    bare = [replace(one, ttft_s=None, cached_tokens=None) for one in trace.requests]
+    _, after = simulate_requests(trace, replace(trace, requests=bare), PRESENT, CONSTANTS)
+    assert after == bare
+
+
+def test_traces_with_blocks_of_other_sizes_are_compared() -> None:
+    trace = recorded_traffic(120)
+    small = resize_blocks(trace, trace.block_tokens // 4)
+    before, after = simulate_requests(trace, small, PRESENT, CONSTANTS)
+    assert [one.ttft_s for one in before] == [one.ttft_s for one in after]
