@@ -16,13 +16,14 @@ from console.core.registry import Registry
 from endpoints import selectors
 from endpoints.choices import SETTLED, Phase
 from endpoints.models import Endpoint
+from endpoints.reconcile.reconciler import STEADY_S
 from endpoints.refusals import NotFoundError
 
 log = logging.getLogger(__name__)
 UNSETTLED_POLL_S = 2
 SETTLED_POLL_S = 5
-STALE_S = 90
-"""At least two reconcile intervals of a running console worker."""
+STALE_S = STEADY_S + 60
+"""A pass of an endpoint without changes is overdue."""
 # int() raises for thousands of digits.
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 TROUBLED = frozenset({Phase.DEGRADED, Phase.FAILED})

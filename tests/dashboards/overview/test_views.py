@@ -105,10 +105,10 @@ def test_changes_of_deleted_endpoints_have_no_link(demo_endpoint: Endpoint) -> N
 def test_outdated_figures_are_marked(demo_endpoint: Endpoint) -> None:
     viewer = browser("viewer")
     assert "data-stale" not in viewer.get("/overview/now").text
-    late = timezone.now() - timedelta(minutes=3)
+    late = timezone.now() - timedelta(minutes=4)
     EndpointStatus.objects.update(updated_at=late)
     text = viewer.get("/overview/now").text
-    assert "3 min" in text
+    assert "4 min" in text
     assert "data-stale" in text
     assert "data-stale" in viewer.get("/endpoints/demo/head/").text
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from endpoints import actions
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, Replica, Revision
 from endpoints.pages.detail import configuration
+from endpoints.reconcile.reconciler import STEADY_S
 from tests.support.console import browser, make_endpoint, pretend_ready
 from tests.support.query_counts import check
 
@@ -175,7 +176,10 @@ def test_header_shows_the_state_on_every_tab(page: Client, ready: Endpoint) -> N
         assert "data-stale" not in text
     brief = text_of(page.get(f"{AT}head/?brief=1"))
     assert "One &lt;died&gt;." not in brief, "the Overview tells it at length"
-    EndpointStatus.objects.update(updated_at=timezone.now() - timedelta(seconds=91))
+    steady = timezone.now() - timedelta(seconds=STEADY_S)
+    EndpointStatus.objects.update(updated_at=steady)
+    assert "data-stale" not in text_of(page.get(f"{AT}head/")), "nothing to reconcile in between"
+    EndpointStatus.objects.update(updated_at=steady - timedelta(seconds=61))
     assert "data-stale" in text_of(page.get(f"{AT}head/"))
 
 
