@@ -1,7 +1,7 @@
 """Recorded traffic of endpoints in the database: `load_trace(endpoint, begin, end) -> Trace`.
 
 `load_trace` returns the requests that arrived in [begin, end) at all routers together, with blocks
-of 64 tokens; `Trace.requests` joins their blocks on access, so that long prompts take little
+of 16 or 64 tokens; `Trace.requests` joins their blocks on access, so that long prompts take little
 memory. `load_imported(endpoint, name) -> Trace` returns a trace from a file. Both raise TraceError.
 Hours are kept within the endpoint's limits of bytes and days, the newest ones; all go with the
 endpoint.
