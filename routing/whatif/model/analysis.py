@@ -27,9 +27,8 @@ from routing.whatif.model.isolation import ReplayPair
 from routing.whatif.model.outcome import (
     Comparison,
     Estimate,
-    Resampled,
     compare,
-    resample,
+    resample_runs,
     tabulate,
 )
 from routing.whatif.model.scenario import PlannedTrace, Scenario, plan_trace, run_scenario
@@ -207,15 +206,17 @@ def survey(
             return _replay(plan, configuration, title, calibration, draws, progress)
 
         base = replay(present, "Present configuration")
-        before = _resample(base, present)
+        noise = calibration.noise
+        before = resample_runs(base, present.price, noise, 0)
         for number, one in enumerate(candidates, 1):
             many = len(candidates) > 1
             runs = replay(one, f"Candidate {number} of {len(candidates)}" if many else "Candidate")
             if not tested.refusal:
-                comparisons.append(compare(before, _resample(runs, one), tested.errors()))
+                after = resample_runs(runs, one.price, noise, number)
+                comparisons.append(compare(before, after, tested.errors()))
             if one.isolation != present.isolation:
                 step = partial(report, 1.0, "Effect on each scope")
-                effects = _isolation_effects(source, base, runs, one, tested, step)
+                effects = _isolation_effects(source, base, runs, one, tested, noise, step)
     requests = replayed.requests
     seconds = requests[-1].at - requests[0].at if requests else 0.0
     return Analysis(
@@ -283,7 +284,7 @@ def _backtest(
     step = progress.begin(len(planned.requests), "Backtest")
     scenario = _recorded_scenario(planned, present, calibration.constants)
     run = run_scenario(scenario, planned, warm, step)
-    table = tabulate(run, scenario.hardware.overhead_s, None)
+    table = tabulate(run, scenario.hardware.overhead_s, None, calibration.noise)
     late = recorded.requests[run.warm :]
     paces = [
         relative_time(part, present.step_tokens, calibration.constants)
@@ -314,18 +315,13 @@ def _replay(
     return found
 
 
-def _resample(runs: Sequence[_Run], configuration: Configuration) -> Resampled:
-    return resample(
-        [tabulate(run, workers.overhead_s, configuration.price) for run, workers in runs]
-    )
-
-
 def _isolation_effects(
     trace: Trace,
     present: Sequence[_Run],
     isolated: Sequence[_Run],
     candidate: Configuration,
     tested: Backtest,
+    noise: Sequence[float],
     step: Callable[[], None],
 ) -> dict[str, Any]:
     pairs = [
@@ -335,7 +331,7 @@ def _isolation_effects(
     sharing = isolation.measure_sharing(trace, candidate.isolation)
     effects = isolation.compare_scopes(
         *(trace, candidate.isolation, pairs, tested.errors(), candidate.hourly_price),
-        *(sharing, step),
+        *(sharing, noise, step),
     )
     return isolation.show_effects(
         effects, sharing, candidate.isolation, calibrated=not tested.refusal
