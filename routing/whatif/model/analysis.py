@@ -341,7 +341,7 @@ def _isolation_effects(
 def as_survey(analysis: Analysis) -> dict[str, Any]:
     """Return a survey as JSON; `candidates` has figures and changes in their order."""
     document = as_document(analysis)
-    del document["candidate"], document["change"]
+    del document["candidate"], document["change"], document["ttft_p90_spread"]
     return {
         **document,
         "prompt_tokens": analysis.prompt_tokens,
@@ -386,5 +386,6 @@ def as_document(analysis: Analysis) -> dict[str, Any]:
             side: None if comparison is None else _estimates(getattr(comparison, side))
             for side in sides
         },
+        "ttft_p90_spread": None if comparison is None else comparison.spread,
         **isolates,
     }

@@ -115,19 +115,25 @@ def tabulate(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Figures of the present configuration and of another, and their ratio minus 1."""
+    """Figures of the present configuration and of another, and their ratio minus 1. `spread`: see
+    Resampled, the larger one.
+    """
 
     present: dict[str, Estimate]
     candidate: dict[str, Estimate]
     change: dict[str, Estimate]
+    spread: float
 
 
 @dataclass(frozen=True)
 class Resampled:
-    """Figures of the run with the fitted constants, and of resampled sessions of all runs."""
+    """Figures of the run with the fitted constants, and of resampled sessions of all runs.
+    `spread`: highest over lowest TTFT p90 of the runs, minus 1, all sessions counted once.
+    """
 
     figures: dict[str, float]
     draws: list[dict[str, float]]
+    spread: float
 
 
 def resample(tables: Sequence[RunTable], expected: RunTable | None = None) -> Resampled:
@@ -143,7 +149,10 @@ def resample(tables: Sequence[RunTable], expected: RunTable | None = None) -> Re
             for group in chance.choices(range(groups), k=groups) if groups else ():
                 weights[group] += 1
             draws.append(table.figures(weights))
-    return Resampled((expected or tables[0]).figures(), draws)
+    whole = [table.figures() for table in tables]
+    p90 = [one[TTFT[1]] for one in whole]
+    spread = max(p90) / min(p90) - 1 if min(p90) > 0 else 0.0
+    return Resampled(expected.figures() if expected else whole[0], draws, spread)
 
 
 def resample_runs(
@@ -178,6 +187,7 @@ def compare(
             for name in base
             if name in other and (base[name] or name in RATES)
         },
+        max(present.spread, candidate.spread),
     )
 
 

@@ -31,6 +31,12 @@ def test_figures_of_a_table() -> None:
     assert found["cost_per_million_tokens"] == pytest.approx(2.0 / 150_000 * 1e6)
 
 
+def test_spread_of_a_comparison_is_the_larger_one_between_runs() -> None:
+    steady, queueing = resample([table(), table(1.1)]), resample([table(0.8), table(1.4)])
+    assert compare(steady, queueing, {}).spread == pytest.approx(1.4 / 0.8 - 1)
+    assert compare(steady, steady, {}).spread == pytest.approx(0.1)
+
+
 def test_weights_count_a_session_several_times() -> None:
     weights = [0] * 100
     weights[99] = 3
