@@ -36,7 +36,7 @@ from routing.whatif.simulation.hardware import Hardware, TierModel
 from routing.whatif.simulation.replay import WARM_UP, SimulatedRun, Step
 from routing.whatif.simulation.routers import STRATEGIES
 
-_MOST_DRAWS, _LEAST_DRAWS = 8, 2
+_MOST_DRAWS, _SURVEY_DRAWS, _LEAST_DRAWS = 16, 8, 2
 _REPLAYED_REQUESTS = 200_000  # by all runs of one configuration, about
 _SURVEYED_REQUESTS = 60_000  # the same of a survey, with up to 25 configurations
 _CAPACITY_STEPS = 7
@@ -179,10 +179,9 @@ def survey(
         calibration, uncalibrated = UNCALIBRATED, str(error)  # hit rates need no times
     planned = plan_trace(recorded)
     replayed = planned if workload is None else plan_trace(workload)
-    draws = _MOST_DRAWS
+    draws = _MOST_DRAWS if len(candidates) == 1 else _SURVEY_DRAWS
     if replayed.requests:
-        share = most // len(replayed.requests)
-        draws = max(_LEAST_DRAWS, min(_MOST_DRAWS, share))
+        draws = max(_LEAST_DRAWS, min(draws, most // len(replayed.requests)))
     fitted = not present.device_tokens
     half = len(planned.requests) // 2
     total = len(planned.requests) + (1 + len(candidates)) * draws * len(replayed.requests)
