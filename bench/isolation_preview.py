@@ -16,6 +16,7 @@ import hashlib
 import http.client
 import json
 import random
+import statistics
 import sys
 import tempfile
 import threading
@@ -191,13 +192,15 @@ def simulated(count: int, rate: float, seed: int) -> list[TraceRequest]:
     return found
 
 
-def measure_virtually(requests: Sequence[TraceRequest], isolation: str, seed: int) -> Trace:
+def measure_virtually(
+    requests: Sequence[TraceRequest], configuration: Configuration, seed: int
+) -> Trace:
     """Return the requests as workers with known constants answer them; times vary by 10 %."""
     chance = random.Random(seed)
-    trace = Trace(64, requests, 1e9, isolation)
-    planned = plan_trace(trace, scope=partial(scope_of, isolation=isolation))
-    chooser = RecordingChooser("prefixaware", WORKERS, TRUTH)
-    run = simulate(planned.requests, TRUTH, WORKERS, chooser, 0.0)
+    trace = Trace(64, requests, 1e9, configuration.isolation)
+    planned = plan_trace(trace, scope=partial(scope_of, isolation=configuration.isolation))
+    chooser = RecordingChooser(configuration.strategy, configuration.replicas, TRUTH)
+    run = simulate(planned.requests, TRUTH, configuration.replicas, chooser, 0.0)
     rows = []
     for one, job in zip(requests, run.jobs, strict=True):
         ttft = (job.first_at - job.arrived + TRUTH.overhead_s) * chance.lognormvariate(0, 0.1)
@@ -214,33 +217,45 @@ def measure_virtually(requests: Sequence[TraceRequest], isolation: str, seed: in
     return replace(trace, requests=rows)
 
 
-def compare_virtually(runs: int, count: int, rate: float) -> None:
+def compare_virtually(seeds: Sequence[int], count: int, rate: float, change: str) -> None:
     """Print how often the 90 % intervals hold what was measured, over runs with other traffic."""
     held: dict[str, list[bool]] = {}
+    widths: dict[str, list[float]] = {}
     errors: dict[str, list[float]] = {}
     refused = 0
-    for seed in range(runs):
+    field, _, value = change.partition("=")
+    present = present_configuration(TRUTH.cache_tokens)
+    wanted: Any = {field: int(value) if field == "replicas" else value}
+    candidate = replace(present, **wanted)
+    for seed in seeds:
         requests = simulated(count, rate, seed)
-        before = measure_virtually(requests, "shared", seed)
-        after = measure_virtually(requests, "group", seed + 1000)
-        document = preview(before, TRUTH.cache_tokens)
+        before = measure_virtually(requests, present, seed)
+        after = measure_virtually(requests, candidate, seed + 1000)
+        document = as_document(analyse(before, present, candidate))
         if document["backtest"]["refusal"]:
             refused += 1
             continue
-        for row in document["isolation"]["rows"]:
+        for row in document.get("isolation", {"rows": [{"scope": "", **document}]})["rows"]:
             scope = row["scope"].removeprefix("group ")
             was, became = measured(before, scope), measured(after, scope)
             kind = "group" if scope else "all"
             for name, real in became.items():
                 one = row["candidate"][name]
                 held.setdefault(f"{kind} {name}", []).append(one["low"] <= real <= one["high"])
+                wide = one["high"] - one["low"]
+                wide /= 1.0 if name == "hit_rate" else real
+                widths.setdefault(f"{kind} {name}", []).append(wide)
                 wrong = one["value"] - real if name == "hit_rate" else one["value"] / real - 1
                 errors.setdefault(f"{kind} {name}", []).append(wrong)
                 if name != "hit_rate":
-                    one, change = row["change"][name], real / was[name] - 1
-                    holds = one["low"] <= change <= one["high"]
+                    one, came = row["change"][name], real / was[name] - 1
+                    holds = one["low"] <= came <= one["high"]
                     held.setdefault(f"{kind} change of {name}", []).append(holds)
-                    errors.setdefault(f"{kind} change of {name}", []).append(one["value"] - change)
+                    wide = one["high"] - one["low"]
+                    widths.setdefault(f"{kind} change of {name}", []).append(wide)
+                    errors.setdefault(f"{kind} change of {name}", []).append(one["value"] - came)
+            if "isolation" not in document:
+                continue
             seconds = added_seconds(before, after, scope, TRUTH.prefill_s, TRUTH.context_s)
             for name, real in (
                 ("added_prefill_s_per_hour", seconds),
@@ -248,15 +263,20 @@ def compare_virtually(runs: int, count: int, rate: float) -> None:
             ):
                 one = row[name]
                 held.setdefault(f"{kind} {name}", []).append(one["low"] <= real <= one["high"])
+                wide = (one["high"] - one["low"]) / max(real, 1.0)
+                widths.setdefault(f"{kind} {name}", []).append(wide)
                 errors.setdefault(f"{kind} {name}", []).append(one["value"] / max(real, 1.0) - 1)
-    print(f"{runs} runs of {count} requests at {rate:g}/s, {refused} refused by the backtest")
-    print("| figure, isolated | measured within the 90 % interval | error, median (range) |")
-    print("|---|---|---|")
+    print(f"{change}: {len(seeds)} runs ({seeds[0]} to {seeds[-1]}) of {count} at {rate:g}/s, "
+          f"{refused} refused by the backtest")  # fmt: skip
+    print("| figure, isolated | measured within the 90 % interval | mean (median) width "
+          "| error, median (range) |")  # fmt: skip
+    print("|---|---|---|---|")
     for name, holds in held.items():
         wrong = sorted(errors[name])
         middle = wrong[len(wrong) // 2]
         print(
-            f"| {name} | {sum(holds)} of {len(holds)} | "
+            f"| {name} | {sum(holds)} of {len(holds)} | {statistics.mean(widths[name]):.1%} "
+            f"({statistics.median(widths[name]):.1%}) | "
             f"{middle:+.1%} ({wrong[0]:+.1%} to {wrong[-1]:+.1%}) |"
         )
 
@@ -266,14 +286,18 @@ def compare_virtually(runs: int, count: int, rate: float) -> None:
 PRICE = 1.0  # USD/h of a worker
 
 
-def preview(recorded: Trace, device_tokens: int) -> dict[str, Any]:
-    present = Configuration(
+def present_configuration(device_tokens: int) -> Configuration:
+    return Configuration(
         "prefixaware",
         WORKERS,
         device_tokens=device_tokens,
         hourly_price=PRICE,
         isolation="shared",
     )
+
+
+def preview(recorded: Trace, device_tokens: int) -> dict[str, Any]:
+    present = present_configuration(device_tokens)
     return as_document(analyse(recorded, present, replace(present, isolation="group")))
 
 
@@ -326,7 +350,7 @@ def show(document: dict[str, Any], before: Trace, after: Trace, again: Trace, sp
     for row in document["isolation"]["rows"]:
         scope = row["scope"].removeprefix("group ")
         was, became, control = (measured(one, scope) for one in (before, after, again))
-        title = row["scope"][:14] or "all"
+        title = row["scope"][:24] or "all"
         for name, real in became.items():
             if name not in row["candidate"]:
                 continue
@@ -359,10 +383,15 @@ def main() -> None:
     parser.add_argument("--speed", type=float, default=20.0, help="of the simulated workers")
     parser.add_argument("--virtual", type=int, default=0, metavar="RUNS", help="in virtual time")
     parser.add_argument("--requests", type=int, default=600, help="of a run in virtual time")
+    parser.add_argument(
+        "--change", default="isolation=group", help="in virtual time: also strategy or replicas"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the first run in virtual time")
     flags = parser.parse_args()
     if flags.virtual:
         print(machine())
-        compare_virtually(flags.virtual, flags.requests, flags.rate)
+        seeds = range(flags.seed, flags.seed + flags.virtual)
+        compare_virtually(seeds, flags.requests, flags.rate, flags.change)
         return
     asks = traffic(flags.seconds, flags.rate)
     print(f"{machine()}; {len(asks)} requests of {GROUPS} groups, {WORKERS} simulated workers")

@@ -52,7 +52,8 @@ class Requests:
         body = orjson.dumps({"model": "m", "prompt": text})
         identity = self.identifier.read(PATH, body, b"", True, "")
         decision = Decision("d", time.time(), "prefixaware")
-        decision.status, decision.estimated, decision.chosen = 200, False, "w"
+        decision.status, decision.counted, decision.chosen = 200, True, "w"
+        decision.estimated = False
         decision.prompt_tokens, decision.cached_tokens = len(text) // 4, cached
         exchange = SimpleNamespace(
             decision=decision,

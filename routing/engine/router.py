@@ -16,6 +16,7 @@ from routing.engine.exchange import Exchange
 from routing.engine.http.bodies import is_small
 from routing.engine.http.http1 import RequestHead
 from routing.engine.misses.diagnostics import VENDOR_PATHS
+from routing.engine.misses.history import known_elsewhere
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metrics import ModelMetrics
 from routing.engine.policies import base
@@ -261,7 +262,7 @@ class Router(RouterState):
         if self.kv is not None:
             self.kv.sent(exchange, pick, idle=not worker.in_flight)
         if self.peers is not None:
-            self.peers.sent(exchange, worker.id)
+            self.peers.sent(exchange, worker.id, known_elsewhere(decision, facts))
         if worker.circuit.state:
             self.table.sent(worker)
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)

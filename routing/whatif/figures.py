@@ -113,6 +113,21 @@ def list_figures(result: Mapping[str, Any]) -> list[FigureRow]:
     ]
 
 
+QUEUEING = 0.2  # spread of TTFT p90 between runs from which the page states it
+
+
+def describe_queues(result: Mapping[str, Any]) -> str:
+    """Return why times are uncertain near saturation; "" where they are not."""
+    spread = result.get("ttft_p90_spread") or 0.0
+    if spread < QUEUEING:
+        return ""
+    return (
+        f"Queues form: TTFT p90 differs by {spread:.0%} between simulations with almost equal "
+        "constants, because single placements decide how long requests wait. The intervals of "
+        "TTFT are wide accordingly. More replicas or a lower rate give a definite answer."
+    )
+
+
 def list_candidates(results: Sequence[Mapping[str, Any]]) -> list[FigureRow]:
     """Return each figure of several analyses' candidates."""
     sides = [result.get("candidate") or {} for result in results]

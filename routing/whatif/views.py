@@ -97,6 +97,7 @@ def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
         "backtest": figures.list_backtest(result),
         "constants": figures.list_constants(result),
         "refusal": result.get("backtest", {}).get("refusal", ""),
+        "queues": figures.describe_queues(result),
         "calibration_error": result.get("calibration", {}).get("error"),
     }
     if "preview" in request.GET:

@@ -85,7 +85,7 @@ class MissesSerializer(serializers.Serializer[Any]):
     note = serializers.CharField(allow_blank=True, help_text="Routers that did not respond.")
     requests = serializers.IntegerField()
     unreported_requests = serializers.IntegerField(
-        help_text="Left out: answers without the number of cached tokens."
+        help_text="Left out: cut off early, or answered without the number of cached tokens."
     )
     prompt_tokens = serializers.IntegerField()
     cached_tokens = serializers.IntegerField()

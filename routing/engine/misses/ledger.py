@@ -90,7 +90,7 @@ class MissLedger:
         ).child()
         self._unreported = registry.counter(
             "emberline_router_miss_unreported_requests_total",
-            "Answers without the number of cached tokens, which the miss ledger leaves out.",
+            "Requests whose cached tokens were not reported, such as those cut off; left out.",
         ).child()
         registry.before_render.append(self._refresh)
 
@@ -162,10 +162,10 @@ class MissLedger:
     def ended(self, exchange: RoutedRequest) -> None:
         """Attribute the computed tokens of an answered request."""
         decision, seen = exchange.decision, exchange.seen
-        if decision.status != 200 or decision.estimated or not decision.prompt_tokens:
+        if not decision.counted or not decision.prompt_tokens:
             return
         cached = decision.cached_tokens
-        if cached is None:
+        if cached is None or decision.estimated:  # not reported, or cut off before
             self._unreported.value += 1
             self.sums.unreported()
             return

@@ -2,7 +2,8 @@
 
 A peer publishes a prompt when it sends it and again when it is answered. Two routers that send one
 prefix to two workers before they hear of each other compute it twice; the router with the smaller
-ID counts that as `placed_router`, so that each doubled token is counted once.
+ID counts that as `placed_router`, so that each doubled token is counted once. A router that had
+heard of it counts its own placement instead, and states so (`Placement.known`).
 """
 
 from __future__ import annotations
@@ -55,10 +56,14 @@ class PeerPrompts:
             if memory:
                 self.answered(placement.worker, chain, now)
             else:
-                self.sent(placement.worker, chain, smaller, now)
+                self.sent(placement.worker, chain, smaller, now, placement.known)
 
-    def sent(self, worker: str, chain: array[int], smaller: bool, now: float) -> None:
-        """Note a prompt of a peer. `smaller`: this router's ID is smaller than the peer's."""
+    def sent(
+        self, worker: str, chain: array[int], smaller: bool, now: float, known: int = 0
+    ) -> None:
+        """Note a prompt of a peer. `smaller`: this router's ID is smaller than the peer's. `known`:
+        blocks that the peer knew on another worker.
+        """
         name = (worker, chain[-1])
         if name in self._sent:
             del self._sent[name]
@@ -70,6 +75,8 @@ class PeerPrompts:
         if smaller:
             for exchange in self._elsewhere(worker, chain[0], now):
                 blocks = common_length(chain, exchange.facts.chain, 0)
+                if blocks <= known:
+                    continue
                 if len(self._doubled) >= _DOUBLED_KEPT:
                     self._doubled.clear()  # of requests that failed
                 self._doubled[exchange] = max(blocks, self._doubled.get(exchange, 0))

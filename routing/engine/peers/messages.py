@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-VERSION: Literal[2] = 2  # to be raised with every change of the fields below
+VERSION: Literal[3] = 3  # to be raised with every change of the fields below
 MAX_BYTES = 1024 * 1024  # of a message
 MAX_PLACEMENTS = 256  # in a batch
 MAX_NAMES = 8192  # hashes of a placement; longer chains are cut
@@ -55,7 +55,8 @@ class WorkerLoad(msgspec.Struct, array_like=True, forbid_unknown_fields=True, fr
 class Placement(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
     """Prompt sent to a worker. `block_size` 0: prefix blocks, else KV blocks of that many tokens,
     which are expected until `number` is listed as answered or failed. `share`: usable part of the
-    worker's cache, learned from the answer; 0: none.
+    worker's cache, learned from the answer; 0: none. `known`: names that the sender knew on another
+    worker.
     """
 
     number: Number
@@ -64,6 +65,7 @@ class Placement(msgspec.Struct, array_like=True, forbid_unknown_fields=True, fro
     block_tokens: Annotated[float, Meta(gt=0, le=1e6)]
     names: Annotated[bytes, Meta(max_length=MAX_NAMES * _NAME_BYTES)]
     share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    known: Annotated[int, Meta(ge=0, le=MAX_NAMES)] = 0
 
 
 class WorkerPrompts(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
@@ -105,7 +107,7 @@ class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
     router whose memory is requested.
     """
 
-    version: Literal[2]
+    version: Literal[3]
     router: RouterId
     sequence: Number
     dialect: Number

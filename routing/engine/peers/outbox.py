@@ -69,12 +69,13 @@ class Outbox:
     def held(self) -> int:
         return len(self._placed)
 
-    def sent(self, facts: RequestFacts, worker_id: str, share: float = 0.0) -> None:
+    def sent(self, facts: RequestFacts, worker_id: str, share: float = 0.0, known: int = 0) -> None:
         """Record a prompt by its prefix hashes. With `expected` too: KV events do not say when a
-        block was used, so the ages of peers' caches depend on them. `share`: see Placement.
+        block was used, so the ages of peers' caches depend on them. `share`, `known`: see
+        Placement.
         """
         if facts.chain:
-            self._place(worker_id, 0, facts.block_tokens, facts.chain, share)
+            self._place(worker_id, 0, facts.block_tokens, facts.chain, share, known)
 
     def expected(self, guess: ExpectedPrompt) -> None:
         chains: Mapping[int, Sequence[int]] = guess.chains
@@ -103,10 +104,14 @@ class Outbox:
         block_tokens: float,
         names: Sequence[int],
         share: float = 0.0,
+        known: int = 0,
     ) -> int:
         self._numbers += 1
         data = messages.pack_names(names)
-        placement = Placement(self._numbers, worker_id, block_size, block_tokens, data, share)
+        known = min(known, messages.MAX_NAMES)
+        placement = Placement(
+            self._numbers, worker_id, block_size, block_tokens, data, share, known
+        )
         self._placed.append(placement)
         self._placed_bytes += len(data)
         while len(self._placed) > MAX_HELD or self._placed_bytes > MAX_HELD_BYTES:

@@ -137,9 +137,10 @@ class PeerExchange:
 
     # -- from the request path
 
-    def sent(self, exchange: RoutedRequest, worker_id: str) -> None:
+    def sent(self, exchange: RoutedRequest, worker_id: str, known: int) -> None:
+        """`known`: blocks of the prompt that this router knew on another worker."""
         guess = exchange.placing.guess if exchange.placing is not None else None
-        self.outbox.sent(exchange.facts, worker_id)
+        self.outbox.sent(exchange.facts, worker_id, known=known)
         if guess is not None:
             self.outbox.expected(guess)
         if self._timer is None:

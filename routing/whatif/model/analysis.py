@@ -27,9 +27,8 @@ from routing.whatif.model.isolation import ReplayPair
 from routing.whatif.model.outcome import (
     Comparison,
     Estimate,
-    Resampled,
     compare,
-    resample,
+    resample_runs,
     tabulate,
 )
 from routing.whatif.model.scenario import PlannedTrace, Scenario, plan_trace, run_scenario
@@ -37,7 +36,7 @@ from routing.whatif.simulation.hardware import Hardware, TierModel
 from routing.whatif.simulation.replay import WARM_UP, SimulatedRun, Step
 from routing.whatif.simulation.routers import STRATEGIES
 
-_MOST_DRAWS, _LEAST_DRAWS = 8, 2
+_MOST_DRAWS, _SURVEY_DRAWS, _LEAST_DRAWS = 16, 8, 2
 _REPLAYED_REQUESTS = 200_000  # by all runs of one configuration, about
 _SURVEYED_REQUESTS = 60_000  # the same of a survey, with up to 25 configurations
 _CAPACITY_STEPS = 7
@@ -180,10 +179,9 @@ def survey(
         calibration, uncalibrated = UNCALIBRATED, str(error)  # hit rates need no times
     planned = plan_trace(recorded)
     replayed = planned if workload is None else plan_trace(workload)
-    draws = _MOST_DRAWS
+    draws = _MOST_DRAWS if len(candidates) == 1 else _SURVEY_DRAWS
     if replayed.requests:
-        share = most // len(replayed.requests)
-        draws = max(_LEAST_DRAWS, min(_MOST_DRAWS, share))
+        draws = max(_LEAST_DRAWS, min(draws, most // len(replayed.requests)))
     fitted = not present.device_tokens
     half = len(planned.requests) // 2
     total = len(planned.requests) + (1 + len(candidates)) * draws * len(replayed.requests)
@@ -207,15 +205,17 @@ def survey(
             return _replay(plan, configuration, title, calibration, draws, progress)
 
         base = replay(present, "Present configuration")
-        before = _resample(base, present)
+        noise = calibration.noise
+        before = resample_runs(base, present.price, noise, 0)
         for number, one in enumerate(candidates, 1):
             many = len(candidates) > 1
             runs = replay(one, f"Candidate {number} of {len(candidates)}" if many else "Candidate")
             if not tested.refusal:
-                comparisons.append(compare(before, _resample(runs, one), tested.errors()))
+                after = resample_runs(runs, one.price, noise, number)
+                comparisons.append(compare(before, after, tested.errors()))
             if one.isolation != present.isolation:
                 step = partial(report, 1.0, "Effect on each scope")
-                effects = _isolation_effects(source, base, runs, one, tested, step)
+                effects = _isolation_effects(source, base, runs, one, tested, noise, step)
     requests = replayed.requests
     seconds = requests[-1].at - requests[0].at if requests else 0.0
     return Analysis(
@@ -283,7 +283,7 @@ def _backtest(
     step = progress.begin(len(planned.requests), "Backtest")
     scenario = _recorded_scenario(planned, present, calibration.constants)
     run = run_scenario(scenario, planned, warm, step)
-    table = tabulate(run, scenario.hardware.overhead_s, None)
+    table = tabulate(run, scenario.hardware.overhead_s, None, calibration.noise)
     late = recorded.requests[run.warm :]
     paces = [
         relative_time(part, present.step_tokens, calibration.constants)
@@ -314,18 +314,13 @@ def _replay(
     return found
 
 
-def _resample(runs: Sequence[_Run], configuration: Configuration) -> Resampled:
-    return resample(
-        [tabulate(run, workers.overhead_s, configuration.price) for run, workers in runs]
-    )
-
-
 def _isolation_effects(
     trace: Trace,
     present: Sequence[_Run],
     isolated: Sequence[_Run],
     candidate: Configuration,
     tested: Backtest,
+    noise: Sequence[float],
     step: Callable[[], None],
 ) -> dict[str, Any]:
     pairs = [
@@ -335,7 +330,7 @@ def _isolation_effects(
     sharing = isolation.measure_sharing(trace, candidate.isolation)
     effects = isolation.compare_scopes(
         *(trace, candidate.isolation, pairs, tested.errors(), candidate.hourly_price),
-        *(sharing, step),
+        *(sharing, noise, step),
     )
     return isolation.show_effects(
         effects, sharing, candidate.isolation, calibrated=not tested.refusal
@@ -345,7 +340,7 @@ def _isolation_effects(
 def as_survey(analysis: Analysis) -> dict[str, Any]:
     """Return a survey as JSON; `candidates` has figures and changes in their order."""
     document = as_document(analysis)
-    del document["candidate"], document["change"]
+    del document["candidate"], document["change"], document["ttft_p90_spread"]
     return {
         **document,
         "prompt_tokens": analysis.prompt_tokens,
@@ -390,5 +385,6 @@ def as_document(analysis: Analysis) -> dict[str, Any]:
             side: None if comparison is None else _estimates(getattr(comparison, side))
             for side in sides
         },
+        "ttft_p90_spread": None if comparison is None else comparison.spread,
         **isolates,
     }

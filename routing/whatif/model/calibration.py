@@ -6,6 +6,7 @@ in them (observed_work). Uncertainty: bootstrap over sessions.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from routing.whatif.simulation.hardware import Hardware, TierModel
 MIN_SAMPLES = 100
 MAX_SAMPLES = 20_000  # the latest
 DRAWS = 60
+MIN_NOISE = 30  # prompts
 _MIN_TIER_SHARE = 0.02  # of prompt tokens, for a tier's load time to be fitted
 _UNLOADED_TIER = 0.02  # load time over prefill time, where nothing was loaded
 _SEED = 7
@@ -43,12 +45,14 @@ class CalibrationError(Exception):
 @dataclass(frozen=True)
 class Calibration:
     """`draws`: constants fitted to resampled sessions. `error`: robust relative
-    error of the observations."""
+    error of the observations. `noise`: factors by which times of the same work differ.
+    """
 
     constants: Constants
     draws: list[Constants]
     requests: int
     error: float
+    noise: Sequence[float] = ()
 
     def bounds(self, name: str) -> tuple[float, float]:
         """Return the 5 % and 95 % quantiles of a constant's draws."""
@@ -141,9 +145,9 @@ def calibrate(trace: Trace, step_tokens: int) -> Calibration:
     if not all(loaded):
         rows = [(_without(one, loaded), session) for one, session in rows]
     found, error = least_squares.fit([one for one, _ in rows], prior)
-    return Calibration(
-        dict(zip(NAMES, found, strict=True)), _draws(rows, found, error, prior), len(samples), error
-    )
+    constants = dict(zip(NAMES, found, strict=True))
+    draws = _draws(rows, found, error, prior)
+    return Calibration(constants, draws, len(samples), error, _noise(rows, constants))
 
 
 def relative_time(
@@ -152,13 +156,36 @@ def relative_time(
     """Return the median of measured over modelled times of prompts that found no other one waiting;
     None without such prompts.
     """
+    ratios = _ratios(list_observations(collect_samples(requests), step_tokens), constants)
+    return statistics.median(ratio for ratio, _ in ratios) if ratios else None
+
+
+def _ratios(rows: Iterable[Row], constants: Constants) -> list[tuple[float, float]]:
+    """Return measured over modelled time of each prompt that found no other one waiting, and the
+    variance of that ratio from the step under way at its arrival, whose end it waits for.
+    """
     coefficients = [constants[name] for name in NAMES]
-    ratios = []
-    for one, _ in list_observations(collect_samples(requests), step_tokens):
+    found = []
+    for one, _ in rows:
         modelled = sum(part * each for part, each in zip(one.parts, coefficients, strict=True))
         if modelled > 0 and one.parts[NAMES.index(OVERHEAD)]:
-            ratios.append(one.value / modelled)
-    return statistics.median(ratios) if ratios else None
+            batch = one.parts[NAMES.index(DECODE)] / one.parts[NAMES.index(STEP)]
+            step = (constants[STEP] + batch * constants[DECODE]) / modelled
+            busy = min(batch, 1.0)  # probability of a step; the wait is even within it
+            found.append((one.value / modelled, step**2 * (busy / 3 - busy**2 / 4)))
+    return found
+
+
+def _noise(rows: Iterable[Row], constants: Constants) -> list[float]:
+    """Return factors with median 1, without the part of the spread that a replay has anyway."""
+    ratios = _ratios(rows, constants)
+    if len(ratios) < MIN_NOISE:
+        return []
+    middle = statistics.median(ratio for ratio, _ in ratios)
+    spread = least_squares.deviation([ratio / middle - 1 for ratio, _ in ratios])
+    waited = statistics.mean(variance for _, variance in ratios)
+    share = math.sqrt(max(0.0, 1 - waited / max(spread**2, 1e-12)))
+    return [(ratio / middle) ** share for ratio, _ in ratios]
 
 
 def _without(one: Observation, loaded: Sequence[bool]) -> Observation:

@@ -13,7 +13,7 @@ from typing import Any
 
 from routing.traces.trace import Trace, TraceError, TraceRequest
 from routing.whatif.model import outcome
-from routing.whatif.model.outcome import Comparison, Estimate, RunTable
+from routing.whatif.model.outcome import Comparison, Estimate
 from routing.whatif.simulation.hardware import Hardware
 from routing.whatif.simulation.replay import SimulatedRun
 from routing.whatif.simulation.worker import Job
@@ -34,6 +34,16 @@ class ReplayPair:
     candidate: SimulatedRun
     before: Hardware
     after: Hardware
+
+    def parts(
+        self, jobs: Sequence[tuple[Job, Job]]
+    ) -> tuple[tuple[SimulatedRun, Hardware], tuple[SimulatedRun, Hardware]]:
+        """Return both runs with these jobs only."""
+        before, after = ([one[side] for one in jobs] for side in (0, 1))
+        return (
+            (replace(self.present, jobs=before, warm=0), self.before),
+            (replace(self.candidate, jobs=after, warm=0), self.after),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +144,7 @@ def compare_scopes(
     model_error: Mapping[str, float],
     hourly_price: float | None,
     sharing: Sharing,
+    noise: Sequence[float] = (),
     step: Callable[[], None] = lambda: None,
 ) -> list[ScopeEffect]:
     """Return the effect on all requests, then on each scope, most prompt tokens first. `pairs`: the
@@ -172,15 +183,13 @@ def compare_scopes(
     effects = []
     for scope in ("", *order):
         step()
-        tables: tuple[list[RunTable], list[RunTable]] = ([], [])
-        for pair, split in zip(pairs, counted, strict=True):
-            for side, (run, hardware) in enumerate(
-                ((pair.present, pair.before), (pair.candidate, pair.after))
-            ):
-                part = replace(run, jobs=[one[side] for one in split[scope]], warm=0)
-                tables[side].append(outcome.tabulate(part, hardware.overhead_s, None))
-        if not tables[0][0].sums:
+        if not counted[0][scope]:
             continue  # in the warm-up only
+        parts = [pair.parts(split[scope]) for pair, split in zip(pairs, counted, strict=True)]
+        before, after = (
+            outcome.resample_runs([one[side] for one in parts], None, noise, side)
+            for side in (0, 1)
+        )
         seconds = _added_seconds([split[scope] for split in counted], pairs)
         money = None
         if hourly_price is not None:
@@ -193,9 +202,7 @@ def compare_scopes(
                 tokens,
                 elsewhere.get(scope, 0) if scope else sum(elsewhere.values()),
                 added,
-                outcome.compare(
-                    outcome.resample(tables[0]), outcome.resample(tables[1]), model_error
-                ),
+                outcome.compare(before, after, model_error),
                 seconds,
                 money,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _TUNING = 1.345  # Huber's constant, 95 % efficient for normal errors
@@ -47,6 +47,11 @@ def solve(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[fl
     return found
 
 
+def deviation(errors: Iterable[float]) -> float:
+    """Return the robust standard deviation of errors around 0."""
+    return _SCALE * statistics.median(map(abs, errors))
+
+
 def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[list[float], float]:
     """Return coefficients and the robust relative error. `prior`: rough coefficients, which decide
     only where the observations do not.
@@ -55,7 +60,7 @@ def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[li
     scale = 1.0
     for _ in range(_ROUNDS):
         errors = [_error(one, found)[0] for one in observations]
-        scale = max(_SCALE * statistics.median(map(abs, errors)), _MIN_SCALE)
+        scale = max(deviation(errors), _MIN_SCALE)
         before = found
         found = solve_normal(normal(observations, found, scale), prior, scale)
         if all(abs(new - old) <= 1e-6 * abs(old) for new, old in zip(found, before, strict=True)):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import random
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from routing.whatif.simulation.hardware import Hardware
 from routing.whatif.simulation.replay import SimulatedRun
 
 RESAMPLES = 200  # over all runs of one scenario
 _SEED = 11
+_SEEDS = 1000  # configurations of an analysis, at most
+_TABLES = 8  # with other noise, at least
+_COPIES, _COPIED = 16, 40_000  # of a request for the figures, and requests in all
 
 TTFT = ("ttft_p50_s", "ttft_p90_s", "ttft_p99_s")
 RATES = ("hit_rate", "device_hit_rate", "l1_hit_rate", "l2_hit_rate")
@@ -66,12 +71,24 @@ class RunTable:
         return found
 
 
-def tabulate(run: SimulatedRun, overhead_s: float, hourly_price: float | None) -> RunTable:
-    """Summarize the counted requests; groups are numbered alike in all runs of one trace."""
+def tabulate(
+    run: SimulatedRun,
+    overhead_s: float,
+    hourly_price: float | None,
+    noise: Sequence[float] = (),
+    seed: int | None = None,
+) -> RunTable:
+    """Summarize the counted requests; groups are numbered alike in all runs of one trace.
+
+    `noise`: factors by which times of the same work differ. With a `seed`, each TTFT gets one of
+    them by chance, as in a measurement; without, several, so that quantiles are expected values.
+    """
     jobs = run.counted
+    chance = random.Random(seed or 0)
+    copies = 1 if seed is not None else max(1, min(_COPIES, _COPIED // max(len(jobs), 1)))
     numbers: dict[object, int] = {}
     sums: list[list[int]] = []
-    rows = []
+    rows: list[tuple[float, int]] = []
     for job in sorted(jobs, key=lambda job: job.tag):
         key: object = job.session if job.session >= 0 else ("request", job.tag)
         group = numbers.setdefault(key, len(numbers))
@@ -81,7 +98,9 @@ def tabulate(run: SimulatedRun, overhead_s: float, hourly_price: float | None) -
         values = (1, job.prompt_tokens, device, job.l1_tokens, job.l2_tokens, job.answer_tokens)
         for at, value in enumerate(values):
             sums[group][at] += value
-        rows.append((job.first_at - job.arrived + overhead_s, group))
+        ttft = job.first_at - job.arrived + overhead_s
+        factors = chance.choices(noise, k=copies) if noise else (1.0,)
+        rows.extend((ttft * factor, group) for factor in factors)
     rows.sort()
     ends = max((job.done_at for job in jobs), default=0.0)
     begins = min((job.arrived for job in jobs), default=0.0)
@@ -96,24 +115,30 @@ def tabulate(run: SimulatedRun, overhead_s: float, hourly_price: float | None) -
 
 @dataclass(frozen=True)
 class Comparison:
-    """Figures of the present configuration and of another, and their ratio minus 1."""
+    """Figures of the present configuration and of another, and their ratio minus 1. `spread`: see
+    Resampled, the larger one.
+    """
 
     present: dict[str, Estimate]
     candidate: dict[str, Estimate]
     change: dict[str, Estimate]
+    spread: float
 
 
 @dataclass(frozen=True)
 class Resampled:
-    """Figures of the run with the fitted constants, and of resampled sessions of all runs."""
+    """Figures of the run with the fitted constants, and of resampled sessions of all runs.
+    `spread`: highest over lowest TTFT p90 of the runs, minus 1, all sessions counted once.
+    """
 
     figures: dict[str, float]
     draws: list[dict[str, float]]
+    spread: float
 
 
-def resample(tables: Sequence[RunTable]) -> Resampled:
+def resample(tables: Sequence[RunTable], expected: RunTable | None = None) -> Resampled:
     """`tables`: of one configuration; the first has the fitted constants. Tables of the same
-    requests and number get the same sessions, draw by draw.
+    requests and number get the same sessions, draw by draw. `expected`: the first without a seed.
     """
     chance = random.Random(_SEED)
     draws = []
@@ -124,7 +149,24 @@ def resample(tables: Sequence[RunTable]) -> Resampled:
             for group in chance.choices(range(groups), k=groups) if groups else ():
                 weights[group] += 1
             draws.append(table.figures(weights))
-    return Resampled(tables[0].figures(), draws)
+    whole = [table.figures() for table in tables]
+    p90 = [one[TTFT[1]] for one in whole]
+    spread = max(p90) / min(p90) - 1 if min(p90) > 0 else 0.0
+    return Resampled(expected.figures() if expected else whole[0], draws, spread)
+
+
+def resample_runs(
+    runs: Sequence[tuple[SimulatedRun, Hardware]],
+    hourly_price: float | None,
+    noise: Sequence[float],
+    seed: int,
+) -> Resampled:
+    """`seed`: another one for each configuration, since the noise of their times is independent."""
+    values = [(run, workers.overhead_s, hourly_price, noise) for run, workers in runs]
+    each = math.ceil(_TABLES / len(values)) if noise else 1
+    noisy = [one for one in values for _ in range(each)]
+    tables = [tabulate(*one, seed + number * _SEEDS) for number, one in enumerate(noisy)]
+    return resample(tables, tabulate(*values[0]))
 
 
 def compare(
@@ -145,6 +187,7 @@ def compare(
             for name in base
             if name in other and (base[name] or name in RATES)
         },
+        max(present.spread, candidate.spread),
     )
 
 

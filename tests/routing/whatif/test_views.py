@@ -15,7 +15,7 @@ from console.accounts.models import Membership, Team, User
 from console.audit.models import AuditEvent
 from endpoints.models import Endpoint
 from routing.models import Canary
-from routing.whatif import actions, inputs, lifecycle
+from routing.whatif import actions, figures, inputs, lifecycle
 from routing.whatif.models import WhatIf, WhatIfState
 from routing.whatif.scopes import scope_names
 from tests.routing.whatif.conftest import GIVEN
@@ -67,6 +67,14 @@ def test_nonsense_is_answered_at_the_field(
     assert answer.status_code == 400
     assert message in answer.content.decode()
     assert not WhatIf.objects.exists()
+
+
+def test_uncertain_times_near_saturation_are_stated(finished: WhatIf) -> None:
+    client, url = browser("viewer"), finished.get_absolute_url()
+    assert finished.result["ttft_p90_spread"] < figures.QUEUEING
+    assert "Queues form" not in text(client, url)
+    WhatIf.objects.update(result=finished.result | {"ttft_p90_spread": 0.4})
+    assert "Queues form: TTFT p90 differs by 40% between simulations" in text(client, url)
 
 
 def test_a_finished_analysis_shows_prediction_and_backtest(finished: WhatIf) -> None:
@@ -275,6 +283,9 @@ def test_the_editor_previews_an_isolation(shared: Endpoint) -> None:
     for expected in ("Effect of cache isolation by key", "Key console", "Key gone", "All requests"):
         assert expected in page, expected
     assert "Prefixes sent by several scopes" in page
+    row.refresh_from_db()
+    WhatIf.objects.update(result=row.result | {"ttft_p90_spread": 0.4})
+    assert "Queues form: TTFT p90 differs by 40%" in text(client, poll)
     assert AuditEvent.objects.filter(verb="what-if").exists()
 
 

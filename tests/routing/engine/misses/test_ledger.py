@@ -19,9 +19,20 @@ from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metric_types import Registry
 from routing.engine.policies.base import RequestFacts
 from routing.engine.server import RouterServer
-from tests.routing.engine.harness import admin, ask, metric, post, router, until, workers
+from tests.routing.engine.harness import (
+    Client,
+    admin,
+    ask,
+    becomes,
+    metric,
+    post,
+    router,
+    until,
+    workers,
+)
 from tests.routing.engine.test_server_changes import rewrite
 from tests.support.cached_worker import CachedWorker
+from tests.support.fake_worker import Conversation, event
 
 Causes = dict[str, int]
 
@@ -222,6 +233,32 @@ async def test_not_cacheable_not_hashed_and_not_reported() -> None:
                 }
                 or main(await send(server, text(18))) == "not_hashed"
             )
+
+
+@pytest.mark.parametrize("hangs_up", [True, False], ids=["client", "worker"])
+async def test_answer_cut_off_before_its_usage_is_not_reported(hangs_up: bool) -> None:
+    """With its first token: before it, the engine has computed nothing."""
+
+    async def cut(talk: Conversation) -> None:
+        await talk.stream_head()
+        await talk.chunk(event("first"))
+        if hangs_up:
+            await talk.gone.wait()
+        else:
+            talk.cut()
+
+    async with CachedWorker() as one, router(one) as server:
+        one.script = cut
+        async with await Client.to(server.listen) as client:
+            body = {"model": "m", "prompt": text(19), "stream": True}
+            await client.send(post(body, "/v1/completions"))
+            async with asyncio.timeout(60):
+                await client.reader.readuntil(b"first")
+                if not hangs_up:
+                    await client.reader.read()
+        await becomes(server, 1, "emberline_router_miss_unreported_requests_total")
+        (hour,) = (await admin(server, "/misses")).json["hours"]
+        assert (hour["unreported"], hour["causes"]) == (1, {})
 
 
 async def test_sums_by_key_prefix_and_hour() -> None:

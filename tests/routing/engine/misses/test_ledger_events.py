@@ -43,7 +43,8 @@ class Placed:
     ) -> dict[str, int]:
         decision = Decision("d", time.time() - self.took_s, strategy)
         decision.reason = reason
-        decision.status, decision.estimated, decision.prompt_tokens = 200, False, self.tokens
+        decision.status, decision.estimated, decision.counted = 200, False, True
+        decision.prompt_tokens = self.tokens
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
         pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
         exchange: Any = SimpleNamespace(

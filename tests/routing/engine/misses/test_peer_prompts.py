@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from routing.engine.misses import peer_prompts
-from routing.engine.misses.history import PromptHistory
+from routing.engine.misses.history import PromptHistory, known_elsewhere
 from routing.engine.misses.peer_prompts import PeerPrompts
+from routing.engine.observe.decisions import Decision
 from routing.engine.peers import messages
 from routing.engine.peers.messages import Batch, Placement
+from routing.engine.policies.base import RequestFacts
 
 CHAIN = array("Q", range(1, 17))
 DIALECT = 7
@@ -77,6 +80,32 @@ def test_prefix_sent_to_two_workers_at_once_is_counted_by_one_router(
     prompts.sent("w", CHAIN, smaller, 100.1)
     assert prompts.take_doubled(request) == blocks
     assert prompts.take_doubled(request) == prompts.take_doubled(other) == 0
+
+
+@pytest.mark.parametrize(("known", "blocks"), [(16, 0), (4, 16)], ids=["all", "a part"])
+def test_prefix_that_the_peer_knew_elsewhere_is_counted_by_the_peer(
+    prompts: PeerPrompts, known: int, blocks: int
+) -> None:
+    request = own(CHAIN, "v")
+    prompts.placed(request, time.time())
+    placement = Placement(1, "w", 0, 64.0, messages.pack_names(CHAIN), known=known)
+    sent = Batch(messages.VERSION, "b" * 8, 1, DIALECT, False, [], [placement])
+    prompts.note_batch(sent, DIALECT, smaller=True)
+    assert prompts.take_doubled(request) == blocks
+
+
+@pytest.mark.parametrize(
+    ("tokens", "sizes", "known"),
+    [(0, {}, 0), (640, {}, 10), (1008, {16: None}, 16), (1024, {16: None}, 16)],
+    ids=["nothing", "prefix blocks", "all but the last KV block", "all"],
+)
+def test_blocks_known_on_another_worker(tokens: int, sizes: dict[int, Any], known: int) -> None:
+    candidates = [("v", 0, 0, 0.0, True), ("w", tokens, 0, 0.0, True)]
+    decision = Decision("1", 0.0, "kvaware", chosen="v", candidates=candidates)
+    facts = RequestFacts(CHAIN, 1024, 64.0, b"")
+    if sizes:
+        facts.blocks = SimpleNamespace(chains=sizes)  # type: ignore[assignment]
+    assert known_elsewhere(decision, facts) == known
 
 
 def test_later_placement_doubles_nothing(prompts: PeerPrompts) -> None:

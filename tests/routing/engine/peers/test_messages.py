@@ -54,6 +54,7 @@ def test_message_beyond_the_bounds_is_rejected():
         {"loads": [WorkerLoad("w0", 1, 0, 0)] * (messages.MAX_WORKERS + 1)},
         {"placed": [Placement(1, "w0", 0, 0.0, b"")]},
         {"placed": [Placement(1, "w0", 0, 1.0, b"", 1.01)]},
+        {"placed": [Placement(1, "w0", 0, 1.0, b"", known=messages.MAX_NAMES + 1)]},
         {"prompts": [WorkerPrompts("w0", b"", [-1])]},
         {"prompts": [WorkerPrompts("w0", b"", [1] * (messages.MAX_PROMPTS + 1))]},
     ):
@@ -75,8 +76,8 @@ def test_any_signed_bytes_are_a_batch_or_rejected(body: bytes):
 
 
 def test_batch_of_another_version_is_named():
-    newer = msgspec.msgpack.encode([3, {"router": "of a rollout"}, "more", *range(20)])
-    assert reason(signed(newer)) == "other_version"
+    newer = [messages.VERSION + 1, {"router": "of a rollout"}, "more", *range(20)]
+    assert reason(signed(msgspec.msgpack.encode(newer))) == "other_version"
     assert reason(signed(msgspec.msgpack.encode([messages.VERSION, "too", "short"]))) == "invalid"
     assert reason(signed(msgspec.msgpack.encode({"version": 2}))) == "invalid"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from routing.engine.misses import peer_prompts
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
     Client,
@@ -84,6 +85,35 @@ async def test_evicted_prompt_of_a_peer_is_not_first_seen(valkey, folder):
         worker.cache.clear()
         found = await complete(two, prompt)
         assert max(found, key=found.__getitem__) == "evicted_unknown"
+
+
+async def test_prompt_that_the_later_router_knew_elsewhere_is_first_seen(
+    valkey, folder, monkeypatch
+):
+    monkeypatch.setattr(peer_prompts, "DOUBLED_S", 60.0)
+    async with (
+        CachedWorker() as w0,
+        CachedWorker() as w1,
+        exchanging(valkey, folder, w0, w1, endpoint="known") as one,
+        exchanging(valkey, folder, w0, w1, endpoint="known") as two,
+    ):
+        await until(lambda: peers_of(one) and peers_of(two), "both connected")
+        first, second = sorted((one, two), key=lambda server: server._exchange.router_id)
+
+        async def complete(server: RouterServer, pin: str) -> str:
+            body = {"model": "m", "prompt": "a prompt of both " * 100, "max_tokens": 1}
+            answer = await ask(server, post(body, "/v1/completions", x_emberline_pin=pin))
+            number = answer.headers["x-emberline-decision"]
+            shown = (await admin(server, f"/decisions/{number}")).json["misses"]["causes"]
+            return str(max(shown, key=shown.__getitem__))
+
+        w0.held_back = asyncio.Event()
+        earlier = asyncio.create_task(complete(first, "w0"))
+        await until(lambda: second.router.misses.peers._sent, "the first placement")
+        assert await complete(second, "w1") == "placed_pinned"
+        await until(lambda: len(first.router.misses.history), "the second placement")
+        w0.held_back.set()
+        assert await earlier == "first_seen"
 
 
 async def test_routers_share_load_and_placements(valkey, folder):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import replace
 
 import pytest
 
 from routing.traces.trace import Trace, TraceRequest
+from routing.whatif.model import least_squares
 from routing.whatif.model.calibration import (
     CalibrationError,
     apply_constants,
@@ -40,6 +43,14 @@ def test_noise_widens_the_bounds() -> None:
         return high - low
 
     assert width(0.2) > 1.5 * width(0.05)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.2])
+def test_noise_of_single_times_is_found_without_waits_for_a_step(noise: float) -> None:
+    found = calibrate(recorded_traffic(noise=noise), TRUTH.step_tokens).noise
+    assert statistics.median(found) == pytest.approx(1.0)
+    logs = [math.log(one) for one in found]
+    assert least_squares.deviation(logs) == pytest.approx(noise, rel=0.25)
 
 
 def test_unloaded_tiers_get_a_load_time_and_sizes_stay() -> None:
