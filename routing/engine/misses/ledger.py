@@ -245,8 +245,7 @@ class MissLedger:
             blocks = seen.spans[-1][0]  # the longest
             if blocks >= whole or round(blocks * per_block) >= least:
                 return False
-        pick = None if exchange.placing is None else exchange.placing.pick
-        tiers = None if pick is None else pick.tiers
+        tiers = exchange.placing.pick.tiers if exchange.placing and exchange.placing.pick else None
         if tiers is not None and tiers[decision.chosen].tokens >= least:
             return False
         scale = prompt / estimated if estimated else 1.0
@@ -318,7 +317,8 @@ class MissLedger:
         if held_live and not evicted:
             workers = self.history.workers(elsewhere)
             known = (self._eviction(exchange, cached, worker)[0] for worker in workers)
-            cause = next(filter(None, known), placed_unmatched(decision) or cause)
+            indexed = facts.blocks is not None and last >= self.evictions.complete_since
+            cause = next(filter(None, known), placed_unmatched(decision, indexed))
         reaches.append((cause, held_live))
         # Ends within a block, and in an estimated token, are no lost block.
         least = min(cached + size + (0 if facts.blocks else per_block), prompt)
