@@ -32,8 +32,10 @@ from redis import Redis
 from bench.fleet.agents import TRACE as AGENTS_TRACE
 from bench.fleet.workloads import TRACE, shared_folder
 from bench.rig import busy, machine
+from bench.worker_events import WorkerEvents
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.support.cachenode import CacheNode, Valkey
+from tests.support.kvproxy import KvProxy
 from tests.support.vllm.fixtures import BLOCK_BYTES, PASSWORD
 from tests.support.vllm.installation import short_model_path
 from tests.support.vllm.router_process import Router, Seat, events, main_cause, text
@@ -63,9 +65,15 @@ class Rig:
     max_tokens: int = 1024
     l2_mib: int = 64
     l2_ttl_s: int = 90
+    strategy: str = "kvaware"
+    flags: Sequence[str] = ()  # further ones of the workers
+    variables: dict[str, str] = field(default_factory=dict)  # of their environment
+    proxied: bool = False  # the routers get KV events through proxies that can lose them
     seats: dict[str, Seat] = field(default_factory=dict)
     routers: list[Router] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)  # counters of processes that ended
+    events: WorkerEvents = field(default_factory=WorkerEvents)
+    proxies: dict[str, KvProxy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         try:
@@ -90,7 +98,8 @@ class Rig:
         kv: dict[str, Any] = {"probe_interval_s": 0, "l2_ttl_s": self.l2_ttl_s}
         kv["chat_template"] = str(self.folder / "chat.jinja")
         self.routers += [
-            Router(self.folder, list(self.seats.values()), kv=kv, more=more) for _ in range(2)
+            Router(self.folder, list(self.seats.values()), self.strategy, kv=kv, more=more)
+            for _ in range(2)
         ]
         for router in self.routers:
             router.start()
@@ -111,9 +120,14 @@ class Rig:
         channels = (f"{socket}-kv.sock", f"{socket}-replay.sock")
         more = ["--num-gpu-blocks-override", str(self.gpu_blocks)]
         more += ["--max-model-len", str(self.max_tokens), *events(*channels)]
-        more += ["--chat-template", str(self.folder / "chat.jinja")]
-        secrets = {target.password_env: PASSWORD}
-        worker = Worker(self.folder, name, transfer, secrets, *more)
+        more += ["--chat-template", str(self.folder / "chat.jinja"), *self.flags]
+        variables = {target.password_env: PASSWORD, **self.variables}
+        worker = Worker(self.folder, name, transfer, variables, *more)
+        self.events.follow(name, channels[0])
+        if self.proxied:
+            proxy = self.proxies[name] = KvProxy(*channels)
+            proxy.__enter__()
+            channels = (proxy.events, proxy.replay)
         self.seats[name] = Seat(name, worker, *channels)
 
     def wait_ready(self) -> None:
@@ -143,7 +157,7 @@ class Rig:
                 f"workers {wanted}",
             )
             if not draining:
-                until(router.follows_all, 120, "events of all workers")
+                until(router.ready, 120, "events of all workers")
 
     def add(self, name: str) -> None:
         self.start_worker(name)
@@ -186,6 +200,9 @@ class Rig:
     def close(self) -> None:
         for router in self.routers:
             router.kill()
+        for proxy in self.proxies.values():
+            proxy.__exit__(None, None, None)
+        self.events.close()
         for seat in self.seats.values():
             seat.worker.kill()
         for part, end in (("node", "kill"), ("store", "stop")):
@@ -497,14 +514,10 @@ class Injector:
             router.kill()
 
     def run(self) -> None:
-        def repeat(step: Callable[[], None]) -> None:
-            for _ in range(self.rounds):
-                step()
-
         before = self.rig.engines(), self.rig.ledger()
-        repeat(self.prompts)
-        repeat(self.other_router)
-        repeat(self.together)
+        self._repeat(self.prompts)
+        self._repeat(self.other_router)
+        self._repeat(self.together)
         self._timed(self.served_by_l2)
         self._timed(self.evicted_from_l2)
         self._timed(self.expired_in_l2)
@@ -517,6 +530,10 @@ class Injector:
         compare(self.rig, before)
         self._timed(self.not_hashed)
         self.show()
+
+    def _repeat(self, step: Callable[[], None]) -> None:
+        for _ in range(self.rounds):
+            step()
 
     def _timed(self, step: Callable[[], None]) -> None:
         began = time.monotonic()
