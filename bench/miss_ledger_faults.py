@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import tempfile
-import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from bench.miss_ledger_vllm import Injector, Rig, compare
 from bench.rig import busy, machine
@@ -31,15 +28,6 @@ _CHUNK = 64  # tokens of a prefill step where others wait
 
 class FaultInjector(Injector):
     # -- the workers' own account
-
-    def token_ids(self, prompt: str) -> list[int]:
-        request = urllib.request.Request(
-            f"{self.rig.seats['b'].worker.url}/tokenize",
-            json.dumps({"model": "m", "prompt": prompt}).encode(),
-            {"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return list(json.loads(answer.read())["tokens"])
 
     def stored(self, worker: str, prompt: str) -> None:
         tokens = self.token_ids(prompt)
@@ -56,13 +44,6 @@ class FaultInjector(Injector):
             return not any(self.rig.events[worker].held(one) for one in names)
 
         until(gone, 240, f"eviction from {worker}")
-
-    def case(self, wanted: str, shown: dict[str, Any], injected: bool) -> None:
-        """Note an answer, if the workers' events confirm its cause."""
-        if injected:
-            self.note(wanted, shown)
-        else:
-            self.not_injected[wanted] += 1
 
     @contextlib.contextmanager
     def losing(self, worker: str) -> Iterator[None]:
@@ -243,7 +224,8 @@ def main() -> None:
             more = ["--enable-lora", "--max-lora-rank", "8", "--lora-modules", adapter]
             more += ["--long-prefill-token-threshold", str(_CHUNK)]
             proxied = strategy == "kvaware"
-            rig = Rig(folder, l1_blocks=24, strategy=strategy, flags=more, proxied=proxied)
+            l1 = 24 if proxied else 96  # smaller than the device: it evicts first
+            rig = Rig(folder, l1_blocks=l1, strategy=strategy, flags=more, proxied=proxied)
             stack.callback(rig.close)
             injectors = {"kvaware": FaultInjector, "prefixaware": PrefixInjector}
             injectors[strategy](rig, flags.rounds).run()

@@ -54,6 +54,7 @@ _COUNTERS = {
     "device hits": ("vllm:prefix_cache_hits_total", {}),
     "L1 and L2 hits": ("vllm:external_prefix_cache_hits_total", {}),
 }
+_UNSURE = {"evicted_unknown", "index_stale"}  # decisions of traces that are printed
 _SCALE = 64  # tokens of a trace for one of its replay
 
 
@@ -267,6 +268,22 @@ class Injector:
             shown = {name: shown[name] for name in ("chosen", "reason", "predicted_cached_tokens")}
             print(f"  wrong: {wanted} as {causes}; {shown}", flush=True)
 
+    def case(self, wanted: str, shown: dict[str, Any], injected: bool) -> None:
+        """Note an answer, if the workers' events confirm its cause."""
+        if injected:
+            self.note(wanted, shown)
+        else:
+            self.not_injected[wanted] += 1
+
+    def token_ids(self, prompt: str) -> list[int]:
+        request = urllib.request.Request(
+            f"{self.rig.seats['b'].worker.url}/tokenize",
+            json.dumps({"model": "m", "prompt": prompt}).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return list(json.loads(answer.read())["tokens"])
+
     def serve(self, prompts: Sequence[str], instead: str, pin: str = "") -> None:
         """Send prompts that L2 holds; without it their misses had the cause `instead`."""
         for prompt in prompts:
@@ -407,7 +424,10 @@ class Injector:
             running = [pool.submit(self.send, text(400), "", "a", **long) for _ in range(6)]
             until(lambda: self._in_flight("a") >= 6, what="load")
             for prompt in prompts:
-                self.send(prompt, "placed_load")
+                tokens = self.token_ids(prompt)
+                held = self.rig.events["a"].held(tokens)
+                shown = self.send(prompt)
+                self.case("placed_load", shown, shown["chosen"] == "b" and held >= 96)
             for one in running:
                 one.result()
 
@@ -609,14 +629,19 @@ def _session(session: dict[str, Any]) -> Iterator[list[int]]:
         yield made[-1]
 
 
-def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int) -> None:
-    """Send the prompts in order, four at a time."""
+def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int, lost: range) -> None:
+    """Send the prompts in order, four at a time; during those in `lost`, the routers get no events
+    of worker a.
+    """
     before = rig.engines(), rig.ledger()
     began = time.monotonic()
     longest = cut = 0
 
     def send(number: int, blocks: list[int]) -> None:
         nonlocal longest, cut
+        if number in (lost.start, lost.stop) and lost:
+            proxy = rig.proxies["a"]
+            proxy.lose_live = proxy.deaf = number == lost.start
         ids = [
             random.Random(f"{block} {n}").randrange(1000, 40_000)
             for block in blocks
@@ -640,10 +665,10 @@ def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int) ->
     for router in rig.routers:
         causes.update(router.ask("/misses")["causes"])
         for one in router.ask("/decisions?limit=2000")["decisions"]:
-            if "evicted_unknown" in ((one["misses"] or {}).get("causes") or ()):
+            if _UNSURE & ((one["misses"] or {}).get("causes") or {}).keys():
                 names = ("time", "chosen", "reason", "prompt_tokens", "cached_tokens", "misses")
                 facts = {name: one[name] for name in (*names, "predicted_cached_tokens")}
-                print(f"  evicted_unknown: {facts}, {one['candidates']}")
+                print(f"  {facts}, {one['candidates']}")
     compare(rig, before)
     print({cause: tokens for cause, tokens in causes.most_common() if tokens}, flush=True)
 
@@ -653,6 +678,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["causes", "conversation", "agents"])
     parser.add_argument("--rounds", type=int, default=6, help="cases of each cause")
     parser.add_argument("--requests", type=int, default=300, help="of each trace")
+    lose = "requests of a trace, from the 101st, during which a worker's events are lost"
+    parser.add_argument("--lose-events", type=int, default=0, help=lose)
     flags = parser.parse_args()
     print(f"{machine()}\n{busy()}", flush=True)
     for part in flags.parts:
@@ -660,14 +687,15 @@ def main() -> None:
             # L1 and L2 are larger than the device, and smaller than the traces.
             sizes = () if part == "causes" else (144, 1500, 4096, 512, 3600)
             with contextlib.ExitStack() as stack:
-                rig = Rig(Path(folder), *sizes)
+                rig = Rig(Path(folder), *sizes, proxied=flags.lose_events > 0)
                 stack.callback(rig.close)
+                lost = range(100, 100 + flags.lose_events)
                 if part == "causes":
                     Injector(rig, flags.rounds).run()
                 elif part == "conversation":
-                    replay(rig, part, conversation(flags.requests), 512 // _SCALE)
+                    replay(rig, part, conversation(flags.requests), 512 // _SCALE, lost)
                 else:
-                    replay(rig, part, agents(flags.requests), 64 // _SCALE)
+                    replay(rig, part, agents(flags.requests), 64 // _SCALE, lost)
 
 
 if __name__ == "__main__":
