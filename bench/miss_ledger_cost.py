@@ -53,6 +53,7 @@ class Requests:
         identity = self.identifier.read(PATH, body, b"", True, "")
         decision = Decision("d", time.time(), "prefixaware")
         decision.status, decision.estimated, decision.chosen = 200, False, "w"
+        decision.counted = True
         decision.prompt_tokens, decision.cached_tokens = len(text) // 4, cached
         exchange = SimpleNamespace(
             decision=decision,

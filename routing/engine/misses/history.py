@@ -129,6 +129,17 @@ class PromptHistory:
             slot = self._free.pop() if self._free else len(self._by_slot)
             tenure = Tenure(worker, slot, f"{worker}\n{slot}")
             self._live[worker] = self._by_slot[slot] = tenure
+        self._add(tenure, chain, now)
+
+    def interrupted(self, worker: str, chain: Sequence[int], placed_at: float) -> None:
+        """Note a prompt whose answer was cut off, maybe by the end of its worker's tenure."""
+        for tenure in reversed(self._ended):
+            if tenure.worker == worker and tenure.at >= placed_at:
+                self._add(tenure, chain, placed_at)
+                return
+        self.used(worker, chain, placed_at, hit=False)
+
+    def _add(self, tenure: Tenure, chain: Sequence[int], now: float) -> None:
         limit = self._limit // len(self._by_slot)
         if self._index.runs > self._runs:
             memory = self._index.memories.get(tenure.key)

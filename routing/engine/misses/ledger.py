@@ -162,15 +162,16 @@ class MissLedger:
     def ended(self, exchange: RoutedRequest) -> None:
         """Attribute the computed tokens of an answered request."""
         decision, seen = exchange.decision, exchange.seen
-        if decision.status != 200 or decision.estimated or not decision.prompt_tokens:
+        if decision.status != 200 or not (decision.counted and decision.prompt_tokens):
             return
-        cached = decision.cached_tokens
-        if cached is None:
+        facts, cached, prompt = exchange.facts, decision.cached_tokens, decision.prompt_tokens
+        chain = facts.chain
+        if cached is None or decision.estimated:
             self._unreported.value += 1
             self.sums.unreported()
+            if chain and decision.ttft_s is not None:  # a token of a stream: its prompt is computed
+                self.history.interrupted(decision.chosen, chain, decision.time)
             return
-        facts = exchange.facts
-        chain, prompt = facts.chain, decision.prompt_tokens
         size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
         if facts.blocks is not None and facts.blocks.chains and size not in facts.blocks.chains:
             size = min(facts.blocks.chains)
@@ -304,8 +305,7 @@ class MissLedger:
             if reach > cached and not last:
                 last = used
         if last:
-            found.age_s = max(decision.time - last, 0.0)
-            found.evicted_at = gone_at or None
+            found.age_s, found.evicted_at = max(decision.time - last, 0.0), gone_at or None
         reaches: list[Reach] = []
         lost = self._lost(seen, tokens)
         if not self.history.ended_since(decision.chosen, decision.time):
@@ -333,8 +333,7 @@ class MissLedger:
     def _eviction(self, exchange: RoutedRequest, cached: int, worker: str) -> tuple[str, float]:
         """Return how the first missing block left a worker, as its events reported."""
         for name in missing_blocks(exchange.facts, cached):
-            known = self.evictions.find(worker, name)
-            if known is not None:
+            if (known := self.evictions.find(worker, name)) is not None:
                 return _EVICTED[known[0]], known[1]
         return "", 0.0
 

@@ -45,6 +45,7 @@ class Placed:
         decision = Decision("d", time.time() - self.took_s, strategy)
         decision.reason = reason
         decision.status, decision.estimated, decision.prompt_tokens = 200, False, self.tokens
+        decision.counted = True
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
         pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
         exchange: Any = SimpleNamespace(
