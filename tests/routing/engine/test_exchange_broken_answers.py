@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from routing.engine.prompt.engine_request import opening_events
 from tests.routing.engine.harness import (
     WITH_USAGE,
     Client,
@@ -373,6 +374,7 @@ NAMED = b'event: error\ndata: {"type":"error","error":{"type":"internal_error","
 PLAIN = b'data: {"error": {"message": "x", "code": 500}}\n\n'
 DEAD = PLAIN.replace(b'"x"', b'"EngineCore encountered an issue. See stack trace."')
 DONE = b"data: [DONE]\n\n"
+TOKENS = 9
 FINISHED = b'data: {"type":"response.completed","response":{"error":null,"id":"r"}}\n\n'
 
 
@@ -396,7 +398,7 @@ async def test_error_that_the_worker_reports_is_recorded(
 
     async def script(talk: Conversation) -> None:
         await talk.stream_head()
-        for part in (event("one"), *last):
+        for part in (*[event("one")] * TOKENS, *last):
             await talk.chunk(part)
         await talk.stream_end()
 
@@ -410,6 +412,9 @@ async def test_error_that_the_worker_reports_is_recorded(
             assert found.body.endswith(b"".join(last))
         (decision,) = (await admin(server, "/decisions")).json["decisions"]
         assert (decision["status"], decision["error"]) == (200, error)
+        if error:
+            generated = TOKENS - opening_events(path.encode(), 1)
+            assert decision["completion_tokens"] == generated > 0
         assert await metric(server, ERRORS, reason="broken_stream") == (1 if error else 0)
         (one,) = (await admin(server, "/workers")).json["workers"]
         assert one["state"] == state
