@@ -25,6 +25,7 @@ from tests.routing.engine.harness import (
     router,
     until,
 )
+from tests.routing.engine.test_exchange_engine_death import MESSAGES_MESSAGE
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
 ERRORS = "emberline_router_request_errors_total"
@@ -371,6 +372,7 @@ async def test_decisions_name_the_failure() -> None:
 
 FAILED = b'data: {"type":"response.failed","response":{"error":{"code":"x"}}}\n\n'
 NAMED = b'event: error\ndata: {"type":"error","error":{"type":"internal_error","message":"x"}}\n\n'
+NAMED_DEAD = NAMED.replace(b'"x"', json.dumps(MESSAGES_MESSAGE).encode())
 PLAIN = b'data: {"error": {"message": "x", "code": 500}}\n\n'
 DEAD = PLAIN.replace(b'"x"', b'"EngineCore encountered an issue. See stack trace."')
 DONE = b"data: [DONE]\n\n"
@@ -387,6 +389,7 @@ FINISHED = b'data: {"type":"response.completed","response":{"error":null,"id":"r
         ("/v1/chat/completions", (PLAIN + DONE,), "broken_stream", "up"),
         ("/v1/chat/completions", (event('{"error": {}}'), DONE), "", "up"),
         ("/v1/messages", (NAMED,), "broken_stream", "up"),
+        ("/v1/messages", (NAMED_DEAD,), "broken_stream", "down"),
         ("/v1/responses", (FAILED,), "broken_stream", "up"),
         ("/v1/responses", (FINISHED,), "", "up"),
     ],
