@@ -348,7 +348,7 @@ class Injector:
         # One of the two is the first.
         later = [one for one in found if main_cause(one["misses"]) != "first_seen"]
         self.note("first_seen", next((one for one in found if one not in later), found[0]))
-        self.note("placed_router", later[0] if later else found[1])
+        self.note("placed_router", later[-1] if later else found[1])
 
     def together(self) -> None:
         """The same new prompt twice at one moment, while the worker is busy."""
