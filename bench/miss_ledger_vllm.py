@@ -32,8 +32,10 @@ from redis import Redis
 from bench.fleet.agents import TRACE as AGENTS_TRACE
 from bench.fleet.workloads import TRACE, shared_folder
 from bench.rig import busy, machine
+from bench.worker_events import WorkerEvents
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.support.cachenode import CacheNode, Valkey
+from tests.support.kvproxy import KvProxy
 from tests.support.vllm.fixtures import BLOCK_BYTES, PASSWORD
 from tests.support.vllm.installation import short_model_path
 from tests.support.vllm.router_process import Router, Seat, events, main_cause, text
@@ -52,6 +54,7 @@ _COUNTERS = {
     "device hits": ("vllm:prefix_cache_hits_total", {}),
     "L1 and L2 hits": ("vllm:external_prefix_cache_hits_total", {}),
 }
+_UNSURE = {"evicted_unknown", "index_stale"}  # decisions of traces that are printed
 _SCALE = 64  # tokens of a trace for one of its replay
 
 
@@ -63,9 +66,15 @@ class Rig:
     max_tokens: int = 1024
     l2_mib: int = 64
     l2_ttl_s: int = 90
+    strategy: str = "kvaware"
+    flags: Sequence[str] = ()  # further ones of the workers
+    variables: dict[str, str] = field(default_factory=dict)  # of their environment
+    proxied: bool = False  # the routers get KV events through proxies that can lose them
     seats: dict[str, Seat] = field(default_factory=dict)
     routers: list[Router] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)  # counters of processes that ended
+    events: WorkerEvents = field(default_factory=WorkerEvents)
+    proxies: dict[str, KvProxy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         try:
@@ -90,7 +99,8 @@ class Rig:
         kv: dict[str, Any] = {"probe_interval_s": 0, "l2_ttl_s": self.l2_ttl_s}
         kv["chat_template"] = str(self.folder / "chat.jinja")
         self.routers += [
-            Router(self.folder, list(self.seats.values()), kv=kv, more=more) for _ in range(2)
+            Router(self.folder, list(self.seats.values()), self.strategy, kv=kv, more=more)
+            for _ in range(2)
         ]
         for router in self.routers:
             router.start()
@@ -111,9 +121,14 @@ class Rig:
         channels = (f"{socket}-kv.sock", f"{socket}-replay.sock")
         more = ["--num-gpu-blocks-override", str(self.gpu_blocks)]
         more += ["--max-model-len", str(self.max_tokens), *events(*channels)]
-        more += ["--chat-template", str(self.folder / "chat.jinja")]
-        secrets = {target.password_env: PASSWORD}
-        worker = Worker(self.folder, name, transfer, secrets, *more)
+        more += ["--chat-template", str(self.folder / "chat.jinja"), *self.flags]
+        variables = {target.password_env: PASSWORD, **self.variables}
+        worker = Worker(self.folder, name, transfer, variables, *more)
+        self.events.follow(name, channels[0])
+        if self.proxied:
+            proxy = self.proxies[name] = KvProxy(*channels)
+            proxy.__enter__()
+            channels = (proxy.events, proxy.replay)
         self.seats[name] = Seat(name, worker, *channels)
 
     def wait_ready(self) -> None:
@@ -143,7 +158,7 @@ class Rig:
                 f"workers {wanted}",
             )
             if not draining:
-                until(router.follows_all, 120, "events of all workers")
+                until(router.ready, 120, "events of all workers")
 
     def add(self, name: str) -> None:
         self.start_worker(name)
@@ -186,6 +201,9 @@ class Rig:
     def close(self) -> None:
         for router in self.routers:
             router.kill()
+        for proxy in self.proxies.values():
+            proxy.__exit__(None, None, None)
+        self.events.close()
         for seat in self.seats.values():
             seat.worker.kill()
         for part, end in (("node", "kill"), ("store", "stop")):
@@ -249,6 +267,22 @@ class Injector:
         if reported != wanted:
             shown = {name: shown[name] for name in ("chosen", "reason", "predicted_cached_tokens")}
             print(f"  wrong: {wanted} as {causes}; {shown}", flush=True)
+
+    def case(self, wanted: str, shown: dict[str, Any], injected: bool) -> None:
+        """Note an answer, if the workers' events confirm its cause."""
+        if injected:
+            self.note(wanted, shown)
+        else:
+            self.not_injected[wanted] += 1
+
+    def token_ids(self, prompt: str) -> list[int]:
+        request = urllib.request.Request(
+            f"{self.rig.seats['b'].worker.url}/tokenize",
+            json.dumps({"model": "m", "prompt": prompt}).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return list(json.loads(answer.read())["tokens"])
 
     def serve(self, prompts: Sequence[str], instead: str, pin: str = "") -> None:
         """Send prompts that L2 holds; without it their misses had the cause `instead`."""
@@ -314,7 +348,7 @@ class Injector:
         # One of the two is the first.
         later = [one for one in found if main_cause(one["misses"]) != "first_seen"]
         self.note("first_seen", next((one for one in found if one not in later), found[0]))
-        self.note("placed_router", later[0] if later else found[1])
+        self.note("placed_router", later[-1] if later else found[1])
 
     def together(self) -> None:
         """The same new prompt twice at one moment, while the worker is busy."""
@@ -390,7 +424,10 @@ class Injector:
             running = [pool.submit(self.send, text(400), "", "a", **long) for _ in range(6)]
             until(lambda: self._in_flight("a") >= 6, what="load")
             for prompt in prompts:
-                self.send(prompt, "placed_load")
+                tokens = self.token_ids(prompt)
+                held = self.rig.events["a"].held(tokens)
+                shown = self.send(prompt)
+                self.case("placed_load", shown, shown["chosen"] == "b" and held >= 96)
             for one in running:
                 one.result()
 
@@ -497,14 +534,10 @@ class Injector:
             router.kill()
 
     def run(self) -> None:
-        def repeat(step: Callable[[], None]) -> None:
-            for _ in range(self.rounds):
-                step()
-
         before = self.rig.engines(), self.rig.ledger()
-        repeat(self.prompts)
-        repeat(self.other_router)
-        repeat(self.together)
+        self._repeat(self.prompts)
+        self._repeat(self.other_router)
+        self._repeat(self.together)
         self._timed(self.served_by_l2)
         self._timed(self.evicted_from_l2)
         self._timed(self.expired_in_l2)
@@ -517,6 +550,10 @@ class Injector:
         compare(self.rig, before)
         self._timed(self.not_hashed)
         self.show()
+
+    def _repeat(self, step: Callable[[], None]) -> None:
+        for _ in range(self.rounds):
+            step()
 
     def _timed(self, step: Callable[[], None]) -> None:
         began = time.monotonic()
@@ -592,14 +629,19 @@ def _session(session: dict[str, Any]) -> Iterator[list[int]]:
         yield made[-1]
 
 
-def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int) -> None:
-    """Send the prompts in order, four at a time."""
+def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int, lost: range) -> None:
+    """Send the prompts in order, four at a time; during those in `lost`, the routers get no events
+    of worker a.
+    """
     before = rig.engines(), rig.ledger()
     began = time.monotonic()
     longest = cut = 0
 
     def send(number: int, blocks: list[int]) -> None:
         nonlocal longest, cut
+        if number in (lost.start, lost.stop) and lost:
+            proxy = rig.proxies["a"]
+            proxy.lose_live = proxy.deaf = number == lost.start
         ids = [
             random.Random(f"{block} {n}").randrange(1000, 40_000)
             for block in blocks
@@ -623,10 +665,10 @@ def replay(rig: Rig, name: str, prompts: Iterator[list[int]], per_block: int) ->
     for router in rig.routers:
         causes.update(router.ask("/misses")["causes"])
         for one in router.ask("/decisions?limit=2000")["decisions"]:
-            if "evicted_unknown" in ((one["misses"] or {}).get("causes") or ()):
+            if _UNSURE & ((one["misses"] or {}).get("causes") or {}).keys():
                 names = ("time", "chosen", "reason", "prompt_tokens", "cached_tokens", "misses")
                 facts = {name: one[name] for name in (*names, "predicted_cached_tokens")}
-                print(f"  evicted_unknown: {facts}, {one['candidates']}")
+                print(f"  {facts}, {one['candidates']}")
     compare(rig, before)
     print({cause: tokens for cause, tokens in causes.most_common() if tokens}, flush=True)
 
@@ -636,6 +678,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["causes", "conversation", "agents"])
     parser.add_argument("--rounds", type=int, default=6, help="cases of each cause")
     parser.add_argument("--requests", type=int, default=300, help="of each trace")
+    lose = "requests of a trace, from the 101st, during which a worker's events are lost"
+    parser.add_argument("--lose-events", type=int, default=0, help=lose)
     flags = parser.parse_args()
     print(f"{machine()}\n{busy()}", flush=True)
     for part in flags.parts:
@@ -643,14 +687,15 @@ def main() -> None:
             # L1 and L2 are larger than the device, and smaller than the traces.
             sizes = () if part == "causes" else (144, 1500, 4096, 512, 3600)
             with contextlib.ExitStack() as stack:
-                rig = Rig(Path(folder), *sizes)
+                rig = Rig(Path(folder), *sizes, proxied=flags.lose_events > 0)
                 stack.callback(rig.close)
+                lost = range(100, 100 + flags.lose_events)
                 if part == "causes":
                     Injector(rig, flags.rounds).run()
                 elif part == "conversation":
-                    replay(rig, part, conversation(flags.requests), 512 // _SCALE)
+                    replay(rig, part, conversation(flags.requests), 512 // _SCALE, lost)
                 else:
-                    replay(rig, part, agents(flags.requests), 64 // _SCALE)
+                    replay(rig, part, agents(flags.requests), 64 // _SCALE, lost)
 
 
 if __name__ == "__main__":

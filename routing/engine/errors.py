@@ -96,6 +96,8 @@ REASONS: tuple[str, ...] = (
 # vLLM's message for a dead engine process: in a 500, or as an event of a stream. Its other 500s
 # concern one request.
 _ENGINE_DEAD_MESSAGE = "EngineCore encountered an issue."
+# The same event within the validation error as which vLLM 0.32 reports it on /v1/messages.
+_ENGINE_DEAD_SHORTENED = "input_value={'error': {'message': 'En...am': None, 'code': 500}}"
 # OpenAI's and Anthropic's error events, and the last event of a failed response.
 _ERROR_EVENT = re.compile(
     rb'^data: ?(\{"(?:error": ?\{|type": ?"(?:error|response\.failed)").*?)\r?$', re.MULTILINE
@@ -156,7 +158,9 @@ def is_engine_dead(answer: bytes) -> bool:
         return False
     error = data.get("error") if type(data) is dict else None
     message = error.get("message") if type(error) is dict else None
-    return type(message) is str and message.startswith(_ENGINE_DEAD_MESSAGE)
+    return type(message) is str and (
+        message.startswith(_ENGINE_DEAD_MESSAGE) or _ENGINE_DEAD_SHORTENED in message
+    )
 
 
 def find_error_event(tail: bytes) -> bytes:

@@ -195,7 +195,7 @@ class RouterState:
         """Notify the KV event follower and the miss ledger of a worker's state change."""
         self.misses.worker_changed(worker.id, what, worker.draining)
         if self.kv is not None and self.kv.follower is not None:
-            self.kv.follower.changed(worker, what)
+            self.kv.follower.changed(worker, "reset" if what == "engine_died" else what)
 
     def _worker_changed(self, worker: Worker, what: str) -> None:
         level = "info" if what in ("up", "trial", "back") else "warning"
@@ -208,7 +208,7 @@ class RouterState:
             self.roster.set_capacity(worker)  # `forget` dropped the capacity
         if self.peers is not None and what in ("ejected", "engine_died", "back"):
             self.peers.circuit(worker.id, what != "back")
-        self.note_worker_change(worker, "reset" if what == "engine_died" else what)
+        self.note_worker_change(worker, what)
         if self.admission.depth:
             self.admission.pump()
 

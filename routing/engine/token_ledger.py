@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from routing.engine.errors import Refusal
+from routing.engine.errors import Refusal, find_error_event
 from routing.engine.http import bodies
 from routing.engine.prompt import engine_request
 
@@ -202,6 +202,8 @@ class TokenLedger:
                 return 0
             if answer.streams:
                 events = answer.events - engine_request.opening_events(ask.path, ask.choices)
+                if reported := find_error_event(answer.tail):  # no token, nor what follows it
+                    events -= answer.tail.partition(reported)[2].count(b"\n\n")
                 return max(min(events, most), 0) if answer.events else None
             if ask.background:
                 return ask.completion

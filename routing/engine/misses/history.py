@@ -130,6 +130,17 @@ class PromptHistory:
             slot = self._free.pop() if self._free else len(self._by_slot)
             tenure = Tenure(worker, slot, f"{worker}\n{slot}")
             self._live[worker] = self._by_slot[slot] = tenure
+        self._add(tenure, chain, now)
+
+    def interrupted(self, worker: str, chain: Sequence[int], placed_at: float) -> None:
+        """Note a prompt whose answer was cut off, maybe by the end of its worker's tenure."""
+        for tenure in reversed(self._ended):
+            if tenure.worker == worker and tenure.at >= placed_at:
+                self._add(tenure, chain, placed_at)
+                return
+        self.used(worker, chain, placed_at, hit=False)
+
+    def _add(self, tenure: Tenure, chain: Sequence[int], now: float) -> None:
         limit = self._limit // len(self._by_slot)
         if self._index.runs > self._runs:
             memory = self._index.memories.get(tenure.key)
@@ -227,10 +238,15 @@ class Replacements:
 
 
 class Evictions:
-    """Last removals that workers reported, by block and worker, in two generations."""
+    """Last removals that workers reported, by block and worker, in two generations.
+
+    `complete_since`: no later removal was forgotten.
+    """
 
     def __init__(self, keep: int = EVICTIONS_KEPT) -> None:
+        self.complete_since = 0.0
         self._keep = keep
+        self._began = 0.0  # of the new generation
         self._new: dict[int, int] = {}
         self._old: dict[int, int] = {}
 
@@ -247,6 +263,7 @@ class Evictions:
         if len(new) > self._keep:
             self._old = new
             self._new = {}
+            self.complete_since, self._began = self._began, now
 
     def find(self, worker: str, name: int) -> tuple[int, float] | None:
         """Return the tier and time of a block's last removal."""
@@ -317,10 +334,16 @@ def known_elsewhere(decision: Decision, facts: RequestFacts) -> int:
     return min(math.ceil((most + rest) / facts.block_tokens), len(facts.chain))
 
 
-def placed_unmatched(decision: Decision) -> str:
-    """Return the cause if the strategy compares no caches: its candidates have no matched tokens,
-    although another worker may hold the prompt. It places only the arm of a canary.
+def placed_unmatched(decision: Decision, indexed: bool) -> str:
+    """Return the cause of tokens that another worker computed, and that were not matched there.
+
+    `indexed`: KV events report its blocks, and would have reported their removal: they are late or
+    lost, or its index is being rebuilt or not believed. The arm of a canary may have a strategy
+    that compares no caches.
     """
-    if decision.strategy not in _WITHOUT_MATCHES:
-        return ""
-    return causes.PLACED_PINNED if decision.reason == base.PINNED else causes.PLACED_STRATEGY
+    compares = decision.strategy not in _WITHOUT_MATCHES
+    if decision.reason == base.PINNED and (indexed or not compares):
+        return causes.PLACED_PINNED
+    if not compares:
+        return causes.PLACED_STRATEGY
+    return causes.INDEX_STALE if indexed else causes.EVICTED_UNKNOWN

@@ -164,13 +164,14 @@ class MissLedger:
         decision, seen = exchange.decision, exchange.seen
         if not decision.counted or not decision.prompt_tokens:
             return
-        cached = decision.cached_tokens
+        facts, cached, prompt = exchange.facts, decision.cached_tokens, decision.prompt_tokens
+        chain = facts.chain
         if cached is None or decision.estimated:  # not reported, or cut off before
             self._unreported.value += 1
             self.sums.unreported()
+            if chain and decision.ttft_s is not None:  # a token of a stream: its prompt is computed
+                self.history.interrupted(decision.chosen, chain, decision.time)
             return
-        facts = exchange.facts
-        chain, prompt = facts.chain, decision.prompt_tokens
         size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
         if facts.blocks is not None and facts.blocks.chains and size not in facts.blocks.chains:
             size = min(facts.blocks.chains)
@@ -245,8 +246,7 @@ class MissLedger:
             blocks = seen.spans[-1][0]  # the longest
             if blocks >= whole or round(blocks * per_block) >= least:
                 return False
-        pick = None if exchange.placing is None else exchange.placing.pick
-        tiers = None if pick is None else pick.tiers
+        tiers = exchange.placing.pick.tiers if exchange.placing and exchange.placing.pick else None
         if tiers is not None and tiers[decision.chosen].tokens >= least:
             return False
         scale = prompt / estimated if estimated else 1.0
@@ -305,8 +305,7 @@ class MissLedger:
             if reach > cached and not last:
                 last = used
         if last:
-            found.age_s = max(decision.time - last, 0.0)
-            found.evicted_at = gone_at or None
+            found.age_s, found.evicted_at = max(decision.time - last, 0.0), gone_at or None
         reaches: list[Reach] = []
         lost = self._lost(seen, tokens)
         if not self.history.ended_since(decision.chosen, decision.time):
@@ -318,7 +317,8 @@ class MissLedger:
         if held_live and not evicted:
             workers = self.history.workers(elsewhere)
             known = (self._eviction(exchange, cached, worker)[0] for worker in workers)
-            cause = next(filter(None, known), placed_unmatched(decision) or cause)
+            indexed = facts.blocks is not None and last >= self.evictions.complete_since
+            cause = next(filter(None, known), placed_unmatched(decision, indexed))
         reaches.append((cause, held_live))
         # Ends within a block, and in an estimated token, are no lost block.
         least = min(cached + size + (0 if facts.blocks else per_block), prompt)
@@ -333,8 +333,7 @@ class MissLedger:
     def _eviction(self, exchange: RoutedRequest, cached: int, worker: str) -> tuple[str, float]:
         """Return how the first missing block left a worker, as its events reported."""
         for name in missing_blocks(exchange.facts, cached):
-            known = self.evictions.find(worker, name)
-            if known is not None:
+            if (known := self.evictions.find(worker, name)) is not None:
                 return _EVICTED[known[0]], known[1]
         return "", 0.0
 

@@ -103,7 +103,8 @@ class PromptSketch:
     other: PromptSketch | None = None  # one like it with another seed, such as another salt
 
     def anchors(self) -> list[int]:
-        return [one for one in self.raw if one & _ANCHOR_BITS == _LONG]
+        found = [one for one in self.raw if one & _ANCHOR_BITS == _LONG]
+        return found or [one for one in self.raw if one & _LONG][:1]
 
 
 class SketchBook:
@@ -228,7 +229,7 @@ def find_change(
     repeated = [
         at for at in range(begin, len(new.raw)) if new.raw[at] & _LONG and new.raw[at] in where
     ]
-    if len(repeated) < evidence:
+    if len(repeated) < evidence and not (repeated and seeds and new.raw == old.raw):
         return None
     last = repeated[-1]
     while last + 1 < len(new.raw) and new.raw[last + 1] in where:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from routing.engine.prompt.engine_request import opening_events
 from tests.routing.engine.harness import (
     WITH_USAGE,
     Client,
@@ -24,6 +25,7 @@ from tests.routing.engine.harness import (
     router,
     until,
 )
+from tests.routing.engine.test_exchange_engine_death import MESSAGES_MESSAGE
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
 ERRORS = "emberline_router_request_errors_total"
@@ -370,9 +372,11 @@ async def test_decisions_name_the_failure() -> None:
 
 FAILED = b'data: {"type":"response.failed","response":{"error":{"code":"x"}}}\n\n'
 NAMED = b'event: error\ndata: {"type":"error","error":{"type":"internal_error","message":"x"}}\n\n'
+NAMED_DEAD = NAMED.replace(b'"x"', json.dumps(MESSAGES_MESSAGE).encode())
 PLAIN = b'data: {"error": {"message": "x", "code": 500}}\n\n'
 DEAD = PLAIN.replace(b'"x"', b'"EngineCore encountered an issue. See stack trace."')
 DONE = b"data: [DONE]\n\n"
+TOKENS = 9
 FINISHED = b'data: {"type":"response.completed","response":{"error":null,"id":"r"}}\n\n'
 
 
@@ -385,6 +389,7 @@ FINISHED = b'data: {"type":"response.completed","response":{"error":null,"id":"r
         ("/v1/chat/completions", (PLAIN + DONE,), "broken_stream", "up"),
         ("/v1/chat/completions", (event('{"error": {}}'), DONE), "", "up"),
         ("/v1/messages", (NAMED,), "broken_stream", "up"),
+        ("/v1/messages", (NAMED_DEAD,), "broken_stream", "down"),
         ("/v1/responses", (FAILED,), "broken_stream", "up"),
         ("/v1/responses", (FINISHED,), "", "up"),
     ],
@@ -396,7 +401,7 @@ async def test_error_that_the_worker_reports_is_recorded(
 
     async def script(talk: Conversation) -> None:
         await talk.stream_head()
-        for part in (event("one"), *last):
+        for part in (*[event("one")] * TOKENS, *last):
             await talk.chunk(part)
         await talk.stream_end()
 
@@ -410,6 +415,9 @@ async def test_error_that_the_worker_reports_is_recorded(
             assert found.body.endswith(b"".join(last))
         (decision,) = (await admin(server, "/decisions")).json["decisions"]
         assert (decision["status"], decision["error"]) == (200, error)
+        if error:
+            generated = TOKENS - opening_events(path.encode(), 1)
+            assert decision["completion_tokens"] == generated > 0
         assert await metric(server, ERRORS, reason="broken_stream") == (1 if error else 0)
         (one,) = (await admin(server, "/workers")).json["workers"]
         assert one["state"] == state

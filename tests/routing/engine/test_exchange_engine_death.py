@@ -16,6 +16,10 @@ from tests.support.fake_worker import Conversation, FakeWorker, event
 ERRORS = "emberline_router_request_errors_total"
 RETRIES = "emberline_router_retries_total"
 MESSAGE = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+MESSAGES_MESSAGE = (  # begins so, as vLLM 0.32 writes it on /v1/messages
+    "2 validation errors for ChatCompletionStreamResponse\nmodel\n  Field required [type=missing, "
+    "input_value={'error': {'message': 'En...am': None, 'code': 500}}, input_type=dict]\n"
+)
 
 
 def engine_error(message: str = MESSAGE) -> dict[str, Any]:
@@ -58,7 +62,17 @@ async def dead_named_stream(talk: Conversation) -> None:
     await talk.stream_end()
 
 
-DEATHS = (dead, dead_in_chunks, dead_to_the_close, dead_stream, dead_named_stream)
+async def dead_messages_stream(talk: Conversation) -> None:
+    await talk.stream_head()
+    error = {"type": "error", "error": {"type": "internal_error", "message": MESSAGES_MESSAGE}}
+    await talk.chunk(b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n")
+    await talk.stream_end()
+
+
+DEATHS = (
+    *(dead, dead_in_chunks, dead_to_the_close),
+    *(dead_stream, dead_named_stream, dead_messages_stream),
+)
 
 
 @pytest.mark.parametrize("death", DEATHS, ids=lambda script: script.__name__)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import random
 from array import array
 from pathlib import Path
@@ -30,6 +32,7 @@ from tests.routing.engine.harness import (
     until,
     workers,
 )
+from tests.routing.engine.test_exchange_engine_death import dead, engine_error
 from tests.routing.engine.test_server_changes import rewrite
 from tests.support.cached_worker import CachedWorker
 from tests.support.fake_worker import Conversation, event
@@ -158,6 +161,47 @@ async def test_worker_down_restarted_or_reset() -> None:
         reset = post({}, "/reset_prefix_cache", x_emberline_pin=home)
         assert (await ask(server, reset)).status == 200
         assert main(await send(server, text(12), pin=home)) == "lost_reset"
+
+
+async def test_prompts_of_an_engine_that_died() -> None:
+    async with CachedWorker() as one, CachedWorker() as two, router(one, two) as server:
+        home = (await send(server, text(90)))["chosen"]
+        (one if home == "w0" else two).script = dead
+        shown = await send(server, text(90))
+        assert (shown["chosen"] != home, main(shown)) == (True, "lost_restart")
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first prompt", "not its first prompt"])
+@pytest.mark.parametrize("ending", ["engine", "connection"])
+async def test_answer_cut_off_after_its_first_token(ending: str, known: bool) -> None:
+    """It is counted as unreported; its prompt was computed, and is lost with the worker."""
+
+    async def broken(talk: Conversation) -> None:
+        await talk.stream_head()
+        await talk.chunk(event("a"))
+        if ending == "connection":
+            talk.writer.write_eof()
+            return
+        await talk.chunk(b"data: " + json.dumps(engine_error()).encode() + b"\n\n")
+        await talk.stream_end()
+
+    async with CachedWorker() as one, CachedWorker() as two, router(one, two) as server:
+        if known:
+            await send(server, text(91), pin="w0")
+        answers, one.script = one.script, broken
+        stream = {"model": "m", "prompt": text(92), "stream": True}
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await ask(server, post(stream, "/v1/completions", x_emberline_pin="w0"))
+        (shown,) = (await admin(server, "/decisions?limit=1")).json["decisions"]
+        assert (shown["error"], shown["misses"]) == ("broken_stream", None)
+        assert await metric(server, "emberline_router_miss_unreported_requests_total") == 1
+        assert (await admin(server, "/misses")).json["unreported_requests"] == 1
+        one.script = answers
+        if ending == "connection" or not known:  # else repeated at once, its server is still there
+            await one.stop()
+            await until(lambda: not server.router.table.workers["w0"].up, "lost")
+        shown = await send(server, text(92))
+        assert (shown["chosen"], main(shown)) == ("w1", "lost_restart")
 
 
 async def test_scale_down_and_rollout(tmp_path: Path) -> None:

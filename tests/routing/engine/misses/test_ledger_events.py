@@ -11,6 +11,7 @@ import pytest
 
 from routing.engine.kv.match import Blocks, Match
 from routing.engine.kv.wire import Tier
+from routing.engine.misses.history import Evictions
 from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metrics import Metrics
@@ -92,6 +93,28 @@ def test_removal_at_the_worker_that_had_it_is_found_from_another() -> None:
     placed = Placed()
     placed.ledger.evicted("w", Tier.L1, NAMES)
     assert placed.again(Match(0, 0, 0, 0), at="v") == {"evicted_l1": 992, "below_block": 8}
+
+
+@pytest.mark.parametrize(("reason", "cause"), [("", "index_stale"), ("pinned", "placed_pinned")])
+def test_worker_that_computed_it_but_whose_index_lacks_it(reason: str, cause: str) -> None:
+    """Its events are late or lost, or its index is being rebuilt: no removal was reported."""
+    placed = Placed()
+    found = placed.again(Match(0, 0, 0, 0), at="v", reason=reason)
+    assert found == {cause: 992, "below_block": 8}
+
+
+def test_removal_may_be_forgotten_since_the_prompt_was_used() -> None:
+    placed = Placed()
+    placed.ledger.evictions = Evictions(keep=10)
+    now = time.time()
+    for moment in (now - 90, now - 80):  # two full generations, both before its last use
+        placed.ledger.evictions.add("w", 0, range(1000, 1011), moment)
+    assert placed.again(Match(0, 0, 0, 0), at="v")["index_stale"] == 992
+    placed = Placed()
+    placed.ledger.evictions = Evictions(keep=10)
+    for moment in (now - 30, now - 20):  # removals from before the first of them are forgotten
+        placed.ledger.evictions.add("w", 0, range(1000, 1011), moment)
+    assert placed.again(Match(0, 0, 0, 0), at="v")["evicted_unknown"] == 992
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "session"])

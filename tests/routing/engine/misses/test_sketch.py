@@ -95,6 +95,17 @@ def test_a_prompt_under_another_salt_model_or_template(seed: PromptSeed, kind: s
     assert (change.kind, change.offset, change.end) == (kind, 0, len(RULES))
 
 
+@pytest.mark.parametrize("number", range(4))  # a digest decides whether a piece is indexed
+def test_whole_prompt_of_one_line_under_another_model(number: int) -> None:
+    book = SketchBook()
+    line = f"{number} river stone cloud engine paper green window " * 12
+    book.compare(line.encode(), SEED, 0)
+    change = book.compare(line.encode(), PromptSeed("adapter", 0, 0), 0)
+    assert change is not None
+    assert (change.kind, change.end) == (sketch.MODEL, len(line))
+    assert book.compare(f"{line}and more".encode(), PromptSeed("third", 0, 0), 0) is None
+
+
 def test_new_prompts_are_no_change() -> None:
     book = SketchBook()
     for number in range(40):
