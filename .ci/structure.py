@@ -129,6 +129,8 @@ def read_code() -> Code:
 def imports(tree: ast.AST, lazy: bool = False) -> Iterator[tuple[str, str]]:
     """Yield (dotted name, kind); kind is "top", "lazy" (in a function) or "typing"."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.expr | ast.expr_context | ast.operator | ast.cmpop | ast.arguments):
+            continue  # most of a tree, and without imports
         if isinstance(node, ast.Import):
             yield from ((alias.name, "lazy" if lazy else "top") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -137,7 +139,7 @@ def imports(tree: ast.AST, lazy: bool = False) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             yield from ((name, "typing") for name, _ in imports(ast.Module(node.body, [])))
         else:
-            inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from imports(node, lazy or inner)
 
 

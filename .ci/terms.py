@@ -80,6 +80,7 @@ GLOSSARY = {
     r"New endpoint\b": "Create endpoint",
     r"played kubelet|fleet of our own": "simulated kubelet, simulated fleet",
 }
+_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 WORD = re.compile("|".join(f"(?P<t{n}>{pattern})" for n, pattern in enumerate(GLOSSARY)))
 
 
@@ -89,18 +90,13 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
     if path.suffix != ".py":
         yield from enumerate(source.splitlines(), 1)
         return
-    tree = ast.parse(source)
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and id(node) not in docstrings:
-            yield node.lineno, node.value
+    docstrings = set()
+    for node in ast.walk(ast.parse(source)):  # an object before what it contains
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and id(node) not in docstrings:
+                yield node.lineno, node.value
+        elif isinstance(node, _DOCUMENTED) and node.body and isinstance(node.body[0], ast.Expr):
+            docstrings.add(id(node.body[0].value))
 
 
 def main() -> int:

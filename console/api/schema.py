@@ -15,6 +15,7 @@ from drf_spectacular.extensions import (
 )
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiJsonRenderer2, OpenApiYamlRenderer
 from drf_spectacular.utils import OpenApiParameter
 
 from console.api.serializers import ErrorSerializer
@@ -189,3 +190,24 @@ def build_document() -> dict[str, Any]:
 def _build(_urls: str) -> dict[str, Any]:
     found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
     return found
+
+
+class YamlRenderer(OpenApiYamlRenderer):
+    """Render the document once per process: it takes half a second."""
+
+    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
+        if data is build_document():
+            return _render_yaml(str(settings.ROOT_URLCONF))
+        return bytes(super().render(data, *args, **kwargs))
+
+
+class PlainYamlRenderer(YamlRenderer):
+    media_type = "application/yaml"
+
+
+RENDERERS: Final = (YamlRenderer, PlainYamlRenderer, OpenApiJsonRenderer, OpenApiJsonRenderer2)
+
+
+@lru_cache(maxsize=4)
+def _render_yaml(urls: str) -> bytes:
+    return bytes(OpenApiYamlRenderer().render(_build(urls)))

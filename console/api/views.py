@@ -58,6 +58,7 @@ class Schema(SpectacularAPIView):
 
     permission_classes = APIView.permission_classes
     authentication_classes = APIView.authentication_classes
+    renderer_classes = list(schema.RENDERERS)
 
     def _get_schema_response(self, request: Request) -> Response:  # noqa: ARG002
         return Response(schema.build_document())

@@ -12,7 +12,8 @@ When this process has ended, nothing of the command is left:
 
 Command, environment and secrets are in `FOLDER/.emberline/launch.json`, mode 0600: neither argv
 nor supervisor's configuration has a secret. The result of the last run is in `run.json` beside it.
-Uses little of the standard library and nothing else: one launcher stays in memory per process.
+Uses little of the standard library and nothing else: one launcher stays in memory per process, and
+`dataclasses` or `tempfile` would double the time of its start.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from console.processkit import leftovers
 from console.processkit.files import write_private
@@ -45,17 +47,17 @@ _CONSOLE_PREFIXES = ("DJANGO_", "SUPERVISOR_", "CELERY_")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """The command. `env` is added to the supervisor's environment."""
 
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = MappingProxyType({})
     grace_s: float = 30.0
 
     def write(self, folder: Path) -> None:
         (folder / LAUNCH_DIR).mkdir(exist_ok=True)
-        write_private(folder / LAUNCH_DIR / "launch.json", json.dumps(asdict(self)))
+        facts = self._asdict() | {"env": dict(self.env)}
+        write_private(folder / LAUNCH_DIR / "launch.json", json.dumps(facts))
 
     @classmethod
     def read(cls, folder: Path) -> Launch:
@@ -63,8 +65,7 @@ class Launch:
         return cls(tuple(facts["argv"]), facts["env"], facts["grace_s"])
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchRun:
+class LaunchRun(NamedTuple):
     """Current or last run in a folder. `deaths` counts exits without a stop request."""
 
     alive: bool = False
@@ -77,7 +78,7 @@ class LaunchRun:
         next launch still finds leftovers by their mark.
         """
         try:
-            write_private(folder / LAUNCH_DIR / "run.json", json.dumps(asdict(self)))
+            write_private(folder / LAUNCH_DIR / "run.json", json.dumps(self._asdict()))
         except OSError as error:
             _print_line(f"cannot record the run: {error.strerror}")
 
@@ -97,11 +98,11 @@ def main(folder: Path) -> int:
     end_with_parent(signal.SIGTERM)
     last = LaunchRun.read(folder)
     if last.alive:  # no exit recorded: killed, or the machine went down
-        last = replace(last, deaths=last.deaths + 1, last_exit="killed")
+        last = last._replace(deaths=last.deaths + 1, last_exit="killed")
     left = leftovers.end_leftovers(folder, last.group, grace_s=_LEFTOVER_GRACE_S)
     if left:
         _print_line(f"processes of an earlier run cannot be stopped: {left}")
-    run = replace(last, alive=True, group=os.getpgrp())
+    run = last._replace(alive=True, group=os.getpgrp())
     run.write(folder)
     status, requested = _supervise(_start(launch, folder), launch.grace_s)
     _end_descendants()
@@ -109,7 +110,7 @@ def main(folder: Path) -> int:
     if not requested:
         _print_line(f"{ENDED.removeprefix('launch: ')}: {ended}")
     deaths = run.deaths + (0 if requested else 1)
-    replace(run, alive=False, deaths=deaths, last_exit=ended).write(folder)
+    run._replace(alive=False, deaths=deaths, last_exit=ended).write(folder)
     return status if status >= 0 else 128 - status
 
 

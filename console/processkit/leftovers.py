@@ -11,16 +11,15 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MARK = "EMBERLINE_WORKLOAD"
 _PROC = Path("/proc")
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     pid: int
     parent: int
     group: int

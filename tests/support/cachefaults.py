@@ -122,7 +122,7 @@ class FaultProxy:
                 return
             self.accepted += 1
             try:
-                behind = socket.create_connection(self.target, timeout=5)
+                behind = socket.create_connection(self.target, timeout=60)
             except OSError:
                 client.close()
                 continue

@@ -70,7 +70,7 @@ class CacheNode:
 
     def page(self, path: str) -> str:
         url = f"http://127.0.0.1:{self.admin_port}{path}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return str(answer.read().decode())
 
     def order(self, path: str) -> str:
@@ -80,7 +80,7 @@ class CacheNode:
             method="POST",
             headers={"authorization": f"Bearer {self.password}"},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return str(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:

@@ -13,7 +13,7 @@ _LISTS = {"*": 1, "~": 1, ">": 1, "%": 2, "|": 2}
 class RawClient:
     """Sends words as an array of bulk strings and returns one reply."""
 
-    def __init__(self, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(self, port: int, timeout_s: float = 60.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self._file = self.socket.makefile("rb")
 

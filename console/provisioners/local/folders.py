@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import console
@@ -68,7 +67,7 @@ def forget_deaths(folder: Path) -> None:
     """Reset the exit count; the old process group is kept to find leftovers."""
     run = LaunchRun.read(folder)
     if run.deaths:
-        replace(run, deaths=0, last_exit="").write(folder)
+        run._replace(deaths=0, last_exit="").write(folder)
 
 
 def write_program(var: Path, name: str, folder: Path, stop_grace_s: int) -> None:

@@ -238,11 +238,11 @@ def test_orders_are_json_over_http(start: Start) -> None:
     url = f"http://127.0.0.1:{node.admin_port}/resize?memory=32MiB"
     request = urllib.request.Request(url, method="POST")
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=60)
     with caught.value as answer:
         assert answer.status == 401
         assert json.load(answer)["field"] == "authorization"
     request.add_header("Authorization", "Bearer open sesame")
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert json.load(answer)["capacity_bytes"] == 32 * MIB
     assert node.metric("emberline_l2_capacity_bytes", medium="memory") == 32 * MIB

@@ -43,7 +43,7 @@ def order(node: CacheNode, path: str, scheme: str = "http") -> tuple[int, Any]:
     )
     context = authority().client() if scheme == "https" else None
     try:
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:

@@ -66,7 +66,7 @@ def test_bytes_being_received_are_bounded_over_all_clients(start: Start) -> None
     """Two writers that stop half way hold the whole allowance; a third is rejected for now."""
     node = start(memory="32MiB")
     half = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (8 * MIB) + bytes(MIB)
-    stuck = [socket.create_connection(("127.0.0.1", node.port), timeout=10) for _ in range(2)]
+    stuck = [socket.create_connection(("127.0.0.1", node.port), timeout=60) for _ in range(2)]
     for sock in stuck:
         sock.sendall(half)
     db = client(node)
@@ -99,7 +99,7 @@ def test_client_that_reads_nothing_blocks_no_other_client(start: Start, commands
     node = start(memory="64MiB")
     db = client(node)
     db.set("k", bytes(4 * MIB))
-    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as slow:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as slow:
         slow.sendall(commands)
         until(
             lambda: node.metric("emberline_l2_in_flight_operations", op="get") == 1,
@@ -301,11 +301,11 @@ class Out:
 # -- connections -------------------------------------------------------------------------------
 def test_clients_over_the_limit_get_an_error(start: Start) -> None:
     node = start("--max-clients", "2")
-    held = [socket.create_connection(("127.0.0.1", node.port), timeout=10) for _ in range(2)]
+    held = [socket.create_connection(("127.0.0.1", node.port), timeout=60) for _ in range(2)]
     for sock in held:
         sock.sendall(b"PING\r\n")
         assert sock.recv(100) == b"+PONG\r\n"
-    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as late:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as late:
         assert late.recv(100) == b"-ERR max number of clients reached\r\n"
         assert late.recv(100) == b""
     for sock in held:
@@ -315,7 +315,7 @@ def test_clients_over_the_limit_get_an_error(start: Start) -> None:
 
 def test_invalid_resp_closes_the_connection_with_a_message(start: Start) -> None:
     node = start()
-    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as sock:
         sock.sendall(b"PING\r\n*1\r\n:5\r\n")
         came = b""
         while data := sock.recv(1000):
@@ -371,13 +371,13 @@ def test_draining_node_rejects_new_clients_and_serves_existing_ones(start: Start
     db = client(node)
     db.set("k", "v")
     url = f"http://127.0.0.1:{node.admin_port}/drain"
-    with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60) as answer:
         assert answer.status == 202
     assert _status(node, "/readyz") == 503
     assert node.page("/healthz") == "ok\n"
     assert node.metric("emberline_l2_node_up") == 0
     assert db.get("k") == b"v"
-    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as late:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as late:
         assert late.recv(100) == b"-ERR draining\r\n"
 
 
@@ -387,7 +387,7 @@ def test_stopping_node_completes_pending_requests(start: Start, number: signal.S
     node = start()
     idle = client(node)
     idle.ping()
-    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as busy:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as busy:
         busy.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n" + bytes(50_000))
         until(lambda: node.metric("emberline_l2_connections") == 2, what="both connections")
         node.process.send_signal(number)

@@ -27,7 +27,7 @@ def block(number: int, namespace: str = "aa") -> tuple[bytes, bytes]:
 
 
 def client(node: CacheNode, **options: int) -> redis.Redis:
-    return redis.Redis.from_url(node.url, socket_timeout=20, **options)
+    return redis.Redis.from_url(node.url, socket_timeout=60, **options)
 
 
 def settle(node: CacheNode) -> None:
@@ -173,7 +173,7 @@ def test_removed_folder_leaves_memory(node: CacheNode, disk: Path) -> None:
 def test_two_nodes_on_one_folder(node: CacheNode, disk: Path) -> None:
     argv = [sys.executable, "-m", "cachetier.engine", "--listen", "127.0.0.1:0"]
     argv += ["--memory", "8MiB", "--disk", f"{disk}:128MiB"]
-    second = subprocess.run(argv, cwd=ROOT, capture_output=True, timeout=20, check=False)
+    second = subprocess.run(argv, cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert second.returncode == 2
     assert b"in use by another cache node" in second.stderr
     assert node.process.poll() is None

@@ -132,7 +132,7 @@ def test_client_killed_while_sending_leaves_nothing(start: Start, sent: int) -> 
     db.set("k", "old")
     before = used(node)
     whole = bytes(2 * MIB) + b"\r\n"
-    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as dying:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as dying:
         dying.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (2 * MIB) + whole[:sent])
         if sent < len(whole):
             until(lambda: used(node) > before, what="room made for it")
@@ -146,7 +146,7 @@ def test_client_killed_while_receiving_releases_its_value(start: Start) -> None:
     node = start("--allow-flush", memory="64MiB")
     db = client(node)
     db.set("k", bytes(8 * MIB))
-    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as dying:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as dying:
         dying.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         dying.sendall(b"GET k\r\n" * 3)
         dying.recv(100)
@@ -226,5 +226,5 @@ def test_growing_and_shrinking_under_readers(start: Start) -> None:
 
 def resize(node: CacheNode, memory: str) -> None:
     url = f"http://127.0.0.1:{node.admin_port}/resize?memory={memory}"
-    with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60) as answer:
         assert answer.status in (200, 202)

@@ -103,7 +103,7 @@ class Store:
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=60) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -111,7 +111,7 @@ class Store:
     def count(self) -> int:
         """Return the number of readable samples of `x`."""
         query = urllib.parse.urlencode({"query": "count_over_time(x[1w])", "time": START + 86_400})
-        with urllib.request.urlopen(f"{self.url}/api/v1/query?{query}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/query?{query}", timeout=60) as answer:
             found: list[Any] = json.load(answer)["data"]["result"]
         return int(found[0]["value"][1]) if found else 0
 

@@ -265,3 +265,14 @@ def test_state_file_is_private(room: Room) -> None:
     path = room.folder / ".emberline" / "launch.json"
     assert path.stat().st_mode & 0o777 == 0o600
     assert Launch.read(room.folder) == Launch(("x",), {"S": "secret"})
+
+
+def test_launcher_imports_little() -> None:
+    """One starts, and stays in memory, for each managed process."""
+    code = "import sys, console.processkit.launch; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    imported = set(done.stdout.split())
+    assert "console.processkit.launch" in imported, done.stderr
+    assert not {"dataclasses", "inspect", "tempfile", "shutil", "subprocess"} & imported

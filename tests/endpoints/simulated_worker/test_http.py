@@ -82,7 +82,7 @@ def test_invalid_requests(data: bytes, status: int) -> None:
 def test_pipelined_requests_are_answered_in_order(worker: SimulatedWorker) -> None:
     asks = [b"GET /%s HTTP/1.1\r\n\r\n" % path for path in (b"version", b"v1/models", b"nothing")]
     last = b"GET /kv_event_sources HTTP/1.1\r\nConnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", worker.port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", worker.port), timeout=60) as sock:
         sock.sendall(b"".join(asks) * 20 + last)
         data = b"".join(iter(lambda: sock.recv(65536), b""))
     assert data.count(b"HTTP/1.1 200 OK") == 41
@@ -91,7 +91,7 @@ def test_pipelined_requests_are_answered_in_order(worker: SimulatedWorker) -> No
 
 
 def test_invalid_request_closes_the_connection(worker: SimulatedWorker) -> None:
-    with socket.create_connection(("127.0.0.1", worker.port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", worker.port), timeout=60) as sock:
         sock.sendall(b"GET /version HTTP/1.1\r\n\r\nrubbish\r\n\r\n")
         data = b"".join(iter(lambda: sock.recv(65536), b""))
     assert data.startswith(b"HTTP/1.1 200 OK")
@@ -100,12 +100,12 @@ def test_invalid_request_closes_the_connection(worker: SimulatedWorker) -> None:
 
 def test_expect_continue_and_chunked_bodies(worker: SimulatedWorker) -> None:
     head = b"POST /v1/completions HTTP/1.1\r\nContent-Length: 28\r\nExpect: 100-continue\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", worker.port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", worker.port), timeout=60) as sock:
         sock.sendall(head)
         assert sock.recv(100).startswith(b"HTTP/1.1 100 Continue")
         sock.sendall(b'{"prompt":"x","max_tokens":1}'[:28])
         assert b"400 Bad Request" in sock.recv(4096)  # one byte short: no JSON
-    connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=60)
     connection.request("POST", "/v1/completions", iter([b'{"prompt"', b':"x"}']))
     assert connection.getresponse().status == 200
     connection.close()

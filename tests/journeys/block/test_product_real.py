@@ -90,7 +90,7 @@ def test_kvaware_is_switched_on_live_and_predicts_what_the_engine_reports(real: 
     router = json.loads((real.var / "workloads/demo-router/0/router.json").read_text())
 
     def followed() -> bool:
-        kv = httpx.get(f"http://{router['admin']}/index", timeout=10).json().get("kv") or {}
+        kv = httpx.get(f"http://{router['admin']}/index", timeout=60).json().get("kv") or {}
         trusted = kv.get("telling") and (kv.get("tokens") or {}).get("trust") == "verified"
         return bool(trusted) and all(one["state"] == "following" for one in kv["sources"])
 

@@ -12,15 +12,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-import schemathesis
 from django.db import transaction
 from django.test.client import ClientHandler
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.core.parameters import ParameterLocation
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from console.api.access import CallerThrottle
 from console.api.schema import build_document
@@ -43,9 +38,12 @@ def in_process(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     return [body]
 
 
-@cache  # not at import: every process collects this module, few run its tests
+# Not at import, nor schemathesis: every process collects this module, few run its tests.
+@cache
 def operations() -> dict[str, Any]:
     """Return the operations of the document by label."""
+    import schemathesis
+
     schema = schemathesis.openapi.from_dict(deepcopy(build_document()))
     schema.app = in_process
     return {found.ok().label: found.ok() for found in schema.get_all_operations()}
@@ -82,6 +80,11 @@ def test_api_matches_its_document(share: int, token: str) -> None:
 
 
 def check(operation: Any, token: str) -> None:
+    from schemathesis import GenerationMode
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.core.parameters import ParameterLocation
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
+
     good = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
     bad = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
 

@@ -84,7 +84,7 @@ def test_silent_fallback_is_detected_degrades_and_recovers(simulated: Product) -
 
 def test_embedded_prometheus_has_the_product_rules(simulated: Product) -> None:
     port = json.loads((simulated.var / "launcher.json").read_text())["prometheus_port"]
-    data = httpx.get(f"http://127.0.0.1:{port}/api/v1/rules", timeout=10).json()["data"]
+    data = httpx.get(f"http://127.0.0.1:{port}/api/v1/rules", timeout=60).json()["data"]
     rules = {rule["name"]: rule for group in data["groups"] for rule in group["rules"]}
     assert {"RoutingFallback", "IndexStale", "KvProbeFailing"} <= set(rules)
     assert not [name for name, rule in rules.items() if rule["health"] == "err"], rules

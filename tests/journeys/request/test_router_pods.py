@@ -77,7 +77,7 @@ class Endpoint:
         """By each router: its workers and how they stand."""
         found = []
         for router in self.ready(self.routers):
-            answer = httpx.get(f"{router.urls['admin']}/workers", timeout=10).json()
+            answer = httpx.get(f"{router.urls['admin']}/workers", timeout=60).json()
             found.append({worker["id"]: worker["state"] for worker in answer["workers"]})
         return found
 
@@ -137,7 +137,7 @@ def test_routers_discover_workers_drop_terminating_ones_and_read_their_files(
         endpoint.cluster.api.delete("Pod", endpoint.space, one.name)
         until(lambda: _turned_away(endpoint, one.name), 15)
         # It still answers requests: running ones may end there.
-        assert httpx.get(f"{one.urls['http']}/health", timeout=10).status_code == 200
+        assert httpx.get(f"{one.urls['http']}/health", timeout=60).status_code == 200
         until(lambda: _gone(endpoint, one.name), 60)
         until(lambda: len(endpoint.ready(endpoint.workers)) == 2, 60)
         until(lambda: [len(known) for known in endpoint.known()] == [2, 2], 60)
@@ -157,7 +157,7 @@ def _revoke(endpoint: Endpoint, urls: list[str]) -> None:
 
 
 def _status(url: str) -> int:
-    answer = httpx.post(f"{url}/v1/completions", json=BODY, headers=HEADERS, timeout=10)
+    answer = httpx.post(f"{url}/v1/completions", json=BODY, headers=HEADERS, timeout=60)
     return answer.status_code
 
 

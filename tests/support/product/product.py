@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -43,7 +44,8 @@ def eventually(
 
 
 def checkout(target: Path) -> Path:
-    """Copy the tracked files of this working tree, as a clone would have them."""
+    """Copy the tracked files of this working tree, as a clone would have them, and the product's
+    bytecode: several processes that start at once would each compile the same modules."""
     names = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
@@ -52,7 +54,11 @@ def checkout(target: Path) -> Path:
         if source.is_file():
             copy = target / name
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, copy)
+            shutil.copy2(source, copy)  # with its time, by which Python finds bytecode valid
+            cached = Path(importlib.util.cache_from_source(str(source)))
+            if name.endswith(".py") and cached.is_file():
+                (copy.parent / "__pycache__").mkdir(exist_ok=True)
+                shutil.copy2(cached, copy.parent / "__pycache__" / cached.name)
     return target
 
 

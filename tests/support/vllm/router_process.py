@@ -137,7 +137,7 @@ class Router:
         return json.loads(self.page(path))
 
     def page(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:

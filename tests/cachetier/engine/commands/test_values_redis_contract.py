@@ -242,7 +242,7 @@ def test_login_is_required(cache: CacheNode | Valkey) -> None:
         guest(cache, username="nobody", password=PASSWORD).get("k")
     named = guest(cache, username="default", password=PASSWORD)
     assert named.ping()
-    with socket.create_connection(("127.0.0.1", cache.port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", cache.port), timeout=60) as sock:
         for words in (b"HELLO 3", b"CLIENT ID", b"CONFIG GET *"):
             sock.sendall(words + b"\r\n")
             assert sock.recv(1000).startswith(b"-NOAUTH")

@@ -206,7 +206,7 @@ def test_local_programs_can_send_commands(node: CacheNode, host: str) -> None:
 
 
 def _send(port: int, lines: list[str]) -> str:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.sendall("\r\n".join(lines).encode())
         with sock.makefile("r") as answer:
             return answer.read()

@@ -93,7 +93,7 @@ def test_exhausted_descriptors_are_survived(start: Start) -> None:
     node = start()
     there = sum(1 for _ in Path(f"/proc/{node.process.pid}/fd").iterdir())
     resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (there + 4, there + 4))
-    crowd = [socket.create_connection(("127.0.0.1", node.port), timeout=10) for _ in range(12)]
+    crowd = [socket.create_connection(("127.0.0.1", node.port), timeout=60) for _ in range(12)]
     until(lambda: "Not accepting connections" in node.log.read_text(), what="no descriptor left")
     for sock in crowd:
         sock.close()

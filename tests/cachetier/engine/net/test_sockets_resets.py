@@ -17,7 +17,7 @@ def test_reset_clients_with_partial_data_are_released(start: Start) -> None:
     for _ in range(300):
         length = chance.randrange(20_000, 500_000)
         head = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % length
-        with socket.create_connection(("127.0.0.1", node.port), timeout=20) as sock:
+        with socket.create_connection(("127.0.0.1", node.port), timeout=60) as sock:
             sock.sendall(b"AUTH soak\r\n")
             sock.sendall(head + chance.randbytes(min(50_000, length - 1)))
             if chance.random() < 0.5:

@@ -43,7 +43,7 @@ def client(node: CacheNode, ca: str, **more: object) -> redis.Redis:
 def metric(node: CacheNode, name: str, **labels: str) -> float:
     """From an admin port with TLS."""
     url = f"https://localhost:{node.admin_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10, context=authority().client()) as answer:
+    with urllib.request.urlopen(url, timeout=60, context=authority().client()) as answer:
         return read_metric(answer.read().decode(), name, **labels)
 
 
