@@ -136,8 +136,7 @@ class ObjectWatch(threading.Thread):
             return
         owner = self._keep(body)
         if event == "DELETED":
-            name = str(about.get("name"))
-            self._versions.get(self._known.pop(name)[2], {}).pop(name, None)
+            self._drop(str(about.get("name")))
         self._notify({owner})
         self._version = str(about.get("resourceVersion") or self._version)
 
@@ -147,9 +146,18 @@ class ObjectWatch(threading.Thread):
         owner = str(labels.get(OWNER, "")).replace(".", "/", 1)
         name, version = str(about.get("name")), str(about.get("resourceVersion"))
         workload = str(labels.get(WORKLOAD, ""))
+        if self._known.get(name, ("", "", workload))[2] != workload:
+            self._drop(name)
         self._known[name] = version, owner, workload
         self._versions.setdefault(workload, {})[name] = version
         return owner
+
+    def _drop(self, name: str) -> None:
+        if name in self._known:
+            workload = self._known.pop(name)[2]
+            del self._versions[workload][name]
+            if not self._versions[workload]:
+                del self._versions[workload]
 
     def _notify(self, owners: Iterable[str]) -> None:
         if found := {owner for owner in owners if owner}:
