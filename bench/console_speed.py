@@ -31,24 +31,24 @@ PAGES = (
     "/endpoints/?q=llm-3&phase=Ready&strategy=prefixaware",
     "/search/?q=llm-25",
     "/endpoints/new/",
-    "/endpoints/llm-250/",
-    "/endpoints/llm-250/live/",
-    "/endpoints/llm-250/head/",
-    "/endpoints/llm-250/workers/",
-    "/endpoints/llm-250/cache/",
-    "/endpoints/llm-250/events/",
-    "/endpoints/llm-250/configuration/",
-    "/endpoints/llm-250/configuration/compare/",
-    "/endpoints/llm-250/revisions/",
-    "/endpoints/llm-250/access/",
-    "/endpoints/llm-250/settings/",
-    "/endpoints/llm-250/edit/",
-    "/playground/endpoints/llm-250/",
+    "/endpoints/llm-{0}/",
+    "/endpoints/llm-{0}/live/",
+    "/endpoints/llm-{0}/head/",
+    "/endpoints/llm-{0}/workers/",
+    "/endpoints/llm-{0}/cache/",
+    "/endpoints/llm-{0}/events/",
+    "/endpoints/llm-{0}/configuration/",
+    "/endpoints/llm-{0}/configuration/compare/",
+    "/endpoints/llm-{0}/revisions/",
+    "/endpoints/llm-{0}/access/",
+    "/endpoints/llm-{0}/settings/",
+    "/endpoints/llm-{0}/edit/",
+    "/playground/endpoints/llm-{0}/",
     "/routing/",
     "/cache/",
     "/benchmarks/",
     "/dashboards/",
-    "/dashboards/endpoints/llm-250/",
+    "/dashboards/endpoints/llm-{0}/",
     "/costs/",
     "/costs/?by=team",
     "/costs/reports/2026-11/",
@@ -65,7 +65,7 @@ PAGES = (
     "/about/",
     "/api/v1/endpoints/",
 )
-PARTS = ("/endpoints/", "/endpoints/llm-250/workers/")
+PARTS = ("/endpoints/", "/endpoints/llm-{0}/workers/")
 PHASES = ("Ready",) * 16 + ("Degraded", "Failed", "Provisioning", "Paused")
 
 
@@ -240,6 +240,7 @@ def main() -> int:
         )
         slow = []
         for path, part in [*((p, False) for p in PAGES), *((p, True) for p in PARTS)]:
+            path = path.format(options.endpoints // 2)
             one = ask(client, path, options.times, part=part)
             print(
                 f"{one.label:56} {at(one.cpu_ms, 0.5):8.1f} {at(one.cpu_ms, 0.95):8.1f} "

@@ -1,6 +1,6 @@
 """Cost of an idle console: background work at 1 to 500 endpoints, and CPU of each process.
 
-    python -m bench.idle_console [--endpoints 1 10 100 500] [--seconds 120]
+    python -m bench.idle_console [--endpoints 1 10 100 500] [--seconds 120] [--polled-up-to 500]
     python -m bench.idle_console --live VAR [--seconds 60] [--kill demo --times 5]
 
 The first form runs beat's schedule and all its tasks in this process in virtual time, on a
@@ -161,14 +161,14 @@ def seed(endpoints: int) -> None:
         actions.create(actions.SYSTEM, {**data, "replicas": 2})
 
 
-def simulate(sizes: list[int], seconds: float) -> None:
+def simulate(sizes: list[int], seconds: float, polled_up_to: int) -> None:
     print(
         f"{'endpoints':>9} {'':10} {'passes/s':>9} {'tasks/s':>8} {'calls/s':>8} {'queries/s':>10}"
     )
     with console():
         for size in sorted(sizes):
             seed(size)
-            for announced in (False, True):
+            for announced in (False, True) if size <= polled_up_to else (True,):
                 found = measure(size, seconds, announced=announced)
                 label = "announced" if announced else "polled"
                 print(
@@ -250,13 +250,14 @@ def main() -> int:
     )
     parser.add_argument("--endpoints", type=int, nargs="+", default=[1, 10, 100, 500])
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--polled-up-to", type=int, default=500, help="endpoints")
     parser.add_argument("--live", type=Path, metavar="VAR")
     parser.add_argument("--kill", metavar="ENDPOINT")
     parser.add_argument("--times", type=int, default=5)
     options = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
     if options.live is None:
-        simulate(options.endpoints, options.seconds)
+        simulate(options.endpoints, options.seconds, options.polled_up_to)
         return 0
     watch(options.live.resolve(), options.seconds)
     if options.kill:

@@ -1,10 +1,12 @@
 """CPU time of the router for a request or a relayed event.
 
     .venv/bin/python -m bench.router_cpu [--requests 20000] [--prompt-bytes 4096] [--groups 64]
+                                         [--workers 1000 --idle 10]
 
-Starts a bare backend and `python -m routing.engine` as separate processes, sends keep-alive
+Starts bare backends and `python -m routing.engine` as separate processes, sends keep-alive
 requests over 32 connections from this process, and reads the router's CPU time from the kernel,
-which other load hardly affects, unlike rates. Not a comparison with other routers.
+which other load hardly affects, unlike rates. `--idle` adds health
+checks alone. Not a comparison with other routers.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -85,9 +88,14 @@ class Backend(asyncio.Protocol):
             self._transport.write(b"0\r\n\r\n")
 
 
-async def backend(port: int, events: int, cached: int) -> None:
+def worker_hosts(workers: int) -> list[str]:
+    """Return a loopback address for each worker, so that two backends serve any number."""
+    return [f"127.0.{number // 250}.{1 + number % 250}" for number in range(workers)]
+
+
+async def backend(port: int, events: int, cached: int, hosts: list[str]) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Backend(events, _plain(cached)), "127.0.0.1", port)
+    server = await loop.create_server(lambda: Backend(events, _plain(cached)), hosts, port)
     await server.serve_forever()
 
 
@@ -137,14 +145,15 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
             [
                 *(sys.executable, "-m", "bench.router_cpu"),
                 *("--backend", str(port), "--events", str(events)),
-                *("--cached", str(flags.cached)),
+                *("--cached", str(flags.cached), "--workers", str(flags.workers)),
+                *("--second",) * second,
             ]
         )
-        for port in ports[:2]
+        for second, port in enumerate(ports[:2])
     ]
     command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{ports[2]}"]
-    for port in ports[:2]:
-        command += ["--worker", f"http://127.0.0.1:{port}"]
+    for number, host in enumerate(worker_hosts(flags.workers)):
+        command += ["--worker", f"http://{host}:{ports[number % 2]}"]
     # Access log enabled, output discarded.
     router = subprocess.Popen(
         [*command, "--model", "m", "--strategy", flags.strategy, *flags.engine.split()],
@@ -166,12 +175,19 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
         cpu, wall = cpu_s(router.pid) - before, time.perf_counter() - start
         total = 32 * count
         rss = int(Path(f"/proc/{router.pid}/statm").read_text().split()[1]) * 4096
+        checks = ""
+        if flags.idle:
+            before, start = cpu_s(router.pid), time.perf_counter()
+            await asyncio.sleep(flags.idle)
+            spent = (cpu_s(router.pid) - before) / (time.perf_counter() - start)
+            checks = f", idle {1000 * spent:.1f} ms CPU/s"
         each = f"{cpu / (total * events) * 1e6:.1f} us CPU an event, " if events else ""
         print(
-            f"{flags.checkout or '.'}: {flags.strategy}, {flags.prompt_bytes} byte prompts, "
+            f"{flags.checkout or '.'}: {flags.strategy}, {flags.workers} workers, "
+            f"{flags.prompt_bytes} byte prompts, "
             f"{events} events: {each}"
             f"{cpu / total * 1e6:.1f} us CPU a request, {total / wall:.0f} requests/s by the "
-            f"clock, {rss / 2**20:.0f} MiB resident"
+            f"clock, {rss / 2**20:.0f} MiB resident{checks}"
         )
     finally:
         for process in (router, *backends):
@@ -184,15 +200,21 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--prompt-bytes", type=int, default=4096)
     parser.add_argument("--groups", type=int, default=64)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--idle", type=float, default=0, help="seconds of health checks only")
     parser.add_argument("--strategy", default="prefixaware")
     parser.add_argument("--events", type=int, default=0)
     parser.add_argument("--engine", default="", help="more flags for the router, in one word")
     parser.add_argument("--cached", type=int, default=-1, help="reported cached tokens of 1000")
     parser.add_argument("--checkout", default="", help="run the router of this checkout")
     parser.add_argument("--backend", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--second", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if flags.backend:
-        uvloop.run(backend(flags.backend, flags.events, flags.cached))
+        hosts = worker_hosts(flags.workers)[flags.second :: 2]
+        uvloop.run(backend(flags.backend, flags.events, flags.cached, hosts))
     else:
         uvloop.run(measure(flags, flags.events))
 

@@ -1,6 +1,7 @@
 """CPU time and Python frames of the router's own code, in one process without sockets.
 
     .venv/bin/python -m bench.router_path [--frames] [--checkout DIR ...] [--only request,event]
+                                          [--workers 8 1000]
 
 Requests and answers as `bench.rig` and `bench/native/load.c` send them are handed to the protocols
 of `routing.engine` over transports that discard what is written. Checkouts are measured in turn,
@@ -19,14 +20,16 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from types import FrameType
 from typing import Any
 
 from bench.rig import KEY, requests
 from routing.engine.client_connection import ClientConnection
 from routing.engine.config import parse
+from routing.engine.fleet import connection_pool
 from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.observe.logs import Log
 from routing.engine.router import Router
@@ -52,6 +55,7 @@ WORKS: dict[str, tuple[int, bool, int, bool, str]] = {
     "long": (131_072, True, 768, False, "prefixaware"),
     "plain": (4096, True, 768, False, "roundrobin"),
     "event": (1024, True, 768, True, "prefixaware"),
+    "session": (4096, True, 768, False, "session"),
     "canary": (4096, True, 768, False, "prefixaware/session"),
 }
 
@@ -77,6 +81,17 @@ class DiscardingTransport:
     resume_reading = abort = close = pause_reading
 
 
+class WorkerTransport(DiscardingTransport):
+    """Notes the connection that a request is sent on."""
+
+    def __init__(self, path: RouterPath, connection: WorkerConnection) -> None:
+        self._path = path
+        self._connection = connection
+
+    def write(self, _data: bytes) -> None:
+        self._path.busy = self._connection
+
+
 def _plain_answer(cached: int) -> bytes:
     usage: dict[str, Any] = {"prompt_tokens": 1000, "completion_tokens": 24, "total_tokens": 1024}
     if cached >= 0:
@@ -89,16 +104,18 @@ def _plain_answer(cached: int) -> bytes:
 
 
 class RouterPath:
-    """A router with two workers and a client, connected by discarding transports."""
+    """A router with workers and a client, connected by discarding transports."""
 
-    def __init__(self, strategy: str, folder: Path) -> None:
+    busy: WorkerConnection
+
+    def __init__(self, strategy: str, folder: Path, workers: int) -> None:
         keys = [{"id": "bench", "sha256": hashlib.sha256(KEY.encode()).hexdigest()}]
         (folder / "keys.json").write_text(json.dumps({"keys": keys}))
         settings = {
             "listen": "127.0.0.1:1",
             "model": "m",
             "strategy": strategy.partition("/")[0],
-            "workers": [{"url": f"http://127.0.0.1:{port}"} for port in (2, 3)],
+            "workers": [{"url": f"http://127.0.0.1:{port}"} for port in range(2, workers + 2)],
             "api_keys_file": str(folder / "keys.json"),
         }
         if candidate := strategy.partition("/")[2]:
@@ -106,20 +123,19 @@ class RouterPath:
         self.router = Router(parse(settings, folder), Log("info", os.open(os.devnull, os.O_WRONLY)))
         self.client = ClientConnection(self.router)
         self.client.connection_made(DiscardingTransport())  # type: ignore[arg-type]
-        self.workers = {}
         for worker in self.router.table.workers.values():
             connection = WorkerConnection(worker.pool)
-            connection.connection_made(DiscardingTransport())  # type: ignore[arg-type]
+            transport = WorkerTransport(self, connection)
+            connection.connection_made(transport)  # type: ignore[arg-type]
             worker.pool.give(connection)
-            self.workers[worker.id] = connection
             self.router.table.probed(worker, "", False, 3)
+        self.router.table.tick(perf_counter())  # large fleets take up workers in ticks
 
     def request(self, wire: bytes) -> WorkerConnection:
         """Hand a request to the router; return the connection it was sent on."""
         for at in range(0, len(wire), 262_144):
             self.client.data_received(wire[at : at + 262_144])
-        busy = [w for w in self.router.table.workers.values() if not w.pool.idle]
-        return self.workers[busy[0].id]
+        return self.busy
 
 
 def _wires(
@@ -193,11 +209,12 @@ def _frames(step: Callable[[], None], units: int) -> None:
                 print(f"{number / whole:7.2f}   {name}")
 
 
-def measure(work: str, frames: bool) -> float:
+def measure(work: str, frames: bool, workers: int) -> float:
     """Return the least CPU time of a unit in microseconds."""
     with tempfile.TemporaryDirectory() as folder:
-        following = _wires(*WORKS[work])  # first: idle worker connections expire
-        path = RouterPath(WORKS[work][4], Path(folder))
+        connection_pool.IDLE_S = inf  # no connection can be opened here
+        following = _wires(*WORKS[work])
+        path = RouterPath(WORKS[work][4], Path(folder), workers)
         step, nothing, units = _step(path, work, following)
         _cpu_us(step, max(200 // units, 4))
         if frames:
@@ -214,29 +231,30 @@ def main() -> None:
     parser.add_argument("--checkout", action="append", default=[], help="measure this one too")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each checkout")
     parser.add_argument("--frames", action="store_true", help="list calls per request or event")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="size of the fleet")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     works = flags.only.split(",")
     if flags.child or flags.frames:
         for work in works:
-            print(work, measure(work, flags.frames), flush=True)
+            print(work, measure(work, flags.frames, flags.workers[0]), flush=True)
         return
     checkouts = [Path.cwd(), *map(Path, flags.checkout)]
-    least: dict[tuple[str, Path], float] = {}
-    command = [sys.executable, __file__, "--child", "--only"]
+    variants = [(checkout, workers) for checkout in checkouts for workers in flags.workers]
+    least: dict[tuple[str, Path, int], float] = {}
+    command = [sys.executable, __file__, "--child", "--workers"]
     for _ in range(flags.rounds):
         for work in works:
-            for checkout in checkouts:
+            for checkout, workers in variants:
+                argv = [*command, str(workers), "--only", work]
                 env = {**os.environ, "PYTHONPATH": str(checkout)}
-                made = subprocess.run(
-                    [*command, work], env=env, cwd=checkout, capture_output=True, check=True
-                )
+                made = subprocess.run(argv, env=env, cwd=checkout, capture_output=True, check=True)
                 value = float(made.stdout.split()[-1])
-                key = (work, checkout)
+                key = (work, checkout, workers)
                 least[key] = min(least.get(key, value), value)
-    print(f"{'CPU (us)':12}" + "".join(f"{checkout.name:>16}" for checkout in checkouts))
+    print(f"{'CPU (us)':12}" + "".join(f"{f'{one.name} {n}':>16}" for one, n in variants))
     for work in works:
-        print(f"{work:12}" + "".join(f"{least[work, one]:16.2f}" for one in checkouts))
+        print(f"{work:12}" + "".join(f"{least[work, *one]:16.2f}" for one in variants))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ and load generator share the second. About five minutes; needs a C compiler.
     plain     the same, round robin: cost of a request without prompt inspection
     single    4 KB prompts, one connection: latency added to a direct request
     long      128 KB prompts (32,000 tokens), 8 connections, prefix-aware
+    huge      400 KB prompts (100,000 tokens) in 16 groups, 8 connections, prefix-aware
     streams   300 concurrent streams of 33 events/s, evenly spread
     steps     300 streams in lockstep, as from one engine
 
@@ -62,6 +63,7 @@ class Work:
     events: int = 0  # for each response; 0: not a stream
     pace_s: float = 0.0  # stream starts are spread over this time
     direct: bool = False  # also measured without a router
+    groups: int = 64
 
 
 WORKS = {
@@ -69,6 +71,9 @@ WORKS = {
     "plain": Work("4 KB prompts, 32 connections, round robin", _PLAIN, 4096, 32),
     "single": Work("4 KB prompts, 1 connection, prefix-aware", _PREFIX, 4096, 1, direct=True),
     "long": Work("128 KB prompts, 64 groups, 8 connections, prefix-aware", _PREFIX, 131_072, 8),
+    "huge": Work(
+        "400 KB prompts, 16 groups, 8 connections, prefix-aware", _PREFIX, 409_600, 8, groups=16
+    ),
     "streams": Work("300 streams, evenly spread", _PREFIX, 1024, 300, EVENTS, pace_s=1.0),
     "steps": Work("300 streams which step together", _PREFIX, 1024, 300, EVENTS),
 }
@@ -102,7 +107,7 @@ def _rounds(
     """Return all rounds by router, and the generator's maximum utilization."""
     stream = work.events > 0
     name = f"{work.prompt_bytes}-{int(stream)}"
-    wires = setup.wires(name, requests(64, work.prompt_bytes, stream))
+    wires = setup.wires(name, requests(work.groups, work.prompt_bytes, stream))
     names = ([DIRECT] if work.direct else []) + [RELAY, OURS, *peers.VERSIONS]
     found: dict[str, list[Measured]] = {name: [] for name in names}
     for _ in range(flags.rounds):
@@ -173,7 +178,7 @@ def _compare(key: str, work: Work, found: dict[str, list[Measured]]) -> None:
             _against(found, f"added latency, {what}", value, 0.5, floor=floor)
     if work.events:
         _against(found, "CPU of an event", lambda one: one.router_cpu_us, 0.65)
-    if key == "long":
+    if key in ("long", "huge"):
         _against(found, "CPU of a request", lambda one: one.router_cpu_us, 0.5)
 
 

@@ -284,7 +284,8 @@ async def cpu(rig: Rig) -> None:
         for label, number, shared in (
             ("one router", 1, False), ("one router with a store", 1, True),
             ("two routers", 2, True), ("two without a store", 2, False), ("four routers", 4, True),
-            ("four without a store", 4, False), ("one router", 1, False),
+            ("four without a store", 4, False), ("eight routers", 8, True),
+            ("eight without a store", 8, False), ("one router", 1, False),
         ):  # fmt: skip
             routers = [rig.router(f"cpu{number}", shared) for _ in range(number)]
             await until_ready(routers, number - 1 if shared else 0)

@@ -53,7 +53,7 @@ static void watch(int epoll, int fd, int what) {
 }
 
 static void set_options(int fd) {
-  int one = 1, size = 400000; /* a whole long prompt, so that sending it never waits */
+  int one = 1, size = 400000; /* a long prompt, so that sending it hardly waits */
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
@@ -92,8 +92,8 @@ struct served {
 };
 
 static struct served served[MAX_FDS];
-static char *ids_answer[64]; /* by prompt length, in steps of 4 KB: as vLLM's render answers */
-static size_t ids_size[64];
+static char *ids_answer[128]; /* by prompt length, in steps of 4 KB: as vLLM's render answers */
+static size_t ids_size[128];
 
 static const char *plain(const char *status, const char *body, size_t *size) {
   static char out[4096];
@@ -126,7 +126,7 @@ static const char LAST[] = "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
  * depend on the prompt's group, so that a router which keys on them tells groups apart. */
 static void answer_render(int fd, const char *body, size_t length) {
   size_t step = length / 4096;
-  if (step > 63) step = 63;
+  if (step > 127) step = 127;
   if (!ids_answer[step]) {
     size_t count = (step ? step : 1) * 1024, at;
     char *text = malloc(count * 7 + 512), *list = malloc(count * 7);

@@ -69,6 +69,7 @@ class Pass:
         self.statuses: dict[str, ComponentStatus] = {}
         self.trouble: Trouble | None = None
         self.held = False
+        self._compared = False
         self.happenings: list[Occurrence] = []
 
     def run(self) -> PassOutcome:
@@ -127,8 +128,9 @@ class Pass:
     def _roster(self, seen: Observation | None, workload: WorkloadSpec | None) -> Roster:
         if seen is None:
             return Roster(rows=self.known)
-        # Rows are modified in place and compared with the stored ones.
-        self.known = list(selectors.workers(self.endpoint))
+        if self._compared:  # rows are modified in place and compared with the stored ones
+            self.known = list(selectors.workers(self.endpoint))
+        self._compared = True
         demand = WorkerDemand(
             endpoint=self.endpoint,
             replicas=self.spec.replicas,
@@ -184,9 +186,11 @@ class Pass:
         probes need it.
         """
         clear = storage.read_console_key(self.endpoint.name)
-        console = self.endpoint.keys.filter(name=storage.CONSOLE, revoked_at__isnull=True).first()
-        if console is None or not clear or console.sha256 != storage.hash_key(clear):
-            storage.renew_console_key(self.endpoint)
+        found = selectors.facts(self.endpoint)
+        stored = {key.sha256 for key in found.keys if key.id == storage.CONSOLE}
+        if clear and storage.hash_key(clear) in stored:
+            return found
+        storage.renew_console_key(self.endpoint)
         return selectors.facts(self.endpoint)
 
     def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:

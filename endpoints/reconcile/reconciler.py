@@ -50,8 +50,9 @@ announcement. The last fifth is random, so that endpoints do not stay in step.
 """
 UNANNOUNCED_S = 30.0
 """The same with a part whose changes nothing announces: an external Redis, fallback routing."""
-STEADY_ON_CLUSTER_S = 60.0
-"""The same on a cluster."""
+STEADY_ON_CLUSTER_S = 100.0
+"""The same on a cluster, where the pass also compares versions that are up to 20 s old."""
+UNANNOUNCED_ON_CLUSTER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,10 @@ class Reconciler:
 
 
 def _steady_s(spec: EndpointSpec, *, rolls: bool) -> float:
-    if rolls:
-        return STEADY_ON_CLUSTER_S
     redis = spec.cache.l2.enabled and not spec.needs_cache_tier
-    return UNANNOUNCED_S if redis or spec.routing.effective_strategy == "kvaware" else STEADY_S
+    if redis or spec.routing.effective_strategy == "kvaware":
+        return UNANNOUNCED_ON_CLUSTER_S if rolls else UNANNOUNCED_S
+    return STEADY_ON_CLUSTER_S if rolls else STEADY_S
 
 
 class UnavailableProvisioner:

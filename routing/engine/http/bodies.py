@@ -27,6 +27,7 @@ _MIN_BYTES_S = 1000
 _SMALL_PIECE_BYTES = 4096
 # Parser cost in plain values: objects, arrays and keys are expensive.
 _WEIGHTS = {b",": 1, b":": 4, b"[": 4, b"{": 4}
+_PLAIN = bytes(set(range(256)) - set(b"".join(_WEIGHTS)))
 # Share of the budget reserved for requests up to this size, so that large bodies cannot starve
 # them.
 _RESERVED_SHARE = 0.25
@@ -141,7 +142,8 @@ async def parse_large(body: bytes, most_values: int, pace: ReadPace) -> dict[str
 
 
 def _count_values(text: bytes) -> int:
-    return sum(text.count(mark) * weight for mark, weight in _WEIGHTS.items())
+    marks = text.translate(None, _PLAIN)  # one pass over the text instead of four
+    return sum(marks.count(mark) * weight for mark, weight in _WEIGHTS.items())
 
 
 async def _check_values(body: bytes, most: int, pace: ReadPace) -> None:

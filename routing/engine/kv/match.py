@@ -174,13 +174,18 @@ def _by_worker(index: Index, spans: dict[int, list[int]]) -> dict[str, Match]:
     """Take the minimum over a rank's groups and the best rank of each worker."""
     workers: dict[str, Match] = {}
     seen: set[Rank] = set()
-    for slot in spans:
+    for slot, span in spans.items():
         holder = index.slots[slot]
-        if holder is None or holder.rank in seen:
+        if holder is None:
             continue
         rank = holder.rank
-        seen.add(rank)
-        found = _rank_match(rank, spans)
+        if len(rank.groups) == 1:  # most models: half of the cost with hundreds of holders
+            found = _span_match(rank, span)
+        elif rank in seen:
+            continue
+        else:
+            seen.add(rank)
+            found = _rank_match(rank, spans)
         if not found.tokens:
             continue
         best = workers.get(rank.worker)
@@ -192,7 +197,11 @@ def _by_worker(index: Index, spans: dict[int, list[int]]) -> dict[str, Match]:
 def _rank_match(rank: Rank, spans: dict[int, list[int]]) -> Match:
     if not rank.groups:
         return Match(0, 0, 0, rank.number)
-    gpu, up_to_l1, up_to_all = _shortest_spans(rank.groups.values(), spans)
+    return _span_match(rank, _shortest_spans(rank.groups.values(), spans))
+
+
+def _span_match(rank: Rank, span: list[int]) -> Match:
+    gpu, up_to_l1, up_to_all = span
     l1 = max(up_to_l1 - gpu, 0)
     return Match(gpu, l1, max(up_to_all - gpu - l1, 0), rank.number)
 

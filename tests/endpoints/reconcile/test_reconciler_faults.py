@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from console.claims import due, take_claim
 from console.provisioners.base import Ref
+from console.provisioners.kubernetes.workload import versions
 from console.system import changes
 from endpoints import actions, tasks
 from endpoints.actions import SYSTEM
@@ -25,6 +26,7 @@ from endpoints.reconcile.reconciler import (
     NEXT_PASS_S,
     STEADY_ON_CLUSTER_S,
     STEADY_S,
+    UNANNOUNCED_ON_CLUSTER_S,
     UNANNOUNCED_S,
     _steady_s,
 )
@@ -335,22 +337,25 @@ def test_an_unchanged_endpoint_is_observed_rarely(
 
 
 @pytest.mark.parametrize(
-    ("spec", "expected_s"),
+    ("spec", "announced"),
     [
-        ({}, STEADY_S),
-        ({"routing": {"strategy": "kvaware"}}, UNANNOUNCED_S),
-        (
-            {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:1"}}},
-            UNANNOUNCED_S,
-        ),
+        ({}, True),
+        ({"routing": {"strategy": "kvaware"}}, False),
+        ({"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:1"}}}, False),
     ],
 )
 def test_parts_that_announce_nothing_are_observed_more_often(
-    data: dict[str, Any], spec: dict[str, Any], expected_s: float
+    data: dict[str, Any], spec: dict[str, Any], announced: bool
 ) -> None:
     parsed = parse({**data, **spec})
-    assert _steady_s(parsed, rolls=False) == expected_s
-    assert _steady_s(parsed, rolls=True) == STEADY_ON_CLUSTER_S
+    assert _steady_s(parsed, rolls=False) == (STEADY_S if announced else UNANNOUNCED_S)
+    expected_s = STEADY_ON_CLUSTER_S if announced else UNANNOUNCED_ON_CLUSTER_S
+    assert _steady_s(parsed, rolls=True) == expected_s
+
+
+def test_other_objects_are_compared_within_two_minutes() -> None:
+    """As docs/kubernetes-workloads.md states: age of a list, and the pause between two passes."""
+    assert versions.LISTED_FOR_S + STEADY_ON_CLUSTER_S <= 120
 
 
 def test_an_announced_death_is_observed_at_once(

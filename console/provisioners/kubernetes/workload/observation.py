@@ -51,7 +51,7 @@ _MOST = 50
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
 Json = dict[str, Any]
 CHECK_EVERY_S = 30.0
-FULL_S = 900.0
+FULL_S = 3600.0
 """Maximum time without a comparison of all fields (s), in case equal versions hide a change, as
 after the restoration of a cluster from a backup.
 """

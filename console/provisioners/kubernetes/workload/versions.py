@@ -22,8 +22,8 @@ from console.provisioners.kubernetes.workload.observation_cache import (
     Versions,
 )
 
-LISTED_FOR_S = 55.0
-"""Maximum age of a list: shorter than the pause between two passes of an unchanged workload."""
+LISTED_FOR_S = 20.0
+"""Maximum age of a list: with the pause between two passes, the time until a change is noticed."""
 
 
 def read_versions(

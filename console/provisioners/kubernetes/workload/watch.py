@@ -67,6 +67,7 @@ class ObjectWatch(threading.Thread):
         self._client, self._kind = client, kind
         self._changed, self._reported = changed, reported
         self._known: dict[str, tuple[str, str, str]] = {}  # name: version, owner, workload
+        self._versions: dict[str, dict[str, str]] = {}  # workload: name: version
         self._version = ""
         self._failures = 0
         self._logged = ""
@@ -96,8 +97,7 @@ class ObjectWatch(threading.Thread):
 
     def versions(self, workload: str) -> list[tuple[str, str]]:
         """Return name and version of each object of the workload; called in other threads."""
-        known = self._known.copy().items()
-        return [(name, version) for name, (version, _, of) in known if of == workload]
+        return list(self._versions.get(workload, {}).copy().items())
 
     def _follow(self) -> float:
         """Follow one stream to its end; return the seconds until the next one."""
@@ -120,7 +120,7 @@ class ObjectWatch(threading.Thread):
 
     def _relist(self) -> None:
         items, version = self._client.metadata(self._kind, WORKLOAD)
-        before, self._known = self._known, {}
+        before, self._known, self._versions = self._known, {}, {}
         for body in items:
             self._keep(body)
         gone = {owner for name, (_, owner, _) in before.items() if name not in self._known}
@@ -136,7 +136,7 @@ class ObjectWatch(threading.Thread):
             return
         owner = self._keep(body)
         if event == "DELETED":
-            self._known.pop(str(about.get("name")), None)
+            self._drop(str(about.get("name")))
         self._notify({owner})
         self._version = str(about.get("resourceVersion") or self._version)
 
@@ -144,9 +144,20 @@ class ObjectWatch(threading.Thread):
         about = body.get("metadata") or {}
         labels = about.get("labels") or {}
         owner = str(labels.get(OWNER, "")).replace(".", "/", 1)
-        version = str(about.get("resourceVersion"))
-        self._known[str(about.get("name"))] = version, owner, str(labels.get(WORKLOAD, ""))
+        name, version = str(about.get("name")), str(about.get("resourceVersion"))
+        workload = str(labels.get(WORKLOAD, ""))
+        if self._known.get(name, ("", "", workload))[2] != workload:
+            self._drop(name)
+        self._known[name] = version, owner, workload
+        self._versions.setdefault(workload, {})[name] = version
         return owner
+
+    def _drop(self, name: str) -> None:
+        if name in self._known:
+            workload = self._known.pop(name)[2]
+            del self._versions[workload][name]
+            if not self._versions[workload]:
+                del self._versions[workload]
 
     def _notify(self, owners: Iterable[str]) -> None:
         if found := {owner for owner in owners if owner}:

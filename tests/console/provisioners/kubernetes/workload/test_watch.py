@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +96,27 @@ def fake_watched(fake_cluster: Cluster) -> Iterator[Watched]:
     with Watched(KubeRig(fake_cluster)) as found:
         until(lambda: found.live, what="both watches")
         yield found
+
+
+def test_versions_are_found_by_workload_and_forgotten_with_it() -> None:
+    def follow(event: str, name: str, version: str, workload: str) -> None:
+        labels = {"emberline.dev/workload": workload}
+        metadata = {"name": name, "resourceVersion": version, "labels": labels}
+        one._apply(event, {"metadata": metadata})
+
+    client: Any = SimpleNamespace(namespace="models")
+    one = ObjectWatch(client, kinds.POD, lambda _: None, lambda _: None)
+    follow("ADDED", "a", "1", "demo-worker")
+    follow("ADDED", "b", "2", "demo-worker")
+    follow("MODIFIED", "a", "3", "demo-worker")
+    assert sorted(one.versions("demo-worker")) == [("a", "3"), ("b", "2")]
+    follow("MODIFIED", "a", "4", "other-worker")
+    assert one.versions("demo-worker") == [("b", "2")]
+    assert one.versions("other-worker") == [("a", "4")]
+    follow("DELETED", "a", "5", "other-worker")
+    follow("DELETED", "b", "6", "demo-worker")
+    follow("DELETED", "c", "7", "never-seen")
+    assert one._versions == {}
 
 
 def lists_of_pods(found: Watched) -> int:
