@@ -27,6 +27,7 @@ _CANARIES_S = 10.0
 _TRACES_S = 30.0
 _ADVICE_S = 60.0
 _RULES_S = 30.0
+_TARGETS_S = 4.0
 _MONEY_S = 60.0
 _CALIBRATION_S = 30.0
 _ALERTS_S = 10.0
@@ -93,6 +94,7 @@ app.conf.update(
             ("routing.whatif.tasks.sweep", _SWEEP_S),
             ("dashboards.advisor.tasks.check", _ADVICE_S),
             ("dashboards.alerting.tasks.load", _RULES_S),
+            ("dashboards.tasks.update_targets", _TARGETS_S),
             ("dashboards.money.tasks.sweep", _MONEY_S),
             ("dashboards.money.tasks.calibrate", _CALIBRATION_S),
             ("dashboards.notify.tasks.look", _ALERTS_S),
