@@ -414,14 +414,27 @@ def find_missing(family: Family, back_s: int) -> str:
     not: cheap.
     """
     step_s, known = _sample(family.every_s, family.scraped, back_s)
-    return f"max_over_time((vector(time()) unless on () {known})[{back_s}s:{step_s}s])"
+    missing = f"max_over_time((vector(time()) unless on () {known})[{back_s}s:{step_s}s])"
+    begun = _begun(family.every_s, family.scraped, back_s)
+    return f"{missing} or (vector(time() - {back_s}) unless on () {begun})"
 
 
 def count_without_fleet(family: Family, back_s: int) -> str:
     """Count the moments with values of the endpoints but without those of the fleet."""
     step_s, known = _sample(family.every_s, family.scraped, back_s)
     _, sums = _sample(family.every_s, family.fleet_scraped, back_s)
-    return f"sum(count_over_time(({known} unless on () {sums})[{back_s}s:{step_s}s]))"
+    lacking = f"sum(count_over_time(({known} unless on () {sums})[{back_s}s:{step_s}s]))"
+    of_all, of_fleet = (
+        _begun(family.every_s, marker, back_s) for marker in (family.scraped, family.fleet_scraped)
+    )
+    return f"{lacking} or sum({of_all} unless on () {of_fleet})"
+
+
+def _begun(every_s: int, marker: str, back_s: int) -> str:
+    """Return what has a value if rules were recorded when the range began. The moments within it
+    bridge a restart of Prometheus; at its begin, that would bridge an update which added the rules.
+    """
+    return f"last_over_time({marker}[{2 * every_s}s] offset {back_s}s)"
 
 
 def _sample(every_s: int, marker: str, back_s: int) -> tuple[int, str]:
@@ -438,9 +451,12 @@ def count_uncovered(family: Family, back_s: int, before_s: int = 0) -> str:
     """
     every_s = family.every_s
     step_s, known = _sample(every_s, family.scraped, back_s)
-    scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
+    up = f'up{{job=~"{"|".join(JOBS)}"}}'
+    scraped = f"count({up})"
     lacking = f"({scraped} unless on () {known})"
+    begun = _begun(every_s, family.scraped, back_s)
+    at_first = f"(count({up} offset {back_s}s) unless on () {begun})"
     at_last = f"({scraped} unless on () last_over_time({family.scraped}[{4 * every_s}s]))"
     before_s = max(0, min(before_s, back_s - step_s))
     past = f"[{back_s - before_s}s:{step_s}s]{f' offset {before_s}s' if before_s else ''}"
-    return f"sum(count_over_time({lacking}{past})) or {at_last}"
+    return f"sum(count_over_time({lacking}{past})) or {at_last} or {at_first}"
