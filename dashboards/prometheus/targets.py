@@ -99,6 +99,9 @@ def select_source_targets(
     targets: Iterable[ScrapeTarget], source: str, in_use: Sequence[metrics.MetricsSourceRef]
 ) -> Iterator[ScrapeTarget]:
     """Yield the source's own targets: a Prometheus cannot reach pods of other clusters."""
+    if len(in_use) == 1:
+        yield from targets if in_use[0].name == source else ()
+        return
     owners = metrics.map_endpoints(in_use)
     for target in targets:
         owner = owners.get(target.endpoint_name, "") if target.endpoint_name else ""

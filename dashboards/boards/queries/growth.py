@@ -304,17 +304,8 @@ FAMILIES: Final = (  # coarsest first
 
 COPIES: Final = FAMILIES[1]
 _COPIED_STEP_S = 1800
-# Between the points of a week, a gauge's samples are many blocks of which one value is read.
-GAUGES: Final = (
-    *("up", n.RUNNING, n.WAITING, n.WAITING_WHY, n.KV_USAGE, n.KV_USAGE_OLD),
-    *(n.QUEUE_DEPTH, n.QUEUE_LIMIT, n.WORKER_UP, n.IN_FLIGHT, n.CIRCUIT, n.CACHE_TOKENS),
-    *(n.INDEX_BLOCKS, n.INDEX_LAG, n.L2_USED, n.L2_CAPACITY, n.L2_NODE_UP),
-    *(n.GPU_UTIL, n.GPU_ENGINE, n.GPU_TENSOR, n.GPU_DRAM, n.GPU_USED, n.GPU_FREE),
-    *(n.GPU_TEMP, n.GPU_POWER, n.POD_REQUESTS, n.NODE_ALLOCATABLE, n.POD_READY),
-    *(n.POD_PHASE, n.POD_MEMORY),
-)
 _GAUGE: Final = re.compile(
-    rf"(?<![\w:\"])({'|'.join(sorted(GAUGES, reverse=True))})(?![\w:\"])"
+    rf"(?<![\w:\"])({'|'.join(sorted(n.COPIED, reverse=True))})(?![\w:\"])"
     r"(\{[^{}]*\})?(?!\{|\[\d+\w\])"  # not a range of samples
 )
 
@@ -424,16 +415,13 @@ def count_without_fleet(family: Family, back_s: int) -> str:
     step_s, known = _sample(family.every_s, family.scraped, back_s)
     _, sums = _sample(family.every_s, family.fleet_scraped, back_s)
     lacking = f"sum(count_over_time(({known} unless on () {sums})[{back_s}s:{step_s}s]))"
-    of_all, of_fleet = (
-        _begun(family.every_s, marker, back_s) for marker in (family.scraped, family.fleet_scraped)
-    )
-    return f"{lacking} or sum({of_all} unless on () {of_fleet})"
+    begun = _begun(family.every_s, family.scraped, back_s)
+    begun_sums = _begun(family.every_s, family.fleet_scraped, back_s)
+    return f"{lacking} or sum({begun} unless on () {begun_sums})"
 
 
 def _begun(every_s: int, marker: str, back_s: int) -> str:
-    """Return what has a value if rules were recorded when the range began. The moments within it
-    bridge a restart of Prometheus; at its begin, that would bridge an update which added the rules.
-    """
+    """Return what has a value if rules were recorded when the range began: no gap is bridged."""
     return f"last_over_time({marker}[{2 * every_s}s] offset {back_s}s)"
 
 
