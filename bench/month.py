@@ -226,7 +226,7 @@ def _of_family(
             found[f'{family.fleet}restarts_by_worker{{pod="{pod}"}}'] = 1.0
         for phase in ("Running", "Pending", "Succeeded", "Failed", "Unknown"):
             found[f'{family.fleet}pods_by_phase{{phase="{phase}"}}'] = 1.0
-        for name in growth.GAUGES:
+        for name in n.COPIED:
             for labels, line, _ in made.get(name, ()):
                 yield _copies(f"{family.now}{name}{{{labels}}}", name, line, moments)
     for prefix, each in found.items():

@@ -215,9 +215,11 @@ def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
 
 def targets() -> Iterator[TargetNode]:
     """Yield every node with an address, ready or not, so that scrapes show nodes that are down."""
-    for node in CacheNode.objects.select_related("tier").exclude(admin_url=""):
-        address = urlsplit(node.admin_url).netloc
-        yield TargetNode(node.tier.name, node.name, address, node.tier.cluster)
+    rows = CacheNode.objects.exclude(admin_url="")
+    for url, tier, name, cluster in rows.values_list(
+        "admin_url", "tier__name", "name", "tier__cluster"
+    ):
+        yield TargetNode(tier, name, urlsplit(url).netloc, cluster)
 
 
 def _sum_known(nodes: list[CacheNode], name: str) -> float | None:

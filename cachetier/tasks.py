@@ -26,5 +26,4 @@ def _any_due() -> bool:
 def sweep() -> None:
     from cachetier.models import CacheTierStatus
 
-    for pk in due(CacheTierStatus, timezone.now(), limit=50):
-        reconcile_tier.nudge(str(pk))
+    reconcile_tier.spread(due(CacheTierStatus, timezone.now(), limit=50))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -75,6 +75,15 @@ class BaseTask(Task):
     def nudge(self, *args: Any, countdown: float = 0) -> None:
         """Run soon after the current transaction commits; at once if there is none."""
         transaction.on_commit(partial(self._publish, args, countdown), robust=True)
+
+    def spread(self, ids: Sequence[Any]) -> None:
+        """Run for each id: the last one here, the others as tasks. A message costs as much as a
+        short task, and mostly one row is due.
+        """
+        for one in ids[:-1]:
+            self.nudge(str(one))
+        for one in ids[-1:]:
+            self(str(one))
 
     def _publish(self, args: tuple[Any, ...], countdown: float) -> None:
         if breaker.open():

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
+from django.db.models import F
 from django.utils import timezone
 
 from console.core.counters import increment
@@ -54,6 +55,11 @@ def sweep(load: ReadLoad = read_load) -> Calibration | None:
     return None
 
 
+def has_work() -> bool:
+    """Return whether a run is under way, which may be abandoned, or a calibration is due."""
+    return _is_any_running() or next(find_due(timezone.now()), None) is not None
+
+
 def find_due(now: datetime) -> Iterator[Endpoint]:
     """Yield the endpoints whose settings have no calibration, in the order of their names."""
     switches = read_switches()
@@ -61,17 +67,23 @@ def find_due(now: datetime) -> Iterator[Endpoint]:
         return
     known = by_settings()
     ready = selectors.endpoints().filter(
-        status__phase=Phase.READY, status__ready_replicas__gt=0, deleted_at=None
+        status__phase=Phase.READY,
+        status__ready_replicas__gt=0,
+        status__observed_generation=F("generation"),
+        deleted_at=None,
     )
-    wanted = [
-        (endpoint, parse_stored_needs(endpoint.spec).settings)
-        for endpoint in ready
-        if endpoint.current and switches.enabled(endpoint.pk)
-    ]
-    wanted = [(endpoint, settings) for endpoint, settings in wanted if settings not in known]
-    attempts = _list_attempts(settings for _, settings in wanted)
-    for endpoint, settings in wanted:
-        made = attempts.get(settings, ())
+    # Whole rows only of endpoints without a calibration: mostly there are none.
+    listed = (
+        (pk, parse_stored_needs(spec).settings)
+        for pk, spec in ready.values_list("pk", "spec")
+        if switches.enabled(pk)
+    )
+    wanted = {pk: settings for pk, settings in listed if settings not in known}
+    if not wanted:
+        return
+    attempts = _list_attempts(wanted.values())
+    for endpoint in ready.filter(pk__in=wanted):
+        made = attempts.get(wanted[endpoint.pk], ())
         delay = DELAYS[min(len(made), len(DELAYS)) - 1]
         if not made or (len(made) < ATTEMPTS and now - made[-1] > delay):
             yield endpoint

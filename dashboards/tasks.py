@@ -1,4 +1,4 @@
-"""Background tasks of the cache proof and the calibration. Each waits within its own deadline."""
+"""Background tasks: cache proof and calibration, each with its own deadline, and scrape targets."""
 
 from __future__ import annotations
 
@@ -34,3 +34,24 @@ def run_calibration(run_id: str) -> None:
     from dashboards.endpoint_runs import run_calibration as run
 
     run(run_id)
+
+
+def _have_targets_changed() -> bool:
+    from dashboards.prometheus.targets import TargetsFile
+
+    file = TargetsFile.of_installation()
+    return file is not None and not file.is_current()
+
+
+@shared_task(
+    base=BaseTask,
+    has_work=staticmethod(_have_targets_changed),
+    name="dashboards.tasks.update_targets",
+)
+def update_targets() -> None:
+    """Write the scrape targets for the Prometheus of this machine."""
+    from dashboards.prometheus.targets import TargetsFile
+
+    file = TargetsFile.of_installation()
+    if file is not None:
+        file.update()

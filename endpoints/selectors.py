@@ -147,16 +147,19 @@ def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:
 
 
 def prometheus_targets_workers() -> list[WorkerTarget]:
-    rows = Replica.objects.exclude(url="").select_related("endpoint").order_by("name")
+    """Read without the endpoints' JSON: every scrape of the targets comes here."""
+    rows = Replica.objects.exclude(url="").order_by("name")
     return [
         WorkerTarget(
-            address=urlsplit(row.url).netloc,
-            endpoint=row.endpoint.name,
+            address=urlsplit(url).netloc,
+            endpoint=endpoint,
             namespace=NAMESPACE,
-            worker=row.name,
-            simulated=row.simulated,
+            worker=name,
+            simulated=simulated,
         )
-        for row in rows
+        for url, endpoint, name, simulated in rows.values_list(
+            "url", "endpoint__name", "name", "simulated"
+        )
     ]
 
 

@@ -49,9 +49,8 @@ def _any_due() -> bool:
 
 @shared_task(base=BaseTask, has_work=staticmethod(_any_due), name="endpoints.tasks.sweep")
 def sweep() -> None:
-    """Nudge endpoints that are due: lost messages, crashed workers, expired deadlines."""
-    for endpoint_id in due(EndpointStatus, timezone.now(), limit=500):
-        reconcile_endpoint.nudge(str(endpoint_id))
+    """Reconcile endpoints that are due: lost messages, crashed workers, expired deadlines."""
+    reconcile_endpoint.spread(due(EndpointStatus, timezone.now(), limit=500))
 
 
 @shared_task(base=BaseTask, name="endpoints.tasks.prune")

@@ -39,9 +39,13 @@ def collect_key_usage() -> int:
     now = timezone.now()
     answered = [(*where, found) for where, found in zip(targets, replies, strict=True) if found]
     marks = usage.latest_marks(now)
+    idle = []
     for endpoint, _, found in answered:
-        if not usage.is_added(marks, endpoint, found):
+        if mark := usage.find_idle(marks, endpoint, found):
+            idle.append(mark)
+        else:
             usage.add_report(endpoint, found, now)
+    usage.renew_marks(idle, now)
     if usage.any_budget():
         with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
             list(pool.map(lambda one: _send_budgets(*one), list(_budgets(answered, now))))

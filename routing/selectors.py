@@ -251,7 +251,8 @@ class RouterTarget:
 def targets() -> list[RouterTarget]:
     """Return every endpoint's routers with an address, in one query."""
     found = []
-    for endpoint in endpoint_selectors.endpoints():
+    rows = endpoint_selectors.endpoints().select_related(None).select_related("status")
+    for endpoint in rows.only("name", "status__parts", "status__admin_url"):
         for index, url in enumerate(routers(endpoint)):
             address = urlsplit(url).netloc
             if address:

@@ -40,7 +40,15 @@ def collect_canaries() -> None:
     collect()
 
 
-@shared_task(base=BaseTask, name="routing.tasks.collect_traces")
+def _any_recording() -> bool:
+    from routing.traces.collection import has_work
+
+    return has_work()
+
+
+@shared_task(
+    base=BaseTask, has_work=staticmethod(_any_recording), name="routing.tasks.collect_traces"
+)
 def collect_traces() -> None:
     from routing.traces.collection import collect
 

@@ -20,9 +20,9 @@ from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, log_path, render_config
 from dashboards.alerts.rules.rule_file import render as render_alerts
 from dashboards.prometheus.config import recording_rules
+from dashboards.prometheus.config.scrape_config import TARGETS_FILE
 from dashboards.prometheus.config.scrape_config import render as render_prometheus
 
-OWN_SOURCE = "console"  # name of this Prometheus among metrics sources
 # May contain secrets. Passed by file to the console's programs only, not to Prometheus, routers or
 # workers.
 SECRET_SETTINGS = (
@@ -167,7 +167,8 @@ def write_config(layout: Layout, services: Services) -> Path:
         write_private(records, recording_rules.render())
         token = str(layout.secrets / "targets_token")
         files = (str(rules), str(records))
-        text = render_prometheus(services.url, token, rule_files=files, source=OWN_SOURCE)
+        targets = str(layout.prometheus / TARGETS_FILE)
+        text = render_prometheus(services.url, token, rule_files=files, targets_file=targets)
         write_private(layout.prometheus / "prometheus.yml", text)
     path = layout.supervisor / "supervisord.conf"
     write_private(path, render_config(layout.var, service_programs(layout, services), ROOT))

@@ -24,7 +24,17 @@ def sweep() -> None:
         budgets.clear_crossings()
 
 
-@shared_task(base=BaseTask, name="dashboards.money.tasks.calibrate")
+def _is_calibration_due() -> bool:
+    from dashboards import auto_calibration
+
+    return auto_calibration.has_work()
+
+
+@shared_task(
+    base=BaseTask,
+    has_work=staticmethod(_is_calibration_due),
+    name="dashboards.money.tasks.calibrate",
+)
 def calibrate() -> None:
     """Start the next automatic calibration, if one is due."""
     from dashboards import auto_calibration

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hmac
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from django.conf import settings
@@ -14,10 +16,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonR
 from django.utils import timezone
 
 from cachetier import selectors as cache_selectors
+from console.processkit.files import write_private
 from console.processkit.metrics import CONTENT_TYPE, Registry
 from console.telemetry import meters
+from dashboards.alerts.settings.rule_file import rule_file_location
 from dashboards.boards.queries.metric_names import ENDPOINT_TRANSITION, WORKER_STARTING
 from dashboards.prometheus.collector import MetricsCollector
+from dashboards.prometheus.config.scrape_config import TARGETS_FILE
 from dashboards.prometheus.sources import selectors as metrics
 from endpoints import selectors as endpoint_selectors
 from endpoints.reconcile import transitions
@@ -94,11 +99,39 @@ def select_source_targets(
     targets: Iterable[ScrapeTarget], source: str, in_use: Sequence[metrics.MetricsSourceRef]
 ) -> Iterator[ScrapeTarget]:
     """Yield the source's own targets: a Prometheus cannot reach pods of other clusters."""
+    if len(in_use) == 1:
+        yield from targets if in_use[0].name == source else ()
+        return
     owners = metrics.map_endpoints(in_use)
     for target in targets:
         owner = owners.get(target.endpoint_name, "") if target.endpoint_name else ""
         if (owner or metrics.get_source_of_cluster(target.cluster, in_use).name) == source:
             yield target
+
+
+class TargetsFile:
+    """Targets for the Prometheus that this installation runs, which reads each change of the file.
+    Compared every few seconds by beat: a request costs four times as much.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of_installation(cls) -> TargetsFile | None:
+        """Return None without a Prometheus of its own."""
+        rules = rule_file_location()
+        return cls(rules.file.with_name(TARGETS_FILE)) if rules is not None else None
+
+    def is_current(self) -> bool:
+        return self.path.is_file() and self.path.read_text() == self._render()
+
+    def update(self) -> None:
+        write_private(self.path, self._render())
+
+    def _render(self) -> str:
+        chosen = select_source_targets(list_targets(), metrics.OWN, metrics.list_in_use())
+        return json.dumps(make_document(chosen), indent=1)
 
 
 @login_not_required

@@ -26,8 +26,8 @@ _LONGEST_KEY = 64
 _MARKS_COUNTED = timedelta(days=1)
 _MOST_MARKS = 64
 _ANSWERED_LATELY = timedelta(seconds=60)
-_MARK_FRESH = timedelta(seconds=30)
-"""Below `_ANSWERED_LATELY`: marks of idle routers are renewed in time."""
+_MARK_FRESH = timedelta(seconds=25)
+"""Less than half of `_ANSWERED_LATELY`: marks of idle routers are renewed in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +81,34 @@ def add_report(endpoint: Endpoint, report: Mapping[str, Any], now: datetime) -> 
         mark.save(update_fields=["counted", "seen_at"])
 
 
-Marks = Mapping[tuple[Any, str], Mapping[str, Mapping[str, int]]]
+Marks = Mapping[tuple[Any, str], UsageMark]
 
 
 def latest_marks(now: datetime) -> Marks:
-    """Return the counters already added of routers that reported within `_MARK_FRESH`, in one
+    """Return the routers that reported within a day, with the counters already added, in one
     query.
     """
-    rows = UsageMark.objects.filter(seen_at__gt=now - _MARK_FRESH)
-    return {(row.endpoint_id, row.instance): row.counted for row in rows}
+    rows = UsageMark.objects.filter(seen_at__gt=now - _MARKS_COUNTED)
+    return {(row.endpoint_id, row.instance): row for row in rows}
 
 
-def is_added(marks: Marks, endpoint: Endpoint, report: Mapping[str, Any]) -> bool:
-    """Return whether `add_report` would add nothing: an idle router's counters do not grow."""
+def find_idle(marks: Marks, endpoint: Endpoint, report: Mapping[str, Any]) -> UsageMark | None:
+    """Return the mark of a router whose counters did not grow: `add_report` would only renew it."""
     mark = marks.get((endpoint.pk, str(report["instance"])[:64]))
-    return mark is not None and not any(
-        _counter_increase(counts, mark.get(key_id, {}), name)
+    if mark is None or any(
+        _counter_increase(counts, mark.counted.get(key_id, {}), name)
         for key_id, counts in report["keys"].items()
         for name in COUNTS
-    )
+    ):
+        return None
+    return mark
+
+
+def renew_marks(idle: Iterable[UsageMark], now: datetime) -> None:
+    """Renew the marks that are not fresh, in one statement."""
+    old = [mark.pk for mark in idle if now - mark.seen_at >= _MARK_FRESH]
+    if old:
+        UsageMark.objects.filter(pk__in=old, seen_at__lt=now).update(seen_at=now)
 
 
 def any_budget() -> bool:

@@ -65,11 +65,11 @@ class Pass:
         self.ref = Ref(provisioner.name, workload_name(endpoint.name))
         self.now = timezone.now()
         self.known = list(selectors.workers(endpoint))
+        self.compared = False
         self.seen: Observation | None = None
         self.statuses: dict[str, ComponentStatus] = {}
         self.trouble: Trouble | None = None
         self.held = False
-        self._compared = False
         self.happenings: list[Occurrence] = []
 
     def run(self) -> PassOutcome:
@@ -128,9 +128,9 @@ class Pass:
     def _roster(self, seen: Observation | None, workload: WorkloadSpec | None) -> Roster:
         if seen is None:
             return Roster(rows=self.known)
-        if self._compared:  # rows are modified in place and compared with the stored ones
+        if self.compared:  # rows are modified in place and compared with the stored ones
             self.known = list(selectors.workers(self.endpoint))
-        self._compared = True
+        self.compared = True
         demand = WorkerDemand(
             endpoint=self.endpoint,
             replicas=self.spec.replicas,

@@ -30,6 +30,12 @@ _MAX_CONCURRENT = 8
 _GIVEN_UP = timedelta(hours=1)
 
 
+def has_work() -> bool:
+    """Return whether a router records, or may have pieces to collect."""
+    recording = Endpoint.objects.filter(spec__routing__record_traffic=True)
+    return TraceSource.objects.filter(active=True).exists() or recording.exists()
+
+
 def collect() -> int:
     """Run one round; return the number of routers that responded."""
     now = timezone.now()

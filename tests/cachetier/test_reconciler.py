@@ -342,11 +342,10 @@ def test_change_is_signalled_once(django_capture_on_commit_callbacks: Any) -> No
     assert received == ["default", "default"], "Provisioning, then Ready; nothing while it lasts"
 
 
-def test_sweep_nudges_due_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_reconciles_due_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[str] = []
-    monkeypatch.setattr(tasks.reconcile_tier, "nudge", requests.append)
+    monkeypatch.setattr(tasks.reconcile_tier, "run", requests.append)
     tier = actions.ensure_default_tier()
-    requests.clear()
     tasks.sweep()
     assert requests == [str(tier.pk)]
     held = take_claim(CacheTierStatus, tier.pk)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,19 +89,6 @@ def test_stalled_schedule_is_dead() -> None:
     assert made.alive() == ""
 
 
-def test_schedule_in_use_reports_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = counters.total("beat_ticks")
-    monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
-    monkeypatch.setattr(celery_watch.Scheduler, "tick", lambda _self: 1.5)
-    scheduler = celery_watch.TickingScheduler.__new__(celery_watch.TickingScheduler)
-    # Late by a moment, so that sweeps due shortly after share the wake-up.
-    assert scheduler.tick() == 1.5 + celery_watch.GATHER_S
-    monkeypatch.setattr(celery_watch.Scheduler, "tick", lambda _self: 0)
-    assert scheduler.tick() == 0  # an entry is due
-    assert counters.total("beat_ticks") == before + 2
-    assert celery_watch.beat_watch.ready() == ""
-
-
 def test_worker_keeps_connections_to_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Celery closes a connection that is too old, and at an age of 0 each is."""
     engines = {"file": "sqlite3", "server": "postgresql"}
@@ -175,14 +163,19 @@ def test_broker_check() -> None:
 class Beat:
     """Scheduler with one sweep, of which `sent` counts the messages."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, more: Mapping[str, float] = MappingProxyType({})
+    ) -> None:
         self.clock = Clock()
         self.sent = 0
         self.answer: bool | Exception = False
         app = Celery("swept", broker="memory://", set_as_current=False)
         checked = staticmethod(self._has_work)
         app.task(self._run, name="swept.sweep", base=BaseTask, has_work=checked, shared=False)
-        app.conf.beat_schedule = {"sweep": {"task": "swept.sweep", "schedule": 2.0}}
+        app.conf.beat_schedule = {
+            name: {"task": "swept.sweep", "schedule": period_s}
+            for name, period_s in {"sweep": 2.0, **more}.items()
+        }
         app.finalize()
         monkeypatch.setattr(celery_watch.TickingScheduler, "clock", staticmethod(self.clock))
         monkeypatch.setattr(celery_watch.connections, "close_all", lambda: None)
@@ -232,17 +225,32 @@ def test_a_failing_check_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert [beat.sweep(), beat.sweep()] == [1, 1]
 
 
-def test_each_entry_is_queued_although_schedules_are_not_compared(
+def test_due_entries_share_a_wake_up_and_stay_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = counters.total("beat_ticks")
+    monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
+    beat = Beat(monkeypatch, more={"slow": 10.0})
+    beat.answer = True
+    assert beat.scheduler.tick() == 2.0
+    found = []
+    for late_s in (0.0, 0.3, 0.0, 0.1, 0.0):
+        beat.clock.now += 2.0 + late_s
+        known = beat.sent
+        pause_s = beat.scheduler.tick()
+        found.append((beat.sent - known, round(pause_s, 3)))
+        beat.clock.now -= late_s
+    assert found == [(1, 2.0), (1, 1.7), (1, 2.0), (1, 1.9), (2, 2.0)]
+    assert counters.total("beat_ticks") == before + 6
+    assert celery_watch.beat_watch.ready() == ""
+
+
+def test_an_entry_is_applied_once_after_a_pause_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     beat = Beat(monkeypatch)
     beat.answer = True
-    for _ in range(3):
-        assert beat.scheduler.tick() >= 0
-    assert len(beat.scheduler._heap) == 1
-
-
-def test_beat_does_not_poll_for_an_entry_that_is_nearly_due() -> None:
-    scheduler = celery_watch.TickingScheduler.__new__(celery_watch.TickingScheduler)
-    assert scheduler.adjust(0.01) > 0.01
-    assert scheduler.adjust(0) == 0
+    beat.scheduler.tick()
+    beat.clock.now += 3601.0
+    assert beat.scheduler.tick() == 1.0
+    assert beat.sent == 1
+    assert beat.scheduler.tick() == 1.0
+    assert beat.sent == 1

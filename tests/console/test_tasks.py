@@ -77,6 +77,17 @@ def test_rolled_back_change_sends_no_nudge() -> None:
     assert arrived(task) == 0
 
 
+@pytest.mark.django_db(transaction=True)
+def test_the_last_of_several_ids_runs_without_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = make_task("memory://", "tests.spread")
+    ran: list[str] = []
+    monkeypatch.setattr(task, "run", ran.append)
+    task.spread([])
+    assert (ran, arrived(task)) == ([], 0)
+    task.spread([1, 2, 3])
+    assert (ran, arrived(task)) == (["3"], 2)
+
+
 @pytest.fixture
 def deaf_broker() -> Iterator[str]:
     """Accept connections and never respond."""

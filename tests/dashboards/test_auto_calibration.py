@@ -75,8 +75,10 @@ def carry_out(run: Calibration, router: Router) -> Calibration:
 
 def test_ready_idle_endpoint_is_calibrated_once(people: Cast) -> None:
     made = ready()
+    assert auto_calibration.has_work()
     run = sweep()
     assert run is not None and run.automatic and run.started_by is None
+    assert auto_calibration.has_work(), "it may be abandoned"
     assert sweep() is None, "one at a time"
     before = counters.total("auto_calibrations", outcome="done")
     done = carry_out(run, Router())
@@ -86,6 +88,7 @@ def test_ready_idle_endpoint_is_calibrated_once(people: Cast) -> None:
     (event,) = made.events.all()
     assert event.kind == "CalibrationDone" and "2,000 µs" in event.message
     assert sweep() is None, "measured already"
+    assert not auto_calibration.has_work()
 
 
 def test_other_requests_end_a_calibration(people: Cast) -> None:

@@ -31,6 +31,7 @@ from dashboards.alerts.notify.models import (
     Route,
     SeenAlert,
     Silence,
+    SilenceKind,
 )
 from dashboards.alerts.notify.protocol import alert as protocol_groups
 from dashboards.alerts.notify.protocol import matchers, message
@@ -42,6 +43,8 @@ from endpoints import selectors as endpoints
 RESOLVED_AFTER = timedelta(seconds=60)
 UNKNOWN_AFTER = timedelta(minutes=2)
 _FORGOTTEN = timedelta(days=3)
+_QUIET = timedelta(seconds=55)
+"""Longest time without a whole pass."""
 NO_METRICS: Final = "NoMetrics"
 PROMETHEUS_UNREACHABLE, NO_PROMETHEUS, LOOKING = "PrometheusAway", "NoPrometheus", "Looking"
 
@@ -62,6 +65,8 @@ class DispatchResult:
 
 def dispatch() -> bool:
     """Run one pass; return False if another process holds the claim."""
+    if _is_quiet(timezone.now()):
+        return True
     Dispatch.objects.get_or_create(pk=1)
     taken = take_claim(Dispatch, 1, ttl_s=60)
     if taken is None:
@@ -79,6 +84,24 @@ def dispatch() -> bool:
     acknowledgements.end_resolved(acknowledged, seen.all_labels, now, unknown=seen.unknown)
     taken.release(0)
     return True
+
+
+def _is_quiet(now: datetime) -> bool:
+    """Return whether a pass would write its time only: no alert is firing, and none is recorded,
+    waits in a group or is acknowledged. Claims nothing, so that an idle console writes little.
+    """
+    row = Dispatch.objects.filter(pk=1, unknown_since=None, looked_at__gt=now - _QUIET).first()
+    if row is None or row.claim_until is not None:
+        return False
+    standing = (
+        SeenAlert.objects.filter(ended_at=None),
+        Group.objects.all(),
+        Silence.objects.filter(kind=SilenceKind.ACKNOWLEDGEMENT, ends_at__gt=now),
+    )
+    if any(rows.exists() for rows in standing):
+        return False
+    seen = read_firing()
+    return not (seen.unknown or seen.all_labels) and row.reason == (seen.why or LOOKING)
 
 
 def read_firing() -> DispatchResult:

@@ -91,6 +91,18 @@ def load() -> None:
         _check_loaded(ours, digest)
 
 
+def has_work() -> bool:
+    """Return whether `load` would change or query anything; reads no more than files and rows."""
+    ours, known = rule_file_location(), selectors.rule_file()
+    if ours is None:
+        return known is not None
+    text, digest = _wanted()
+    if known is None or known.digest != digest or known.state == Load.WAITING:
+        return True
+    is_loaded = known.state == Load.LOADED
+    return is_loaded and not (ours.file.is_file() and ours.file.read_text() == text)
+
+
 _rendered: tuple[Settings, str, str] | None = None
 
 

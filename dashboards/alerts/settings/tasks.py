@@ -7,7 +7,13 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask, name="dashboards.alerting.tasks.load")
+def _has_work() -> bool:
+    from dashboards.alerts.settings.rule_file import has_work
+
+    return has_work()
+
+
+@shared_task(base=BaseTask, has_work=staticmethod(_has_work), name="dashboards.alerting.tasks.load")
 def load() -> None:
     from dashboards.alerts.settings.rule_file import load as bring
 

@@ -304,17 +304,8 @@ FAMILIES: Final = (  # coarsest first
 
 COPIES: Final = FAMILIES[1]
 _COPIED_STEP_S = 1800
-# Between the points of a week, a gauge's samples are many blocks of which one value is read.
-GAUGES: Final = (
-    *("up", n.RUNNING, n.WAITING, n.WAITING_WHY, n.KV_USAGE, n.KV_USAGE_OLD),
-    *(n.QUEUE_DEPTH, n.QUEUE_LIMIT, n.WORKER_UP, n.IN_FLIGHT, n.CIRCUIT, n.CACHE_TOKENS),
-    *(n.INDEX_BLOCKS, n.INDEX_LAG, n.L2_USED, n.L2_CAPACITY, n.L2_NODE_UP),
-    *(n.GPU_UTIL, n.GPU_ENGINE, n.GPU_TENSOR, n.GPU_DRAM, n.GPU_USED, n.GPU_FREE),
-    *(n.GPU_TEMP, n.GPU_POWER, n.POD_REQUESTS, n.NODE_ALLOCATABLE, n.POD_READY),
-    *(n.POD_PHASE, n.POD_MEMORY),
-)
 _GAUGE: Final = re.compile(
-    rf"(?<![\w:\"])({'|'.join(sorted(GAUGES, reverse=True))})(?![\w:\"])"
+    rf"(?<![\w:\"])({'|'.join(sorted(n.COPIED, reverse=True))})(?![\w:\"])"
     r"(\{[^{}]*\})?(?!\{|\[\d+\w\])"  # not a range of samples
 )
 
@@ -414,14 +405,24 @@ def find_missing(family: Family, back_s: int) -> str:
     not: cheap.
     """
     step_s, known = _sample(family.every_s, family.scraped, back_s)
-    return f"max_over_time((vector(time()) unless on () {known})[{back_s}s:{step_s}s])"
+    missing = f"max_over_time((vector(time()) unless on () {known})[{back_s}s:{step_s}s])"
+    begun = _begun(family.every_s, family.scraped, back_s)
+    return f"{missing} or (vector(time() - {back_s}) unless on () {begun})"
 
 
 def count_without_fleet(family: Family, back_s: int) -> str:
     """Count the moments with values of the endpoints but without those of the fleet."""
     step_s, known = _sample(family.every_s, family.scraped, back_s)
     _, sums = _sample(family.every_s, family.fleet_scraped, back_s)
-    return f"sum(count_over_time(({known} unless on () {sums})[{back_s}s:{step_s}s]))"
+    lacking = f"sum(count_over_time(({known} unless on () {sums})[{back_s}s:{step_s}s]))"
+    begun = _begun(family.every_s, family.scraped, back_s)
+    begun_sums = _begun(family.every_s, family.fleet_scraped, back_s)
+    return f"{lacking} or sum({begun} unless on () {begun_sums})"
+
+
+def _begun(every_s: int, marker: str, back_s: int) -> str:
+    """Return what has a value if rules were recorded when the range began: no gap is bridged."""
+    return f"last_over_time({marker}[{2 * every_s}s] offset {back_s}s)"
 
 
 def _sample(every_s: int, marker: str, back_s: int) -> tuple[int, str]:
@@ -438,9 +439,12 @@ def count_uncovered(family: Family, back_s: int, before_s: int = 0) -> str:
     """
     every_s = family.every_s
     step_s, known = _sample(every_s, family.scraped, back_s)
-    scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
+    up = f'up{{job=~"{"|".join(JOBS)}"}}'
+    scraped = f"count({up})"
     lacking = f"({scraped} unless on () {known})"
+    begun = _begun(every_s, family.scraped, back_s)
+    at_first = f"(count({up} offset {back_s}s) unless on () {begun})"
     at_last = f"({scraped} unless on () last_over_time({family.scraped}[{4 * every_s}s]))"
     before_s = max(0, min(before_s, back_s - step_s))
     past = f"[{back_s - before_s}s:{step_s}s]{f' offset {before_s}s' if before_s else ''}"
-    return f"sum(count_over_time({lacking}{past})) or {at_last}"
+    return f"sum(count_over_time({lacking}{past})) or {at_last} or {at_first}"

@@ -135,6 +135,17 @@ RESTARTS = "kube_pod_container_status_restarts_total"
 POD_MEMORY = "container_memory_working_set_bytes"
 POD_CPU = "container_cpu_usage_seconds_total"
 
+# Copied by recording rules: between the points of a week, a gauge's samples are many blocks of
+# which one value is read.
+COPIED = (
+    *("up", RUNNING, WAITING, WAITING_WHY, KV_USAGE, KV_USAGE_OLD),
+    *(QUEUE_DEPTH, QUEUE_LIMIT, WORKER_UP, IN_FLIGHT, CIRCUIT, CACHE_TOKENS),
+    *(INDEX_BLOCKS, INDEX_LAG, L2_USED, L2_CAPACITY, L2_NODE_UP),
+    *(GPU_UTIL, GPU_ENGINE, GPU_TENSOR, GPU_DRAM, GPU_USED, GPU_FREE),
+    *(GPU_TEMP, GPU_POWER, POD_REQUESTS, NODE_ALLOCATABLE, POD_READY),
+    *(POD_PHASE, POD_MEMORY),
+)
+
 # The console: expected absences, excluded from alerts.
 ENDPOINT_TRANSITION = "emberline_endpoint_transition"
 WORKER_STARTING = "emberline_worker_starting"

@@ -182,8 +182,9 @@ def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None)
     title = f"No data{since}"
     if job.known == 0:
         fix = (
-            f"Prometheus discovers {many} at /prometheus/targets of this console. If they run, its "
-            "configuration lacks that address or the token."
+            f"Prometheus discovers {many} at /prometheus/targets of this console, the bundled one "
+            "in var/prometheus/targets.json. If they run, its configuration lacks that address and "
+            "the token, or that file."
         )
         if panel.job == "l2":
             fix = f"An L2 tier starts with the first endpoint that enables L2. {fix}"

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from console.core import yaml_reader
-from dashboards.boards.queries import QUERIES, Scope, Times, cache, cluster, fleet_sums, growth
+from dashboards.boards.queries import (
+    QUERIES,
+    Scope,
+    Times,
+    cache,
+    cluster,
+    fleet_sums,
+    growth,
+    metric_names,
+)
 from dashboards.boards.queries.promql import JOBS, sum_by
 
 # Only endpoints with an LMCache server: other workers must not get these series.
@@ -150,7 +159,7 @@ def make_rules(family: growth.Family) -> list[dict[str, str]]:
     found.append({"record": family.all + cache.TIER_TOKENS, "expr": _sum_tiers(family)})
     found += _sum_fleet(family)
     if family == growth.COPIES:
-        found += [{"record": family.now + metric, "expr": metric} for metric in growth.GAUGES]
+        found += [{"record": family.now + metric, "expr": metric} for metric in metric_names.COPIED]
     return found
 
 

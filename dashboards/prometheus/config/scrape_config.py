@@ -1,4 +1,5 @@
-"""Scrape configuration for a Prometheus that follows this console (http_sd).
+"""Scrape configuration for a Prometheus that follows this console: by requests (http_sd), or by a
+file that the console writes (file_sd).
 
 - The path is `/metrics` without a trailing slash: with one, vLLM answers OpenMetrics and its
   `vllm:` names become `vllm_`.
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
 TARGETS_PATH = "/prometheus/targets"
+TARGETS_FILE = "targets.json"
 OWN_PATH = "/prometheus/console"
 OWN_S = 30
 LMCACHE_NAMES = (
@@ -26,9 +28,12 @@ def render(
     token_file: str,
     interval_s: int = 5,
     rule_files: tuple[str, ...] = (),
-    source: str = "",
+    targets_file: str = "",
 ) -> str:
-    """Render prometheus.yml for a console at `console_url`; `token_file` holds the bearer token."""
+    """Render prometheus.yml for a console at `console_url`; `token_file` holds the bearer token.
+    `targets_file`: where the console writes the targets for a Prometheus of its own machine, which
+    then requests none.
+    """
     if interval_s < 1:
         raise ValueError(f"interval_s={interval_s} is below the minimum of 1 s")
     timeout_s = min(interval_s, 10)
@@ -41,10 +46,12 @@ global:
   evaluation_interval: {interval_s}s
 rule_files: {rules}
 """
-    return head + scrape_configs(console_url, token_file, interval_s, source)
+    return head + scrape_configs(console_url, token_file, interval_s, targets_file=targets_file)
 
 
-def scrape_configs(console_url: str, token_file: str, interval_s: int, source: str = "") -> str:
+def scrape_configs(
+    console_url: str, token_file: str, interval_s: int, source: str = "", targets_file: str = ""
+) -> str:
     """Render the scrape jobs that follow this console, limited to one metrics source if given."""
     base = console_url.rstrip("/")
     chosen = f"?source={quote(source)}" if source else ""
@@ -52,6 +59,16 @@ def scrape_configs(console_url: str, token_file: str, interval_s: int, source: s
     token = json.dumps(token_file)
     targets = json.dumps(f"{base}{TARGETS_PATH}{chosen}")
     parts = urlsplit(base)
+    discovery = f"""\
+    http_sd_configs:
+      - url: {targets}
+        refresh_interval: {interval_s}s
+        authorization:
+          type: Bearer
+          credentials_file: {token}
+"""
+    if targets_file:
+        discovery = f"    file_sd_configs:\n      - files: [{json.dumps(targets_file)}]\n"
     return f"""\
 scrape_configs:
   - job_name: emberline
@@ -60,13 +77,7 @@ scrape_configs:
     metrics_path: /metrics
     # Our exporters name their endpoint and namespace themselves; keep them, without exported_.
     honor_labels: true
-    http_sd_configs:
-      - url: {targets}
-        refresh_interval: {interval_s}s
-        authorization:
-          type: Bearer
-          credentials_file: {token}
-    relabel_configs:
+{discovery}    relabel_configs:
       - source_labels: [pod]
         regex: (.+)
         target_label: instance

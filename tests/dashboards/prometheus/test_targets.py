@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from django.test import Client
 
 from cachetier.models import CacheNode, CacheTier
 from console.clusters import actions as clusters
+from console.launcher import processes
+from console.launcher.layout import Layout, write_facts
+from console.launcher.processes import Services
 from console.processkit.metrics import Registry
+from dashboards import tasks
+from dashboards.prometheus.config.scrape_config import TARGETS_FILE
 from dashboards.prometheus.sources import actions as metrics
-from dashboards.prometheus.targets import Transitions
+from dashboards.prometheus.targets import TargetsFile, Transitions
 from endpoints.models import EndpointStatus
 from tests.support.console import browser, make_endpoint, person, pretend_ready
 
@@ -21,6 +28,7 @@ pytestmark = pytest.mark.django_db
 
 URL = "/prometheus/targets"
 TOKEN = "a-token-of-44-characters"
+SERVICES = Services("127.0.0.1", 8000, "simulated", None, prometheus=Path("prometheus"))
 WITH = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -56,6 +64,32 @@ def test_console_metrics_name_endpoints_that_start() -> None:
     shown = registry.render()
     assert 'emberline_endpoint_transition{endpoint_name="fresh",kind="start"} 1' in shown
     assert 'endpoint_name="served"' not in shown
+
+
+def test_own_prometheus_reads_targets_from_a_file(tmp_path: Path, settings: Any) -> None:
+    assert TargetsFile.of_installation() is None
+    tasks.update_targets()
+    layout = Layout(tmp_path / "var")
+    layout.prepare()
+    write_facts(layout, prometheus_port=19099)
+    settings.EMBERLINE = dataclasses.replace(
+        settings.EMBERLINE, var=layout.var, prometheus_url="http://127.0.0.1:19099"
+    )
+    assert tasks.update_targets.has_work()
+    tasks.update_targets()
+    file = layout.prometheus / TARGETS_FILE
+    assert json.loads(file.read_text()) == []
+    assert not tasks.update_targets.has_work()
+    pretend_ready(make_endpoint("demo"), admin_url="http://127.0.0.1:9090")
+    assert tasks.update_targets.has_work()
+    tasks.update_targets()
+    assert json.loads(file.read_text()) == groups() != []
+    assert not tasks.update_targets.has_work()
+    processes.write_config(layout, SERVICES)
+    config = yaml.safe_load((layout.prometheus / "prometheus.yml").read_text())
+    job = config["scrape_configs"][0]
+    assert job["file_sd_configs"] == [{"files": [str(file)]}]
+    assert "http_sd_configs" not in job
 
 
 class TestTargetAccess:

@@ -20,7 +20,7 @@ from endpoints.keys import selectors as keys_selectors
 from endpoints.keys import storage
 from endpoints.keys import usage as keys_usage
 from endpoints.keys.terms import KeyTerms, parse, period_of, terms_from_dict
-from endpoints.models import Endpoint, EndpointStatus, InferenceKey, KeyUsage
+from endpoints.models import Endpoint, EndpointStatus, InferenceKey, KeyUsage, UsageMark
 from endpoints.refusals import ConflictError, NotFoundError
 from endpoints.spec.endpoint_spec import SpecErrors
 from routing import key_usage
@@ -257,16 +257,33 @@ def test_a_report_without_increase_is_recognized(demo_endpoint: Endpoint, alice:
     key = keys_actions.create(alice, "demo", "app").key
     report = usage_report(key, requests=3, prompt_tokens=30)
 
-    def is_added(found: dict[str, Any], after_s: float = 5) -> bool:
-        marks = keys_usage.latest_marks(NOW + timedelta(seconds=after_s))
-        return keys_usage.is_added(marks, demo_endpoint, found)
+    def is_idle(found: dict[str, Any]) -> bool:
+        marks = keys_usage.latest_marks(NOW + timedelta(seconds=5))
+        return keys_usage.find_idle(marks, demo_endpoint, found) is not None
 
-    assert not is_added(report), "never reported"
+    assert not is_idle(report), "never reported"
     keys_usage.add_report(demo_endpoint, report, NOW)
-    assert is_added(report)
-    assert not is_added(usage_report(key, requests=4, prompt_tokens=40))
-    assert not is_added(usage_report(key, "r2", requests=3, prompt_tokens=30)), "another process"
-    assert not is_added(report, after_s=31), "its mark is to be renewed"
+    assert is_idle(report)
+    assert not is_idle(usage_report(key, requests=4, prompt_tokens=40))
+    assert not is_idle(usage_report(key, "r2", requests=3, prompt_tokens=30)), "another process"
+
+
+def test_marks_of_idle_routers_are_renewed_in_one_statement(
+    demo_endpoint: Endpoint,
+    alice: User,
+    django_assert_num_queries: Any,
+) -> None:
+    key = keys_actions.create(alice, "demo", "app").key
+    for instance in ("r1", "r2"):
+        keys_usage.add_report(demo_endpoint, usage_report(key, instance, requests=3), NOW)
+    later = NOW + timedelta(seconds=30)
+    marks = keys_usage.latest_marks(later)
+    with django_assert_num_queries(1):
+        keys_usage.renew_marks(marks.values(), later)
+    assert {mark.seen_at for mark in UsageMark.objects.all()} == {later}
+    marks = keys_usage.latest_marks(later)
+    with django_assert_num_queries(0):
+        keys_usage.renew_marks(marks.values(), later)
 
 
 @pytest.mark.parametrize("nonsense", [{"requests": "7"}, {"requests": None}, {}, {"x": 1}])

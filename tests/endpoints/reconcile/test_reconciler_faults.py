@@ -173,7 +173,7 @@ def test_lost_nudge_is_found_by_the_sweep(
     demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
-    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", found.append)
+    monkeypatch.setattr(tasks.reconcile_endpoint, "run", found.append)
     tasks.sweep()
     assert found == [str(demo_endpoint.pk)]
 
@@ -371,7 +371,7 @@ def test_an_announced_death_is_observed_at_once(
 def test_a_lost_announcement_is_made_up_for_by_the_sweep(
     reconciler_harness: ReconcilerHarness, announced: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", reconciler_harness.reconciler.reconcile)
+    monkeypatch.setattr(tasks.reconcile_endpoint, "run", reconciler_harness.reconciler.reconcile)
     reconciler_harness.paper.crash(REF, 1)
     tasks.sweep()
     status = EndpointStatus.objects.get(pk=announced.pk)

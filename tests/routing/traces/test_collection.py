@@ -12,7 +12,7 @@ from django.utils import timezone
 from endpoints import actions
 from endpoints.models import Endpoint
 from routing.models import TracePiece, TraceSource
-from routing.traces.collection import collect, prune_all
+from routing.traces.collection import collect, has_work, prune_all
 from routing.traces.storage import recorded_hours
 from tests.routing.traces.test_storage import reply
 from tests.support.console import make_endpoint, pretend_ready
@@ -48,13 +48,16 @@ def test_pieces_are_stored_once_and_confirmed(endpoint: Endpoint, router: Stub) 
 
 def test_only_recorded_endpoints_are_queried(endpoint: Endpoint, router: Stub) -> None:
     router.answers["/recording"] = (200, json.dumps(reply("r1", [1])))
+    assert has_work()
     collect()
     actions.patch(actions.SYSTEM, "demo", {"routing.record_traffic": False})
+    assert has_work()
     last = reply("r1", [], recording=False)
     router.answers["/recording"] = (200, json.dumps(last))
     assert collect() == 1  # what was recorded before
     assert collect() == 0
     assert TraceSource.objects.get().active is False
+    assert not has_work()
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from dashboards.alerts.notify.models import (
     DeliveryState,
     Dispatch,
     Group,
+    Route,
     SeenAlert,
     Silence,
+    SilenceKind,
 )
 from dashboards.prometheus.sources import selectors as connections
 from endpoints.models import Endpoint
@@ -258,10 +260,41 @@ def _dies(*_: Any) -> None:
     raise RuntimeError("killed")
 
 
+def test_nothing_is_written_while_nothing_fires(simulated_alerts: SimulatedAlerts) -> None:
+    simulated_alerts.dispatch()
+    begun = Dispatch.objects.get().looked_at
+    assert simulated_alerts.dispatch(after_s=10) == []
+    assert Dispatch.objects.get().looked_at == begun
+    simulated_alerts.dispatch(after_s=50)
+    assert Dispatch.objects.get().looked_at == simulated_alerts.now, "once a minute"
+
+
+@pytest.mark.parametrize("event", ["fires", "unknown", "standing", "group", "acknowledged"])
+def test_a_change_after_quiet_passes_is_evaluated(
+    simulated_alerts: SimulatedAlerts, event: str
+) -> None:
+    simulated_alerts.dispatch()
+    simulated_alerts.dispatch(after_s=10)
+    if event == "fires":
+        simulated_alerts.fires("A")
+    elif event == "unknown":
+        simulated_alerts.why = "no answer"
+    elif event == "standing":
+        SeenAlert.objects.create(fingerprint="f", labels={}, started_at=T0, seen_at=T0)
+    elif event == "group":
+        Group.objects.create(route=Route.objects.get(), key="k", labels={}, due_at=T0)
+    else:
+        until = simulated_alerts.now + timedelta(hours=1)
+        kind = SilenceKind.ACKNOWLEDGEMENT
+        Silence.objects.create(kind=kind, matchers=[], ends_at=until, comment="-", author="-")
+    simulated_alerts.dispatch(after_s=10)
+    assert Dispatch.objects.get().looked_at == simulated_alerts.now
+
+
 def test_evaluation_needs_a_constant_number_of_queries(
     simulated_alerts: SimulatedAlerts, django_assert_max_num_queries: Any
 ) -> None:
     simulated_alerts.fires(*(f"A{n}" for n in range(40)))
     simulated_alerts.dispatch()
-    with django_assert_max_num_queries(17):
+    with django_assert_max_num_queries(19):
         dispatcher.dispatch()

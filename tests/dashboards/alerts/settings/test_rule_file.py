@@ -178,6 +178,22 @@ def test_new_rules_wait_until_the_good_file_is_loaded_again(own: Own, refused: S
     assert refused.state() == Load.LOADED
 
 
+def test_beat_sends_no_load_while_the_loaded_file_is_the_desired_one(
+    own: Own, refused: Scripted
+) -> None:
+    assert not rule_file.has_work(), "the same text would be rejected again"
+    OwnRule.objects.all().delete()
+    assert rule_file.has_work()
+    refused.took = True
+    RuleFile.objects.update(at=timezone.now() - timedelta(minutes=1))
+    refused.state()
+    assert (refused.state(), rule_file.has_work()) == (Load.LOADED, False)
+    own.rules.write_text("groups: []\n")
+    assert rule_file.has_work(), "changed by another"
+    RuleFile.objects.all().delete()
+    assert rule_file.has_work()
+
+
 def test_reload_before_the_file_was_written_is_not_one_of_it(
     own: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,9 +210,11 @@ def test_external_prometheus_gets_no_rule_file(own: Own, settings: Any) -> None:
     settings.EMBERLINE = dataclasses.replace(
         settings.EMBERLINE, prometheus_url="http://127.0.0.1:1"
     )
+    assert rule_file.has_work()
     rule_file.load()
     assert own.rules.read_text() == before
     assert not RuleFile.objects.exists()
+    assert not rule_file.has_work()
 
 
 def test_unavailable_supervisor_is_reported(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:

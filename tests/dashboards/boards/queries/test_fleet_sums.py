@@ -120,3 +120,27 @@ def test_scrape_interval_is_read_from_samples(
     test = of(world, expression_test(query, ("{}", float(every_s)), at=at))
     done = promtool(tmp_path, test | {"interval": interval}, every="1m")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("begins", "is_covered"), [("before", False), ("after", True)])
+def test_a_range_that_begins_just_before_the_rules_is_not_covered(
+    tmp_path: Path, begins: str, is_covered: bool
+) -> None:
+    """Rules of the endpoints began after an hour, those of all endpoints after two."""
+    world = {'up{job="vllm"}': "1x300", "begun": "_x60 1x240", "later": "_x120 1x180"}
+    back_s = {"before": 5 * 60, "after": -6 * 60}[begins]
+    queries_of = {
+        3600: (growth.find_missing, growth.count_uncovered),
+        7200: (growth.count_without_fleet,),
+    }
+    tests = []
+    for began_s, makers in queries_of.items():
+        reach_s = 18_000 - began_s + back_s
+        for make in makers:
+            text = make(FIVE, reach_s).replace(FIVE.fleet_scraped, "later")
+            text = text.replace(FIVE.scraped, "begun")
+            lacks = f"count({text}) > 0"
+            found = () if is_covered else (("{}", 1.0),)
+            tests.append(expression_test(lacks, *found, at="5h"))
+    done = promtool(tmp_path, of(world, *tests))
+    assert done.returncode == 0, done.stdout + done.stderr
