@@ -1,11 +1,12 @@
 """Placement quality of routers: ours, vllm-router and smg in front of eight simulated workers.
 
     .venv/bin/python -m bench.routing_quality [--only ours/prefixaware,smg] [--workload 8k]
+    ... --only ours/kvaware --workload agents --requests 1000 --seeds 6 --routers 1 --routers 2
 
 The workers are bench/fleet's model behind sockets, the requests those of `python -m bench.fleet`,
 evaluation half. The simulation clock waits for the router (lockstep.py), so that TTFT is the
 model's, from arrival at a worker, without the router's latency (measured elsewhere) or this
-machine's delays. The oracles and our `virtual` row are computed without sockets on the same
+machine's delays. The oracles and our `virtual` rows are computed without sockets on the same
 requests and model. A run ends when the last request has reached a worker; the model then finishes
 alone.
 """
@@ -23,6 +24,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -39,8 +41,9 @@ from bench.fleet.events import Publishers
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.oracle import Oracle
 from bench.fleet.prompts import MODEL, Ids
+from bench.fleet.router_states import RouterStates
 from bench.fleet.serve import ServedFleet
-from bench.fleet.tables import EVALUATION_HALF, HEAD, PATIENT, line
+from bench.fleet.tables import EVALUATION_HALF, HEAD, PATIENT, line, show_by_seed
 from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine, wait_for
 from console.launcher.tools import valkey_server
 from routing.whatif.simulation import replay
@@ -75,6 +78,10 @@ ROUTERS = (
 )
 
 
+def _count(routers: int) -> str:
+    return f" ×{routers}" if routers > 1 else ""
+
+
 @dataclass(frozen=True)
 class Case:
     router: str
@@ -91,8 +98,11 @@ class Case:
 
     @property
     def title(self) -> str:
-        several = f", {self.routers} routers" if self.routers > 1 else ""
-        return f"{self.router} {self.policy}{several}".strip()
+        return f"{self.router} {self.policy}{_count(self.routers)}".strip()
+
+    def admins(self, port: int) -> list[int]:
+        """Return the admin ports of our routers, the first of which listens at `port`."""
+        return [port + 2 * number + 1 for number in range(self.routers)]
 
     def asks(self) -> list[PlannedRequest]:
         rate = workloads.RATES[self.hardware.name, self.workload] * self.fill
@@ -105,6 +115,8 @@ class Outcome:
     result: FleetResult
     lost: int  # requests that did not reach a worker
     held: int  # requests held by the router beyond the timeout
+    late: int  # of our routers: waits for events or exchanged state that timed out
+    away: int  # of our routers: connections to the state store lost
     errors: dict[str, int]
     seconds: float  # real time
     blind: dict[str, int]  # kvaware fallbacks by reason
@@ -260,13 +272,23 @@ async def run(case: Case) -> Outcome:
             router = await loop.run_in_executor(None, start)
             with router:
                 outcome = await _measure(case, fleet, port, publishers)
-                if case.policy == KVAWARE:
-                    kv = await loop.run_in_executor(None, _index, port + 1)
-                    outcome = replace(outcome, blind=kv["fallbacks"])
-                return outcome
+                return await loop.run_in_executor(None, _noted, case, port, outcome)
         finally:
             if publishers is not None:
                 publishers.close()
+
+
+def _noted(case: Case, port: int, outcome: Outcome) -> Outcome:
+    """Add what our routers count."""
+    admins = case.admins(port)
+    blind: Counter[str] = Counter()
+    if case.policy == KVAWARE:
+        for admin in admins:
+            blind.update(_index(admin)["fallbacks"])
+    away = 0
+    if case.routers > 1:
+        away = sum(_admin(admin, "/peers")["exchange"]["failures"] for admin in admins)
+    return replace(outcome, blind=blind, away=away)
 
 
 async def _measure(
@@ -276,7 +298,10 @@ async def _measure(
     warm = int(len(asks) * WARM_UP)
     began = time.perf_counter()
     client = Client(*range(port, port + 2 * case.routers, 2))
-    lockstep = Lockstep(fleet, client, case.speed, publishers, case.routers > 1)
+    routers = None
+    if case.router == OURS and (publishers is not None or case.routers > 1):
+        routers = RouterStates(case.admins(port))
+    lockstep = Lockstep(fleet, client, case.speed, publishers, routers)
     busy_s = await lockstep.run(warm)
     counted = (fleet.jobs[number] for number in lockstep.order[warm:])
     jobs = [job for job in counted if job is not None]
@@ -289,28 +314,34 @@ async def _measure(
         max(job.arrived for job in jobs) - min(job.arrived for job in jobs),
     )
     lost = sum(job is None for job in fleet.jobs)
-    return Outcome(result, lost, lockstep.held, client.errors, time.perf_counter() - began, {})
+    late = routers.late if routers is not None else 0
+    seconds = time.perf_counter() - began
+    return Outcome(result, lost, lockstep.held, late, 0, client.errors, seconds, {})
 
 
 # -- output
 
 
-def _reference(case: Case) -> FleetResult:
+Results = defaultdict[tuple[str, str, int], list[FleetResult]]  # by seed: router, policy, routers
+VIRTUAL = f"{OURS}, virtual"  # our routers without sockets
+
+
+def _reference(case: Case, counts: Sequence[int], found: Results) -> FleetResult:
     """Return the oracle's result; print it, the patient oracle's, and ours without sockets."""
     hardware, asks = case.hardware, case.asks()
     oracle = replay.run(asks, hardware, WORKERS, Oracle())
     patient = replay.run(asks, hardware, WORKERS, PATIENT)
-    print(f"\n{hardware.name}, {case.workload}: {len(asks)} requests\n{HEAD}")
+    print(f"\n{hardware.name}, {case.workload}, seed {case.seed}: {len(asks)} requests\n{HEAD}")
     for result in (oracle, patient):
         print(line(result, oracle))
     for strategy in (KVAWARE, "prefixaware"):
-        ours = replay.run(
-            asks,
-            hardware,
-            WORKERS,
-            RouterChooser(RouterSetting(strategy), WORKERS, hardware, case.seed),
-        )
-        print(line(replace(ours, name=f"ours {strategy}, virtual"), oracle), flush=True)
+        for count in counts:
+            setting = RouterSetting(strategy, routers=count, shared=count > 1)
+            chooser = RouterChooser(setting, WORKERS, hardware, case.seed)
+            ours = replay.run(asks, hardware, WORKERS, chooser)
+            ours = replace(ours, name=f"virtual {strategy}{_count(count)}")
+            found[VIRTUAL, strategy, count].append(ours)
+            print(line(ours, oracle), flush=True)
     return oracle
 
 
@@ -318,11 +349,22 @@ def _show(outcome: Outcome, oracle: FleetResult) -> None:
     notes = [f"{outcome.seconds:.0f} s"]
     if outcome.held:
         notes.append(f"HELD {outcome.held}")
+    if outcome.late:
+        notes.append(f"LATE {outcome.late}")
+    if outcome.away:
+        notes.append(f"STORE LOST {outcome.away}")
     if outcome.lost:
         notes.append(f"LOST {outcome.lost}")
     notes += [f"{count} x {what}" for what, count in outcome.errors.items()]
     notes += [f"{count} blind: {reason}" for reason, count in outcome.blind.items()]
     print(f"{line(outcome.result, oracle)}  {', '.join(notes)}", flush=True)
+
+
+def _show_ratios(found: Results, first: int) -> None:
+    """Print each number of routers relative to `first`, over all seeds."""
+    print(f"\n{HEAD.replace('to oracle', 'to first')}")
+    for (router, policy, _), results in found.items():
+        show_by_seed(results, found[router, policy, first])
 
 
 def _chosen(only: str) -> list[tuple[str, str]]:
@@ -345,19 +387,23 @@ def main() -> None:
     parser.add_argument("--workload", action="append", choices=workloads.ALL)
     parser.add_argument("--hardware", choices=HARDWARE, default="70b")
     parser.add_argument("--speed", type=float, default=20.0, help="of the clock, at most")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="the first")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--fill", type=float, default=1.0, help="of the workload's rate")
     parser.add_argument("--requests", type=int, help="the first so many of each workload only")
-    parser.add_argument("--routers", type=int, default=1, help="of ours, sharing their state")
+    parser.add_argument(
+        "--routers", type=int, action="append", help="of ours, sharing their state; repeatable"
+    )
     parser.add_argument("--half", type=int, choices=(0, 1), default=EVALUATION_HALF)
     flags = parser.parse_args()
     chosen = _chosen(flags.only)
+    counts = flags.routers or [1]
     hardware = HARDWARE[flags.hardware]
     versions = ", ".join(f"{peer} {version}" for peer, version in peers.VERSIONS.items())
     limit = f"clock at most {flags.speed:g} times real time"
     print(f"{machine()}; {versions}; {WORKERS} workers, {limit}\n{busy()}")
     if any(router != OURS for router, _ in chosen):
-        if flags.routers > 1:
+        if max(counts) > 1:
             parser.error("--routers: only ours share their state, add --only ours")
         peers.prepare()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -365,21 +411,28 @@ def main() -> None:
     os.sched_setaffinity(0, {LOAD_CORE})
     began = time.perf_counter()
     for workload in flags.workload or workloads.MAIN:
-        plain = Case(
-            "",
-            "",
-            workload,
-            hardware,
-            flags.speed,
-            flags.seed,
-            flags.requests,
-            flags.fill,
-            flags.half,
-            routers=flags.routers,
-        )
-        oracle = _reference(plain)
-        for router, policy in chosen:
-            _show(uvloop.run(run(replace(plain, router=router, policy=policy))), oracle)
+        found: Results = defaultdict(list)
+        for seed in range(flags.seed, flags.seed + flags.seeds):
+            plain = Case(
+                "",
+                "",
+                workload,
+                hardware,
+                flags.speed,
+                seed,
+                flags.requests,
+                flags.fill,
+                flags.half,
+            )
+            oracle = _reference(plain, counts, found)
+            for router, policy in chosen:
+                for count in counts:
+                    case = replace(plain, router=router, policy=policy, routers=count)
+                    outcome = uvloop.run(run(case))
+                    found[router, policy, count].append(outcome.result)
+                    _show(outcome, oracle)
+        if flags.seeds > 1 or len(counts) > 1:
+            _show_ratios(found, counts[0])
     print(f"\n{time.perf_counter() - began:.0f} s in all")
 
 
