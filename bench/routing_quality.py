@@ -25,9 +25,9 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ class Case:
     most: int | None = None  # maximum number of requests
     fill: float = 1.0  # factor of the workload's rate
     half: int = EVALUATION_HALF
-    flags: tuple[str, ...] = ()  # of our router
+    config: Mapping[str, object] = field(default_factory=dict)  # of ours, beside the usual
     routers: int = 1  # of ours; several share their state through a Valkey
 
     @property
@@ -131,66 +131,69 @@ def _ids(case: Case) -> Ids | None:
     return Ids(FEW_IDS) if case.policy in (KV_AWARE, "cache_aware") else None
 
 
-def _ours(case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]) -> peers.Process:
-    command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{port}"]
-    command += ["--admin", f"127.0.0.1:{port + 1}"]
-    for url, events in zip(urls, event_ports, strict=True):
-        command += ["--worker", url]
-        if case.policy == KVAWARE:
-            command += ["--kv-events", f"{url}=tcp://127.0.0.1:{events}"]
-    command += ["--strategy", case.policy, "--model", MODEL]
-    # Wait for slow tokenization by this machine; no probe, as the model has no other prompts.
-    command += ["--kv-wait", "10", "--kv-probe", "0"]
-    if case.policy == "session":
-        command += ["--session-key", "header:x-session-id"]
-    process = peers.Process([*command, *case.flags], port, ROUTER_CORE)
-    process.wait_until_serving()
-    if case.policy == KVAWARE:
-        _wait_until_following(port + 1, len(urls))
-    return process
-
-
-def _several(
+def _ours(
     case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]
 ) -> contextlib.ExitStack:
-    """Start our routers at `port` and every second port behind it, and their Valkey."""
-    binary = valkey_server()
-    assert binary is not None, "no Valkey: make install"
+    """Start our routers at `port` and every second port behind it, several with a Valkey.
+
+    Worker ids and hash key are the same in each run: consistent hashing, which places new prefixes,
+    depends on both.
+    """
     with contextlib.ExitStack() as started:
         folder = Path(started.enter_context(tempfile.TemporaryDirectory()))
-        (store,) = free_ports(1)
-        argv = [str(binary), "--port", str(store), "--bind", "127.0.0.1", "--save", ""]
-        started.enter_context(peers.Process([*argv, "--dir", str(folder)], store, LOAD_CORE))
-        wait_for(store)
         (folder / "hash.key").write_text("h" * 64)
-        workers: list[dict[str, str]] = [{"url": url} for url in urls]
+        workers = [{"id": f"w{number}", "url": url} for number, url in enumerate(urls)]
         if case.policy == KVAWARE:
             for worker, events in zip(workers, event_ports, strict=True):
                 worker["kv_events"] = f"tcp://127.0.0.1:{events}"
-        routers = [port + 2 * number for number in range(case.routers)]
-        for own in routers:
-            config = {
-                "listen": f"127.0.0.1:{own}",
-                "admin": f"127.0.0.1:{own + 1}",
-                "strategy": case.policy,
-                "model": MODEL,
-                "workers": workers,
-                "kv": {"wait_s": 10, "probe_interval_s": 0},
-                "hash_key_file": "hash.key",
-                "state_store": {"url": f"redis://127.0.0.1:{store}", "routers": case.routers},
+        config: dict[str, object] = {
+            "strategy": case.policy,
+            "model": MODEL,
+            "workers": workers,
+            # Wait for slow tokenization by this machine; the model has no prompts of probes.
+            "kv": {"wait_s": 10, "probe_interval_s": 0},
+            "hash_key_file": "hash.key",
+            **case.config,
+        }
+        if case.routers > 1:
+            store = _store(folder, started)
+            config["state_store"] = {
+                "url": f"redis://127.0.0.1:{store}",
+                "routers": case.routers,
             }
-            file = folder / f"{own}.json"
-            file.write_text(json.dumps(config))
+        for admin in case.admins(port):
+            own = {"listen": f"127.0.0.1:{admin - 1}", "admin": f"127.0.0.1:{admin}"}
+            file = folder / f"{admin}.json"
+            file.write_text(json.dumps(config | own))
             command = [sys.executable, "-m", "routing.engine", "--config", str(file)]
-            process = started.enter_context(peers.Process(command, own, ROUTER_CORE))
+            process = started.enter_context(peers.Process(command, admin - 1, ROUTER_CORE))
             process.wait_until_serving()
-        for own in routers:
+        for admin in case.admins(port):
             if case.policy == KVAWARE:
-                _wait_until_following(own + 1, len(urls))
-            until(
-                partial(_has_peers, own + 1, case.routers - 1), 20.0, "all routers hear each other"
-            )
+                _wait_until_following(admin, len(urls))
+            until(partial(_sizes_known, admin), 20.0, "the workers' cache sizes are known")
+            if case.routers > 1:
+                until(
+                    partial(_has_peers, admin, case.routers - 1),
+                    20.0,
+                    "all routers hear each other",
+                )
         return started.pop_all()
+
+
+def _store(folder: Path, started: contextlib.ExitStack) -> int:
+    """Start a Valkey; return its port."""
+    binary = valkey_server()
+    assert binary is not None, "no Valkey: make install"
+    (store,) = free_ports(1)
+    argv = [str(binary), "--port", str(store), "--bind", "127.0.0.1", "--save", ""]
+    started.enter_context(peers.Process([*argv, "--dir", str(folder)], store, LOAD_CORE))
+    wait_for(store)
+    return store
+
+
+def _sizes_known(admin: int) -> bool:
+    return all(worker["cache_tokens"] for worker in _admin(admin, "/workers")["workers"])
 
 
 def _has_peers(admin: int, others: int) -> bool:
@@ -235,8 +238,6 @@ def _start(
     case: Case, ports: Sequence[int], port: int, event_ports: Sequence[int]
 ) -> AbstractContextManager[object]:
     urls = [f"http://127.0.0.1:{worker}" for worker in ports]
-    if case.routers > 1:
-        return _several(case, urls, port, event_ports)
     if case.router == OURS:
         return _ours(case, urls, port, event_ports)
     extra: list[str] = []

@@ -19,6 +19,7 @@ from bench.fleet.router_states import RouterStates
 from bench.fleet.serve import ServedFleet
 from routing.engine.peers.outbox import BATCH_INTERVAL_S
 from routing.whatif.simulation.arrivals import Arrivals
+from routing.whatif.simulation.state_exchange import DELAY_S
 from routing.whatif.simulation.worker import NEVER
 
 _PATIENCE_S = 10.0  # real time; the router may hold a request longer
@@ -113,12 +114,14 @@ class Lockstep:
 
     async def _apply_changes(self, at: float) -> None:
         """Let the routers apply what happened before the event at `at`: KV events before each
-        request, exchanged state before changes that are too recent for the next request.
+        request, exchanged state before changes that are published too late for the next request.
         """
         routers, next_at = self._routers, self._arrivals.next_at
         if routers is None:
             return
-        exchanges = routers.several and self._changed_at <= next_at - BATCH_INTERVAL_S < at
+        # Busy routers publish at multiples of the interval.
+        published_at = (next_at - DELAY_S) // BATCH_INTERVAL_S * BATCH_INTERVAL_S
+        exchanges = routers.several and self._changed_at <= published_at < at
         if self._publishers is not None and (exchanges or at == next_at):
             await routers.read_events(self._publishers.last)
         if exchanges:

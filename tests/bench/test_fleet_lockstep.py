@@ -88,7 +88,7 @@ class RecordedStates(RouterStates):
 
 def test_the_clock_waits_for_the_exchange_of_what_is_older_than_a_batch() -> None:
     # A prompt of one block takes 0.0325 s.
-    times = (0.0, 0.01, 0.5, 0.505, 1.0, 1.04)
+    times = (0.001, 0.011, 0.503, 0.517, 1.0, 1.035)
     asks = [PlannedRequest(at, [number], 512, 1, number) for number, at in enumerate(times)]
 
     async def agreed() -> list[float]:
@@ -98,5 +98,6 @@ def test_the_clock_waits_for_the_exchange_of_what_is_older_than_a_batch() -> Non
             await Lockstep(fleet, Client(port), 1e6, None, states).run(0)
         return states.agreed
 
-    # Before the requests at 0.5 and 1.0; before the step that ends too late for the one at 1.04.
-    assert asyncio.run(agreed()) == [0.065, 0.565, 1.0]
+    # Before the requests at 0.503 and 1.0, not at 0.517, which follows sooner than a batch; before
+    # the step that ends at 1.033, later than the last batch before the request at 1.035.
+    assert asyncio.run(agreed()) == [0.066, 0.568, 1.0]
