@@ -1,14 +1,16 @@
-"""Waiting of the simulation clock for what our routers have applied."""
+"""Real routers on the simulation clock: what it waits for, and what is the same in each run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import routing_quality
 from bench.fleet import router_states
 from bench.fleet.client import Client
 from bench.fleet.lockstep import Lockstep
@@ -101,3 +103,29 @@ def test_the_clock_waits_for_the_exchange_of_what_is_older_than_a_batch() -> Non
     # Before the requests at 0.503 and 1.0, not at 0.517, which follows sooner than a batch; before
     # the step that ends at 1.033, later than the last batch before the request at 1.035.
     assert asyncio.run(agreed()) == [0.066, 0.568, 1.0]
+
+
+def test_runs_have_the_same_worker_ids_and_hash_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New prefixes are placed by both, through consistent hashing."""
+    started: list[tuple[list[str], str]] = []
+
+    class StartedRouter:
+        def __init__(self, command: list[str], _port: int, _core: int) -> None:
+            config = json.loads(Path(command[-1]).read_text())
+            key = Path(command[-1]).parent / config["hash_key_file"]
+            started.append(([worker["id"] for worker in config["workers"]], key.read_text()))
+
+        def wait_until_serving(self) -> None: ...
+        def __enter__(self) -> StartedRouter:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr("bench.peers.Process", StartedRouter)
+    monkeypatch.setattr(routing_quality, "until", lambda *_: None)
+    case = routing_quality.Case("ours", "prefixaware", "8k", LLAMA_70B, 20.0, 1)
+    for urls in (["http://127.0.0.1:1", "http://127.0.0.1:2"], ["http://a:3", "http://a:4"]):
+        with routing_quality._ours(case, urls, 1, ()):
+            pass
+    assert started[0][0] == ["w0", "w1"]
+    assert started[0] == started[1]
