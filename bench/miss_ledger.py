@@ -119,8 +119,7 @@ class WitnessedFleet(ServedFleet):
 async def run(case: Case, folder: Path) -> tuple[WitnessedFleet, dict[int, dict[str, int]]]:
     """Return the fleet, and the ledger's tokens by cause of each request."""
     log = folder / "decisions"
-    flags = ("--decisions-file", str(log), "--decisions-sample", "1")
-    case = replace(case, flags=flags)
+    case = replace(case, config={"decisions": {"file": str(log), "sample": 1}})
     asks = case.asks()
     ports = free_ports(2 * WORKERS + 1)
     port, event_ports = ports.pop(), ports[WORKERS:]

@@ -1,11 +1,12 @@
 """Placement quality of routers: ours, vllm-router and smg in front of eight simulated workers.
 
     .venv/bin/python -m bench.routing_quality [--only ours/prefixaware,smg] [--workload 8k]
+    ... --only ours/kvaware --workload agents --requests 1000 --seeds 6 --routers 1 --routers 2
 
 The workers are bench/fleet's model behind sockets, the requests those of `python -m bench.fleet`,
 evaluation half. The simulation clock waits for the router (lockstep.py), so that TTFT is the
 model's, from arrival at a worker, without the router's latency (measured elsewhere) or this
-machine's delays. The oracles and our `virtual` row are computed without sockets on the same
+machine's delays. The oracles and our `virtual` rows are computed without sockets on the same
 requests and model. A run ends when the last request has reached a worker; the model then finishes
 alone.
 """
@@ -23,9 +24,10 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,8 +41,9 @@ from bench.fleet.events import Publishers
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.oracle import Oracle
 from bench.fleet.prompts import MODEL, Ids
+from bench.fleet.router_states import RouterStates
 from bench.fleet.serve import ServedFleet
-from bench.fleet.tables import EVALUATION_HALF, HEAD, PATIENT, line
+from bench.fleet.tables import EVALUATION_HALF, HEAD, PATIENT, line, show_by_seed
 from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine, wait_for
 from console.launcher.tools import valkey_server
 from routing.whatif.simulation import replay
@@ -75,6 +78,10 @@ ROUTERS = (
 )
 
 
+def _count(routers: int) -> str:
+    return f" ×{routers}" if routers > 1 else ""
+
+
 @dataclass(frozen=True)
 class Case:
     router: str
@@ -86,13 +93,16 @@ class Case:
     most: int | None = None  # maximum number of requests
     fill: float = 1.0  # factor of the workload's rate
     half: int = EVALUATION_HALF
-    flags: tuple[str, ...] = ()  # of our router
+    config: Mapping[str, object] = field(default_factory=dict)  # of ours, beside the usual
     routers: int = 1  # of ours; several share their state through a Valkey
 
     @property
     def title(self) -> str:
-        several = f", {self.routers} routers" if self.routers > 1 else ""
-        return f"{self.router} {self.policy}{several}".strip()
+        return f"{self.router} {self.policy}{_count(self.routers)}".strip()
+
+    def admins(self, port: int) -> list[int]:
+        """Return the admin ports of our routers, the first of which listens at `port`."""
+        return [port + 2 * number + 1 for number in range(self.routers)]
 
     def asks(self) -> list[PlannedRequest]:
         rate = workloads.RATES[self.hardware.name, self.workload] * self.fill
@@ -105,6 +115,8 @@ class Outcome:
     result: FleetResult
     lost: int  # requests that did not reach a worker
     held: int  # requests held by the router beyond the timeout
+    late: int  # of our routers: waits for events or exchanged state that timed out
+    away: int  # of our routers: connections to the state store lost
     errors: dict[str, int]
     seconds: float  # real time
     blind: dict[str, int]  # kvaware fallbacks by reason
@@ -119,66 +131,69 @@ def _ids(case: Case) -> Ids | None:
     return Ids(FEW_IDS) if case.policy in (KV_AWARE, "cache_aware") else None
 
 
-def _ours(case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]) -> peers.Process:
-    command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{port}"]
-    command += ["--admin", f"127.0.0.1:{port + 1}"]
-    for url, events in zip(urls, event_ports, strict=True):
-        command += ["--worker", url]
-        if case.policy == KVAWARE:
-            command += ["--kv-events", f"{url}=tcp://127.0.0.1:{events}"]
-    command += ["--strategy", case.policy, "--model", MODEL]
-    # Wait for slow tokenization by this machine; no probe, as the model has no other prompts.
-    command += ["--kv-wait", "10", "--kv-probe", "0"]
-    if case.policy == "session":
-        command += ["--session-key", "header:x-session-id"]
-    process = peers.Process([*command, *case.flags], port, ROUTER_CORE)
-    process.wait_until_serving()
-    if case.policy == KVAWARE:
-        _wait_until_following(port + 1, len(urls))
-    return process
-
-
-def _several(
+def _ours(
     case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]
 ) -> contextlib.ExitStack:
-    """Start our routers at `port` and every second port behind it, and their Valkey."""
-    binary = valkey_server()
-    assert binary is not None, "no Valkey: make install"
+    """Start our routers at `port` and every second port behind it, several with a Valkey.
+
+    Worker ids and hash key are the same in each run: consistent hashing, which places new prefixes,
+    depends on both.
+    """
     with contextlib.ExitStack() as started:
         folder = Path(started.enter_context(tempfile.TemporaryDirectory()))
-        (store,) = free_ports(1)
-        argv = [str(binary), "--port", str(store), "--bind", "127.0.0.1", "--save", ""]
-        started.enter_context(peers.Process([*argv, "--dir", str(folder)], store, LOAD_CORE))
-        wait_for(store)
         (folder / "hash.key").write_text("h" * 64)
-        workers: list[dict[str, str]] = [{"url": url} for url in urls]
+        workers = [{"id": f"w{number}", "url": url} for number, url in enumerate(urls)]
         if case.policy == KVAWARE:
             for worker, events in zip(workers, event_ports, strict=True):
                 worker["kv_events"] = f"tcp://127.0.0.1:{events}"
-        routers = [port + 2 * number for number in range(case.routers)]
-        for own in routers:
-            config = {
-                "listen": f"127.0.0.1:{own}",
-                "admin": f"127.0.0.1:{own + 1}",
-                "strategy": case.policy,
-                "model": MODEL,
-                "workers": workers,
-                "kv": {"wait_s": 10, "probe_interval_s": 0},
-                "hash_key_file": "hash.key",
-                "state_store": {"url": f"redis://127.0.0.1:{store}", "routers": case.routers},
+        config: dict[str, object] = {
+            "strategy": case.policy,
+            "model": MODEL,
+            "workers": workers,
+            # Wait for slow tokenization by this machine; the model has no prompts of probes.
+            "kv": {"wait_s": 10, "probe_interval_s": 0},
+            "hash_key_file": "hash.key",
+            **case.config,
+        }
+        if case.routers > 1:
+            store = _store(folder, started)
+            config["state_store"] = {
+                "url": f"redis://127.0.0.1:{store}",
+                "routers": case.routers,
             }
-            file = folder / f"{own}.json"
-            file.write_text(json.dumps(config))
+        for admin in case.admins(port):
+            own = {"listen": f"127.0.0.1:{admin - 1}", "admin": f"127.0.0.1:{admin}"}
+            file = folder / f"{admin}.json"
+            file.write_text(json.dumps(config | own))
             command = [sys.executable, "-m", "routing.engine", "--config", str(file)]
-            process = started.enter_context(peers.Process(command, own, ROUTER_CORE))
+            process = started.enter_context(peers.Process(command, admin - 1, ROUTER_CORE))
             process.wait_until_serving()
-        for own in routers:
+        for admin in case.admins(port):
             if case.policy == KVAWARE:
-                _wait_until_following(own + 1, len(urls))
-            until(
-                partial(_has_peers, own + 1, case.routers - 1), 20.0, "all routers hear each other"
-            )
+                _wait_until_following(admin, len(urls))
+            until(partial(_sizes_known, admin), 20.0, "the workers' cache sizes are known")
+            if case.routers > 1:
+                until(
+                    partial(_has_peers, admin, case.routers - 1),
+                    20.0,
+                    "all routers hear each other",
+                )
         return started.pop_all()
+
+
+def _store(folder: Path, started: contextlib.ExitStack) -> int:
+    """Start a Valkey; return its port."""
+    binary = valkey_server()
+    assert binary is not None, "no Valkey: make install"
+    (store,) = free_ports(1)
+    argv = [str(binary), "--port", str(store), "--bind", "127.0.0.1", "--save", ""]
+    started.enter_context(peers.Process([*argv, "--dir", str(folder)], store, LOAD_CORE))
+    wait_for(store)
+    return store
+
+
+def _sizes_known(admin: int) -> bool:
+    return all(worker["cache_tokens"] for worker in _admin(admin, "/workers")["workers"])
 
 
 def _has_peers(admin: int, others: int) -> bool:
@@ -223,8 +238,6 @@ def _start(
     case: Case, ports: Sequence[int], port: int, event_ports: Sequence[int]
 ) -> AbstractContextManager[object]:
     urls = [f"http://127.0.0.1:{worker}" for worker in ports]
-    if case.routers > 1:
-        return _several(case, urls, port, event_ports)
     if case.router == OURS:
         return _ours(case, urls, port, event_ports)
     extra: list[str] = []
@@ -260,13 +273,23 @@ async def run(case: Case) -> Outcome:
             router = await loop.run_in_executor(None, start)
             with router:
                 outcome = await _measure(case, fleet, port, publishers)
-                if case.policy == KVAWARE:
-                    kv = await loop.run_in_executor(None, _index, port + 1)
-                    outcome = replace(outcome, blind=kv["fallbacks"])
-                return outcome
+                return await loop.run_in_executor(None, _noted, case, port, outcome)
         finally:
             if publishers is not None:
                 publishers.close()
+
+
+def _noted(case: Case, port: int, outcome: Outcome) -> Outcome:
+    """Add what our routers count."""
+    admins = case.admins(port)
+    blind: Counter[str] = Counter()
+    if case.policy == KVAWARE:
+        for admin in admins:
+            blind.update(_index(admin)["fallbacks"])
+    away = 0
+    if case.routers > 1:
+        away = sum(_admin(admin, "/peers")["exchange"]["failures"] for admin in admins)
+    return replace(outcome, blind=blind, away=away)
 
 
 async def _measure(
@@ -276,7 +299,10 @@ async def _measure(
     warm = int(len(asks) * WARM_UP)
     began = time.perf_counter()
     client = Client(*range(port, port + 2 * case.routers, 2))
-    lockstep = Lockstep(fleet, client, case.speed, publishers, case.routers > 1)
+    routers = None
+    if case.router == OURS and (publishers is not None or case.routers > 1):
+        routers = RouterStates(case.admins(port))
+    lockstep = Lockstep(fleet, client, case.speed, publishers, routers)
     busy_s = await lockstep.run(warm)
     counted = (fleet.jobs[number] for number in lockstep.order[warm:])
     jobs = [job for job in counted if job is not None]
@@ -289,28 +315,34 @@ async def _measure(
         max(job.arrived for job in jobs) - min(job.arrived for job in jobs),
     )
     lost = sum(job is None for job in fleet.jobs)
-    return Outcome(result, lost, lockstep.held, client.errors, time.perf_counter() - began, {})
+    late = routers.late if routers is not None else 0
+    seconds = time.perf_counter() - began
+    return Outcome(result, lost, lockstep.held, late, 0, client.errors, seconds, {})
 
 
 # -- output
 
 
-def _reference(case: Case) -> FleetResult:
+Results = defaultdict[tuple[str, str, int], list[FleetResult]]  # by seed: router, policy, routers
+VIRTUAL = f"{OURS}, virtual"  # our routers without sockets
+
+
+def _reference(case: Case, counts: Sequence[int], found: Results) -> FleetResult:
     """Return the oracle's result; print it, the patient oracle's, and ours without sockets."""
     hardware, asks = case.hardware, case.asks()
     oracle = replay.run(asks, hardware, WORKERS, Oracle())
     patient = replay.run(asks, hardware, WORKERS, PATIENT)
-    print(f"\n{hardware.name}, {case.workload}: {len(asks)} requests\n{HEAD}")
+    print(f"\n{hardware.name}, {case.workload}, seed {case.seed}: {len(asks)} requests\n{HEAD}")
     for result in (oracle, patient):
         print(line(result, oracle))
     for strategy in (KVAWARE, "prefixaware"):
-        ours = replay.run(
-            asks,
-            hardware,
-            WORKERS,
-            RouterChooser(RouterSetting(strategy), WORKERS, hardware, case.seed),
-        )
-        print(line(replace(ours, name=f"ours {strategy}, virtual"), oracle), flush=True)
+        for count in counts:
+            setting = RouterSetting(strategy, routers=count, shared=count > 1)
+            chooser = RouterChooser(setting, WORKERS, hardware, case.seed)
+            ours = replay.run(asks, hardware, WORKERS, chooser)
+            ours = replace(ours, name=f"virtual {strategy}{_count(count)}")
+            found[VIRTUAL, strategy, count].append(ours)
+            print(line(ours, oracle), flush=True)
     return oracle
 
 
@@ -318,11 +350,22 @@ def _show(outcome: Outcome, oracle: FleetResult) -> None:
     notes = [f"{outcome.seconds:.0f} s"]
     if outcome.held:
         notes.append(f"HELD {outcome.held}")
+    if outcome.late:
+        notes.append(f"LATE {outcome.late}")
+    if outcome.away:
+        notes.append(f"STORE LOST {outcome.away}")
     if outcome.lost:
         notes.append(f"LOST {outcome.lost}")
     notes += [f"{count} x {what}" for what, count in outcome.errors.items()]
     notes += [f"{count} blind: {reason}" for reason, count in outcome.blind.items()]
     print(f"{line(outcome.result, oracle)}  {', '.join(notes)}", flush=True)
+
+
+def _show_ratios(found: Results, first: int) -> None:
+    """Print each number of routers relative to `first`, over all seeds."""
+    print(f"\n{HEAD.replace('to oracle', 'to first')}")
+    for (router, policy, _), results in found.items():
+        show_by_seed(results, found[router, policy, first])
 
 
 def _chosen(only: str) -> list[tuple[str, str]]:
@@ -345,19 +388,23 @@ def main() -> None:
     parser.add_argument("--workload", action="append", choices=workloads.ALL)
     parser.add_argument("--hardware", choices=HARDWARE, default="70b")
     parser.add_argument("--speed", type=float, default=20.0, help="of the clock, at most")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="the first")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--fill", type=float, default=1.0, help="of the workload's rate")
     parser.add_argument("--requests", type=int, help="the first so many of each workload only")
-    parser.add_argument("--routers", type=int, default=1, help="of ours, sharing their state")
+    parser.add_argument(
+        "--routers", type=int, action="append", help="of ours, sharing their state; repeatable"
+    )
     parser.add_argument("--half", type=int, choices=(0, 1), default=EVALUATION_HALF)
     flags = parser.parse_args()
     chosen = _chosen(flags.only)
+    counts = flags.routers or [1]
     hardware = HARDWARE[flags.hardware]
     versions = ", ".join(f"{peer} {version}" for peer, version in peers.VERSIONS.items())
     limit = f"clock at most {flags.speed:g} times real time"
     print(f"{machine()}; {versions}; {WORKERS} workers, {limit}\n{busy()}")
     if any(router != OURS for router, _ in chosen):
-        if flags.routers > 1:
+        if max(counts) > 1:
             parser.error("--routers: only ours share their state, add --only ours")
         peers.prepare()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -365,21 +412,28 @@ def main() -> None:
     os.sched_setaffinity(0, {LOAD_CORE})
     began = time.perf_counter()
     for workload in flags.workload or workloads.MAIN:
-        plain = Case(
-            "",
-            "",
-            workload,
-            hardware,
-            flags.speed,
-            flags.seed,
-            flags.requests,
-            flags.fill,
-            flags.half,
-            routers=flags.routers,
-        )
-        oracle = _reference(plain)
-        for router, policy in chosen:
-            _show(uvloop.run(run(replace(plain, router=router, policy=policy))), oracle)
+        found: Results = defaultdict(list)
+        for seed in range(flags.seed, flags.seed + flags.seeds):
+            plain = Case(
+                "",
+                "",
+                workload,
+                hardware,
+                flags.speed,
+                seed,
+                flags.requests,
+                flags.fill,
+                flags.half,
+            )
+            oracle = _reference(plain, counts, found)
+            for router, policy in chosen:
+                for count in counts:
+                    case = replace(plain, router=router, policy=policy, routers=count)
+                    outcome = uvloop.run(run(case))
+                    found[router, policy, count].append(outcome.result)
+                    _show(outcome, oracle)
+        if flags.seeds > 1 or len(counts) > 1:
+            _show_ratios(found, counts[0])
     print(f"\n{time.perf_counter() - began:.0f} s in all")
 
 

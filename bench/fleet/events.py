@@ -29,8 +29,9 @@ class Publisher:
     ) -> None:
         self._socket = context.socket(zmq.PUB)
         self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.bind(f"tcp://127.0.0.1:{port}")
-        self._sequence = 0
+        self.endpoint = f"tcp://127.0.0.1:{port}"
+        self._socket.bind(self.endpoint)
+        self.sequence = 0  # batches so far
         self._worker = worker
         self._ids = ids
         worker.follow()
@@ -42,8 +43,8 @@ class Publisher:
         events = [_event(block, before, self._ids) for block, before in news]
         news.clear()
         payload = msgspec.msgpack.encode([time.time(), events, 0])
-        self._socket.send_multipart([b"", self._sequence.to_bytes(8, "big"), payload])
-        self._sequence += 1
+        self._socket.send_multipart([b"", self.sequence.to_bytes(8, "big"), payload])
+        self.sequence += 1
         return True
 
     def close(self) -> None:
@@ -83,6 +84,11 @@ class Publishers:
         # a list: any() must not stop at the first
         news = [publisher.publish() for publisher in self._all]
         return any(news)
+
+    @property
+    def last(self) -> dict[str, int]:
+        """Return the last batch of each endpoint; -1: none yet."""
+        return {publisher.endpoint: publisher.sequence - 1 for publisher in self._all}
 
     def close(self) -> None:
         for publisher in self._all:

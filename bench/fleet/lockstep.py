@@ -2,8 +2,9 @@
 
 Neither this machine's speed nor the router's latency affects the results: the next simulation event
 (request due, worker step ends) happens once the router has processed everything before, as real
-workers are slow compared to any router. The clock runs at most at `speed` times real time, so that
-the router's own timers (checks, evictions, events) keep up.
+workers are slow compared to any router. With the ports of our routers it also waits for their KV
+events and for what they exchange. The clock runs at most at `speed` times real time, so that the
+router's own timers (checks, evictions) keep up.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from time import perf_counter
 from bench.fleet import prompts
 from bench.fleet.client import Client
 from bench.fleet.events import Publishers
+from bench.fleet.router_states import RouterStates
 from bench.fleet.serve import ServedFleet
 from routing.engine.peers.outbox import BATCH_INTERVAL_S
 from routing.whatif.simulation.arrivals import Arrivals
+from routing.whatif.simulation.state_exchange import DELAY_S
 from routing.whatif.simulation.worker import NEVER
 
-_PATIENCE_S = 2.0  # real time; the router may hold a request longer
-_EXCHANGED_S = 3 * BATCH_INTERVAL_S  # real time for a batch to reach all routers
-_HEARD_S = 0.001  # real time to read an event: reads are not signalled
+_PATIENCE_S = 10.0  # real time; the router may hold a request longer
+_HEARD_S = 0.001  # real time to read an event, of routers that do not state what they have read
 
 
 class _Way:
@@ -61,13 +63,11 @@ class Lockstep:
         client: Client,
         speed: float,
         publishers: Publishers | None,
-        shared: bool = False,
+        routers: RouterStates | None = None,
     ) -> None:
-        """`shared`: several routers; the clock also waits for their exchange, unless a request
-        follows an event sooner than a batch would arrive.
-        """
-        self._shared = shared
-        self._changed_at = 0.0  # simulation time of the last event
+        """`routers`: ours, if they read events or exchange state."""
+        self._routers = routers
+        self._changed_at = NEVER  # simulation time of the first change not exchanged
         self._fleet = fleet
         self._client = client
         self._speed = speed
@@ -97,12 +97,11 @@ class Lockstep:
             if sent == warm:
                 before = [worker.busy_s for worker in fleet.workers]
             await self._advance()
+            await self._apply_changes(self._arrivals.next_at)
             at, number = self._arrivals.take()
             self.order.append(number)
-            if self._shared and at - self._changed_at > BATCH_INTERVAL_S:
-                await asyncio.sleep(_EXCHANGED_S)
             await self._turn(at)
-            self._changed_at = at
+            self._changed_at = min(self._changed_at, at)
             self._way.begins("request", number)
             await self._client.send(number, prompts.wire(number, fleet.asks[number]))
             await self._way.settled()
@@ -112,6 +111,22 @@ class Lockstep:
             while worker.next_at != NEVER:
                 worker.advance(worker.next_at)
         return busy
+
+    async def _apply_changes(self, at: float) -> None:
+        """Let the routers apply what happened before the event at `at`: KV events before each
+        request, exchanged state before changes that are published too late for the next request.
+        """
+        routers, next_at = self._routers, self._arrivals.next_at
+        if routers is None:
+            return
+        # Busy routers publish at multiples of the interval.
+        published_at = (next_at - DELAY_S) // BATCH_INTERVAL_S * BATCH_INTERVAL_S
+        exchanges = routers.several and self._changed_at <= published_at < at
+        if self._publishers is not None and (exchanges or at == next_at):
+            await routers.read_events(self._publishers.last)
+        if exchanges:
+            await routers.agree()
+            self._changed_at = NEVER
 
     async def _turn(self, at: float) -> None:
         """Advance the clock to `at`, not earlier than real time allows."""
@@ -134,15 +149,17 @@ class Lockstep:
             worker = min(workers, key=lambda worker: worker.next_at)
             if worker.next_at > self._arrivals.next_at or worker.next_at == NEVER:
                 return
+            await self._apply_changes(worker.next_at)
             await self._turn(worker.next_at)
             first, done = self._fleet.advance(worker)
-            self._changed_at = self._fleet.now
+            self._changed_at = min(self._changed_at, self._fleet.now)
             # Before waiting for anything else: written data may arrive at any time.
             for job in first:
                 self._way.begins("first", job.tag)
             for job in done:
                 self._way.begins("done", job.tag)
                 self._arrivals.ended(job.tag, self._fleet.now)
-            if self._publishers is not None and self._publishers.publish():
+            published = self._publishers is not None and self._publishers.publish()
+            if published and self._routers is None:
                 await asyncio.sleep(_HEARD_S)
             await self._way.settled()
