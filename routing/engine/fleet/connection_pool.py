@@ -90,7 +90,7 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.connect_timeout_s):
-                _, connection = await loop.create_connection(
+                _, connection = await loop.create_connection(  # type: ignore[type-var]  # acts like one
                     lambda: WorkerConnection(self),
                     self._address.host,
                     self._address.port,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +10,10 @@ import pytest
 from routing.engine.misses import peer_prompts
 from routing.engine.misses.history import PromptHistory
 from routing.engine.misses.peer_prompts import PeerPrompts
+from routing.engine.observe.decisions import Decision
 from routing.engine.peers import messages
 from routing.engine.peers.messages import Batch, Placement
+from routing.engine.policies.base import RequestFacts
 
 CHAIN = array("Q", range(1, 17))
 DIALECT = 7
@@ -33,8 +34,8 @@ def batch(*placements: tuple[str, array[int], int]) -> Batch:
 
 def own(chain: array[int], chosen: str, duration_s: float | None = None) -> Any:
     class Request:
-        facts = SimpleNamespace(chain=chain)
-        decision = SimpleNamespace(chosen=chosen, duration_s=duration_s)
+        facts = RequestFacts(chain, len(chain) * 64, 64.0, b"")
+        decision = Decision("d", 0.0, "prefixaware", chosen=chosen, duration_s=duration_s)
 
     return Request()
 
