@@ -15,12 +15,12 @@ from typing import Any, cast
 from routing.engine.client_connection import ClientConnection
 from routing.engine.config import Address, Config, Key, parse
 from routing.engine.fleet.circuit import Circuit
-from routing.engine.fleet.connection_pool import ConnectionPool
+from routing.engine.fleet.connection_pool import ConnectionPool, WorkerPool
 from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.http.http1 import RequestHead
 from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
-from routing.engine.protocols import Dispatcher, WorkerPool
+from routing.engine.protocols import Dispatcher
 from routing.engine.router import Router
 from routing.engine.router_state import RETRY_BURST
 

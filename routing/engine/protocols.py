@@ -5,19 +5,17 @@ For annotations only: nothing inherits from these, so calls cost no additional f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    import ssl
 
     from routing.engine.access.callers import Ticket
     from routing.engine.access.keys import KeyRing
     from routing.engine.config import Config, Key
     from routing.engine.errors import Refusal
     from routing.engine.fleet.load import RequestCharge
-    from routing.engine.fleet.worker_connection import WorkerConnection
     from routing.engine.fleet.workers import Worker, WorkerTable
     from routing.engine.http.bodies import BufferBudget
     from routing.engine.http.http1 import RequestHead
@@ -98,23 +96,6 @@ class ClientSide(Protocol):
     ) -> None: ...
     def tick(self, now: float) -> None: ...
     def shut(self) -> None: ...
-
-
-class WorkerPool(Protocol):
-    """Connections to one worker (fleet.connection_pool)."""
-
-    idle: list[WorkerConnection]
-    connect_timeout_s: float
-
-    def take(self) -> WorkerConnection | None: ...
-    def connect(
-        self,
-        connected: Callable[[WorkerConnection], None],
-        failed: Callable[[str, bool], None],
-    ) -> asyncio.Task[None]: ...
-    def tick(self, now: float) -> None: ...
-    def renew(self, tls: ssl.SSLContext, tls_name: str) -> None: ...
-    def close(self) -> None: ...
 
 
 class PlacementTracker(Protocol):

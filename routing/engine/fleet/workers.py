@@ -23,7 +23,7 @@ from routing.engine.policies.base import Fleet
 from routing.engine.policies.load_order import Entry
 
 if TYPE_CHECKING:
-    from routing.engine.protocols import WorkerPool
+    from routing.engine.fleet.connection_pool import WorkerPool
 
 # Initial share of a new worker during slow start.
 SLOW_START_SHARE = 0.1

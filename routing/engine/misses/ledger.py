@@ -198,35 +198,26 @@ class MissLedger:
         self, exchange: RoutedRequest, seen: SeenPrompt | None, cached: int, usable: int, size: int
     ) -> MissSplit:
         prompt = exchange.decision.prompt_tokens
-        whole = ""
+        whole = causes.NOT_HASHED if seen is None else ""
         if not path_generates(exchange.ask.path) or seen is NOT_CACHEABLE:
             whole = causes.NOT_CACHEABLE
-        elif seen is None:
-            whole = causes.NOT_HASHED
         if seen is None or whole:
             return MissSplit(split(MissFacts(prompt, cached, usable, whole=whole)))
         doubled = self.peers.take_doubled(exchange)
         if not doubled and self._is_rest_new(exchange, seen, cached, size):
             rest = {causes.FIRST_SEEN: usable - cached, causes.BELOW_BLOCK: prompt - usable}
             return MissSplit(rest)
-        return self._search(exchange, seen, cached, usable, size, doubled)
+        return self._search(exchange, seen, cached, size, doubled)
 
     def _search(
-        self,
-        exchange: RoutedRequest,
-        seen: SeenPrompt,
-        cached: int,
-        usable: int,
-        size: int,
-        doubled: int = 0,
+        self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, doubled: int = 0
     ) -> MissSplit:
         """Attribute by all that is known of the prompt. `doubled`: blocks a peer sent elsewhere."""
-        prompt = exchange.decision.prompt_tokens
-        found = MissSplit()
+        prompt, found = exchange.decision.prompt_tokens, MissSplit()
         if seen is KNOWN:
             seen = SeenPrompt(self.history.spans(exchange.facts.chain))
         reaches = self._reaches(exchange, seen, cached, size, found, doubled)
-        found.tokens = split(MissFacts(prompt, cached, usable, reaches))
+        found.tokens = split(MissFacts(prompt, cached, (prompt - 1) // size * size, reaches))
         if _TIMED.isdisjoint(found.tokens):
             found.age_s = found.evicted_at = None
         elif found.age_s is not None and not _GONE.isdisjoint(found.tokens):

@@ -17,8 +17,8 @@ from typing import Any, cast
 from bench.fuzz.wires import InstantPool, Wire
 from routing.engine.client_connection import ClientConnection
 from routing.engine.config import parse
+from routing.engine.fleet.connection_pool import WorkerPool
 from routing.engine.observe.logs import Log
-from routing.engine.protocols import WorkerPool
 from routing.engine.router import Router
 
 KINDS = (

@@ -324,5 +324,5 @@ def test_short_cut_for_new_text_attributes_as_the_full_search() -> None:
             continue
         short += ledger._is_rest_new(exchange, seen, cached, 16)
         found = ledger._attribute(exchange, seen, cached, usable, 16)
-        assert found == ledger._search(exchange, seen, cached, usable, 16)
+        assert found == ledger._search(exchange, seen, cached, 16)
     assert short > 200
