@@ -221,7 +221,7 @@ def main() -> None:
         for work in works:
             print(work, measure(work, flags.frames), flush=True)
         return
-    checkouts = [Path.cwd(), *map(Path, flags.checkout)]
+    checkouts = [Path.cwd(), *(Path(one).resolve() for one in flags.checkout)]
     least: dict[tuple[str, Path], float] = {}
     command = [sys.executable, __file__, "--child", "--only"]
     for _ in range(flags.rounds):
