@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes lint fmt texts bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes compiled test-compiled lint fmt texts bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -91,6 +91,19 @@ test-product: vllm test-tools ## the whole product from a clean clone, real work
 test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)
 
+# A copy, since the interpreter would import the libraries in place of edited sources.
+compiled: install ## a copy in var/compiled, its router compiled (needs a C compiler, 2 minutes)
+	@rm -rf var/compiled && mkdir -p var/compiled
+	@git ls-files -z | xargs -0 cp --parents -t var/compiled
+	@$(BIN)/python deploy/containers/compile_router.py var/compiled
+	@$(BIN)/python deploy/containers/compile_router.py var/compiled --check
+
+test-compiled: compiled test-tools ## the router's tests on that copy
+	@mkdir -p var/compiled/var; for one in .venv-vllm var/models var/tools; do \
+	  test ! -e $$one || ln -sfn $(CURDIR)/$$one var/compiled/$$one; done
+	@cd var/compiled && PYTHONPATH=$$PWD $(CURDIR)/$(BIN)/python -m pytest -m "not vllm and not e2e" \
+	  $(PYTEST_ARGS) tests/routing tests/bench tests/console/processkit
+
 texts: install ## write docs/reference/ui-texts.md, the list of all texts of the interface
 	@$(BIN)/python .ci/ui_texts.py
 
@@ -103,7 +116,7 @@ fuzz: install ## ten minutes of coverage-guided fuzzing; findings go to var/fuzz
 lock: install ## refresh locks/ from pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --extra console --extra router --extra tracing --extra kubernetes --extra postgres --extra dev pyproject.toml -o locks/dev.txt
-	@for image in "console --extra console --extra kubernetes --extra postgres" "engine --extra router --extra tracing"; do set -- $$image; name=$$1; shift; \
+	@for image in "console --extra console --extra kubernetes --extra postgres" "engine --extra router --extra tracing" "compile --extra compile"; do set -- $$image; name=$$1; shift; \
 	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --constraint locks/dev.txt "$$@" pyproject.toml -o locks/$$name.txt; done
 

@@ -97,13 +97,15 @@ def _command(
 class Process:
     """Router process pinned to `core`; also used for ours."""
 
-    def __init__(self, command: Sequence[str], port: int, core: int | None) -> None:
+    def __init__(
+        self, command: Sequence[str], port: int, core: int | None, cwd: Path = _ROOT
+    ) -> None:
         self.port = port
         pin = ["taskset", "-c", str(core)] if core is not None else []
         self._name = " ".join(command[:2])
         self._process = subprocess.Popen(
             [*pin, *command],  # taskset execs the command: one process
-            cwd=_ROOT,
+            cwd=cwd,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

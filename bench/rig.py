@@ -29,6 +29,7 @@ from bench.peers import Process
 ROUTER_CORE = 0
 LOAD_CORE = 1
 KEY = "bench-key-0123456789abcdef"
+_ROOT = Path(__file__).resolve().parents[1]
 _SOURCE = Path(__file__).parent / "native" / "load.c"
 EVENTS = 100  # of a stream, as in load.c
 _NUMBER = "#no:0000000000"  # replaced by load.c with the request number
@@ -186,8 +187,13 @@ class Rig:
         )
 
 
-def start_router(strategy: str, workers: Sequence[str], folder: Path) -> Process:
-    """Start our router with production features: keys, admin port, access log, decisions."""
+def start_router(
+    strategy: str, workers: Sequence[str], folder: Path, checkout: Path = _ROOT
+) -> Process:
+    """Start our router with production features: keys, admin port, access log, decisions.
+
+    `checkout`: the source to run, which may be a compiled copy.
+    """
     port, admin = free_ports(2)
     keys = folder / "keys.json"
     digest = hashlib.sha256(KEY.encode()).hexdigest()
@@ -197,7 +203,7 @@ def start_router(strategy: str, workers: Sequence[str], folder: Path) -> Process
     command += ["--model", "m", "--strategy", strategy]
     for url in workers:
         command += ["--worker", url]
-    router = Process(command, port, ROUTER_CORE)
+    router = Process(command, port, ROUTER_CORE, checkout)
     router.wait_until_serving(KEY)
     return router
 

@@ -239,7 +239,7 @@ def main() -> None:
         for work in works:
             print(work, measure(work, flags.frames, flags.workers[0]), flush=True)
         return
-    checkouts = [Path.cwd(), *map(Path, flags.checkout)]
+    checkouts = [Path.cwd(), *(Path(one).resolve() for one in flags.checkout)]
     variants = [(checkout, workers) for checkout in checkouts for workers in flags.workers]
     least: dict[tuple[str, Path, int], float] = {}
     command = [sys.executable, __file__, "--child", "--workers"]

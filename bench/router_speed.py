@@ -1,6 +1,7 @@
 """Our router compared with vllm-router and smg: same work, same core, one run.
 
     .venv/bin/python -m bench.router_speed [--rounds 3] [--seconds 1.5] [--only short,long,...]
+        [--compiled var/compiled]
 
 Each work item is measured in interleaved rounds (ours, one peer, the other, and again) with a fresh
 process each time; the median round is shown. The router has the first core for itself, bare workers
@@ -19,11 +20,16 @@ The peers run with defaults and quiet logs. `bare relay` forwards bytes without 
 kernel and uvloop, a lower bound for any router on this event loop. Bare workers answer at once,
 including vllm-router's requests to `/v1/chat/completions/render` (sent by its cache_aware before
 every request) as vLLM 0.32 answers them: with the prompt's token ids.
+
+`--compiled` adds our router from a copy whose request path is compiled (`make compiled`); the peers
+are then compared with that one.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,10 +51,21 @@ from bench.rig import (
 )
 
 OURS = "emberline"
+COMPILED = "compiled"
 DIRECT = "direct"
 RELAY = "bare relay"
-_PREFIX = {OURS: "prefixaware", peers.VLLM_ROUTER: "cache_aware", peers.SMG: "cache_aware"}
-_PLAIN = {OURS: "roundrobin", peers.VLLM_ROUTER: "round_robin", peers.SMG: "round_robin"}
+_PREFIX = {
+    OURS: "prefixaware",
+    COMPILED: "prefixaware",
+    peers.VLLM_ROUTER: "cache_aware",
+    peers.SMG: "cache_aware",
+}
+_PLAIN = {
+    OURS: "roundrobin",
+    COMPILED: "roundrobin",
+    peers.VLLM_ROUTER: "round_robin",
+    peers.SMG: "round_robin",
+}
 _WARM_S = 0.7
 
 
@@ -79,18 +96,22 @@ WORKS = {
 }
 
 
-def _start(setup: Rig, name: str, policy: str) -> Process:
+def _start(setup: Rig, name: str, policy: str, compiled: Path | None) -> Process:
     if name == RELAY:
         return start_relay(setup.ports[0])
     if name == OURS:
         return start_router(policy, setup.urls, setup.folder)
+    if name == COMPILED:
+        assert compiled is not None
+        return start_router(policy, setup.urls, setup.folder, compiled)
     return peers.start(name, policy, setup.urls, free_ports(1)[0])
 
 
-def _measure(setup: Rig, work: Work, name: str, wires: Path, seconds: float) -> Measured:
+def _measure(setup: Rig, work: Work, name: str, wires: Path, flags: argparse.Namespace) -> Measured:
+    seconds = flags.seconds
     if name == DIRECT:
         return setup.load(setup.ports[0], wires, work.connections, seconds)
-    with _start(setup, name, work.policies.get(name, "")) as router:
+    with _start(setup, name, work.policies.get(name, ""), flags.compiled) as router:
         # Warm-up of streams is one short wave, to open the worker connections.
         warm = setup.warm_wires if work.events else wires
         setup.load(router.port, warm, work.connections, _WARM_S)
@@ -108,11 +129,12 @@ def _rounds(
     stream = work.events > 0
     name = f"{work.prompt_bytes}-{int(stream)}"
     wires = setup.wires(name, requests(work.groups, work.prompt_bytes, stream))
-    names = ([DIRECT] if work.direct else []) + [RELAY, OURS, *peers.VERSIONS]
+    names = ([DIRECT] if work.direct else []) + [RELAY, OURS]
+    names += [COMPILED] * (flags.compiled is not None) + [*peers.VERSIONS]
     found: dict[str, list[Measured]] = {name: [] for name in names}
     for _ in range(flags.rounds):
         for name in names:
-            found[name].append(_measure(setup, work, name, wires, flags.seconds))
+            found[name].append(_measure(setup, work, name, wires, flags))
     most = max(one.generator_busy for name in names if name != DIRECT for one in found[name])
     return found, most
 
@@ -149,7 +171,7 @@ def _against(
     most: float, higher: bool = False, floor: float = 0.0,
 ) -> None:  # fmt: skip
     """Print our ratio to the best peer, with the target of design section 6."""
-    mine = _middle(found[OURS], value) - floor
+    mine = _middle(found[COMPILED if COMPILED in found else OURS], value) - floor
     theirs = [_middle(found[peer], value) - floor for peer in peers.VERSIONS]
     best = max(theirs) if higher else min(theirs)
     ratio = mine / best
@@ -161,7 +183,7 @@ def _against(
 
 def _show_share(found: dict[str, list[Measured]]) -> None:
     """Print capacities by CPU time, independent of other load."""
-    mine = _middle(found[OURS], lambda one: one.router_cpu_us)
+    mine = _middle(found[COMPILED if COMPILED in found else OURS], lambda one: one.router_cpu_us)
     best = min(_middle(found[peer], lambda one: one.router_cpu_us) for peer in peers.VERSIONS)
     floor = _middle(found[RELAY], lambda one: one.router_cpu_us)
     print(f"  a core carries {best / mine:.2f} x the better peer's; the floor {best / floor:.2f} x")
@@ -182,6 +204,15 @@ def _compare(key: str, work: Work, found: dict[str, list[Measured]]) -> None:
         _against(found, "CPU of a request", lambda one: one.router_cpu_us, 0.5)
 
 
+def _compiled_copy(path: str) -> Path:
+    """Return a copy of the source after checking that its router is compiled."""
+    folder = Path(path).resolve()
+    script = folder / "deploy/containers/compile_router.py"
+    if subprocess.run([sys.executable, script, folder, "--check"], check=False).returncode:
+        raise argparse.ArgumentTypeError(f"{folder} is not compiled: make compiled")
+    return folder
+
+
 def _p50(one: Measured) -> float:
     return one.p50_us
 
@@ -195,6 +226,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5, help="of one measurement")
     parser.add_argument("--only", default=",".join(WORKS), help="some of: " + ", ".join(WORKS))
+    parser.add_argument("--compiled", type=_compiled_copy, help="copy made by `make compiled`")
     flags = parser.parse_args()
     versions = ", ".join(f"{peer} {version}" for peer, version in peers.VERSIONS.items())
     print(f"{machine()}; {versions}; median of {flags.rounds} rounds\n{busy()}", flush=True)

@@ -107,8 +107,8 @@ def _send_parts(parts: list[bytes], answer: bytes) -> _Outcome:
     seen: dict[int, int] = {}
     harness.feed(parts, lambda: _serve(harness, answer, served, seen))
     forwarded = _forwarded(harness.pool)
-    handled = list(harness.router.handled)
-    methods = [head.method for head in harness.router.heads]
+    handled = list(harness.watched.handled)
+    methods = [head.method for head in harness.watched.heads]
     out = bytes(harness.out.written)
     ended = harness.out.closing or harness.out.eof
     harness.end()
@@ -190,7 +190,8 @@ def _read(read: Callable[[bytes], Any], wire: bytes) -> Any:
         head = read(wire)
     except (Refusal, ProtocolError) as error:
         return str(error)
-    return {name: getattr(head, name) for name in head.__slots__}
+    found = {name: getattr(head, name) for name in dir(head) if not name.startswith("_")}
+    return {name: value for name, value in found.items() if not callable(value)}
 
 
 def heads(data: bytes) -> None:

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from routing.engine.client_connection import ClientConnection
-from routing.engine.config import Config, Key, parse
+from routing.engine.config import Address, Config, Key, parse
 from routing.engine.fleet.circuit import Circuit
-from routing.engine.fleet.connection_pool import ConnectionPool
+from routing.engine.fleet.connection_pool import ConnectionPool, WorkerPool
 from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.http.http1 import RequestHead
 from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
+from routing.engine.protocols import Dispatcher
 from routing.engine.router import Router
 from routing.engine.router_state import RETRY_BURST
 
@@ -79,15 +80,21 @@ class _Task:
         self.run: Callable[[], None] | None = run
         self.failed = failed
 
-    def cancel(self) -> None:
+    def cancel(self) -> bool:
         self.run = None
+        return True
 
 
-class InstantPool(ConnectionPool):
-    """Connects at the next `RouterHarness.turn`."""
+class InstantPool:
+    """A pool that connects at the next `RouterHarness.turn`."""
 
-    tasks: list[_Task]
-    connections: list[WorkerConnection]
+    def __init__(self, address: Address) -> None:
+        self._pool = ConnectionPool(address, 1.0)
+        self.tasks: list[_Task] = []
+        self.connections: list[WorkerConnection] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
 
     def connect(self, connected: Any, failed: Any) -> Any:
         def run() -> None:
@@ -108,21 +115,26 @@ class _Loop:
         return None
 
 
-class WatchedRouter(Router):
-    """Records all heads and handled requests."""
+class WatchedRouter:
+    """A client's view of a router; records all heads and handled requests."""
 
-    heads: list[RequestHead]
-    handled: list[tuple[bytes, bytes, bytes | None]]
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self.heads: list[RequestHead] = []
+        self.handled: list[tuple[bytes, bytes, bytes | None]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._router, name)
 
     def name_request(self, head: RequestHead) -> None:
         self.heads.append(head)
-        super().name_request(head)
+        self._router.name_request(head)
 
     def handle(
         self, client: ClientConnection, head: RequestHead, key: Key, body: bytes | None, seen: bytes
     ) -> None:
         self.handled.append((head.method, head.target, body))
-        super().handle(client, head, key, body, seen)
+        self._router.handle(client, head, key, body, seen)
 
 
 def _config(workers: int) -> Config:
@@ -153,22 +165,21 @@ class RouterHarness:
         # implements the methods used
         asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, _Loop()))
         router = self.router = _router(workers)
-        router.heads, router.handled = [], []
+        self.watched = WatchedRouter(router)
         router._count = router._decided = 0
         router.instance = "boot"
         router.ring = DecisionRing(100)
         self.workers = list(router.table.workers.values())
         self.pools: list[InstantPool] = []
         for worker in self.workers:
-            pool = InstantPool(worker.address, 1.0)
-            pool.tasks, pool.connections = [], []
-            worker.pool = pool
+            pool = InstantPool(worker.address)
+            worker.pool = cast(WorkerPool, pool)
             worker.up, worker.circuit = True, Circuit()
             self.pools.append(pool)
         self.worker, self.pool = self.workers[0], self.pools[0]
         router.table.refresh()
         router._retry_budget = RETRY_BURST
-        self.client = ClientConnection(router)
+        self.client = ClientConnection(cast(Dispatcher, self.watched))
         self.out = Wire()
         self.client.connection_made(cast(asyncio.Transport, self.out))  # duck-typed
         self.lost = False
@@ -202,15 +213,15 @@ class RouterHarness:
         asyncio._set_running_loop(None)
 
 
-_kept: list[WatchedRouter] = []
+_kept: list[Router] = []
 
 
-def _router(workers: int) -> WatchedRouter:
+def _router(workers: int) -> Router:
     """Build a router, cached for one worker: its decisions have no state then, and tables are slow
     to build.
     """
     if workers != 1:
-        return WatchedRouter(_config(workers), Log("error"))
+        return Router(_config(workers), Log("error"))
     if not _kept:
-        _kept.append(WatchedRouter(_config(1), Log("error")))
+        _kept.append(Router(_config(1), Log("error")))
     return _kept[0]

@@ -22,7 +22,7 @@ class Number:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: float = 0
+        self.value = 0.0
 
     def add(self, amount: float = 1) -> None:
         self.value += amount
@@ -39,7 +39,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        self.sum: float = 0
+        self.sum = 0.0
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1

@@ -25,7 +25,6 @@ from routing.engine.peers.service import PeerExchange
 from routing.engine.policies.base import Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.canary import CanaryPolicy
 from routing.engine.policies.kvaware import KvAware
-from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
 from routing.engine.prompt.identity import Identifier, find_session
 from routing.engine.router import Router
@@ -336,14 +335,14 @@ def _build_policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
         found = next((arm for arm in arms if arm.name == strategy), None)
         if found is not None:
             return found
-    if strategy == RoundRobin.name:
+    if strategy == "roundrobin":
         return RoundRobin()
-    if strategy == SessionPolicy.name:
+    if strategy == "session":
         return SessionPolicy()
-    if strategy == PrefixAware.name and isinstance(current, KvAware):
+    if strategy == "prefixaware" and isinstance(current, KvAware):
         return current.by_prefix
-    if strategy in (PrefixAware.name, KvAware.name):
-        lacks = "has no KV index" if strategy == KvAware.name else "has no prefix memory"
+    if strategy in ("prefixaware", "kvaware"):
+        lacks = "has no KV index" if strategy == "kvaware" else "has no prefix memory"
         text = (
             f"While its strategy is {current.name} the router {lacks}, so the result is "
             "unavailable."

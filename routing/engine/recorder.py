@@ -139,7 +139,7 @@ class Recorder:
 
     def _refresh(self) -> None:
         for kind, number in self._lines.items():
-            number.value = self._log.dropped[kind]
+            number.set(self._log.dropped[kind])
         for old in [old for old in self._old if old.ended]:
             self._old.remove(old)
             self._count(old, self._past)
@@ -149,7 +149,7 @@ class Recorder:
                 self._count(part, now)
         for family, numbers in ((Journal, self._records), (Exporter, self._spans)):
             for result, number in numbers.items():
-                number.value = now.get((family, result), 0)
+                number.set(now.get((family, result), 0))
 
     @staticmethod
     def _count(part: Journal | Exporter, into: dict[tuple[type, str], int]) -> None:

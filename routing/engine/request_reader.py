@@ -11,7 +11,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
@@ -27,11 +27,19 @@ _LINGER_S = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 # LINGER: read the rest after an early rejection, so that a reset does not overtake the answer.
-HEAD, BODY, UPLOAD, BUSY, LINGER = range(5)
+HEAD: Final = 0
+BODY: Final = 1
+UPLOAD: Final = 2
+BUSY: Final = 3
+LINGER: Final = 4
 
 
-class RequestReader(asyncio.Protocol):
-    """State of a client connection: buffered bytes, the request being read, its answer."""
+class RequestReader:
+    """State of a client connection: buffered bytes, the request being read, its answer.
+
+    ClientConnection acts like an asyncio.Protocol without being a subclass: a class with a foreign
+    base cannot be compiled to a native one.
+    """
 
     __slots__ = (
         "_advancing", "_arrival", "_at", "_buffer", "_charged", "_chunks", "_end_sent", "_exchange",
@@ -349,7 +357,7 @@ class RequestReader(asyncio.Protocol):
             else:
                 self.transport.resume_reading()
 
-    if TYPE_CHECKING:
-        # See ClientConnection.
-        def tick(self, now: float) -> None: ...
-        def shut(self) -> None: ...
+    # See ClientConnection.
+
+    def tick(self, now: float) -> None: ...
+    def shut(self) -> None: ...

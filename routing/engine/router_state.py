@@ -240,15 +240,15 @@ class RouterState:
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()
         metrics = self.metrics
-        metrics.queue_depth.value = self.admission.depth
-        metrics.queue_limit.value = self.admission.limit
-        metrics.request_buffer.value = self.budget.used
+        metrics.queue_depth.set(self.admission.depth)
+        metrics.queue_limit.set(self.admission.limit)
+        metrics.request_buffer.set(self.budget.used)
         for worker in self.table.workers.values():
-            metrics.in_flight.child(worker.id).value = worker.own_in_flight
-            metrics.worker_up.child(worker.id).value = int(worker.up)
-            metrics.circuit.child(worker.id).value = worker.circuit.state
-            metrics.cache_tokens.child(worker.id).value = worker.cache_tokens
-            metrics.index_blocks.child(worker.id).value = sizes.get(worker.id, 0)
+            metrics.in_flight.child(worker.id).set(worker.own_in_flight)
+            metrics.worker_up.child(worker.id).set(int(worker.up))
+            metrics.circuit.child(worker.id).set(worker.circuit.state)
+            metrics.cache_tokens.child(worker.id).set(worker.cache_tokens)
+            metrics.index_blocks.child(worker.id).set(sizes.get(worker.id, 0))
 
     def name_request(self, head: RequestHead) -> None:
         self._count += 1

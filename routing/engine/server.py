@@ -25,6 +25,7 @@ from routing.engine.http.listeners import Listener, StartError
 from routing.engine.kvaware.metrics import KvMetrics
 from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.logs import Log
+from routing.engine.observe.metrics import is_compiled
 from routing.engine.peers.service import PeerExchange
 from routing.engine.router import Router
 
@@ -68,7 +69,7 @@ class RouterServer:
         for address in (config.listen, *config.listen_more):
             listener = Listener(
                 address,
-                lambda: ClientConnection(self.router),
+                lambda: ClientConnection(self.router),  # type: ignore[arg-type,return-value]  # acts like one
                 BACKLOG,
                 reuse_port=config.reuse_port,
             )
@@ -94,6 +95,7 @@ class RouterServer:
             strategy=config.strategy,
             workers=len(config.workers),
             keys="open" if config.keys is None else len(config.keys),
+            compiled=is_compiled(),
         )
 
     def _server_context(self, config: Config) -> ssl.SSLContext | None:

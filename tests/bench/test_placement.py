@@ -62,8 +62,8 @@ def test_strategies_are_compared_seed_by_seed() -> None:
     ("constant", "value", "hardware", "workload"),
     [
         ("RECOMPUTE", 1.0, "70b-quarter", "64k"),
-        ("ANSWER_TOKENS", 0.0, "8b", "8k"),
-        ("WAITING_TOKENS", 0.0, "70b", "64k-hot"),
+        ("ANSWER_TOKENS", 0, "8b", "8k"),
+        ("WAITING_TOKENS", 0, "70b", "64k-hot"),
     ],
 )
 def test_no_part_of_the_formula_is_idle(

@@ -32,7 +32,7 @@ _STATUS_REASONS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 410:
 class KubernetesApi:
     """One API server. Raise ConfigError if no server is configured or detected."""
 
-    reasons = (
+    reasons: tuple[str, ...] = (
         *_STATUS_REASONS.values(), "unreachable", "no_credentials", "bad_answer", "status",
     )  # fmt: skip
 

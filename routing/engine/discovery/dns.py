@@ -32,7 +32,7 @@ async def resolve(name: str, port: int) -> list[Address]:
 
 class DnsFinder(WorkerFinder):
     kind = "dns"
-    reasons = ("no_name", "temporary", "other")
+    reasons: tuple[str, ...] = ("no_name", "temporary", "other")
 
     def __init__(self, target: DnsName, interval_s: float) -> None:
         super().__init__(str(target))

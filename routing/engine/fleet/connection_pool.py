@@ -9,6 +9,7 @@ import re
 import ssl
 from collections.abc import Callable
 from time import perf_counter
+from typing import Protocol
 
 from routing.engine.config import Address
 from routing.engine.fleet.worker_connection import WorkerConnection
@@ -32,6 +33,23 @@ def describe_connect_error(error: OSError) -> tuple[str, bool]:
     number = error.errno or 0
     reason = os.strerror(number) if number > 0 else error.strerror or str(error)
     return f"cannot connect: {reason}", isinstance(error, ConnectionRefusedError)
+
+
+class WorkerPool(Protocol):
+    """Connections to one worker, as its users see them."""
+
+    idle: list[WorkerConnection]
+    connect_timeout_s: float
+
+    def take(self) -> WorkerConnection | None: ...
+    def connect(
+        self,
+        connected: Callable[[WorkerConnection], None],
+        failed: Callable[[str, bool], None],
+    ) -> asyncio.Task[None]: ...
+    def tick(self, now: float) -> None: ...
+    def renew(self, tls: ssl.SSLContext, tls_name: str) -> None: ...
+    def close(self) -> None: ...
 
 
 class ConnectionPool:
@@ -90,7 +108,7 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.connect_timeout_s):
-                _, connection = await loop.create_connection(
+                _, connection = await loop.create_connection(  # type: ignore[type-var]  # acts like one
                     lambda: WorkerConnection(self),
                     self._address.host,
                     self._address.port,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from routing.engine.http import peer_state
 from routing.engine.http.head_cache import read_response
@@ -18,7 +18,10 @@ MAX_HEAD_BYTES = 65_536
 # Limit of informational (1xx) responses before an answer; servers send one or two.
 MAX_INTERIM_RESPONSES = 16
 _NO_BODY = (204, 304)
-_HEAD, _LENGTH, _CHUNKED, _TO_CLOSE = range(4)
+_HEAD: Final = 0
+_LENGTH: Final = 1
+_CHUNKED: Final = 2
+_TO_CLOSE: Final = 3
 _WRITE_HIGH_BYTES = 256 * 1024
 
 
@@ -62,7 +65,9 @@ def _closed_cleanly(transport: asyncio.Transport) -> bool:
         return False
 
 
-class WorkerConnection(asyncio.Protocol):
+class WorkerConnection:
+    """Acts like an asyncio.Protocol without being a subclass, as ClientConnection does."""
+
     __slots__ = (
         "_buffer",
         "_chunks",
@@ -98,6 +103,9 @@ class WorkerConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         peer_state.enable_keepalive(transport)
+
+    def eof_received(self) -> None:
+        """Let the transport close itself; `connection_lost` follows."""
 
     def pause_writing(self) -> None:
         if self._receiver is not None:

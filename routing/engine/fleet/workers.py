@@ -23,7 +23,7 @@ from routing.engine.policies.base import Fleet
 from routing.engine.policies.load_order import Entry
 
 if TYPE_CHECKING:
-    from routing.engine.fleet.connection_pool import ConnectionPool
+    from routing.engine.fleet.connection_pool import WorkerPool
 
 # Initial share of a new worker during slow start.
 SLOW_START_SHARE = 0.1
@@ -124,8 +124,8 @@ class Worker:
         self.last_pick = -random.getrandbits(48)
         self.models: list[dict[str, object]] = []
         self.decisions: dict[str, Number] = {}
-        self.pool: ConnectionPool
-        self.probe_pool: ConnectionPool  # dedicated: a full pool does not affect health checks
+        self.pool: WorkerPool
+        self.probe_pool: WorkerPool  # dedicated: a full pool does not affect health checks
 
     @property
     def draining(self) -> bool:

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from routing.engine.http import http1
-from routing.engine.http.http1 import RequestHead, ResponseHead
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
 
-Head = TypeVar("Head", RequestHead, ResponseHead)
+
+class CachedHead(Protocol):
+    length: int
+
+    def again(self, length: int) -> Self: ...
+
+
+Head = TypeVar("Head", bound=CachedHead)
 
 # The usual spellings of the header; heads with others are kept whole.
 _CONTENT_LENGTHS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")

@@ -7,6 +7,7 @@ a colon and unknown transfer codings are rejected. Hop-by-hop headers are remove
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from routing.engine.errors import Refusal
 
@@ -33,7 +34,7 @@ MAX_TRAILER_BYTES = 8192
 # A chunk costs about the same whatever its size. This many may be tiny; beyond that the average
 # payload must be 16 bytes. Events and ordinary writes carry far more.
 FREE_CHUNKS = 100_000
-MIN_CHUNK_BYTES = 16
+MIN_CHUNK_BYTES: Final = 16
 
 # Headers with a meaning for the router; others are forwarded.
 _DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN, _UPGRADE = range(10)
@@ -88,10 +89,10 @@ class RequestHead:
         "method", "minor", "path", "pin", "request_id", "target",
     )  # fmt: skip
 
-    def __init__(self, method: bytes, target: bytes, minor: int) -> None:
+    def __init__(self, method: bytes, target: bytes, minor: int, path: bytes = b"") -> None:
         self.method = method
         self.target = target
-        self.path = target.partition(b"?")[0]
+        self.path = path or target.partition(b"?")[0]
         self.minor = minor
         self.keep_alive = minor == 1
         self.length = -1
@@ -104,11 +105,7 @@ class RequestHead:
         self.fields = b""
 
     def again(self, length: int) -> RequestHead:
-        new = RequestHead.__new__(RequestHead)
-        new.method = self.method
-        new.target = self.target
-        new.path = self.path
-        new.minor = self.minor
+        new = RequestHead(self.method, self.target, self.minor, self.path)
         new.keep_alive = self.keep_alive
         new.length = length
         new.chunked = self.chunked
@@ -144,9 +141,7 @@ class ResponseHead:
         self.fields = b""
 
     def again(self, length: int) -> ResponseHead:
-        new = ResponseHead.__new__(ResponseHead)
-        new.status_line = self.status_line
-        new.status = self.status
+        new = ResponseHead(self.status_line, self.status, 1)
         new.keep_alive = self.keep_alive
         new.length = length
         new.chunked = self.chunked
@@ -288,7 +283,10 @@ _SIZE_LINES = {
     len(b"%x\r\n\r\n" % size) + size: b"%x\r\n" % size for size in range(MIN_CHUNK_BYTES, 4096)
 }
 
-_SIZE, _DATA, _DATA_END, _TRAILER = range(4)
+_SIZE: Final = 0
+_DATA: Final = 1
+_DATA_END: Final = 2
+_TRAILER: Final = 3
 _CHUNKS_TOO_SMALL = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
 
 

@@ -104,7 +104,7 @@ class MissLedger:
             self.peers = PeerPrompts(self.history)
 
     def _refresh(self) -> None:
-        self._skipped.value = self.sketches.skipped
+        self._skipped.set(self.sketches.skipped)
 
     # -- a request is placed
 
@@ -199,26 +199,26 @@ class MissLedger:
         self, exchange: RoutedRequest, seen: SeenPrompt | None, cached: int, usable: int, size: int
     ) -> MissSplit:
         prompt = exchange.decision.prompt_tokens
-        found = MissSplit()
-        whole = ""
+        whole = causes.NOT_HASHED if seen is None else ""
         if not path_generates(exchange.ask.path) or seen is NOT_CACHEABLE:
             whole = causes.NOT_CACHEABLE
-        elif seen is None:
-            whole = causes.NOT_HASHED
         if seen is None or whole:
-            found.tokens = split(MissFacts(prompt, cached, usable, whole=whole))
-            return found
+            return MissSplit(split(MissFacts(prompt, cached, usable, whole=whole)))
         doubled = self.peers.take_doubled(exchange)
         if not doubled and self._is_rest_new(exchange, seen, cached, size):
-            found.tokens = {
-                causes.FIRST_SEEN: usable - cached,
-                causes.BELOW_BLOCK: prompt - usable,
-            }
-            return found
+            rest = {causes.FIRST_SEEN: usable - cached, causes.BELOW_BLOCK: prompt - usable}
+            return MissSplit(rest)
+        return self._search(exchange, seen, cached, size, doubled)
+
+    def _search(
+        self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, doubled: int = 0
+    ) -> MissSplit:
+        """Attribute by all that is known of the prompt. `doubled`: blocks a peer sent elsewhere."""
+        prompt, found = exchange.decision.prompt_tokens, MissSplit()
         if seen is KNOWN:
             seen = SeenPrompt(self.history.spans(exchange.facts.chain))
         reaches = self._reaches(exchange, seen, cached, size, found, doubled)
-        found.tokens = split(MissFacts(prompt, cached, usable, reaches))
+        found.tokens = split(MissFacts(prompt, cached, (prompt - 1) // size * size, reaches))
         if _TIMED.isdisjoint(found.tokens):
             found.age_s = found.evicted_at = None
         elif found.age_s is not None and not _GONE.isdisjoint(found.tokens):
@@ -260,7 +260,7 @@ class MissLedger:
     ) -> None:
         assert seen.change is not None
         stable = round(seen.change.stable * decision.prompt_tokens / max(seen.size, 1))
-        changed = {cause: found.tokens[cause] for cause in _CHANGED & found.tokens.keys()}
+        changed = {cause: n for cause, n in found.tokens.items() if cause in _CHANGED}
         change = EarlyChange(
             *(seen.change.template, changed, found.offset or 0, stable, found.place, decision.id)
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 from console.processkit.listener import HANDSHAKE_REASONS
 from console.processkit.metrics import Histogram, Number
@@ -49,6 +50,12 @@ def package_version() -> str:
         return version("emberline")
     except PackageNotFoundError:
         return "unknown"
+
+
+def is_compiled() -> bool:
+    """Return True if requests are routed by machine code (deploy/containers/compile_router.py)."""
+    module = find_spec("routing.engine.exchange")
+    return module is not None and not (module.origin or "").endswith(".py")
 
 
 class ModelMetrics:
@@ -103,8 +110,10 @@ class Metrics:
         )
         self._handshakes = {reason: handshakes.child(reason) for reason in HANDSHAKE_REASONS}
         registry.gauge(
-            "emberline_router_build_info", "Always 1; the version is a label.", ("version",)
-        ).child(package_version()).value = 1
+            "emberline_router_build_info",
+            "Always 1; the version, and whether the request path is compiled, are labels.",
+            ("version", "compiled"),
+        ).child(package_version(), "yes" if is_compiled() else "no").set(1)
         # Start timestamp, for scrapers that detect counter resets.
         registry.gauge(
             "process_start_time_seconds", "Start time of the process (Unix time, s)."

@@ -126,7 +126,10 @@ class CachedBlocks:
 
 class KvAware(RoutingPolicy):
     name = "kvaware"
-    reasons = (base.KV_HIT, *PrefixAware.reasons)
+    reasons: tuple[str, ...] = (
+        *(base.KV_HIT, base.PREFIX_HIT, base.NO_MATCH),
+        *(base.LEAST_LOADED, base.UNHEALTHY),
+    )
     needs_chain = True
 
     def __init__(

@@ -42,7 +42,7 @@ class SentPrefixes:
 
 class PrefixAware(RoutingPolicy):
     name = "prefixaware"
-    reasons = (base.PREFIX_HIT, base.NO_MATCH, base.LEAST_LOADED, base.UNHEALTHY)
+    reasons: tuple[str, ...] = (base.PREFIX_HIT, base.NO_MATCH, base.LEAST_LOADED, base.UNHEALTHY)
     needs_chain = True
 
     def __init__(self, memory_blocks: int) -> None:

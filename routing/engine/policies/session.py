@@ -15,7 +15,10 @@ from routing.engine.policies.load_order import RoutingTarget
 
 class SessionPolicy(RoutingPolicy):
     name = "session"
-    reasons = (base.SESSION_STICKY, base.NO_MATCH, base.LEAST_LOADED, base.UNHEALTHY)
+    reasons: tuple[str, ...] = (
+        *(base.SESSION_STICKY, base.NO_MATCH),
+        *(base.LEAST_LOADED, base.UNHEALTHY),
+    )
     needs_session = True
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
@@ -42,7 +45,7 @@ class SessionPolicy(RoutingPolicy):
 
 class RoundRobin(RoutingPolicy):
     name = "roundrobin"
-    reasons = (base.ROUND_ROBIN,)
+    reasons: tuple[str, ...] = (base.ROUND_ROBIN,)
     by_turn = True
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:

@@ -52,8 +52,12 @@ class EngineRequest:
     the body has the router's salt; `opening`: text to insert while streaming the body.
     """
 
-    stream = adds_usage = background = isolated = False
-    choices = answers = 1
+    stream: bool = False
+    adds_usage: bool = False
+    background: bool = False
+    isolated: bool = False
+    choices: int = 1
+    answers: int = 1
     most = 0
     opening = b""
 

@@ -17,6 +17,7 @@ from typing import Any, cast
 from bench.fuzz.wires import InstantPool, Wire
 from routing.engine.client_connection import ClientConnection
 from routing.engine.config import parse
+from routing.engine.fleet.connection_pool import WorkerPool
 from routing.engine.observe.logs import Log
 from routing.engine.router import Router
 
@@ -82,9 +83,8 @@ class Churned:
         table = self.router.table
         for worker in table.workers.values():
             if worker.id not in self.pools:
-                pool = InstantPool(worker.address, 1.0)
-                pool.tasks, pool.connections = [], []
-                self.pools[worker.id] = worker.pool = pool
+                pool = self.pools[worker.id] = InstantPool(worker.address)
+                worker.pool = cast(WorkerPool, pool)
                 table.probed(worker, "", False, 3)
                 if self.born % 20 == 0:  # its gauges get children when scraped
                     self.router.metrics.registry.render()

@@ -250,7 +250,7 @@ class Connections(RuleBasedStateMachine):
     @invariant()
     def what_the_client_got_parses(self) -> None:
         harness = self.harness
-        methods = [head.method for head in harness.router.heads]
+        methods = [head.method for head in harness.watched.heads]
         ended = harness.out.closing and not harness.out.aborted
         found, rest = reference.answers(bytes(harness.out.written), [*methods, b"GET"], ended)
         assert rest in ("", "nothing", "unfinished", "closed", "ended"), rest

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from routing.engine.policies.prefixaware import PrefixAware
+from routing.engine.policies.prefixaware import MAX_SHARE, STEP
 from tests.routing.engine.harness import (
     WITH_USAGE,
     Client,
@@ -523,18 +523,19 @@ async def test_ttft_of_a_responses_stream_ends_with_its_first_token(delta: bytes
         assert await metric(server, name, model="m") == 0, "one token"
 
 
-async def test_the_policy_learns_from_reported_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    learned: list[tuple[str, int, int | None]] = []
-    monkeypatch.setattr(
-        PrefixAware,
-        "ended",
-        lambda _policy, _facts, worker, prompt, cached: learned.append((worker.id, prompt, cached)),
-    )
-    async with FakeWorker() as worker, router(worker) as server:
-        worker.cached_tokens = 640
-        await ask(server, post(chat(LONG)))
-        found = (await admin(server, "/decisions")).json["decisions"][0]
-        assert learned == [(found["chosen"], len(worker.requests[0].body) // 4, 640)]
+async def test_the_policy_learns_from_reported_tokens() -> None:
+    text = post(chat("word " * 4000))
+    async with FakeWorker() as worker:
+        workers = [{"id": "w0", "url": worker.url, "cache_tokens": 1_000_000}]
+        async with router(worker, workers=workers) as server:
+            policy = server.router.policy
+            await ask(server, text)
+            assert policy.share("w0") == 0.0, "nothing of it was known"
+            await ask(server, text)
+            assert policy.share("w0") == MAX_SHARE * (1 - STEP), "all of it was, and none cached"
+            worker.cached_tokens = len(worker.requests[-1].body) // 4
+            await ask(server, text)
+            assert policy.share("w0") > MAX_SHARE * (1 - STEP)
 
 
 async def test_usage_calibrates_the_bytes_per_token() -> None:

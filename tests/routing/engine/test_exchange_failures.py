@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,20 @@ from tests.support.ports import free_ports
 
 ERRORS = "emberline_router_request_errors_total"
 RETRIES = "emberline_router_retries_total"
+
+
+class HangingPool:
+    """A worker's connections; each attempt to open one runs `hang`."""
+
+    def __init__(self, pool: Any, hang: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._pool = pool
+        self._hang = hang
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def connect(self, *_: object) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(self._hang())
 
 
 async def die(talk: Conversation) -> None:
@@ -319,14 +335,14 @@ async def test_client_disconnect_while_connecting_leaves_nothing() -> None:
         hanging = asyncio.Event()
         cancelled = asyncio.Event()
 
-        async def hang(*_: object) -> None:
+        async def hang() -> None:
             hanging.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 cancelled.set()
 
-        worker.pool._connect = hang  # type: ignore[method-assign]
+        worker.pool = HangingPool(worker.pool, hang)
         client = await Client.to(server.listen)
         await client.send(post(chat("x")))
         async with asyncio.timeout(25):

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from routing.engine import exchange
 from routing.engine.config import Address, parse_address
-from tests.routing.engine.harness import Client, chat, post, router, until
+from tests.routing.engine.harness import Client, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
 COMMAND = [sys.executable, "-m", "routing.engine"]
@@ -90,6 +91,15 @@ def test_engine_imports_no_django() -> None:
         "import routing.engine.__main__\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+async def test_router_states_whether_it_is_compiled() -> None:
+    compiled = not (exchange.__file__ or "").endswith(".py")
+    async with program("--listen", "127.0.0.1:0") as (running, _):
+        assert running.lines[-1]["compiled"] is compiled
+    async with router() as server:
+        label = "yes" if compiled else "no"
+        assert await metric(server, "emberline_router_build_info", compiled=label) == 1
 
 
 async def test_flags_configure_and_term_completes_a_stream() -> None:

@@ -106,7 +106,7 @@ async def test_excess_values_are_rejected_before_parsing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with FakeWorker() as worker, router(worker, limits=LIMITS) as server:
-        monkeypatch.setattr("routing.engine.http.bodies.parse_body", None)
+        forbid_parsing(monkeypatch)
         answer = await ask(server, post(padded(chat_body("x") | COMPLEX[name], 300_000)))
         assert (answer.status, answer.code) == (400, "body_too_complex")
         assert "4000" in answer.json["error"]["message"]
@@ -212,6 +212,17 @@ def _blank(value: Any) -> Any:
     return value if type(value) is not int else 0
 
 
+def forbid_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail when the body of a prompt is parsed from here on."""
+    loads = orjson.loads
+
+    def guarded(text: Any) -> Any:
+        assert not isinstance(text, bytes) or b'"messages"' not in text
+        return loads(text)
+
+    monkeypatch.setattr(orjson, "loads", guarded)
+
+
 def turns(path: bytes, body: dict[str, Any]) -> int:
     """How often reading it gives way, if each slice is over at once."""
     reading = Identifier(b"", 256, None, b"", BytesPerToken()).read_large(
@@ -245,14 +256,18 @@ async def test_other_requests_are_served_while_a_large_body_is_parsed(
     others = asyncio.Event()
     paused = 0
 
-    async def pause(_pace: ReadPace) -> None:
-        nonlocal paused
-        paused += 1
-        if paused == 20:
-            await others.wait()
-        await asyncio.sleep(0)
+    sleep = asyncio.sleep
 
-    monkeypatch.setattr(ReadPace, "pause", pause)
+    async def pause(delay: float) -> None:
+        nonlocal paused
+        if not delay:
+            paused += 1
+            if paused == 20:
+                await others.wait()
+        await sleep(delay)
+
+    monkeypatch.setattr(bodies, "SLICE_S", -1.0)
+    monkeypatch.setattr(asyncio, "sleep", pause)
     async with FakeWorker() as worker, router(worker) as server:
         body = {"model": "m", "messages": [{"role": "user", "content": "y" * 400}] * 3000}
         large = asyncio.create_task(ask(server, post(body)))
@@ -267,15 +282,21 @@ async def test_other_requests_are_served_while_a_large_body_is_parsed(
 async def test_client_that_hangs_up_during_parsing_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def pause(_pace: ReadPace) -> None:
-        await asyncio.Event().wait()
+    sleep = asyncio.sleep
 
-    monkeypatch.setattr(ReadPace, "pause", pause)
+    async def pause(delay: float) -> None:
+        if not delay:
+            await asyncio.Event().wait()
+        await sleep(delay)
+
+    monkeypatch.setattr(bodies, "SLICE_S", -1.0)
     async with FakeWorker() as worker, router(worker) as server:
-        async with await Client.to(server.listen) as client:
-            await client.send(post(chat("y" * 400_000)))
-            await until(lambda: server.router._reading.locked())
-        await until(lambda: not server.router._reading.locked())
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "sleep", pause)
+            async with await Client.to(server.listen) as client:
+                await client.send(post(chat("y" * 400_000)))
+                await until(lambda: server.router._reading.locked())
+            await until(lambda: not server.router._reading.locked())
         await becomes(server, 1, ERRORS, reason="client_cancelled")
         assert server.router.budget.used == 0
         assert worker.requests == []
@@ -291,7 +312,7 @@ async def test_limits_are_checked_before_a_body_is_read(
     settings = {"admission": {"requests_per_minute": 1}}
     async with FakeWorker() as worker, router(worker, **settings) as server:
         assert (await ask(server, post(chat("x")))).status == 200
-        monkeypatch.setattr("routing.engine.http.bodies.parse_body", None)
+        forbid_parsing(monkeypatch)
         answer = await ask(server, post(chat("x" * size)))
         assert (answer.status, answer.code) == (429, "rate_limit_exceeded")
         assert int(answer.headers["retry-after"]) > 0
@@ -306,7 +327,7 @@ async def test_full_queue_is_detected_before_a_body_is_read(
         async with await Client.to(server.listen) as client:
             await client.send(post(chat("x")))
             await until(lambda: server.router.admission.in_flight == 1)
-            monkeypatch.setattr("routing.engine.http.bodies.parse_body", None)
+            forbid_parsing(monkeypatch)
             answer = await ask(server, post(chat("x")))
             assert (answer.status, answer.code) == (429, "queue_full")
 

@@ -13,7 +13,8 @@ from tests.routing.engine.http.test_http1 import request
 
 
 def facts(head: RequestHead | ResponseHead) -> dict[str, object]:
-    return {name: getattr(head, name) for name in head.__slots__}
+    found = {name: getattr(head, name) for name in dir(head) if not name.startswith("_")}
+    return {name: value for name, value in found.items() if not callable(value)}
 
 
 def parse_outcome(read, head: bytes) -> object:

@@ -11,15 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from routing.engine.kv.match import Match
+from routing.engine.kvaware.request_state import RequestPlacement
 from routing.engine.misses import history
 from routing.engine.misses.ledger import MissLedger
 from routing.engine.misses.sketch import PromptChange
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metric_types import Registry
-from routing.engine.policies.base import RequestFacts
+from routing.engine.policies.base import Pick, RequestFacts
+from routing.engine.prompt.engine_request import EngineRequest
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
     Client,
@@ -359,6 +359,9 @@ async def test_shared_part_that_ends_within_a_block_is_no_eviction() -> None:
             assert number == 0 or shown["cached_tokens"] >= 304
 
 
+_TARGET: Any = None  # the ledger reads only what a pick found
+
+
 def _answered(pick: random.Random, moment: float) -> tuple[Any, history.SeenPrompt]:
     """An answered request with random facts about what was known of its prompt."""
     count, block_tokens = pick.randint(1, 20), pick.choice((30.0, 62.5))
@@ -377,19 +380,17 @@ def _answered(pick: random.Random, moment: float) -> tuple[Any, history.SeenProm
     ends = sorted(pick.sample(range(1, count + 1), min(count, pick.randint(0, 3))))
     spans = [(end, pick.randrange(16), moment - 9) for end in ends]
     change = PromptChange("text", 10, 900, "text") if pick.random() < 0.1 else None
-    placed = SimpleNamespace(tiers=pick.choice((None, tiers)), guessed=pick.random() < 0.5)
+    placed = Pick(_TARGET, "", 0, [], 0, pick.choice((None, tiers)), pick.random() < 0.5)
     exchange = SimpleNamespace(
         decision=decision,
         facts=RequestFacts(range(count), estimated, block_tokens, b""),
-        ask=SimpleNamespace(path=b"/v1/completions"),
-        placing=SimpleNamespace(pick=placed) if pick.random() < 0.5 else None,
+        ask=EngineRequest(b"/v1/completions"),
+        placing=RequestPlacement(pick=placed) if pick.random() < 0.5 else None,
     )
     return exchange, history.SeenPrompt(spans, change, 4096)
 
 
-def test_short_cut_for_new_text_attributes_as_the_full_search(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_short_cut_for_new_text_attributes_as_the_full_search() -> None:
     ledger = MissLedger(Registry({}))
     for number, worker in enumerate(("w0", "w1", "w2", "w3")):
         ledger.history.remember(worker, [number], 1.0)
@@ -404,7 +405,5 @@ def test_short_cut_for_new_text_attributes_as_the_full_search(
             continue
         short += ledger._is_rest_new(exchange, seen, cached, 16)
         found = ledger._attribute(exchange, seen, cached, usable, 16)
-        with monkeypatch.context() as patch:
-            patch.setattr(MissLedger, "_is_rest_new", lambda *_: False)
-            assert found == ledger._attribute(exchange, seen, cached, usable, 16)
+        assert found == ledger._search(exchange, seen, cached, 16)
     assert short > 200

@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
+from routing.engine.http.http1 import RequestHead
 from routing.engine.kv.match import Blocks, Match
 from routing.engine.kv.wire import Tier
+from routing.engine.kvaware.request_state import RequestPlacement
 from routing.engine.misses.history import Evictions
 from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metrics import Metrics
-from routing.engine.policies.base import RequestFacts
+from routing.engine.policies.base import Pick, RequestFacts
+from routing.engine.prompt.engine_request import EngineRequest
+from routing.engine.prompt.identity import Identity
 
 NAMES = list(range(100, 131))  # 31 blocks of 32 tokens can be cached
 
@@ -47,17 +51,18 @@ class Placed:
         decision.status, decision.estimated, decision.counted = 200, False, True
         decision.prompt_tokens = self.tokens
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
-        pick = SimpleNamespace(tiers={at: held}, guessed=guessed)
+        target: Any = None
+        pick = Pick(target, "", 0, [], 0, {at: held}, guessed)
         exchange: Any = SimpleNamespace(
             decision=decision,
             facts=RequestFacts(
                 self.chain, self.tokens, 62.5, b"", blocks=Blocks(dict.fromkeys(self.sizes, NAMES))
             ),
-            ask=SimpleNamespace(path=b"/v1/completions"),
-            placing=SimpleNamespace(pick=pick),
-            head=SimpleNamespace(path=b"/v1/completions"),
+            ask=EngineRequest(b"/v1/completions"),
+            placing=RequestPlacement(pick=pick),
+            head=RequestHead(b"POST", b"/v1/completions", 1),
         )
-        exchange.seen = self.ledger.arrive(exchange, SimpleNamespace(data=None))  # type: ignore[arg-type]
+        exchange.seen = self.ledger.arrive(exchange, Identity(exchange.facts, "m"))
         self.ledger.ended(exchange)
         assert decision.misses is not None
         assert sum(decision.misses.tokens.values()) == self.tokens - cached

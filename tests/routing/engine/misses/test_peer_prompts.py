@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from array import array
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,8 +35,8 @@ def batch(*placements: tuple[str, array[int], int]) -> Batch:
 
 def own(chain: array[int], chosen: str, duration_s: float | None = None) -> Any:
     class Request:
-        facts = SimpleNamespace(chain=chain)
-        decision = SimpleNamespace(chosen=chosen, duration_s=duration_s)
+        facts = RequestFacts(chain, len(chain) * 64, 64.0, b"")
+        decision = Decision("d", 0.0, "prefixaware", chosen=chosen, duration_s=duration_s)
 
     return Request()
 

@@ -107,7 +107,7 @@ def test_large_fleets_rank_the_candidate_without_the_controls_order() -> None:
     workers = targets(3)
     for at, worker in enumerate(workers):
         worker.last_pick, worker.load = at, 1000 * (3 - at)
-    by_turn: Any = SimpleNamespace(entries=[(0, 0, 0, workers[0])])
+    by_turn: Any = SimpleNamespace(entries=[(0.0, 0, "", workers[0])])
     fleet = Fleet(workers, order=by_turn)
     request = facts(tokens=10)
     assert policy.rank(request, fleet).worker is workers[0]

@@ -517,7 +517,7 @@ def test_long_new_prompt_goes_where_it_fits_beside_those_in_flight() -> None:
     for worker in (full, free):
         worker.cache_tokens = 200 * BLOCK
     RequestCharge(full, 0, 90 * BLOCK, running).answered()
-    load(free, full.load + 1000)
+    load(free, int(full.load) + 1000)
 
     def chosen(what: RequestFacts, matched: dict[str, int]) -> str:
         return ranking.rank(what, fleet.fleet, matched, base.PREFIX_HIT, 16).worker.id

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -238,21 +240,21 @@ def test_images_are_identified_by_hash_and_never_embedded() -> None:
 
 def test_huge_image_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[int] = []
-    real = canonical._hash_text
+    hexdigest = xxhash.xxh3_128_hexdigest
 
-    def counted(text: str) -> str:
+    def counted(text: bytes) -> str:
         hashed.append(len(text))
-        return real(text)
+        return hexdigest(text)
 
-    monkeypatch.setattr("routing.engine.prompt.canonical._hash_text", counted)
+    monkeypatch.setattr(xxhash, "xxh3_128_hexdigest", counted)
     written: list[int] = []
-    stable = canonical._sorted_json
+    dumps = orjson.dumps
 
-    def measured(value: Any) -> bytes:
-        written.append(len(stable(value)))
-        return stable(value)
+    def measured(value: Any, option: int | None = None) -> bytes:
+        written.append(len(dumps(value, option=option)))
+        return dumps(value, option=option)
 
-    monkeypatch.setattr("routing.engine.prompt.canonical._sorted_json", measured)
+    monkeypatch.setattr(orjson, "dumps", measured)
     data({"messages": [turn("user", [image("data:," + "A" * 2_000_000)])]})
     assert hashed == [2_000_006]
     assert max(written) < 200, "and never written out"
