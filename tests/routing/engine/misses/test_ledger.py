@@ -11,6 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from routing.engine.kv.match import Match
 from routing.engine.kvaware.request_state import RequestPlacement
 from routing.engine.misses import history

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from routing.engine.kv.match import Blocks
 from routing.engine.misses import peer_prompts
 from routing.engine.misses.history import PromptHistory, known_elsewhere
 from routing.engine.misses.peer_prompts import PeerPrompts
@@ -95,15 +97,17 @@ def test_prefix_that_the_peer_knew_elsewhere_is_counted_by_the_peer(
 
 @pytest.mark.parametrize(
     ("tokens", "sizes", "known"),
-    [(0, {}, 0), (640, {}, 10), (1008, {16: None}, 16), (1024, {16: None}, 16)],
+    [(0, {}, 0), (640, {}, 10), (1008, {16: ()}, 16), (1024, {16: ()}, 16)],
     ids=["nothing", "prefix blocks", "all but the last KV block", "all"],
 )
-def test_blocks_known_on_another_worker(tokens: int, sizes: dict[int, Any], known: int) -> None:
+def test_blocks_known_on_another_worker(
+    tokens: int, sizes: dict[int, Sequence[int]], known: int
+) -> None:
     candidates = [("v", 0, 0, 0.0, True), ("w", tokens, 0, 0.0, True)]
     decision = Decision("1", 0.0, "kvaware", chosen="v", candidates=candidates)
     facts = RequestFacts(CHAIN, 1024, 64.0, b"")
     if sizes:
-        facts.blocks = SimpleNamespace(chains=sizes)  # type: ignore[assignment]
+        facts.blocks = Blocks(sizes)
     assert known_elsewhere(decision, facts) == known
 
 
