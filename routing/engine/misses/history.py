@@ -331,7 +331,10 @@ def known_elsewhere(decision: Decision, facts: RequestFacts) -> int:
         return 0
     chains = facts.blocks.chains if facts.blocks is not None else ()
     rest = min(chains, default=1) - 1  # behind the last whole block of the engine
-    return min(math.ceil((most + rest) / facts.block_tokens), len(facts.chain))
+    whole = len(facts.chain)
+    # A block of text holds fewer tokens than estimated where words are long.
+    per_block = max(min(facts.block_tokens, facts.tokens / max(whole, 1)), 1.0)
+    return min(math.ceil((most + rest) / per_block), whole)
 
 
 def placed_unmatched(decision: Decision, indexed: bool) -> str:

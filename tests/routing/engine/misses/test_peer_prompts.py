@@ -96,16 +96,22 @@ def test_prefix_that_the_peer_knew_elsewhere_is_counted_by_the_peer(
 
 
 @pytest.mark.parametrize(
-    ("tokens", "sizes", "known"),
-    [(0, {}, 0), (640, {}, 10), (1008, {16: ()}, 16), (1024, {16: ()}, 16)],
-    ids=["nothing", "prefix blocks", "all but the last KV block", "all"],
+    ("prompt", "tokens", "sizes", "known"),
+    [
+        (1024, 0, {}, 0),
+        (1024, 640, {}, 10),
+        (1024, 1008, {16: ()}, 16),
+        (1024, 1024, {16: ()}, 16),
+        (670, 656, {16: ()}, 16),
+    ],
+    ids=["nothing", "prefix blocks", "all but the last KV block", "all", "long words"],
 )
 def test_blocks_known_on_another_worker(
-    tokens: int, sizes: dict[int, Sequence[int]], known: int
+    prompt: int, tokens: int, sizes: dict[int, Sequence[int]], known: int
 ) -> None:
     candidates = [("v", 0, 0, 0.0, True), ("w", tokens, 0, 0.0, True)]
     decision = Decision("1", 0.0, "kvaware", chosen="v", candidates=candidates)
-    facts = RequestFacts(CHAIN, 1024, 64.0, b"")
+    facts = RequestFacts(CHAIN, prompt, 64.0, b"")
     if sizes:
         facts.blocks = Blocks(sizes)
     assert known_elsewhere(decision, facts) == known
