@@ -207,34 +207,49 @@ def missing_blocks(facts: RequestFacts, cached: int) -> Iterator[int]:
                 yield names[cached // size]
 
 
+@dataclass(slots=True, eq=False)
+class _Departure:
+    """`tenure` None: the worker had computed nothing."""
+
+    at: float
+    tenure: Tenure | None
+
+    def name(self, cause: str) -> None:
+        if self.tenure is not None:
+            self.tenure.ended = cause
+
+
 class Replacements:
     """Pair workers that left with workers that came, in either order: a rollout.
 
-    Other workers that left were scaled down.
+    Of several, the two that are nearest in time belong together. Other workers that left were
+    scaled down.
     """
 
     def __init__(self) -> None:
-        self._came: deque[float] = deque(maxlen=MAX_ENDED)
-        self._left: deque[tuple[float, Tenure | None]] = deque(maxlen=MAX_ENDED)
+        self._came: deque[tuple[float, _Departure | None]] = deque(maxlen=MAX_ENDED)
+        self._left: deque[_Departure] = deque(maxlen=MAX_ENDED)
 
     def came(self, now: float) -> None:
-        while self._left and now - self._left[0][0] > REPLACED_S:
+        while self._left and now - self._left[0].at > REPLACED_S:
             self._left.popleft()
-        if not self._left:
-            self._came.append(now)
-        elif (tenure := self._left.popleft()[1]) is not None:
-            tenure.ended = causes.LOST_ROLLOUT
+        found = self._left.pop() if self._left else None
+        if found is not None:
+            found.name(causes.LOST_ROLLOUT)
+        self._came.append((now, found))
 
     def left(self, tenure: Tenure | None, now: float) -> None:
-        """`tenure` None: it had computed nothing."""
-        while self._came and now - self._came[0] > REPLACED_S:
-            self._came.popleft()
-        if not self._came:
-            self._left.append((now, tenure))
-            return
-        self._came.popleft()
-        if tenure is not None:
-            tenure.ended = causes.LOST_ROLLOUT
+        departure = _Departure(now, tenure)
+        for number in reversed(range(len(self._came))):
+            at, other = self._came[number]
+            if now - at < (REPLACED_S if other is None else abs(at - other.at)):
+                self._came[number] = (at, departure)
+                departure.name(causes.LOST_ROLLOUT)
+                if other is not None:
+                    other.name(causes.LOST_SCALE_DOWN)
+                    self._left.appendleft(other)
+                return
+        self._left.append(departure)
 
 
 class Evictions:

@@ -257,6 +257,18 @@ def test_worker_that_came_long_before_replaces_none() -> None:
     assert [tenure.ended for tenure in left] == ["", "lost_rollout", "lost_rollout"]
 
 
+def test_worker_replaces_the_one_that_left_nearest_in_time() -> None:
+    found = history.Replacements()
+    scaled, first, second = left = [history.Tenure("w", number, "w") for number in range(3)]
+    found.left(scaled, 0.0)
+    found.came(200.0)
+    assert scaled.ended == "lost_rollout", "none has left since"
+    found.left(first, 205.0)
+    found.left(second, 300.0)
+    found.came(310.0)
+    assert [one.ended for one in left] == ["lost_scale_down", "lost_rollout", "lost_rollout"]
+
+
 async def test_not_cacheable_not_hashed_and_not_reported() -> None:
     async with CachedWorker() as one:
         async with router(one) as server:
