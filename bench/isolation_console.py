@@ -1,11 +1,12 @@
 """python -m bench.isolation_console URL --token-file FILE --password-file FILE: the isolation
 preview of a running console, and what its routers measured once the isolation was in force.
 
-Creates an endpoint with two simulated workers and four key groups, records the traffic of
-`bench.isolation_preview` without isolation, presses *Preview effect* as the page does, then sets
-the isolation and sends the same requests at the same times, and again without it (control: how the
-machine changed). TTFT and cached tokens are those of the routers' decisions. Real time: three times
-`--seconds` and about three minutes. The endpoint and the key groups are deleted at the end.
+Creates an endpoint with two simulated (with `--vllm`, real) workers and four key groups, records
+the traffic of `bench.isolation_preview` without isolation, presses *Preview effect* as the page
+does, then sets the isolation and sends the same requests at the same times, and again without it
+(control: how the machine changed). TTFT and cached tokens are those of the routers' decisions. Real
+time: three times `--seconds` and about three minutes. The endpoint and the key groups are deleted
+at the end.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from bench.isolation_preview import (
 from bench.rig import busy, machine
 from routing.traces.trace import Trace, TraceRequest
 
+VLLM_BLOCK = 32  # tokens; vLLM on a CPU takes multiples of it
 _POLL_S = 1.0
 _PATIENCE_S = 240.0
 _PROBE = "A probe of the isolation in force. " * 60
@@ -72,19 +74,24 @@ class ConsoleRun:
             raise RuntimeError(f"{method} {path}: {answer.status_code} {answer.text[:400]}")
         return answer.json() if answer.content else None
 
-    def create(self, speed: float) -> None:
-        limits = ("--device-blocks", str(DEVICE_BLOCKS))
+    def create(self, speed: float | None) -> None:
+        """Create the endpoint; `speed` is that of simulated workers, None stands for vLLM."""
+        args = ["--device-blocks", str(DEVICE_BLOCKS), "--speed", str(speed)]
+        block = BLOCK
+        if speed is None:
+            block = VLLM_BLOCK
+            args = ["--num-gpu-blocks-override", str(DEVICE_BLOCKS * BLOCK // block)]
         self.api(
             "POST",
             "/endpoints/",
             {
                 "name": self.name,
                 "model": "smollm2-135m-instruct",
-                "engine": "simulated",
+                "engine": "vllm" if speed is None else "simulated",
                 "replicas": WORKERS,
-                "worker_args": [*limits, "--speed", str(speed)],
+                "worker_args": args,
                 "cache": {
-                    "l1": {"enabled": False, "chunk_tokens": BLOCK},
+                    "l1": {"enabled": False, "chunk_tokens": block},
                     "l2": {"enabled": False},
                 },
                 "routing": self._routing("shared"),
@@ -223,12 +230,15 @@ def main() -> None:
     parser.add_argument("--password-file", type=Path, required=True, help="of the user admin")
     parser.add_argument("--seconds", type=float, default=150.0)
     parser.add_argument("--rate", type=float, default=3.0, help="requests/s")
-    parser.add_argument("--speed", type=float, default=5.0, help="of the simulated workers")
+    workers = parser.add_mutually_exclusive_group()
+    workers.add_argument("--speed", type=float, default=5.0, help="of the simulated workers")
+    workers.add_argument("--vllm", action="store_true", help="real workers")
     flags = parser.parse_args()
     asks = traffic(flags.seconds, flags.rate)
     print(f"{machine()}; {len(asks)} requests; {flags}", flush=True)
     run = ConsoleRun(flags.url, flags.token_file.read_text().strip(), f"iso-{os.getpid()}")
-    run.create(flags.speed)
+    speed = None if flags.vllm else flags.speed
+    run.create(speed)
     try:
         before = _phase(run, asks)
         until("the recording", lambda: run.recorded() >= len(asks))
@@ -245,7 +255,7 @@ def main() -> None:
         rows[:] = [one for one in rows if not one["scope"] or one["name"].startswith(run.name)]
         for row in rows:
             row["scope"] = row["scope"] and f"group {row['name']}"
-    show(result, before, after, again, flags.speed)
+    show(result, before, after, again, speed)
     print(busy())
 
 

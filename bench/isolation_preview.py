@@ -335,7 +335,10 @@ def added_seconds(
     return (seconds(after) - seconds(before)) / hours
 
 
-def show(document: dict[str, Any], before: Trace, after: Trace, again: Trace, speed: float) -> None:
+def show(
+    document: dict[str, Any], before: Trace, after: Trace, again: Trace, speed: float | None
+) -> None:
+    """Print predicted beside measured; without `speed`, no time of prefill (it is not known)."""
     for row in document["backtest"]["rows"]:
         print(f"backtest {row['name']}: {row['predicted']:.4g}, measured {row['measured']:.4g}")
     if document["backtest"]["refusal"]:
@@ -360,6 +363,8 @@ def show(document: dict[str, Any], before: Trace, after: Trace, again: Trace, sp
                 f"{control[name]:.3f} | "
                 f"{then['value']:.3f} ({then['low']:.3f} to {then['high']:.3f}), {real:.3f} |"
             )
+        if speed is None:
+            continue
         seconds = added_seconds(before, after, scope, PREFILL_S / speed)
         for name, real in (
             ("added_prefill_s_per_hour", seconds),

@@ -56,6 +56,10 @@ _CRASHED = (
         r"HFValidationError|LocalEntryNotFound|RepositoryNotFound|GatedRepo|valid model identifier",
         "Correct the model name or folder; a gated or private model needs a Hugging Face token.",
     ),
+    (
+        r"No common block size",
+        "Set cache.l1.chunk_tokens to a multiple of the number after MultipleOf.",
+    ),
     (r"max_model_len|max seq len", "Lower --max-model-len, or give the worker more memory."),
     (r"attention heads", "Choose a number of GPUs (tensor parallel size) that the model supports."),
     (

@@ -78,6 +78,10 @@ LOGS = Path(__file__).parents[2] / "console" / "provisioners" / "crashes"
         ("heads_not_divisible", "number of GPUs"),
         ("kv_memory_too_small", "--gpu-memory-utilization"),
         ("port_taken", "holds the port"),
+        (
+            "ValueError: No common block size for 16 (CPU_ATTN: [MultipleOf(32)]).",
+            "cache.l1.chunk_tokens",
+        ),
         ("torch.OutOfMemoryError: CUDA out of memory.", "--gpu-memory-utilization"),
         ("", "resources.memory_gib"),
     ],
