@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -91,8 +92,9 @@ def test_hanging_worker_costs_at_most_the_deadline(worker: Stub) -> None:
     assert facts.workers[0].answers
     silent = [found for found in facts.workers if not found.answers]
     assert len(silent) == 40
-    assert {found.version.error for found in silent} <= {
-        "no response within 1.0 s",
+    # The last ones had less than the deadline of one question.
+    assert {re.sub(r"\d\.\d", "N", found.version.error) for found in silent} <= {
+        "no response within N s",
         "not queried in time",
         "/version was not queried in time",
     }
