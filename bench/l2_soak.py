@@ -193,7 +193,7 @@ class Soak:
         if self.node.order("/flush") != 200:
             self._print("POST /flush was refused")
         try:
-            until(lambda: not self._left(), 20.0)
+            until(lambda: not self._left())
         except AssertionError:
             self._print(f"after dropping everything: {self._left()}")
 

@@ -25,6 +25,7 @@ from tests.support.child_processes import ChildProcesses
 from tests.support.dashboards.fixtures import scraping  # noqa: F401
 from tests.support.database_template import DatabaseTemplate, digest
 from tests.support.kube.fixtures import *  # noqa: F403
+from tests.support.patience import extend_deadlines
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -56,6 +57,7 @@ def pytest_collection_finish() -> None:
     """Modules and test items live until the end; without this, every full garbage collection
     reads all of them again. What lives after that is little, for which the interpreter's own
     thresholds collect too often: a tenth of the run's computing."""
+    extend_deadlines()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

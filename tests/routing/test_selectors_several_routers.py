@@ -65,7 +65,7 @@ def test_decision_of_any_router_is_found(demo_endpoint: Endpoint) -> None:
 def test_silent_router_is_named_and_the_other_shown(
     demo_endpoint: Endpoint, both: list[Stub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(admin_client, "DEADLINE_S", 1.5)  # of the other's answer, too
     for path in ("/workers", "/decisions"):
         both[1].answers[path] = (HANG, "")
     page = browser("viewer").get("/routing/endpoints/demo/").text

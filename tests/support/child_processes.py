@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-GRACE_S = 20.0  # a process that was sent a signal in the last teardown may still be ending
+GRACE_S = 60.0  # a process that was sent a signal in the last teardown may still be ending
 
 
 class ChildProcesses:

@@ -20,7 +20,11 @@ _FIRST, _SLICE, _SLICES = 10_000, 600, 36
 def _claim_slice() -> tuple[int, IO[bytes]]:
     """Return the first port of a slice, and the file whose lock holds it meanwhile."""
     for number in range(_SLICES):
-        file = (Path(tempfile.gettempdir()) / f"emberline-test-ports-{number}").open("wb")
+        path = Path(tempfile.gettempdir()) / f"emberline-test-ports-{number}"
+        try:
+            file = path.open("wb")
+        except OSError:  # of another user
+            continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -40,7 +40,7 @@ class SimulatedWorker:
             return False
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
     def get(self, path: str) -> tuple[int, bytes]:
         connection = self.connect()

@@ -226,7 +226,7 @@ def test_target_that_disconnects_costs_only_misses(start: Start) -> None:
     db = client(node)
     for number in range(60):
         db.set(f"k{number}", bytes(MIB))
-    assert order(node, f"/drain?to={place(peer)}&rate=20MiB")[0] == 202
+    assert order(node, f"/drain?to={place(peer)}&rate=4MiB")[0] == 202
     assert order(node, f"/drain?to={place(peer)}")[0] == 409
     until(lambda: node.metric(VALUES, result="handed") > 0, what="some of it")
     peer.kill()

@@ -221,7 +221,7 @@ def test_large_pipeline_does_not_block_others(start: Start) -> None:
         for number in range(5000):
             pipe.set(f"k{number}", "")
         pipe.execute()
-    with socket.create_connection(("127.0.0.1", node.port), timeout=30) as much:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=120) as much:
         much.sendall(b"KEYS x\r\n" * 3000)
         much.recv(1)
         db.ping()
@@ -400,7 +400,7 @@ def test_stopping_node_completes_pending_requests(start: Start, number: signal.S
 def test_port_in_use_is_logged_and_ends_the_process(start: Start) -> None:
     first = start()
     argv = [*first._argv]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "cannot listen" in done.stderr
 

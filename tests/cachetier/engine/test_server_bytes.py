@@ -109,7 +109,7 @@ def test_slow_reader_gets_its_value_although_evicted(start: Start) -> None:
     db = client(node)
     first = os.urandom(12 * MIB // 3)
     db.set("k", first)
-    with socket.create_connection(("127.0.0.1", node.port), timeout=30) as slow:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=120) as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         slow.sendall(b"GET k\r\n")
         head = slow.recv(4)

@@ -76,6 +76,7 @@ def test_timeout_is_a_lasting_miss(make: Make) -> None:
     board = make(exists, 0.05)
     assert not known(board, b"a")
     assert board.timed_out == 1
+    board._timeout_s = NEVER_S  # of the next question
     going_on.set()
     # The late "yes" arrives before the next question's answer does, and is dropped.
     assert known(board, b"b")
@@ -177,13 +178,14 @@ def test_silent_node_makes_only_its_blocks_misses(make: Make) -> None:
             going_on.wait(60)
         return [True] * len(keys)
 
-    board = make(exists, 1.0, first_letter)
+    board = make(exists, NEVER_S, first_letter)
     for key in (b"s1", b"a1", b"s2", b"b1"):
         board.ask(key, "r")
     board.flush()
     assert known(board, b"a1")
     assert known(board, b"b1")
     assert known(board, b"a2"), "asked later, while the silent node still holds its thread"
+    board._timeout_s = 0.0
     assert not known(board, b"s1")
     assert not known(board, b"s2")
     assert board.timed_out == 2

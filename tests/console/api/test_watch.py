@@ -20,7 +20,7 @@ from tests.support.console import make_endpoint, person, program
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 URL = "/api/v1/endpoints/"
 
 

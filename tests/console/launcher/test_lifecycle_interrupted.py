@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from django.core.management import call_command
 from django.utils import timezone
@@ -21,6 +20,7 @@ from console.accounts.models import User
 from console.launcher import lock, runtime_environment, stack
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.launcher.progress import StepFailed
+from tests.support.child_processes import runs
 from tests.support.waiting import until
 
 STEPS = ("emberline_admin", "seed-demo", "wait")
@@ -143,7 +143,7 @@ def test_down_stops_a_running_up(interrupted_launcher: Rig, step: str) -> None:
     assert code == 0, output
     assert f"(pid {preparing.pid})" in output
     assert "Everything is stopped." in output
-    assert preparing.wait(30) == 130
+    assert preparing.wait(60) == 130
     assert not interrupted_launcher.runs()
 
 
@@ -186,7 +186,7 @@ def test_step_ends_with_its_killed_launcher(tmp_path: Path) -> None:
     step = int(until(lambda: Path(f"{mark}.").exists() and Path(f"{mark}.").read_text()))
     launcher.kill()
     launcher.wait()
-    until(lambda: not psutil.pid_exists(step) or psutil.Process(step).status() == "zombie")
+    until(lambda: not runs(step))
 
 
 def test_unknown_lock_holder_is_not_killed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from console.signon import oidc, totp
 from console.signon import provider_users as people
 from console.signon.core.configuration import Provider
 from console.signon.models import Identity
+from tests.console.signon.test_totp import code
 from tests.support.people import PASSWORD, Cast, client_of
 
 pytestmark = pytest.mark.django_db
@@ -120,7 +120,7 @@ def _team_deleted(access: Access) -> None:
 
 def _factor(access: Access) -> None:
     secret = totp.new_secret()
-    assert totp.turn_on(access.alice, secret, totp.code_at(secret, int(time.time()) // 30))
+    assert totp.turn_on(access.alice, secret, code(0, secret))
 
 
 def _factor_reset(access: Access) -> None:
@@ -196,9 +196,8 @@ def test_each_revoked_token_is_audited_with_its_reason(access: Access) -> None:
 
 def test_password_reset_ends_a_login_awaiting_its_code(access: Access) -> None:
     secret = totp.new_secret()
-    now = int(time.time()) // 30
-    assert totp.turn_on(access.alice, secret, totp.code_at(secret, now - 1))
+    assert totp.turn_on(access.alice, secret, code(-1, secret))
     thief = _log_in("alice")
     actions.reset_password(access.ada, access.alice)
-    thief.post("/login/code/", {"code": totp.code_at(secret, now + 1)})
+    thief.post("/login/code/", {"code": code(1, secret)})
     assert not _inside(thief)

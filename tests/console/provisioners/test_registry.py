@@ -31,6 +31,6 @@ def test_name_imports_only_its_module() -> None:
         "print([m for m in sys.modules if m.startswith('console.provisioners.local')])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.stdout.strip() == "[]", done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from dashboards.prometheus.sources import selectors
 from dashboards.prometheus.sources.models import MetricsSource
 from endpoints.commandline.local_machine import ThisMachine
 from tests.console.clusters.conftest import api, kubeconfig  # noqa: F401
+from tests.console.signon.test_totp import code
 from tests.support.console import person, program
 
 pytestmark = pytest.mark.django_db
@@ -67,7 +67,7 @@ def encrypted_rows() -> dict[str, Any]:
     hook = {"name": "hook", "url": "https://h.example/T0KEN", "secret": "of-the-receiver-0"}
     receiver = receivers.create(ada, hook)
     oidc.store_secret("acme", "of-acme")
-    recovery = totp.turn_on(ada, TOTP, totp.code_at(TOTP, int(time.time()) // 30 - 1))
+    recovery = totp.turn_on(ada, TOTP, code(-1, TOTP))
     body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
     program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
     return {"cluster": cluster, "source": source, "receiver": receiver, "recovery": recovery}

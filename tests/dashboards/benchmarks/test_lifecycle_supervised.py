@@ -38,7 +38,7 @@ def test_run_is_a_program_of_supervisord_and_leaves_nothing(
     supervised: Supervised, fleet: Fleet
 ) -> None:
     endpoint = fleet.endpoint()
-    run = passes(start(), "running")
+    run = passes(start(max_requests=20, duration_s=60), "running")
     until(supervised.processes)
     assert keeper._children == {}  # it is no child of this process
     passes(run, "done")

@@ -169,7 +169,7 @@ def test_keys_are_chosen_by_name_prefix_or_id() -> None:
 
 def test_wait(capsys: pytest.CaptureFixture[str]) -> None:
     pretend_ready(make_endpoint(), url="http://r")
-    assert "demo is Ready. http://r" in run("endpoint", "wait", "demo", "--timeout=5")
+    assert "demo is Ready. http://r" in run("endpoint", "wait", "demo", "--timeout=60")
     assert "Accepted" in capsys.readouterr().err
     EndpointStatus.objects.update(phase="Provisioning", message="Loading.")
     assert "Loading" in refused("endpoint", "wait", "demo", "--timeout=0")

@@ -107,7 +107,7 @@ def test_observations_before_the_deletion_are_discarded(
 @pytest.mark.parametrize(("waited_s", "again_s"), [(0, 0.8), (8, 0.8), (20, 2.0), (3600, 4.0)])
 def test_removal_passes_become_less_frequent(waited_s: float, again_s: float) -> None:
     endpoint = Endpoint(deleted_at=timezone.now() - timedelta(seconds=waited_s))
-    assert removal.next_pass_s(endpoint) == pytest.approx(again_s, abs=0.05)
+    assert removal.next_pass_s(endpoint) == pytest.approx(again_s, abs=0.3)
 
 
 def test_waiting_for_a_cluster_sends_few_requests(

@@ -185,7 +185,7 @@ def test_request_id_is_kept(worker: SimulatedWorker) -> None:
 def test_command_line_errors_are_clear(flags: list[str], text: str) -> None:
     argv = [sys.executable, "-m", "endpoints.simulated_worker", "--listen", "127.0.0.1:1"]
     done = subprocess.run(
-        [*argv, "--model", "m", *flags], cwd=ROOT, capture_output=True, text=True, timeout=30
+        [*argv, "--model", "m", *flags], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2
     assert text in done.stderr

@@ -19,7 +19,7 @@ def begin(worker: SimulatedWorker, prompt: int, length: int = 100) -> socket.soc
     requested = {"prompt": [prompt] * length, "max_tokens": 500, "ignore_eos": True, "stream": True}
     body = json.dumps(requested).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
-    sock = socket.create_connection(("127.0.0.1", worker.port), timeout=30)
+    sock = socket.create_connection(("127.0.0.1", worker.port), timeout=120)
     sock.sendall(head.encode() + body)
     return sock
 
@@ -70,7 +70,7 @@ def test_term_completes_streams_and_rejects_new_ones(start: Any) -> None:
     begun = threading.Event()
 
     def read() -> None:
-        for event in worker.stream("/v1/completions", {"prompt": "x", "max_tokens": 40}):
+        for event in worker.stream("/v1/completions", {"prompt": "x", "max_tokens": 100}):
             events.append(event)
             begun.set()
 
@@ -82,7 +82,7 @@ def test_term_completes_streams_and_rejects_new_ones(start: Any) -> None:
     status, answer = worker.post("/v1/completions", {"prompt": "y"})
     assert status == 503
     assert answer["error"]["type"] == "ServiceUnavailableError"
-    reading.join(30)
+    reading.join(60)
     assert events[-1] == "[DONE]"
     assert json.loads(events[-2])["choices"][0]["finish_reason"] in ("length", "stop")
     assert worker.process.wait(60) == 0

@@ -24,7 +24,7 @@ Events = list[dict[str, Any]]
 
 
 class Listener:
-    """A subscriber and a replay client; both wait for at most a few seconds."""
+    """A subscriber and a replay client; both wait for at most a minute."""
 
     def __init__(self, events: int, replay: int) -> None:
         self._context = zmq.Context()
@@ -34,7 +34,7 @@ class Listener:
         self.dealer = self._context.socket(zmq.DEALER)
         self.dealer.connect(f"tcp://127.0.0.1:{replay}")
         for socket in (self.sub, self.dealer):
-            socket.rcvtimeo = 20_000
+            socket.rcvtimeo = 60_000
 
     def replayed(self, start: int = 0) -> list[tuple[int, float, Events]]:
         self.dealer.send_multipart([b"", start.to_bytes(8, "big")])

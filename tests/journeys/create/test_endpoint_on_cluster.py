@@ -95,7 +95,7 @@ def ask(endpoint: Endpoint) -> httpx.Response:
     body = {"model": "demo", "prompt": "one two three", "max_tokens": 2}
     headers = {"authorization": f"Bearer {selectors.console_key(endpoint)}"}
     url = f"{selectors.ask_url(endpoint)}/v1/completions"
-    return httpx.post(url, json=body, headers=headers, timeout=30)
+    return httpx.post(url, json=body, headers=headers, timeout=120)
 
 
 def test_from_a_rest_call_to_ready_through_every_change_to_nothing_left(console: Console) -> None:

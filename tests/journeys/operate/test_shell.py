@@ -81,7 +81,7 @@ def test_keyboard_reaches_content_and_menu(
     watched.page.keyboard.press("Tab")
     assert watched.page.evaluate("document.activeElement.textContent") == "Skip to content"
     watched.page.keyboard.press("Enter")
-    assert watched.page.evaluate("document.activeElement.id") == "content"
+    watched.page.wait_for_function("document.activeElement.id === 'content'")
     menu = watched.page.locator("button[aria-label=Menu]")
     assert menu.get_attribute("aria-expanded") == "false"
     menu.focus()
@@ -127,7 +127,7 @@ def test_token_is_created_and_revoked_on_the_page(
     assert watched.page.evaluate(focus) == "Cancel", "Enter alone destroys nothing"
     watched.page.keyboard.press("Escape")
     dialog.wait_for(state="hidden")
-    assert watched.page.evaluate(focus).startswith("Revoke"), "the focus is back"
+    watched.page.wait_for_function(f"{focus}.startsWith('Revoke')")  # the focus is back
     revoke.click()
     revoke.evaluate("button => button.form.replaceWith('refreshed')")  # as a polled part is
     go.click()

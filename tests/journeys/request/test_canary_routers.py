@@ -56,7 +56,7 @@ class RouterProcess:
             return False
 
     def ask(self, path: str) -> Any:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=120) as answer:
             return json.load(answer)
 
     def send(self, session: str) -> str:

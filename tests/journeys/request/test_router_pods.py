@@ -88,7 +88,7 @@ def continuous_requests(urls: list[str]) -> Iterator[list[int]]:
     stop, seen = threading.Event(), []
 
     def ask() -> None:
-        with httpx.Client(timeout=30, headers=HEADERS) as client:
+        with httpx.Client(timeout=120, headers=HEADERS) as client:
             while not stop.is_set():
                 answers = [client.post(f"{url}/v1/completions", json=BODY) for url in urls]
                 seen.extend(answer.status_code for answer in answers)
@@ -192,5 +192,5 @@ def test_prefix_computed_by_one_worker_is_loaded_by_another_from_the_tier(
 
 def _cached(url: str, prompt: list[int]) -> int:
     body = {"model": "demo", "prompt": prompt, "max_tokens": 1}
-    usage = httpx.post(f"{url}/v1/completions", json=body, timeout=30).json()["usage"]
+    usage = httpx.post(f"{url}/v1/completions", json=body, timeout=120).json()["usage"]
     return int(usage["prompt_tokens_details"]["cached_tokens"])

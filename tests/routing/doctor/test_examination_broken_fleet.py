@@ -165,7 +165,7 @@ async def test_probe_of_the_router_is_parsed(fleet: dict[str, SimulatedWorker]) 
             seen = await asyncio.to_thread(admin_client.index, admin(server))
             return seen is not None and bool(seen.probes)
 
-        async with asyncio.timeout(25):
+        async with asyncio.timeout(60):
             while not await probed():
                 await asyncio.sleep(0.05)
         seen = await asyncio.to_thread(admin_client.index, admin(server))

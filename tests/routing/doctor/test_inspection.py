@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from routing.doctor.inspection import CHAT, PLAIN, Limits, NamedWorker, gather_f
 from tests.routing.doctor.stubs import TOKENS, WORKER, router_of
 from tests.support.http_stub import HANG, Stub, http_stub
 
-QUICK = Limits(question_s=0.3, all_s=1.0)
+QUICK = Limits(question_s=1.0, all_s=2.0)
 
 
 @pytest.fixture
@@ -85,14 +86,15 @@ def test_hanging_worker_costs_at_most_the_deadline(worker: Stub) -> None:
         begun = time.monotonic()
         facts = gather_facts("demo", [router.url], limits=QUICK)
         # Bounded by the deadline, whatever the number of workers: 41 of them would take far more.
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
         one.hang.set()
     assert len(facts.workers) == 41
     assert facts.workers[0].answers
     silent = [found for found in facts.workers if not found.answers]
     assert len(silent) == 40
-    assert {found.version.error for found in silent} <= {
-        "no response within 0.3 s",
+    # The last ones had less than the deadline of one question.
+    assert {re.sub(r"\d\.\d", "N", found.version.error) for found in silent} <= {
+        "no response within N s",
         "not queried in time",
         "/version was not queried in time",
     }

@@ -86,7 +86,7 @@ async def test_stream_is_forwarded_byte_for_byte() -> None:
             assert (status, headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
             wanted = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
             wanted += b"0\r\nx-trailer: 1\r\n\r\n"
-            async with asyncio.timeout(25):
+            async with asyncio.timeout(60):
                 assert await client.reader.readexactly(len(wanted)) == wanted
             worker.script = None
             await client.send(post(chat("again")))
@@ -111,7 +111,7 @@ async def test_events_are_forwarded_immediately() -> None:
             await client.send(post(chat("hi", stream=True)))
             await client.head()
             for index in range(3):
-                async with asyncio.timeout(25):
+                async with asyncio.timeout(60):
                     data = await client.reader.readuntil(b"\n\n\r\n")
                 assert event(f"{index}") in data
                 step.set()
@@ -335,7 +335,7 @@ async def test_rejected_upload_gets_its_response() -> None:
         async with await Client.to(server.listen) as client:
             client.writer.write(post(b"x" * 5_000_000))
             assert (await client.response()).code == "body_too_large"
-            async with asyncio.timeout(25):
+            async with asyncio.timeout(60):
                 await client.writer.drain()
                 assert await client.reader.read() == b"", "an end, not a reset"
 

@@ -137,10 +137,12 @@ async def test_every_request_completes_while_workers_change() -> None:
             async def churn() -> None:
                 nonlocal restarts
                 for fake in [a, b] * 6:
+                    whole = outcomes["whole"]
                     await fake.stop()
                     await asyncio.sleep(0.01)
                     await fake.start()
                     await asyncio.sleep(0.02)
+                    await until(lambda whole=whole: outcomes["whole"] > whole + 4, "answers")
                     restarts += 1
 
             async def asking(number: int) -> None:
@@ -153,7 +155,7 @@ async def test_every_request_completes_while_workers_change() -> None:
                     except (asyncio.IncompleteReadError, ConnectionError):
                         outcomes["broken"] += 1  # visibly: it was being answered when it broke
 
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 await asyncio.gather(churn(), *(asking(number) for number in range(20)))
             assert outcomes["whole"] > 50
             states = server.router.table.workers.values()

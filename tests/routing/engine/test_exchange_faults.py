@@ -86,7 +86,7 @@ async def test_faults_between_router_and_worker(mode: str, toward: str, after: i
                 workers=one, ready=1, limits=limits, health={"interval_s": 60}
             ) as server:
                 proxy.mode, proxy.after = mode, after
-                async with asyncio.timeout(25):
+                async with asyncio.timeout(60):
                     outcome = await one_request(server.listen)
                 assert outcome == "right" if mode == "drip" else outcome != "right"
                 await nothing_is_left(server)
@@ -110,7 +110,7 @@ async def test_faults_between_client_and_router(mode: str, toward: str, after: i
                     workers = server.router.table.workers.values()
                     await until(lambda: sum(worker.served for worker in workers) == 1)
                     proxy.released.set()
-                async with asyncio.timeout(25):
+                async with asyncio.timeout(60):
                     outcome = await asking
                 if mode == "stall" and toward == "back":
                     assert outcome == "right", "it was all there, only later"

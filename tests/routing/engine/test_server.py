@@ -32,7 +32,7 @@ class Process:
     async def line(self, wanted: str) -> dict[str, Any]:
         """The next log line of this event."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(25):
+        async with asyncio.timeout(60):
             while raw := await self.process.stderr.readline():
                 self.lines.append(json.loads(raw))
                 if self.lines[-1]["event"] == wanted:
@@ -56,7 +56,7 @@ async def program(*arguments: str) -> AsyncIterator[tuple[Process, Address]]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30)
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_engine_imports_no_django() -> None:
         "    sys.modules[name] = None\n"
         "import routing.engine.__main__\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 async def test_router_states_whether_it_is_compiled() -> None:
@@ -104,7 +104,7 @@ async def test_router_states_whether_it_is_compiled() -> None:
 
 async def refused(address: Address) -> None:
     """Connect until refused: the port closes a moment after the idle connections."""
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(60):
         while True:
             try:
                 async with await Client.to(address):
@@ -157,11 +157,11 @@ async def test_flags_configure_and_term_completes_a_stream() -> None:
                 assert (answer.status, answer.headers["connection"]) == (200, "close")
                 assert await waiting.closed()
                 step.set()
-                async with asyncio.timeout(25):
+                async with asyncio.timeout(60):
                     rest = await busy.reader.read(-1)
                 assert event("two") in rest
                 assert rest.endswith(b"0\r\n\r\n")
-            async with asyncio.timeout(25):
+            async with asyncio.timeout(60):
                 assert await running.process.wait() == 0
 
 
@@ -191,7 +191,7 @@ async def test_requests_beyond_the_grace_period_are_cut(tmp_path: Path) -> None:
                 running.process.send_signal(signal.SIGTERM)
                 stopped = await running.line("stopped")
                 assert stopped["cut"] == 1
-                async with asyncio.timeout(25):
+                async with asyncio.timeout(60):
                     assert await running.process.wait() == 0
             await worker.until(lambda: len(worker.cancelled) == 1)
 
@@ -285,7 +285,7 @@ async def test_second_stop_signal_ends_at_once() -> None:
                 running.process.send_signal(signal.SIGTERM)
                 stopped = await running.line("stopped")
                 assert (stopped["cut"], stopped["hurried"]) == (1, True)
-                async with asyncio.timeout(25):
+                async with asyncio.timeout(60):
                     assert await running.process.wait() == 0
 
 
@@ -305,7 +305,7 @@ async def test_stopping_router_serves_while_unready() -> None:
                 await client.send(b"GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n")
                 assert (await client.response()).status == 503
             running.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(25):
+            async with asyncio.timeout(60):
                 assert await running.process.wait() == 0
 
 

@@ -62,12 +62,12 @@ async def test_stream_survives_every_change(tmp_path: Path) -> None:
                     {"prefix_block_bytes": 64, "strategy": "prefixaware"},
                 ]
                 for index, change in enumerate(changes):
-                    async with asyncio.timeout(25):
+                    async with asyncio.timeout(60):
                         data = await client.reader.readuntil(b"\n\n\r\n")
                     assert event(f"part{index}") in data
                     rewrite(path, server, **change)
                     step.set()
-                async with asyncio.timeout(25):
+                async with asyncio.timeout(60):
                     assert await client.reader.readexactly(5) == b"0\r\n\r\n"
                 assert worker.gone
                 assert (worker.in_flight, worker.load) == (0, 0)

@@ -234,7 +234,7 @@ async def hung_up(server: Any, body: dict[str, Any], until_seen: bytes, **header
     async with await Client.to(server.listen) as client:
         await client.send(post(body, **headers))
         if until_seen:
-            async with asyncio.timeout(25):
+            async with asyncio.timeout(60):
                 await client.reader.readuntil(until_seen)
 
 

@@ -305,7 +305,8 @@ def test_malformed_router_response_is_a_message(
     answer: Any,
     message: str,
 ) -> None:
-    monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
+    if answer[0] is HANG:
+        monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
     router.answers["/workers"] = answer
     page = browser("viewer").get("/routing/endpoints/demo/")
     assert page.status_code == 200

@@ -115,10 +115,11 @@ def test_page_shows_each_worker_and_its_fallback_reason(demo_endpoint: Endpoint)
 def test_last_state_of_a_silent_router_stays_and_is_marked_stale(
     demo_endpoint: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
     assert "Stale" not in browser("viewer").get(KV).text
     router.answers["/index"] = (HANG, "")
-    page = browser("viewer").get(KV)
+    with monkeypatch.context() as hasty:
+        hasty.setattr(admin_client, "DEADLINE_S", 0.3)
+        page = browser("viewer").get(KV)
     assert page.status_code == 200
     assert "Stale data" in page.text
     assert "did not respond within" in page.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -141,7 +142,7 @@ class Product:
             env=self.env | {k: v for k, v in facts.items() if k.startswith("EMBERLINE_")},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
@@ -163,6 +164,14 @@ class Product:
             except psutil.Error:
                 continue
         return [process for process in found.values() if _lives(process)]
+
+    def command_lines(self) -> dict[int, list[str]]:
+        """Return the command line of each process that has not ended meanwhile."""
+        found = {}
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                found[process.pid] = process.cmdline()
+        return found
 
     def pid_of(self, program: str) -> int:
         """Return supervisord's pid of a program (0: none)."""
@@ -195,12 +204,12 @@ class Product:
         return eventually(
             f"{program} is started again",
             lambda: (pid := self.pid_of(program)) and pid != dead and pid,
-            deadline_s=60,
+            deadline_s=120,
         )
 
     def sign_in(self) -> httpx.Client:
         """Return a session of the first admin."""
-        client = httpx.Client(base_url=self.url, follow_redirects=True, timeout=30)
+        client = httpx.Client(base_url=self.url, follow_redirects=True, timeout=120)
         form = {"username": "admin", "password": self.password}
         answer = self.submit(client, "/login/", "/login/", form)
         assert "/login/" not in str(answer.url), "the printed password does not log in"
@@ -234,7 +243,7 @@ class Product:
         """Return the first value from the product's Prometheus, 0 for none."""
         port = json.loads((self.var / "launcher.json").read_text())["prometheus_port"]
         answer = httpx.get(
-            f"http://127.0.0.1:{port}/api/v1/query", params={"query": query}, timeout=10
+            f"http://127.0.0.1:{port}/api/v1/query", params={"query": query}, timeout=60
         )
         found = answer.raise_for_status().json()["data"]["result"]
         return float(found[0]["value"][1]) if found else 0.0
@@ -247,7 +256,7 @@ class Product:
             f"{self.url}/api/v1{path}",
             json=body,
             headers={"Authorization": f"Bearer {self.token}"} | kwargs.pop("headers", {}),
-            timeout=kwargs.pop("timeout", 30),
+            timeout=kwargs.pop("timeout", 120),
             **kwargs,
         )
 

@@ -68,7 +68,7 @@ class TieredPair(Pair):
     node: CacheNode
     proxy: FaultProxy
 
-    def computed_and_stored(self, prompt: str, deadline_s: float = 30.0) -> Completion:
+    def computed_and_stored(self, prompt: str, deadline_s: float = 90.0) -> Completion:
         """Return A's answer once every full block of the prompt is in L2."""
         before = self.node.metric("emberline_l2_blocks")
         answer = self.a.complete(prompt)

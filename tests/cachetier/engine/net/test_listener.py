@@ -57,7 +57,7 @@ async def test_pending_handshakes_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "_MAX_HANDSHAKES", 2)
-    async with asyncio.timeout(30), opened(tmp_path) as (one, away):
+    async with asyncio.timeout(60), opened(tmp_path) as (one, away):
         held = [await silent(one) for _ in range(2)]
         extra, writer = await silent(one)
         assert await extra.read() == b""
@@ -72,14 +72,14 @@ async def test_pending_handshakes_are_bounded(
 
 async def test_silent_handshake_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "_HANDSHAKE_S", 0.05)
-    async with asyncio.timeout(30), opened(tmp_path) as (one, _):
+    async with asyncio.timeout(60), opened(tmp_path) as (one, _):
         reader, writer = await silent(one)
         assert await reader.read() == b""
         writer.close()
 
 
 async def test_closed_listener_leaves_no_handshake(tmp_path: Path) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async with opened(tmp_path) as (one, _):
             reader, writer = await silent(one)
             while not one._handshakes:

@@ -100,7 +100,7 @@ async def running(talk: Talk) -> AsyncIterator[None]:
 
 
 async def test_a_value_goes_through_threads_both_ways(talk: Talk) -> None:
-    async with asyncio.timeout(30), running(talk):
+    async with asyncio.timeout(60), running(talk):
         sending = asyncio.create_task(talk.send(SET + VALUE + b"\r\n" + GET))
         assert await talk.receive(5 + len(REPLY)) == b"+OK\r\n" + REPLY
         await sending
@@ -108,7 +108,7 @@ async def test_a_value_goes_through_threads_both_ways(talk: Talk) -> None:
 
 
 async def test_memory_of_a_closed_client_is_kept_until_its_copy_ends(talk: Talk) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await talk.send(SET + VALUE[:100_000])
         receiving = await talk.copy()
         talk.client.abort()
@@ -124,7 +124,7 @@ async def test_a_value_being_sent_stays_when_it_is_dropped_and_its_client_killed
     talk: Talk,
 ) -> None:
     talk.store()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await talk.send(GET)
         sending = await talk.copy()
         talk.node.store.drop(b"k", time.monotonic())
@@ -137,7 +137,7 @@ async def test_a_value_being_sent_stays_when_it_is_dropped_and_its_client_killed
 
 async def test_requests_behind_a_copy_wait_for_it(talk: Talk) -> None:
     talk.store()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await talk.send(GET + b"EXISTS k\r\n")
         sending = await talk.copy()
         talk.client.resume()
@@ -151,7 +151,7 @@ async def test_requests_behind_a_copy_wait_for_it(talk: Talk) -> None:
 
 async def test_a_client_that_reads_nothing_is_left_to_the_event_loop(talk: Talk) -> None:
     talk.store()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await talk.send(GET * 3)
         sending = await talk.copy()
         while sending.moved < sending.length:
@@ -169,7 +169,7 @@ async def test_a_client_that_reads_nothing_is_left_to_the_event_loop(talk: Talk)
 
 async def test_a_reset_during_a_copy_ends_the_connection(talk: Talk) -> None:
     talk.store()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await talk.send(GET)
         sending = await talk.copy()
         talk.peer.close()
@@ -233,7 +233,7 @@ async def test_copies_run_on_threads_and_end_on_the_event_loop() -> None:
     ended: list[int] = []
     here = threading.get_ident()
     pairs = [socket.socketpair() for _ in range(6)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for ours, theirs in pairs:
             ours.setblocking(False)
             theirs.send(b"abc")

@@ -46,6 +46,12 @@ def helpers(local: LocalRig, name: str) -> dict[str, int]:
     return found
 
 
+def both_helpers(local: LocalRig, name: str) -> dict[str, int]:
+    """Return them once the log, which supervisord writes, has both."""
+    found = helpers(local, name)
+    return found if len(found) == 2 else {}
+
+
 def alive(pid: int) -> bool:
     return any(p.pid == pid and not p.is_zombie for p in leftovers.processes())
 
@@ -73,7 +79,7 @@ def ready_after(restarts: int) -> Callable[[ReplicaObservation], bool]:
 def test_kill_9_ends_every_child(local: LocalRig, victim: str) -> None:
     spec = local.spec("demo", 1, "1", "--child", "--daemon")
     before = settle(local, spec).replicas[0]
-    old = helpers(local, "demo-0")
+    old = until(lambda: both_helpers(local, "demo-0"))
     assert all(alive(pid) for pid in old.values())
     os.kill(before.pid if victim == "worker" else launcher_of(before), signal.SIGKILL)
     after = again(local, "demo", ready_after(1)).replicas[0]
@@ -81,11 +87,12 @@ def test_kill_9_ends_every_child(local: LocalRig, victim: str) -> None:
     assert after.urls == before.urls
     assert not alive(before.pid)
     assert not any(alive(pid) for pid in old.values())
-    assert set(local.supervised.processes()) == {
-        after.pid,
-        launcher_of(after),
-        *helpers(local, "demo-0").values(),
-    }
+
+    def as_printed() -> bool:
+        expected = {after.pid, launcher_of(after), *helpers(local, "demo-0").values()}
+        return set(local.supervised.processes()) == expected
+
+    until(as_printed, what="the processes of the new run, and no other")
 
 
 def test_delete_ends_children_and_processes_that_ignore_term(local: LocalRig) -> None:
@@ -106,7 +113,7 @@ def test_delete_ends_children_and_processes_that_ignore_term(local: LocalRig) ->
 def test_launcher_killed_while_stopping_leaves_no_child(local: LocalRig) -> None:
     spec = local.spec("demo", 1, "1", "--child", "--daemon", "--stubborn")
     replica = settle(local, spec).replicas[0]
-    old, launcher = helpers(local, "demo-0"), launcher_of(replica)
+    old, launcher = until(lambda: both_helpers(local, "demo-0")), launcher_of(replica)
     ref = local.provisioner.apply(spec)
     local.provisioner.delete(ref)
     os.kill(launcher, signal.SIGKILL)

@@ -15,7 +15,7 @@ from console import programs
 from console.web.server import http_protocol
 from console.web.server.http_protocol import HeadLimits, LimitedProtocol
 
-SOON_S, LONG_S = 0.05, 30.0
+SOON_S, LONG_S = 0.05, 60.0
 HALF = b"GET / HTTP/1.1\r\nHost: x\r\n"
 WHOLE = HALF + b"\r\n"
 

@@ -149,6 +149,18 @@ async def test_users_wait_for_their_responses(server: Server) -> None:
 
 async def test_latency_counts_from_the_due_time(server: Server) -> None:
     """The loop is held up as a busy machine does: the wait is in the times, and it is named."""
+
+    def hold() -> None:
+        end = asyncio.get_running_loop().time() + 0.3
+        until(lambda: asyncio.get_running_loop().time() > end)
+
+    waiting = [hold]
+
+    def begun(_seen: object) -> None:
+        """Count from the first report: the start before the load may take any time."""
+        if waiting:
+            asyncio.get_running_loop().call_later(0.05, waiting.pop())
+
     player = Player(
         Task(
             parse_job(
@@ -157,14 +169,8 @@ async def test_latency_counts_from_the_due_time(server: Server) -> None:
             server.url,
             "demo",
         ),
-        lambda _seen: None,
+        begun,
     )
-
-    def hold() -> None:
-        end = asyncio.get_running_loop().time() + 0.3
-        until(lambda: asyncio.get_running_loop().time() > end)
-
-    asyncio.get_running_loop().call_later(0.05, hold)
     last = await player.play()
     assert max(sample.lag_s for sample in player.samples) > 0.2
     assert max(sample.ttft_s or 0 for sample in player.samples) > 0.2
@@ -209,7 +215,7 @@ async def test_missing_response_times_out(server: Server) -> None:
     server.delay_s = 60
     last, _ = await played(server, rate=50, max_requests=1, request_s=1)
     assert last["errors"] == {"timeout": 1}
-    until_hung_up = asyncio.get_running_loop().time() + 5
+    until_hung_up = asyncio.get_running_loop().time() + 60
     while not server.hung_up and asyncio.get_running_loop().time() < until_hung_up:
         await asyncio.sleep(0)
     assert server.hung_up == 1
@@ -218,7 +224,7 @@ async def test_missing_response_times_out(server: Server) -> None:
 async def test_token_limit_ends_a_run(server: Server) -> None:
     last, _ = await played(server, rate=100, max_tokens=1000, duration_s=20, think_s=0)
     assert last["stopped_by"] == "max_tokens"
-    assert 1000 <= last["tokens"] < 5000
+    assert 1000 <= last["tokens"] < 100_000  # without a limit it would be 206,000
 
 
 async def test_time_limit_ends_a_run_after_pending_requests(server: Server) -> None:
@@ -279,11 +285,19 @@ async def test_exceeded_concurrency_is_reported_and_not_delayed(
 
 async def test_progress_is_reported_during_the_run(server: Server) -> None:
     received: list[dict[str, Any]] = []
-    job = parse_job({"workload": "documents", "rate": 50, "duration_s": 1.5})
-    await Player(Task(job, server.url, "demo"), received.append).play()
-    assert [seen["state"] for seen in received][:2] == [RUNNING, RUNNING]
-    assert received[1]["done"] > 0
-    assert received[1]["now"]["ttft"]["p50"] > 0
+
+    def publish(seen: dict[str, Any]) -> None:
+        received.append(seen)
+        if seen["done"]:
+            player.abort()
+
+    job = parse_job({"workload": "documents", "rate": 50, "duration_s": 600})
+    player = Player(Task(job, server.url, "demo"), publish)
+    await player.play()
+    first, *_, seen, _last = received
+    assert (first["state"], seen["state"]) == (RUNNING, RUNNING)
+    assert seen["done"] > 0
+    assert seen["now"]["ttft"]["p50"] > 0
     assert sum(received[-1]["series"]["done"]) == received[-1]["result"]["requests"]
 
 

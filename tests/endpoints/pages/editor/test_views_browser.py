@@ -40,14 +40,14 @@ def test_create_endpoint_on_a_phone(chrome: Browser, alice: User, live_server: L
     expect(page.locator("[name=replicas]")).to_have_value("3")
     picture(watched, "editor-new")
     page.locator("#yaml-errors [data-line]").first.click()
-    assert page.evaluate("document.activeElement.id") == "id_yaml"
+    expect(text).to_be_focused()
     text.fill(text.input_value().replace("replicas: [3", "replicas: 2"))
     expect(page.locator("[name=replicas]")).to_have_value("2")
     assert not watched.overflows()
     requests: list[str] = []
     page.on("dialog", lambda dialog: (requests.append(dialog.type), dialog.dismiss()))
-    page.get_by_role("link", name="Endpoints").last.click(no_wait_after=True)
-    page.wait_for_function("true")
+    with page.expect_event("dialog"):
+        page.get_by_role("link", name="Endpoints").last.click(no_wait_after=True)
     assert requests == ["beforeunload"], "what is typed is not left without a word"
     page.get_by_role("button", name="Create endpoint").click()
     page.wait_for_url("**/endpoints/docs/")

@@ -40,9 +40,9 @@ def test_search_select_and_pause_by_keyboard(chrome: Browser, cookie: dict[str, 
     assert page.locator("#bulk-form").is_hidden(), "nothing is ticked"
     page.fill("#filter-q", "chat")
     expect(page.locator("[aria-label='Select docs']")).to_have_count(0)
-    assert "q=chat" in page.url
+    page.wait_for_url("**q=chat*")
     page.check("[aria-label='Select chat']")
-    assert page.locator("[data-bulk-count]").inner_text() == "1 endpoint"
+    expect(page.locator("[data-bulk-count]")).to_have_text("1 endpoint")
     # The list refreshes itself; checked rows stay checked.
     with page.expect_response(lambda answer: "/endpoints/?" in answer.url):
         pass

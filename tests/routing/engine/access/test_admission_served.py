@@ -248,8 +248,8 @@ async def test_rates_of_keys_and_of_the_endpoint(tmp_path: Path) -> None:
                     "rate_limit_exceeded",
                     "requests",
                 )
-            assert int(answers[1].headers["retry-after"]) in (59, 60)
-            assert int(answers[5].headers["retry-after"]) in (19, 20)
+            assert 50 < int(answers[1].headers["retry-after"]) <= 60
+            assert 10 < int(answers[5].headers["retry-after"]) <= 20
             assert await metric(server, ERRORS, reason="key_rate_limit_requests") == 2
             assert len(worker.requests) == 4
 

@@ -36,7 +36,7 @@ def shown(client: Client) -> bytes:
 
 async def failed(server: RouterServer, **reason: str) -> None:
     """Wait until the handshake's failure is counted."""
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(60):
         while await metric(server, HANDSHAKES, **reason) == 0:
             await asyncio.sleep(0.01)
 
@@ -150,7 +150,7 @@ async def test_new_certificates_are_loaded_without_cutting_connections(
             assert await now() == before
             authority().write(tmp_path, "localhost")
             await until(lambda: server._tls == server.router.config.tls and server._tls)
-            async with asyncio.timeout(25):
+            async with asyncio.timeout(60):
                 while await now() == before:
                     await asyncio.sleep(0.01)
             assert server.router.config_error == ""

@@ -127,7 +127,7 @@ async def following(*targets: SubscriptionTarget) -> AsyncIterator[Following]:
     try:
         yield found
     finally:
-        async with asyncio.timeout(25):
+        async with asyncio.timeout(60):
             await found.subscriber.close()
 
 

@@ -54,7 +54,7 @@ async def complete(server: RouterServer, prompt: list[int]) -> int:
 
 
 async def test_computed_part_of_a_prompt_is_no_load() -> None:
-    kv = {"probe_interval_s": 0, "wait_s": 5}
+    kv = {"probe_interval_s": 0, "wait_s": 60}
     async with Slow() as worker, router(worker, strategy="kvaware", kv=kv) as server:
         await ready(server)
         load = server.router.table.workers["w0"]
@@ -68,7 +68,7 @@ async def test_computed_part_of_a_prompt_is_no_load() -> None:
 
 
 async def test_retried_prompt_leaves_nothing_at_the_first_worker() -> None:
-    kv = {"probe_interval_s": 0, "wait_s": 5}
+    kv = {"probe_interval_s": 0, "wait_s": 60}
     async with Slow() as one, Slow() as two, router(one, two, strategy="kvaware", kv=kv) as server:
         await ready(server)
         listening = server._kvaware.listening
@@ -89,7 +89,7 @@ async def test_retried_prompt_leaves_nothing_at_the_first_worker() -> None:
 
 
 async def test_finished_and_failed_requests_are_not_tracked() -> None:
-    kv = {"probe_interval_s": 0, "wait_s": 5}
+    kv = {"probe_interval_s": 0, "wait_s": 60}
     async with Slow() as worker, router(worker, strategy="kvaware", kv=kv) as server:
         await ready(server)
         load = server.router.table.workers["w0"]

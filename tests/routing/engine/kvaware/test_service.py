@@ -22,7 +22,7 @@ RECOVERIES = "emberline_router_kv_recoveries_total"
 
 
 def kvaware_router(*workers: FakeWorker, **more: Any) -> Any:
-    kv = {"probe_interval_s": 0, "wait_s": 5, **more.pop("kv", {})}
+    kv = {"probe_interval_s": 0, "wait_s": 60, **more.pop("kv", {})}
     return router(*workers, strategy="kvaware", kv=kv, **more)
 
 

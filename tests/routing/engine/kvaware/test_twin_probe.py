@@ -91,6 +91,7 @@ async def test_each_probe_failure_has_a_reason_a_remedy_and_recovers(
         found = await verdict(server, result)
         assert found["remedy"] == twin_probe.REMEDIES[result]
         assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 0
+        monkeypatch.setattr(twin_probe, "EVENTS_TIMEOUT_S", 60.0)
         worker.publishes = worker.keeps = worker.reports = True
         assert (await verdict(server, "hit"))["remedy"] == ""
         assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1

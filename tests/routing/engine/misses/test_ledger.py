@@ -7,6 +7,7 @@ import contextlib
 import json
 import random
 from array import array
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -315,8 +316,8 @@ async def test_answer_cut_off_before_its_usage_is_not_reported(hangs_up: bool) -
                 if not hangs_up:
                     await client.reader.read()
         await becomes(server, 1, "emberline_router_miss_unreported_requests_total")
-        (hour,) = (await admin(server, "/misses")).json["hours"]
-        assert (hour["unreported"], hour["causes"]) == (1, {})
+        hours = (await admin(server, "/misses")).json["hours"]  # two, if it changed meanwhile
+        assert [(hour["unreported"], hour["causes"]) for hour in hours][-1] == (1, {})
 
 
 async def test_sums_by_key_prefix_and_hour() -> None:
@@ -324,13 +325,17 @@ async def test_sums_by_key_prefix_and_hour() -> None:
         for number in range(6):
             await send(server, text(20) + text(30 + number, 2000))
         shown = (await admin(server, "/misses")).json
-        (hour,) = shown["hours"]
-        assert sum(hour["causes"].values()) == one.computed
-        assert hour["prompt_tokens"] - hour["cached_tokens"] == one.computed
-        assert sum(sum(sums.values()) for sums in hour["keys"].values()) == one.computed
-        assert sum(sum(sums.values()) for sums in hour["prefixes"].values()) == one.computed
-        assert len(hour["prefixes"]) == 1, "one template"
-        assert {k: v for k, v in shown["causes"].items() if v} == hour["causes"]
+        hours = shown["hours"]  # two, if the hour changed meanwhile
+
+        def summed(name: str) -> int:
+            return sum(sum(sums.values()) for hour in hours for sums in hour[name].values())
+
+        causes = sum((Counter(hour["causes"]) for hour in hours), Counter())
+        assert causes.total() == one.computed
+        assert sum(hour["prompt_tokens"] - hour["cached_tokens"] for hour in hours) == one.computed
+        assert summed("keys") == summed("prefixes") == one.computed
+        assert all(len(hour["prefixes"]) == 1 for hour in hours), "one template"
+        assert {k: v for k, v in shown["causes"].items() if v} == causes
 
 
 def test_history_is_bounded() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -15,7 +14,7 @@ import pytest
 from routing.engine.config import ConfigError, JournalConfig, parse
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.journal import Journal
-from tests.routing.engine.harness import ask, chat, metric, post, router, until
+from tests.routing.engine.harness import ask, becomes, chat, metric, post, router, until
 from tests.support.fake_worker import FakeWorker
 from tests.support.waiting import until as until_sync
 
@@ -24,11 +23,7 @@ RECORDS = "emberline_router_decision_records_total"
 
 async def counted(server: Any, records: int) -> None:
     """Wait for the count, which the writer's thread updates after the file."""
-    for _ in range(500):
-        if await metric(server, RECORDS, result="written") == records:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{records} records were not counted as written within 5 s")
+    await becomes(server, records, RECORDS, result="written")
 
 
 def show(decision: Decision) -> dict[str, Any]:

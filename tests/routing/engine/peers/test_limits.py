@@ -25,6 +25,7 @@ from tests.routing.engine.peers.test_service import (
 from tests.routing.engine.test_router_access import bearer, keys
 from tests.support.cachenode import Valkey
 from tests.support.fake_worker import FakeWorker
+from tests.support.ports import free_port
 
 __all__ = ["folder", "valkey"]
 
@@ -127,9 +128,9 @@ async def test_requests_at_a_time_are_those_of_one_router_and_shared_fairly(valk
         assert one.router.admission.in_flight == 1
 
 
-async def test_limits_are_divided_while_the_store_is_away(folder, unused_tcp_port):
+async def test_limits_are_divided_while_the_store_is_away(folder):
     class Nothing:
-        url = f"redis://127.0.0.1:{unused_tcp_port}/0"
+        url = f"redis://127.0.0.1:{free_port()}/0"
 
     async with (
         FakeWorker() as worker,

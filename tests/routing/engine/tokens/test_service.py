@@ -57,7 +57,7 @@ class Rig:
         return outcome.tokens
 
     async def idle(self) -> None:
-        async with asyncio.timeout(25):
+        async with asyncio.timeout(60):
             while self.service.waiting:
                 await asyncio.sleep(0)
 
@@ -66,7 +66,7 @@ class Rig:
 async def rig(
     used: LocalTokens | None = None, ask: Any = None, **config: Any
 ) -> AsyncIterator[Rig]:
-    made = TokenService(TokensConfig(**{"wait_s": 20.0, **config}), used, ask)
+    made = TokenService(TokensConfig(**{"wait_s": 60.0, **config}), used, ask)
     try:
         yield Rig(made)
     finally:
@@ -89,7 +89,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     def slow(self: LocalTokenizer, texts: list[str]) -> list[array[int]]:
         if threading.current_thread() is not threading.main_thread():
             gate.began.set()
-            gate.wait(20)
+            gate.wait(60)
         return real(self, texts)
 
     monkeypatch.setattr(LocalTokenizer, "encode_all", slow)
@@ -183,7 +183,7 @@ async def test_abandoned_requests_are_skipped_under_load(held: Gate) -> None:
     async with rig(used, queue=4) as service:
         tickets = [service.submit(TEXT, {"prompt": f"{number}{LONG}"}) for number in range(4)]
         assert all(isinstance(ticket, TokenTicket) for ticket in tickets)
-        assert await asyncio.to_thread(held.began.wait, 20)  # the first is in the thread already
+        assert await asyncio.to_thread(held.began.wait, 60)  # the first is in the thread already
         for ticket in tickets[:3]:
             ticket.cancel()  # type: ignore[union-attr]
         held.set()

@@ -29,6 +29,7 @@ from console.provisioners.kubernetes.api.access import (
 from console.provisioners.kubernetes.api.reader import Reader
 from tests.support.certificates import authority, stranger
 from tests.support.http_stub import Stub, http_stub
+from tests.support.waiting import until
 
 
 @dataclass
@@ -219,6 +220,7 @@ def test_call_without_a_deadline_has_a_default() -> None:
         requested = client.param_serialize("GET", "/version", auth_settings=["BearerToken"])
         with pytest.raises(Exception, match=r"[Tt]imed out"):
             client.call_api(*requested)
+        until(lambda: stub.seen, what="the call")
         assert len(stub.seen) == 1, "and it is not tried again"
 
     with http_stub({"/version": (HANG, "")}) as stub:
