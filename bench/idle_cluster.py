@@ -155,7 +155,11 @@ def deaths(fleet: Fleet, times: int) -> list[float]:
     found = []
     kube, namespace = fleet.harness.cluster.api, fleet.harness.namespace
     try:
-        time.sleep(5.0)  # both watches are live and the first notices handled
+        began = time.monotonic()
+        time.sleep(5.0)  # both watches are live
+        while not nudges.empty():  # they announce every endpoint once
+            time.sleep(0.1)
+        print(f"first notices handled after {time.monotonic() - began:.1f} s")
         for number in range(times):
             endpoint = Endpoint.objects.get(name=f"llm-{number}")
             pod = fleet.harness.pods(f"{endpoint.name}-worker")[0]["metadata"]["name"]
