@@ -187,7 +187,7 @@ class PrometheusWork:
     def forget(self) -> None:
         """Drop remembered answers, which boards of the same time share."""
         for asker in self._askers:
-            asker._asked.clear()
+            asker._results.clear()
         self.rounds.clear()
 
     def read(self) -> float:

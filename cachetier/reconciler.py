@@ -54,6 +54,8 @@ CHANGE_INTERVAL_S = 1.0
 STEADY_INTERVAL_S = 5.0
 ANNOUNCED_INTERVAL_S = 15.0
 """Interval of the nodes' figures where changes of their processes are announced."""
+IDLE_INTERVAL_S = 30.0
+"""The same while the figures do not change; a node that hangs is noticed within it."""
 RETRY_INTERVAL_S = 30.0
 
 
@@ -75,7 +77,8 @@ def reconcile(tier_id: str) -> None:
 
 
 def _run_pass(held: Claim) -> float:
-    tier = CacheTier.objects.select_related("status").get(pk=str(held.pk))
+    tiers = CacheTier.objects.select_related("status").prefetch_related("nodes")
+    tier = tiers.get(pk=str(held.pk))
     provisioner = clusters.provisioner(tier.cluster, tier.namespace)
     if tier.deleted_at is not None:
         return _remove_workload(held, tier, provisioner)
@@ -96,7 +99,10 @@ def _run_pass(held: Claim) -> float:
         log.info("Cache tier %s: lost the reconcile claim; discarding the result", tier.name)
     if verdict.phase is not TierPhase.READY or leaving:
         return CHANGE_INTERVAL_S
-    return ANNOUNCED_INTERVAL_S if provisioner.announces else STEADY_INTERVAL_S
+    if not provisioner.announces:
+        return STEADY_INTERVAL_S
+    before = {node.name: node_stats.NodeStats.of_json(node.stats) for node in tier.nodes.all()}
+    return IDLE_INTERVAL_S if stats == before else ANNOUNCED_INTERVAL_S
 
 
 def _nodes(facts: NodeFacts) -> WorkloadSpec:

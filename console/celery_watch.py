@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery import Celery, signals
-from celery.beat import ScheduleEntry, Scheduler
 from django.db import connections
 from kombu.exceptions import OperationalError
 
@@ -27,10 +26,6 @@ SILENT_S = 120.0
 TASK_HANGS_S = 300.0
 """Tasks end within a minute; threads cannot be ended from outside."""
 TICK_LATE_S = 60.0
-REOPEN_S = 60.0
-"""Maximum age of the database connection of the checks, which may be stale."""
-LATE_S = 0.5
-"""Accepted difference between two wake-ups of beat and a period."""
 _BROKER_S = 1.0
 
 Clock = Callable[[], float]
@@ -126,65 +121,6 @@ class BeatWatch:
 beat_watch = BeatWatch()
 
 
-class TickingScheduler(Scheduler):
-    """In-memory scheduler that reports each tick and sends no sweep without work. The default
-    file-based one fails on a full disk, and sweeps need no persisted times.
-
-    Entries stay in step, so that all that are due share one wake-up: each is due at multiples of
-    its period since the start. Celery's heap keeps one wake-up and several conversions of times
-    for each entry, which cost more than the checks.
-
-    A check may be wrong, so that it suppresses a sweep for the task's `max_skip_s` at most; one
-    that fails suppresses nothing.
-    """
-
-    clock: Clock = staticmethod(time.monotonic)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._due_at: dict[str, float] = {}
-        self._sent_at: dict[str, float] = {}
-        self._opened_at = 0.0
-        super().__init__(*args, **kwargs)
-
-    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        task = self.app.tasks.get(entry.task)
-        check = getattr(task, "has_work", None)
-        if check is None or self._is_overdue(entry, task.max_skip_s) or self._has_work(check):
-            self._sent_at[entry.name] = self.clock()
-            super().apply_entry(entry, producer=producer)
-        else:
-            counters.increment("beat_skips", task=entry.task)
-
-    def _is_overdue(self, entry: ScheduleEntry, max_skip_s: float) -> bool:
-        sent_at = self._sent_at.get(entry.name)
-        return sent_at is None or self.clock() - sent_at >= max_skip_s - LATE_S
-
-    def _has_work(self, check: Callable[[], bool]) -> bool:
-        now = self.clock()
-        if now - self._opened_at >= REOPEN_S:
-            connections.close_all()
-            self._opened_at = now
-        try:
-            return check()
-        except Exception:
-            log.debug("Check for work failed; the task is sent", exc_info=True)
-            connections.close_all()
-            return True
-
-    def tick(self, *_: Any, **__: Any) -> float:
-        """Apply all due entries; return the seconds until the next one is due."""
-        now = self.clock()
-        for name, entry in self.schedule.items():
-            period_s = entry.schedule.run_every.total_seconds()
-            due_at = self._due_at.setdefault(name, now + period_s)
-            if now >= due_at:
-                # One run makes up for all that were missed.
-                self._due_at[name] = due_at + period_s * ((now - due_at) // period_s + 1)
-                self.apply_entry(entry, producer=self.producer)
-        beat_watch.ticked()
-        return max(0.0, min(self._due_at.values(), default=now + 1) - self.clock())
-
-
 def keep_sqlite_open() -> None:
     """Keep the SQLite connections of this process's threads: Celery closes them after each task,
     and opening one costs more than most tasks. A server's connections may break meanwhile.
@@ -218,7 +154,8 @@ def install(app: Celery, address: str) -> None:
             address, admin_server.AdminSubject("beat", beat_watch.alive, beat_watch.ready)
         )
 
-    app.conf.beat_scheduler = "console.celery_watch:TickingScheduler"
+    app.conf.beat_scheduler = "console.scheduler:TickingScheduler"
+    app.steps["worker"].add("console.scheduler:SchedulerStep")
     signals.worker_init.connect(worker_starts, weak=False)
     signals.beat_init.connect(beat_starts, weak=False)
 

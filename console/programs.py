@@ -17,6 +17,8 @@ STREAMS_END_S = 5
 THREADS = 8
 HEARTBEAT_S = 20
 """Interval of the worker's reports to `console.celery_watch`, each a message through the broker."""
+WORKER_SCHEDULES = "EMBERLINE_WORKER_SCHEDULES"
+"""Environment: the worker runs the schedule, too. For one worker without beat."""
 NAMES = ("web", "worker", "beat", "migrate")
 _CELERY = ("-m", "celery", "--quiet", "-A", "console.celery_app")
 

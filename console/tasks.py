@@ -66,7 +66,7 @@ class BaseTask(Task):
     abstract = True
     ignore_result = True
     has_work: Callable[[], bool] | None = None
-    """Cheap check by beat before a scheduled run; without work, no message is sent. Passed as
+    """Cheap check by the scheduler before a run; without work, none takes place. Passed as
     `staticmethod`.
     """
     max_skip_s = 300.0

@@ -111,7 +111,7 @@ def console_environment(layout: Layout, services: Services) -> dict[str, str]:
         "WORKERS": services.workers,
         "PROMETHEUS_URL": prometheus,
         "EMBERLINE_PROMETHEUS_EMBEDDED": "1" if prometheus else "",
-        "EMBERLINE_ADMIN": "",  # three programs cannot share one address
+        "EMBERLINE_ADMIN": "",  # several programs cannot share one address
         "REDIS_URL": "",
         "REDIS_URL_FILE": str(layout.secrets / "redis_url"),
         "PYTHONUNBUFFERED": "1",
@@ -148,11 +148,11 @@ def service_programs(layout: Layout, services: Services) -> list[Program]:
     if services.prometheus is not None:
         found.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
     behind_proxy = flag(os.environ, "EMBERLINE_HTTPS")
+    worker = {**shared, own.WORKER_SCHEDULES: "1"}  # so that no beat runs
     web = own.web_arguments(services.host, services.port, behind_proxy=behind_proxy)
     found += [
         Program("web", (python, *web), env=shared, priority=10),
-        Program("celery-worker", (python, *own.worker_arguments()), env=shared, priority=20),
-        Program("celery-beat", (python, *own.beat_arguments()), env=shared, priority=20),
+        Program("celery-worker", (python, *own.worker_arguments()), env=worker, priority=20),
     ]
     return found
 

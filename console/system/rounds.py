@@ -92,7 +92,7 @@ def audit_round() -> Round:
     waits = since is not None and timezone.now() - since > _AUDIT_LATE
     if waits or timezone.now() - last > _AUDIT_LATE:
         text = "New audit rows are not sealed; their removal would not be detected."
-        remedy = "Check celery-worker and celery-beat on the System page."
+        remedy = "Check celery-worker on the System page (on Kubernetes: worker and beat)."
         return Round(*_AUDIT, RoundState.LATE, last, text, remedy)
     text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are sealed."
     return Round(*_AUDIT, RoundState.WORKING, last, text)

@@ -25,8 +25,7 @@ from console.web.shell.context import Banner
 
 PURPOSES = {
     "web": "Console and REST API",
-    "celery-worker": "Background tasks: reconciles endpoints and cache tiers",
-    "celery-beat": "Scheduler of periodic tasks",
+    "celery-worker": "Background tasks and their schedule: reconciles endpoints and cache tiers",
     "valkey": "Celery broker; holds no persistent data",
     "prometheus": "Metrics store of the dashboards",
 }

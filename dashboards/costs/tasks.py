@@ -47,7 +47,7 @@ LATE = timedelta(minutes=10)
 _PURPOSE = "Query the usage of each full hour from Prometheus and add it to the daily costs"
 _REMEDY = (
     "Missing hours are queried every minute, up to 14 days back. If they stay missing, check "
-    "Metrics sources, and that celery-worker and celery-beat run."
+    "Metrics sources, and that celery-worker runs (on Kubernetes: worker and beat)."
 )
 
 

@@ -111,7 +111,7 @@ def select_source_targets(
 
 class TargetsFile:
     """Targets for the Prometheus that this installation runs, which reads each change of the file.
-    Compared every few seconds by beat: a request costs four times as much.
+    Compared every few seconds by the scheduler: a request costs four times as much.
     """
 
     def __init__(self, path: Path) -> None:

@@ -197,7 +197,11 @@ def test_ready_tier_is_observed_rarely_where_changes_are_announced(
 
     assert due_in_s() < reconciler.ANNOUNCED_INTERVAL_S - 1
     monkeypatch.setattr(FakeProvisioner, "announces", True)
-    assert due_in_s() >= reconciler.ANNOUNCED_INTERVAL_S - 1
+    assert due_in_s() >= reconciler.IDLE_INTERVAL_S - 1
+    used = node_stats.NodeStats(used_bytes=257.0 * MIB, curve=node_stats.Curve(1.0, 2.0, ((3, 4),)))
+    monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: used)
+    assert due_in_s() < reconciler.IDLE_INTERVAL_S - 1
+    assert due_in_s() >= reconciler.IDLE_INTERVAL_S - 1, "nothing is looked up"
     paper.crash(Ref("fake", "cache-default"), 0)
     assert due_in_s() < reconciler.STEADY_INTERVAL_S
 

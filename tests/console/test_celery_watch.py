@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from celery import Celery, signals
 from console import celery_watch
 from console.celery_watch import SILENT_S, TASK_HANGS_S, TICK_LATE_S, BeatWatch, WorkerWatch
 from console.core import counters
-from console.tasks import BaseTask
 
 
 class Clock:
@@ -102,20 +99,6 @@ def test_worker_keeps_connections_to_files_only(monkeypatch: pytest.MonkeyPatch)
     assert found["server"]["CONN_MAX_AGE"] == 0
 
 
-def test_schedule_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Celery's default scheduler keeps a file in its working folder and fails if it cannot write
-    it.
-    """
-    monkeypatch.chdir(tmp_path)
-    app = Celery("timed", broker="memory://", set_as_current=False)
-    app.conf.beat_schedule = {"work": {"task": "work", "schedule": 2.0}}
-    scheduler = celery_watch.TickingScheduler(app=app)
-    assert "work" in scheduler.schedule
-    scheduler.sync()
-    scheduler.close()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_worker_registers_its_tasks_and_opens_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Celery("watched", broker="memory://", set_as_current=False)
     monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
@@ -150,7 +133,7 @@ def test_worker_registers_its_tasks_and_opens_its_port(monkeypatch: pytest.Monke
         if name == "task_runs" and labels.get("task") == "watched.work"
     }
     assert shown == {"done", "expected", "failed"}
-    assert app.conf.beat_scheduler == "console.celery_watch:TickingScheduler"
+    assert app.conf.beat_scheduler == "console.scheduler:TickingScheduler"
 
 
 def test_broker_check() -> None:
@@ -158,99 +141,3 @@ def test_broker_check() -> None:
     assert celery_watch._broker_answers(app)
     away = Celery("observed", broker="redis://127.0.0.1:1/0", set_as_current=False)
     assert not celery_watch._broker_answers(away)
-
-
-class Beat:
-    """Scheduler with one sweep, of which `sent` counts the messages."""
-
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, more: Mapping[str, float] = MappingProxyType({})
-    ) -> None:
-        self.clock = Clock()
-        self.sent = 0
-        self.answer: bool | Exception = False
-        app = Celery("swept", broker="memory://", set_as_current=False)
-        checked = staticmethod(self._has_work)
-        app.task(self._run, name="swept.sweep", base=BaseTask, has_work=checked, shared=False)
-        app.conf.beat_schedule = {
-            name: {"task": "swept.sweep", "schedule": period_s}
-            for name, period_s in {"sweep": 2.0, **more}.items()
-        }
-        app.finalize()
-        monkeypatch.setattr(celery_watch.TickingScheduler, "clock", staticmethod(self.clock))
-        monkeypatch.setattr(celery_watch.connections, "close_all", lambda: None)
-        self.scheduler = celery_watch.TickingScheduler(app=app)
-        monkeypatch.setattr(self.scheduler, "apply_async", self._send)
-
-    def _run(self) -> None:
-        pass
-
-    def _has_work(self) -> bool:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-    def _send(self, *_args: Any, **_named: Any) -> None:
-        self.sent += 1
-
-    def sweep(self, after_s: float = 2.0) -> int:
-        """Return the number of messages of one sweep."""
-        self.clock.now += after_s
-        before = self.sent
-        self.scheduler.apply_entry(self.scheduler.schedule["sweep"])
-        return self.sent - before
-
-
-def test_a_sweep_without_work_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    beat = Beat(monkeypatch)
-    assert beat.sweep() == 1, "the first one, whatever the check returns"
-    skipped = counters.total("beat_skips")
-    assert [beat.sweep() for _ in range(3)] == [0, 0, 0]
-    assert counters.total("beat_skips") == skipped + 3
-    beat.answer = True
-    assert beat.sweep() == 1
-
-
-def test_a_wrong_check_delays_a_sweep_by_minutes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    beat = Beat(monkeypatch)
-    assert beat.sweep() == 1
-    assert beat.sweep(BaseTask.max_skip_s - 1) == 0
-    assert beat.sweep(1) == 1
-
-
-def test_a_failing_check_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    beat = Beat(monkeypatch)
-    assert beat.sweep() == 1
-    beat.answer = OSError("the database does not answer")
-    assert [beat.sweep(), beat.sweep()] == [1, 1]
-
-
-def test_due_entries_share_a_wake_up_and_stay_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = counters.total("beat_ticks")
-    monkeypatch.setattr(celery_watch, "beat_watch", celery_watch.BeatWatch())
-    beat = Beat(monkeypatch, more={"slow": 10.0})
-    beat.answer = True
-    assert beat.scheduler.tick() == 2.0
-    found = []
-    for late_s in (0.0, 0.3, 0.0, 0.1, 0.0):
-        beat.clock.now += 2.0 + late_s
-        known = beat.sent
-        pause_s = beat.scheduler.tick()
-        found.append((beat.sent - known, round(pause_s, 3)))
-        beat.clock.now -= late_s
-    assert found == [(1, 2.0), (1, 1.7), (1, 2.0), (1, 1.9), (2, 2.0)]
-    assert counters.total("beat_ticks") == before + 6
-    assert celery_watch.beat_watch.ready() == ""
-
-
-def test_an_entry_is_applied_once_after_a_pause_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    beat = Beat(monkeypatch)
-    beat.answer = True
-    beat.scheduler.tick()
-    beat.clock.now += 3601.0
-    assert beat.scheduler.tick() == 1.0
-    assert beat.sent == 1
-    assert beat.scheduler.tick() == 1.0
-    assert beat.sent == 1

@@ -169,7 +169,7 @@ def test_celery_killed_while_provisioning(simulated: Product) -> None:
     delete(simulated, "midway")
 
 
-@pytest.mark.parametrize("program", ["web", "celery-worker", "celery-beat", "valkey", "prometheus"])
+@pytest.mark.parametrize("program", ["web", "celery-worker", "valkey", "prometheus"])
 def test_a_killed_program_comes_back(simulated: Product, program: str) -> None:
     dead = simulated.kill(program)
     # The data plane does not notice: it needs none of them.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,8 @@ class Store:
         self.objects: dict[str, dict[Key, Object]] = defaultdict(dict)  # by kind
         self.changes: dict[str, list[Change]] = defaultdict(list)
         self.dirty: set[str] = set()  # namespaces with pending controller passes
+        self._counts: dict[str, int] = defaultdict(int)  # changes by kind
+        self._groups: dict[Any, tuple[int, dict[Any, Any]]] = {}
 
     def find(self, kind: str, namespace: str, name: str) -> Object | None:
         return self.objects[kind].get((namespace, name))
@@ -68,6 +71,21 @@ class Store:
     def list(self, kind: str, namespace: str = "") -> list[Object]:
         found = self.objects[kind]
         return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
+
+    def grouped(
+        self, kind: str, namespace: str, keys: Callable[[Object], Iterable[Any]]
+    ) -> Mapping[Any, Sequence[Object]]:
+        """Return the objects by each of their keys, grouped once after each change of the kind."""
+        what, count = (kind, namespace, keys), self._counts[kind]
+        known = self._groups.get(what)
+        if known is not None and known[0] == count:
+            return known[1]
+        found: dict[Any, Any] = {}
+        for item in self.list(kind, namespace):
+            for key in keys(item):
+                found.setdefault(key, []).append(item)
+        self._groups[what] = count, found
+        return found
 
     def put(self, kind: str, data: Object) -> Object:
         """Store the object with a new version. The caller holds the lock."""
@@ -89,6 +107,7 @@ class Store:
         self._notify(kind, "DELETED", {**before, "metadata": metadata}, before)
 
     def _notify(self, kind: str, what: str, data: Object, before: Object | None) -> None:
+        self._counts[kind] += 1
         self.changes[kind].append(Change(self.version, what, data, before))
         metadata = data["metadata"]
         self.dirty.add(metadata.get("namespace", "") or f"{kind}/{metadata['name']}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tests.support.kube.behaviours import stamp
+from tests.support.kube.fake.selectors import by_object
 from tests.support.kube.fake.store import Object, Store
 from tests.support.kube.fake.verbs import KEPT, Options, Verbs
 
@@ -43,15 +45,18 @@ class ControllerClient:
         return [item for item in self.list(kind, namespace) if not leaving(item)]
 
     def owned(self, kind: str, owner: Object) -> list[Object]:
-        uid = owner["metadata"]["uid"]
-        return [
-            item
-            for item in self.list(kind, owner["metadata"]["namespace"])
-            if any(
-                ref["uid"] == uid and ref.get("controller")
-                for ref in item["metadata"].get("ownerReferences", ())
-            )
-        ]
+        metadata = owner["metadata"]
+        return [*self.store.grouped(kind, metadata["namespace"], _owners).get(metadata["uid"], ())]
+
+    def selected(self, kind: str, namespace: str, selector: Object | None) -> list[Object]:
+        """Return the objects that a LabelSelector matches."""
+        labels = (selector or {}).get("matchLabels", {})
+        if labels:
+            found = self.store.grouped(kind, namespace, _labels)
+            items: Sequence[Object] = min((found.get(pair, ()) for pair in labels.items()), key=len)
+        else:
+            items = self.list(kind, namespace)
+        return [one for one in items if by_object(selector, one["metadata"].get("labels", {}))]
 
     def create(self, kind: str, data: Object) -> Object:
         namespace = data["metadata"].get("namespace", "")
@@ -110,6 +115,16 @@ class ControllerClient:
                 "source": {"component": MANAGER},
             },
         )
+
+
+def _owners(item: Object) -> Iterator[str]:
+    for ref in item["metadata"].get("ownerReferences", ()):
+        if ref.get("controller"):
+            yield ref["uid"]
+
+
+def _labels(item: Object) -> Iterable[tuple[str, str]]:
+    return item["metadata"].get("labels", {}).items()
 
 
 def _unchanged(live: Object, data: Object, sub: str) -> bool:

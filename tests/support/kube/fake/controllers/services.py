@@ -14,7 +14,6 @@ from tests.support.kube.fake.controllers.controller_client import (
     pod_ready,
     reference,
 )
-from tests.support.kube.fake.selectors import by_object
 from tests.support.kube.fake.store import Object
 
 
@@ -29,9 +28,8 @@ def _slice(client: ControllerClient, service: Object) -> None:
     selector = {"matchLabels": spec["selector"]}
     pods = [
         pod
-        for pod in client.list("Pod", metadata["namespace"])
-        if by_object(selector, pod["metadata"].get("labels", {}))
-        and pod.get("status", {}).get("podIP")
+        for pod in client.selected("Pod", metadata["namespace"], selector)
+        if pod.get("status", {}).get("podIP")
         and pod["status"].get("phase") not in ("Succeeded", "Failed")
     ]
     always = spec.get("publishNotReadyAddresses", False)
@@ -98,11 +96,7 @@ def _endpoint(pod: Object, always: bool) -> Object:
 def budgets(client: ControllerClient, namespace: str) -> None:
     for budget in client.alive("PodDisruptionBudget", namespace):
         spec = budget["spec"]
-        pods = [
-            pod
-            for pod in client.list("Pod", namespace)
-            if by_object(spec.get("selector"), pod["metadata"].get("labels", {}))
-        ]
+        pods = client.selected("Pod", namespace, spec.get("selector"))
         healthy = sum(map(pod_ready, pods))
         least = _least(spec, len(pods))
         client.status(
