@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -125,8 +125,19 @@ def present_values(endpoint: Endpoint) -> Values:
         "l2_gib": _l2_gib(spec) if l2.enabled else 0.0,
         "l2_policy": _l2_policy(spec),
         "kv_kib": _kv_kib(spec),
-        "price_usd_hour": _price(spec),
+        "price_usd_hour": next(
+            (price for source in _price_sources if (price := source(endpoint)) is not None),
+            _list_price(spec),
+        ),
     }
+
+
+_price_sources: list[Callable[[Endpoint], float | None]] = []
+
+
+def register_worker_price(source: Callable[[Endpoint], float | None]) -> None:
+    """Take the price of an endpoint's worker (USD/h) from `source` where it knows one."""
+    _price_sources.append(source)
 
 
 def _kv_kib(spec: EndpointSpec) -> float | None:
@@ -138,7 +149,7 @@ def _kv_kib(spec: EndpointSpec) -> float | None:
     return round(shape.whole_kv_token_bytes(worker_requirements(spec).kv_each) / 1024, 3)
 
 
-def _price(spec: EndpointSpec) -> float | None:
+def _list_price(spec: EndpointSpec) -> float | None:
     report = check_capacity(spec)
     if not report.judged:
         return None
@@ -199,7 +210,9 @@ def read_values(given: Mapping[str, Any], present: Values) -> Values:
                 break
     if not problems and is_weaker(values["isolation"], present["isolation"]):
         text = f"The recorded prompts are hashed apart under isolation {present['isolation']!r}."
-        remedy = "Choose a stricter one, or set this one on the endpoint and record its traffic."
+        stricter = STRICTNESS[STRICTNESS.index(present["isolation"]) + 1 :]
+        choice = f"Choose {' or '.join(map(repr, stricter))}, or set" if stricter else "Set"
+        remedy = f"{choice} {values['isolation']!r} on the endpoint and record its traffic."
         problems.append(Problem("isolation", values["isolation"], text, remedy, "not_recorded"))
     if problems:
         raise Refused(*problems)

@@ -174,7 +174,8 @@ def add_to(verbs: Verbs) -> None:
     text = "predict another configuration from recorded traffic"
     runs = verbs.group("whatif", text, client="whatifs", dest="what")
     endpoint_verb(runs, "list", "list analyses, latest first", show=_RUNS)
-    endpoint_verb(runs, "present", "show the present values", form=OUTPUT_DATA)
+    text = "show the present values"
+    endpoint_verb(runs, "present", text, form=OUTPUT_DATA, show=output.format_json)
     verb = endpoint_verb(runs, "start", "start an analysis", call=start, form=OUTPUT)
     verb.fields(_FIELDS, nargs="*")
     verb.add("--begin", default="", metavar="TIME", help="begin of the recorded period")

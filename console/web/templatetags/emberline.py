@@ -162,8 +162,10 @@ def bytes_(number: float | None) -> str:
 
 @register.filter
 def percent(share: float | None) -> str:
-    """0.125 -> "13 %"."""
-    return "–" if share is None else f"{100 * share:.0f} %"
+    """0.125 -> "13 %", 0.001 -> "<1 %"."""
+    if share is None:
+        return "–"
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
 @register.filter
@@ -189,6 +191,14 @@ def quantity(number: float | None) -> str:
 def usd(amount: float | None) -> str:
     """1234.5 -> "$1,234.50", 0.00012 -> "$0.00012", unknown -> dash."""
     return money.format_usd(amount)
+
+
+@register.filter
+def usd_total(amount: float | None) -> str:
+    """1234.5 -> "$1,234.50", 0.00012 -> "<$0.01", unknown -> dash: a sum, not a unit price."""
+    if amount is not None and 0 < amount < 0.005:
+        return "<$0.01"
+    return money.format_usd(amount if amount is None else round(amount, 2))
 
 
 @register.filter

@@ -47,14 +47,14 @@ def price_tokens(
             misses["seconds_token"],
             misses["usd_token"],
             _ERROR_UNKNOWN if error is None else error,
-            "calibration of Costs",
+            "calibration under Costs",
         )
     found = result.get("calibration", {}).get("constants", {}).get("prefill_s")
     if not found or result["backtest"]["refusal"]:
         return TokenPrice(None, None, _ERROR_UNKNOWN, "")
     error = (found["high"] - found["low"]) / 2 / found["value"] if found["value"] else 0.0
     usd = None if worker_usd_hour is None else found["value"] * worker_usd_hour / HOUR_S
-    return TokenPrice(found["value"], usd, error, "calibration of the survey")
+    return TokenPrice(found["value"], usd, error, "calibration of this advice")
 
 
 def list_prompt_rows(facts: Mapping[str, Any], price: TokenPrice) -> list[AdviceRow]:
@@ -94,7 +94,7 @@ def _layout_row(one: Mapping[str, Any], misses: Mapping[str, Any], price: TokenP
     saved = float(one["saved"])
     # The replay is a lower bound; at most everything behind the change was cached.
     money = _money(Estimate(saved, saved, float(one["computed"])), misses["hours"], price)
-    part = f" ({one['part']})" if one["part"] else ""
+    part = f", {one['part']}" if one["part"] else ""
     text = (
         f"{one['cause']} at token {one['offset']:,}{part}, before {one['stable']:,} tokens that "
         f"stay the same: move the changing part behind them. {one['saved']:,} of "
@@ -151,5 +151,5 @@ def _salt_row(facts: Mapping[str, Any], price: TokenPrice) -> AdviceRow:
 
 
 def _why(evidence: str, misses: Mapping[str, Any], price: TokenPrice) -> str:
-    source = f"; time of a token by {price.source}" if price.source else ""
+    source = f"; prefill time per token: {price.source}" if price.source else ""
     return f"Miss ledger, {misses['hours']:.0f} h: {evidence}{source}."

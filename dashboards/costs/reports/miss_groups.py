@@ -91,6 +91,15 @@ class MissGroups:
     def tokens(self) -> int:
         return sum(one.tokens for one in self.groups)
 
+    @property
+    def uncalibrated(self) -> int:
+        return sum(one.uncalibrated for one in self.groups)
+
+    @property
+    def unpriced(self) -> int:
+        """Return the calibrated tokens without a price."""
+        return sum(one.unpriced for one in self.groups) - self.uncalibrated
+
 
 @dataclass(frozen=True, slots=True)
 class _Priced:

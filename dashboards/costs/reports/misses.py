@@ -145,6 +145,11 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
     )
 
 
+def worker_price(endpoint: Endpoint) -> float | None:
+    """Return USD per hour of a worker; None without a price."""
+    return rate(parse_stored_needs(endpoint.spec), instances_by_name()).usd_hour
+
+
 def price_of(endpoint: Endpoint) -> MissPrice:
     needs = parse_stored_needs(endpoint.spec)
     slope = known([(endpoint.pk, needs)]).get(endpoint.pk)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from console.catalogue import actions as catalogue
 from console.core.errors import Refused
+from dashboards.costs.formulas.price_terms import THIS_MACHINE
+from dashboards.costs.reports.misses import worker_price
 from endpoints.models import Endpoint
 from routing.whatif import inputs
 from routing.whatif.inputs import EngineLimits
-from tests.support.console import make_endpoint
+from tests.support.console import make_endpoint, person
 
 
 def test_present_values_come_from_the_spec(endpoint: Endpoint) -> None:
@@ -53,6 +56,23 @@ def test_nonsense_names_field_and_remedy(
     (problem,) = refused.value.errors
     assert problem.field == field
     assert remedy in problem.remedy
+
+
+def test_isolation_weaker_than_recorded_names_those_that_can_be_chosen(endpoint: Endpoint) -> None:
+    present = inputs.present_values(endpoint) | {"isolation": "key"}
+    with pytest.raises(Refused) as refused:
+        inputs.read_values({"isolation": "group"}, present)
+    assert refused.value.errors[0].remedy.startswith("Set 'group' on the endpoint")
+    with pytest.raises(Refused) as refused:
+        inputs.read_values({"isolation": "shared"}, present | {"isolation": "group"})
+    assert refused.value.errors[0].remedy.startswith("Choose 'key', or set 'shared'")
+
+
+def test_price_is_that_of_the_costs(endpoint: Endpoint) -> None:
+    price = {"vcpus": 4, "memory_gib": 16, "price_usd_hour": 0.4, "price_date": "2026-01-01"}
+    catalogue.save_instance_type(person("admin"), THIS_MACHINE, price)
+    found = inputs.present_values(endpoint)["price_usd_hour"]
+    assert found is not None and found == worker_price(endpoint)
 
 
 def test_gib_become_tokens(endpoint: Endpoint) -> None:

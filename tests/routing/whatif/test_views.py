@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import yaml
 from django.core.management import call_command
 from django.test import Client
 
@@ -139,6 +141,15 @@ def test_a_canary_of_the_period_is_named(
         assert how in one
         assert (remedy in one) == (slower > 1)
         assert "session for" not in one
+
+
+def test_present_values_are_data_on_the_command_line(endpoint: Endpoint) -> None:
+    command = ["emberline", "endpoint", "whatif", "present", "demo"]
+    for form, parse in (([], yaml.safe_load), (["-o", "json"], json.loads)):
+        out = io.StringIO()
+        call_command(*command, *form, stdout=out)
+        assert parse(out.getvalue()) == program("viewer").get(f"{REST}present/").json()
+        assert not out.getvalue().startswith("{'"), "a document, not a Python object"
 
 
 def test_a_live_analysis_refreshes_itself_and_can_be_cancelled(queued: WhatIf) -> None:

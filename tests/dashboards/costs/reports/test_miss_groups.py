@@ -108,6 +108,8 @@ def test_page_rest_and_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert page.index('data-group="other"') < page.index('data-group="demo"')
     assert 'href="/routing/endpoints/demo/misses/"' in page
     assert "Enlarge the tier" in page
+    assert "1,000 tokens have no prefill time" in page
+    assert 'href="/costs/">Set price</a>' in page, "800 tokens are calibrated, without a price"
     found = program("viewer").get("/api/v1/misses/?by=tag:stage").json()
     assert [(one["name"], one["tokens"]) for one in found["groups"]] == [
         ("without", 1000),
