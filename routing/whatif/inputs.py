@@ -153,9 +153,7 @@ def _l2_gib(spec: EndpointSpec) -> float:
     tier = cache_tiers.get_tier(l2.tier) if l2.backend == "tieredstorage" else None
     if tier is None:
         return 0.0
-    return round(
-        (tier.memory_bytes + tier.disk_bytes) * tier.node_count / max(tier.copies, 1) / GIB, 3
-    )
+    return round(tier.spec.usable_bytes / GIB, 3)
 
 
 def _l2_policy(spec: EndpointSpec) -> str:
