@@ -81,7 +81,8 @@ def judge_layout(before: LayoutUse, promised: float, windows: Sequence[LayoutUse
     if after.changed_share > _REST * before.changed_share:
         return Verdict(
             WAITING,
-            f"{facts}; {after.changed:,} prompts still change early. Waiting for an hour without.",
+            f"{facts}; {after.changed:,} prompts still change early. Waiting for an hour "
+            "without them.",
         )
     text = f"{facts}; at least {promised:,.0f} fewer were promised."
     fewer = before.tokens_each - after.tokens_each
