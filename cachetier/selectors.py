@@ -6,7 +6,7 @@ They return plain values; the number of queries does not grow with the number of
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,9 +29,10 @@ from cachetier.tier.advice import (
 )
 from cachetier.tier.lifecycle import DEFAULT_TIER, TierPhase, TierReason
 from cachetier.tier.node_stats import Namespace, NodeNumbers, NodeStats
-from cachetier.tier.spec import SpareCapacity
+from cachetier.tier.spec import SpareCapacity, TierSpec
 from console.accounts import gate
 from console.accounts.permissions import Somebody
+from console.audit import selectors as trail
 from console.clusters import selectors as clusters
 from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 
@@ -175,6 +176,29 @@ def get_tier_or_404(name: str) -> CacheTier:
     if tier is None:
         raise Http404
     return tier
+
+
+def tier_generations() -> dict[str, int]:
+    return dict(CacheTier.objects.filter(deleted_at=None).values_list("name", "generation"))
+
+
+def list_specs(name: str, since: datetime) -> list[tuple[datetime, TierSpec]]:
+    """Return the tier's spec at `since`, or at its later creation, and after each change since, the
+    oldest first; none for an unknown tier. Read back from the changes in the audit log.
+    """
+    tier = CacheTier.objects.filter(name=name, deleted_at=None).first()
+    if tier is None:
+        return []
+    begin, spec = max(since, tier.created_at), tier.spec
+    known = {one.name for one in fields(TierSpec)}
+    found = []
+    for event in trail.list_events().filter(
+        verb="change", target=f"cache-tier/{name}", at__gt=begin
+    ):
+        found.append((event.at, spec))
+        before = {field: pair[0] for field, pair in event.changes.items() if field in known}
+        spec = replace(spec, **before)
+    return [(begin, spec), *reversed(found)]
 
 
 def numbers(tier: CacheTier) -> TierNumbers:

@@ -7,7 +7,7 @@ is used only for router addresses.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -97,10 +97,15 @@ def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision |
 
 def misses(endpoint: Endpoint, hours: int, now: float) -> RouterReplies[MissTotals]:
     """Return the sums of all routers over the current hour and those before it."""
+    found = miss_windows(endpoint, [(now // 3600 - hours + 1) * 3600])
+    return RouterReplies(found.found[0], found.error, found.note)
+
+
+def miss_windows(endpoint: Endpoint, starts: Sequence[float]) -> RouterReplies[list[MissTotals]]:
+    """Return the sums of all routers from each of `starts` (Unix time) on."""
     words = admin_client.query_routers(routers(endpoint), admin_client.misses)
-    since = (now // 3600 - hours + 1) * 3600
-    found = add_hours([word.answer or {} for word in words], since)
-    return _combine_replies(found, words)
+    answers = [word.answer or {} for word in words]
+    return _combine_replies([add_hours(answers, since) for since in starts], words)
 
 
 def workers(endpoint: Endpoint) -> RouterReplies[tuple[RouterWorker, ...]]:

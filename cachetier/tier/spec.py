@@ -59,6 +59,11 @@ class TierSpec:
     def total_memory_bytes(self) -> int:
         return self.memory_bytes * self.node_count
 
+    @property
+    def usable_bytes(self) -> float:
+        """Return the size for distinct values: memory and disk of all nodes by `copies`."""
+        return (self.memory_bytes + self.disk_bytes) * self.node_count / max(self.copies, 1)
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
 from console.accounts.permissions import require
 from console.audit.record import record
@@ -18,6 +19,7 @@ from dashboards.advisor.facts import (
     worker_prices,
 )
 from dashboards.advisor.formulas.candidates import list_candidates
+from dashboards.advisor.layout_checks import first_check
 from dashboards.advisor.models import Advice
 from endpoints import selectors as endpoints
 from endpoints.refusals import ConflictError
@@ -59,6 +61,7 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
         )
     candidates = list_candidates(present, candidate_options(endpoint.parsed, prices, present))
     facts = collect_facts(endpoint, prices)
+    now = timezone.now()
     with transaction.atomic():
         run = whatif.start_survey(actor, endpoint, present, candidates)
         made = Advice.objects.create(
@@ -66,6 +69,9 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
             run=run,
             generation=endpoint.generation,
             checked_generation=endpoint.generation,
+            checked_tier_generation=(facts["l2"] or {}).get("generation", 0),
+            layouts_at=first_check(now) if facts["misses"]["templates"] else None,
+            created_at=now,
             facts=facts,
         )
         changes = {"run": str(run.pk), "candidates": len(candidates)}

@@ -1,9 +1,9 @@
-"""Detect applied advice in the endpoint's revisions, and check whether its gain came."""
+"""Detect applied advice in the endpoint's configurations, and check whether its gain came."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,14 +12,20 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from cachetier import selectors as cache_tiers
 from console.audit.record import record
-from dashboards.advisor import selectors
+from dashboards.advisor import layout_checks, selectors
 from dashboards.advisor.formulas import gains, outcome
-from dashboards.advisor.formulas.gains import AdviceRow
+from dashboards.advisor.formulas.prompts import SALTS
 from dashboards.advisor.models import Advice
-from endpoints import selectors as endpoints
-from endpoints.models import Revision
-from endpoints.spec.endpoint_spec import flatten
+from dashboards.advisor.timeline import (
+    AdvisedChange,
+    TimedConfiguration,
+    find_applications,
+    list_advised_changes,
+    list_configurations,
+    list_differences,
+)
 from routing.traces.records import BLOCK_TOKENS
 from routing.traces.storage import count_requests, load_trace
 from routing.traces.trace import Trace, TraceError
@@ -30,12 +36,15 @@ KEPT_OPEN = timedelta(days=30)
 SETTLE = timedelta(minutes=10)  # rollout and cold caches
 LONGEST = timedelta(days=1)
 MAX_REQUESTS = 5000  # before and after: they are replayed within a task
-_HARMLESS = ("routing.record_", "tags", "manifest")
+_FINAL = (outcome.CAME, outcome.MISSED, outcome.UNTOLD)
 
 
 def _open_advice(now: datetime) -> QuerySet[Advice]:
-    changed = Q(endpoint__generation__gt=F("checked_generation"))
-    rows = Advice.objects.filter(changed | Q(waiting=True), run__state="done")
+    due = Q(endpoint__generation__gt=F("checked_generation")) | Q(waiting=True)
+    due |= Q(layouts_at__lte=now)
+    for tier, generation in cache_tiers.tier_generations().items():
+        due |= Q(facts__l2__tier=tier) & ~Q(checked_tier_generation=generation)
+    rows = Advice.objects.filter(due, run__state="done")
     return rows.filter(created_at__gt=now - KEPT_OPEN)
 
 
@@ -51,65 +60,53 @@ def check_all(now: datetime) -> None:
 
 def _check(advice: Advice, now: datetime) -> None:
     generation = advice.endpoint.generation
-    found = endpoints.revisions(advice.endpoint).filter(number__gte=advice.generation)
-    revisions = list(found.order_by("number"))
+    tiers = cache_tiers.tier_generations()
+    tier = (advice.facts["l2"] or {}).get("tier", "")
     before = {key: one["verdict"] for key, one in advice.applied.items()}
-    _detect(advice, revisions)
+    configurations = list_configurations(advice)
+    _detect(advice, configurations)
     for one in advice.applied.values():
-        if one["verdict"] == outcome.WAITING:
-            _compare(advice, one, revisions, now)
+        if _is_compared(one):
+            _compare(advice, one, configurations, now)
+    if advice.layouts_at is not None and advice.layouts_at <= now:
+        layout_checks.check_layouts(advice, now)
     with transaction.atomic():
         Advice.objects.filter(pk=advice.pk).update(
             applied=advice.applied,
             checked_generation=generation,
-            waiting=any(one["verdict"] == outcome.WAITING for one in advice.applied.values()),
+            checked_tier_generation=tiers.get(tier, 0),
+            layouts_at=advice.layouts_at,
+            waiting=any(_is_compared(one) for one in advice.applied.values()),
         )
         for key, one in advice.applied.items():
-            if one["verdict"] not in (outcome.WAITING, before.get(key)):
+            if one["verdict"] in _FINAL and one["verdict"] != before.get(key):
                 facts = {name: one[name] for name in ("change", "revision", "verdict", "text")}
                 record(None, "check advice", f"endpoint/{advice.endpoint.name}", facts)
 
 
-def _detect(advice: Advice, revisions: Sequence[Revision]) -> None:
-    """Remember the row that each new revision applied: of several, that with the most fields."""
-    rows = selectors.list_replayed(advice)
-    listed = {row.key for row in gains.choose_rows(rows)}
-    wanted = {
-        row.key: (row, selectors.list_spec_changes(advice, row))
-        for row in rows
-        if row.verdict in (gains.ADVISED, gains.TRADE_OFF)
-    }
-    known = {one["revision"] for one in advice.applied.values()}
-    flat = [flatten(revision.spec) for revision in revisions]
-    for at in range(1, len(flat)):
-        if revisions[at].number in known:
-            continue
-        found = [
-            (len(changes), key in listed, key)
-            for key, (_, changes) in wanted.items()
-            if key not in advice.applied
-            and _has(flat[at], changes)
-            and not _has(flat[at - 1], changes)
-        ]
-        if found:
-            row, changes = wanted[max(found)[2]]
-            entry = _entry(advice, row, revisions[at], flat[at - 1], flat[at], changes)
-            advice.applied[row.key] = entry
+def _is_compared(one: Mapping[str, Any]) -> bool:
+    """Return True for a row that waits for recorded requests, not for the miss ledger."""
+    return one["verdict"] == outcome.WAITING and "use" not in one
 
 
-def _has(flat: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return bool(wanted) and all(flat.get(path) == value for path, value in wanted.items())
+def _detect(advice: Advice, configurations: Sequence[TimedConfiguration]) -> None:
+    """Remember the row that each new configuration applied."""
+    listed = frozenset(row.key for row in gains.choose_rows(selectors.list_replayed(advice)))
+    known = {(one["revision"], one["at"]) for one in advice.applied.values()}
+    changes = [one for one in list_advised_changes(advice) if one.row.key not in advice.applied]
+    for at, change in find_applications(changes, configurations, listed):
+        now = configurations[at]
+        if (now.revision, now.at.isoformat()) not in known:
+            advice.applied[change.row.key] = _entry(advice, change, configurations[0], now)
 
 
 def _entry(
     advice: Advice,
-    row: AdviceRow,
-    revision: Revision,
-    earlier: Mapping[str, Any],
-    now: Mapping[str, Any],
-    wanted: Mapping[str, Any],
+    change: AdvisedChange,
+    surveyed: TimedConfiguration,
+    now: TimedConfiguration,
 ) -> dict[str, Any]:
-    others = _differences(earlier, now, wanted)
+    row = change.row
     before = outcome.summarize(_trace(advice, advice.run.begin, advice.run.end).requests)
     promise = {
         "ttft_p50_s": row.ttft_p50,
@@ -119,34 +116,20 @@ def _entry(
     return {
         "key": row.key,
         "change": selectors.describe_changes(row),
-        "revision": revision.number,
-        "at": revision.created_at.isoformat(),
-        "others": others,
-        "promise": {name: _estimate(one) for name, one in promise.items() if one is not None},
+        "revision": now.revision,
+        "tier": now.tier,
+        "at": now.at.isoformat(),
+        "others": list_differences(surveyed.flat, now.flat, change),
+        "size": change.describe_size(now),
+        "promise": {name: asdict(one) for name, one in promise.items() if one is not None},
         "bill": row.bill,
-        "exact_money": row.kind == "replicas" and row.money is not None and row.money.low > 0,
+        "exact_money": bool(row.bill and row.bill < 0 and row.money and row.money.low > 0),
         "verdict": outcome.WAITING,
         "text": f"Waiting for as many requests as the advice had ({before['requests']:,}), counted "
         f"from {SETTLE.seconds // 60} minutes after the change, at most a day.",
         "measured": {},
         "before": before,
     }
-
-
-def _estimate(one: Any) -> dict[str, float]:
-    return {"value": one.value, "low": one.low, "high": one.high}
-
-
-def _differences(
-    earlier: Mapping[str, Any], now: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> list[str]:
-    return sorted(
-        path
-        for path in earlier.keys() | now.keys()
-        if earlier.get(path) != now.get(path)
-        and path not in wanted
-        and not path.startswith(_HARMLESS)
-    )
 
 
 def _trace(advice: Advice, begin: datetime, end: datetime) -> Trace:
@@ -160,13 +143,16 @@ def _trace(advice: Advice, begin: datetime, end: datetime) -> Trace:
 
 
 def _compare(
-    advice: Advice, one: dict[str, Any], revisions: Sequence[Revision], now: datetime
+    advice: Advice,
+    one: dict[str, Any],
+    configurations: Sequence[TimedConfiguration],
+    now: datetime,
 ) -> None:
     applied_at = parse_datetime(one["at"])
     assert applied_at is not None
     begin = applied_at + SETTLE
     before = one["before"]
-    following = _next_change(one["revision"], revisions)
+    following = _next_change(one, configurations)
     end = min(now, begin + LONGEST, following or now)
     count = count_requests(advice.endpoint, begin, end) if end > begin else 0
     due = count >= before["requests"] or end < now or now >= begin + LONGEST
@@ -174,7 +160,7 @@ def _compare(
         return
     if one["others"]:
         fields = ", ".join(one["others"])
-        _end(one, outcome.UNTOLD, f"Revision {one['revision']} also changed {fields}.")
+        _end(one, outcome.UNTOLD, f"Since the advice, {fields} changed too.")
         return
     if "figures" not in before:
         _end(one, outcome.UNTOLD, "The recording that the advice used was deleted.")
@@ -186,12 +172,12 @@ def _compare(
         _end(one, outcome.UNTOLD, f"{why}{ended}; {outcome.MIN_REQUESTS} are needed.")
         return
     measured = outcome.measure_changes(before, after)
-    one["measured"] = {name: _estimate(change) for name, change in measured.items()}
+    one["measured"] = {name: asdict(change) for name, change in measured.items()}
     mix = outcome.describe_mix(before, after)
     if mix:
         _end(one, outcome.UNTOLD, f"The traffic changed: {mix}.")
         return
-    expected = _expect(advice, begin, end)
+    expected = _expect(advice, one["key"], begin, end)
     correction = "Not corrected for the effect of other requests."
     if expected:
         drift = outcome.measure_changes(*expected)
@@ -200,17 +186,21 @@ def _compare(
         correction = outcome.describe_drift(drift)
     promise = {name: gains.Estimate(**change) for name, change in one["promise"].items()}
     found = outcome.judge_change(promise, measured, one["exact_money"])
-    _end(one, found.verdict, f"{found.text} {correction}")
+    _end(one, found.verdict, f"{one.get('size', '')}{found.text} {correction}")
 
 
 def _expect(
-    advice: Advice, begin: datetime, end: datetime
+    advice: Advice, key: str, begin: datetime, end: datetime
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the requests before and after as the survey's model answers them without the change;
     None if unknown.
     """
     result, present = advice.run.result, advice.run.present
+    if result["backtest"]["refusal"]:
+        return None
     before, after = _trace(advice, advice.run.begin, advice.run.end), _trace(advice, begin, end)
+    if key == SALTS and not after.isolation:
+        return None  # prompts that share now cannot be told apart
     limits = inputs.engine_limits(advice.endpoint.parsed)
     values = {**present, "device_tokens": result["device_tokens"]}
     constants = {name: one["value"] for name, one in result["calibration"]["constants"].items()}
@@ -220,13 +210,23 @@ def _expect(
     return (old, new) if "figures" in old and "figures" in new else None
 
 
-def _next_change(number: int, revisions: Sequence[Revision]) -> datetime | None:
-    """Return when a later revision changed what requests meet."""
-    specs = {one.number: flatten(one.spec) for one in revisions}
-    for one in revisions:
-        if one.number > number and _differences(specs[number], specs[one.number], {}):
-            return one.created_at
-    return None
+def _next_change(
+    one: Mapping[str, Any], configurations: Sequence[TimedConfiguration]
+) -> datetime | None:
+    """Return when a later configuration changed what requests meet."""
+    applied = next(
+        (
+            at
+            for at, now in enumerate(configurations)
+            if (now.revision, now.at.isoformat()) == (one["revision"], one["at"])
+        ),
+        None,
+    )
+    if applied is None:
+        return None
+    flat = configurations[applied].flat
+    later = configurations[applied + 1 :]
+    return next((now.at for now in later if list_differences(flat, now.flat)), None)
 
 
 def _end(one: dict[str, Any], verdict: str, text: str) -> None:

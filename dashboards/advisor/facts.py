@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from django.utils import timezone
@@ -12,6 +12,7 @@ from django.utils import timezone
 from cachetier import selectors as cache_tiers
 from console.catalogue.selectors import instances_by_name
 from dashboards.advisor.formulas.candidates import CandidateOptions, Values
+from dashboards.advisor.formulas.layouts import measure_layout
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import rate
 from dashboards.costs.prices.tiers import GIB, Terms, rates
@@ -110,6 +111,7 @@ def _tier_facts(name: str, prices: WorkerPrices) -> dict[str, Any]:
     return {
         "tier": name,
         "exists": tier is not None,
+        "generation": tier.generation if tier else 0,
         "nodes": tier.node_count if tier else 1,
         "copies": tier.copies if tier else 1,
         "memory_gib": tier.memory_bytes / GIB if tier else 0.0,
@@ -132,6 +134,7 @@ def _miss_facts(endpoint: Endpoint) -> dict[str, Any]:
         "error": found.error,
         "hours": min(span, 24.0),
         "requests": found.totals.requests,
+        "prompt": found.totals.prompt,
         "computed": found.totals.computed,
         "usd_token": found.price.usd,
         "seconds_token": found.price.seconds,
@@ -151,6 +154,8 @@ def _miss_facts(endpoint: Endpoint) -> dict[str, Any]:
                 "computed": row.cost.tokens,
                 "saved": row.saving.tokens,
                 "remedy": row.cost.remedy.text if row.cost.remedy else "",
+                "prefixes": sorted(row.totals.prefixes),
+                "use": asdict(measure_layout(found.totals, row.code, ())),
             }
             for row in found.templates
         ],

@@ -11,8 +11,10 @@ from django.utils import timezone
 class Advice(models.Model):
     """`run`: the survey, an analysis of `routing.whatif`. `generation`: of the endpoint's spec that
     was surveyed. `facts`: prices, L2 tier and misses, see `facts.collect_facts`. `applied`: rows
-    that a revision applied, by key, with the outcome; `waiting`: one has no verdict yet. Revisions
-    up to `checked_generation` were compared with the rows.
+    that were applied, by key, with the outcome, and layouts that callers may apply; `waiting`: one
+    waits for recorded requests. Revisions up to `checked_generation` and the L2 tier of
+    `checked_tier_generation` were compared with the rows; the layouts are next checked at
+    `layouts_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -23,6 +25,8 @@ class Advice(models.Model):
     applied = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     checked_generation = models.PositiveBigIntegerField()
+    checked_tier_generation = models.PositiveBigIntegerField(default=0)
+    layouts_at = models.DateTimeField(null=True, blank=True)
     waiting = models.BooleanField(default=False)
 
     class Meta:

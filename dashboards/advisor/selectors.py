@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 
 from console.core.errors import Problem, Refused
-from dashboards.advisor.formulas import gains
+from dashboards.advisor.formulas import gains, outcome
 from dashboards.advisor.formulas.cache_sizes import CacheSizes, build_sizes
 from dashboards.advisor.formulas.gains import AdviceRow, Prices
 from dashboards.advisor.formulas.prompts import list_prompt_rows, price_tokens
@@ -19,6 +19,7 @@ from dashboards.advisor.models import Advice
 from endpoints.pages.editor.prefill import prefilled_edit_url
 
 EARLIER = 10  # advice whose applied rows are shown
+_INTERNAL = frozenset(("before", "prefixes", "use"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,34 @@ def no_advice(name: str) -> Refused:
 
 
 def list_applied(name: str) -> list[dict[str, Any]]:
-    """Return the applied rows of the latest advice and of that before it, latest first."""
+    """Return the applied rows of the latest advice and of those before it, the latest first. Of
+    layouts that are not applied, those of the latest advice.
+    """
     rows = Advice.objects.filter(endpoint__name=name).order_by("-created_at", "-id")
     found = [
-        {name: value for name, value in one.items() if name != "before"}
-        for applied in rows.values_list("applied", flat=True)[:EARLIER]
-        for one in applied.values()
+        one
+        for place, advice in enumerate(rows.only("applied")[:EARLIER])
+        for one in list_outcomes(advice)
+        if place == 0 or one["verdict"] != outcome.NOT_APPLIED
     ]
-    return sorted(found, key=lambda one: -one["revision"])
+    return sorted(found, key=lambda one: one["at"] or "", reverse=True)
+
+
+def list_outcomes(advice: Advice) -> list[dict[str, Any]]:
+    return [
+        {
+            **{name: one[name] for name in one.keys() - _INTERNAL},
+            "label": outcome.LABELS[one["verdict"]],
+            "by": _applied_by(one),
+        }
+        for one in advice.applied.values()
+    ]
+
+
+def _applied_by(one: Mapping[str, Any]) -> str:
+    if "use" in one:
+        return "callers" if one["at"] else ""
+    return f"cache tier {one['tier']}" if one.get("tier") else f"revision {one['revision']}"
 
 
 def build_report(advice: Advice) -> AdviceReport:
@@ -81,8 +102,7 @@ def build_report(advice: Advice) -> AdviceReport:
     if result and not refusal:
         rows = list_replayed(advice)
         sizes = build_sizes(run.present, run.candidates, result, rows, prices)
-    price = price_tokens(facts["misses"], result or {}, run.present["price_usd_hour"])
-    prompts = [] if run.live else list_prompt_rows(facts, price)
+    prompts = [] if run.live else list_prompt_changes(advice)
     listed = sorted([*gains.choose_rows(rows), *prompts], key=gains.sort_key)
 
     def of(*verdicts: str) -> list[AdviceRow]:
@@ -109,6 +129,13 @@ def list_replayed(advice: Advice) -> list[AdviceRow]:
         gains.evaluate(run.present, values, figures, run.result, prices)
         for values, figures in zip(run.candidates, run.result.get("candidates", ()), strict=False)
     ]
+
+
+def list_prompt_changes(advice: Advice) -> list[AdviceRow]:
+    """Return the rows of the miss ledger."""
+    facts, run = advice.facts, advice.run
+    price = price_tokens(facts["misses"], run.result or {}, run.present["price_usd_hour"])
+    return list_prompt_rows(facts, price)
 
 
 def _stated(advice: Advice) -> list[str]:

@@ -18,8 +18,7 @@ from console.web import responses
 from console.web.forms import ActionForm, submit
 from dashboards.advisor import actions, selectors
 from dashboards.advisor.formulas.cache_sizes import draw_sizes
-from dashboards.advisor.formulas.gains import AdviceRow
-from dashboards.advisor.formulas.outcome import CAME, MISSED, UNTOLD, WAITING
+from dashboards.advisor.formulas.outcome import CAME, MISSED, NOT_APPLIED, UNTOLD, WAITING
 from dashboards.advisor.models import Advice
 from dashboards.advisor.texts import describe_row
 from endpoints.models import Endpoint
@@ -27,11 +26,12 @@ from endpoints.pages.head import find_endpoint
 from routing.whatif import figures, inputs
 
 PAGE = "advisor:endpoint"
-VERDICTS = {
-    WAITING: ("Waiting", "blue"),
-    CAME: ("Gain came", "green"),
-    MISSED: ("Gain did not come", "red"),
-    UNTOLD: ("Cannot be told", "orange"),
+COLOURS = {
+    NOT_APPLIED: "secondary",
+    WAITING: "blue",
+    CAME: "green",
+    MISSED: "red",
+    UNTOLD: "orange",
 }
 
 
@@ -96,9 +96,17 @@ def _announcement(latest: Advice | None) -> str:
 def _report_context(found: Endpoint, advice: Advice) -> dict[str, Any]:
     report = selectors.build_report(advice)
     result = advice.run.result
+    applied = {one["key"]: one for one in selectors.list_outcomes(advice)}
 
     def shown(rows: Any) -> list[dict[str, Any]]:
-        return [_row_context(advice, row) for row in rows]
+        return [
+            {
+                **describe_row(row),
+                "links": selectors.list_apply_links(advice, row),
+                "outcome": applied.get(row.key),
+            }
+            for row in rows
+        ]
 
     return {
         "run": advice.run,
@@ -119,16 +127,9 @@ def _report_context(found: Endpoint, advice: Advice) -> dict[str, Any]:
 
 
 def _applied_context(one: dict[str, Any]) -> dict[str, Any]:
-    label, colour = VERDICTS[one["verdict"]]
-    return {**one, "label": label, "colour": colour, "time": parse_datetime(one["at"])}
-
-
-def _row_context(advice: Advice, row: AdviceRow) -> dict[str, Any]:
-    return {
-        **describe_row(row),
-        "links": selectors.list_apply_links(advice, row),
-        "outcome": advice.applied.get(row.key),
-    }
+    at = parse_datetime(one["at"]) if one["at"] else None
+    layout = one["key"].startswith("layout=")
+    return {**one, "colour": COLOURS[one["verdict"]], "time": at, "is_layout": layout}
 
 
 @role_required("operator")

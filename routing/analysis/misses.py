@@ -18,7 +18,8 @@ Tokens = Counter[str]
 class TemplateTotals:
     """Prompts of one template, which change early. `causes`: tokens computed because of it;
     `saved`: estimate of those that a stable layout would have had cached. The others are of its
-    latest request: first changed token, stable tokens behind the change.
+    latest request: first changed token, stable tokens behind the change. `prefixes`: first blocks
+    of some of its prompts, one an hour and router.
     """
 
     requests: int = 0
@@ -28,6 +29,7 @@ class TemplateTotals:
     stable: int = 0
     part: str = ""
     decision: str = ""
+    prefixes: set[str] = field(default_factory=set)
 
     @property
     def tokens(self) -> int:
@@ -41,6 +43,8 @@ class TemplateTotals:
         self.requests += _whole(sums.get("requests"))
         self.saved += _whole(sums.get("saved_tokens"))
         self.causes += _tokens(sums.get("causes"))
+        if prefix := str(sums.get("prefix") or ""):
+            self.prefixes.add(prefix)
         if latest:
             self.offset = _whole(sums.get("changed_offset"))
             self.stable = _whole(sums.get("stable_tokens"))
@@ -50,7 +54,8 @@ class TemplateTotals:
 
 @dataclass(slots=True)
 class MissTotals:
-    """`keys` and `prefixes`: tokens by cause of each API key and of each first prompt block.
+    """`keys` and `prefixes`: tokens by cause of each API key and of each first prompt block, with
+    `prefix_requests`; routers of earlier versions do not count those.
     `hours`: by start of the hour (Unix time, s). `unreported`: answers without cached tokens.
     `templates`: those whose prompts change early, by ID.
     """
@@ -63,6 +68,7 @@ class MissTotals:
     causes: Tokens = field(default_factory=Counter)
     keys: dict[str, Tokens] = field(default_factory=dict)
     prefixes: dict[str, Tokens] = field(default_factory=dict)
+    prefix_requests: Counter[str] = field(default_factory=Counter)
     hours: dict[int, Tokens] = field(default_factory=dict)
     templates: dict[str, TemplateTotals] = field(default_factory=dict)
 
@@ -106,6 +112,7 @@ def add_hours(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
             for name, into in (("keys", total.keys), ("prefixes", total.prefixes)):
                 for label, sums in _dict(hour.get(name)).items():
                     into[label] = into.get(label, Counter()) + _tokens(sums)
+            total.prefix_requests += _tokens(hour.get("prefix_requests"))
             for label, sums in _dict(hour.get("templates")).items():
                 found = total.templates.setdefault(label, TemplateTotals())
                 found.add(_dict(sums), start >= latest.get(label, 0))

@@ -87,14 +87,18 @@ def _add_reports(canary: Canary, words: Sequence[RouterReply[dict[str, Any]]]) -
         known = canary.reports.get(instance)
         if known is None and len(canary.reports) >= MAX_REPORTS:
             continue
-        if known is None or _requests(arms) >= _requests(known):  # a late reply is older
+        if known is None or _counts(arms) >= _counts(known):  # a late reply is older
             canary.reports[instance] = arms
     canary.routers = max(canary.routers, applied)
     return applied
 
 
-def _requests(arms: Mapping[str, Any]) -> int:
-    return sum(int(arms[name]["requests"]) for name in ARMS)
+def _counts(arms: Mapping[str, Any]) -> tuple[int, int]:
+    """Return requests and ended sessions, which never fall; sessions end without a request, too."""
+    requests, sessions = (
+        sum(int(arms[name][what]) for name in ARMS) for what in ("requests", "sessions")
+    )
+    return requests, sessions
 
 
 def _describe_missing(words: Sequence[RouterReply[dict[str, Any]]], applied: int) -> str:

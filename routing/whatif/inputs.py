@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from cachetier import selectors as cache_tiers
 from console.core.errors import Problem, Refused
+from console.core.registry import Registry
 from endpoints.fit.requirements import flag_values, worker_requirements
 from endpoints.models import Endpoint
 from endpoints.placement.capacity_check import check_capacity, model_shape
@@ -132,12 +133,12 @@ def present_values(endpoint: Endpoint) -> Values:
     }
 
 
-_price_sources: list[Callable[[Endpoint], float | None]] = []
+_price_sources: Registry[Callable[[Endpoint], float | None]] = Registry()
 
 
 def register_worker_price(source: Callable[[Endpoint], float | None]) -> None:
     """Take the price of an endpoint's worker (USD/h) from `source` where it knows one."""
-    _price_sources.append(source)
+    _price_sources.register(source)
 
 
 def _kv_kib(spec: EndpointSpec) -> float | None:
@@ -164,9 +165,7 @@ def _l2_gib(spec: EndpointSpec) -> float:
     tier = cache_tiers.get_tier(l2.tier) if l2.backend == "tieredstorage" else None
     if tier is None:
         return 0.0
-    return round(
-        (tier.memory_bytes + tier.disk_bytes) * tier.node_count / max(tier.copies, 1) / GIB, 3
-    )
+    return round(tier.spec.usable_bytes / GIB, 3)
 
 
 def _l2_policy(spec: EndpointSpec) -> str:

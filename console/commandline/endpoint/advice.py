@@ -76,7 +76,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
             yield f"  apply {row['key']}: {url}"
     yield from (f"Note: {note}" for note in found["notes"])
     for one in found["applied"]:
-        yield f"Applied by revision {one['revision']}: {one['change']}. {one['text']}"
+        by = f", applied by {one['by']}" if one["by"] else ""
+        yield f"{one['label']}: {one['change']}{by}. {one['text']}"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

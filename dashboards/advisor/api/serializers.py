@@ -78,7 +78,8 @@ class AdviceSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="Hit rate, TTFT and worth by L1 and L2 size; value of a GiB."
     )
     applied = serializers.ListField(
-        child=serializers.DictField(), help_text="Rows that a revision applied, with the outcome."
+        child=serializers.DictField(),
+        help_text="Rows that a revision, a cache tier or callers applied, with the outcome.",
     )
     started_by = serializers.CharField()
     created_at = serializers.DateTimeField()

@@ -18,6 +18,14 @@ MIN_REQUESTS = 100  # with a TTFT, before and after
 MAX_MIX_CHANGE = 0.25
 CAME, MISSED, UNTOLD = "came", "did_not_come", "cannot_be_told"
 WAITING = "waiting"
+NOT_APPLIED = "not_applied"  # of a prompt layout, which callers change
+LABELS = {
+    NOT_APPLIED: "Not applied yet",
+    WAITING: "Waiting",
+    CAME: "Gain came",
+    MISSED: "Gain did not come",
+    UNTOLD: "Cannot be told",
+}
 _DRAWS = 200
 _MEASURES = {"ttft_p50_s": "TTFT p50", "ttft_p90_s": "TTFT p90", "hit_rate": "Hit rate"}
 _MIX = {

@@ -24,6 +24,7 @@ from routing.whatif.model.outcome import Estimate
 MIN_HOURS = 1.0
 MIN_TOKENS = 1000  # of a template or of salts, in the ledger's range
 MAX_TEMPLATES = 5
+SALTS = "salts"  # key of the row
 _ERROR_UNKNOWN = 0.5
 
 
@@ -123,6 +124,7 @@ def _salt_row(facts: Mapping[str, Any], price: TokenPrice) -> AdviceRow:
     shared = isolation == "shared"
     # Equal prompts were there under another salt; whether on the worker that was chosen is unknown.
     money = _money(Estimate(tokens, tokens / 2, tokens), misses["hours"], price)
+    prompt = misses.get("prompt", 0)  # unknown in earlier advice
     names = ", ".join(sorted(misses["salted"], key=lambda name: -misses["salted"][name])[:3])
     text = (
         f"{misses['salted_tokens']:,} of {misses['computed']:,} computed tokens were cached under "
@@ -135,7 +137,7 @@ def _salt_row(facts: Mapping[str, Any], price: TokenPrice) -> AdviceRow:
         "tell one key what another has sent."
     )
     return AdviceRow(
-        "salts",
+        SALTS,
         "salts",
         ()
         if shared
@@ -145,6 +147,9 @@ def _salt_row(facts: Mapping[str, Any], price: TokenPrice) -> AdviceRow:
         why=_why("half of these tokens to all of them", misses, price),
         money=money,
         bill=0.0,
+        hit_rate=Estimate(tokens / prompt, tokens / 2 / prompt, tokens / prompt)
+        if prompt
+        else None,
         text=text,
         note="" if money else misses["price_why"],
     )

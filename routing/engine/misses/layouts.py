@@ -19,7 +19,9 @@ _AGES_KEPT = 32
 
 @dataclass(slots=True)
 class EarlyChange:
-    """One request with an early change; in tokens. `changed`: computed because of it, by cause."""
+    """One request with an early change; in tokens. `changed`: computed because of it, by cause.
+    `prefix`: its first block.
+    """
 
     template: int
     changed: dict[str, int]
@@ -27,6 +29,7 @@ class EarlyChange:
     stable: int
     part: str
     decision: str
+    prefix: int
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +46,7 @@ class LayoutSums:
             self.changed[cause] = self.changed.get(cause, 0) + tokens
         self.last = change
 
-    def show(self) -> dict[str, Any]:
+    def show(self, digest: Callable[[int], str]) -> dict[str, Any]:
         last = self.last
         assert last is not None
         return {
@@ -54,6 +57,7 @@ class LayoutSums:
             "changed_part": last.part,
             "stable_tokens": last.stable,
             "decision": last.decision,
+            "prefix": digest(last.prefix),
         }
 
 
@@ -98,4 +102,4 @@ class HourLayouts:
         sums.add(change, saved)
 
     def show(self, digest: Callable[[int], str]) -> dict[str, Any]:
-        return {digest(name): sums.show() for name, sums in self._templates.items()}
+        return {digest(name): sums.show(digest) for name, sums in self._templates.items()}

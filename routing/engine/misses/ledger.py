@@ -37,7 +37,6 @@ from routing.engine.prompt.engine_request import path_generates
 
 if TYPE_CHECKING:
     from routing.engine.kv.match import Match
-    from routing.engine.observe.decisions import Decision
     from routing.engine.observe.metric_types import Registry
     from routing.engine.prompt.identity import Identity
     from routing.engine.protocols import RoutedRequest
@@ -226,7 +225,7 @@ class MissLedger:
         if _CHANGED.isdisjoint(found.tokens):
             found.offset, found.place = None, ""
         elif seen.change is not None and seen.change.template:
-            self._note_layout(exchange.decision, seen, found, size)
+            self._note_layout(exchange, seen, found, size)
         return found
 
     @staticmethod
@@ -256,13 +255,15 @@ class MissLedger:
         return True
 
     def _note_layout(
-        self, decision: Decision, seen: SeenPrompt, found: MissSplit, size: int
+        self, exchange: RoutedRequest, seen: SeenPrompt, found: MissSplit, size: int
     ) -> None:
         assert seen.change is not None
+        decision = exchange.decision
         stable = round(seen.change.stable * decision.prompt_tokens / max(seen.size, 1))
         changed = {cause: n for cause, n in found.tokens.items() if cause in _CHANGED}
         change = EarlyChange(
-            *(seen.change.template, changed, found.offset or 0, stable, found.place, decision.id)
+            *(seen.change.template, changed, found.offset or 0, stable, found.place, decision.id),
+            exchange.facts.chain[0],
         )
         tenure = self.history.here(decision.chosen)
         saved = self.layouts.save(change, tenure, size, decision.time)

@@ -47,8 +47,10 @@ class _HourSums:
         keys: dict[str, dict[str, int]] = {}
         prefixes: dict[str, dict[str, int]] = {}
         causes: dict[str, int] = {}
+        requests: dict[str, int] = {}
         for (key, prefix), sums in self.pairs.items():
             name = OTHER if prefix == -1 else digest(prefix) if prefix else ""
+            requests[name] = requests.get(name, 0) + sums.requests
             for into in (causes, keys.setdefault(key, {}), prefixes.setdefault(name, {})):
                 for cause, tokens in sums.causes.items():
                     into[cause] = into.get(cause, 0) + tokens
@@ -61,6 +63,7 @@ class _HourSums:
             "causes": causes,
             "keys": keys,
             "prefixes": prefixes,
+            "prefix_requests": requests,
             "templates": self.layouts.show(digest),
         }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 from routing.traces.trace import Trace, TraceRequest
 from routing.whatif.model.analysis import Configuration
 from routing.whatif.model.calibration import Constants
+from routing.whatif.model.isolation import scope_of
 from routing.whatif.model.scenario import join_factor, plan_trace, run_scenario
 
 
@@ -22,8 +24,10 @@ def simulate_requests(
     joined = (one.block_tokens * join_factor(one) for one in (before, after))
     tokens = largest * math.ceil(max(joined) / largest)
     found = []
+    scope = partial(scope_of, isolation=configuration.isolation)
     for trace in (before, after):
-        run = run_scenario(scenario, plan_trace(trace, factor=tokens // trace.block_tokens))
+        factor = tokens // trace.block_tokens
+        run = run_scenario(scenario, plan_trace(trace, factor=factor, scope=scope))
         jobs = sorted(run.jobs, key=lambda job: job.tag)
         found.append(
             [

@@ -120,7 +120,7 @@ def test_the_gain_of_a_revision_with_further_changes_is_unknown(
 ) -> None:
     apply(replicas=2, worker_args=["--max-num-seqs=8"])
     one = check()
-    assert (one["verdict"], one["text"]) == (UNTOLD, "Revision 2 also changed worker_args.")
+    assert (one["verdict"], one["text"]) == (UNTOLD, "Since the advice, worker_args changed too.")
 
 
 def test_a_later_change_ends_the_comparison(finished: Advice, recording: Recording) -> None:

@@ -6,13 +6,16 @@ import http.client
 import json
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from endpoints.models import EndpointStatus
 from routing.canary import selectors
@@ -24,8 +27,9 @@ from tests.support.ports import free_port
 from tests.support.simulated import SimulatedWorker
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.django_db
 SESSIONS = 40
+CLIENTS = 6
+TURNS = 3
 
 
 class RouterProcess:
@@ -61,13 +65,13 @@ class RouterProcess:
 
     def send(self, session: str) -> str:
         """Return the decision's ID."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         body = {"model": "demo", "prompt": f"Hello {session}", "max_tokens": 1, "stream": True}
         headers = {"content-type": "application/json", "x-session": session}
-        connection.request("POST", "/v1/completions", json.dumps(body), headers)
-        answer = connection.getresponse()
+        client.request("POST", "/v1/completions", json.dumps(body), headers)
+        answer = client.getresponse()
         answer.read()
-        connection.close()
+        client.close()
         assert answer.status == 200
         return answer.headers["x-emberline-decision"]
 
@@ -101,6 +105,12 @@ def routers(tmp_path: Path, canary: Canary) -> Iterator[list[RouterProcess]]:
         yield found
 
 
+def register(canary: Canary, routers: list[RouterProcess]) -> None:
+    admin = {"admin_urls": [f"http://127.0.0.1:{one.admin}" for one in routers]}
+    EndpointStatus.objects.filter(pk=canary.endpoint_id).update(parts={"router": admin})
+
+
+@pytest.mark.django_db
 def test_a_session_has_one_arm_and_the_sums_add_up(
     canary: Canary, routers: list[RouterProcess]
 ) -> None:
@@ -114,8 +124,7 @@ def test_a_session_has_one_arm_and_the_sums_add_up(
     assert all(len(found) == 1 for found in arms.values()), arms
     assert set.union(*arms.values()) == {"control", "candidate"}
 
-    admin = {"admin_urls": [f"http://127.0.0.1:{one.admin}" for one in routers]}
-    EndpointStatus.objects.filter(pk=canary.endpoint_id).update(parts={"router": admin})
+    register(canary, routers)
     for _ in range(2):  # cumulative: a second reading adds nothing
         assert collect_canaries() == 1
     canary.refresh_from_db()
@@ -126,3 +135,73 @@ def test_a_session_has_one_arm_and_the_sums_add_up(
         assert found[arm].requests == 2 * sessions
     shown = program("viewer").get("/api/v1/endpoints/demo/canary/").json()["canary"]
     assert sum(one["requests"] for one in shown["arms"].values()) == 2 * SESSIONS
+
+
+class Collector(threading.Thread):
+    """A Celery worker that collects, again and again, over a database connection of its own."""
+
+    def __init__(self, begin: threading.Barrier, end: threading.Event) -> None:
+        super().__init__()
+        self.begin, self.end = begin, end
+        self.rounds = 0
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.begin.wait(60)
+            while not self.end.is_set():
+                self.rounds += collect_canaries()
+            self.begin.wait(60)  # the last one at the same time, too
+            self.rounds += collect_canaries()
+        except Exception as error:
+            self.error = error
+        finally:
+            connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_collections_at_once_lose_and_double_no_session_under_load(
+    canary: Canary, routers: list[RouterProcess]
+) -> None:
+    """Half of the sessions stay at a router, the others change it with each turn."""
+    served: set[tuple[int, str, str]] = set()  # router, session, arm
+
+    def converse(number: int) -> None:
+        for turn in range(TURNS):
+            at = turn % 2 if number % 2 else number // 2 % 2
+            router = routers[at]
+            decision = router.ask(f"/decisions/{router.send(f's{number}')}")
+            served.add((at, f"s{number}", decision["arm"]))
+
+    register(canary, routers)
+    begin, end = threading.Barrier(2), threading.Event()
+    collectors = [Collector(begin, end) for _ in range(2)]
+    for one in collectors:
+        one.start()
+    try:
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            list(clients.map(converse, range(SESSIONS)))
+    finally:
+        end.set()
+        for one in collectors:
+            one.join(120)
+    assert [one.error for one in collectors] == [None, None]
+    assert all(one.rounds > 1 for one in collectors)
+
+    arms = {
+        session: {arm for _, other, arm in served if other == session} for _, session, _ in served
+    }
+    assert len(arms) == SESSIONS
+    assert all(len(found) == 1 for found in arms.values()), arms
+    canary.refresh_from_db()
+    assert (canary.state, canary.error, canary.routers) == ("running", "", 2)
+    found = selectors.result(canary).arms
+    for arm in ("control", "candidate"):
+        assert found[arm].requests == TURNS * sum(one == {arm} for one in arms.values())
+        # Once in each router that served it.
+        assert found[arm].sessions == sum(one == arm for _, _, one in served)
+    shown = [sum(arm["sessions"] for arm in report.values()) for report in canary.reports.values()]
+    assert sorted(shown) == sorted(sum(at == one for at, _, _ in served) for one in range(2))
+    points = [one["requests"] for one in canary.history]
+    assert points == sorted(set(points)), "an older report replaced a newer one"
+    assert points[-1] == TURNS * SESSIONS

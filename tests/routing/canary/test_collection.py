@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -92,6 +93,19 @@ def test_a_restarted_router_adds_to_what_its_predecessor_reported(
     assert arms["control"].requests + arms["candidate"].requests == 2200
     assert canary.routers == 1
     assert len(canary.history) == 2
+
+
+def test_an_older_reply_without_fewer_requests_loses_no_ended_session(
+    router: Stub, canary: Canary
+) -> None:
+    newer = reply(canary)
+    older = deepcopy(newer)
+    older[1]["canary"]["arms"]["control"]["sessions"] -= 1
+    for answer in (newer, older):
+        router.answers["/canary"] = answer
+        collect_canaries()
+    canary.refresh_from_db()
+    assert canary.reports["one"] == newer[1]["canary"]["arms"]
 
 
 @pytest.mark.parametrize(

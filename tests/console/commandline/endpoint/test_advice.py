@@ -49,7 +49,7 @@ def test_rows_have_gains_forms_and_outcomes(finished: Advice) -> None:
     text = cli()
     assert "trade_off" in text and "Replicas 3 → 2" in text and "+2920.00" in text
     assert "apply replicas=2: /endpoints/demo/edit/?replicas=2" in text
-    assert "Applied by revision 2: Replicas 3 → 2. TTFT p90 +10 %." in text
+    assert "Gain came: Replicas 3 → 2, applied by revision 2. TTFT p90 +10 %." in text
     assert json.loads(cli("-o", "json"))["rows"]
 
 

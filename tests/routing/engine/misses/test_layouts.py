@@ -42,8 +42,21 @@ async def test_estimated_saving_is_what_the_other_layout_saves() -> None:
     assert [each["changed_offset"] for each in found] == [0] * len(found)
 
 
+async def test_the_prefix_of_a_corrected_template_shows_its_requests() -> None:
+    async with CachedWorker() as one, router(one) as server:
+        for number, question in enumerate(QUESTIONS):
+            await send(server, times(number) + RULES + question)
+        for number, question in enumerate(QUESTIONS):
+            await send(server, RULES + times(number) + question)
+        hours = (await admin(server, "/misses")).json["hours"]  # the latest first
+        seen = [(code, one["prefix"]) for hour in hours for code, one in hour["templates"].items()]
+        assert len({code for code, _ in seen}) == 1, "the other layout is the same template"
+        prefix = seen[0][1]
+        assert sum(hour["prefix_requests"].get(prefix, 0) for hour in hours) == len(QUESTIONS)
+
+
 def change(template: int = 1, stable: int = 100) -> EarlyChange:
-    return EarlyChange(template, {"changed_id": 90}, 0, stable, "text", "d1")
+    return EarlyChange(template, {"changed_id": 90}, 0, stable, "text", "d1", 7)
 
 
 def test_nothing_is_saved_on_a_new_worker_or_after_blocks_are_gone() -> None:

@@ -53,3 +53,12 @@ def test_traces_with_blocks_of_other_sizes_are_compared() -> None:
     small = resize_blocks(trace, trace.block_tokens // 4)
     before, after = simulate_requests(trace, small, PRESENT, CONSTANTS)
     assert [one.ttft_s for one in before] == [one.ttft_s for one in after]
+
+
+def test_prompts_that_share_since_the_change_are_replayed_apart() -> None:
+    trace = recorded_traffic(120)
+    keyed = [replace(one, key=f"k{number}") for number, one in enumerate(trace.requests)]
+    after = replace(trace, requests=keyed, isolation="group")
+    strict = replace(PRESENT, isolation="key")
+    _, answered = simulate_requests(trace, after, strict, CONSTANTS)
+    assert sum(one.cached_tokens or 0 for one in answered) == 0
