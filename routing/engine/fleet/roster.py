@@ -164,6 +164,7 @@ class Roster:
             router.table.start_slowly(worker)
             router.note_worker_change(worker, "restarted")
             router.log.event("warning", "worker_restarted", worker=worker.id)
+        worker.block_size = vitals.block_size or worker.block_size
         router.misses.learn_block_size(worker.id, vitals.block_size)
         if vitals.cache_tokens and not worker.config_cache_tokens:
             if vitals.cache_tokens != worker.cache_tokens:
