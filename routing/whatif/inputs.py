@@ -14,7 +14,7 @@ from cachetier import selectors as cache_tiers
 from console.core.errors import Problem, Refused
 from endpoints.fit.requirements import flag_values, worker_requirements
 from endpoints.models import Endpoint
-from endpoints.placement.capacity_check import check_capacity, model_shape
+from endpoints.placement.capacity_check import check_capacity, stored_token_bytes
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.fields import ISOLATIONS, STRATEGIES
 from routing import selectors as routing
@@ -27,7 +27,6 @@ L1_POLICIES = ("lru", "arc")
 L2_POLICIES = ("lru", "s3fifo", "arc")
 HOUR = timedelta(hours=1)
 MAX_PERIOD = timedelta(days=7)
-_SIMULATED_KV_KIB = 45.0  # endpoints.simulated_worker
 Values = dict[str, Any]
 
 
@@ -130,12 +129,8 @@ def present_values(endpoint: Endpoint) -> Values:
 
 
 def _kv_kib(spec: EndpointSpec) -> float | None:
-    if spec.simulated:
-        return _SIMULATED_KV_KIB
-    shape = model_shape(spec.model)
-    if shape is None:
-        return None
-    return round(shape.whole_kv_token_bytes(worker_requirements(spec).kv_each) / 1024, 3)
+    each = stored_token_bytes(spec)
+    return None if each is None else round(each / 1024, 3)
 
 
 def _price(spec: EndpointSpec) -> float | None:

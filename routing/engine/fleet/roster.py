@@ -103,7 +103,7 @@ class Roster:
         worker.probe_pool.connect_timeout_s = config.limits.connect_timeout_s
         if new.cache_tokens != worker.config_cache_tokens:
             worker.config_cache_tokens = worker.cache_tokens = new.cache_tokens
-            self.set_capacity(worker)
+        self.set_capacity(worker)
 
     def _remove(self, worker: Worker) -> None:
         router = self._router
@@ -175,5 +175,6 @@ class Roster:
         self.set_capacity(worker)
 
     def set_capacity(self, worker: Worker) -> None:
+        router = self._router
         if worker.cache_tokens:
-            self._router.policy.set_capacity(worker.id, worker.cache_tokens)
+            router.policy.set_capacity(worker.id, worker.cache_tokens, router.config.l1_tokens)
