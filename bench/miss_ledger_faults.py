@@ -224,7 +224,8 @@ def main() -> None:
             more = ["--enable-lora", "--max-lora-rank", "8", "--lora-modules", adapter]
             more += ["--long-prefill-token-threshold", str(_CHUNK)]
             proxied = strategy == "kvaware"
-            l1 = 24 if proxied else 96  # smaller than the device: it evicts first
+            # Smaller than the device: it evicts first. Or more than `load` sends.
+            l1 = 24 if proxied else 192
             rig = Rig(folder, l1_blocks=l1, strategy=strategy, flags=more, proxied=proxied)
             stack.callback(rig.close)
             injectors = {"kvaware": FaultInjector, "prefixaware": PrefixInjector}

@@ -95,6 +95,7 @@ class Rig:
             "state_store": {"url": self.store.url, "routers": 2},
             "hash_key_file": str(self.folder / "hash.key"),
             "endpoint": "misses",
+            "l1_tokens": self.l1_blocks * 32,
         }
         kv: dict[str, Any] = {"probe_interval_s": 0, "l2_ttl_s": self.l2_ttl_s}
         kv["chat_template"] = str(self.folder / "chat.jinja")

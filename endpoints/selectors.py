@@ -27,6 +27,7 @@ from endpoints.models import (
     Replica,
     Revision,
 )
+from endpoints.placement.capacity_check import stored_token_bytes
 from endpoints.placement.installation import model_location
 from endpoints.reconcile import roster
 from endpoints.refusals import no_endpoint
@@ -131,6 +132,7 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         spec=endpoint.parsed,
         generation=endpoint.generation,
         model_folder=_model_folder(endpoint.parsed),
+        l1_tokens=_l1_tokens(endpoint.parsed),
         cluster_namespace=clusters.namespace(placement.cluster, placement.namespace),
         keys=tuple(selectors.key_facts(selectors.keys_of_endpoint(endpoint), timezone.now())),
     )
@@ -140,6 +142,12 @@ def _model_folder(spec: EndpointSpec) -> str:
     location = "" if spec.on_cluster else model_location(spec.model)
     there = location.startswith("/") and Path(location).is_dir()
     return location if there and not spec.simulated else ""
+
+
+def _l1_tokens(spec: EndpointSpec) -> int:
+    l1 = spec.cache.l1
+    each = stored_token_bytes(spec) if l1.enabled else None
+    return int(l1.size_bytes / each) if each else 0
 
 
 def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:

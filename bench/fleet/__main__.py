@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 from bench.fleet import tables, workloads
-from routing.whatif.simulation.hardware import HARDWARE
+from routing.whatif.simulation.hardware import HARDWARE, TierModel
 from routing.whatif.simulation.routers import STRATEGIES
 
 
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--routers", action="store_true", help="2, 4, 8 routers that share state")
     parser.add_argument("--agreement", action="store_true", help="their picks beside one router's")
     parser.add_argument("--fill", type=float, default=1.0, help="factor of the rate")
+    parser.add_argument("--l1", type=float, default=0, help="its size in device caches; 0: none")
     parser.add_argument("--strategy", action="append", choices=STRATEGIES, help="only these")
     flags = parser.parse_args()
     started = time.perf_counter()
@@ -33,9 +35,11 @@ def main() -> None:
     for name in names:
         if (flags.hardware, name) not in workloads.RATES:
             parser.error(f"--workload {name}: its rate on --hardware {flags.hardware} is not known")
-    bench = tables.Bench(
-        HARDWARE[flags.hardware], range(1, flags.seeds + 1), flags.half, flags.fill
-    )
+    hardware = HARDWARE[flags.hardware]
+    if flags.l1:  # loaded as in bench.published; the oracle knows the device only
+        l1 = TierModel(round(flags.l1 * hardware.cache_tokens), 2e-6, 0.001)
+        hardware = replace(hardware, l1=l1)
+    bench = tables.Bench(hardware, range(1, flags.seeds + 1), flags.half, flags.fill)
     if flags.robust:
         tables.robustness(bench, names)
     elif flags.agreement:

@@ -21,7 +21,8 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 @dataclass(frozen=True, slots=True)
 class EndpointFacts:
     """`model_folder`: local model files, "" without any or for simulated workers, which have their
-    own tokenizer. `cluster_namespace`: namespace of its objects, "" on this machine.
+    own tokenizer. `cluster_namespace`: namespace of its objects, "" on this machine. `l1_tokens`:
+    size of a worker's L1; 0: none, or the model's KV bytes are unknown.
     """
 
     id: str
@@ -32,6 +33,7 @@ class EndpointFacts:
     keys: tuple[KeyFacts, ...] = ()
     model_folder: str = ""
     cluster_namespace: str = ""
+    l1_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from endpoints.placement import installation
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpu_resource
 
 LARGEST_CONFIG = 1_000_000
+_SIMULATED_TOKEN_BYTES = 46_080.0  # endpoints.simulated_worker
 _RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerdict.DOES_NOT_FIT: 3}
 
 
@@ -131,6 +132,16 @@ def model_shape(model: str) -> ModelShape | None:
         if found is not None:
             return found
     return model_catalogue.find_shape(model)
+
+
+def stored_token_bytes(spec: EndpointSpec) -> float | None:
+    """Return the bytes of a token's KV in a cache tier; None: the model's shape is unknown."""
+    if spec.simulated:
+        return _SIMULATED_TOKEN_BYTES
+    shape = model_shape(spec.model)
+    if shape is None:
+        return None
+    return shape.whole_kv_token_bytes(requirements.worker_requirements(spec).kv_each)
 
 
 def _read(folder: Path) -> ModelShape | None:

@@ -72,6 +72,8 @@ def compile_config(
     l2 = endpoint.spec.cache.l2
     if l2.enabled and l2.ttl_s and routing.effective_strategy == "kvaware":
         config.setdefault("kv", {})["l2_ttl_s"] = l2.ttl_s
+    if endpoint.l1_tokens and "prefixaware" in (config["strategy"], (canary or {}).get("strategy")):
+        config["l1_tokens"] = endpoint.l1_tokens
     try:
         # The keys separately, since their file does not exist yet, nor does the hash key's.
         parse({**config, **_SAMPLE, "api_keys_file": "", "state_store": {}}, Path("/"))

@@ -154,7 +154,7 @@ class RouterState:
             self.kv = KvRouting(kvaware, self.log)
             kvaware.index.observer = self.misses
         self.share_with(self.peers)
-        self._publish_models()
+        self._publish_facts()
         self.table.by_turn = policy.by_turn
         self._strategy = StrategyMetrics(self.metrics, policy.name)
 
@@ -224,18 +224,20 @@ class RouterState:
         self.table.engine_died(worker, "its engine died")
 
     def learn_models(self) -> None:
-        """Update model labels and /v1/models from the workers."""
+        """Update model labels, /v1/models and block sizes from the workers."""
         for worker in self.table.workers.values():
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
                 self.meter.learn_context(model.get("max_model_len"))
-        self._publish_models()
+        self._publish_facts()
 
-    def _publish_models(self) -> None:
+    def _publish_facts(self) -> None:
         if self.kv is not None:
             models = (model for worker in self.table.workers.values() for model in worker.models)
             bases = {str(model.get("id")) for model in models if not model.get("parent")}
             self.kv.bases = frozenset(bases)
+            sizes = (worker.block_size for worker in self.table.workers.values())
+            self.kv.stated_sizes = frozenset(filter(None, sizes))
 
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()

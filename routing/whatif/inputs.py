@@ -15,7 +15,7 @@ from console.core.errors import Problem, Refused
 from console.core.registry import Registry
 from endpoints.fit.requirements import flag_values, worker_requirements
 from endpoints.models import Endpoint
-from endpoints.placement.capacity_check import check_capacity, model_shape
+from endpoints.placement.capacity_check import check_capacity, stored_token_bytes
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.fields import ISOLATIONS, STRATEGIES
 from routing import selectors as routing
@@ -28,7 +28,6 @@ L1_POLICIES = ("lru", "arc")
 L2_POLICIES = ("lru", "s3fifo", "arc")
 HOUR = timedelta(hours=1)
 MAX_PERIOD = timedelta(days=7)
-_SIMULATED_KV_KIB = 45.0  # endpoints.simulated_worker
 Values = dict[str, Any]
 
 
@@ -142,12 +141,8 @@ def register_worker_price(source: Callable[[Endpoint], float | None]) -> None:
 
 
 def _kv_kib(spec: EndpointSpec) -> float | None:
-    if spec.simulated:
-        return _SIMULATED_KV_KIB
-    shape = model_shape(spec.model)
-    if shape is None:
-        return None
-    return round(shape.whole_kv_token_bytes(worker_requirements(spec).kv_each) / 1024, 3)
+    each = stored_token_bytes(spec)
+    return None if each is None else round(each / 1024, 3)
 
 
 def _list_price(spec: EndpointSpec) -> float | None:

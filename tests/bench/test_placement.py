@@ -5,6 +5,7 @@ Limits are the target (ten percent), not the better results of docs/benchmarks/p
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from bench.fleet import workloads
 from bench.fleet.agreement import Agreement
 from bench.fleet.tables import EVALUATION_HALF, Bench, paired
-from routing.whatif.simulation.hardware import HARDWARE
+from routing.whatif.simulation.hardware import HARDWARE, TierModel
 from routing.whatif.simulation.replay import FleetResult, run
 from routing.whatif.simulation.routers import RouterSetting, override_constant
 
@@ -92,3 +93,12 @@ def test_routers_that_share_their_state_pick_as_one(strategy: str) -> None:
 def test_two_routers_with_events_place_better_than_two_without() -> None:
     kvaware = bench("70b").over("8k", RouterSetting("kvaware", routers=2))
     assert kvaware < bench("70b").over("8k", RouterSetting("prefixaware", routers=2)) - 0.3
+
+
+def test_a_known_l1_is_used_as_kvaware_does() -> None:
+    small = HARDWARE["70b-quarter"]
+    l1 = TierModel(4 * small.cache_tokens, 2e-6, 0.001)
+    tiers = Bench(replace(small, l1=l1), (1,), EVALUATION_HALF)
+    found = tiers.ours("64k", DEFAULT)
+    assert found.hit_rate > 0.9  # 0.72 if the router remembers as much as the device holds
+    assert found.ttft_s[0] < 1.05 * tiers.ours("64k", RouterSetting("kvaware")).ttft_s[0]

@@ -103,7 +103,7 @@ class Roster:
         worker.probe_pool.connect_timeout_s = config.limits.connect_timeout_s
         if new.cache_tokens != worker.config_cache_tokens:
             worker.config_cache_tokens = worker.cache_tokens = new.cache_tokens
-            self.set_capacity(worker)
+        self.set_capacity(worker)
 
     def _remove(self, worker: Worker) -> None:
         router = self._router
@@ -164,6 +164,7 @@ class Roster:
             router.table.start_slowly(worker)
             router.note_worker_change(worker, "restarted")
             router.log.event("warning", "worker_restarted", worker=worker.id)
+        worker.block_size = vitals.block_size or worker.block_size
         router.misses.learn_block_size(worker.id, vitals.block_size)
         if vitals.cache_tokens and not worker.config_cache_tokens:
             if vitals.cache_tokens != worker.cache_tokens:
@@ -174,5 +175,6 @@ class Roster:
         self.set_capacity(worker)
 
     def set_capacity(self, worker: Worker) -> None:
+        router = self._router
         if worker.cache_tokens:
-            self._router.policy.set_capacity(worker.id, worker.cache_tokens)
+            router.policy.set_capacity(worker.id, worker.cache_tokens, router.config.l1_tokens)

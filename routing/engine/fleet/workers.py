@@ -35,6 +35,7 @@ class Worker:
     __slots__ = (
         "address",
         "backlog",
+        "block_size",
         "cache_tokens",
         "changed_prompts",
         "circuit",
@@ -99,6 +100,7 @@ class Worker:
         self.circuit = Circuit()
         self.weight = 1.0  # load multiplier, > 1 during slow start
         self.slow_since = 0.0  # 0: not in slow start
+        self.block_size = 0  # in tokens, as its metrics report; 0: unknown
         self.config_cache_tokens = config.cache_tokens  # 0: use its metrics
         self.cache_tokens = config.cache_tokens
         self.started: float | None = None  # process start by the worker's clock

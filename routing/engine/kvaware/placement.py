@@ -54,6 +54,7 @@ class KvRouting:
         self.ranks = Ranks(policy.index)
         self.fallbacks = dict.fromkeys(FALLBACKS, 0)
         self.bases: frozenset[str] = frozenset()  # base models (no LoRA adapters)
+        self.stated_sizes: frozenset[int] = frozenset()  # of blocks, by the workers' metrics
         self.progress = Progress(policy.index)
         self.explained: dict[bytes, TokenOutcome] = {}  # by body, for repeated /explain queries
         self.relearn = True  # see _request_relearn
@@ -127,7 +128,7 @@ class KvRouting:
         root = index.root("", adapter, salt)
         chains = {
             size: tokens.chain(root, size)[: usable_blocks(tokens.count, size)]
-            for size in index.block_sizes()
+            for size in index.block_sizes() or self.stated_sizes
         }
         return Blocks(chains)
 

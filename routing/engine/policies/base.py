@@ -176,8 +176,8 @@ class RoutingPolicy:
     def set_share(self, worker_id: str, share: float) -> None:
         """Adopt the share that a peer learned."""
 
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
-        """Set the cache size of a worker in tokens."""
+    def set_capacity(self, worker_id: str, tokens: int, l1_tokens: int = 0) -> None:
+        """Set the cache size of a worker in tokens; `l1_tokens` 0: no L1, or of unknown size."""
 
     def forget(self, worker: RoutingTarget) -> None:
         """Drop the memory of a worker that is gone or lost its cache."""

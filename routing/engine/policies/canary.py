@@ -56,9 +56,9 @@ class CanaryPolicy(RoutingPolicy):
         for policy in self._observers:
             policy.set_share(worker_id, share)
 
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
+    def set_capacity(self, worker_id: str, tokens: int, l1_tokens: int = 0) -> None:
         for policy in self._observers:
-            policy.set_capacity(worker_id, tokens)
+            policy.set_capacity(worker_id, tokens, l1_tokens)
 
     def forget(self, worker: RoutingTarget) -> None:
         for policy in self._observers:

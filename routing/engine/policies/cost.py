@@ -13,6 +13,8 @@ from __future__ import annotations
 # Recomputing a prefix held elsewhere also takes time from later requests and memory from other
 # prefixes. At 1 (the request's own cost) workers copy prefixes until nothing stays cached.
 RECOMPUTE = 3.0
+# Time to load a token from L1, relative to its computation; kvaware.LoadPrices learns it.
+L1_SHARE = 0.05
 # A running answer slows each step slightly; it decides between workers with equal prompts.
 ANSWER_TOKENS = 128
 # `backlog` counts waiting prompts by length. Many short ones wait for batch slots instead, so the

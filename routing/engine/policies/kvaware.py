@@ -15,11 +15,11 @@ from routing.engine.kv.match import Blocks, Match, match
 from routing.engine.kv.progress import ExpectedBlocks
 from routing.engine.policies import base, ranking
 from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts, RoutingPolicy
+from routing.engine.policies.cost import L1_SHARE
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 
 GPU_SHARE = 0.0
-L1_SHARE = 0.05
 L2_SHARE = 0.1
 _MIN_TOKENS = 64  # of one kind, for an answer to be used
 _MAX_MIXED = 0.2  # largest share of another kind
@@ -191,8 +191,8 @@ class KvAware(RoutingPolicy):
     def set_share(self, worker_id: str, share: float) -> None:
         self.by_prefix.set_share(worker_id, share)
 
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
-        self.by_prefix.set_capacity(worker_id, tokens)
+    def set_capacity(self, worker_id: str, tokens: int, l1_tokens: int = 0) -> None:
+        self.by_prefix.set_capacity(worker_id, tokens, l1_tokens)
 
     def forget(self, worker: RoutingTarget) -> None:
         """Drop a lost worker; its published blocks go with the event source."""

@@ -1,14 +1,16 @@
 """`prefixaware`: place a prompt where most of it was computed before, weighed against load.
 
 The index records prompts when sent, not when answered, so that a burst of one new prefix stays
-together; its size follows the workers' caches. It keeps prompts in flight, as the workers do.
+together; its size follows the workers' caches. It keeps prompts in flight, as the workers do. A
+second index, as large as L1, records the same prompts where L1 is larger than the device cache and
+its size is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from routing.engine.policies import base, ranking
+from routing.engine.policies import base, cost, ranking
 from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefix_index import Level, PrefixIndex
@@ -48,11 +50,15 @@ class PrefixAware(RoutingPolicy):
     def __init__(self, memory_blocks: int) -> None:
         self.limit = memory_blocks
         self._index = PrefixIndex()
+        self._tiers = PrefixIndex()  # device and L1, of the workers in `_l1`
+        self._l1: dict[str, int] = {}  # size of L1 in tokens, where larger than the device cache
         self._capacities: dict[str, int] = {}  # in tokens, where known
         self._shares: dict[str, float] = {}  # usable part of a cache, where learned
         self._block_tokens = 64.0
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
+        if self._tiers.memories:
+            return self._rank_tiers(facts, fleet, shown)
         index = self._index
         levels = index.levels(facts.chain)
         block_tokens = facts.block_tokens
@@ -69,14 +75,36 @@ class PrefixAware(RoutingPolicy):
                 matched[worker_id] = tokens
         return ranking.rank_few(facts, fleet, matched, base.PREFIX_HIT, shown, self.displaced)
 
+    def _rank_tiers(self, facts: RequestFacts, fleet: Fleet, shown: int) -> Pick:
+        """Rank by both indexes: a token in L1 saves less than one on the device."""
+        held = self._matched(self._index, facts)
+        saved = dict(held)
+        for worker_id, tokens in self._matched(self._tiers, facts).items():
+            device = held.get(worker_id, 0)
+            if tokens > device:
+                saved[worker_id] = device + int((tokens - device) * (1 - cost.L1_SHARE))
+                held[worker_id] = tokens
+        pick = ranking.rank(facts, fleet, saved, base.PREFIX_HIT, shown, self.displaced)
+        pick.cached_tokens = held.get(pick.worker.id, 0)
+        pick.candidates = [(item[0], held.get(item[0], 0), *item[2:]) for item in pick.candidates]
+        return pick
+
+    @staticmethod
+    def _matched(index: PrefixIndex, facts: RequestFacts) -> dict[str, int]:
+        return {
+            worker_id: int(blocks * facts.block_tokens)
+            for blocks, bits in index.levels(facts.chain)
+            for worker_id in index.names(bits)
+        }
+
     def displaced(self, worker_id: str, tokens: int) -> int:
         """Return the age of what `tokens` more would displace (PrefixIndex.displaced)."""
         return self._index.displaced(worker_id, int(tokens / self._block_tokens))
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         if facts.chain:
-            self._remember(facts, worker)
-            facts.known_tokens = self._index.known * facts.block_tokens
+            known = self._remember(facts, worker)
+            facts.known_tokens = known * facts.block_tokens
 
     def ended(
         self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None
@@ -103,7 +131,8 @@ class PrefixAware(RoutingPolicy):
     def set_share(self, worker_id: str, share: float) -> None:
         self._shares[worker_id] = min(max(share, MIN_SHARE), MAX_SHARE)
 
-    def _remember(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+    def _remember(self, facts: RequestFacts, worker: RoutingTarget) -> int:
+        """Return the blocks that were remembered before."""
         self._block_tokens = facts.block_tokens
         limit = self.limit
         if self._capacities:
@@ -111,22 +140,35 @@ class PrefixAware(RoutingPolicy):
             if tokens is not None:
                 limit = self._blocks(worker.id, tokens)
         self._index.remember(worker.id, worker.slot, facts.chain, limit, worker.prompts)
+        if worker.id not in self._l1:
+            return self._index.known
+        limit = self._blocks(worker.id, self._l1[worker.id])
+        self._tiers.remember(worker.id, worker.slot, facts.chain, limit, worker.prompts)
+        return max(self._index.known, self._tiers.known)
 
     def _blocks(self, worker_id: str, tokens: int) -> int:
         usable = tokens * self._shares.get(worker_id, MAX_SHARE)
         return max(1, int(usable / self._block_tokens))
 
-    def set_capacity(self, worker_id: str, tokens: int) -> None:
+    def set_capacity(self, worker_id: str, tokens: int, l1_tokens: int = 0) -> None:
         self._capacities[worker_id] = tokens
         self._index.limit(worker_id, self._blocks(worker_id, tokens))
+        if l1_tokens > tokens:
+            self._l1[worker_id] = l1_tokens
+            self._tiers.limit(worker_id, self._blocks(worker_id, l1_tokens))
+        elif self._l1.pop(worker_id, 0):
+            self._tiers.forget(worker_id)
 
     def forget(self, worker: RoutingTarget) -> None:
         self._index.forget(worker.id)
+        self._tiers.forget(worker.id)
+        self._l1.pop(worker.id, None)
         self._capacities.pop(worker.id, None)
         self._shares.pop(worker.id, None)
 
     def memory(self, worker_id: str, most_blocks: int) -> list[tuple[float, Sequence[int]]]:
-        return [(self._block_tokens, chain) for chain in self._index.chains(worker_id, most_blocks)]
+        index = self._tiers if worker_id in self._tiers.memories else self._index
+        return [(self._block_tokens, chain) for chain in index.chains(worker_id, most_blocks)]
 
     def sizes(self) -> dict[str, int]:
-        return self._index.sizes()
+        return self._index.sizes() | self._tiers.sizes()

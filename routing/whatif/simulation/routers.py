@@ -69,8 +69,9 @@ def make_policy(setting: RouterSetting, count: int, hardware: Hardware) -> Routi
         if hardware.l2 is not None:
             kvaware.prices.l2_share = min(hardware.l2.load_s / hardware.prefill_s, 1.0)
     if setting.sizes_known:
+        l1 = hardware.l1.tokens if hardware.l1 is not None else 0
         for index in range(count):
-            policy.set_capacity(f"w{index}", hardware.cache_tokens)
+            policy.set_capacity(f"w{index}", hardware.cache_tokens, l1)
     return policy
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from endpoints import selectors
+from endpoints.models import Endpoint
 from tests.endpoints.fit.test_requirements import BASE
 from tests.support.people import cast, client_of
 
@@ -82,3 +84,22 @@ def test_admission_uses_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spec_context.context().misfits is capacity_check.refusals
     found = violations(parse(BASE), spec_context.context())
     assert "context_does_not_fit" in [error.code for error in found]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tokens"),
+    [
+        ({"model": "meta-llama/Llama-3.1-8B-Instruct"}, 2 * 2**30 // 131_072),
+        ({"model": "some/model-of-unknown-shape"}, 0),
+        ({"engine": "simulated"}, 2 * 2**30 // 46_080),
+        ({"cache": {"l1": {"enabled": False}}}, 0),
+    ],
+)
+def test_size_of_l1_in_tokens_is_a_fact_for_routers(
+    demo_endpoint: Endpoint, changes: dict[str, Any], tokens: int
+) -> None:
+    cache = {"l1": {"enabled": True, "size_gib": 2.0}}
+    shown = {"cache": cache, "resources": BASE["resources"], "engine": "vllm"}
+    demo_endpoint.spec |= {**shown, **changes}
+    demo_endpoint.__dict__.pop("parsed", None)
+    assert selectors.facts(demo_endpoint).l1_tokens == tokens

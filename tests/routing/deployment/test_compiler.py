@@ -144,3 +144,22 @@ def test_workload_contains_no_plain_secret() -> None:
     assert spec.probe.path == "/healthz"
     assert spec.ports == (compiler.HTTP_PORT, compiler.ADMIN_PORT)
     assert spec.argv[1:] == ("-m", "routing.engine", "--config", "{dir}/router.json")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "canary", "published"),
+    [
+        ("prefixaware", None, 5000),
+        ("kvaware", None, None),
+        ("kvaware", {"id": "c", "strategy": "prefixaware", "share": 0.1}, 5000),
+        ("session", {"id": "c", "strategy": "kvaware", "share": 0.1}, None),
+    ],
+)
+def test_size_of_l1_is_published_for_prefixaware(
+    strategy: str, canary: dict[str, object] | None, published: int | None
+) -> None:
+    endpoint = replace(with_routing(strategy=strategy), l1_tokens=5000)
+    config = compile_config(endpoint, (), canary)
+    assert config.get("l1_tokens") == published
+    files = {"listen": "127.0.0.1:1", "admin": "", "api_keys_file": ""}
+    assert parse({**config, **files}, Path("/")).l1_tokens == (published or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, becomes, metric, post, router, until
 from tests.routing.engine.kv.builders import engine_hash, stored
 from tests.routing.engine.kv.event_worker import BLOCK, KvEventWorker
-from tests.support.fake_worker import FakeWorker
+from tests.support.fake_worker import Conversation, FakeWorker
 
 PROMPT = list(range(1000, 1000 + 6 * BLOCK + 1))
 HELD = 6 * BLOCK
@@ -74,6 +75,31 @@ async def test_explain_separates_reported_blocks_from_blocks_in_transit() -> Non
         assert seen["kv"]["workers"]["w0"]["told"] == HELD
         assert seen["predicted_cached_tokens"] == HELD
         assert seen["kv"]["prices_measured"] is False
+
+
+async def test_prompt_in_flight_before_the_first_event_is_expected() -> None:
+    """The worker's metrics tell the size of its blocks."""
+    released = asyncio.Event()
+
+    class Busy(KvEventWorker):
+        async def _complete(self, talk: Conversation) -> None:
+            await released.wait()
+            await super()._complete(talk)
+
+    worker = Busy()
+    worker.metrics = f'vllm:cache_config_info{{block_size="{BLOCK}"}} 1\n'
+    async with worker, kvaware_router(worker) as server:
+        await followed(server, "w0")
+        await until(lambda: server.router.kv.stated_sizes, "the size of its blocks")
+        first = asyncio.create_task(complete(server))
+        await until(worker.sent, "the first prompt")
+        seen = await explain(server)
+        assert seen["kv"]["workers"]["w0"] == {"index": "whole", "told": 0, "on_their_way": HELD}
+        again = asyncio.create_task(complete(server))
+        await until(lambda: len(worker.sent()) == 2, "the same again")
+        released.set()
+        await first
+        assert (await again)["predicted_cached_tokens"] == HELD
 
 
 async def test_explain_states_the_completeness_of_an_index() -> None:

@@ -37,7 +37,7 @@ from tests.routing.engine.harness import (
 )
 from tests.routing.engine.test_exchange_engine_death import dead, engine_error
 from tests.routing.engine.test_server_changes import rewrite
-from tests.support.cached_worker import CachedWorker
+from tests.support.cached_worker import BLOCK, CachedWorker
 from tests.support.fake_worker import Conversation, event
 
 Causes = dict[str, int]
@@ -426,3 +426,34 @@ def test_short_cut_for_new_text_attributes_as_the_full_search() -> None:
         found = ledger._attribute(exchange, seen, cached, usable, 16)
         assert found == ledger._search(exchange, seen, cached, 16)
     assert short > 200
+
+
+async def test_another_worker_holds_it_in_l1_and_is_busy(tmp_path: Path) -> None:
+    """Each worker has a device of 1,280 tokens and an L1 of 12,800."""
+    path = tmp_path / "router.json"
+    fleet = CachedWorker(blocks=800), CachedWorker(blocks=800)
+    for worker in fleet:
+        labels = f'block_size="{BLOCK}",num_gpu_blocks="80"'
+        worker.metrics = f"vllm:cache_config_info{{{labels}}} 1\n"
+    async with fleet[0], fleet[1], router(*fleet, path=path, l1_tokens=12_800) as server:
+        table = server.router.table
+        await until(lambda: all(one.cache_tokens for one in table.workers.values()), "sizes")
+        home = (await send(server, text(1)))["chosen"]
+        for number in range(2, 5):  # evicts it from the device
+            await send(server, text(number), pin=home)
+        worker = fleet[int(home[1:])]
+        assert (await send(server, text(1)))["predicted_cached_tokens"] >= 960
+        for number in range(5, 8):
+            await send(server, text(number), pin=home)
+        worker.held_back = asyncio.Event()
+        waiting = [
+            asyncio.create_task(send(server, text(60 + number, 8000), pin=home))
+            for number in range(3)
+        ]
+        await until(lambda: table.workers[home].own_in_flight == 3, "load")
+        shown = await send(server, text(1))
+        assert (shown["chosen"] != home, main(shown)) == (True, "placed_load")
+        worker.held_back.set()
+        await asyncio.gather(*waiting)
+        rewrite(path, server, l1_tokens=0)
+        assert server.router.policy.sizes()[home] <= 20  # of 64 tokens

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from routing.engine.policies.base import RequestFacts
+from routing.engine.fleet.workers import Worker
+from routing.engine.policies.base import Fleet, RequestFacts
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import MAX_SHARE, MIN_SHARE, STEP, PrefixAware
-from tests.routing.engine.policies.test_ranking import BLOCK, blocks, facts, table
+from tests.routing.engine.policies.test_ranking import BLOCK, blocks, facts, load, table
 
 CACHE = 1000 * BLOCK
 USABLE = int(1000 * MAX_SHARE)
@@ -103,4 +104,56 @@ def test_an_answer_of_a_forgotten_worker_is_not_remembered() -> None:
     late = sent(policy, worker, 11, 100)
     policy.forget(worker)
     policy.ended(late, worker, 100 * BLOCK, 0)
+    assert policy.sizes() == {}
+
+
+def tiered(count: int) -> tuple[PrefixAware, Fleet, list[Worker]]:
+    """Return a policy of workers with 100 blocks on the device and 400 in L1; the first one was
+    sent five prompts of 60.
+    """
+    policy, fleet = PrefixAware(10_000), table(count)
+    known = list(fleet.workers.values())
+    for worker in known:
+        policy.set_capacity(worker.id, 100 * BLOCK, 400 * BLOCK)
+    for number in range(5):
+        sent(policy, known[0], number, 60)
+    return policy, fleet.fleet, known
+
+
+@pytest.mark.parametrize("count", [2, 20])  # compared in full, and not
+def test_what_the_device_evicted_is_found_in_l1(count: int) -> None:
+    policy, fleet, known = tiered(count)
+    pick = policy.rank(facts(blocks(1, 60), 10), fleet)
+    assert (pick.worker.id, pick.cached_tokens, pick.reason) == ("w0", 60 * BLOCK, "prefix_hit")
+    assert {item[0]: item[1] for item in pick.candidates}["w0"] == 60 * BLOCK
+    assert sent(policy, known[0], 1, 60).known_tokens == 60 * BLOCK
+    assert policy.sizes() == {"w0": 300}
+    for number in range(10, 16):
+        sent(policy, known[0], number, 60)
+    forgotten = policy.rank(facts(blocks(0, 60)), fleet)
+    assert (forgotten.cached_tokens, policy.sizes()["w0"]) == (0, int(400 * MAX_SHARE))
+
+
+def test_a_prefix_on_the_device_is_preferred_to_one_in_l1() -> None:
+    policy, fleet, known = tiered(2)
+    sent(policy, known[1], 1, 60)
+    assert policy.rank(facts(blocks(1, 60)), fleet).worker.id == "w1"
+    load(known[1], 2000)
+    assert policy.rank(facts(blocks(1, 60)), fleet).worker.id == "w0"
+
+
+def test_a_new_router_gets_what_l1_holds() -> None:
+    policy, _, _ = tiered(1)
+    assert sum(len(chain) for _, chain in policy.memory("w0", 1000)) == 300
+
+
+def test_a_worker_without_l1_is_remembered_by_its_device_alone() -> None:
+    policy, fleet, known = tiered(2)
+    for l1_tokens in (0, 50 * BLOCK):  # none; smaller than the device
+        policy.set_capacity("w0", 100 * BLOCK, l1_tokens)
+        assert policy.rank(facts(blocks(1, 60)), fleet).cached_tokens == 0
+        assert policy.sizes() == {"w0": int(100 * MAX_SHARE)}
+    policy.set_capacity("w0", 100 * BLOCK, 400 * BLOCK)
+    sent(policy, known[0], 7, 60)
+    policy.forget(known[0])
     assert policy.sizes() == {}
