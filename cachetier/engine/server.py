@@ -22,6 +22,7 @@ from cachetier.engine.net.session import ClientSession
 from cachetier.engine.net.sockets import (
     HIGH_WATER,
     LOW_WATER,
+    ClientEntry,
     ClientSocket,
     SocketClient,
 )
@@ -45,13 +46,14 @@ _POLL_S = 0.05
 _CAPACITY_RECHECK_S = 0.02
 
 
-class ClientProtocol(ClientSocket, asyncio.BufferedProtocol):
+class ClientProtocol(asyncio.BufferedProtocol):
     """Adapter between a transport and a ClientSession, for TLS, where bytes are copied anyway."""
 
     _transport: asyncio.Transport  # once connected
 
     def __init__(self, node: Node, clients: set[ClientSocket]) -> None:
-        super().__init__(node, clients)
+        self._node = node
+        self._entry = ClientEntry(node, clients, self)
         self._session: ClientSession | None = None
         self._paused = False
         self._resting = False  # a reply waits for the disk
@@ -69,11 +71,11 @@ class ClientProtocol(ClientSocket, asyncio.BufferedProtocol):
             return
         self._session = ClientSession(self._node, self, HANDLERS)
         ends = (transport.get_extra_info("peername"), transport.get_extra_info("sockname"))
-        self._register(self._session, *ends, self._transport.abort)
+        self._entry.register(self._session, *ends, self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         if self._session is not None:
-            self._unregister(self._session)
+            self._entry.unregister(self._session)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         if self._session is None:  # rejected: drop further input
@@ -91,19 +93,22 @@ class ClientProtocol(ClientSocket, asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._count_waiting("")
+        self._entry.count_waiting("")
         self._go_on()
 
     def leave_if_idle(self) -> None:
         if self._session is None or self._session.parser.is_idle:
             self._transport.close()
 
+    def leave_if_broken(self) -> None:
+        """Do nothing: the transport detects errors."""
+
     def _serve(self, session: ClientSession) -> None:
         session.feed()
         if session.closing:
             self._transport.close()
         elif self._paused:
-            self._count_waiting(session.last_op)
+            self._entry.count_waiting(session.last_op)
 
     def write(self, data: bytes) -> None:
         self._transport.write(data)

@@ -14,26 +14,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-SCRATCH_BYTES = 64 * 1024
+SCRATCH_BYTES: Final = 64 * 1024
 # Minimum length of a bulk string with its own landing; shorter ones fit the scratch buffer.
-DIRECT_BYTES = 16 * 1024
+DIRECT_BYTES: Final = 16 * 1024
 # Read size after a long value: enough for the following words, but little of the next value, since
 # bytes in the scratch buffer must be copied.
-_FRAMING_BYTES = 2048
+_FRAMING_BYTES: Final = 2048
 # Buffers per system call, below IOV_MAX (1024).
-_MAX_TARGETS = 512
+_MAX_TARGETS: Final = 512
 # Object overhead of a word and its list entry.
-_WORD_BYTES = 64
+_WORD_BYTES: Final = 64
 # No client sends this many empty requests in a row; each costs time.
-_MAX_EMPTY = 1024
+_MAX_EMPTY: Final = 1024
 # Inline words that start an HTTP request line and are not commands.
-_HTTP_VERBS = frozenset(b"CONNECT DELETE HEAD OPTIONS PATCH POST PRI PUT TRACE".split())
+_HTTP_VERBS: Final = frozenset(b"CONNECT DELETE HEAD OPTIONS PATCH POST PRI PUT TRACE".split())
 # "*" or "$", up to 20 digits, CR LF.
-_MAX_LENGTH_LINE = 24
+_MAX_LENGTH_LINE: Final = 24
+_ASTERISK: Final = 0x2A
+_DOLLAR: Final = 0x24
 # Redis' bulk string limit; a longer one is a broken client.
-MAX_BULK_BYTES = 512 * 1024 * 1024
+MAX_BULK_BYTES: Final = 512 * 1024 * 1024
 
 
 class ProtocolError(Exception):
@@ -195,6 +197,10 @@ class RequestParser:
                     raise ProtocolError("too many empty requests")
                 continue
             while self._missing_args:
+                if self._bulk < 0:
+                    self._take_short_words()
+                    if not self._missing_args:
+                        break
                 argument = self._argument()
                 if argument is None:
                     return None
@@ -207,11 +213,38 @@ class RequestParser:
             self._had_long = False
             return request
 
+    def _take_short_words(self) -> None:
+        """Append the buffered short words up to one that is long, incomplete or invalid."""
+        scratch, start, end = self._scratch, self._start, self._end
+        room = min(
+            self.limits.max_request_bytes - self._request_bytes,
+            self.limits.max_short_bytes - self._short_bytes,
+        )
+        taken = count = 0
+        while count < self._missing_args and start < end and scratch[start] == _DOLLAR:
+            found = scratch.find(b"\r\n", start, min(end, start + _MAX_LENGTH_LINE))
+            digits = scratch[start + 1 : found] if found > 0 else b""
+            if not digits.isdigit():
+                break
+            length = int(digits)
+            stop = found + 2 + length
+            too_many = taken + length + _WORD_BYTES > room
+            if length >= DIRECT_BYTES or too_many or scratch[stop : min(stop + 2, end)] != b"\r\n":
+                break
+            self._args.append(bytes(self._view[found + 2 : stop]))
+            start = stop + 2
+            taken += length + _WORD_BYTES
+            count += 1
+        self._start = start
+        self._missing_args -= count
+        self._short_bytes += taken
+        self._request_bytes += taken - count * _WORD_BYTES
+
     def _begin(self) -> Request | None:
         """Return a complete inline command, [] to continue, None if more bytes are needed."""
         if self._start == self._end:
             return None
-        if self._scratch[self._start] != ord("*"):
+        if self._scratch[self._start] != _ASTERISK:
             return self._inline()
         count = self._length_line(b"*")
         if count is None:
@@ -268,7 +301,7 @@ class RequestParser:
     def _begin_bulk(self) -> bool:
         if self._start == self._end:
             return False
-        if self._scratch[self._start] != ord("$"):
+        if self._scratch[self._start] != _DOLLAR:
             got = chr(self._scratch[self._start])
             raise ProtocolError(f"expected '$', got {got!r}")
         length = self._length_line(b"$")

@@ -139,6 +139,10 @@ def type_(session: ClientSession, words: list[bytes]) -> None:
 
 
 def set_(session: ClientSession, words: list[bytes]) -> None:
+    if len(words) == 2:
+        stored = _put(session, words[0], None, Condition.ALWAYS)
+        session.reply(replies.OK if stored else replies.null(session.version))
+        return
     options = parse_set_options(words[2:])
     ttl_s = options.ttl_s
     if options.keep_ttl:

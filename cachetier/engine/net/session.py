@@ -11,9 +11,9 @@ until sent, without copies.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from time import monotonic
+from typing import Final, Protocol
 
 from cachetier.engine.net.guards import DEFAULT_USER
 from cachetier.engine.node import Node
@@ -44,7 +44,7 @@ from cachetier.wire.frames import (
 log = logging.getLogger(__name__)
 
 # Limit of a request's words other than values: keys, patterns, names.
-_MAX_WORDS_BYTES = 4 * 1024 * 1024
+_MAX_WORDS_BYTES: Final = 4 * 1024 * 1024
 # Time slice of one client's requests while others wait.
 _TURN_S = 0.01
 
@@ -96,7 +96,7 @@ class ClientSession:
         self.closing = False
         self.last_command = ""
         self.last_op = ""
-        self.born_at = self.active_at = self.moved_at = time.monotonic()
+        self.born_at = self.active_at = self.moved_at = monotonic()
         self.seen_progress = (0, 0)
         self.value: Argument | None = None  # of the write being executed
         self._rest: ReplySteps | None = None
@@ -105,13 +105,14 @@ class ClientSession:
         self._handlers = handlers
         self._reserved = 0
         self._turn_ends_at = 0.0
+        self._ended_at = 0.0  # latest request
         self._rooms: list[WriteReservation] = []  # of the request being received
         self.parser = RequestParser(self._limits(), self._land)
 
     def feed(self) -> None:
         """Execute the complete requests in the parser."""
-        self.moved_at = time.monotonic()
-        self._turn_ends_at = time.perf_counter() + _TURN_S
+        self.moved_at = monotonic()
+        self._turn_ends_at = self.moved_at + _TURN_S
         try:
             while not self.closing and not self.out.is_behind():
                 if self._rest is not None:
@@ -121,8 +122,10 @@ class ClientSession:
                 if request is None:
                     break
                 self._execute(request)
-                self._release_all()
-                self._give_way()
+                if self._rooms or self._reserved:
+                    self._release_all()
+                if self._ended_at > self._turn_ends_at:
+                    self._give_way()
         except ProtocolError as exc:
             if isinstance(exc, HttpError):
                 self.node.http_came(self.peer)
@@ -132,7 +135,7 @@ class ClientSession:
 
     def _give_way(self) -> None:
         """Yield to other clients during many requests or a long one."""
-        if time.perf_counter() > self._turn_ends_at and not self.out.is_behind():
+        if monotonic() > self._turn_ends_at and not self.out.is_behind():
             self.out.pause()
             self.node.soon(self.out.resume)
 
@@ -175,20 +178,21 @@ class ClientSession:
         self._rest = None
 
     def _execute(self, request: Request) -> None:
-        command = TABLE.get(_word(request[0]).lower())
-        started = time.perf_counter()
+        command = _find_command(request[0])
+        started = monotonic()
         failed = True
         try:
-            self._run(command, request)
+            self._run(command, request, started)
             failed = False
         except CommandError as exc:
             self.reply(replies.error(str(exc)))
         except Exception:  # last resort: fail the request, not the node
             log.exception("Command %s failed", command.name if command else "?")
             self.reply(replies.error("ERR internal error, see this node's log"))
+        self._ended_at = monotonic()
         if command is None:
             return
-        took_s = time.perf_counter() - started
+        took_s = self._ended_at - started
         calls = self.node.calls[command.name]
         calls.count += 1
         calls.seconds += took_s
@@ -199,7 +203,7 @@ class ClientSession:
             if failed:
                 counters.operations[command.op, "error"] += 1
 
-    def _run(self, command: Command | None, request: Request) -> None:
+    def _run(self, command: Command | None, request: Request, started: float) -> None:
         if command is None:
             raise CommandError(_unknown_command_error(request))
         if not self.logged_in and not command.before_login:
@@ -207,7 +211,7 @@ class ClientSession:
         if not command.accepts(len(request)):
             raise CommandError(f"ERR wrong number of arguments for '{command.name}' command")
         self.last_command, self.last_op = command.name, command.op
-        self.active_at = time.monotonic()
+        self.active_at = started
         self._rest = self._handlers[command.name](self, self._words(command, request))
 
     def _words(self, command: Command, request: Request) -> list[bytes]:
@@ -216,23 +220,17 @@ class ClientSession:
         A value discarded because of the key's state is left to the handler; other discarded
         arguments raise.
         """
-        self.value = None
-        words: list[bytes] = []
         place = VALUE_ARGUMENTS.get(command.name, 0)
-        for index, argument in enumerate(request[1:], 1):
-            if isinstance(argument, bytes) and index != place:
-                words.append(argument)
-                continue
+        self.value = request[place] if 0 < place < len(request) else None
+        words: list[bytes] = []
+        for index in range(1, len(request)):
+            argument = request[index]
             if isinstance(argument, RefusedFrame) and argument.reason not in (
                 DeclineReason.EXISTS,
                 DeclineReason.ABSENT,
             ):
                 raise self.refusal(argument.reason, argument.length, argument.detail)
-            if index == place:
-                self.value = argument
-                words.append(b"")
-            else:
-                words.append(_as_bytes(argument))
+            words.append(b"" if index == place else _as_bytes(argument))
         return words
 
     def refusal(self, reason: str, length: int, detail: str) -> CommandError:
@@ -282,9 +280,9 @@ class ClientSession:
 
     def _land(self, before: Request, length: int) -> Landing | RefusedFrame:
         """Return a landing for a long word: in the store for a value, else in plain memory."""
-        name = _word(before[0]).lower() if before else ""
-        if VALUE_ARGUMENTS.get(name, 0) == len(before) and before:
-            return self._room(name, _as_bytes(before[1]), length)
+        command = _find_command(before[0]) if before else None
+        if command is not None and VALUE_ARGUMENTS.get(command.name, 0) == len(before):
+            return self._room(command.name, _as_bytes(before[1]), length)
         if self._reserved + length > _MAX_WORDS_BYTES:
             text = f"request arguments other than the value exceed {_MAX_WORDS_BYTES} bytes"
             return RefusedFrame(DeclineReason.TOO_LARGE, length, text)
@@ -303,7 +301,7 @@ class ClientSession:
         """
         once = name == "setnx" or key.startswith(envelope.PREFIX)
         condition = Condition.ABSENT if once else Condition.ALWAYS
-        room = self.node.store.room(key, length, time.monotonic(), condition)
+        room = self.node.store.room(key, length, monotonic(), condition)
         if isinstance(room, Declined):
             return RefusedFrame(room.reason, length, room.detail)
         self._rooms.append(room)
@@ -322,10 +320,16 @@ class ClientSession:
 
 
 # Index of the value argument, per command.
-VALUE_ARGUMENTS = {"set": 2, "setnx": 2, "setex": 3, "psetex": 3}
+VALUE_ARGUMENTS: Final = {"set": 2, "setnx": 2, "setex": 3, "psetex": 3}
 
 
-_MAX_SHOWN = 128
+_MAX_SHOWN: Final = 128
+# Commands as clients spell them.
+_COMMANDS: Final = {
+    spelling.encode(): command
+    for name, command in TABLE.items()
+    for spelling in (name, name.upper())
+}
 
 
 def _unknown_command_error(request: Request) -> str:
@@ -338,6 +342,11 @@ def _unknown_command_error(request: Request) -> str:
     return (
         f"ERR unknown command '{_word(request[0])[:_MAX_SHOWN]}', with args beginning with: {shown}"
     )
+
+
+def _find_command(word: Argument) -> Command | None:
+    found = _COMMANDS.get(word) if isinstance(word, bytes) else None
+    return found or TABLE.get(_word(word).lower())
 
 
 def _word(argument: Argument) -> str:

@@ -13,6 +13,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
+from typing import Final, Protocol
 
 from cachetier.engine.net.session import ClientSession, Handler
 from cachetier.engine.net.transfer_threads import MAX_PIECES, MIN_BYTES, WAKEUP_BYTES, Copy
@@ -20,28 +21,34 @@ from cachetier.engine.node import Node
 from cachetier.engine.store import DiskValue, Hold
 
 # Unsent bytes at which serving pauses, and at which it resumes.
-HIGH_WATER = 1024 * 1024
-LOW_WATER = 256 * 1024
+HIGH_WATER: Final = 1024 * 1024
+LOW_WATER: Final = 256 * 1024
 # Reads per client and event loop turn.
-_READS_PER_TURN = 8
+_READS_PER_TURN: Final = 8
 
 
-class ClientSocket:
-    """Connection of one client, plain or TLS; one of `clients` while it is open."""
-
-    def __init__(self, node: Node, clients: set[ClientSocket]) -> None:
-        self._node = node
-        self._clients = clients
-        self._waiting_op = ""
+class ClientSocket(Protocol):
+    """Connection of one client, plain or TLS."""
 
     def leave_if_idle(self) -> None:
         """Close between two requests; replies in progress are still sent."""
-        raise NotImplementedError
+        ...
 
     def leave_if_broken(self) -> None:
-        """Do nothing: transports detect errors themselves."""
+        """Close a connection with an undetected error."""
+        ...
 
-    def _register(
+
+class ClientEntry:
+    """Entry of one client in its node's sessions and in `clients` while it is open."""
+
+    def __init__(self, node: Node, clients: set[ClientSocket], client: ClientSocket) -> None:
+        self._node = node
+        self._clients = clients
+        self._client = client
+        self._waiting_op = ""
+
+    def register(
         self, session: ClientSession, peer: object, local: object, hang_up: Callable[[], None]
     ) -> None:
         session.peer = _format_address(peer)
@@ -49,15 +56,17 @@ class ClientSocket:
         session.host = session.peer.rpartition(":")[0].strip("[]")
         session.hang_up = hang_up
         self._node.sessions[session.id] = session
-        self._clients.add(self)
+        self._clients.add(self._client)
 
-    def _unregister(self, session: ClientSession) -> None:
-        self._count_waiting("")
-        self._clients.discard(self)
+    def unregister(self, session: ClientSession) -> None:
+        self.count_waiting("")
+        self._clients.discard(self._client)
         self._node.sessions.pop(session.id, None)
         session.close()
 
-    def _count_waiting(self, op: str) -> None:
+    def count_waiting(self, op: str) -> None:
+        if op == self._waiting_op:
+            return
         in_flight = self._node.counters.in_flight
         if self._waiting_op:
             in_flight[self._waiting_op] -= 1
@@ -82,7 +91,7 @@ class _File:
 _Piece = bytes | memoryview | Hold | _File
 
 
-class SocketClient(ClientSocket):
+class SocketClient:
     def __init__(
         self,
         sock: socket.socket,
@@ -90,7 +99,8 @@ class SocketClient(ClientSocket):
         clients: set[ClientSocket],
         handlers: dict[str, Handler],
     ) -> None:
-        super().__init__(node, clients)
+        self._node = node
+        self._entry = ClientEntry(node, clients, self)
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._fd = sock.fileno()
@@ -103,7 +113,7 @@ class SocketClient(ClientSocket):
         self._is_full = False  # it could not send everything: wait for the socket
         self._low_water = 1  # current SO_RCVLOWAT
         self._session = ClientSession(node, self, handlers)
-        self._register(self._session, sock.getpeername(), sock.getsockname(), self.abort)
+        self._entry.register(self._session, sock.getpeername(), sock.getsockname(), self.abort)
         self._settle()
 
     def write(self, data: bytes) -> None:
@@ -151,11 +161,13 @@ class SocketClient(ClientSocket):
                 length = min(missing, sum(map(len, buffers)))
                 self._leave(buffers, length, is_receiving=True)
                 return
-            buffers = parser.get_buffers()
+            buffers = parser.get_buffers() if missing else [parser.get_buffer()]
+            length = len(buffers[0])
             try:
                 if len(buffers) == 1:
                     count = self._sock.recv_into(buffers[0])
                 else:
+                    length = sum(map(len, buffers))
                     count = self._sock.recvmsg_into(buffers)[0]
             except (BlockingIOError, InterruptedError):
                 break
@@ -168,7 +180,7 @@ class SocketClient(ClientSocket):
             parser.received(count)
             if not parser.missing:
                 session.feed()
-            if count < sum(map(len, buffers)) or session.closing or self.is_behind():
+            if count < length or session.closing or self.is_behind():
                 break
         self._settle()
 
@@ -218,7 +230,7 @@ class SocketClient(ClientSocket):
             self.abort()
             return
         behind = self._queued >= HIGH_WATER
-        self._count_waiting(self._session.last_op if behind else "")
+        self._entry.count_waiting(self._session.last_op if behind else "")
         self._listen(reading=not (behind or closing or self._is_resting))
         missing = self._session.parser.missing
         self._expect(min(missing, WAKEUP_BYTES) if missing >= WAKEUP_BYTES // 4 else 1)
@@ -271,7 +283,7 @@ class SocketClient(ClientSocket):
         if length >= MIN_BYTES and self._suits_thread(length, is_receiving=False):
             self._leave([memoryview(piece) for piece in offered], length, is_receiving=False)
             return False
-        sent = self._sock.sendmsg(offered)
+        sent = self._sock.send(offered[0]) if len(offered) == 1 else self._sock.sendmsg(offered)
         self._drop_sent(sent)
         return sent == length
 
@@ -279,12 +291,12 @@ class SocketClient(ClientSocket):
         """Return bytes for one system call, up to the next file."""
         offered: list[bytes | memoryview] = []
         for piece in self._pieces:
-            if isinstance(piece, bytes | memoryview):
+            if isinstance(piece, _File):
+                break
+            if not isinstance(piece, Hold):
                 offered.append(piece)
-            elif isinstance(piece, _File):
-                break
-            if len(offered) == MAX_PIECES:
-                break
+                if len(offered) == MAX_PIECES:
+                    break
         return offered
 
     def _drop_sent(self, count: int) -> None:
@@ -347,7 +359,7 @@ class SocketClient(ClientSocket):
             if isinstance(piece, Hold | _File):
                 piece.release()
         self._queued = 0
-        self._unregister(self._session)
+        self._entry.unregister(self._session)
         self._sock.close()
 
     def _listen_no_more(self) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import redis
@@ -75,10 +73,8 @@ class _Out:
         self._soon: list[Callable[[], None]] = []
         monkeypatch.setattr(self.node, "soon", self._soon.append)
         ticks = itertools.count()
-        clock = SimpleNamespace(monotonic=time.monotonic, perf_counter=lambda: next(ticks) / 1000)
-        monkeypatch.setattr(
-            sessions, "time", clock
-        )  # each reading of the clock takes a millisecond
+        # Each reading of the clock takes a millisecond.
+        monkeypatch.setattr(sessions, "monotonic", lambda: next(ticks) / 1000)
         self.session = ClientSession(self.node, self, HANDLERS)
 
     def ask(self, *words: bytes) -> bytes:
