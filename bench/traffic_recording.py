@@ -35,7 +35,8 @@ def decisions(
     for number in range(count):
         chain = chains[number % sessions]
         chain.extend(chance.getrandbits(64) for _ in range(fresh))
-        made = Decision(f"d{number}", HOUR * 3600 + number / 50, "prefixaware", status=200)
+        made = Decision(f"d{number}", HOUR * 3600 + number / 50, "prefixaware")
+        made.status = 200
         made.session = b"s%d" % (number % sessions)
         made.prompt_tokens, made.completion_tokens = len(chain) * 64 + 9, 200
         made.cached_tokens, made.chosen = len(chain) * 60, f"worker-{number % 8}"

@@ -31,6 +31,7 @@ MODULES = [
     "routing.engine.fleet.circuit",
     "routing.engine.fleet.connection_pool",
     "routing.engine.fleet.load",
+    "routing.engine.fleet.probe_request",
     "routing.engine.fleet.worker_connection",
     "routing.engine.fleet.workers",
     "routing.engine.http.bodies",

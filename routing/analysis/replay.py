@@ -8,16 +8,14 @@ queueing. Requests without recorded prefixes, sessions or cache events cannot be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
-
-import xxhash
 
 from endpoints.spec.fields import STRATEGIES
 from routing.engine.policies import cost
 from routing.engine.policies.base import Fleet, RequestFacts, RoutingPolicy
+from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin
 
@@ -46,20 +44,6 @@ class ReplayOutcome:
         if self.known_tokens is None or not self.tokens:
             return None
         return self.known_tokens / self.tokens
-
-
-@dataclass(slots=True, eq=False)
-class _Worker:
-    """Recorded worker, with its turns in this replay."""
-
-    id: str
-    slot: int
-    seed: int
-    load: float = 0.0
-    in_flight: int = 0
-    last_pick: int = 0
-    spare: float = inf  # the recorded score includes what did not fit
-    prompts: Collection[int] = ()  # not recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +115,7 @@ def _replay(
     strategy: str, policy: RoutingPolicy | None, requests: list[_Request], chains: bool
 ) -> ReplayOutcome:
     """Replay one strategy; `policy` None keeps the recorded placement."""
-    known: dict[str, _Worker] = {}
+    known: dict[str, RoutingTarget] = {}
     memory = PrefixAware(_MEMORY_BLOCKS)
     moved = tokens = cached = 0
     shares: Counter[str] = Counter()
@@ -157,20 +141,19 @@ def _replay(
     return ReplayOutcome(strategy, policy is None, "", placed, moved, tokens, known_tokens, busiest)
 
 
-def _known_tokens(memory: PrefixAware, facts: RequestFacts, chosen: _Worker) -> int:
+def _known_tokens(memory: PrefixAware, facts: RequestFacts, chosen: RoutingTarget) -> int:
     if not facts.chain:
         return 0
     pick = memory.rank(facts, Fleet((chosen,), []))
     return min(pick.cached_tokens, facts.tokens)
 
 
-def _fleet(request: _Request, known: dict[str, _Worker]) -> Fleet:
-    able: list[_Worker] = []
-    others: list[_Worker] = []
+def _fleet(request: _Request, known: dict[str, RoutingTarget]) -> Fleet:
+    able: list[RoutingTarget] = []
+    others: list[RoutingTarget] = []
     for item in request.candidates:
         name = str(item.get("worker"))
-        seed = xxhash.xxh3_64_intdigest(name.encode())
-        worker = known.setdefault(name, _Worker(name, len(known), seed))
+        worker = known.setdefault(name, RoutingTarget(name, len(known)))
         worker.load = float(item["load"])
         worker.in_flight = int(item.get("in_flight") or 0)
         (able if item.get("healthy") else others).append(worker)

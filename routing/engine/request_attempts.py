@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from routing.engine.errors import Refusal
 from routing.engine.fleet.load import RequestCharge
+from routing.engine.fleet.worker_connection import AnswerReceiver
 from routing.engine.http import heads
 from routing.engine.prompt.engine_request import insert_opening
 from routing.engine.tokens import usage
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from routing.engine.access.callers import Ticket
     from routing.engine.fleet.worker_connection import WorkerConnection
     from routing.engine.fleet.workers import Worker
-    from routing.engine.http.http1 import RequestHead, ResponseHead
+    from routing.engine.http.http1 import RequestHead
     from routing.engine.kvaware.request_state import RequestPlacement
     from routing.engine.misses.diagnosis import Diagnosis
     from routing.engine.misses.history import SeenPrompt
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from routing.engine.protocols import ClientSide, Dispatcher
 
 
-class RequestAttempts:
+class RequestAttempts(AnswerReceiver):
     __slots__ = (
         "_charge", "_client", "_connecting", "_connection", "_engine_deaths", "_events", "_judged",
         "_last_bytes", "_pending", "_router", "_stale_tried", "_started", "_unframed", "_worker",
         "answer", "answered", "ask", "body", "deadline", "decision", "diagnosis", "facts", "head",
-        "head_only", "keep_alive", "model", "pinned", "placing", "reading", "seen", "sent_at",
+        "keep_alive", "model", "pinned", "placing", "reading", "seen", "sent_at",
         "ticket", "trace", "tried", "uploading",
     )  # fmt: skip
 
@@ -273,13 +274,3 @@ class RequestAttempts:
             return "none"
         # The last block is always computed: nearly all cached counts as all.
         return "full" if cached >= 0.9 * decision.prompt_tokens else "partial"
-
-    # The answer: see Exchange.
-
-    def answer_head(self, head: ResponseHead) -> bool:
-        raise NotImplementedError
-
-    def answer_body(self, data: bytes, pieces: list[bytes]) -> None: ...
-    def answer_chunk(self, data: bytes, piece: bytes) -> None: ...
-    def answer_done(self) -> None: ...
-    def answer_lost(self, code: str, message: str) -> None: ...

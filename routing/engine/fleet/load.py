@@ -9,26 +9,36 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from routing.engine.policies import cost
 from routing.engine.policies.load_order import Entry, RoutingTarget
 
 
-class LoadedTarget(RoutingTarget, Protocol):
-    load: float
-    in_flight: int
-    backlog: int  # prompt tokens sent and not computed yet, as far as observed
-    decoding: int  # requests that have begun to answer
-    occupied: int  # prompt tokens of all routers' requests in flight, cached or not
-    # The same by hash_parts: this router's requests and peers that have such, tokens, the former.
-    prompts: dict[int, list[int]]
-    changed_prompts: set[int]  # of this router: begun or ended since published
-    cache_tokens: int  # 0: unknown
-    spare: float
-    weight: float
-    order: WorkersByLoad | None
-    entry: Entry
+class LoadedTarget(RoutingTarget):
+    """A worker with what this module counts.
+
+    `backlog`: prompt tokens sent and not computed yet, as far as observed. `decoding`: requests
+    that have begun to answer. `occupied`: prompt tokens of all routers' requests in flight, cached
+    or not; `prompts`: the same by hash_parts: this router's requests and peers that have such,
+    tokens, the former. `changed_prompts`: of this router, begun or ended since published.
+    `cache_tokens` 0: unknown. `weight`: load multiplier, > 1 during slow start.
+    """
+
+    __slots__ = (
+        "backlog", "cache_tokens", "changed_prompts", "decoding", "entry", "occupied", "order",
+        "weight",
+    )  # fmt: skip
+
+    def __init__(self, worker_id: str) -> None:
+        super().__init__(worker_id)
+        self.backlog = 0
+        self.decoding = 0
+        self.occupied = 0
+        self.changed_prompts: set[int] = set()
+        self.cache_tokens = 0
+        self.weight = 1.0
+        self.order: WorkersByLoad | None = None
+        self.entry: Entry
 
 
 def update_load(worker: LoadedTarget) -> None:

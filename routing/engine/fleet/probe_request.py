@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from routing.engine.fleet.worker_connection import AnswerReceiver, WorkerConnection
+
 if TYPE_CHECKING:
-    from routing.engine.fleet.worker_connection import WorkerConnection
     from routing.engine.fleet.workers import Worker
     from routing.engine.http.http1 import ResponseHead
 
@@ -25,11 +26,11 @@ class ProbeError(Exception):
         self.refused = refused
 
 
-class _ProbeAnswer:
-    __slots__ = ("_connection", "_pieces", "_size", "_status", "done", "head_only")
+class _ProbeAnswer(AnswerReceiver):
+    __slots__ = ("_connection", "_pieces", "_size", "_status", "done")
 
     def __init__(self, connection: WorkerConnection) -> None:
-        self.head_only = False
+        super().__init__()
         self.done: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._status = 0
@@ -56,8 +57,6 @@ class _ProbeAnswer:
 
     def answer_lost(self, _code: str, message: str) -> None:
         self._end(ProbeError(message))
-
-    def upload_paused(self, paused: bool) -> None: ...
 
     def _end(self, error: ProbeError) -> None:
         if not self.done.done():

@@ -25,11 +25,17 @@ _TO_CLOSE: Final = 3
 _WRITE_HIGH_BYTES = 256 * 1024
 
 
-class AnswerReceiver(Protocol):
-    head_only: bool  # HEAD request: no body follows
+class AnswerReceiver:
+    """`head_only`: HEAD request, no body follows."""
+
+    __slots__ = ("head_only",)
+
+    def __init__(self) -> None:
+        self.head_only = False
 
     def answer_head(self, head: ResponseHead) -> bool:
         """Take the response head; return False to reject the answer and close the connection."""
+        raise NotImplementedError
 
     def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
         """Take body data: `data` as received, `pieces` the payload without chunk framing."""
@@ -38,9 +44,7 @@ class AnswerReceiver(Protocol):
         """Take body data that is exactly one chunk, `piece` its payload."""
 
     def answer_done(self) -> None: ...
-
     def answer_lost(self, code: str, message: str) -> None: ...
-
     def upload_paused(self, paused: bool) -> None: ...
 
 

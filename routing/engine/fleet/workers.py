@@ -9,18 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
-
-import xxhash
 
 from console.processkit.metrics import Number
 from routing.engine.config import HealthConfig, WorkerConfig
 from routing.engine.fleet.circuit import Circuit
-from routing.engine.fleet.load import WorkersByLoad, update_load
+from routing.engine.fleet.load import LoadedTarget, WorkersByLoad, update_load
 from routing.engine.policies.base import Fleet
-from routing.engine.policies.load_order import Entry
 
 if TYPE_CHECKING:
     from routing.engine.fleet.connection_pool import WorkerPool
@@ -31,57 +27,17 @@ NO_LIMIT = 1 << 60
 SMALL_FLEET = 16  # up to this size scanning beats maintaining the order
 
 
-class Worker:
+class Worker(LoadedTarget):
     __slots__ = (
-        "address",
-        "backlog",
-        "block_size",
-        "cache_tokens",
-        "changed_prompts",
-        "circuit",
-        "config_cache_tokens",
-        "config_draining",
-        "decisions",
-        "decoding",
-        "entry",
-        "failed_requests",
-        "failures",
-        "fingerprint",
-        "gone",
-        "host_line",
-        "id",
-        "in_flight",
-        "kv_events",
-        "kv_replay",
-        "label_line",
-        "last_error",
-        "last_pick",
-        "load",
-        "max_in_flight",
-        "models",
-        "occupied",
-        "of_peers",
-        "order",
-        "order_draining",
-        "pool",
-        "probe_pool",
-        "probes_failed",
-        "prompts",
-        "seed",
-        "served",
-        "slot",
-        "slow_since",
-        "source",
-        "spare",
-        "started",
-        "tls_name",
-        "up",
-        "url",
-        "weight",
-    )
+        "address", "block_size", "circuit", "config_cache_tokens", "config_draining", "decisions",
+        "failed_requests", "failures", "fingerprint", "gone", "host_line", "kv_events", "kv_replay",
+        "label_line", "last_error", "max_in_flight", "models", "of_peers", "order_draining", "pool",
+        "probe_pool", "probes_failed", "served", "slow_since", "source", "started", "tls_name",
+        "up", "url",
+    )  # fmt: skip
 
     def __init__(self, config: WorkerConfig) -> None:
-        self.id = config.id
+        super().__init__(config.id)
         self.url = config.url
         self.address = config.address
         self.tls_name = config.tls_name
@@ -92,30 +48,17 @@ class Worker:
         self.order_draining = False
         self.host_line = f"host: {config.address}\r\n".encode()
         self.label_line = f"x-emberline-worker: {config.id}\r\n".encode()
-        self.seed = xxhash.xxh3_64_intdigest(config.id.encode())
-        self.slot = -1  # unique small number while in a table
         self.up = False  # until the first health check passes
         self.gone = False
         self.probes_failed = 0
         self.circuit = Circuit()
-        self.weight = 1.0  # load multiplier, > 1 during slow start
         self.slow_since = 0.0  # 0: not in slow start
         self.block_size = 0  # in tokens, as its metrics report; 0: unknown
         self.config_cache_tokens = config.cache_tokens  # 0: use its metrics
         self.cache_tokens = config.cache_tokens
         self.started: float | None = None  # process start by the worker's clock
-        # In-flight requests, backlog and decoding of other routers, included in the next three.
+        # In-flight requests, backlog and decoding of other routers (load.LoadedTarget).
         self.of_peers = (0, 0, 0)
-        self.in_flight = 0  # this and the next nine are kept by load.py
-        self.backlog = 0
-        self.decoding = 0
-        self.occupied = 0
-        self.prompts: dict[int, list[int]] = {}
-        self.changed_prompts: set[int] = set()
-        self.spare = inf
-        self.load = 0.0
-        self.order: WorkersByLoad | None = None
-        self.entry: Entry
         self.max_in_flight = NO_LIMIT
         self.served = 0
         self.failures = 0  # consecutive failed attempts, for the circuit

@@ -37,13 +37,17 @@ _WITHOUT_MATCHES = ("session", "roundrobin")  # strategies that compare no cache
 Span = tuple[int, int, float]
 
 
-@dataclass(slots=True, eq=False)
 class SeenPrompt:
     """What was known of a prompt as it was placed."""
 
-    spans: list[Span]
-    change: PromptChange | None = None
-    size: int = 0  # bytes, where compared
+    __slots__ = ("change", "size", "spans")
+
+    def __init__(
+        self, spans: list[Span], change: PromptChange | None = None, size: int = 0
+    ) -> None:
+        self.spans = spans
+        self.change = change
+        self.size = size  # bytes, where compared
 
 
 KNOWN = SeenPrompt([])  # all of it, as of its last block

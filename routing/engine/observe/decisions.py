@@ -7,7 +7,6 @@ display.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from routing.engine.kv.match import Match
@@ -18,17 +17,19 @@ SHOWN_BLOCKS = 128  # longer prompts are truncated; `prefix_blocks` has the full
 Digest = Callable[[bytes], str]
 
 
-@dataclass(slots=True)
 class MissSplit:
     """Computed tokens by cause. `age_s`: since the lost part was last used; None: unknown.
     `offset`: first changed token. `place`: part of the prompt where it changed.
     """
 
-    tokens: dict[str, int] = field(default_factory=dict)
-    age_s: float | None = None
-    evicted_at: float | None = None
-    offset: int | None = None
-    place: str = ""
+    __slots__ = ("age_s", "evicted_at", "offset", "place", "tokens")
+
+    def __init__(self, tokens: dict[str, int] | None = None) -> None:
+        self.tokens: dict[str, int] = tokens or {}
+        self.age_s: float | None = None
+        self.evicted_at: float | None = None
+        self.offset: int | None = None
+        self.place = ""
 
     def show(self) -> dict[str, object]:
         return {
@@ -40,46 +41,54 @@ class MissSplit:
         }
 
 
-@dataclass(slots=True, eq=False)
 class Decision:
     """One routing decision, filled while its request is in progress; None: unknown."""
 
-    id: str
-    time: float
-    strategy: str
-    request_id: str = ""
-    key_id: str = ""
-    model: str = ""
-    session: bytes = b""
-    prefix: Sequence[int] = ()
-    blocks: int = 0
-    prompt_tokens: int = 0
-    estimated: bool = True
-    estimate_reason: str = ""  # why its token counts are estimated
-    counted: bool = False  # tokens counted for its key
-    choices: int = 1  # answers per prompt
-    reserved: int = 0  # tokens of its key's budget
-    candidates: Sequence[Candidate] = ()
-    compared: int = 0  # number of candidates; `candidates` is a subset
-    tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
-    fallback: str = ""  # why kvaware placed it without blocks
-    chosen: str = ""
-    reason: str = ""
-    predicted: int = 0
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
-    queued_s: float = 0.0
-    ttft_s: float | None = None
-    duration_s: float | None = None
-    status: int | None = None
-    attempts: int = 0
-    error: str = ""  # metric reason; "" on success
-    misses: MissSplit | None = None  # computed tokens by cause; None: not reported
-    requested: int = 0  # hash of the requested model's name
-    arm: str = ""  # of a canary; "": none runs
-    unit: int = 0  # hash of its session; 0: not assigned by session
-    answer_id: str = ""  # where it is not known from the request ID
-    sketch: Any = None  # PromptSketch of a request for diagnostics; never shown
+    __slots__ = (
+        "answer_id", "arm", "attempts", "blocks", "cached_tokens", "candidates", "choices",
+        "chosen", "compared", "completion_tokens", "counted", "duration_s", "error",
+        "estimate_reason", "estimated", "fallback", "id", "key_id", "misses", "model",
+        "predicted", "prefix", "prompt_tokens", "queued_s", "reason", "request_id", "requested",
+        "reserved", "session", "sketch", "status", "strategy", "tiers", "time", "ttft_s", "unit",
+    )  # fmt: skip
+
+    def __init__(self, decision_id: str, time: float, strategy: str) -> None:
+        self.id = decision_id
+        self.time = time
+        self.strategy = strategy
+        self.request_id = ""
+        self.key_id = ""
+        self.model = ""
+        self.session = b""
+        self.prefix: Sequence[int] = ()
+        self.blocks = 0
+        self.prompt_tokens = 0
+        self.estimated = True
+        self.estimate_reason = ""  # why its token counts are estimated
+        self.counted = False  # tokens counted for its key
+        self.choices = 1  # answers per prompt
+        self.reserved = 0  # tokens of its key's budget
+        self.candidates: Sequence[Candidate] = ()
+        self.compared = 0  # number of candidates; `candidates` is a subset
+        self.tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
+        self.fallback = ""  # why kvaware placed it without blocks
+        self.chosen = ""
+        self.reason = ""
+        self.predicted = 0
+        self.cached_tokens: int | None = None
+        self.completion_tokens: int | None = None
+        self.queued_s = 0.0
+        self.ttft_s: float | None = None
+        self.duration_s: float | None = None
+        self.status: int | None = None
+        self.attempts = 0
+        self.error = ""  # metric reason; "" on success
+        self.misses: MissSplit | None = None  # computed tokens by cause; None: not reported
+        self.requested = 0  # hash of the requested model's name
+        self.arm = ""  # of a canary; "": none runs
+        self.unit = 0  # hash of its session; 0: not assigned by session
+        self.answer_id = ""  # where it is not known from the request ID
+        self.sketch: Any = None  # PromptSketch of a request for diagnostics; never shown
 
     @property
     def failed(self) -> bool:

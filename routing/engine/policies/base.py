@@ -104,7 +104,6 @@ class Fleet:
         return sum(worker.load for worker in self.eligible) / len(self.eligible)
 
 
-@dataclass(slots=True, eq=False)
 class RequestFacts:
     """Policies' view of a request.
 
@@ -114,14 +113,27 @@ class RequestFacts:
     canary (policies.canary).
     """
 
-    chain: Sequence[int]
-    tokens: int
-    block_tokens: float
-    session: bytes
-    size: int = 0
-    blocks: Blocks | None = None
-    arm: int = 0
-    known_tokens: float = 0.0
+    __slots__ = (
+        "arm", "block_tokens", "blocks", "chain", "known_tokens", "session", "size", "tokens",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        chain: Sequence[int],
+        tokens: int,
+        block_tokens: float,
+        session: bytes,
+        size: int = 0,
+        blocks: Blocks | None = None,
+    ) -> None:
+        self.chain = chain
+        self.tokens = tokens
+        self.block_tokens = block_tokens
+        self.session = session
+        self.size = size
+        self.blocks = blocks
+        self.arm = 0
+        self.known_tokens = 0.0
 
 
 # worker id, matched tokens, in-flight requests, cost, eligible
@@ -131,7 +143,6 @@ Candidate = tuple[str, int, int, float, bool]
 MAX_CANDIDATES = 16
 
 
-@dataclass(slots=True, eq=False)
 class Pick:
     """Chosen worker and reason.
 
@@ -139,13 +150,25 @@ class Pick:
     ones with a match.
     """
 
-    worker: RoutingTarget
-    reason: str
-    cached_tokens: int
-    candidates: list[Candidate]
-    total: int
-    tiers: Mapping[str, Match] | None = None  # per candidate, from KV events
-    guessed: bool = False  # part of `cached_tokens` is expected, not reported
+    __slots__ = ("cached_tokens", "candidates", "guessed", "reason", "tiers", "total", "worker")
+
+    def __init__(
+        self,
+        worker: RoutingTarget,
+        reason: str,
+        cached_tokens: int,
+        candidates: list[Candidate],
+        total: int,
+        tiers: Mapping[str, Match] | None = None,
+        guessed: bool = False,
+    ) -> None:
+        self.worker = worker
+        self.reason = reason
+        self.cached_tokens = cached_tokens
+        self.candidates = candidates
+        self.total = total
+        self.tiers = tiers  # per candidate, from KV events
+        self.guessed = guessed  # part of `cached_tokens` is expected, not reported
 
 
 class RoutingPolicy:

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
+from math import inf
 from typing import Protocol
 
 import xxhash
 
 
-class RoutingTarget(Protocol):
-    """Policies' view of a worker."""
+class RoutingTarget:
+    """Policies' view of a worker. A class: compiled code reads attributes of a protocol by name.
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def slot(self) -> int: ...  # unique small number in the table
-    @property
-    def seed(self) -> int: ...
-    @property
-    def load(self) -> float: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def last_pick(self) -> int: ...
-    @property
-    def spare(self) -> float: ...  # cost.spare
-    @property
-    def prompts(self) -> Collection[int]: ...  # blocks of those in flight, the last among them
+    `slot`: unique small number in the table, -1 outside. `spare`: cost.spare. `prompts`: those in
+    flight by their blocks, the last of each among them (fleet.load).
+    """
+
+    __slots__ = ("id", "in_flight", "last_pick", "load", "prompts", "seed", "slot", "spare")
+
+    def __init__(self, worker_id: str, slot: int = -1) -> None:
+        self.id = worker_id
+        self.slot = slot
+        self.seed = xxhash.xxh3_64_intdigest(worker_id.encode())
+        self.load = 0.0
+        self.in_flight = 0
+        self.last_pick = 0
+        self.spare = inf
+        self.prompts: dict[int, list[int]] = {}
 
 
 Entry = tuple[float, int, str, RoutingTarget]  # load, last pick, id, worker: sort order

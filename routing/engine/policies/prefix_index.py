@@ -12,7 +12,6 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 CACHED_NAMES = 1024
@@ -21,18 +20,20 @@ MAX_DISPLACED_RUNS = 64  # runs examined to date the blocks that a prompt displa
 Level = tuple[int, int]  # blocks, bits of the workers with at least that many
 
 
-@dataclass(slots=True, eq=False)
 class PrefixRun:
     """Blocks known together. `holders` have all of them, `partly` (slot -> blocks) a prefix.
     `time`: last use, where the owner sets it.
     """
 
-    blocks: array[int]
-    holders: int
-    parent: PrefixRun | None
-    children: int = 0
-    partly: dict[int, int] | None = None
-    time: float = 0.0
+    __slots__ = ("blocks", "children", "holders", "parent", "partly", "time")
+
+    def __init__(self, blocks: array[int], holders: int, parent: PrefixRun | None) -> None:
+        self.blocks = blocks
+        self.holders = holders
+        self.parent = parent
+        self.children = 0
+        self.partly: dict[int, int] | None = None
+        self.time = 0.0
 
 
 class PrefixMemory:

@@ -143,7 +143,8 @@ def with_fields(body: bytes, data: dict[str, Any], fields: dict[str, Any]) -> by
     if not data or not data.keys().isdisjoint(fields):
         return orjson.dumps({**data, **fields})
     end = body.rindex(b"}")
-    return b"%b,%b%b" % (body[:end], orjson.dumps(fields)[1:-1], body[end:])
+    more = orjson.dumps(fields)[1:-1]
+    return b"".join((memoryview(body)[:end], b",", more, body[end:]))
 
 
 def insert_opening(first: bytes, opening: bytes) -> bytes:

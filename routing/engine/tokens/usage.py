@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -88,13 +87,15 @@ def read_usage(tail: bytes) -> TokenUsage | None:
     return None
 
 
-@dataclass(slots=True, eq=False)
 class UsageReader:
     """Find the last usage object of a body read in pieces."""
 
-    usage: TokenUsage | None = None
-    size: int = 0
-    last: bytes = b""
+    __slots__ = ("last", "size", "usage")
+
+    def __init__(self) -> None:
+        self.usage: TokenUsage | None = None
+        self.size = 0
+        self.last = b""
 
     def feed(self, piece: bytes) -> None:
         self.size += len(piece)

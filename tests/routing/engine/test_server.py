@@ -93,6 +93,19 @@ def test_engine_imports_no_django() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
+def test_full_collections_are_rare_while_requests_are_served() -> None:
+    code = (
+        "import gc, routing.engine.__main__ as main\n"
+        "async def serve(source, log): print(*gc.get_threshold(), gc.get_freeze_count() > 0)\n"
+        "main._serve = serve\n"
+        "main._run(None, None)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["700", "1", "250", "True"]
+
+
 async def test_router_states_whether_it_is_compiled() -> None:
     compiled = not (exchange.__file__ or "").endswith(".py")
     async with program("--listen", "127.0.0.1:0") as (running, _):

@@ -43,7 +43,8 @@ class RecordedRouter:
         self.encoder = TrafficEncoder(self.pieces, config, 256, digest, scopes)
 
     def add(self, at: float, blocks: list[int], tokens: int, **values: Any) -> None:
-        decision = Decision("d", HOUR + at, "prefixaware", status=200, duration_s=0.5)
+        decision = Decision("d", HOUR + at, "prefixaware")
+        decision.status, decision.duration_s = 200, 0.5
         decision.prompt_tokens = tokens
         for name, value in values.items():
             setattr(decision, name, value)

@@ -201,6 +201,20 @@ def test_counted_values_are_those_outside_strings(value: Any, repeat: int) -> No
         driven(bodies.parse_large(wire, most - 1, ReadPace()))
 
 
+def test_values_of_a_text_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    whole = bodies._count_values
+
+    def count(text: bytes) -> int:
+        counted.append(len(text))
+        return whole(text)
+
+    monkeypatch.setattr(bodies, "_count_values", count)
+    wire = json.dumps({"prompt": "a word, and another. " * 100_000}).encode()
+    assert driven(bodies.parse_large(wire, 500_000, ReadPace())) == bodies.parse_body(wire)
+    assert sum(counted) < len(wire) // 32
+
+
 def _blank(value: Any) -> Any:
     """With texts which hold no marks; as many keys as before."""
     if type(value) is str:

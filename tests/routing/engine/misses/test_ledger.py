@@ -22,6 +22,7 @@ from routing.engine.misses.sketch import PromptChange
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metric_types import Registry
 from routing.engine.policies.base import Pick, RequestFacts
+from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.prompt.engine_request import EngineRequest
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
@@ -378,7 +379,7 @@ async def test_shared_part_that_ends_within_a_block_is_no_eviction() -> None:
             assert number == 0 or shown["cached_tokens"] >= 304
 
 
-_TARGET: Any = None  # the ledger reads only what a pick found
+_TARGET = RoutingTarget("w")
 
 
 def _answered(pick: random.Random, moment: float) -> tuple[Any, history.SeenPrompt]:
@@ -424,7 +425,7 @@ def test_short_cut_for_new_text_attributes_as_the_full_search() -> None:
             continue
         short += ledger._is_rest_new(exchange, seen, cached, 16)
         found = ledger._attribute(exchange, seen, cached, usable, 16)
-        assert found == ledger._search(exchange, seen, cached, 16)
+        assert found.show() == ledger._search(exchange, seen, cached, 16).show()
     assert short > 200
 
 

@@ -18,6 +18,7 @@ from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metrics import Metrics
 from routing.engine.policies.base import Pick, RequestFacts
+from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.prompt.engine_request import EngineRequest
 from routing.engine.prompt.identity import Identity
 
@@ -51,8 +52,7 @@ class Placed:
         decision.status, decision.estimated, decision.counted = 200, False, True
         decision.prompt_tokens = self.tokens
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
-        target: Any = None
-        pick = Pick(target, "", 0, [], 0, {at: held}, guessed)
+        pick = Pick(RoutingTarget(at), "", 0, [], 0, {at: held}, guessed)
         exchange: Any = SimpleNamespace(
             decision=decision,
             facts=RequestFacts(

@@ -36,9 +36,12 @@ def batch(*placements: tuple[str, array[int], int]) -> Batch:
 
 
 def own(chain: array[int], chosen: str, duration_s: float | None = None) -> Any:
+    placed = Decision("d", 0.0, "prefixaware")
+    placed.chosen, placed.duration_s = chosen, duration_s
+
     class Request:
         facts = RequestFacts(chain, len(chain) * 64, 64.0, b"")
-        decision = Decision("d", 0.0, "prefixaware", chosen=chosen, duration_s=duration_s)
+        decision = placed
 
     return Request()
 
@@ -110,7 +113,8 @@ def test_blocks_known_on_another_worker(
     prompt: int, tokens: int, sizes: dict[int, Sequence[int]], known: int
 ) -> None:
     candidates = [("v", 0, 0, 0.0, True), ("w", tokens, 0, 0.0, True)]
-    decision = Decision("1", 0.0, "kvaware", chosen="v", candidates=candidates)
+    decision = Decision("1", 0.0, "kvaware")
+    decision.chosen, decision.candidates = "v", candidates
     facts = RequestFacts(CHAIN, prompt, 64.0, b"")
     if sizes:
         facts.blocks = Blocks(sizes)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 import pytest
@@ -12,23 +10,9 @@ import xxhash
 
 from routing.engine.policies import base, cost
 from routing.engine.policies.base import Fleet, RequestFacts, RoutingPolicy
+from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
-
-
-@dataclass
-class Target:
-    id: str
-    load: int = 0
-    in_flight: int = 0
-    last_pick: int = 0
-    slot: int = 0
-    spare: float = inf
-    prompts: dict[int, list[int]] = field(default_factory=dict)
-    seed: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.seed = xxhash.xxh3_64_intdigest(self.id.encode())
 
 
 def facts(
@@ -38,19 +22,19 @@ def facts(
     return RequestFacts(chain, len(chain) * 64 if tokens is None else tokens, 64, session)
 
 
-def targets(count: int) -> list[Target]:
-    return [Target(f"w{index}", slot=index) for index in range(count)]
+def targets(count: int) -> list[RoutingTarget]:
+    return [RoutingTarget(f"w{index}", index) for index in range(count)]
 
 
 class Play:
     """Picks in a row, as the router does them."""
 
-    def __init__(self, policy: RoutingPolicy, workers: list[Target]) -> None:
+    def __init__(self, policy: RoutingPolicy, workers: list[RoutingTarget]) -> None:
         self.policy = policy
         self.workers = workers
         self.picks = 0
 
-    def send(self, what: RequestFacts, others: list[Target] | None = None) -> base.Pick:
+    def send(self, what: RequestFacts, others: list[RoutingTarget] | None = None) -> base.Pick:
         others = others or []
         eligible = [worker for worker in self.workers if worker not in others]
         pick = self.policy.rank(what, Fleet(eligible, others))
@@ -139,7 +123,7 @@ def test_ranking_changes_nothing() -> None:
 def test_removed_worker_leaves_nothing() -> None:
     policy = PrefixAware(1000)
     for index in range(10_000):
-        worker = Target(f"w{index}")
+        worker = RoutingTarget(f"w{index}", 0)
         policy.sent(facts([1, 2]), worker)
         policy.forget(worker)
     assert policy.sizes() == {}

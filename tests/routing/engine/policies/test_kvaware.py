@@ -10,10 +10,11 @@ from routing.engine.kvaware.prediction_accuracy import PredictionAccuracy
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick, RequestFacts
 from routing.engine.policies.kvaware import L1_SHARE, L2_SHARE, KvAware, LoadPrices
+from routing.engine.policies.load_order import RoutingTarget
 from tests.routing.engine.fleet.test_load import table
 from tests.routing.engine.kv.builders import BLOCK, SECRET, removed, stored
 from tests.routing.engine.kv.builders import Fleet as Events
-from tests.routing.engine.policies.test_base import Target, targets
+from tests.routing.engine.policies.test_base import targets
 
 PROMPT = list(range(1, 10 * BLOCK + 2))
 """Ten blocks a cache can serve, and the token which is always computed."""
@@ -35,7 +36,9 @@ class Room:
         found.blocks = Blocks({BLOCK: names[: (len(tokens) - 1) // BLOCK]})
         return found
 
-    def pick(self, facts: RequestFacts | None = None, others: list[Target] | None = None) -> Pick:
+    def pick(
+        self, facts: RequestFacts | None = None, others: list[RoutingTarget] | None = None
+    ) -> Pick:
         others = others or []
         eligible = [worker for worker in self.workers if worker not in others]
         return self.policy.rank(facts or self.facts(), Fleet(eligible, others))
