@@ -7,7 +7,7 @@ after their first differing pick.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 
 from routing.engine.peers.outbox import BATCH_INTERVAL_S
 from routing.engine.policies.kvaware import KvAware
@@ -40,10 +40,10 @@ class Agreement(RouterChooser):
 
     def choose(self, job: Job, now: float, /) -> int:
         facts = self._facts(job, now)
-        copy = replace(facts)
+        others = copy(facts)
         router = self._placed[job.tag] = self._chance.choice(self._routers)
         pick = self._one.policy.rank(facts, self._one.table.fleet)
-        other = router.policy.rank(copy, router.table.fleet)
+        other = router.policy.rank(others, router.table.fleet)
         chosen = pick.worker.id
         self.picks += 1
         if other.worker.id != chosen:
@@ -53,7 +53,7 @@ class Agreement(RouterChooser):
             self.excess_tokens += costs[other.worker.id] - costs[chosen]
         self._last = now
         self._one.place(pick, chosen, facts, job.tag)
-        router.place(other, chosen, copy, job.tag)
+        router.place(other, chosen, others, job.tag)
         self._touch(router, now)
         return int(chosen[1:])
 

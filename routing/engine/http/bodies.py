@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Sequence
-from random import getrandbits
+from random import getrandbits, randrange
 from time import perf_counter
 from typing import Any
 
@@ -23,7 +23,9 @@ MEDIUM_BYTES = 262_144
 MEDIUM_OBJECTS = 1024
 SLICE_S = 0.0005
 _SCAN_BYTES = 65_536
-_SAMPLED_BYTES = 1_048_576
+# Below this limit a sample has too few values; its margin covers bodies made to evade it.
+_MIN_SAMPLED_VALUES = 65_536
+_SAMPLE_MARGIN = 4
 _MIN_BYTES_S = 1000
 _SMALL_PIECE_BYTES = 4096
 # Parser cost in plain values: objects, arrays and keys are expensive.
@@ -41,14 +43,14 @@ def is_small(body: bytes) -> bool:
     if size <= SMALL_BYTES:
         return True
     # Counting all would cost a tenth of the request.
-    stride = _random_stride()
-    objects = body[getrandbits(5) :: stride].count(b"{") * stride
-    return size <= MEDIUM_BYTES and objects <= MEDIUM_OBJECTS
+    sample, stride = _sample(body, 0, size)
+    return size <= MEDIUM_BYTES and sample.count(b"{") * stride <= MEDIUM_OBJECTS
 
 
-def _random_stride() -> int:
-    """Return the distance of sampled bytes; with a random start, no body can evade it."""
-    return 33 + getrandbits(5)
+def _sample(text: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """Return every nth byte, and n. Start and n are random, so that no text can evade it."""
+    stride = 33 + getrandbits(5)
+    return text[at + randrange(stride) : end : stride], stride
 
 
 class ReadPace:
@@ -153,15 +155,19 @@ def _count_values(text: bytes) -> int:
     return sum(marks.count(mark) * weight for mark, weight in _WEIGHTS.items())
 
 
+async def _are_few(body: bytes, most: int, pace: ReadPace) -> bool:
+    """Return True if by a sample the body has far fewer than `most` values, as nearly all have."""
+    marks = 0
+    for at in range(0, len(body), _SCAN_BYTES):  # a sample of each part, each drawn anew
+        sample, stride = _sample(body, at, at + _SCAN_BYTES)
+        marks += _count_values(sample) * stride
+        await pace.pause()
+    return marks * _SAMPLE_MARGIN <= most
+
+
 async def _check_values(body: bytes, most: int, pace: ReadPace) -> None:
     """Raise Refusal if the body has more than `most` JSON values, without building them."""
-    # A sample suffices for nearly all, which are far below the limit.
-    marks, stride = 0, _random_stride()
-    for at in range(0, len(body), _SAMPLED_BYTES):
-        start = at + getrandbits(5)
-        marks += _count_values(body[start : at + _SAMPLED_BYTES : stride]) * stride
-        await pace.pause()
-    if 2 * marks <= most:
+    if most >= _MIN_SAMPLED_VALUES and await _are_few(body, most, pace):
         return
     marks = 0  # includes marks inside strings
     for at in range(0, len(body), _SCAN_BYTES):

@@ -215,6 +215,14 @@ def test_values_of_a_text_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(counted) < len(wire) // 32
 
 
+@pytest.mark.parametrize("width", [2, 33, 48, 64])
+def test_values_at_equal_distances_do_not_evade_the_sample(width: int) -> None:
+    wire = b'{"messages": [' + (b"1" + b" " * (width - 2) + b",") * 140_000 + b"1]}"
+    for _ in range(10):
+        with pytest.raises(Refusal):
+            driven(bodies.parse_large(wire, 70_000, ReadPace()))
+
+
 def _blank(value: Any) -> Any:
     """With texts which hold no marks; as many keys as before."""
     if type(value) is str:
