@@ -7,9 +7,8 @@ after their first differing pick.
 
 from __future__ import annotations
 
-from copy import copy
-
 from routing.engine.peers.outbox import BATCH_INTERVAL_S
+from routing.engine.policies.base import RequestFacts
 from routing.engine.policies.kvaware import KvAware
 from routing.whatif.simulation.hardware import Hardware
 from routing.whatif.simulation.router_model import RouterModel
@@ -40,7 +39,9 @@ class Agreement(RouterChooser):
 
     def choose(self, job: Job, now: float, /) -> int:
         facts = self._facts(job, now)
-        others = copy(facts)
+        others = RequestFacts(
+            facts.chain, facts.tokens, facts.block_tokens, facts.session, facts.size, facts.blocks
+        )
         router = self._placed[job.tag] = self._chance.choice(self._routers)
         pick = self._one.policy.rank(facts, self._one.table.fleet)
         other = router.policy.rank(others, router.table.fleet)
