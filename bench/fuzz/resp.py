@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bench.fuzz import resp_reference as reference
 from bench.fuzz.splitting import splits
 from cachetier.engine import store
-from cachetier.engine.commands import arguments, connection, scan, values
+from cachetier.engine.commands import arguments, connection, retrieval, scan, values
 from cachetier.engine.commands import node as commands_node
 from cachetier.engine.config import parse
 from cachetier.engine.memory import memory_store
@@ -171,8 +171,11 @@ class _Clock:
 
 
 def _stop_clocks() -> None:
-    for module in (commands_node, connection, arguments, session, values, scan):
+    for module in (commands_node, connection, arguments, retrieval, values, scan):
+        assert "time" in vars(module)
         vars(module)["time"] = _Clock
+    assert "monotonic" in vars(session)
+    vars(session)["monotonic"] = _Clock.monotonic
 
 
 def _converse(parts: list[bytes], slow: int, scatter: bool) -> list[str]:

@@ -65,13 +65,21 @@ def slow(seconds: float) -> Fault:
 
 
 def then(limit: int, act: Callable[[], object]) -> Fault:
-    """Call `act` once, after `limit` bytes have been sent to a client."""
-    done = threading.Lock()
+    """Call `act` once `limit` bytes have been sent to all clients; hold back everything after them.
 
-    def fault(flow: Flow, data: bytes) -> bytes | None:
-        if flow.passed + len(data) > limit and done.acquire(blocking=False):
+    What the server had already written before `act` therefore never arrives.
+    """
+    lock = threading.Lock()
+    left = [limit]
+
+    def fault(_flow: Flow, data: bytes) -> bytes | None:
+        with lock:
+            held_back = left[0] < 0
+            left[0] -= len(data)
+            acts = left[0] < 0 and not held_back
+        if acts:
             act()
-        return data
+        return None if left[0] < 0 else data
 
     return fault
 

@@ -17,7 +17,9 @@
     var previous = active(field);
     if (previous) previous.classList.remove("is-active");
     field.removeAttribute("aria-activedescendant");
+    delete field.dataset.activeValue;
     if (!option) return;
+    field.dataset.activeValue = option.getAttribute("data-value");
     option.classList.add("is-active");
     option.scrollIntoView({ block: "nearest" });
     field.setAttribute("aria-activedescendant", option.id);
@@ -43,9 +45,9 @@
       event.preventDefault();
       if (!open) show(field, true);
       move(field, event.key === "ArrowDown" ? 1 : -1);
-    } else if (event.key === "Enter" && open && active(field)) {
-      event.preventDefault();
-      choose(field, active(field));
+    } else if (event.key === "Enter" && open && field.dataset.activeValue !== undefined) {
+      event.preventDefault();  // also while its option is being replaced: the form must not be sent
+      if (active(field)) choose(field, active(field));
     } else if (event.key === "Escape" && open) {
       event.preventDefault();
       show(field, false);
@@ -63,6 +65,14 @@
     document.querySelectorAll("[data-combobox]").forEach(function (one) {
       if (one !== field && !list(one).contains(event.target)) show(one, false);
     });
+  });
+  // A late answer replaces the options: the same one stays active.
+  document.addEventListener("htmx:afterSwap", function (event) {
+    var field = document.querySelector("[data-combobox='" + event.target.id + "']");
+    if (!field || field.dataset.activeValue === undefined) return;
+    activate(field, options(field).find(function (option) {
+      return option.getAttribute("data-value") === field.dataset.activeValue;
+    }) || null);
   });
   // The data list is for browsers without script: beside ours its options would show twice.
   function adopt() {
