@@ -1,6 +1,7 @@
 """Seeds of the router's fuzz targets: small valid inputs that reach all branches of each reader."""
 
 _STEER = b"\x00\x10\x40\x80\xe0"
+_UPLOAD = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: a\r\n"  # takes any body
 _POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n"
 _EVENTS = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -13,8 +14,8 @@ _REQUESTS = (
     + b"transfer-encoding: chunked\r\n\r\n5;x=1\r\nhello\r\n0\r\nt: 1\r\n\r\nGET / HTTP/1.0\r\n",
     _POST + b"expect: 100-continue\r\nconnection: close, x\r\nx: 1\r\ncontent-length: 1\r\n\r\n1",
     b"GET /v1/models HTTP/1.1\r\nhost: a\r\nx-request-id: 1\r\nupgrade: h2c\r\nte: a\r\n\r\n" * 3,
-    _POST + b"content-length: 400\r\n\r\n" + b"x" * 400,
-    _POST + b"transfer-encoding: chunked\r\n\r\n190\r\n" + b"x" * 400 + b"\r\n0\r\n\r\n",
+    _UPLOAD + b"content-length: 400\r\n\r\n" + b"x" * 400,
+    _UPLOAD + b"transfer-encoding: chunked\r\n\r\n190\r\n" + b"x" * 400 + b"\r\n0\r\n\r\n",
     _POST + b"x: " + b"y" * 990 + b"\r\n\r\n",
     _POST + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     b"POST / HTTP/1.0\r\nauthorization: Bearer x\r\nx-emberline-pin: w\r\n"

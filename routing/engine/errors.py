@@ -32,6 +32,8 @@ KINDS: dict[str, ErrorKind] = {
     "bad_request": ErrorKind(400, "invalid_request_error", "bad_request"),
     "request_timeout": ErrorKind(408, "invalid_request_error", "bad_request"),
     "body_too_large": ErrorKind(413, "invalid_request_error", "bad_request"),
+    "invalid_json": ErrorKind(400, "invalid_request_error", "invalid_json"),
+    "unsupported_encoding": ErrorKind(415, "invalid_request_error", "unsupported_encoding"),
     "too_many_messages": ErrorKind(400, "invalid_request_error", "too_many_messages"),
     "too_many_parts": ErrorKind(400, "invalid_request_error", "too_many_parts"),
     "body_too_complex": ErrorKind(400, "invalid_request_error", "body_too_complex"),
@@ -47,6 +49,7 @@ KINDS: dict[str, ErrorKind] = {
     "model_not_found": ErrorKind(404, "invalid_request_error", "forbidden"),
     "model_not_named": ErrorKind(403, "permission_error", "forbidden"),
     "browser_refused": ErrorKind(403, "permission_error", "forbidden"),
+    "origin_not_allowed": ErrorKind(403, "permission_error", "forbidden"),
     "unknown_worker": ErrorKind(404, "invalid_request_error", "unknown_worker"),
     "rate_limit_requests": ErrorKind(429, "requests", "rate_limit_requests", "rate_limit_exceeded"),
     "rate_limit_tokens": ErrorKind(429, "tokens", "rate_limit_tokens", "rate_limit_exceeded"),
@@ -65,6 +68,8 @@ KINDS: dict[str, ErrorKind] = {
     "queue_timeout": ErrorKind(429, "rate_limit_error", "queue_timeout"),
     "no_healthy_worker": ErrorKind(503, "server_error", "no_healthy_worker"),
     "internal_error": ErrorKind(500, "server_error", "internal_error"),
+    "adapter_incomplete": ErrorKind(502, "server_error", "adapter_incomplete"),
+    "engine_stuck": ErrorKind(504, "server_error", "engine_stuck"),
     "engine_died": ErrorKind(502, "server_error", "engine_died"),
     "upstream_connect": ErrorKind(502, "server_error", "upstream_connect"),
     "upstream_reset": ErrorKind(502, "server_error", "upstream_reset"),
@@ -108,10 +113,11 @@ class Refusal(Exception):
     """Request rejected by the router.
 
     `retry_after_s`: value of Retry-After, 0: omitted. `final`: OpenAI's and Anthropic's
-    clients must not retry.
+    clients must not retry. `lines`: further header lines of the answer.
     """
 
     final = False
+    lines = b""
 
     def __init__(
         self, code: str, message: str, param: str | None = None, retry_after_s: int = 0

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from routing.engine.errors import Refusal, find_error_event, is_engine_dead
-from routing.engine.http import heads
+from routing.engine.http import cors, heads
 from routing.engine.http.http1 import ResponseHead
 from routing.engine.misses import annotation
 from routing.engine.request_attempts import RequestAttempts
@@ -45,6 +45,9 @@ class Exchange(RequestAttempts):
 
     def answer_head(self, head: ResponseHead) -> bool:
         status = head.status
+        if status == 429 and self.decision.attempts == 1 and self._may_retry("worker_busy"):
+            self._again("worker_busy", "the worker responded 429", refused=False)
+            return False
         if status >= 500:
             if status in RETRY_STATUSES and self._may_retry("upstream_5xx"):
                 self._again("upstream_5xx", f"the worker responded {status}", refused=False)
@@ -73,13 +76,25 @@ class Exchange(RequestAttempts):
             self.keep_alive = False
         worker = self._worker
         assert worker is not None
+        if 300 <= status < 400 and status != 304:
+            fields = heads.redirect_within(head.fields, str(worker.address))
+            if fields is None:
+                self.refuse(Refusal("upstream_protocol", "The worker redirects to another host."))
+                return False
+            head.fields = fields
         filtered = self.ask.adds_usage and head.events and status == 200 and head.length < 0
         found = usage.StreamFilter(worker) if filtered else None
         self.answer = usage.AnswerTokens(head.events, found)
         if self.diagnosis is not None and status == 200 and not self.head_only:
             framing = self._annotate(self.diagnosis, head, framing)
+        more = worker.label_line
+        if self.head.origin:
+            more += cors.answer_lines(self.head, self._router.config.allowed_origins)
+        ticket = self.ticket
+        if ticket is not None and ticket.caller.rates:
+            more += ticket.caller.rate_lines(perf_counter())
         self._pending = heads.client_response_head(
-            head, framing, worker.label_line, self.decision.id, self.head, self.keep_alive
+            head, framing, more, self.decision.id, self.head, self.keep_alive
         )
         return True
 
@@ -134,6 +149,8 @@ class Exchange(RequestAttempts):
                 self._find_token(pieces)
         else:
             now = perf_counter()
+            assert self._worker is not None
+            self._worker.progress_at = now
             if self._events and pieces:
                 if self.decision.ttft_s is None:
                     self._find_token(pieces)
@@ -161,6 +178,8 @@ class Exchange(RequestAttempts):
         now = perf_counter()
         gap = now - self._last_bytes
         self._last_bytes = now
+        assert self._worker is not None
+        self._worker.progress_at = now
         itl = self.model.itl  # Histogram.observe, without its call
         itl.counts[bisect_left(itl.bounds, gap)] += 1
         itl.sum += gap
@@ -228,6 +247,7 @@ class Exchange(RequestAttempts):
             self._router.kv.answered(self)
         worker = self._worker
         assert worker is not None
+        worker.progress_at = now
         if worker.circuit.state and (self.decision.status or 500) < 500:
             self._router.table.answered(worker)  # half-open: do not wait for the stream's end
         if self._events and self.ask.path != annotation.RESPONSES:

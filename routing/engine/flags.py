@@ -76,6 +76,13 @@ FLAGS = (
     ),
     Flag("--cache-isolation", "cache_isolation", "WHOSE", "key (default), group or shared"),
     Flag("--open-path", "open_paths", "PATH", "path open to every caller; repeatable", many=True),
+    Flag(
+        "--allowed-origin",
+        "allowed_origins",
+        "ORIGIN",
+        "origin whose scripts may call, * (default) for all; repeatable",
+        many=True,
+    ),
     Flag("--max-in-flight", "admission.max_in_flight", "N", "maximum concurrent requests", int),
     Flag(
         "--worker-max-in-flight",

@@ -34,13 +34,49 @@ if TYPE_CHECKING:
     from routing.engine.protocols import ClientSide, Dispatcher
 
 
+# Without the worker's work, or counted elsewhere.
+_FREE_RETRIES = ("upstream_connect", "engine_stuck")
+_NO_FAILURES = ("engine_died", "engine_stuck", "worker_busy")
+
+
 class RequestAttempts(AnswerReceiver):
     __slots__ = (
-        "_charge", "_client", "_connecting", "_connection", "_engine_deaths", "_events", "_judged",
-        "_last_bytes", "_pending", "_router", "_stale_tried", "_started", "_unframed", "_worker",
-        "answer", "answered", "ask", "body", "deadline", "decision", "diagnosis", "facts", "head",
-        "keep_alive", "model", "pinned", "placing", "reading", "seen", "sent_at",
-        "ticket", "trace", "tried", "uploading",
+        "_charge",
+        "_client",
+        "_connecting",
+        "_connection",
+        "_engine_deaths",
+        "_events",
+        "_judged",
+        "_last_bytes",
+        "_pending",
+        "_router",
+        "_stale_tried",
+        "_started",
+        "_unframed",
+        "_worker",
+        "answer",
+        "answered",
+        "ask",
+        "body",
+        "deadline",
+        "decision",
+        "diagnosis",
+        "facts",
+        "head",
+        "keep_alive",
+        "model",
+        "pinned",
+        "placing",
+        "reading",
+        "requested_model",
+        "seen",
+        "sent_at",
+        "stored_response",
+        "ticket",
+        "trace",
+        "tried",
+        "uploading",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +109,8 @@ class RequestAttempts(AnswerReceiver):
         self.seen: SeenPrompt | None = None
         self.diagnosis: Diagnosis | None = None
         self.reading: asyncio.Task[None] | None = None
+        self.requested_model = ""
+        self.stored_response = ""  # ID of the response that it reads, cancels or continues
         self.answered = False
         self.tried: list[Worker] = []
         self.deadline = 0.0
@@ -91,6 +129,10 @@ class RequestAttempts(AnswerReceiver):
         self._last_bytes = 0.0
         self.answer = usage.NO_ANSWER
 
+    @property
+    def client(self) -> ClientSide:
+        return self._client
+
     def go(self, waited_s: float) -> None:
         self._router.take_turn(self, waited_s)
 
@@ -98,6 +140,8 @@ class RequestAttempts(AnswerReceiver):
         """Send to this worker; its load includes the request from now on."""
         self._worker = worker
         self.tried.append(worker)
+        if not worker.own_in_flight:
+            worker.progress_at = perf_counter()
         self.decision.attempts += 1
         facts = self.facts
         self._charge = RequestCharge(worker, uncached_tokens, facts.tokens, facts.chain)
@@ -176,7 +220,7 @@ class RequestAttempts(AnswerReceiver):
             (self.body is not None or reason == "upstream_connect")
             and not self.pinned
             and len(self.tried) < self._router.config.retry_attempts
-            and self._router.retry_allowed(self, free=reason == "upstream_connect")
+            and self._router.retry_allowed(self, free=reason in _FREE_RETRIES)
         )
 
     def _again(self, reason: str, message: str, refused: bool) -> None:
@@ -185,7 +229,7 @@ class RequestAttempts(AnswerReceiver):
         self._discharge()
         if self.trace is not None:
             self.trace.failed(reason)
-        if reason != "engine_died":
+        if reason not in _NO_FAILURES:
             self._router.worker_failed(worker, message, refused)
         self._router.metrics.retry(reason)
         self._reset_answer()
@@ -203,6 +247,9 @@ class RequestAttempts(AnswerReceiver):
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer with an error; only before the first answer byte."""
+        ticket = self.ticket
+        if ticket is not None and ticket.caller.rates and not refusal.lines:
+            refusal.lines = ticket.caller.rate_lines(perf_counter())
         self.decision.status = refusal.kind.status
         self._finish(refusal.kind.reason)
         self._client.reply_error(refusal, self.head, self.decision.id, close=self.uploading)
@@ -217,6 +264,14 @@ class RequestAttempts(AnswerReceiver):
             self._client.break_off(True)
         else:
             self.refuse(refusal)
+
+    def worker_stuck(self, worker: Worker) -> None:
+        """Go to another worker if this one has not begun to answer."""
+        if self._worker is not worker or self.answered or self._charge is None:
+            return
+        if self._may_retry("engine_stuck"):
+            self._drop_attempt()
+            self._again("engine_stuck", worker.last_error, refused=False)
 
     def client_gone(self) -> None:
         if self._drop_attempt():

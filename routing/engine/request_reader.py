@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
+from routing.engine.http import cors
 from routing.engine.http.bodies import UploadDeadline, append_pieces
 from routing.engine.http.head_cache import read_request
 from routing.engine.http.heads import refusal_headers, router_answer
 from routing.engine.http.http1 import ChunkedBody, ProtocolError, RequestHead
 
 if TYPE_CHECKING:
+    from routing.engine.fleet.workers import Worker
     from routing.engine.protocols import Dispatcher, ServedRequest
 
 _LINGER_S = 2.0
@@ -265,6 +267,10 @@ class RequestReader:
             return True
         return False
 
+    def recharge(self, body_bytes: int) -> bool:
+        """Count a body of another size, as after decoding; return False above the budget."""
+        return self._charge(body_bytes + len(self._buffer) - self._at)
+
     def release(self) -> None:
         """Free the request's body; read-ahead data stays."""
         size = len(self._buffer) - self._at
@@ -274,6 +280,10 @@ class RequestReader:
 
     def begin(self, exchange: ServedRequest) -> None:
         self._exchange = exchange
+
+    def worker_stuck(self, worker: Worker) -> None:
+        if self._exchange is not None:
+            self._exchange.worker_stuck(worker)
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -310,6 +320,8 @@ class RequestReader:
         """Answer locally; `more`: additional header lines. Keep the connection if possible."""
         keep = head is not None and head.keep_alive and self._state == BUSY
         keep = keep and not self._router.closing
+        if head is not None and head.origin and b"access-control-" not in more:
+            more += cors.answer_lines(head, self._router.config.allowed_origins)
         self.transport.write(router_answer(status, body, head, more, keep))
         if keep:
             self.exchange_done(True)

@@ -6,14 +6,27 @@ import asyncio
 import time
 from time import perf_counter
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 import orjson
 
 from routing.engine.access.keys import check_model
+from routing.engine.access.paths import (
+    CONTROL,
+    UNKNOWN,
+    control_refusal,
+    unknown_refusal,
+    without_slash,
+)
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
-from routing.engine.http.bodies import is_small
+from routing.engine.fleet.adapters import LOAD, UNLOAD
+from routing.engine.fleet.responses import PATH as RESPONSES_PATH
+from routing.engine.fleet.responses import named_response
+from routing.engine.http.bodies import BYTE_ORDER_MARK, ReadPace, is_small
+from routing.engine.http.cors import is_preflight, preflight_lines
+from routing.engine.http.encodings import check_encoding, decode
 from routing.engine.http.http1 import RequestHead
 from routing.engine.misses.diagnostics import VENDOR_PATHS
 from routing.engine.misses.history import known_elsewhere
@@ -26,6 +39,7 @@ from routing.engine.prompt.identity import Identity, find_session
 from routing.engine.router_state import RETRY_BURST, RouterState
 
 if TYPE_CHECKING:
+    from routing.engine.fleet.workers import Worker
     from routing.engine.protocols import ClientSide, RoutedRequest
 
 # Share of requests that may be retried after a worker began them; refused connections are free.
@@ -37,12 +51,21 @@ _RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cach
 
 class Router(RouterState):
     def admit(self, head: RequestHead) -> Key:
-        """Authenticate and authorize before the body is read. Raise Refusal."""
-        if head.path in _HEALTH_PATHS:
+        """Authenticate and authorize before the body is read. Raise Refusal.
+
+        An unknown path is answered after its body, so that the connection stays (`handle`).
+        """
+        path = head.path
+        if path[-1:] == b"/" and (served := without_slash(path)):
+            head.target = served + head.target[len(path) :]
+            head.path = path = served
+        if path in _HEALTH_PATHS or is_preflight(head):
             return Key("", "")
         key = self.keys.check(head.authorization)
-        if not key.admin and self._paths.needs_admin(head.path):
-            raise Refusal("path_not_allowed", "This path requires a key with admin rights.")
+        if not key.admin and self._paths.access(path) == CONTROL:
+            raise control_refusal(path)
+        if head.encoding:
+            check_encoding(head.encoding)
         if head.length > self.config.limits.body_bytes:
             limit = self.config.limits.body_bytes
             raise Refusal("body_too_large", f"The body is larger than {limit} bytes.")
@@ -64,26 +87,24 @@ class Router(RouterState):
         part.
         """
         path = head.path
-        if path in _HEALTH_PATHS or (path == _MODELS_PATH and head.method in (b"GET", b"HEAD")):
-            status, answer = self._local(path, key)
-            self.metrics.count(self.metrics.other, status)
-            client.reply(status, answer, head)
+        if self._answers(client, head, key, body):
             return
         started = perf_counter()
+        if body is not None and body[:3] == BYTE_ORDER_MARK:
+            body = seen = body[3:]
         ask = EngineRequest(head.path)
         scope = self.meter.scope_there(key, ask.path)
         identity: Identity | None = None
         problem: Refusal | None = None
         try:
-            if self.admission.active and not self._paths.needs_admin(path):
+            if self._queues and not self._paths.needs_admin(path):
                 self.admission.check(key, len(body or b""), may_wait=not head.pin)
             identity = self._identify(head, key, body, seen, scope)
         except Refusal as refusal:
             problem = refusal
         found = identity or self.identifier.scan(seen, b"")
         model = self.metrics.model(found.model)
-        self._decided += 1
-        decision = Decision(f"{self.instance}-d{self._decided:x}", time.time(), self.policy.name)
+        decision = Decision(self.new_id(), time.time(), self.policy.name)
         decision.request_id = head.request_id.decode("latin-1")
         decision.key_id = key.id
         exchange = Exchange(self, client, head, body, found.facts, model, decision, ask, started)
@@ -101,10 +122,74 @@ class Router(RouterState):
         else:
             self._place(exchange, key, identity, started)
 
+    async def _order_adapter(self, client: ClientSide, head: RequestHead, body: bytes) -> None:
+        """Load or unload an adapter at all workers."""
+        lines = b""
+        if self.keys.open and head.authorization:
+            lines = b"authorization: " + head.authorization + b"\r\n"
+        try:
+            status, answer = await self.adapters.apply(unquote_to_bytes(head.path), body, lines)
+        except Refusal as refusal:
+            self.refused(refusal)
+            client.reply_error(refusal, head)
+            return
+        except Exception as error:  # noqa: BLE001 - this task is not awaited: its client would hang
+            self.log.event("error", "adapter_order_failed", error=repr(error))
+            client.reply_error(Refusal("internal_error", "The request failed."), head)
+            return
+        self.metrics.count(self.metrics.other, status)
+        lines = b"" if answer.startswith(b"{") else b"content-type: text/plain\r\n"
+        client.reply(status, answer, head, lines)
+
+    def _answers(self, client: ClientSide, head: RequestHead, key: Key, body: bytes | None) -> bool:
+        """Answer a request that no worker needs to see; return False for all others."""
+        path = head.path
+        lines = b""
+        if path in _HEALTH_PATHS or (path == _MODELS_PATH and head.method in (b"GET", b"HEAD")):
+            status, answer = self._local(path, key)
+        elif is_preflight(head):
+            try:
+                lines = preflight_lines(head, self.config.allowed_origins)
+            except Refusal as refusal:
+                self.refused(refusal)
+                client.reply_error(refusal, head)
+                return True
+            status, answer = 200, b""
+        elif not key.admin and self._paths.access(path) == UNKNOWN:
+            unknown = unknown_refusal(head.method, path)
+            self.refused(unknown)
+            client.reply_error(unknown, head)
+            return True
+        elif body and head.method == b"POST" and unquote_to_bytes(path) in (LOAD, UNLOAD):
+            order = self._order_adapter(client, head, body)
+            task = asyncio.get_running_loop().create_task(order)
+            self._orders.add(task)
+            task.add_done_callback(self._orders.discard)
+            return True
+        else:
+            return False
+        self.metrics.count(self.metrics.other, status)
+        client.reply(status, answer, head, lines)
+        return True
+
+    async def _decoded(self, exchange: Exchange, body: bytes) -> bytes:
+        """Return the body without its content coding, counted in the buffer budget."""
+        head = exchange.head
+        limit = self.config.limits.hold_bytes
+        async with self._reading:
+            body = await decode(body, head.encoding, limit, ReadPace())
+        head.encoding = b""
+        exchange.body = body = body.removeprefix(BYTE_ORDER_MARK)
+        if not exchange.client.recharge(len(body)):
+            raise self.budget.full()
+        return body
+
     async def _read_large(self, exchange: Exchange, key: Key, scope: str, began: float) -> None:
         body = exchange.body
         assert body is not None
         try:
+            if exchange.head.encoding:
+                body = await self._decoded(exchange, body)
             identity = await self.read_body(exchange.head, body, scope=scope)
         except Refusal as refusal:
             exchange.reading = None
@@ -138,6 +223,7 @@ class Router(RouterState):
             exchange.body = self.meter.prepare(exchange, identity, key)
             exchange.seen = self.misses.arrive(exchange, identity)
             exchange.decision.requested = hash(identity.model)
+            exchange.requested_model = identity.model
             if exchange.head.diagnostics or exchange.ask.path in VENDOR_PATHS:
                 self._diagnose(exchange, identity)
         except Refusal as refusal:
@@ -166,9 +252,28 @@ class Router(RouterState):
             self.diagnostics.compare(found, exchange, prompt, self.ring)
 
     def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
+        stored = exchange.ask.previous_response or named_response(exchange.ask.path)
+        if stored:
+            exchange.stored_response = stored
+            if self.responses.searches(stored):
+                finding = self._find_response(exchange, key, began)
+                exchange.reading = asyncio.get_running_loop().create_task(finding)
+                return
+        self._admit(exchange, key, began)
+
+    async def _find_response(self, exchange: Exchange, key: Key, began: float) -> None:
+        head = exchange.head
+        lines = b""
+        if self.keys.open and head.authorization:
+            lines = b"authorization: " + head.authorization + b"\r\n"
+        await self.responses.find(exchange.stored_response, lines)
+        exchange.reading = None
+        self._admit(exchange, key, began)
+
+    def _admit(self, exchange: Exchange, key: Key, began: float) -> None:
         try:
             self.meter.admit(exchange, key, free=self._paths.needs_admin(exchange.head.path))
-            if self.admission.active and not self._admitted(exchange, key):
+            if self._queues and not self._admitted(exchange, key):
                 return
         except Refusal as refusal:
             exchange.refuse(refusal)
@@ -189,7 +294,12 @@ class Router(RouterState):
 
     def _dispatch(self, exchange: RoutedRequest, began: float) -> None:
         try:
-            pick = self._pinned(exchange) if exchange.head.pin else self._pick(exchange)
+            if exchange.head.pin:
+                pick = self._pinned(exchange)
+            elif exchange.stored_response:
+                pick = self._pick_storing(exchange)
+            else:
+                pick = self._pick(exchange)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
@@ -202,6 +312,12 @@ class Router(RouterState):
         """Return None for a body that takes long to parse (see `read_body`). Raise Refusal."""
         session = b"" if self._session_key is None else find_session(head, self._session_key)
         needs_chain = self.hashes_prompts
+        if head.encoding:
+            if body is None:
+                limit = self.config.limits.hold_bytes
+                text = f"A compressed body may have at most {limit} bytes (limits.hold_bytes)."
+                raise Refusal("body_too_large", text)
+            return None
         if body is None or not (
             self.identifier.reads(needs_chain)
             or key.models is not None
@@ -219,6 +335,12 @@ class Router(RouterState):
             fleet = fleet.without(exchange.tried)
         if not fleet.eligible:
             raise Refusal("no_healthy_worker", "No worker can accept this request at the moment.")
+        if self._listed_at and (places := self._listed_at.get(exchange.requested_model)):
+            fleet = fleet.without([w for w in self.table.eligible if w.id not in places])
+            if not fleet.eligible:
+                shown = exchange.requested_model[:100]
+                text = f"No worker that serves the model {shown!r} can accept this request."
+                raise Refusal("no_healthy_worker", text)
         if self._capped:
             full = [w for w in self.table.eligible if w.in_flight >= w.max_in_flight]
             if full:  # a retry may exceed the limit
@@ -238,6 +360,16 @@ class Router(RouterState):
         if not worker.up:
             raise Refusal("no_healthy_worker", "The pinned worker is down.")
         exchange.pinned = True
+        return self._pick_worker(exchange, worker)
+
+    def _pick_storing(self, exchange: RoutedRequest) -> Pick:
+        """Pick the worker that stores the named response; any other would not find it."""
+        worker = self.responses.worker(exchange.stored_response)
+        if worker is None or not worker.up:
+            return self._pick(exchange)
+        return self._pick_worker(exchange, worker)
+
+    def _pick_worker(self, exchange: RoutedRequest, worker: Worker) -> Pick:
         others = [other for other in self.table.workers.values() if other is not worker]
         pick = self.policy.rank(exchange.facts, Fleet((worker,), others))
         pick.reason = base.PINNED
@@ -292,13 +424,18 @@ class Router(RouterState):
         self.misses.ended(exchange)
         if self.canary is not None:
             self.canary.ended(decision)
-        if decision.status == 200 and (worker := self.table.workers.get(decision.chosen)):
+        worker = self.table.workers.get(decision.chosen)
+        if decision.status == 200 and worker is not None:
             prompt, cached = decision.prompt_tokens, decision.cached_tokens
-            self.policy.ended(
-                exchange.facts, worker, prompt, None if decision.estimated else cached
-            )
+            if decision.estimated or exchange.ask.skips_cache:
+                cached = None
+            self.policy.ended(exchange.facts, worker, prompt, cached)
             if self.peers is not None:
                 self.peers.ended(exchange.facts, worker.id)
+            if exchange.ask.path == RESPONSES_PATH and decision.answer_id:
+                self.responses.stored(decision.answer_id, worker.id)
+        elif worker is not None and 400 <= (decision.status or 0) < 499 and exchange.answered:
+            self.policy.refused(exchange.facts, worker)  # nothing of its prompt was computed
         model: ModelMetrics = exchange.model
         status = decision.status or 0
         self.metrics.count(model, status)
@@ -319,7 +456,7 @@ class Router(RouterState):
 
     def _local(self, path: bytes, key: Key) -> tuple[int, bytes]:
         if path in _HEALTH_PATHS:
-            return (200 if self.table.eligible else 503), b""
+            return (200 if self.table.eligible or self.table.waits else 503), b""
         models: dict[str, object] = {}
         for worker in self.table.workers.values():
             for model in worker.models:

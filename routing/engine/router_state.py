@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import xxhash
+
 from console.processkit.changes import ENDPOINT, ChangeSender, socket_path
 from routing.engine import policies
 from routing.engine.access.admission import PeerDemand, RequestAdmission
@@ -19,6 +21,8 @@ from routing.engine.access.keys import KeyRing
 from routing.engine.access.paths import PathRules
 from routing.engine.canary.run import Canary
 from routing.engine.config import Config, SessionKey
+from routing.engine.fleet.adapters import AdapterLoader
+from routing.engine.fleet.responses import ResponseLocator
 from routing.engine.fleet.roster import Roster
 from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.http.bodies import BufferBudget
@@ -55,11 +59,15 @@ class RouterState:
         self.clients: set[ClientSide] = set()
         self.metrics = Metrics(config.namespace, config.endpoint)
         self.table = WorkerTable(self._worker_changed)
+        self.adapters = AdapterLoader(self.table, log)
+        self.responses = ResponseLocator(self.table)
+        self._listed_at: dict[str, frozenset[str]] = {}  # workers, of models not at all of them
         self.roster = Roster(self)
         self.ring = DecisionRing(config.decisions_keep)
         self.keys = KeyRing(config.keys)
         self.budget = BufferBudget(config.limits.buffer_bytes)
         self._reading = asyncio.Lock()  # one large body at a time
+        self._orders: set[asyncio.Task[None]] = set()  # adapter orders under way
         self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields that need a restart
@@ -67,8 +75,8 @@ class RouterState:
         self.ratios = BytesPerToken()
         self._own_secret = secrets.token_bytes(32)
         self.instance = secrets.token_hex(4)
-        self._count = 0
-        self._decided = 0
+        self._count = 0  # of IDs
+        self._id_seed = secrets.randbits(64)
         self._picks = 0
         self._retry_budget = RETRY_BURST
         self._strategy: StrategyMetrics
@@ -184,10 +192,17 @@ class RouterState:
             if admission.depth:
                 admission.pump()
 
+    @property
+    def _queues(self) -> bool:
+        """Return True if requests pass the admission queue."""
+        return self.admission.active or self.table.waits
+
     def _has_room(self) -> bool:
-        """Return True if a worker has a free slot, or if none is up."""
+        """Return True if a worker has a free slot, or if none is up or may come back."""
         eligible = self.table.eligible
-        if not self._capped or not eligible:
+        if not eligible:
+            return not self.table.waits
+        if not self._capped:
             return True
         return any(worker.in_flight < worker.max_in_flight for worker in eligible)
 
@@ -206,7 +221,7 @@ class RouterState:
             worker.fingerprint = None
         elif what == "up":
             self.roster.set_capacity(worker)  # `forget` dropped the capacity
-        if self.peers is not None and what in ("ejected", "engine_died", "back"):
+        if self.peers is not None and what in ("ejected", "engine_died", "engine_stuck", "back"):
             self.peers.circuit(worker.id, what != "back")
         self.note_worker_change(worker, what)
         if self.admission.depth:
@@ -223,8 +238,33 @@ class RouterState:
     def engine_died(self, worker: Worker) -> None:
         self.table.engine_died(worker, "its engine died")
 
+    def engine_stuck(self, worker: Worker, silent_s: float) -> None:
+        """Eject the worker; other workers take its requests that have no answer byte yet."""
+        self.table.engine_stuck(worker, f"its engine made no progress for {silent_s:.0f} s")
+        if any(other is not worker for other in self.table.eligible):
+            for client in list(self.clients):
+                client.worker_stuck(worker)
+
+    def _learn_places(self) -> None:
+        """Find the models that some workers list and others do not, such as adapters."""
+        lists = {
+            worker.id: {str(model.get("id")) for model in worker.models}
+            for worker in self.table.workers.values()
+        }
+        known = [names for names in lists.values() if names]
+        common = set.intersection(*known) if known else set()
+        partial = set().union(*known) - common
+        self._listed_at = {
+            name: frozenset(
+                worker_id for worker_id, names in lists.items() if not names or name in names
+            )
+            for name in partial
+        }
+
     def learn_models(self) -> None:
         """Update model labels, /v1/models and block sizes from the workers."""
+        self._learn_places()
+        self.adapters.learn()
         for worker in self.table.workers.values():
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
@@ -252,10 +292,21 @@ class RouterState:
             metrics.cache_tokens.child(worker.id).set(worker.cache_tokens)
             metrics.index_blocks.child(worker.id).set(sizes.get(worker.id, 0))
 
-    def name_request(self, head: RequestHead) -> None:
+    def new_id(self) -> str:
+        """Return a unique ID that does not reveal how many there are."""
         self._count += 1
-        if not head.request_id:
-            head.request_id = b"%b-%x" % (self.instance.encode(), self._count)
+        number = xxhash.xxh3_64_intdigest(self._count.to_bytes(8, "big"), self._id_seed)
+        return f"{self.instance}-{number:016x}"
+
+    def name_request(self, head: RequestHead) -> None:
+        """Name the request, and apart from it what its worker sees: engines join requests with
+        one ID, and callers may choose the same.
+        """
+        own = self.new_id().encode()
+        if head.request_id:
+            head.engine_id = head.request_id + b"-" + own[9:]
+        else:
+            head.request_id = head.engine_id = own
 
     def _was_reset(self, worker_id: str, answer: bytes) -> None:
         """Treat a successful reset as a cache loss now; the worker's event comes with its next

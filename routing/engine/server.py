@@ -20,6 +20,7 @@ from routing.engine.config.source import ConfigSource
 from routing.engine.config.tls import server_context
 from routing.engine.discovery.finders import Discovery
 from routing.engine.fleet.health import HealthChecker
+from routing.engine.fleet.progress import ProgressWatch
 from routing.engine.fleet.workers import Worker
 from routing.engine.http.listeners import Listener, StartError
 from routing.engine.kvaware.metrics import KvMetrics
@@ -43,9 +44,11 @@ class RouterServer:
         self.log = log
         self.router = Router(config, log)
         self._source = source
+        progress = ProgressWatch(self.router.engine_stuck, self.router.table.engine_moved)
         self._health = HealthChecker(
-            self._verdict, self.router.learn_models, self.router.roster.learn_vitals
+            self._verdict, self.router.learn_models, self.router.roster.learn_vitals, progress
         )
+        self.router.adapters.learn_models = self._health.learn_models
         self._discovery = Discovery(self._discovered, log, self.router.metrics)
         self._kvaware = KvAwareService(self.router)
         KvMetrics(self.router.metrics.registry, self._kvaware)
@@ -174,8 +177,8 @@ class RouterServer:
         router.recorder.close()
         self.log.event("info", "stopped", cut=cut, hurried=self._hurry.is_set())
 
-    def _verdict(self, worker: Worker, error: str, refused: bool) -> None:
-        self.router.table.probed(worker, error, refused, self._health.config.fall)
+    def _verdict(self, worker: Worker, error: str, refused: bool, silent: bool) -> None:
+        self.router.table.probed(worker, error, refused, self._health.config.fall, silent)
 
     def _discovered(self, workers: tuple[WorkerConfig, ...]) -> None:
         self.router.roster.discovered(workers)

@@ -91,6 +91,13 @@ class TokenLedger:
         if head.method != b"POST":
             return body
         data = identity.data
+        if (
+            data is None
+            and engine_request.takes_json(ask.path)
+            and (identity.parsed or body == b"")
+        ):
+            ask.isolated = True  # empty, or JSON but no object: every engine refuses it
+            return body
         if body is None or data is None:
             return self._open(ask, head, body, key)
         engine_request.read_parameters(ask, data)

@@ -74,6 +74,10 @@ class Bucket:
         """Return the current level; negative: overdrawn."""
         return (_MINUTE_S - max(self._full_at - now, 0.0)) / self._each_s
 
+    def full_s(self, now: float) -> float:
+        """Return the seconds until the bucket is full."""
+        return max(self._full_at - now, 0.0)
+
     def wait_s(self, cost: float, now: float) -> float:
         """Return the seconds until `cost` is available; <= 0: now."""
         if self._allowed <= 0:
@@ -198,7 +202,27 @@ class Caller(Flow):
         message = (
             f"{whose} may use {limit.per_minute} {what} a minute, and has. Try again in {wait} s."
         )
-        raise Refusal(code, message, retry_after_s=wait)
+        refusal = Refusal(code, message, retry_after_s=wait)
+        refusal.lines = self.rate_lines(now)
+        raise refusal
+
+    def rate_lines(self, now: float) -> bytes:
+        """Return OpenAI's header lines of the tightest request and token rate.
+
+        https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
+        """
+        lines = []
+        for of_tokens, what in ((False, b"requests"), (True, b"tokens")):
+            buckets = [rate[0] for rate in self.rates if rate[1] is of_tokens]
+            if buckets:
+                bucket = min(buckets, key=lambda each: each.level(now))
+                left = max(math.floor(bucket.level(now)), 0)
+                lines.append(
+                    b"x-ratelimit-limit-%b: %d\r\nx-ratelimit-remaining-%b: %d\r\n"
+                    b"x-ratelimit-reset-%b: %gs\r\n"
+                    % (what, bucket.per_minute, what, left, what, round(bucket.full_s(now), 3))
+                )
+        return b"".join(lines)
 
     def take(self, requests: int, tokens: float, now: float) -> None:
         for limit, of_tokens, _ in self.rates:

@@ -29,6 +29,7 @@ from routing.engine.config.schema import (
     KvConfig,
     Label,
     LimitsConfig,
+    Origin,
     QueueConfig,
     Rates,
     RecordingConfig,
@@ -133,6 +134,7 @@ class _Document(Section, frozen=True):
     admission: _Admission = _Admission()
     kv: _Kv = _Kv()
     open_paths: Any = []
+    allowed_origins: tuple[Origin, ...] = ("*",)
     decisions: _Decisions = _Decisions()
     recording: RecordingConfig = RecordingConfig()
     retry: _Retry = _Retry()
@@ -175,6 +177,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         admission=_parse_admission(document.admission),
         kv=_parse_kv(document.kv, base_dir),
         open_paths=syntax.parse_open_paths(document.open_paths),
+        allowed_origins=tuple(origin.lower() for origin in document.allowed_origins),
         decisions_keep=document.decisions.keep,
         retry_attempts=document.retry.attempts,
         access_log=_parse_access_log(document.access_log),

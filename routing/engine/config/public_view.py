@@ -72,6 +72,7 @@ def show_config(config: Config) -> dict[str, Any]:
         "keys": None if config.keys is None else [show_key(key) for key in config.keys],
         "kv": _show(config.kv),
         "open_paths": list(config.open_paths),
+        "allowed_origins": list(config.allowed_origins),
         "admission": _show(config.admission),
         "workers": [
             {name: getattr(worker, name) for name in _WORKER_FIELDS} for worker in config.workers

@@ -17,6 +17,14 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 Strategy = Annotated[str, one_of(STRATEGIES, "is not a strategy")]
 Isolation = Annotated[str, one_of(ISOLATIONS, "is not an isolation")]
+Origin = Annotated[
+    str,
+    matching(
+        r"\*|[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]+",
+        "is not an origin",
+        "Write scheme, host and port as in https://app.example.com, or * for every origin.",
+    ),
+]
 Bytes = Annotated[int, between(1024, 2**40)]
 Count = Annotated[int, between(1, 1_000_000)]
 CountOrZero = Annotated[int, between(0, 1_000_000)]
@@ -169,7 +177,9 @@ class HealthConfig(Section, frozen=True):
 
     A worker is checked every `interval_s`: down at once when it refuses connections, after `fall`
     timeouts otherwise. `eject_after` consecutive failed requests eject it for `eject_s`, doubling
-    up to `eject_longest_s`. A new worker gets a reduced share for `slow_start_s`.
+    up to `eject_longest_s`. A worker with requests whose engine makes no progress for
+    `progress_timeout_s` is ejected until it does; 0: never. A new worker gets a reduced share for
+    `slow_start_s`.
     """
 
     path: Annotated[str, matching("/[!-~]*")] = "/health"
@@ -179,6 +189,7 @@ class HealthConfig(Section, frozen=True):
     eject_after: Annotated[int, between(1, 1000)] = 3
     eject_s: Annotated[float, between(0.01, 3600)] = 1.0
     eject_longest_s: Annotated[float, between(0.01, 86_400)] = 30.0
+    progress_timeout_s: Annotated[float, between(0, 86_400)] = 30.0
     slow_start_s: Annotated[float, between(0, 3600)] = 10.0
 
 
@@ -361,7 +372,8 @@ class Config:
 
     `keys` None: the data port is open; an empty tuple rejects everyone. `cache_isolation`: scope of
     KV cache reuse; without keys it is shared. `reuse_port`: several routers listen on the address.
-    `l1_tokens`: size of each worker's L1; 0: unknown, or none.
+    `l1_tokens`: size of each worker's L1; 0: unknown, or none. `allowed_origins`: of browsers'
+    scripts; `*`: every origin.
     """
 
     listen: Address
@@ -388,6 +400,7 @@ class Config:
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
     kv: KvConfig = field(default_factory=KvConfig)
     open_paths: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ("*",)
     decisions_keep: int = 2000
     retry_attempts: int = 2
     access_log: AccessLogConfig = field(default_factory=AccessLogConfig)

@@ -16,6 +16,7 @@ import orjson
 
 from routing.engine.config import HealthConfig
 from routing.engine.fleet.probe_request import ProbeError, send_probe
+from routing.engine.fleet.progress import ProgressWatch
 from routing.engine.fleet.workers import Worker
 
 _LABEL = re.compile(rb'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -77,7 +78,7 @@ def parse_vitals(text: bytes) -> Vitals:
     return Vitals(tokens or None, since, block_size)
 
 
-Verdict = Callable[[Worker, str, bool], None]
+Verdict = Callable[[Worker, str, bool, bool], None]  # worker, error, refused, silent
 
 
 def _jittered() -> float:
@@ -92,8 +93,10 @@ class HealthChecker:
         verdict: Verdict,
         learned: Callable[[], None],
         vitals: Callable[[Worker, Vitals], None],
+        progress: ProgressWatch | None = None,
     ) -> None:
         self._verdict = verdict
+        self._progress = progress
         self._learned = learned
         self._vitals = vitals
         self._tasks: dict[Worker, asyncio.Task[None]] = {}
@@ -126,6 +129,8 @@ class HealthChecker:
                     facts_due = loop.time() + MODELS_INTERVAL_S * _jittered()
             elif not worker.up:
                 facts_due = 0.0
+            if self._progress is not None and worker.up:
+                await self._progress.check(worker, self.config)
             await asyncio.sleep(self.config.interval_s * _jittered())
 
     async def _probe(self, worker: Worker) -> None:
@@ -133,10 +138,14 @@ class HealthChecker:
         try:
             status, _ = await send_probe(worker, config.path, config.timeout_s)
         except ProbeError as error:
-            self._verdict(worker, f"health check: {error}", error.refused)
+            self._verdict(worker, f"health check: {error}", error.refused, error.silent)
             return
         error_text = "" if status == 200 else f"health check: status {status}"
-        self._verdict(worker, error_text, False)
+        self._verdict(worker, error_text, False, False)
+
+    async def learn_models(self, worker: Worker) -> bool:
+        """Query the worker's models now, as after a change of its adapters."""
+        return await self._ask_models(worker)
 
     async def _ask_models(self, worker: Worker) -> bool:
         """Query /v1/models; a worker without it (or with its own key) is accepted."""

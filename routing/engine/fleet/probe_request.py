@@ -19,11 +19,14 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 
 class ProbeError(Exception):
-    """The worker gave no valid answer; `refused`: nothing listens at its address."""
+    """The worker gave no valid answer; `refused`: nothing listens at its address, `silent`: none
+    came in time.
+    """
 
-    def __init__(self, message: str, refused: bool = False) -> None:
+    def __init__(self, message: str, refused: bool = False, silent: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
+        self.silent = silent
 
 
 class _ProbeAnswer(AnswerReceiver):
@@ -122,4 +125,4 @@ async def send_probe(
                     pass  # a kept connection may just have closed: retry on a new one
             return await _send_once(await _connect(worker), head, body)
     except TimeoutError:
-        raise ProbeError("no response in time") from None
+        raise ProbeError("no response in time", silent=True) from None

@@ -32,8 +32,8 @@ class Worker(LoadedTarget):
         "address", "block_size", "circuit", "config_cache_tokens", "config_draining", "decisions",
         "failed_requests", "failures", "fingerprint", "gone", "host_line", "kv_events", "kv_replay",
         "label_line", "last_error", "max_in_flight", "models", "of_peers", "order_draining", "pool",
-        "probe_pool", "probes_failed", "served", "slow_since", "source", "started", "tls_name",
-        "up", "url",
+        "probe_pool", "probes_failed", "progress_at", "served", "silent", "slow_since", "source",
+        "started", "stuck", "tls_name", "up", "url",
     )  # fmt: skip
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -50,6 +50,9 @@ class Worker(LoadedTarget):
         self.label_line = f"x-emberline-worker: {config.id}\r\n".encode()
         self.up = False  # until the first health check passes
         self.gone = False
+        self.silent = False  # was up, and its health checks time out
+        self.stuck = False  # its engine makes no progress (progress.py)
+        self.progress_at = 0.0  # last sign of its engine's work, or begin of the oldest wait
         self.probes_failed = 0
         self.circuit = Circuit()
         self.slow_since = 0.0  # 0: not in slow start
@@ -93,8 +96,8 @@ class WorkerTable:
 
     `eligible` can be picked, `others` cannot; `fleet` is the policies' view of both.
     `on_change(worker, what)` gets "up", "down" (fails checks), "lost" (process gone, cache lost),
-    "engine_died" (only the API server is left), "ejected", "trial" (one request allowed after the
-    pause), "back".
+    "engine_died" (only the API server is left), "engine_stuck", "ejected", "trial" (one request
+    allowed after the pause), "back".
     """
 
     def __init__(self, on_change: Callable[[Worker, str], None]) -> None:
@@ -104,6 +107,7 @@ class WorkerTable:
         self.eligible: tuple[Worker, ...] = ()
         self.others: tuple[Worker, ...] = ()
         self.fleet = Fleet(())
+        self.waits = False  # no worker is up, but one may be busy: requests queue for it
         self.by_turn = False  # requested by the policy; applied at the next refresh
         self._on_change = on_change
         self._free_slots: list[int] = []
@@ -113,6 +117,7 @@ class WorkerTable:
         serving = [w for w in self.workers.values() if w.up and not w.draining]
         trusted = [w for w in serving if w.circuit.admits]
         self.eligible = tuple(trusted or serving)
+        self.waits = not serving and any(w.silent and not w.draining for w in self.workers.values())
         chosen = set(self.eligible)
         # A draining worker is leaving on purpose and does not count as a lost match.
         self.others = tuple(w for w in self.workers.values() if w not in chosen and not w.draining)
@@ -134,10 +139,13 @@ class WorkerTable:
         worker.order = None
         heappush(self._free_slots, worker.slot)
 
-    def probed(self, worker: Worker, error: str, refused: bool, fall: int) -> None:
-        """Record a health check; `error` is empty on success."""
+    def probed(
+        self, worker: Worker, error: str, refused: bool, fall: int, silent: bool = False
+    ) -> None:
+        """Record a health check; `error` is empty on success. `silent`: it timed out."""
         if not error:
             worker.probes_failed = 0
+            worker.silent = False
             if not worker.up:
                 worker.up = True
                 worker.circuit = Circuit()
@@ -148,7 +156,11 @@ class WorkerTable:
         worker.last_error = error
         if worker.up and (refused or worker.probes_failed >= fall):
             worker.up = False
+            worker.silent = silent
             self._changed(worker, "lost" if refused else "down")
+        elif worker.silent and not silent:  # such as a process that was stopped and then killed
+            worker.silent = False
+            self.refresh()
 
     def failed(self, worker: Worker, error: str, refused: bool) -> None:
         worker.failures += 1
@@ -168,6 +180,17 @@ class WorkerTable:
         worker.last_error = error
         if not worker.gone and worker.circuit.failed(perf_counter(), self.rules, fatal=True):
             self._changed(worker, "engine_died")
+
+    def engine_stuck(self, worker: Worker, error: str) -> None:
+        """Eject a worker whose engine makes no progress, until `engine_moved`."""
+        worker.last_error = error
+        worker.stuck = True
+        if not worker.gone and worker.circuit.failed(perf_counter(), self.rules, fatal=True):
+            self._changed(worker, "engine_stuck")
+
+    def engine_moved(self, worker: Worker) -> None:
+        """Allow a trial of a worker whose engine works again."""
+        worker.stuck = False
 
     def ejected_by_peer(self, worker: Worker) -> None:
         """Eject a worker whose circuit another router opened."""
@@ -189,6 +212,8 @@ class WorkerTable:
         if self._came:
             self._let_in()
         for worker in self.workers.values():
+            if worker.stuck:
+                continue
             if worker.circuit.state and worker.circuit.tick(now, not worker.own_in_flight):
                 self._changed(worker, "trial")
             if worker.slow_since:

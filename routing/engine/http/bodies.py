@@ -17,6 +17,7 @@ import orjson
 
 from routing.engine.errors import Refusal
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SMALL_BYTES = 16_384
 # Ordinary long prompts are more text, not more objects.
 MEDIUM_BYTES = 262_144
@@ -134,6 +135,29 @@ def parse_body(body: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return data if type(data) is dict else None
+
+
+def check_json(body: bytes) -> None:
+    """Raise Refusal with the place of the first error unless the body is JSON in UTF-8."""
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        text = f"The body is not valid JSON: {error.msg}: line {error.lineno} column {error.colno}"
+        place = error.pos
+        if body.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in body[:4]:
+            text = "The body must be JSON in UTF-8; it begins like UTF-16 or UTF-32"
+        else:
+            try:
+                body.decode()
+            except UnicodeDecodeError as wrong:
+                text, place = "The body is not valid UTF-8", wrong.start
+        raise Refusal("invalid_json", f"{text} (byte {place}).") from None
+
+
+async def check_large_json(body: bytes, most_values: int, pace: ReadPace) -> None:
+    """Like `check_json`, for any size. Raise Refusal for more than `most_values` too."""
+    await _check_values(body, most_values, pace)
+    check_json(body)
 
 
 async def parse_large(body: bytes, most_values: int, pace: ReadPace) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 
 from routing.engine.errors import ANTHROPIC_PATHS, Refusal
@@ -20,7 +21,7 @@ def worker_request_head(
     out = [head.method, b" ", head.target, b" HTTP/1.1\r\n", host_line, head.fields]
     if with_authorization and head.authorization:
         out += (b"authorization: ", head.authorization, b"\r\n")
-    out += (b"x-request-id: ", head.request_id)
+    out += (b"x-request-id: ", head.engine_id)
     if body is None and head.chunked:
         out.append(b"\r\ntransfer-encoding: chunked")
     elif body is None:
@@ -32,17 +33,19 @@ def worker_request_head(
 
 
 def client_response_head(
-    head: ResponseHead, framing: bytes, worker_line: bytes, decision: str, request: RequestHead,
+    head: ResponseHead, framing: bytes, more: bytes, decision: str, request: RequestHead,
     keep_alive: bool,
 ) -> bytes:  # fmt: skip
-    """Return the response head for the client; `framing` is its length or coding line, or empty."""
+    """Return the response head for the client; `framing` is its length or coding line, or empty,
+    `more`: the router's own header lines.
+    """
     return b"".join(
         (
             head.status_line,
             b"\r\n",
             head.fields,
             framing,
-            worker_line,
+            more,
             b"x-emberline-decision: ",
             decision.encode(),
             b"\r\nx-request-id: ",
@@ -60,6 +63,24 @@ def _anthropic_id(request: RequestHead) -> bytes:
     return b"\r\nrequest-id: " + request.request_id
 
 
+def redirect_within(fields: bytes, address: str) -> bytes | None:
+    """Return the fields of a worker's redirect with its own address removed from `Location`; None
+    if it leads elsewhere.
+    """
+    lines = fields.split(b"\r\n")
+    for index, line in enumerate(lines):
+        name, _, value = line.partition(b":")
+        if name.lower() != b"location":
+            continue
+        place = value.strip(b" \t")
+        own = re.match(rb"(?i:https?:)?//([^/?#]*)", place)
+        if own is not None:
+            if own[1].lower() != address.lower().encode():
+                return None
+            lines[index] = b"location: " + (place[own.end() :] or b"/")
+    return b"\r\n".join(lines)
+
+
 def with_framing(head: bytes, line: bytes) -> bytes:
     """Return a complete response head with another line after its status line."""
     at = head.index(b"\r\n") + 2
@@ -67,11 +88,11 @@ def with_framing(head: bytes, line: bytes) -> bytes:
 
 
 def refusal_headers(refusal: Refusal, decision: str) -> bytes:
-    more = b""
+    more = refusal.lines
     if refusal.retry_after_s:
-        more = b"retry-after: %d\r\n" % refusal.retry_after_s
+        more += b"retry-after: %d\r\n" % refusal.retry_after_s
     elif refusal.kind.status == 503:
-        more = b"retry-after: 1\r\n"
+        more += b"retry-after: 1\r\n"
     if refusal.final or refusal.retry_after_s > _LONGEST_RETRY_S:
         more += b"x-should-retry: false\r\n"
     if refusal.kind.status == 401:
@@ -93,7 +114,7 @@ def router_answer(
         (
             b"HTTP/1.1 %d %b\r\n" % (status, _STATUS_TEXT.get(status, b"Error")),
             b"content-length: %d\r\n" % len(body),
-            b"content-type: application/json\r\n" if body else b"",
+            b"content-type: application/json\r\n" if body and b"content-type:" not in more else b"",
             more,
             number,
             b"\r\n" if keep_alive else b"connection: close\r\n\r\n",

@@ -38,7 +38,7 @@ MIN_CHUNK_BYTES: Final = 16
 
 # Headers with a meaning for the router; others are forwarded.
 _DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN, _UPGRADE = range(10)
-_DIAGNOSTICS, _API_KEY = 10, 11
+_DIAGNOSTICS, _API_KEY, _ORIGIN, _ENCODING = 10, 11, 12, 13
 _REQUEST_ROLES: dict[bytes, int] = {
     b"content-length": _LENGTH_ROLE,
     b"transfer-encoding": _CODING,
@@ -50,6 +50,8 @@ _REQUEST_ROLES: dict[bytes, int] = {
     b"x-request-id": _ID,
     b"x-emberline-pin": _PIN,
     b"x-emberline-diagnostics": _DIAGNOSTICS,
+    b"origin": _ORIGIN,  # the router answers for all workers (http/cors.py)
+    b"content-encoding": _ENCODING,  # workers read plain bodies only
     b"keep-alive": _DROP,
     b"proxy-connection": _DROP,
     b"proxy-authorization": _DROP,
@@ -71,6 +73,9 @@ _RESPONSE_ROLES: dict[bytes, int] = {
     b"request-id": _DROP,
     b"x-emberline-worker": _DROP,
     b"x-emberline-decision": _DROP,
+    b"access-control-allow-origin": _DROP,  # the router's own (http/cors.py)
+    b"access-control-allow-credentials": _DROP,
+    b"access-control-expose-headers": _DROP,
 }
 
 
@@ -82,11 +87,13 @@ class RequestHead:
     """Request head without hop-by-hop headers.
 
     `length` is -1 without Content-Length. `fields` are the header lines to forward, with line ends.
+    `request_id` is the caller's or the router's; `engine_id`, as sent to workers, is unique.
+    `encoding`: content coding of the body; b"": none.
     """
 
     __slots__ = (
-        "authorization", "chunked", "diagnostics", "expect", "fields", "keep_alive", "length",
-        "method", "minor", "path", "pin", "request_id", "target",
+        "authorization", "chunked", "diagnostics", "encoding", "engine_id", "expect", "fields",
+        "keep_alive", "length", "method", "minor", "origin", "path", "pin", "request_id", "target",
     )  # fmt: skip
 
     def __init__(self, method: bytes, target: bytes, minor: int, path: bytes = b"") -> None:
@@ -100,8 +107,11 @@ class RequestHead:
         self.expect = False
         self.authorization = b""
         self.request_id = b""
+        self.engine_id = b""
         self.pin = b""
         self.diagnostics = b""
+        self.origin = b""
+        self.encoding = b""
         self.fields = b""
 
     def again(self, length: int) -> RequestHead:
@@ -114,6 +124,8 @@ class RequestHead:
         new.request_id = self.request_id
         new.pin = self.pin
         new.diagnostics = self.diagnostics
+        new.origin = self.origin
+        new.encoding = self.encoding
         new.fields = self.fields
         return new
 
@@ -223,6 +235,11 @@ def parse_request(head: bytes) -> RequestHead:
             out.pin = value
         elif role == _DIAGNOSTICS:
             out.diagnostics = value
+        elif role == _ORIGIN:
+            out.origin = value
+        elif role == _ENCODING:
+            if value.lower() not in (b"", b"identity"):
+                out.encoding += (b"," if out.encoding else b"") + value.lower()
         elif role == _EXPECT:
             if value.lower() != b"100-continue":
                 raise Refusal("expectation_failed", "only Expect: 100-continue is understood")

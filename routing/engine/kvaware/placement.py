@@ -234,14 +234,16 @@ class KvRouting:
             placing.ticket.cancel()
             placing.ticket = None
         self._computed(placing)
-        if not exchange.answered:
-            self._failed(placing)
+        if not exchange.answered or 400 <= (exchange.decision.status or 0) < 499:
+            self._failed(placing)  # nothing was computed
         elif placing.seat is not None:
             self.ranks.leave(placing.seat)
         decision = exchange.decision
         pick = placing.pick
         if pick is None or pick.tiers is None or decision.cached_tokens is None:
             return
+        if exchange.ask.skips_cache:
+            return  # its engine computed all of it, whatever it had cached
         self._learn(exchange, placing, pick)
 
     def _learn(self, exchange: RoutedRequest, placing: RequestPlacement, pick: Pick) -> None:

@@ -199,7 +199,8 @@ class MissLedger:
     ) -> MissSplit:
         prompt = exchange.decision.prompt_tokens
         whole = causes.NOT_HASHED if seen is None else ""
-        if not path_generates(exchange.ask.path) or seen is NOT_CACHEABLE:
+        ask = exchange.ask
+        if not path_generates(ask.path) or ask.skips_cache or seen is NOT_CACHEABLE:
             whole = causes.NOT_CACHEABLE
         if seen is None or whole:
             return MissSplit(split(MissFacts(prompt, cached, usable, whole=whole)))

@@ -20,7 +20,7 @@ MODELS_LIMIT = 64  # base models and LoRA adapters
 CACHE_STATES = ("none", "partial", "full")
 RETRY_REASONS = (
     *("stale_connection", "upstream_connect", "upstream_reset", "upstream_5xx"),
-    *("upstream_protocol", "engine_died"),
+    *("upstream_protocol", "engine_died", "engine_stuck", "worker_busy"),
 )
 # Reasons for estimated tokens: not reported by the engine, or unfinished answer.
 ESTIMATE_REASONS = (

@@ -110,11 +110,13 @@ class RequestFacts:
     `chain`: one cumulative hash per whole prompt block. `tokens`: estimated prompt length.
     `block_tokens`: mean tokens per block. `session`: b"" for none. `size`: prompt bytes if they
     predict its tokens, else 0. `blocks`: the prompt's KV blocks, for kvaware. `arm`: of a
-    canary (policies.canary).
+    canary (policies.canary). `known_blocks`, `records`: as sent, for
+    `PrefixIndex.retract`.
     """
 
     __slots__ = (
-        "arm", "block_tokens", "blocks", "chain", "known_tokens", "session", "size", "tokens",
+        "arm", "block_tokens", "blocks", "chain", "known_blocks", "known_tokens", "records",
+        "session", "size", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +136,8 @@ class RequestFacts:
         self.blocks = blocks
         self.arm = 0
         self.known_tokens = 0.0
+        self.known_blocks = 0
+        self.records = (0, 0)
 
 
 # worker id, matched tokens, in-flight requests, cost, eligible
@@ -191,6 +195,9 @@ class RoutingPolicy:
         self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None
     ) -> None:
         """Learn from a complete answer. `prompt`, `cached`: tokens as reported; None: unknown."""
+
+    def refused(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+        """Forget a prompt that its worker rejected without computing it."""
 
     def share(self, _worker_id: str) -> float:
         """Return the usable share of a worker's cache learned from answers; 0: none yet."""

@@ -49,6 +49,10 @@ class CanaryPolicy(RoutingPolicy):
         for policy in self._observers:
             policy.ended(facts, worker, prompt, cached)
 
+    def refused(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+        for policy in self._observers:
+            policy.refused(facts, worker)
+
     def share(self, worker_id: str) -> float:
         return max(policy.share(worker_id) for policy in self._observers)
 

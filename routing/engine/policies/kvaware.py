@@ -180,6 +180,9 @@ class KvAware(RoutingPolicy):
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         self.by_prefix.sent(facts, worker)
 
+    def refused(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+        self.by_prefix.refused(facts, worker)
+
     def ended(
         self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None
     ) -> None:

@@ -82,7 +82,7 @@ class PrefixIndex:
         self._names: dict[int, tuple[str, ...]] = {}
         self._by_slot: dict[int, PrefixMemory] = {}
         self._runs: dict[int, PrefixRun] = {}
-        self._prompts = 0  # recorded so far, over all workers: the clock
+        self.prompts = 0  # recorded so far, over all workers: the clock
         self.known = 0  # leading blocks of the last prompt that its worker had already
 
     def __len__(self) -> int:
@@ -143,7 +143,7 @@ class PrefixIndex:
         memory = self.memories.get(worker_id) or self._join(worker_id, slot)
         memory.limit = limit
         memory.running = running
-        self._prompts = now = self._prompts + 1
+        self.prompts = now = self.prompts + 1
         bit = memory.bit
         path: list[PrefixRun] = []
         parent: PrefixRun | None = None
@@ -181,6 +181,30 @@ class PrefixIndex:
         if memory.blocks > limit:
             self._shrink(memory, limit, path[-1] if path else None)
         return path
+
+    def retract(self, worker_id: str, chain: Sequence[int], known: int, record: int) -> None:
+        """Remove the blocks that prompt number `record` added behind its first `known` ones, unless
+        another prompt has used them since.
+        """
+        memory = self.memories.get(worker_id)
+        if memory is None:
+            return
+        added: list[PrefixRun] = []
+        at, length = 0, len(chain)
+        while at < length:
+            run = self._runs.get(chain[at])
+            if run is None or memory.runs.get(run) != record:
+                break
+            end = at + len(run.blocks)
+            if end > length or chain[end - 1] != run.blocks[-1]:
+                break  # a later prompt has extended it
+            if at < known < end:
+                self._part(run, known - at)
+            if known < end:
+                added.append(run)
+            at = end
+        for run in reversed(added):
+            self._drop(run, memory)
 
     def displaced(self, worker_id: str, blocks: int) -> int:
         """Return the age of what `blocks` more would displace, as the number of the last prompt
@@ -274,13 +298,13 @@ class PrefixIndex:
         blocks = chain if type(chain) is array else array("Q", chain)
         run = PrefixRun(blocks, memory.bit, parent)
         self._runs[chain[0]] = run
-        memory.runs[run] = self._prompts
+        memory.runs[run] = self.prompts
         return run
 
     def _hold(self, run: PrefixRun, memory: PrefixMemory) -> None:
         memory.blocks += len(run.blocks) - self._partial(run, memory)
         run.holders |= memory.bit
-        memory.runs[run] = self._prompts
+        memory.runs[run] = self.prompts
 
     @staticmethod
     def _partial(run: PrefixRun, memory: PrefixMemory) -> int:
@@ -340,7 +364,7 @@ class PrefixIndex:
             run = next(iter(memory.runs))
             if spared and (run.blocks[-1] in running or run is last):
                 spared = 0 if run is last else spared - 1  # all older ones were examined
-                self._used(run, memory, self._prompts)
+                self._used(run, memory, self.prompts)
                 continue
             excess = memory.blocks - limit
             partly = run.partly

@@ -105,6 +105,12 @@ class PrefixAware(RoutingPolicy):
         if facts.chain:
             known = self._remember(facts, worker)
             facts.known_tokens = known * facts.block_tokens
+            facts.known_blocks = known
+            facts.records = (self._index.prompts, self._tiers.prompts)
+
+    def refused(self, facts: RequestFacts, worker: RoutingTarget) -> None:
+        for index, record in zip((self._index, self._tiers), facts.records, strict=True):
+            index.retract(worker.id, facts.chain, facts.known_blocks, record)
 
     def ended(
         self, facts: RequestFacts, worker: RoutingTarget, prompt: int, cached: int | None

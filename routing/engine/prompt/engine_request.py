@@ -27,10 +27,12 @@ _SCORING = frozenset(
 _SALTED = frozenset(
     (
         *(*_USAGE_ON_REQUEST, b"/v1/responses", b"/v1/messages", b"/inference/v1/generate"),
+        *(b"/v1/chat/completions/batch", b"/v1/systemone"),
         *(_SCORING - {b"/v2/embed"}),
     )
 )
-_AUDIO = (b"/v1/audio/transcriptions", b"/v1/audio/translations")
+_UNSALTED = frozenset((b"/v2/embed", b"/cohere/v2/chat"))  # prompts without a cache_salt
+_WHOLE_PROMPT_TASKS = ("token_embed", "token_classify", "plugin")
 # Without generation and caching: templates, tokenizers, control.
 _WITHOUT_MODEL = frozenset(
     (
@@ -41,6 +43,7 @@ _WITHOUT_MODEL = frozenset(
         *(b"/v1/load_lora_adapter", b"/v1/unload_lora_adapter"),
     )
 )
+_JSON_PATHS = _SALTED | _UNSALTED | _WITHOUT_MODEL - {b"/version"}
 _MODEL_ROOTS = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
 # Stream events before the first token; chats have one per choice.
 _OPENING_EVENTS = {b"/v1/messages": 2, b"/v1/responses": 4}
@@ -50,12 +53,16 @@ class EngineRequest:
     """`path`: percent-decoded. `answers`: texts to generate; `choices`: per prompt. `most`: token
     limit of one answer, 0: none. `adds_usage`: the router requested the stream's usage. `isolated`:
     the body has the router's salt; `opening`: text to insert while streaming the body.
+    `skips_cache`: the engine computes the whole prompt, whatever it has cached.
+    `previous_response`: ID of the stored response that it continues.
     """
 
     stream: bool = False
     adds_usage: bool = False
     background: bool = False
     isolated: bool = False
+    skips_cache: bool = False
+    previous_response: str = ""
     choices: int = 1
     answers: int = 1
     most = 0
@@ -85,8 +92,13 @@ def can_isolate(path: bytes) -> bool:
 
 
 def needs_isolation(path: bytes) -> bool:
-    """Return True if another request could hit its cache. Audio models keep no prefixes."""
-    return path_uses_model(path) and path not in _AUDIO
+    """Return True for a path with prompts, whose cache another request could hit."""
+    return path in _SALTED or path in _UNSALTED
+
+
+def takes_json(path: bytes) -> bool:
+    """Return True if a POST must have a JSON body."""
+    return path in _JSON_PATHS
 
 
 def opening_events(path: bytes, choices: int) -> int:
@@ -105,6 +117,11 @@ def read_parameters(ask: EngineRequest, data: dict[str, Any]) -> None:
         ask.stream = True
     if get("background"):
         ask.background = True
+    if skips_cache(ask.path, data):
+        ask.skips_cache = True
+    previous = get("previous_response_id")
+    if type(previous) is str:
+        ask.previous_response = previous
     if ask.path in _SCORING:
         ask.answers = 0
         return
@@ -119,6 +136,26 @@ def read_parameters(ask: EngineRequest, data: dict[str, Any]) -> None:
     if most is not None:
         number = most if type(most) is int else _parse_int(most)
         ask.most = min(max(number, 0), _MAX_TOKENS)
+
+
+def skips_cache(path: bytes, data: dict[str, Any]) -> bool:
+    """Return True if vLLM does not read its prefix cache for this request: its output for prompt
+    tokens would lack those cached (SamplingParams and PoolingParams.skip_reading_prefix_cache).
+    """
+    get = data.get
+    if path in _SCORING:
+        return path == b"/pooling" and get("task") in _WHOLE_PROMPT_TASKS
+    if path == b"/inference/v1/generate":
+        inner = get("sampling_params")
+        get = inner.get if type(inner) is dict else get
+    if get("prompt_logprobs") is not None or get("prompt_logprob_token_ids") is not None:
+        return True
+    if get("skip_reading_prefix_cache"):
+        return True
+    if not get("echo"):
+        return False
+    # Chats have a default for `top_logprobs`, completions none for `logprobs`.
+    return "messages" in data or get("logprobs") is not None
 
 
 def usage_fields(ask: EngineRequest, data: dict[str, Any]) -> dict[str, Any]:
@@ -137,14 +174,14 @@ def usage_fields(ask: EngineRequest, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_fields(body: bytes, data: dict[str, Any], fields: dict[str, Any]) -> bytes:
-    """Set fields in `data`, whose text is `body`; spliced if none is present, to avoid serializing
-    the prompt.
+    """Return `body`, the text of `data`, with fields appended; every byte before them stays.
+
+    A field that the caller has set is overridden: of equal names in an object JSON parsers use the
+    last (RFC 8259 4; Python's json and orjson do).
     """
-    if not data or not data.keys().isdisjoint(fields):
-        return orjson.dumps({**data, **fields})
     end = body.rindex(b"}")
     more = orjson.dumps(fields)[1:-1]
-    return b"".join((memoryview(body)[:end], b",", more, body[end:]))
+    return b"".join((memoryview(body)[:end], b"," if data else b"", more, body[end:]))
 
 
 def insert_opening(first: bytes, opening: bytes) -> bytes:

@@ -21,6 +21,7 @@ from routing.engine.http import bodies
 from routing.engine.http.http1 import RequestHead
 from routing.engine.policies.base import RequestFacts
 from routing.engine.prompt import canonical
+from routing.engine.prompt.engine_request import takes_json
 from routing.engine.tokens.usage import BytesPerToken
 
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
@@ -28,6 +29,8 @@ _NO_CHAIN: Sequence[int] = ()
 _ID_BYTES = 4
 _DEFAULT_LIMITS = LimitsConfig()
 _SCANNED_BYTES = 262_144  # bytes at either end searched for the model
+# First bytes of JSON values that are no object, which every engine refuses.
+_NO_OBJECT = frozenset(bytes([byte]) for byte in b'["-0123456789tfn')
 _CACHED_SEEDS = 1024  # bounded: callers choose models and salts
 _CACHED_SALTS = 1024
 _ANTHROPIC = b"/v1/messages"
@@ -103,15 +106,16 @@ class Identity:
     """Policy facts and model of one request.
 
     `data`: parsed body, None if unread or not an object; it takes many times the body's memory and
-    must not be kept. `fields`: to be set in the body before sending.
+    must not be kept. `parsed`: it was read. `fields`: to be set in the body before sending.
     """
 
-    __slots__ = ("data", "facts", "fields", "model")
+    __slots__ = ("data", "facts", "fields", "model", "parsed")
 
     def __init__(self, facts: RequestFacts, model: str, data: dict[str, Any] | None = None) -> None:
         self.facts = facts
         self.model = model
         self.data = data
+        self.parsed = data is not None
         self.fields: dict[str, Any] = {}
 
     @property
@@ -208,11 +212,16 @@ class Identifier:
         """Identify a parsed body; non-JSON bodies are forwarded unmatched. With a `scope`, blocks
         are shared within it only.
 
-        Raises Refusal for too many messages or parts. For small bodies; see `read_large`.
+        Raises Refusal for invalid JSON, too many messages or parts. For small bodies; see
+        `read_large`.
         """
         data = bodies.parse_body(body)
         if data is None:
-            return self.scan(body, session)
+            found = self.scan(body, session)
+            if body and takes_json(path):
+                bodies.check_json(body)
+                found.parsed = True
+            return found
         if len(body) > self._count_from:
             canonical.check_counts(path, data, self._limits.messages, self._limits.parts)
         fields = self._fields(data, scope)
@@ -242,7 +251,12 @@ class Identifier:
         data = await bodies.parse_large(body, limits.json_values, pace)
         path = path or guess_path(data)
         if data is None:
-            return self.scan(body, session)
+            found = self.scan(body, session)
+            if takes_json(path):
+                if body[:_SCANNED_BYTES].lstrip()[:1] not in _NO_OBJECT:
+                    await bodies.check_large_json(body, limits.json_values, pace)
+                found.parsed = True
+            return found
         canonical.check_counts(path, data, limits.messages, limits.parts)
         await pace.pause()
         fields = self._fields(data, scope)

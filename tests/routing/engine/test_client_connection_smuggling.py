@@ -141,7 +141,7 @@ async def echo(talk: Conversation) -> None:
 async def test_chunk_extensions_and_trailers_are_removed() -> None:
     wire = (
         b"POST /v1/completions HTTP/1.1\r\nhost: a\r\n" + CHUNKED + b"trailer: x-t\r\n\r\n"
-        b"5;name=value\r\nhello\r\n0;last\r\nx-t: 1\r\n\r\n"
+        b'7;name=value\r\n"hello"\r\n0;last\r\nx-t: 1\r\n\r\n'
     )
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = echo
@@ -150,8 +150,8 @@ async def test_chunk_extensions_and_trailers_are_removed() -> None:
             assert (await client.response()).status == 200
             assert (await client.response()).status == 200
         first, second = worker.requests
-        assert first.body == b"hello"
-        assert first.headers["content-length"] == "5"
+        assert first.body == b'"hello"'
+        assert first.headers["content-length"] == "7"
         assert not {"transfer-encoding", "trailer", "x-t"} & set(first.headers)
         assert second.json == chat("next")
 

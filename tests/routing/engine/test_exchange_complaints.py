@@ -46,7 +46,8 @@ ODD: dict[str, bytes] = {
     b"Content-LENGTH: %d\r\n\r\n%b" % (len(BODY), BODY),
     "a chunked body": b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n"
     b"\r\n3\r\n{\"a\r\n4\r\n\":1}\r\n0\r\n\r\n",
-    "a body which is not JSON": post(b"\x1f\x8b\x00binary", content_encoding="gzip"),
+    "a body which is not JSON": post(b"\x1f\x8b\x00binary", "/v1/audio/transcriptions"),
+    "a body that is no object": post(b'["x", 1.0]'),
     "an empty body": post(b""),
     "unknown fields": post(chat("x", vllm_xargs={"a": [1]}, extra_body={})),
     "a query": b"GET /v1/anything?a=b&c=%20&d HTTP/1.1\r\nhost: a\r\n\r\n",

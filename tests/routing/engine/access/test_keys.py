@@ -220,7 +220,8 @@ async def test_key_reaches_only_its_models(tmp_path: Path, strategy: str) -> Non
             assert await send_request("all", other) == (200, "")
             assert await send_request("some", chat("hi")) == (200, "")
             assert await send_request("some", other) == (404, "model_not_found")
-            assert await send_request("some", b"no json") == (403, "model_not_named")
+            assert await send_request("some", b"no json") == (400, "invalid_json")
+            assert await send_request("some", b"[]") == (403, "model_not_named")
             assert await send_request("none", chat("hi")) == (404, "model_not_found")
             assert len(worker.requests) == 2
             assert await metric(server, ERRORS, reason="forbidden") == 3

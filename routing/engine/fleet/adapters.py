@@ -1,0 +1,156 @@
+"""LoRA adapters loaded and unloaded through the endpoint, at all of its workers.
+
+A worker keeps its adapters in memory only. What was loaded here is loaded again into workers that
+join or restart, until it is unloaded or no worker has it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import orjson
+
+from routing.engine.errors import Refusal
+from routing.engine.fleet.probe_request import ProbeError, send_probe
+from routing.engine.fleet.workers import Worker, WorkerTable
+from routing.engine.observe.logs import Log
+
+LOAD: Final = b"/v1/load_lora_adapter"
+UNLOAD: Final = b"/v1/unload_lora_adapter"
+_TIMEOUT_S: Final = 300.0  # weights may come from a slow disk or hub
+_SHOWN_CHARS: Final = 200
+
+Answer = tuple[int, bytes]  # status, body; 0: no answer, the body says why
+
+
+def _adapter_names(worker: Worker) -> set[str]:
+    return {str(model.get("id")) for model in worker.models if model.get("parent")}
+
+
+def _parse_order(body: bytes) -> dict[str, Any]:
+    try:
+        data = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal("invalid_json", f"The body is not valid JSON: {error}.") from None
+    if type(data) is not dict or type(data.get("lora_name")) is not str:
+        raise Refusal("bad_request", "lora_name must be the adapter's name.", "lora_name")
+    return data
+
+
+class AdapterLoader:
+    """`learn_models` refreshes the model list of a worker; set by the server."""
+
+    learn_models: Callable[[Worker], Awaitable[bool]]
+
+    def __init__(self, table: WorkerTable, log: Log) -> None:
+        self._table = table
+        self._log = log
+        self._orders: dict[str, bytes] = {}  # body of the load request, by adapter
+        self._joining: dict[Worker, asyncio.Task[None]] = {}
+        self._lock = asyncio.Lock()  # orders apply in turn
+
+    async def apply(self, path: bytes, body: bytes, lines: bytes) -> Answer:
+        """Send an order to every worker that is up; return one answer for all. Raise Refusal.
+
+        `lines`: header lines for the workers.
+        """
+        data = _parse_order(body)
+        name = data["lora_name"]
+        async with self._lock:
+            workers = [worker for worker in self._table.workers.values() if worker.up]
+            if not workers:
+                raise Refusal("no_healthy_worker", "No worker can accept this request.")
+            had = {worker.id for worker in workers if name in _adapter_names(worker)}
+            answers = await self._send(workers, path, body, lines)
+            done = {
+                worker.id
+                for worker, (status, _) in zip(workers, answers, strict=True)
+                if status == 200 or _is_done(path, status, worker.id in had)
+            }
+            if path == UNLOAD:
+                self._orders.pop(name, None)
+            elif done:
+                self._orders[name] = body
+            await asyncio.gather(*(self.learn_models(worker) for worker in workers))
+        self._log.event("info", "adapter_order", path=path.decode(), adapter=name, done=len(done))
+        return self._summary(name, workers, answers, done)
+
+    @staticmethod
+    async def _send(
+        workers: Sequence[Worker], path: bytes, body: bytes, lines: bytes = b""
+    ) -> list[Answer]:
+        async def order(worker: Worker) -> Answer:
+            try:
+                return await send_probe(worker, path.decode(), _TIMEOUT_S, body, lines)
+            except ProbeError as error:
+                return 0, str(error).encode()
+
+        return await asyncio.gather(*map(order, workers))
+
+    @staticmethod
+    def _summary(
+        name: str, workers: Sequence[Worker], answers: Sequence[Answer], done: set[str]
+    ) -> Answer:
+        """Return the workers' answer if they agree. Raise Refusal that names those that fail."""
+        first = next((answer for answer in answers if answer[0] == 200), answers[0])
+        if first[0] == 200 and len(done) == len(workers):
+            return first
+        if not done and first[0] and len({status for status, _ in answers}) == 1:
+            return first
+        failed = [
+            f"{worker.id}: {status or 'no answer'} "
+            f"{answer.decode('utf-8', 'replace')[:_SHOWN_CHARS]}"
+            for worker, (status, answer) in zip(workers, answers, strict=True)
+            if worker.id not in done
+        ]
+        if not failed:  # every worker was in the requested state before
+            return first
+        text = (
+            f"Adapter {name[:100]!r}: {len(done)} of {len(workers)} workers have applied the "
+            f"request. Failed at {'; '.join(failed[:8])}. Repeat the request."
+        )
+        raise Refusal("adapter_incomplete", text)
+
+    def learn(self) -> None:
+        """Load what workers lack by their model lists; drop what none lists any more."""
+        if not self._orders:
+            return
+        workers = [worker for worker in self._table.workers.values() if worker.up and worker.models]
+        listed = set().union(*map(_adapter_names, workers))
+        for name in [name for name in self._orders if name not in listed]:
+            if workers:
+                del self._orders[name]
+        for worker in workers:
+            if worker not in self._joining and self._orders.keys() - _adapter_names(worker):
+                task = asyncio.get_running_loop().create_task(self._catch_up(worker))
+                self._joining[worker] = task
+
+    async def _catch_up(self, worker: Worker) -> None:
+        """Load what this worker lacks, once for each model list that it reports."""
+        try:
+            async with self._lock:
+                missing = sorted(self._orders.keys() - _adapter_names(worker))
+                for name in missing:
+                    order = self._orders[name]
+                    ((status, answer),) = await self._send([worker], LOAD, order)
+                    event = "adapter_loaded" if status == 200 else "adapter_not_loaded"
+                    self._log.event(
+                        "info" if status == 200 else "warning",
+                        event,
+                        worker=worker.id,
+                        adapter=name,
+                        answer=answer.decode("utf-8", "replace")[:_SHOWN_CHARS],
+                    )
+                    if status == 200:
+                        await self.learn_models(worker)
+        finally:
+            self._joining.pop(worker, None)
+
+
+def _is_done(path: bytes, status: int, had: bool) -> bool:
+    """Return True for an error by which a worker says that it already is in the wanted state."""
+    if path == LOAD:
+        return status == 400 and had  # "has already been loaded"
+    return status == 404 and not had
