@@ -78,7 +78,7 @@ class TokenLedger:
 
     def reads(self, key: Key, scope: str, body: bytes) -> bool:
         """Return True if the body must be parsed for this key, independently of the strategy."""
-        return bool(scope or key.budget_tokens) or engine_request.may_stream(body)
+        return bool(scope or key.budget_tokens) or engine_request.must_read(body)
 
     def scope_there(self, key: Key, path: bytes) -> str:
         if not self._isolation or not engine_request.can_isolate(path):

@@ -109,7 +109,7 @@ class AdapterLoader:
             return first
         text = (
             f"Adapter {name[:100]!r}: {len(done)} of {len(workers)} workers have applied the "
-            f"request. Failed at {'; '.join(failed[:8])}. Repeat the request."
+            f"request. Failed at {'; '.join(failed[:8])}. Workers that fail to load it are retried."
         )
         raise Refusal("adapter_incomplete", text)
 

@@ -105,9 +105,11 @@ def opening_events(path: bytes, choices: int) -> int:
     return choices if path == _CHAT else _OPENING_EVENTS.get(path, 0)
 
 
-def may_stream(body: bytes) -> bool:
-    """Return False if the body certainly does not request a stream (names may be escaped)."""
-    return b'"stream"' in body or b"\\u00" in body
+def must_read(body: bytes) -> bool:
+    """Return False if the body certainly neither requests a stream nor continues a stored response
+    (names may be escaped).
+    """
+    return b'"stream"' in body or b'"previous_response_id"' in body or b"\\u00" in body
 
 
 def read_parameters(ask: EngineRequest, data: dict[str, Any]) -> None:
