@@ -14,15 +14,17 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from cachetier.selectors import tier_clusters
 from console.clusters.selectors import default_cluster
 from console.core.errors import Problem
 from endpoints import actions, teams
 from endpoints.actions import Actor
-from endpoints.manifests import advice, documents, exporter, importer, objects, rules
+from endpoints.manifests import advice, documents, exporter, foreign, importer, objects, rules
 from endpoints.manifests.objects import Note
 from endpoints.models import Endpoint
 from endpoints.refusals import name_taken, no_endpoint
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, SpecErrors, diff, flatten, nest
+from endpoints.spec.fields import BY_PATH
 from endpoints.spec.rules import check
 from endpoints.spec.validators import redact
 
@@ -122,13 +124,17 @@ def plan_one(
     actor: Actor = actions.SYSTEM,
 ) -> PlannedChange:
     """`name`: of the endpoint, if not derived from the object."""
+    foreign_text = foreign.explain(document)
+    if foreign_text is not None:
+        raise SpecErrors([foreign_text])
+    document = foreign.convert(document) or document
     if not objects.is_manifest(document):
         return _compare_with_stored(actor, str(document.get("name", "")), document, "endpoint", ())
     manifest = objects.read(document)
     errors = rules.errors(manifest)
     if errors:
         raise SpecErrors(errors)
-    data = _apply_target(importer.data(manifest), where, name)
+    data = _choose_tier(_apply_target(importer.data(manifest), where, name))
     try:
         return _compare_with_stored(
             actor, data["name"], data, manifest.shown, tuple(advice.notes(manifest))
@@ -147,6 +153,18 @@ def _apply_target(data: dict[str, Any], where: ManifestTarget, name: str) -> dic
     if name:
         flat["name"] = name
     return nest(flat)
+
+
+def _choose_tier(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data with the only cache tier of its place, unless it names one that exists."""
+    flat = flatten(data)
+    tiers = tier_clusters()
+    tier = flat.get("cache.l2.tier", BY_PATH["cache.l2.tier"].default)
+    here = [name for name, at in tiers.items() if at == flat.get("placement.cluster", "")]
+    wants = flat.get("cache.l2.enabled") and flat.get("cache.l2.backend") != "redis"
+    if not wants or tier in tiers or "cache.l2.tier" in flat or len(here) != 1:
+        return data
+    return nest(flat | {"cache.l2.tier": here[0]})
 
 
 def _compare_with_stored(
@@ -174,7 +192,10 @@ def _of_object(
     """Map errors to paths in the object. A cluster object without a cluster gives one error."""
     if not where.cluster and any(item.code == "cluster_only" for item in error.errors):
         message = "The object requires a cluster, and none is given."
-        remedy = "Set a cluster from the Clusters page."
+        remedy = (
+            "Give --cluster NAME (emberline cluster list shows them), ?cluster=NAME in REST, or "
+            "choose one on the page."
+        )
         return [Problem("placement.cluster", "", message, remedy, "cluster_only")]
     return [importer.locate_in_object(item, manifest) for item in error.errors]
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
-from endpoints.manifests.importer import SOURCE_BLOCKS, flat, name_of
+from endpoints.manifests.importer import SOURCE_BLOCKS, flat, model_names, name_of
 from endpoints.manifests.objects import Manifest, Note, NoteMark
-from endpoints.manifests.worker import arguments, serves_vllm
+from endpoints.manifests.worker import read_arguments, serves_vllm, split_command
 
 Spec = Mapping[str, Any]
 Found = Iterator[Note]
@@ -33,7 +33,9 @@ def notes(manifest: Manifest) -> list[Note]:
         text = f"The endpoint is called {name}: names have up to 40 letters, digits and dashes."
         found.append(Note("metadata.name", "renamed", text, "Set another with emberline.dev/name."))
     if manifest.kind != schemas.KIND:
-        return [*found, *jumpstart.notes(manifest)]
+        for rule in (_cache, _scaling):
+            found.extend(rule(manifest.spec))
+        return [*found, *jumpstart.notes(manifest), *_only_aws(manifest.spec)]
     for rule in _RULES:
         found.extend(rule(manifest.spec))
     return found + list(_only_aws(manifest.spec))
@@ -128,12 +130,12 @@ def _metrics(spec: Spec) -> Found:
 
 def _arguments(spec: Spec) -> Found:
     worker = spec["worker"]
-    given = worker.get("args") or []
     mount = worker["modelVolumeMount"].get("mountPath", "/opt/ml/model")
     port = worker["modelInvocationPort"]["containerPort"]
-    kept = arguments(given, mount, port, spec["modelName"])
-    if len(kept) != len(given):
-        message = "Some arguments repeat other fields; they are passed once."
+    _, given = split_command(worker)
+    found = read_arguments(given, mount, port, model_names(spec))
+    if found.dropped:
+        message = f"{', '.join(found.dropped)}: other fields set the value; it is passed once."
         yield Note("spec.worker.args", "repeated", message)
 
 

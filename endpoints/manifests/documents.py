@@ -15,6 +15,7 @@ import yaml
 
 from console.core import yaml_reader
 from console.core.yaml_reader import YamlError
+from endpoints.manifests.foreign import lost_indentation
 from endpoints.manifests.structural_schema import schema_error
 from endpoints.spec.endpoint_spec import SpecErrors
 
@@ -31,6 +32,9 @@ class _Dumper(yaml.SafeDumper):
 
 def read_documents(text: str) -> list[dict[str, Any]]:
     """Return the objects of a text, with the items of a List. Raise SpecErrors."""
+    lost = lost_indentation(text)
+    if lost:
+        raise _unreadable(f"{lost}.", "Copy it with its leading spaces.")
     try:
         found = yaml_reader.read_documents(text)
     except YamlError as error:

@@ -79,6 +79,9 @@ PLACES: Mapping[str, str] = {
     "cache.l1.enabled": f"{_CACHE}.enableL1Cache",
     "cache.l2.enabled": f"{_CACHE}.enableL2Cache",
     "cache.l2.backend": f"{_CACHE}.l2CacheSpec.l2CacheBackend",
+    "cache.l2.tier": f"{_CACHE}.l2CacheSpec.l2CacheBackend",
+    "cache.l1.size_gib": f"{_WORKER}.resources.requests[memory]",
+    "aliases": f"{_WORKER}.args",
     "cache.l2.url": f"{_CACHE}.l2CacheSpec.l2CacheLocalUrl",
     "routing.enabled": f"{_ROUTING}.enabled",
     "routing.strategy": f"{_ROUTING}.routingStrategy",
@@ -110,7 +113,7 @@ def flat(manifest: Manifest) -> Flat:
     """Return the fields by path, without `manifest` and the cluster."""
     annotated = extensions.fields(manifest.annotations)
     if manifest.kind != schemas.KIND:
-        found = jumpstart.fields(manifest)
+        found = jumpstart.fields(manifest) | _shared_blocks(manifest.spec)
     else:
         found = _fields(manifest.spec, annotated)
     found["rollout.deadline_s"] = manifest.spec.get("maxDeployTimeInSeconds", DEADLINE_S)
@@ -139,19 +142,28 @@ def short_name(given: str) -> str:
 
 
 def _fields(spec: Mapping[str, Any], annotated: Mapping[str, Any]) -> Flat:
-    cache = _cache(spec)
+    is_vllm = worker.serves_vllm(spec["worker"])
+    cache = _cache(spec, is_vllm)
     enabled = annotated.get("cache.l1.enabled", cache["cache.l1.enabled"])
-    found = worker.fields(spec["worker"], spec["modelName"]) | cache
+    found = worker.fields(spec["worker"], spec["modelName"], model_names(spec)) | cache
     found |= worker.sizes(spec["worker"], annotated.get("cache.l1.size_gib"), bool(enabled))
     found["model"] = spec["modelName"]
     found["engine"] = "vllm"
     found["replicas"] = spec.get("replicas", 1)
     found |= _source(spec)
-    found |= _routing(spec)
+    found |= _routing(spec, is_vllm)
     found |= _placement(spec)
     found |= _scaling(spec)
     found |= _monitoring(spec.get("metrics") or {})
     return found | _kubernetes(spec) | _pd(spec.get("pdSpec"))
+
+
+def model_names(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names by which arguments may repeat the model: its own, hub ID and location."""
+    source = spec["modelSourceConfig"]
+    hub = source.get("huggingFaceModel") or {}
+    named = (spec["modelName"], hub.get("modelId"), source.get("modelLocation"))
+    return tuple(dict.fromkeys(filter(None, named)))
 
 
 def _source(spec: Mapping[str, Any]) -> Flat:
@@ -191,9 +203,21 @@ def claim_of(spec: Mapping[str, Any]) -> str:
     return ""
 
 
-def _cache(spec: Mapping[str, Any]) -> Flat:
+def _shared_blocks(spec: Mapping[str, Any]) -> Flat:
+    """Return the fields of the blocks that a JumpStartModel has, all of which are optional."""
+    found: Flat = {}
+    if "kvCacheSpec" in spec:
+        found |= _cache(spec, True)
+    if "intelligentRoutingSpec" in spec:
+        found |= _routing(spec, True)
+    if "metrics" in spec:
+        found |= _monitoring(spec["metrics"])
+    return found | _scaling(spec)
+
+
+def _cache(spec: Mapping[str, Any], is_vllm: bool) -> Flat:
     given = spec.get("kvCacheSpec") or {}
-    if not worker.serves_vllm(spec["worker"]):
+    if not is_vllm:
         return {"cache.l1.enabled": False, "cache.l2.enabled": False}
     found: Flat = {
         "cache.l1.enabled": given.get("enableL1Cache", True),
@@ -208,9 +232,9 @@ def _cache(spec: Mapping[str, Any]) -> Flat:
     return found
 
 
-def _routing(spec: Mapping[str, Any]) -> Flat:
+def _routing(spec: Mapping[str, Any], is_vllm: bool) -> Flat:
     given = spec.get("intelligentRoutingSpec") or {}
-    enabled = bool(given.get("enabled", False)) and worker.serves_vllm(spec["worker"])
+    enabled = bool(given.get("enabled", False)) and is_vllm
     found: Flat = {
         "routing.enabled": enabled,
         "routing.strategy": given.get("routingStrategy", "prefixaware"),
@@ -238,7 +262,7 @@ def _scaling(spec: Mapping[str, Any]) -> Flat:
         return {}
     found: Flat = {"scaling.enabled": True}
     found |= {path: given[name] for name, path, _ in SCALING_FIELDS if name in given}
-    region = ((spec["modelSourceConfig"].get("s3Storage")) or {}).get("region", "")
+    region = ((spec.get("modelSourceConfig") or {}).get("s3Storage") or {}).get("region", "")
     found["scaling.triggers"] = triggers.triggers_of_manifest(given, region)
     return found
 
@@ -285,5 +309,11 @@ def locate_in_object(error: Problem, manifest: Manifest) -> Problem:
     if path in ("placement.cluster", ""):
         return error
     annotated = extensions.key_of(path) in manifest.annotations
-    place = PLACES.get(path) if manifest.kind == schemas.KIND and not annotated else None
-    return replace(error, field=place or extensions.place_of(path))
+    if annotated:
+        return replace(error, field=extensions.place_of(path))
+    is_shared = PLACES.get(path, "").split(".")[1:2] != ["worker"]
+    place = PLACES.get(path) if manifest.kind == schemas.KIND or is_shared else None
+    if place is not None:
+        return replace(error, field=place)
+    remedy = f"{error.remedy} The annotation {extensions.key_of(path)} sets it.".lstrip()
+    return replace(error, field="spec", remedy=remedy)

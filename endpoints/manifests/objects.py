@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from console.core.errors import Problem
 from endpoints.manifests import schemas
+from endpoints.manifests.foreign import misplaced
 from endpoints.manifests.structural_schema import check, schema_error
 from endpoints.spec.endpoint_spec import SpecErrors
 
@@ -33,7 +34,11 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _METADATA = ("annotations", "finalizers", "labels", "name", "namespace", "ownerReferences")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_PLACEHOLDER = re.compile(r"<PLACEHOLDER_\w+>|<YOUR[-_ ]\w+>")
+_VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*(?::?[-=?+][^}]*)?\}")
+_PLACEHOLDER = re.compile(r"<[A-Za-z][\w .:/-]*>")
+# Texts such as <think> may be meant in arguments and variables.
+_CLEAR_PLACEHOLDER = re.compile(r"<(?:[A-Z][A-Z0-9]*|[A-Za-z][A-Za-z0-9]*(?:[-_ ][A-Za-z0-9]+)+)>")
+_FREE_TEXT = re.compile(r"\.args\[|\.command\[|environmentVariables\[|annotations|\.env\[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,16 @@ def is_manifest(document: Mapping[str, Any]) -> bool:
 
 def read(document: Mapping[str, Any]) -> Manifest:
     errors = list(_kind(document))
+    errors += placeholders(
+        {key: value for key, value in document.items() if key not in ("spec", "status")}, ""
+    )
     if errors:
         raise SpecErrors(errors)
+    document = {
+        key: without_nulls(value) if key in ("metadata", "spec") else value
+        for key, value in document.items()
+        if value is not None
+    }
     kind, version = document["kind"], document["apiVersion"].rpartition("/")[2]
     errors = [
         *_unknown_parts(document),
@@ -86,7 +99,7 @@ def read(document: Mapping[str, Any]) -> Manifest:
         namespace=metadata.get("namespace", ""),
         annotations=metadata.get("annotations") or {},
         spec=document["spec"],
-        whole=clean(document),
+        whole=clean(document) | {"apiVersion": f"{schemas.GROUP}/{version}"},
     )
 
 
@@ -108,18 +121,38 @@ def clean(document: Mapping[str, Any]) -> dict[str, Any]:
     return whole | {"metadata": metadata}
 
 
+def without_nulls(value: Any) -> Any:
+    """Return the value without fields that are null, which Kubernetes treats as absent."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
 def placeholders(value: Any, path: str) -> Iterator[Problem]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from placeholders(item, f"{path}.{key}")
+            yield from placeholders(item, f"{path}.{key}".lstrip("."))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from placeholders(item, f"{path}[{index}]")
-    elif isinstance(value, str) and _PLACEHOLDER.search(value):
-        remedy = "Replace it with your value."
-        yield schema_error(
-            path, value, "The value is a placeholder from a sample.", remedy, "placeholder"
-        )
+    elif isinstance(value, str):
+        variable = _VARIABLE.search(value)
+        if variable is not None:
+            name = variable[0][2:].rstrip("}")
+            message = f"The shell variable {variable[0]} is not set in a manifest."
+            remedy = (
+                f"Replace it, or set {re.split('[^A-Za-z0-9_]', name)[0]} and pipe the file "
+                "through envsubst: envsubst < FILE | emberline endpoint apply -f -"
+            )
+            yield schema_error(path, variable[0], message, remedy, "placeholder")
+        pattern = _CLEAR_PLACEHOLDER if _FREE_TEXT.search(path) else _PLACEHOLDER
+        if pattern.search(value):
+            remedy = "Replace it with your value."
+            yield schema_error(
+                path, value, "The value is a placeholder from a sample.", remedy, "placeholder"
+            )
 
 
 def _kind(document: Mapping[str, Any]) -> Iterator[Problem]:
@@ -129,12 +162,18 @@ def _kind(document: Mapping[str, Any]) -> Iterator[Problem]:
         yield schema_error("kind", kind, "Unsupported kind.", remedy, "invalid_choice")
         return
     group, _, version = str(api).rpartition("/")
+    if group in schemas.OTHER_GROUPS:
+        group = schemas.GROUP
     if group != schemas.GROUP or not schemas.is_known(kind, version):
         remedy = f"Write {schemas.GROUP}/v1."
         yield schema_error("apiVersion", api, "Unsupported API version.", remedy, "invalid_choice")
 
 
 def _unknown_parts(document: Mapping[str, Any]) -> Iterator[Problem]:
+    lost = list(misplaced(document, document["kind"], document["apiVersion"].rpartition("/")[2]))
+    if lost:
+        yield from lost
+        return
     for key in document:
         if key not in ("apiVersion", "kind", "metadata", "spec", "status"):
             remedy = "An object has apiVersion, kind, metadata and spec."

@@ -26,7 +26,8 @@ _SOURCE = "spec.modelSourceConfig"
 def errors(manifest: Manifest) -> list[Problem]:
     found = list(extensions.problems(manifest.annotations))
     if manifest.kind != schemas.KIND:
-        return [*found, *jumpstart.errors(manifest)]
+        shared = [error for rule in (_cache, _routing, _scaling) for error in rule(manifest.spec)]
+        return [*found, *jumpstart.errors(manifest), *shared]
     for rule in _RULES:
         found.extend(rule(manifest.spec))
     annotated = frozenset(extensions.fields(manifest.annotations))
@@ -98,7 +99,8 @@ def _redis(url: str, path: str) -> Found:
 
 def _routing(spec: Spec) -> Found:
     given = spec.get("intelligentRoutingSpec") or {}
-    path = spec.get("invocationEndpoint", "invocations")
+    default = "invocations" if "worker" in spec else "v1/chat/completions"
+    path = spec.get("invocationEndpoint", default)
     kvaware = given.get("enabled", False) and given.get("routingStrategy") == "kvaware"
     if kvaware and not path.rstrip("/").endswith("completions"):
         yield schema_error(

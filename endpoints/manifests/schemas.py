@@ -9,6 +9,8 @@ from importlib import resources
 from typing import Any, Final
 
 GROUP: Final = "inference.sagemaker.aws.amazon.com"
+OTHER_GROUPS: Final = ("hyperpod.sagemaker.aws", "hyperpod.sagemaker.aws.amazon.com")
+"""Groups in published texts about the same kinds, read as `GROUP`."""
 KIND: Final = "InferenceEndpointConfig"
 JUMPSTART: Final = "JumpStartModel"
 OLD_JUMPSTART: Final = "ModelDeployment"
@@ -31,9 +33,21 @@ def is_known(kind: str, version: str) -> bool:
     return (kind, version) in _FILES
 
 
+# Blocks that a JumpStartModel has in common with an InferenceEndpointConfig.
+_SHARED_BLOCKS = (
+    *("autoScalingSpec", "intelligentRoutingSpec", "kvCacheSpec", "loadBalancer", "metrics"),
+)
+
+
+@cache
 def spec_schema(kind: str, version: str) -> dict[str, Any]:
     """Return the schema of `spec`. Shared between callers: do not modify."""
-    return _file(_FILES[kind, version])["spec"]
+    found: dict[str, Any] = _file(_FILES[kind, version])["spec"]
+    if kind == KIND:
+        return found
+    blocks = spec_schema(KIND, version)["properties"]
+    shared = {name: blocks[name] for name in _SHARED_BLOCKS if name in blocks}
+    return found | {"properties": found["properties"] | shared}
 
 
 def status_schema(version: str = "v1") -> dict[str, Any]:

@@ -6,8 +6,12 @@ what Emberline sets anyway.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from endpoints.spec.validators import flag_of
@@ -59,11 +63,15 @@ MOUNT = "/opt/ml/model"
 LMCACHE_L1_GIB = 5.0
 """LMCache's default L1 size."""
 _L1_VARIABLE = "LMCACHE_MAX_LOCAL_CPU_SIZE"
+_API_SERVER = "vllm.entrypoints.openai.api_server"
 _VLLM_COMMANDS = (
     ("vllm", "serve"),
-    ("python3", "-m", "vllm.entrypoints.openai.api_server"),
-    ("python", "-m", "vllm.entrypoints.openai.api_server"),
+    ("python3", "-m", _API_SERVER),
+    ("python", "-m", _API_SERVER),
 )
+_SHELLS = ("sh", "bash")
+_OWN_BLOCK_SIZE = "32"  # of the default chunk size (workload.worker_spec)
+_CACHE_CONNECTORS = ("LMCacheConnectorV1", "LMCacheConnector", "OffloadingConnector")
 _VLLM_IMAGE = re.compile(r"(^|[/_-])vllm([/:_-]|$)")
 _SWITCHES = frozenset({"--enable-prefix-caching", "--enable-prompt-tokens-details"})
 Flat = dict[str, Any]
@@ -71,19 +79,22 @@ Flat = dict[str, Any]
 
 def serves_vllm(worker: Mapping[str, Any]) -> bool:
     """Return whether the server is vLLM, the only one with KV cache and KV events."""
-    command = tuple(worker.get("command") or ())
+    command, _ = split_command(worker)
     return bool(_VLLM_IMAGE.search(worker["image"])) or any(
         command[: len(start)] == start for start in _VLLM_COMMANDS
     )
 
 
-def fields(worker: Mapping[str, Any], model: str) -> Flat:
+def fields(worker: Mapping[str, Any], model: str, names: Sequence[str]) -> Flat:
+    """`names`: under which arguments may repeat the model."""
     mount = worker["modelVolumeMount"].get("mountPath", MOUNT)
     port = worker["modelInvocationPort"]["containerPort"]
     variables = worker.get("environmentVariables") or []
+    command, given = split_command(worker)
+    found = read_arguments(given, mount, port, names)
     return {
         "pod.image": worker["image"],
-        "pod.command": list(_command(worker)),
+        "pod.command": [] if command in _VLLM_COMMANDS else list(command),
         "pod.working_dir": worker.get("workingDir", ""),
         "pod.port": port,
         "pod.env": {v["name"]: v.get("value", "") for v in variables if "valueFrom" not in v},
@@ -93,7 +104,8 @@ def fields(worker: Mapping[str, Any], model: str) -> Flat:
             for name, probe in (worker.get("probes") or {}).items()
         },
         "source.mount_path": mount,
-        "worker_args": arguments(worker.get("args") or [], mount, port, model),
+        "worker_args": found.kept,
+        "aliases": [name for name in found.served if name != model],
         **limits(worker.get("requestLimits")),
     }
 
@@ -108,30 +120,83 @@ def limits(given: Mapping[str, Any] | None) -> Flat:
     }
 
 
-def _command(worker: Mapping[str, Any]) -> tuple[str, ...]:
+def split_command(worker: Mapping[str, Any]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the server's command and its arguments, wherever the manifest puts the first words.
+
+    `args` may begin with `-m MODULE`, `vllm serve` or `serve`, or be one line for a shell.
+    """
     command = tuple(worker.get("command") or ())
-    return () if command in _VLLM_COMMANDS else command
+    given = list(worker.get("args") or [])
+    words = [*command[2:], *given]
+    if command[:1] and PurePath(command[0]).name in _SHELLS and command[1:2] in (("-c",), ("-lc",)):
+        line = _shell_words(words)
+        if line is not None:
+            command, given = (), line
+    whole = [*command, *given]
+    for start in _VLLM_COMMANDS:
+        if tuple(whole[: len(start)]) == start:
+            return start, whole[len(start) :]
+    if given[:2] == ["-m", _API_SERVER]:
+        return ("python3", "-m", _API_SERVER), given[2:]
+    if given[:1] == ["serve"]:
+        return ("vllm", "serve"), given[1:]
+    return command, given
 
 
-def arguments(given: list[str], mount: str, port: int, model: str) -> list[str]:
+def _shell_words(words: list[str]) -> list[str] | None:
+    """Return the words of one shell line that only starts vLLM; None for anything else."""
+    if len(words) != 1:
+        return None
+    try:
+        line = shlex.split(words[0].replace("\\\n", " "))
+    except ValueError:
+        return None
+    line = line[1:] if line[:1] == ["exec"] else line
+    starts = any(tuple(line[: len(start)]) == start for start in _VLLM_COMMANDS)
+    plain = not any(mark in words[0] for mark in ("$", ";", "&", "|", ">", "<", "`"))
+    return line if starts and plain else None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerArguments:
+    """`kept` as worker arguments; `dropped` flags, whose values other fields set; `served` model
+    names.
+    """
+
+    kept: list[str]
+    dropped: tuple[str, ...]
+    served: tuple[str, ...]
+
+
+def read_arguments(
+    given: Sequence[str], mount: str, port: int, names: Sequence[str]
+) -> WorkerArguments:
     items = list(given)
-    if items[:1] == ["serve"]:
-        del items[0]
-    if items and not flag_of(items[0]) and _is_model(items[0], mount, model):
-        del items[0]
+    dropped: list[str] = []
+    served: list[str] = []
+    if items and not flag_of(items[0]) and _is_model(items[0], mount, names):
+        dropped.append(items.pop(0))
     kept: list[str] = []
     while items:
         item = items.pop(0)
         flag = flag_of(item)
         if flag in _SWITCHES and "=" not in item:
+            dropped.append(flag)
+            continue
+        if flag == "--served-model-name":
+            served += [item.partition("=")[2]] if "=" in item else []
+            while items and not flag_of(items[0]):
+                served.append(items.pop(0))
+            dropped.append(flag)
             continue
         value = _value(item, items)
-        if _repeats(flag, value, mount, port, model):
+        if _repeats(flag, value, mount, port, names):
             if "=" not in item:
                 del items[0]
+            dropped.append(flag)
             continue
         kept.append(item)
-    return kept
+    return WorkerArguments(kept, tuple(dict.fromkeys(dropped)), tuple(dict.fromkeys(served)))
 
 
 def _value(item: str, following: list[str]) -> str:
@@ -140,19 +205,33 @@ def _value(item: str, following: list[str]) -> str:
     return following[0] if following and not flag_of(following[0]) else ""
 
 
-def _repeats(flag: str, value: str, mount: str, port: int, model: str) -> bool:
+def _repeats(flag: str, value: str, mount: str, port: int, names: Sequence[str]) -> bool:
     if not value:
         return False
     return (
-        (flag == "--model" and _is_model(value, mount, model))
-        or (flag == "--served-model-name" and value == model)
+        (flag == "--model" and _is_model(value, mount, names))
         or (flag == "--port" and value == str(port))
         or (flag == "--host" and value in ("0.0.0.0", "::"))
+        or (flag == "--block-size" and value == _OWN_BLOCK_SIZE)
+        or (flag == "--kv-transfer-config" and _is_cache_connector(value))
     )
 
 
-def _is_model(text: str, mount: str, model: str) -> bool:
-    return text.rstrip("/") == mount.rstrip("/") or text == model
+def _is_model(text: str, mount: str, names: Sequence[str]) -> bool:
+    return text.rstrip("/") == mount.rstrip("/") or text in names
+
+
+def _is_cache_connector(text: str) -> bool:
+    """Return True for a connector to a KV cache, which the cache fields configure."""
+    try:
+        config = json.loads(text)
+    except ValueError:
+        return False
+    return (
+        isinstance(config, dict)
+        and config.get("kv_connector") in _CACHE_CONNECTORS
+        and config.get("kv_role", "kv_both") == "kv_both"
+    )
 
 
 def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat:

@@ -177,6 +177,7 @@ def build(flat: Mapping[str, Any]) -> EndpointSpec:
         routing=RoutingSpec(**data["routing"]),
         worker_args=tuple(data["worker_args"]),
         media_domains=tuple(data["media_domains"]),
+        aliases=tuple(data["aliases"]),
         resources=ResourcesSpec(**data["resources"]),
         **{name: type(default)(**data[name]) for name, default in DEFAULTS.items()},
         tags=data["tags"],

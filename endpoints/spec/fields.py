@@ -31,6 +31,8 @@ from endpoints.spec.field import (
     section_paths,
 )
 from endpoints.spec.validators import (
+    aliases_problem,
+    allowed_origins_problem,
     media_domains_problem,
     model_problem,
     name_problem,
@@ -158,6 +160,15 @@ class RoutingSpec:
         _LIVE,
         choices=ISOLATIONS,
     )
+    allowed_origins: tuple[str, ...] = declare(
+        ("*",),
+        "Allowed origins",
+        "Origins of web pages whose scripts may call the endpoint with a key, one per line. "
+        "*: every origin; empty: none.",
+        _LIVE,
+        remedy="Give origins such as https://app.example.com, or * alone.",
+        rule=allowed_origins_problem,
+    )
     record_traffic: bool = declare(
         False,
         "Traffic recording",
@@ -254,6 +265,13 @@ class EndpointFields:
     )
     cache: CacheSpec = field(default_factory=CacheSpec)
     routing: RoutingSpec = field(default_factory=RoutingSpec)
+    aliases: tuple[str, ...] = declare(
+        (),
+        "Model aliases",
+        "Further model names that requests may use, one per line.",
+        remedy='Give a list of model names, such as ["gpt-4o-mini"].',
+        rule=aliases_problem,
+    )
     worker_args: tuple[str, ...] = declare(
         (),
         "Worker arguments",

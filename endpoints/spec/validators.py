@@ -23,8 +23,16 @@ _SESSION_KEY = re.compile(r"(header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}|bod
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
 _ADDRESSES = ("cache.l2.url", "router.state_store.url")
 _MAY_HOLD_SECRETS = frozenset({"pod.env", "pod.env_from", "pod.init_containers", "manifest"})
+# Flags and JSON keys whose values are secrets; `max-tokens` and `tokenizer` are not.
+_SECRET_WORD = re.compile(
+    r"(?i)(?<![a-z])(?:api[-_]?key|(?:access|secret|private|auth|encryption)[-_]?key|password"
+    r"|passwd|secret|credentials?|bearer|(?:hf|auth|access|api)[-_]token|token(?![a-z]))(?![a-z])"
+)
+_URL_PASSWORD = re.compile(r"(://)[^/@\s]+@")
 _STORE_USER = re.compile(r"[\x21-\x7e]{1,128}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]+")
+_ALIAS = re.compile(r"[A-Za-z0-9][\w./:-]{0,127}")
 ANY_HOST = "*"
 RESERVED_NAMES = ("new", "apply", "import", "followed")
 
@@ -34,7 +42,8 @@ OWN_FLAGS = {
         ("--host", "--port", "--listen", "--uds"), "the provisioner assigns the address"
     ),
     "--root-path": "the router forwards paths unchanged",
-    **dict.fromkeys(("--model", "--served-model-name"), "the field model sets it"),
+    "--model": "the field model sets it",
+    "--served-model-name": "the fields name, model and aliases set it",
     "--block-size": "the field cache.l1.chunk_tokens sets it",
     "--enable-prefix-caching": "the KV cache requires it",
     "--no-enable-prefix-caching": "the KV cache requires it",
@@ -151,6 +160,24 @@ def media_domains_problem(value: tuple[str, ...]) -> Problem | None:
     return None
 
 
+def allowed_origins_problem(value: tuple[str, ...]) -> Problem | None:
+    for origin in value:
+        if not _ORIGIN.fullmatch(origin) and value != (ANY_HOST,):
+            remedy = "Write scheme, host and port, such as https://app.example.com, or * alone."
+            return f"{origin!r} is not an origin.", remedy, "invalid_origin"
+    return None
+
+
+def aliases_problem(value: tuple[str, ...]) -> Problem | None:
+    for index, alias in enumerate(value):
+        if not _ALIAS.fullmatch(alias):
+            remedy = "Use up to 128 letters, digits, dots, colons, slashes, dashes and underscores."
+            return f"{alias!r} is not a model name.", remedy, "invalid_name"
+        if alias in value[:index]:
+            return f"{alias!r} is listed twice.", "Remove one of them.", "duplicate"
+    return None
+
+
 def url_files(url: str) -> tuple[str, ...]:
     """Return the TLS files in a Redis URL; () for an invalid URL."""
     try:
@@ -174,10 +201,33 @@ def redact(path: str, value: Any) -> Any:
         scheme = value.partition("://")[0] + "://" if "://" in value else ""
         return f"{scheme}***@{value.rpartition('@')[2]}" if "@" in value else value
     if path == "worker_args" and isinstance(value, list | tuple):
-        return [flag_of(item) or "…" if isinstance(item, str) else item for item in value]
+        return _redact_arguments(value)
     if path in _MAY_HOLD_SECRETS and isinstance(value, Mapping):
         return dict.fromkeys(value, "…")
     return "…" if path in _MAY_HOLD_SECRETS and value else value
+
+
+def _redact_arguments(arguments: Sequence[Any]) -> list[Any]:
+    """Return arguments with the values of secret flags and passwords in URLs hidden."""
+    shown: list[Any] = []
+    hides = False  # the next value belongs to a secret flag
+    for argument in arguments:
+        if not isinstance(argument, str):
+            shown.append(argument)
+            continue
+        flag = flag_of(argument)
+        is_secret = _SECRET_WORD.search(flag) is not None
+        if flag and is_secret and "=" in argument:
+            argument = f"{argument.partition('=')[0]}=…"
+        elif (hides and not flag) or (not flag and _SECRET_WORD.search(argument)):
+            argument = "…"
+        else:
+            argument = _URL_PASSWORD.sub(r"\1…@", argument)
+            if flag and "=" in argument and _SECRET_WORD.search(argument.partition("=")[2]):
+                argument = f"{argument.partition('=')[0]}=…"
+        hides = bool(flag) and is_secret
+        shown.append(argument)
+    return shown
 
 
 def flag_of(argument: str) -> str:

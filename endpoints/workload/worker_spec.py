@@ -74,9 +74,9 @@ def workload_name(endpoint: str) -> str:
 
 
 def served_names(spec: EndpointSpec) -> tuple[str, ...]:
-    """Return endpoint and model name, both accepted by vLLM; metrics use the first."""
+    """Return endpoint name, model name and aliases, all accepted by vLLM; metrics use the first."""
     model = Path(spec.model).name if spec.model.startswith("/") else spec.model
-    return tuple(dict.fromkeys((spec.name, model)))
+    return tuple(dict.fromkeys((spec.name, model, *spec.aliases)))
 
 
 def worker_spec(

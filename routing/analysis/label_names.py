@@ -23,9 +23,12 @@ _REQUEST_ERRORS = {
     "buffer_full": "Request buffer full",
     "cache_isolation": "Cache isolation violated",
     "client_cancelled": "Client disconnected",
+    "adapter_incomplete": "Adapter not at all workers",
     "engine_died": "Engine crashed",
+    "engine_stuck": "Engine stuck",
     "forbidden": "Forbidden",
     "internal_error": "Internal router error",
+    "invalid_json": "Invalid JSON",
     "key_budget_reserved": "Key budget reserved",
     "key_budget_spent": "Key budget exhausted",
     "key_rate_limit_requests": "Key request rate limit",
@@ -41,12 +44,14 @@ _REQUEST_ERRORS = {
     "too_many_messages": "Too many messages",
     "too_many_parts": "Too many message parts",
     "unauthorized": "Invalid API key",
+    "unsupported_encoding": "Unsupported content encoding",
     "unknown_worker": "Unknown worker",
     "upstream_5xx": "Worker returned 5xx",
     "upstream_connect": "Worker connection failed",
     "upstream_protocol": "Invalid worker response",
     "upstream_reset": "Worker connection reset",
     "upstream_timeout": "Worker timeout",
+    "worker_busy": "Worker returned 429",
 }
 # kvaware: requests routed without KV cache contents.
 _KV_FALLBACKS = {

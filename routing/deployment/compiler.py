@@ -18,6 +18,7 @@ from endpoints.keys.terms import KeyFacts, KeyTerms
 from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.state_store import choose_store
+from endpoints.spec.validators import ANY_HOST
 from endpoints.workload.worker_pod import KV_EVENTS, KV_REPLAY
 from endpoints.workload.worker_spec import workload_name
 from routing.engine.config import ConfigError, parse, parse_keys
@@ -59,6 +60,8 @@ def compile_config(
     }
     if not endpoint.spec.on_cluster:
         config["reuse_port"] = True  # pods have addresses of their own
+    if routing.allowed_origins != (ANY_HOST,):
+        config["allowed_origins"] = list(routing.allowed_origins)
     if canary:
         config["canary"] = dict(canary)
     store = state_store(endpoint.spec, installed)

@@ -66,7 +66,9 @@ ROUTING = FormSection(
 )
 RESOURCES = FormSection("Worker resources", "Requests per worker.", _all_of("resources"))
 ARGUMENTS = FormSection(
-    "Arguments", "vLLM options and media access of the workers.", ("worker_args", "media_domains")
+    "Arguments",
+    "Model names, vLLM options and media access of the workers.",
+    ("aliases", "worker_args", "media_domains"),
 )
 TAGS = FormSection("Tags", "Labels of all created objects.", ("tags",))
 

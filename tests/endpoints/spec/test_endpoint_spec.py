@@ -108,7 +108,7 @@ REFUSED = [
     ("engine", "sglang", "invalid_choice", "sglang", "vllm, simulated"),
     ("worker_args", "--max-model-len=1", "type", "list of texts", "--max-model-len"),
     ("worker_args", ["--port=1"], "collision", "--port is set", "Remove --port"),
-    ("worker_args", ["--served_model_name=x"], "collision", "field model", "Remove"),
+    ("worker_args", ["--served_model_name=x"], "collision", "model and aliases", "Remove"),
     ("worker_args", ["--served-model=x"], "collision", "read as --served-model-name", "Remove"),
     (
         "worker_args",
@@ -338,6 +338,7 @@ def test_diff_lists_what_restarts(data: dict[str, Any]) -> None:
         "routing.strategy",
         "routing.session_key",
         "routing.cache_isolation",
+        "routing.allowed_origins",
         "routing.record_traffic",
         "routing.record_days",
         "routing.record_mib",

@@ -17,7 +17,7 @@ BASE = {"name": "demo", "model": "org/model", "placement": {"cluster": "east"}}
 # the sections of prefill and decode are kept and never rendered.
 FREE_SECTIONS = ("cache", "routing", "resources", "rollout", "router", "limits", "monitoring", "pd")
 FREE = {
-    *("name", "engine", "replicas", "media_domains", "manifest"),
+    *("name", "engine", "aliases", "replicas", "media_domains", "manifest"),
     *(f"placement.{name}" for name in ("cluster", "namespace", "instance_types")),
     *("placement.node_selector", "placement.node_affinity"),
     *(f"source.{name}" for name in ("location", "prefetch", "revision", "token_key", "bucket")),

@@ -81,6 +81,7 @@ def test_only_restart_fields_are_in_the_hash(data: dict[str, Any]) -> None:
         "routing.strategy": "session",
         "routing.session_key": "body:user",
         "routing.cache_isolation": "group",
+        "routing.allowed_origins": [],
         "routing.record_traffic": True,
         "routing.record_days": 1,
         "routing.record_mib": 1,
@@ -92,6 +93,7 @@ def test_only_restart_fields_are_in_the_hash(data: dict[str, Any]) -> None:
         "cache.l1.chunk_tokens": 64,
         "cache.l2.ttl_s": 60,
         "worker_args": ["--max-num-seqs=4"],
+        "aliases": ["gpt-4o-mini"],
         "media_domains": ["images.example.com"],
         "resources.cpus": 2.0,
         "resources.memory_gib": 5.0,
@@ -184,3 +186,7 @@ def test_served_names(data: dict[str, Any]) -> None:
     assert served_names(parse(data)) == ("demo", "smollm2-135m-instruct")
     assert served_names(parse(merge(data, {"model": "/a/b/c"}))) == ("demo", "c")
     assert served_names(parse(merge(data, {"model": "demo"}))) == ("demo",)
+    aliases = ["gpt-4o-mini", "demo", "org/other:7b"]
+    assert served_names(parse(merge(data, {"model": "demo", "aliases": aliases}))) == (
+        "demo", "gpt-4o-mini", "org/other:7b",
+    )  # fmt: skip
