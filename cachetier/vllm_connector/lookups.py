@@ -111,6 +111,10 @@ class LookupBoard:
             if block is not None:
                 block.found = False
 
+    def mark_all_missing(self) -> None:
+        """Mark the blocks of all running requests missing, as their names have changed."""
+        self.mark_missing(list(self._blocks))
+
     def forget(self, request_id: str) -> None:
         """End the request; drop lookups that no other request shares."""
         for key in self._by_request.pop(request_id, ()):

@@ -10,6 +10,7 @@ them.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ from cachetier.vllm_connector.compat import (
 from cachetier.vllm_connector.lookups import LookupBoard, StepPauses
 from cachetier.vllm_connector.settings import LOAD_TIMEOUT_MS, LOOKUP_TIMEOUT_MS, PASSWORD_ENV
 from cachetier.vllm_connector.transfers import FinishedJob, Item, TransferPool
+from cachetier.vllm_connector.weights import weights_identity
 from cachetier.wire.envelope import block_key
 
 # Blocks per batch: large enough for throughput, small enough to spread over threads.
@@ -113,7 +115,10 @@ class EmberlineL2Tier(SecondaryTierManager):
             tenant=tenant,
             vllm=VLLM_MINOR,
         )
-        return namespace.digest_facts({**facts, "page": page_layout()})
+        source = model_id.partition("#")[0]  # behind it: what else changes KV
+        revision = source.rpartition("@")[2] if "@" in source else ""
+        weights = weights_identity(spec.config.model.name, revision)
+        return namespace.digest_facts({**facts, "page": page_layout(), "weights": weights})
 
     def on_new_request(self, req_context: ReqContext) -> Any:  # noqa: ARG002
         return RequestOffloadingContext()
@@ -184,7 +189,21 @@ class EmberlineL2Tier(SecondaryTierManager):
         return (event,)
 
     def drain_jobs(self) -> None:
+        """End all transfers, as vLLM resets its caches: for sleep, new weights, or on request.
+
+        What the weights are from now on is unknown here, so the worker leaves its namespace: it
+        shares no block with others, and none of its own from before, until it restarts.
+        """
         self._pool.drain()
+        self._board.mark_all_missing()
+        self._namespace = namespace.digest_facts(
+            {"left": self._namespace, "reset": secrets.token_hex(16)}
+        )
+        log.warning(
+            "The caches were reset: L2 is used under the new namespace %s, which no other worker "
+            "shares. Restart the worker to share again.",
+            self._namespace,
+        )
 
     def shutdown(self) -> None:
         self._pool.stop()

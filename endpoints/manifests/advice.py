@@ -33,8 +33,7 @@ def notes(manifest: Manifest) -> list[Note]:
         text = f"The endpoint is called {name}: names have up to 40 letters, digits and dashes."
         found.append(Note("metadata.name", "renamed", text, "Set another with emberline.dev/name."))
     if manifest.kind != schemas.KIND:
-        for rule in (_cache, _scaling):
-            found.extend(rule(manifest.spec))
+        found += [*_cache(manifest.spec), *_scaling(manifest.spec)]
         return [*found, *jumpstart.notes(manifest), *_only_aws(manifest.spec)]
     for rule in _RULES:
         found.extend(rule(manifest.spec))

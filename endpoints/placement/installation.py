@@ -20,6 +20,7 @@ from console.core.confined_files import FileRefused
 from endpoints.spec import state_store
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.worker_options import options_of, supported_versions
+from endpoints.workload.kv_identity import kv_identity
 from endpoints.workload.model_source import model_source
 from endpoints.workload.worker_spec import Installation
 
@@ -144,7 +145,9 @@ def installation(spec: EndpointSpec) -> Installation:
         vllm_python=str(settings.EMBERLINE.vllm_python),
         repo=str(settings.BASE_DIR),
         model=location,
-        model_id=_cached_identity(location, _age(location)) if spec.cache.l2.enabled else "",
+        model_id=kv_identity(spec, _cached_identity(location, _age(location)))
+        if spec.cache.l2.enabled
+        else "",
     )
 
 
@@ -156,7 +159,7 @@ def _image_installation(spec: EndpointSpec) -> Installation:
         vllm_python="python3",
         repo="",
         model=source.model,
-        model_id=source.model_id,
+        model_id=kv_identity(spec, source.model_id),
         worker_image=settings.EMBERLINE.worker_image,
         engine_image=settings.EMBERLINE.engine_image,
     )

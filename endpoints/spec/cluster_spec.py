@@ -17,6 +17,7 @@ from endpoints.spec.validators import (
     path_problem,
     store_url_problem,
     store_user_problem,
+    weights_version_problem,
 )
 
 SOURCES = ("", "huggingface", "s3", "fsx", "pvc")
@@ -111,6 +112,15 @@ class SourceSpec:
     )
     endpoint: str = declare(
         "", "Store endpoint", "URL of an S3-compatible store or of a Hugging Face mirror."
+    )
+    weights_version: str = declare(
+        "",
+        "Weights version",
+        "Any text. Change it after the weights were replaced in place on a read-only volume with "
+        "equal sizes and times: workers restart and read no earlier KV cache entry. Other "
+        "replacements are recognised by content.",
+        remedy="Give up to 128 characters, such as a date.",
+        rule=weights_version_problem,
     )
 
 

@@ -168,6 +168,12 @@ def allowed_origins_problem(value: tuple[str, ...]) -> Problem | None:
     return None
 
 
+def weights_version_problem(value: str) -> Problem | None:
+    if len(value) <= 128 and not CONTROL.search(value):
+        return None
+    return "The weights version is too long or has control characters.", "Shorten it.", "invalid"
+
+
 def aliases_problem(value: tuple[str, ...]) -> Problem | None:
     for index, alias in enumerate(value):
         if not _ALIAS.fullmatch(alias):

@@ -85,6 +85,8 @@ def worker_spec(
     argv, env = (
         _simulated(spec, installation, l2) if spec.simulated else _vllm(spec, installation, l2)
     )
+    if spec.source.weights_version:
+        env["EMBERLINE_WEIGHTS_VERSION"] = spec.source.weights_version  # restarts the worker
     secret = {PASSWORD_ENV: l2.password_file} if l2 is not None and l2.password_file else {}
     made = WorkloadSpec(
         owner=f"endpoint/{spec.name}",

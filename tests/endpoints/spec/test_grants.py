@@ -22,7 +22,7 @@ FREE = {
     *("placement.node_selector", "placement.node_affinity"),
     *(f"source.{name}" for name in ("location", "prefetch", "revision", "token_key", "bucket")),
     *(f"source.{name}" for name in ("region", "file_system", "dns_name", "mount_name", "claim")),
-    *("source.mount_path", "source.endpoint"),
+    *("source.mount_path", "source.endpoint", "source.weights_version"),
     *(f"pod.{name}" for name in ("image", "command", "working_dir", "env", "port")),
     *(f"scaling.{name}" for name in ("enabled", "min", "max", "polling_s", "cooldown_s")),
     *(f"scaling.{name}_s" for name in ("initial_cooldown", "up_stabilization")),
