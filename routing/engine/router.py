@@ -21,7 +21,7 @@ from routing.engine.access.paths import (
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
-from routing.engine.fleet.adapters import LOAD, UNLOAD
+from routing.engine.fleet.adapters import LOAD, UNLOAD, with_plain_path
 from routing.engine.fleet.responses import PATH as RESPONSES_PATH
 from routing.engine.fleet.responses import named_response
 from routing.engine.http.bodies import BYTE_ORDER_MARK, ReadPace, is_small
@@ -468,5 +468,9 @@ class Router(RouterState):
                 "created": int(self.config_time),
                 "owned_by": "emberline",
             }
-        shown = [item for name, item in models.items() if key.models is None or name in key.models]
+        shown = [
+            with_plain_path(item)
+            for name, item in models.items()
+            if key.models is None or name in key.models
+        ]
         return 200, orjson.dumps({"object": "list", "data": shown})

@@ -7,6 +7,8 @@ join or restart, until it is unloaded or no worker has it any more.
 from __future__ import annotations
 
 import asyncio
+import posixpath
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -21,6 +23,8 @@ LOAD: Final = b"/v1/load_lora_adapter"
 UNLOAD: Final = b"/v1/unload_lora_adapter"
 _TIMEOUT_S: Final = 300.0  # weights may come from a slow disk or hub
 _SHOWN_CHARS: Final = 200
+_VERSION_BITS: Final = 48
+_SPELLINGS: Final = {"0": "/.", "1": "//."}
 
 Answer = tuple[int, bytes]  # status, body; 0: no answer, the body says why
 
@@ -37,6 +41,27 @@ def _parse_order(body: bytes) -> dict[str, Any]:
     if type(data) is not dict or type(data.get("lora_name")) is not str:
         raise Refusal("bad_request", "lora_name must be the adapter's name.", "lora_name")
     return data
+
+
+def _version_path(data: dict[str, Any]) -> bytes:
+    """Return the order with its path spelled in a way that no order had before.
+
+    vLLM's block hashes contain an adapter's path: weights that were replaced under it would read
+    the KV of those before, on the device, in L1 and in L2. `/.` and `//.` change no path.
+    """
+    path = data.get("lora_path")
+    if type(path) is not str or not path.startswith("/"):
+        return orjson.dumps(data)
+    bits = f"{secrets.randbits(_VERSION_BITS):0{_VERSION_BITS}b}"
+    return orjson.dumps({**data, "lora_path": path + "".join(_SPELLINGS[bit] for bit in bits)})
+
+
+def with_plain_path(model: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of /v1/models with an adapter's path as its caller wrote it."""
+    root = model.get("root")
+    if not model.get("parent") or type(root) is not str or not root.endswith("/."):
+        return model
+    return {**model, "root": posixpath.normpath(root)}
 
 
 class AdapterLoader:
@@ -59,6 +84,9 @@ class AdapterLoader:
         data = _parse_order(body)
         name = data["lora_name"]
         async with self._lock:
+            if path == LOAD:
+                repeats = name in self._orders and not data.get("load_inplace")
+                body = self._orders[name] if repeats else _version_path(data)
             workers = [worker for worker in self._table.workers.values() if worker.up]
             if not workers:
                 raise Refusal("no_healthy_worker", "No worker can accept this request.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from typing import Any
 
 import pytest
@@ -95,6 +96,25 @@ async def test_adapter_order_reaches_all_workers_and_those_that_join() -> None:
             answer = await ask(server, post({"lora_name": "a"}, "/v1/unload_lora_adapter"))
             assert answer.status == 200
             assert one.adapters == two.adapters == three.adapters == []
+
+
+async def test_reloaded_adapter_has_another_path_of_the_same_place() -> None:
+    """The engine's block hashes contain the path: weights replaced under it must not share KV."""
+    order = {"lora_name": "a", "lora_path": "/adapters/a"}
+    async with AdapterWorker() as one, AdapterWorker() as two, router(one, two) as server:
+        for path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/load_lora_adapter"):
+            assert (await ask(server, post(order, path))).status == 200
+        sent = [
+            [r.json["lora_path"] for r in fake.requests if r.target == "/v1/load_lora_adapter"]
+            for fake in (one, two)
+        ]
+        assert sent[0] == sent[1], "workers agree, so that they share L2"
+        first, second = sent[0]
+        assert first != second
+        assert posixpath.normpath(first) == posixpath.normpath(second) == "/adapters/a"
+        remote = {"lora_name": "b", "lora_path": "org/adapter"}
+        await ask(server, post(remote, "/v1/load_lora_adapter"))
+        assert one.requests[-1].json == remote
 
 
 async def test_adapter_order_says_where_it_failed_and_can_be_repeated() -> None:
