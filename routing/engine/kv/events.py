@@ -31,7 +31,9 @@ _TWINS_LIMIT = 4096
 _CLAIMS_LIMIT = 65_536
 _ID_MASK = 2**64 - 1
 
-# Group kinds without prefixes. Unknown kinds are indexed, so that a prediction errs low.
+_PREFIX_KINDS = frozenset(("full_attention", "mla_attention", "sink_full_attention"))
+# Group kinds without prefixes. An unknown kind counts as one of them beside a group of a known
+# kind; alone it is indexed, and the engine's answers tell whether that is right.
 _WINDOWS = frozenset(
     (
         "sliding_window",
@@ -60,6 +62,9 @@ OUTCOMES = (
     "malformed_event",
     "unknown_medium",
     "window_group",
+    "unknown_kind",
+    "draft_group",
+    "copy_left",
     "hint_forgotten",
 )
 
@@ -121,6 +126,9 @@ class EventApplier:
         removed: list[BlockHash] = []  # consecutive removals, one hash each
         for event in events:
             if isinstance(event, Removed):
+                hashes = event.block_hashes
+                if event.remaining_copy_counts is not None:
+                    hashes = self._last_copies(hashes, event.remaining_copy_counts)
                 if removed and (
                     len(removed) >= BLOCKS_PER_STEP or place != (event.group_idx, event.medium)
                 ):
@@ -130,7 +138,14 @@ class EventApplier:
                     if rank.epoch != epoch:
                         return
                 place = event.group_idx, event.medium
-                removed += event.block_hashes
+                if len(hashes) <= BLOCKS_PER_STEP:
+                    removed += hashes
+                    continue
+                for at in range(0, len(hashes), BLOCKS_PER_STEP):
+                    self._remove(rank, place, hashes[at : at + BLOCKS_PER_STEP])
+                    yield
+                    if rank.epoch != epoch:
+                        return
                 continue
             if removed:
                 self._remove(rank, place, removed)
@@ -153,11 +168,35 @@ class EventApplier:
         if removed:
             self._remove(rank, place, removed)
 
+    def _last_copies(self, hashes: list[BlockHash], left: list[int]) -> list[BlockHash]:
+        """Return the blocks of which no copy is left. Those without a count are taken as gone."""
+        gone = [
+            block_hash
+            for number, block_hash in enumerate(hashes)
+            if number >= len(left) or left[number] <= 0
+        ]
+        self.counts["copy_left"] += len(hashes) - len(gone)
+        return gone
+
+    def _note_kind(self, rank: Rank, group: int, event: Stored) -> None:
+        """Note groups that keep no prefixes, by their kind."""
+        kind = event.kv_cache_spec_kind
+        if event.is_draft:  # of a speculative decoder, beside the model's own groups
+            self.counts["draft_group"] += 1
+            rank.windows.add(group)
+        elif kind in _PREFIX_KINDS:
+            rank.prefix_groups.add(group)
+        elif kind in _WINDOWS:
+            rank.windows.add(group)
+        elif kind is not None:
+            self.counts["unknown_kind"] += 1
+            if rank.prefix_groups - {group}:
+                rank.windows.add(group)
+
     def _store(self, rank: Rank, event: Stored) -> Iterator[None]:
         group = event.group_idx or 0
         counts = self.counts
-        if event.kv_cache_spec_kind in _WINDOWS:
-            rank.windows.add(group)
+        self._note_kind(rank, group, event)
         where = parse_tier(event.medium)
         if group in rank.windows:
             counts["window_group"] += 1

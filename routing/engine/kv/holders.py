@@ -149,6 +149,7 @@ class Rank:
         "groups",
         "model",
         "number",
+        "prefix_groups",
         "windows",
         "worker",
     )
@@ -159,6 +160,7 @@ class Rank:
         self.model = model
         self.groups: dict[int, Holder] = {}
         self.windows: set[int] = set()  # ignored groups
+        self.prefix_groups: set[int] = set()  # of a kind that is known to keep prefixes
         self.block_sizes: set[int] = set()
         self.epoch = 0
         self.batch_at = 0.0  # time of the latest batch by the worker's clock; 0: unknown

@@ -114,6 +114,7 @@ class Index:
             self._sweeps.append(self._swept(holder))
         rank.groups = {}
         rank.windows = set()
+        rank.prefix_groups = set()
         rank.block_sizes = set()
         rank.epoch += 1
 

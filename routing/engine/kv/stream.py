@@ -23,12 +23,15 @@ from routing.engine.kv.recovery import SourceFollower
 from routing.engine.kv.sources import EventSource
 from routing.engine.kv.wire import END_SEQ, Decoder, WireError, read_message, replay_request
 
-LIVE_MESSAGES = 10_000  # high-water mark; further messages are dropped
+# High-water marks; further messages are dropped. With usual batches of 15 KB, 30 MB each.
+LIVE_MESSAGES = 2_000
 REPLAY_MESSAGES = 2_000
 SOCKET_PATH_BYTES = 107
-MESSAGE_BYTES = 64 * 1024 * 1024
+MESSAGE_BYTES = 16 * 1024 * 1024  # a step's events take tens of kB; decoding cannot be sliced
+MAX_BLOCKS = 2_000_000  # of a rank: 60 million tokens, or a source that never removes any
 RECONNECT_MS = (100, 5_000)
 HEARTBEAT_MS = (10_000, 30_000)  # detects a vanished host
+ERRORS = ("malformed_batch", "malformed_frames", "rank", "too_many_blocks")
 _EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 
 WatchDescriptor = Callable[["Stream", int, bool], None]  # start or stop watching a descriptor
@@ -53,7 +56,7 @@ class Stream:
         self.decoder = Decoder()
         self.batches = 0
         self.lag_s = 0.0  # engine step to application, of the last live batch (s)
-        self.errors: dict[str, int] = {"malformed_batch": 0, "malformed_frames": 0, "rank": 0}
+        self.errors: dict[str, int] = dict.fromkeys(ERRORS, 0)
         self.opened_at = perf_counter()
         self.has_connected = False
         self.warned = False
@@ -168,6 +171,9 @@ class Stream:
         if batch.rank is not None and batch.rank != self.source.rank:
             self.errors["rank"] += 1
         self.batches += 1
+        if self._rank.blocks > MAX_BLOCKS:
+            self.errors["too_many_blocks"] += 1
+            self.clear(False)
         if live:
             self.lag_s = max(time.time() - batch.ts, 0.0)
         self._rank.batch_at = batch.ts

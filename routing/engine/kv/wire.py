@@ -72,14 +72,18 @@ class Stored(msgspec.Struct, tag="BlockStored", gc=False, forbid_unknown_fields=
     locality: str | None = None
     ownership: str | None = None
     session_id: str | None = None
+    is_draft: bool | None = None
 
 
 class Removed(msgspec.Struct, tag="BlockRemoved", gc=False, forbid_unknown_fields=True):
+    """`remaining_copy_counts`: copies of each block that the medium still holds."""
+
     block_hashes: list[BlockHash]
     medium: str | None = None
     group_idx: int | None = None
     locality: str | None = None
     ownership: str | None = None
+    remaining_copy_counts: list[int] | None = None
 
 
 class Cleared(msgspec.Struct, tag="AllBlocksCleared", gc=False, forbid_unknown_fields=True):

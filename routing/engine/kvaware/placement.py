@@ -267,7 +267,11 @@ class KvRouting:
             for size, names in exchange.facts.blocks.chains.items():
                 there = names[max(reported, own) // size :]
                 self.denied += remove_hints(self.policy.index, worker, there)
-        if meter.observe(min(max(reported, own), held.tokens), reported, block):
+        doubted = meter.doubted
+        rebuild = meter.observe(min(max(reported, own), held.tokens), reported, block)
+        if meter.doubted != doubted:
+            self._note_doubt(worker, meter.doubted)
+        if rebuild:
             if not meter.lying and self.follower is not None and self.follower.partial(worker):
                 return  # a rebuild would not find more
             self._log.event(
@@ -281,6 +285,19 @@ class KvRouting:
             if self.follower is not None:
                 self.follower.rebuild(worker)
 
+    def _note_doubt(self, worker: str, doubted: bool) -> None:
+        """Place by prompts sent while a worker caches other tokens than are predicted of it."""
+        if doubted:
+            self.policy.doubted.add(worker)
+        else:
+            self.policy.doubted.discard(worker)
+        self._log.event(
+            "warning" if doubted else "info",
+            "kv_tokens_differ" if doubted else "kv_tokens_agree",
+            worker=worker,
+            effect="placed by prefix until predictions agree" if doubted else "placed by KV events",
+        )
+
     def remember(self, body: bytes, outcome: TokenOutcome) -> None:
         """Keep a late outcome for the next /explain query."""
         self.explained[body] = outcome
@@ -289,6 +306,7 @@ class KvRouting:
 
     def forget(self, worker_id: str) -> None:
         self.meters.pop(worker_id, None)
+        self.policy.doubted.discard(worker_id)
         self.ranks.forget(worker_id)
 
     def rebuilt(self, worker_id: str) -> None:
@@ -343,6 +361,7 @@ class KvRouting:
                     "promised_and_missing": round(meter.over, 3),
                     "reported_and_unforeseen": round(meter.under, 3),
                     "believed": not meter.lying,
+                    "tokens_differ": meter.doubted,
                     "demotions": meter.demotions,
                 }
                 for worker, meter in self.meters.items()

@@ -15,19 +15,25 @@ _LEARN = 0.2
 _MIN_SAMPLES = 5  # samples before a verdict
 MAX_MISSING_SHARE = 0.5  # threshold of the missing share of predicted tokens
 MAX_UNPREDICTED_SHARE = 0.5  # threshold of the unpredicted share of reported tokens
+MAX_STRIKES = 1
+AGREED_SHARE = 0.25  # unpredicted share below which predictions agree again
+_AGREED_SAMPLES = 10
 
 
 @dataclass(slots=True)
 class PredictionAccuracy:
     """`over`: share of predicted tokens missing; `under`: share of reported tokens not predicted
-    (EWMAs). `lying`: not used until `renewed`.
+    (EWMAs). `lying`: not used until `renewed`. `doubted`: rebuilding has not helped, since the
+    worker caches other tokens than are predicted; not used until predictions agree again.
     """
 
     answers: int = 0
     over: float = 0.0
     under: float = 0.0
     lying: bool = False
+    doubted: bool = False
     demotions: int = 0
+    strikes: int = 0  # demotions for unpredicted tokens since predictions last agreed
 
     def observe(self, predicted: int, reported: int, block: int) -> bool:
         """Add a sample; return True if the worker's index must be rebuilt.
@@ -52,8 +58,13 @@ class PredictionAccuracy:
             return True
         if self.under > MAX_UNPREDICTED_SHARE:
             self.demotions += 1
+            self.strikes += 1
+            self.doubted = self.doubted or self.strikes > MAX_STRIKES
             self.renewed()
-            return True
+            return not self.doubted
+        if self.answers >= _AGREED_SAMPLES and self.under < AGREED_SHARE:
+            self.strikes = 0
+            self.doubted = False
         return False
 
     def renewed(self) -> None:

@@ -140,6 +140,7 @@ class KvAware(RoutingPolicy):
         self.index.on_clear = self.pending.cleared
         self.prices = LoadPrices()
         self.believed: Callable[[str], bool] = lambda _worker_id: True
+        self.doubted: set[str] = set()  # workers placed by prefix until predictions agree
         self.by_prefix = by_prefix or PrefixAware(memory_blocks)
 
     def held(self, blocks: Blocks) -> CachedBlocks:
@@ -161,6 +162,12 @@ class KvAware(RoutingPolicy):
             gpu, l1, l2, _ = held.tiers(worker_id)
             if (worth := saved(gpu, l1, l2)) > everywhere:
                 credit[worker_id] = worth - everywhere
+        if self.doubted:
+            sent = self.by_prefix.matched(facts)
+            for worker_id in self.doubted:
+                credit.pop(worker_id, None)
+                if (tokens := sent.get(worker_id, 0)) > everywhere:
+                    credit[worker_id] = tokens - everywhere
         # Tokens in shared storage are the same for all workers: excluded from the comparison.
         size, names = _smallest_blocks(blocks)
         compared = RequestFacts(names, facts.tokens - everywhere, size, facts.session)
@@ -173,7 +180,9 @@ class KvAware(RoutingPolicy):
         pick.guessed = held.guessed(pick.worker.id)
         pick.cached_tokens = chosen.tokens
         pick.candidates = [(item[0], tiers[item[0]].tokens, *item[2:]) for item in pick.candidates]
-        if chosen.tokens and pick.reason == base.NO_MATCH:
+        if pick.worker.id in self.doubted and pick.reason == base.KV_HIT:
+            pick.reason = base.PREFIX_HIT
+        elif chosen.tokens and pick.reason == base.NO_MATCH:
             pick.reason = base.KV_HIT
         return pick
 

@@ -97,6 +97,10 @@ class PrefixAware(RoutingPolicy):
             for worker_id in index.names(bits)
         }
 
+    def matched(self, facts: RequestFacts) -> dict[str, int]:
+        """Return the tokens of the prompt that each worker was sent before."""
+        return self._matched(self._index, facts)
+
     def displaced(self, worker_id: str, tokens: int) -> int:
         """Return the age of what `tokens` more would displace (PrefixIndex.displaced)."""
         return self._index.displaced(worker_id, int(tokens / self._block_tokens))

@@ -314,7 +314,9 @@ async def test_only_worker_keeps_its_requests_while_stuck() -> None:
 
 
 def test_steps_are_read_from_metrics() -> None:
-    text = b"# HELP\nvllm:prompt_tokens_total 1\nhttp_requests_total 5\nvllm:kv_cache_usage_perc 0\n"
+    text = (
+        b"# HELP\nvllm:prompt_tokens_total 1\nhttp_requests_total 5\nvllm:kv_cache_usage_perc 0\n"
+    )
     assert read_steps(text) == b"vllm:prompt_tokens_total 1\nvllm:kv_cache_usage_perc 0"
 
 

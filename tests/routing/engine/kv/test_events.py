@@ -373,3 +373,52 @@ def test_device_event_overrides_the_salt_of_a_connector() -> None:
     assert "b" not in fleet.held(P)
     assert fleet.held(P, salt="t")["b"] == (8, 0, 0)
     assert fleet.applier.counts["rebound"] == 4
+
+
+# -- fields and kinds of later engines
+
+
+def test_block_with_remaining_copies_is_not_gone() -> None:
+    fleet = Fleet()
+    fleet.report("a", stored(P), stored(P))
+    last = removed(P)
+    last.remaining_copy_counts = [1]
+    fleet.report("a", last)
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+    assert fleet.applier.counts["copy_left"] == 1
+    last.remaining_copy_counts = [0]
+    fleet.report("a", last)
+    assert fleet.held(P) == {"a": (6, 0, 0)}
+
+
+def test_blocks_of_a_draft_model_are_not_the_models() -> None:
+    fleet = Fleet()
+    fleet.report("a", stored(P), stored(P[:4], group_idx=1, is_draft=True))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+    assert fleet.applier.counts["draft_group"] == 1
+    fleet.report("a", removed(P[:4], group=1))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+
+
+@pytest.mark.parametrize("kind", ["sparse", "of_tomorrow"])
+def test_group_of_an_unknown_kind_counts_only_alone(kind: str) -> None:
+    fleet = Fleet()
+    fleet.report("a", stored(P), stored(P[:4], group_idx=1, kv_cache_spec_kind=kind))
+    assert fleet.held(P) == {"a": (8, 0, 0)}, "the known group decides"
+    assert fleet.applier.counts["unknown_kind"] == 1
+    fleet.report("b", stored(P, kv_cache_spec_kind=kind))
+    assert fleet.held(P)["b"] == (8, 0, 0)
+
+
+def test_large_removal_is_split() -> None:
+    fleet = Fleet()
+    tokens = list(range(2, 2 + 2 * 1000))
+    fleet.report("a", stored(tokens))
+    ends = [tokens[: 2 * (number + 1)] for number in range(1000)]
+    everything = Removed([engine_hash(end) for end in ends], "GPU", 0)
+    pieces = 0
+    for _ in fleet.applier.apply(fleet.index.rank("a", 0, "m"), [everything]):
+        pieces += 1
+    assert pieces >= 1000 // events.BLOCKS_PER_STEP
+    assert fleet.held(tokens) == {}
+    assert len(fleet.index) == 0

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from routing.engine.kvaware.prediction_accuracy import STEP_S, WINDOW_S, CounterWindow
+from routing.engine.kvaware.prediction_accuracy import (
+    STEP_S,
+    WINDOW_S,
+    CounterWindow,
+    PredictionAccuracy,
+)
 
 
 def test_window_starts_empty() -> None:
@@ -44,3 +49,22 @@ def test_number_of_marks_is_bounded() -> None:
         window.mark(tick * 0.5, tick, {})
     assert len(window._marks) <= WINDOW_S / STEP_S + 2
     assert window.show(4999.5, 9_999, {})["window_s"] <= WINDOW_S + STEP_S
+
+
+def test_worker_that_caches_other_tokens_is_doubted_until_predictions_agree() -> None:
+    meter = PredictionAccuracy()
+    rebuilds = sum(meter.observe(0, 640, 16) for _ in range(10))
+    assert (rebuilds, meter.doubted, meter.lying) == (1, True, False), "one rebuild did not help"
+    for _ in range(20):
+        assert not meter.observe(0, 640, 16)
+    assert meter.doubted
+    for _ in range(30):
+        meter.observe(640, 640, 16)
+    assert (meter.doubted, meter.strikes) == (False, 0)
+
+
+def test_single_cold_answers_cause_no_doubt() -> None:
+    meter = PredictionAccuracy()
+    for number in range(200):
+        meter.observe(0 if number % 10 == 0 else 640, 640, 16)
+    assert not meter.doubted

@@ -261,3 +261,15 @@ def test_occasional_evictions_demote_no_index() -> None:
 def test_error_of_one_block_is_tolerated() -> None:
     meter = PredictionAccuracy()
     assert not any(meter.observe(64, 32, 32) or meter.observe(32, 64, 32) for _ in range(50))
+
+
+def test_doubted_worker_is_placed_by_the_prompts_it_was_sent(room: Room) -> None:
+    """Its tokens are not those that events of it name; the prompts sent to it are known anyway."""
+    room.events.report("w1", stored(PROMPT, 0, 8))
+    facts = room.facts()
+    room.policy.sent(facts, room.workers[2])
+    room.policy.doubted = {"w1", "w2"}
+    pick = room.pick(room.facts())
+    assert (pick.worker.id, pick.reason) == ("w2", base.PREFIX_HIT)
+    room.policy.doubted.clear()
+    assert room.pick(room.facts()).worker.id == "w1"
