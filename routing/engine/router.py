@@ -6,28 +6,23 @@ import asyncio
 import time
 from time import perf_counter
 from typing import TYPE_CHECKING
-from urllib.parse import unquote_to_bytes
-
-import orjson
 
 from routing.engine.access.keys import check_model
 from routing.engine.access.paths import (
     CONTROL,
-    UNKNOWN,
     control_refusal,
-    unknown_refusal,
     without_slash,
 )
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
-from routing.engine.fleet.adapters import LOAD, UNLOAD, with_plain_path
 from routing.engine.fleet.responses import PATH as RESPONSES_PATH
 from routing.engine.fleet.responses import named_response
 from routing.engine.http.bodies import BYTE_ORDER_MARK, ReadPace, is_small
-from routing.engine.http.cors import is_preflight, preflight_lines
+from routing.engine.http.cors import is_preflight
 from routing.engine.http.encodings import check_encoding, decode
 from routing.engine.http.http1 import RequestHead
+from routing.engine.local_answers import HEALTH_PATHS
 from routing.engine.misses.diagnostics import VENDOR_PATHS
 from routing.engine.misses.history import known_elsewhere
 from routing.engine.observe.decisions import Decision
@@ -44,8 +39,6 @@ if TYPE_CHECKING:
 
 # Share of requests that may be retried after a worker began them; refused connections are free.
 RETRY_SHARE = 0.2
-_HEALTH_PATHS = (b"/health", b"/ping")
-_MODELS_PATH = b"/v1/models"
 _RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cache
 
 
@@ -59,10 +52,10 @@ class Router(RouterState):
         if path[-1:] == b"/" and (served := without_slash(path)):
             head.target = served + head.target[len(path) :]
             head.path = path = served
-        if path in _HEALTH_PATHS or is_preflight(head):
+        if path in HEALTH_PATHS or is_preflight(head):
             return Key("", "")
         key = self.keys.check(head.authorization)
-        if not key.admin and self._paths.access(path) == CONTROL:
+        if not key.admin and self.paths.access(path) == CONTROL:
             raise control_refusal(path)
         if head.encoding:
             check_encoding(head.encoding)
@@ -76,10 +69,6 @@ class Router(RouterState):
                 raise Refusal("unknown_worker", "x-emberline-pin is not a worker of this endpoint.")
         return key
 
-    def refused(self, refusal: Refusal) -> None:
-        self.metrics.error(refusal.kind.reason)
-        self.metrics.count(self.metrics.other, refusal.kind.status)
-
     def handle(
         self, client: ClientSide, head: RequestHead, key: Key, body: bytes | None, seen: bytes
     ) -> None:
@@ -87,7 +76,7 @@ class Router(RouterState):
         part.
         """
         path = head.path
-        if self._answers(client, head, key, body):
+        if self._local.answers(client, head, key, body):
             return
         started = perf_counter()
         if body is not None and body[:3] == BYTE_ORDER_MARK:
@@ -97,7 +86,7 @@ class Router(RouterState):
         identity: Identity | None = None
         problem: Refusal | None = None
         try:
-            if self._queues and not self._paths.needs_admin(path):
+            if self._queues and not self.paths.needs_admin(path):
                 self.admission.check(key, len(body or b""), may_wait=not head.pin)
             identity = self._identify(head, key, body, seen, scope)
         except Refusal as refusal:
@@ -121,56 +110,6 @@ class Router(RouterState):
             exchange.reading = asyncio.get_running_loop().create_task(reading)
         else:
             self._place(exchange, key, identity, started)
-
-    async def _order_adapter(self, client: ClientSide, head: RequestHead, body: bytes) -> None:
-        """Load or unload an adapter at all workers."""
-        lines = b""
-        if self.keys.open and head.authorization:
-            lines = b"authorization: " + head.authorization + b"\r\n"
-        try:
-            status, answer = await self.adapters.apply(unquote_to_bytes(head.path), body, lines)
-        except Refusal as refusal:
-            self.refused(refusal)
-            client.reply_error(refusal, head)
-            return
-        except Exception as error:  # noqa: BLE001 - this task is not awaited: its client would hang
-            self.log.event("error", "adapter_order_failed", error=repr(error))
-            client.reply_error(Refusal("internal_error", "The request failed."), head)
-            return
-        self.metrics.count(self.metrics.other, status)
-        lines = b"" if answer.startswith(b"{") else b"content-type: text/plain\r\n"
-        client.reply(status, answer, head, lines)
-
-    def _answers(self, client: ClientSide, head: RequestHead, key: Key, body: bytes | None) -> bool:
-        """Answer a request that no worker needs to see; return False for all others."""
-        path = head.path
-        lines = b""
-        if path in _HEALTH_PATHS or (path == _MODELS_PATH and head.method in (b"GET", b"HEAD")):
-            status, answer = self._local(path, key)
-        elif is_preflight(head):
-            try:
-                lines = preflight_lines(head, self.config.allowed_origins)
-            except Refusal as refusal:
-                self.refused(refusal)
-                client.reply_error(refusal, head)
-                return True
-            status, answer = 200, b""
-        elif not key.admin and self._paths.access(path) == UNKNOWN:
-            unknown = unknown_refusal(head.method, path)
-            self.refused(unknown)
-            client.reply_error(unknown, head)
-            return True
-        elif body and head.method == b"POST" and unquote_to_bytes(path) in (LOAD, UNLOAD):
-            order = self._order_adapter(client, head, body)
-            task = asyncio.get_running_loop().create_task(order)
-            self._orders.add(task)
-            task.add_done_callback(self._orders.discard)
-            return True
-        else:
-            return False
-        self.metrics.count(self.metrics.other, status)
-        client.reply(status, answer, head, lines)
-        return True
 
     async def _decoded(self, exchange: Exchange, body: bytes) -> bytes:
         """Return the body without its content coding, counted in the buffer budget."""
@@ -272,7 +211,7 @@ class Router(RouterState):
 
     def _admit(self, exchange: Exchange, key: Key, began: float) -> None:
         try:
-            self.meter.admit(exchange, key, free=self._paths.needs_admin(exchange.head.path))
+            self.meter.admit(exchange, key, free=self.paths.needs_admin(exchange.head.path))
             if self._queues and not self._admitted(exchange, key):
                 return
         except Refusal as refusal:
@@ -283,7 +222,7 @@ class Router(RouterState):
     def _admitted(self, exchange: Exchange, key: Key) -> bool:
         """Return True if admitted, False if queued. Raise Refusal."""
         head = exchange.head
-        if self._paths.needs_admin(head.path):
+        if self.paths.needs_admin(head.path):
             return True  # control requests do not queue
         held = len(exchange.body or b"")
         return self.admission.enter(exchange, key, exchange.facts, held, may_wait=not head.pin)
@@ -453,24 +392,3 @@ class Router(RouterState):
         if exchange.ticket is not None:
             # Last, since it may dispatch the next request.
             self.admission.done(exchange.ticket, *decision.used())
-
-    def _local(self, path: bytes, key: Key) -> tuple[int, bytes]:
-        if path in _HEALTH_PATHS:
-            return (200 if self.table.eligible or self.table.waits else 503), b""
-        models: dict[str, object] = {}
-        for worker in self.table.workers.values():
-            for model in worker.models:
-                models.setdefault(str(model.get("id")), model)
-        if not models and self.config.model:
-            models[self.config.model] = {
-                "id": self.config.model,
-                "object": "model",
-                "created": int(self.config_time),
-                "owned_by": "emberline",
-            }
-        shown = [
-            with_plain_path(item)
-            for name, item in models.items()
-            if key.models is None or name in key.models
-        ]
-        return 200, orjson.dumps({"object": "list", "data": shown})

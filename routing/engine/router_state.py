@@ -21,6 +21,7 @@ from routing.engine.access.keys import KeyRing
 from routing.engine.access.paths import PathRules
 from routing.engine.canary.run import Canary
 from routing.engine.config import Config, SessionKey
+from routing.engine.errors import Refusal
 from routing.engine.fleet.adapters import AdapterLoader
 from routing.engine.fleet.responses import ResponseLocator
 from routing.engine.fleet.roster import Roster
@@ -28,6 +29,7 @@ from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.http.bodies import BufferBudget
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import KvRouting
+from routing.engine.local_answers import LocalAnswers
 from routing.engine.misses.diagnostics import AnswerDiagnostics
 from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.decisions import DecisionRing
@@ -60,6 +62,7 @@ class RouterState:
         self.metrics = Metrics(config.namespace, config.endpoint)
         self.table = WorkerTable(self._worker_changed)
         self.adapters = AdapterLoader(self.table, log)
+        self._local = LocalAnswers(self)
         self.responses = ResponseLocator(self.table)
         self._listed_at: dict[str, frozenset[str]] = {}  # workers, of models not at all of them
         self.roster = Roster(self)
@@ -67,7 +70,6 @@ class RouterState:
         self.keys = KeyRing(config.keys)
         self.budget = BufferBudget(config.limits.buffer_bytes)
         self._reading = asyncio.Lock()  # one large body at a time
-        self._orders: set[asyncio.Task[None]] = set()  # adapter orders under way
         self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields that need a restart
@@ -117,7 +119,7 @@ class RouterState:
         self.recorder.prepare(config)
         self.config = config
         self.keys = KeyRing(config.keys)
-        self._paths = PathRules(config.open_paths)
+        self.paths = PathRules(config.open_paths)
         if config.decisions_keep != self.ring.keep:
             self.ring = self.ring.resized(config.decisions_keep)
         if not keep_policy:
@@ -226,6 +228,10 @@ class RouterState:
         self.note_worker_change(worker, what)
         if self.admission.depth:
             self.admission.pump()
+
+    def refused(self, refusal: Refusal) -> None:
+        self.metrics.error(refusal.kind.reason)
+        self.metrics.count(self.metrics.other, refusal.kind.status)
 
     def resend_notices(self) -> None:
         """Send notices to the console for which its buffer had no room."""

@@ -56,7 +56,7 @@ def _version_path(data: dict[str, Any]) -> bytes:
     return orjson.dumps({**data, "lora_path": path + "".join(_SPELLINGS[bit] for bit in bits)})
 
 
-def with_plain_path(model: dict[str, Any]) -> dict[str, Any]:
+def with_plain_path(model: dict[str, object]) -> dict[str, object]:
     """Return an entry of /v1/models with an adapter's path as its caller wrote it."""
     root = model.get("root")
     if not model.get("parent") or type(root) is not str or not root.endswith("/."):

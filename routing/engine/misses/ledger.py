@@ -33,7 +33,7 @@ from routing.engine.misses.sketch import CAUSES, PromptSeed, SketchBook, make_se
 from routing.engine.misses.sums import MissSums
 from routing.engine.observe.decisions import MissSplit
 from routing.engine.prompt import canonical
-from routing.engine.prompt.engine_request import path_generates
+from routing.engine.prompt.engine_request import reads_cache
 
 if TYPE_CHECKING:
     from routing.engine.kv.match import Match
@@ -199,8 +199,7 @@ class MissLedger:
     ) -> MissSplit:
         prompt = exchange.decision.prompt_tokens
         whole = causes.NOT_HASHED if seen is None else ""
-        ask = exchange.ask
-        if not path_generates(ask.path) or ask.skips_cache or seen is NOT_CACHEABLE:
+        if not reads_cache(exchange.ask) or seen is NOT_CACHEABLE:
             whole = causes.NOT_CACHEABLE
         if seen is None or whole:
             return MissSplit(split(MissFacts(prompt, cached, usable, whole=whole)))

@@ -140,6 +140,10 @@ def read_parameters(ask: EngineRequest, data: dict[str, Any]) -> None:
         ask.most = min(max(number, 0), _MAX_TOKENS)
 
 
+def reads_cache(ask: EngineRequest) -> bool:
+    return path_generates(ask.path) and not ask.skips_cache
+
+
 def skips_cache(path: bytes, data: dict[str, Any]) -> bool:
     """Return True if vLLM does not read its prefix cache for this request: its output for prompt
     tokens would lack those cached (SamplingParams and PoolingParams.skip_reading_prefix_cache).

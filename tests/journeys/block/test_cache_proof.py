@@ -146,7 +146,7 @@ def test_l2_is_killed_in_the_middle_of_a_load(tiered_pair: TieredPair) -> None:
         tiered_pair.node.process.wait(timeout=60)
         tiered_pair.node.restart()
     assert answer.text == cold.text
-    assert answer.cached_tokens < full_blocks(cold) * BLOCK_TOKENS, "the node was not killed in time"
+    assert answer.cached_tokens < full_blocks(cold) * BLOCK_TOKENS, "killed too late"
     tiered_pair.wait_l2_used()
 
 

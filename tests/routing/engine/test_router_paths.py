@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import json
 import zlib
 from pathlib import Path
@@ -345,7 +346,7 @@ async def test_ids_do_not_count_requests() -> None:
         for name in ("x-emberline-decision", "x-request-id"):
             numbers = [int(answer.headers[name].rpartition("-")[2], 16) for answer in answers]
             assert len(set(numbers)) == 20
-            steps = {after - before for before, after in zip(numbers, numbers[1:], strict=False)}
+            steps = {after - before for before, after in itertools.pairwise(numbers)}
             assert len(steps) == 19, "no two steps are equal"
 
 

@@ -167,9 +167,7 @@ def test_placeholders_are_refused(path: str, value: Any, refused: bool) -> None:
     assert ("placeholder" in found) is refused, found
 
 
-@pytest.mark.parametrize(
-    "version", ["hyperpod.sagemaker.aws/v1"]
-)
+@pytest.mark.parametrize("version", ["hyperpod.sagemaker.aws/v1"])
 def test_other_group_of_the_kind_is_accepted(version: str) -> None:
     manifest = read(put(LEAST, "apiVersion", version))
     assert str(manifest.whole["apiVersion"]).startswith("inference.sagemaker.aws.amazon.com/v1")
