@@ -73,7 +73,9 @@ _SHELLS = ("sh", "bash")
 _OWN_BLOCK_SIZE = "32"  # of the default chunk size (workload.worker_spec)
 _CACHE_CONNECTORS = ("LMCacheConnectorV1", "LMCacheConnector", "OffloadingConnector")
 _VLLM_IMAGE = re.compile(r"(^|[/_-])vllm([/:_-]|$)")
-_SWITCHES = frozenset({"--enable-prefix-caching", "--enable-prompt-tokens-details"})
+_SWITCHES = frozenset(
+    {"--enable-prefix-caching", "--enable-prompt-tokens-details", "--enable-scale-out"}
+)
 Flat = dict[str, Any]
 
 

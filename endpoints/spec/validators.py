@@ -54,6 +54,7 @@ OWN_FLAGS = {
     ),
     "--kv-events-config": "the router requires its own value",
     "--enable-prompt-tokens-details": "the dashboards require it",
+    "--enable-scale-out": "kvaware requires the worker's renderer",
     "--api-key": "secrets do not belong on a command line; create a key on the endpoint's page",
     "--hf-token": "secrets do not belong on a command line; put the model into a folder",
     **dict.fromkeys(

@@ -139,6 +139,7 @@ def _vllm(
         *("--served-model-name", *served_names(spec)),
         *("--block-size", str(_block_tokens(spec))),
         "--enable-prompt-tokens-details",
+        "--enable-scale-out",  # its renderer: the tokens of tools and thinking, for kvaware
         *("--kv-events-config", json.dumps(_KV_EVENTS_CONFIG, separators=(",", ":"))),
         *_default_arguments(spec),
     ]

@@ -9,6 +9,7 @@ SHORT = "short"  # new, tokenized inline
 EXTENDED = "extended"  # known prefix, short new part tokenized inline
 TOKENIZED = "tokenized"
 REMOTE = "remote"
+RENDERED = "rendered"  # by a worker's own renderer: tools, tool results, thinking
 
 # Without tokens, because of the request.
 BAD_REQUEST = "bad_request"
@@ -28,7 +29,7 @@ TIMEOUT = "timeout"
 REMOTE_ERROR = "remote_error"
 ERROR = "tokenizer_error"
 
-WITH_TOKENS = (IDS, CACHED, SHORT, EXTENDED, TOKENIZED, REMOTE)
+WITH_TOKENS = (IDS, CACHED, SHORT, EXTENDED, TOKENIZED, REMOTE, RENDERED)
 WITHOUT = (
     BAD_REQUEST,
     MULTIMODAL,

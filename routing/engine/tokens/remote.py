@@ -1,4 +1,4 @@
-"""Tokenize prompts by a worker's /tokenize (vLLM 0.32).
+"""Tokenize prompts by a worker: /tokenize, or the renderer of the request's path (vLLM 0.32).
 
 Prompts with media are rejected: blocks of different images would have equal tokens.
 """
@@ -13,10 +13,26 @@ import orjson
 
 from routing.engine.fleet.probe_request import ProbeError
 from routing.engine.tokens import messages as chat_messages
-from routing.engine.tokens.outcomes import BAD_REQUEST, REMOTE_ERROR, NoTokens
+from routing.engine.tokens.outcomes import (
+    BAD_REQUEST,
+    MULTIMODAL,
+    REMOTE_ERROR,
+    TOO_LARGE,
+    UNSUPPORTED_FIELD,
+    NoTokens,
+)
 from routing.engine.tokens.requests import ChatPrompt, Json, TextPrompt
 
 PATH = "/tokenize"
+# Paths whose requests a worker renders to token ids, with its own template and parsers.
+RENDERED_PATHS = frozenset((b"/v1/chat/completions", b"/v1/messages", b"/v1/responses"))
+_MEDIA_TYPES = frozenset(
+    (
+        *("image", "image_url", "input_image", "image_embeds", "audio_url", "input_audio"),
+        *("video", "video_url", "file", "input_file", "document", "computer_screenshot"),
+    )
+)
+_MOST_OBJECTS = 100_000
 _TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize accepts only "text"
 
 # path, body, seconds -> status, body; raises ProbeError
@@ -70,17 +86,45 @@ def _is_text(part: Any) -> bool:
     return type(part) is dict and part.get("type") in _TEXT_TYPES
 
 
-async def tokenize(ask: Ask, body: bytes, timeout_s: float) -> array[int]:
-    """Raise NoTokens."""
+def render_body(data: Json) -> bytes:
+    """Return a request for a worker's renderer. Raise NoTokens for media, which it would fetch."""
+    if data.get("previous_response_id"):
+        raise NoTokens(UNSUPPORTED_FIELD, "previous_response_id")
+    stack: list[Any] = [data.get("messages"), data.get("input"), data.get("system")]
+    left = _MOST_OBJECTS
+    while stack:
+        item = stack.pop()
+        if type(item) is list:
+            stack.extend(item)
+        elif type(item) is dict:
+            kind = item.get("type")
+            if type(kind) is str and kind in _MEDIA_TYPES:
+                raise NoTokens(MULTIMODAL, kind)
+            stack += [item.get("content"), item.get("output")]
+        left -= 1
+        if left < 0:
+            raise NoTokens(TOO_LARGE)
     try:
-        status, answer = await ask(PATH, body, timeout_s)
+        return orjson.dumps({**data, "stream": False, "stream_options": None})
+    except TypeError:
+        raise NoTokens(BAD_REQUEST, "not serializable as JSON") from None
+
+
+async def tokenize(ask: Ask, body: bytes, timeout_s: float, path: str = PATH) -> array[int]:
+    """Return the tokens of a request to `/tokenize` or to a renderer. Raise NoTokens."""
+    try:
+        status, answer = await ask(path, body, timeout_s)
     except ProbeError as error:
         raise NoTokens(REMOTE_ERROR, str(error)) from None
     if status == 400:
         raise NoTokens(BAD_REQUEST, "the worker rejects the prompt")
     try:
         data = orjson.loads(answer) if status == 200 else None
-        tokens = data.get("tokens") if type(data) is dict else None
+        tokens = None
+        if type(data) is dict:
+            if data.get("features") or data.get("content_parts"):
+                raise NoTokens(MULTIMODAL)
+            tokens = data.get("tokens" if path == PATH else "token_ids")
         if type(tokens) is list:
             return array("I", tokens)
     except (orjson.JSONDecodeError, TypeError, OverflowError):

@@ -156,7 +156,13 @@ class TokenService:
     def _submit(
         self, path: bytes, data: Json, model: str, done: Done
     ) -> TokenOutcome | TokenTicket:
-        prompt = requests.read_prompt(path, data, self.config.server)
+        try:
+            prompt = requests.read_prompt(path, data, self.config.server)
+        except NoTokens as error:
+            renders = error.reason == outcomes.UNSUPPORTED_FIELD and path in remote.RENDERED_PATHS
+            if not renders or self._ask is None:
+                raise
+            return self._submit_remote(remote.render_body(data), done, f"{path.decode()}/render")
         if isinstance(prompt, IdsPrompt):
             return TokenOutcome(outcomes.IDS, TokenSequence(prompt.data))
         reason = self._why_not_local(prompt)
@@ -311,23 +317,24 @@ class TokenService:
             self.cache = SegmentCache(Splitter(None), self.config.cache_bytes)
         return TokenOutcome(outcomes.TOKENIZED)
 
-    def _submit_remote(self, body: bytes, done: Done) -> TokenTicket:
+    def _submit_remote(self, body: bytes, done: Done, path: str = remote.PATH) -> TokenTicket:
         job = self._jobs.get(body)
         if job is None:
             if len(self._questions) >= self.config.remote_limit:
                 raise NoTokens(outcomes.QUEUE_FULL)
             job = self._jobs[body] = _Job(body)
-            task = self._loop.create_task(self._ask_worker(job, body))
+            task = self._loop.create_task(self._ask_worker(job, body, path))
             self._questions.add(task)
             task.add_done_callback(self._questions.discard)
         return self._wait(job, done)
 
-    async def _ask_worker(self, job: _Job, body: bytes) -> None:
+    async def _ask_worker(self, job: _Job, body: bytes, path: str) -> None:
         assert self._ask is not None
         outcome = TokenOutcome(outcomes.REMOTE_ERROR)
         try:
-            ids = await remote.tokenize(self._ask, body, self.config.wait_s)
-            outcome = TokenOutcome(outcomes.REMOTE, TokenSequence(ids.tobytes()))
+            ids = await remote.tokenize(self._ask, body, self.config.wait_s, path)
+            reason = outcomes.REMOTE if path == remote.PATH else outcomes.RENDERED
+            outcome = TokenOutcome(reason, TokenSequence(ids.tobytes()))
         except NoTokens as error:
             outcome = TokenOutcome(error.reason, detail=str(error))
         finally:

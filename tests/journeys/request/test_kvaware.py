@@ -99,6 +99,56 @@ def mixed(number: int) -> tuple[str, dict[str, Any]]:
     return "/v1/completions", {"prompt": text(120, seed), "cache_salt": f"s{seed % 2}"}
 
 
+def agent_requests() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Requests of coding agents: tools, tool results and thinking, on both vendors' paths."""
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    system = text(150)
+    anthropic = {
+        "system": system,
+        "tool_choice": {"type": "none"},  # a choice needs a parser of the model's calls
+        "tools": [{"name": "look", "description": "Look at a file.", "input_schema": schema}],
+        "messages": [
+            {"role": "user", "content": "What is in a.py?"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "I should look.", "signature": "x"},
+                    {"type": "tool_use", "id": "t1", "name": "look", "input": {"path": "a.py"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": text(80)}],
+            },
+        ],
+    }
+    responses = {
+        "instructions": system,
+        "max_output_tokens": 2,
+        "tools": [{"type": "function", "name": "look", "parameters": schema}],
+        "input": [
+            {"role": "user", "content": "What is in a.py?"},
+            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": text(80)},
+        ],
+    }
+    return {"messages": ("/v1/messages", anthropic), "responses": ("/v1/responses", responses)}
+
+
+@pytest.mark.parametrize("kind", ["messages", "responses"])
+def test_requests_of_agents_are_placed_by_events(router: Router, kind: str) -> None:
+    path, body = agent_requests()[kind]
+    before = router.metric("emberline_router_kv_prompts_total", outcome="rendered")
+    first = router.send(path, body)
+    assert first["fallback"] == "", "its tokens are known"
+    again = router.send(path, body)
+    assert (again["reason"], again["chosen"]) == ("kv_hit", first["chosen"])
+    assert again["predicted_cached_tokens"] > 200
+    if again["cached_tokens"] is not None:  # Anthropic's usage may omit it
+        assert abs(again["predicted_cached_tokens"] - again["cached_tokens"]) <= BLOCK_TOKENS
+    assert router.metric("emberline_router_kv_prompts_total", outcome="rendered") == before + 2
+
+
 def test_predicted_tokens_equal_reported_ones_within_a_block_on_200_requests(
     router: Router,
 ) -> None:

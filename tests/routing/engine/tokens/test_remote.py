@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
 import pytest
 
 from routing.engine.fleet import probe_request
 from routing.engine.fleet.workers import Worker
+from routing.engine.tokens.outcomes import NoTokens
+from routing.engine.tokens.remote import render_body
+from routing.engine.tokens.remote import tokenize as tokenize_prompt
 from routing.engine.tokens.service import TokenOutcome, TokensConfig, TokenService
 from tests.routing.engine.harness import router, until
 from tests.support.fake_worker import Conversation, FakeWorker
@@ -50,3 +56,51 @@ async def test_query_without_a_body_is_a_get() -> None:
         with pytest.raises(probe_request.ProbeError):
             await probe_request.send_probe(worker, "/x", 10)
         assert fake.requests[-1].method == "GET"
+
+
+# -- a worker's renderer
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "multimodal"),
+        (
+            {"messages": [{"content": [{"type": "tool_result", "content": [{"type": "image"}]}]}]},
+            "multimodal",
+        ),
+        ({"input": [{"type": "function_call_output", "output": [{"type": "input_image"}]}]},
+         "multimodal"),
+        ({"input": "x", "previous_response_id": "resp_1"}, "unsupported_field"),
+        ({"messages": [{"content": [{"type": "text"}] * 200_000}]}, "too_large"),
+    ],
+)  # fmt: skip
+def test_what_no_renderer_is_asked(data: dict[str, Any], reason: str) -> None:
+    with pytest.raises(NoTokens) as caught:
+        render_body(data)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "found"),
+    [
+        (200, {"token_ids": [1, 2]}, [1, 2]),
+        (200, {"token_ids": [1, 2], "features": {"mm_hashes": {}}}, "multimodal"),
+        (200, {"tokens": [1]}, "remote_error"),
+        (404, {}, "remote_error"),
+        (501, {}, "remote_error"),
+        (400, {}, "bad_request"),
+    ],
+)
+async def test_answers_of_a_renderer(status: int, answer: Any, found: Any) -> None:
+    async def ask(path: str, _body: bytes, _timeout_s: float) -> tuple[int, bytes]:
+        assert path == "/v1/messages/render"
+        return status, orjson.dumps(answer)
+
+    body = render_body({"messages": [], "stream": True})
+    assert orjson.loads(body)["stream"] is False
+    try:
+        shown: Any = list(await tokenize_prompt(ask, body, 1.0, "/v1/messages/render"))
+    except NoTokens as error:
+        shown = error.reason
+    assert shown == found
