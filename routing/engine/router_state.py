@@ -294,6 +294,7 @@ class RouterState:
         for worker in self.table.workers.values():
             metrics.in_flight.child(worker.id).set(worker.own_in_flight)
             metrics.worker_up.child(worker.id).set(int(worker.up))
+            metrics.worker_stuck.child(worker.id).set(int(worker.stuck))
             metrics.circuit.child(worker.id).set(worker.circuit.state)
             metrics.cache_tokens.child(worker.id).set(worker.cache_tokens)
             metrics.index_blocks.child(worker.id).set(sizes.get(worker.id, 0))

@@ -27,7 +27,7 @@ EXTRAS = {
     "cachetier.vllm_connector": {"vllm", "torch"},
     "routing.engine": {
         *("orjson", "msgspec", "xxhash", "zmq", "tokenizers", "yaml", "jinja2"),
-        *("uvloop", "opentelemetry"),
+        *("uvloop", "zstandard", "opentelemetry"),
     },
     "endpoints.simulated_worker": {"msgspec", "zmq", "tokenizers", "orjson", "jinja2"},
 }

@@ -39,6 +39,7 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.local import folders, observation, ports, state
+from console.provisioners.local.hung import hung_processes
 from console.provisioners.local.rpc import AT_REST, ProcessInfo, ProcessState, Supervisor
 from console.provisioners.local.state import Goal, Replica, Workload, ports_lock, workload_lock
 from console.provisioners.local.supervisord import (
@@ -104,7 +105,9 @@ class LocalProvisioner:
             workload = self._settle(ref.name, infos)
         if workload is None:
             return Observation(exists=False)
-        return Observation(True, observation.observe(self._var, workload, infos))
+        replicas = observation.observe(self._var, workload, infos)
+        hung_processes.end(workload.role, replicas)
+        return Observation(True, replicas)
 
     def delete(self, ref: Ref) -> None:
         check_ref(ref, self.name)

@@ -88,6 +88,16 @@ RULES: tuple[Rule, ...] = (
         about="endpoint_name",
     ),
     Rule(
+        "WorkerEngineStuck",
+        _of_worker(q.WORKER_STUCK),
+        "0m",
+        "the worker's engine makes no progress although its health check passes; its requests "
+        "went to other workers",
+        "Restart the worker, and check its log and its device.",
+        condition="<measured> == 1",
+        severity=PAGE,
+    ),
+    Rule(
         "RouterErrorRatio",
         f"{_ERRORS} / ({rate(q.REQUESTS, _ENDPOINT, '<window>')} > 0)",
         "5m",

@@ -33,6 +33,12 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         "Check the target on Prometheus' Targets page: wrong path, port or network.",
         _LOGS,
     ),
+    "WorkerEngineStuck": (
+        "Workers of the endpoint's routing page: the last error names the time without progress.",
+        "Check the worker's log, and on a GPU `nvidia-smi` and `dmesg` for a device error (Xid).",
+        "Restart the worker. The router sends it a request of one token every second and uses it "
+        "again by itself once that is answered.",
+    ),
     "RouterStateStoreAway": (
         "Check state and error of each router: Routers tab of the endpoint's routing, or "
         "`emberline endpoint routers NAME`.",

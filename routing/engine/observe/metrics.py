@@ -251,6 +251,11 @@ class Metrics:
             "(one trial request).",
             worker,
         )
+        self.worker_stuck = registry.gauge(
+            "emberline_router_worker_stuck",
+            "1 while a worker's engine makes no progress behind a passing health check.",
+            worker,
+        )
         self.cache_tokens = registry.gauge(
             "emberline_router_worker_cache_tokens",
             "Cache capacity of a worker, from its metrics or the configuration "
@@ -310,6 +315,12 @@ class Metrics:
 
     def forget_worker(self, worker: str) -> None:
         self.decisions.drop(2, worker)
-        gauges = (self.in_flight, self.worker_up, self.circuit, self.cache_tokens)
+        gauges = (
+            self.in_flight,
+            self.worker_up,
+            self.worker_stuck,
+            self.circuit,
+            self.cache_tokens,
+        )
         for family in (*gauges, self.index_blocks):
             family.drop(0, worker)

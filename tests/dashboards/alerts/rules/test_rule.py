@@ -105,6 +105,8 @@ CASES: list[tuple[str, Series, bool]] = [
     ("RouterDown", up("router", "1x60") | up("vllm", "0x60"), False),
     ("EngineTargetDown", up("vllm", "0x60"), True),
     ("EngineTargetDown", up("vllm", "0x39 1x20"), False),
+    ("WorkerEngineStuck", router("worker_stuck", "1x60", W), True),
+    ("WorkerEngineStuck", router("worker_stuck", "0x60", W), False),
     ("RouterErrorRatio", requests(97, 3), True),
     ("RouterErrorRatio", requests(99, 1), False),
     ("RouterErrorRatio", requests(0, 0), False),
