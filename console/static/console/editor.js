@@ -18,6 +18,16 @@
     if (names.indexOf(event.target.name) < 0) names.push(event.target.name);
     list.value = names.join(" ");
   }
+  // A button that writes a value into a field.
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest("[data-fill]");
+    if (!button) return;
+    var field = document.getElementById(button.getAttribute("data-fill"));
+    field.value = button.getAttribute("data-fill-with");
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+    field.focus();
+  });
   document.addEventListener("input", touched, true);
   document.addEventListener("change", touched, true);
 

@@ -186,6 +186,7 @@ class EndpointForm(Styled, forms.Form):
             "usual": self._as_usual(path, values),
             "combobox": path == "model",
             "previewed": path == "routing.cache_isolation" and self.changing,
+            "stamped": path == "source.weights_version" and self.changing,
             "why": self._why(path, values),
         }
 

@@ -222,3 +222,14 @@ def test_preset_fits_the_selected_location(
     assert sent(again)["cache.l2.enabled"] == "on"
     back = sent(page.post("/endpoints/new/?drawn=anew", {**there, "placement.cluster": ""}))
     assert back["cache.l1.size_gib"] == "1"
+
+
+def test_weights_version_of_an_existing_endpoint_has_a_button(
+    page: Client, placed: Endpoint
+) -> None:
+    text = page.get(f"/endpoints/{placed.name}/edit/").content.decode()
+    assert 'data-fill="id_source.weights_version"' in text
+    assert "Weights changed" in text
+    new = page.post("/endpoints/new/?drawn=anew", {"placement.cluster": "prod"}).content.decode()
+    assert 'name="source.weights_version"' in new
+    assert "Weights changed" not in new
