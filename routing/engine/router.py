@@ -205,7 +205,10 @@ class Router(RouterState):
         lines = b""
         if self.keys.open and head.authorization:
             lines = b"authorization: " + head.authorization + b"\r\n"
-        await self.responses.find(exchange.stored_response, lines)
+        try:
+            await self.responses.find(exchange.stored_response, lines)
+        except Exception as error:  # noqa: BLE001 - this task is not awaited: its client would hang
+            self.log.event("error", "response_not_located", error=repr(error))
         exchange.reading = None
         self._admit(exchange, key, began)
 

@@ -140,6 +140,7 @@ class RouterState:
             self.ratios,
             config.limits,
         )
+        self.identifier.aliases = self._find_aliases()
         self.budget.limit = config.limits.buffer_bytes
         self.recorder.configure(config, self.identifier)
         self.meter.configure(config, self.identifier)
@@ -267,9 +268,21 @@ class RouterState:
             for name in partial
         }
 
+    def _find_aliases(self) -> dict[str, str]:
+        """Return the further names under which workers serve the same model."""
+        first: dict[object, str] = {}
+        aliases: dict[str, str] = {}
+        for worker in self.table.workers.values():
+            for model in worker.models:
+                root, name = model.get("root"), str(model.get("id"))
+                if root and not model.get("parent") and first.setdefault(root, name) != name:
+                    aliases[name] = first[root]
+        return aliases
+
     def learn_models(self) -> None:
         """Update model labels, /v1/models and block sizes from the workers."""
         self._learn_places()
+        self.identifier.aliases = self._find_aliases()
         self.adapters.learn()
         for worker in self.table.workers.values():
             for model in worker.models:

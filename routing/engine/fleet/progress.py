@@ -55,14 +55,14 @@ class ProgressWatch:
             return
         steps = await self._sample(worker)
         before = self._steps.setdefault(worker, steps)
-        if not steps or steps != before:
+        has_moved = steps != before and bool(steps)
+        if has_moved:
             self._steps[worker] = steps
+        if worker.stuck:
+            if has_moved or await self._computes(worker):
+                self._moved(worker)
+        elif has_moved or not steps:  # a silent API server is judged by the health check
             worker.progress_at = perf_counter()
-            if worker.stuck:
-                self._moved(worker)
-        elif worker.stuck:
-            if await self._computes(worker):
-                self._moved(worker)
         elif now - worker.progress_at >= limit_s:
             self._stuck(worker, now - worker.progress_at)
 
@@ -70,7 +70,7 @@ class ProgressWatch:
         try:
             status, body = await send_probe(worker, "/metrics", _SAMPLE_TIMEOUT_S)
         except ProbeError:
-            return self._steps.get(worker, b"")  # judged by the health check
+            return b""
         return read_steps(body) if status == 200 else b""
 
     async def _computes(self, worker: Worker) -> bool:

@@ -63,7 +63,7 @@ class Fleet:
         rest = Fleet(tuple(w for w in self.eligible if w not in tried), self.others)
         if self.order is not None:
             rest.order = FleetWithout(self.order, tried)
-        rest.tried = tried
+        rest.tried = (*self.tried, *tried) if self.tried else tried
         rest._ring = self.ring
         return rest
 

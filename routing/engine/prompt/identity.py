@@ -150,6 +150,7 @@ class Identifier:
         )
         self._seeds: dict[canonical.Name, int] = {}
         self._salts: dict[str, str] = {}  # by scope, where callers set none
+        self.aliases: dict[str, str] = {}  # first name of a model by its others: one KV cache
 
     def digest(self, data: bytes) -> str:
         return hashlib.blake2b(data, digest_size=8, key=self._show_key).hexdigest()
@@ -229,7 +230,7 @@ class Identifier:
         if needs_chain:
             sent = {**data, **fields} if fields else data
             try:
-                prompt = canonical.read(path, sent, model)
+                prompt = canonical.read(path, sent, self.aliases.get(model, model))
             except (UnicodeEncodeError, TypeError):  # orjson rejects what the engine rejects too
                 found = self._unread(0, "", session, data)
             else:
@@ -263,7 +264,8 @@ class Identifier:
         model, session = self._named(data, session)
         if needs_chain:
             try:
-                prompt = await canonical.read_large(path, {**data, **fields}, model, pace)
+                named = self.aliases.get(model, model)
+                prompt = await canonical.read_large(path, {**data, **fields}, named, pace)
             except (UnicodeEncodeError, TypeError):
                 found = self._unread(0, "", session, data)
             else:

@@ -79,6 +79,26 @@ async def test_only_workers_that_list_the_model_are_eligible(strategy: str) -> N
             assert "the model 'a'" in answer.json["error"]["message"]
 
 
+async def test_aliases_share_the_prefixes_of_their_model() -> None:
+    class Aliased(FakeWorker):
+        async def _answer(self, request: Any, reader: Any, writer: Any) -> None:
+            if request.target == "/v1/models":
+                listed = models("m", "gpt-4o-mini")
+                for item in listed["data"]:
+                    item["root"] = "/models/m"
+                await Conversation(request, writer).json(listed)
+                return
+            await super()._answer(request, reader, writer)
+
+    async with Aliased() as one, Aliased() as two, router(one, two) as server:
+        await until(lambda: server.router.identifier.aliases)
+        first = await ask(server, post(chat(LONG)))
+        again = await ask(server, post({**chat(LONG), "model": "gpt-4o-mini"}))
+        assert again.headers["x-emberline-worker"] == first.headers["x-emberline-worker"]
+        found = (await admin(server, "/decisions")).json["decisions"][0]
+        assert found["reason"] == "prefix_hit"
+
+
 async def test_adapter_order_reaches_all_workers_and_those_that_join() -> None:
     order = {"lora_name": "a", "lora_path": "/adapters/a"}
     async with AdapterWorker() as one, AdapterWorker() as two, AdapterWorker() as three:
