@@ -24,7 +24,8 @@ START_DEADLINE_S = 240.0
 _FLAGS = (
     "--host=127.0.0.1 --served-model-name=m --dtype=float32 --max-model-len=2048 "
     f"--block-size={BLOCK_TOKENS} --enforce-eager --enable-prompt-tokens-details "
-    "--enable-scale-out --distributed-executor-backend=uni --kv-cache-memory-bytes=536870912 --shutdown-timeout=20"
+    "--enable-scale-out --distributed-executor-backend=uni --kv-cache-memory-bytes=536870912 "
+    "--shutdown-timeout=20"
 ).split()
 _ENV = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
