@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from console.clusters.models import Cluster, ClusterStatus
+from console.core.errors import Problem
 from endpoints import manifest_actions
 from endpoints.actions import SYSTEM
 from endpoints.manifest_actions import ManifestTarget
@@ -293,6 +294,16 @@ def test_error_names_what_stands_in_the_file(east: Cluster) -> None:
     with pytest.raises(SpecErrors) as caught:
         manifest_actions.plan(SYSTEM, [huge], ManifestTarget(east.name))
     assert not any("annotations" in error.field for error in caught.value.errors)
+
+
+def test_error_of_a_field_without_a_place_names_no_absent_annotation() -> None:
+    error = Problem("exposure.host", "x", "It is taken.", "Choose another.", "taken")
+    absent = importer.locate_in_object(error, read(copy.deepcopy(LEAST)))
+    assert absent.field == "spec"
+    assert absent.remedy.endswith("The annotation emberline.dev/exposure.host sets it.")
+    there = put(LEAST, "metadata/annotations", {"emberline.dev/exposure.host": "a.example"})
+    place = "metadata.annotations[emberline.dev/exposure.host]"
+    assert importer.locate_in_object(error, read(there)).field == place
 
 
 @pytest.mark.django_db
