@@ -27,6 +27,7 @@ _SCAN_BYTES = 65_536
 # Below this limit a sample has too few values; its margin covers bodies made to evade it.
 _MIN_SAMPLED_VALUES = 65_536
 _SAMPLE_MARGIN = 4
+_STRIDES = (37, 41, 43, 47, 53, 59, 61, 67)
 _MIN_BYTES_S = 1000
 _SMALL_PIECE_BYTES = 4096
 # Parser cost in plain values: objects, arrays and keys are expensive.
@@ -49,8 +50,10 @@ def is_small(body: bytes) -> bool:
 
 
 def _sample(text: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """Return every nth byte, and n. Start and n are random, so that no text can evade it."""
-    stride = 33 + getrandbits(5)
+    """Return every nth byte, and n. Start and n are random, so that no text can evade it; n is a
+    prime, so that it shares no factor with the distance of values that repeat.
+    """
+    stride = _STRIDES[getrandbits(3)]
     return text[at + randrange(stride) : end : stride], stride
 
 
