@@ -13,7 +13,7 @@ from routing.engine.access.paths import (
     control_refusal,
     without_slash,
 )
-from routing.engine.config import Key
+from routing.engine.config import Config, Key
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
 from routing.engine.fleet.responses import PATH as RESPONSES_PATH
@@ -22,10 +22,11 @@ from routing.engine.http.bodies import BYTE_ORDER_MARK, ReadPace, is_small
 from routing.engine.http.cors import is_preflight
 from routing.engine.http.encodings import check_encoding, decode
 from routing.engine.http.http1 import RequestHead
-from routing.engine.local_answers import HEALTH_PATHS
+from routing.engine.local_answers import HEALTH_PATHS, LocalAnswers
 from routing.engine.misses.diagnostics import VENDOR_PATHS
 from routing.engine.misses.history import known_elsewhere
 from routing.engine.observe.decisions import Decision
+from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import ModelMetrics
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick
@@ -43,6 +44,10 @@ _RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cach
 
 
 class Router(RouterState):
+    def __init__(self, config: Config, log: Log) -> None:
+        super().__init__(config, log)
+        self._local = LocalAnswers(self)
+
     def admit(self, head: RequestHead) -> Key:
         """Authenticate and authorize before the body is read. Raise Refusal.
 

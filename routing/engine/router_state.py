@@ -29,7 +29,6 @@ from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.http.bodies import BufferBudget
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import KvRouting
-from routing.engine.local_answers import LocalAnswers
 from routing.engine.misses.diagnostics import AnswerDiagnostics
 from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.decisions import DecisionRing
@@ -62,7 +61,6 @@ class RouterState:
         self.metrics = Metrics(config.namespace, config.endpoint)
         self.table = WorkerTable(self._worker_changed)
         self.adapters = AdapterLoader(self.table, log)
-        self._local = LocalAnswers(self)
         self.responses = ResponseLocator(self.table)
         self._listed_at: dict[str, frozenset[str]] = {}  # workers, of models not at all of them
         self.roster = Roster(self)
