@@ -54,6 +54,10 @@ _ALIASES = {
     b"/info": b"/v1/models",
 }
 _AMBIGUOUS_PATH = re.compile(rb"//|/\.{1,2}(?:/|$)|[#\\\x00-\x20\x7f]")
+_MAIN_PATHS = (
+    "/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings and "
+    "/v1/models, among others"
+)
 _SHOWN_BYTES = 100
 _CACHED_PATHS = 1024
 
@@ -163,5 +167,5 @@ def unknown_refusal(method: bytes, path: bytes) -> Refusal:
     shown = path[:_SHOWN_BYTES].decode("latin-1")
     text = f"{method.decode('latin-1')} {shown} is not a path of this API."
     likely = likely_path(path)
-    text += f" Did you mean {likely}?" if likely else " OpenAI's paths begin with /v1/."
+    text += f" Did you mean {likely}?" if likely else f" It serves {_MAIN_PATHS}."
     return Refusal("not_found", text)
