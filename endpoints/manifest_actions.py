@@ -160,7 +160,8 @@ def _choose_tier(data: dict[str, Any]) -> dict[str, Any]:
     flat = flatten(data)
     tiers = tier_clusters()
     tier = flat.get("cache.l2.tier", BY_PATH["cache.l2.tier"].default)
-    here = [name for name, at in tiers.items() if at == flat.get("placement.cluster", "")]
+    cluster = flat.get("placement.cluster", "")
+    here = [name for name, tier_cluster in tiers.items() if tier_cluster == cluster]
     wants = flat.get("cache.l2.enabled") and flat.get("cache.l2.backend") != "redis"
     if not wants or tier in tiers or "cache.l2.tier" in flat or len(here) != 1:
         return data

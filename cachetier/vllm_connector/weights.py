@@ -87,8 +87,8 @@ class _Record:
         self._known: dict[str, Any] = {}
         self._changed = False
         try:
-            known = json.loads(self._path.read_text(encoding="utf-8"))
-            self._known = known if isinstance(known, dict) else {}
+            record = json.loads(self._path.read_text(encoding="utf-8"))
+            self._known = record if isinstance(record, dict) else {}
         except (OSError, ValueError):
             pass
 
@@ -97,18 +97,18 @@ class _Record:
         if target.parent.name == "blobs" and _BLOB.fullmatch(target.name):
             return target.name
         name, stamp = str(path.relative_to(self._path.parent)), _stamp(target)
-        known = self._known.get(name)
-        if isinstance(known, dict) and known.get("stamp") == stamp:
-            return str(known.get("digest"))
+        entry = self._known.get(name)
+        if isinstance(entry, dict) and entry.get("stamp") == stamp:
+            return str(entry.get("digest"))
         if not self._keeps:
             return f"{stamp[0]}-{stamp[1]}-{_edges_digest(target, stamp[0])}"
         began = time.monotonic()
-        found = _content_digest(target)
+        digest = _content_digest(target)
         log.info("Digest of %s in %.1f s", target, time.monotonic() - began)
         if _stamp(target) == stamp:  # not written meanwhile
-            self._known[name] = {"stamp": stamp, "digest": found}
+            self._known[name] = {"stamp": stamp, "digest": digest}
             self._changed = True
-        return found
+        return digest
 
     def save(self) -> None:
         if not self._changed:

@@ -131,10 +131,10 @@ def _arguments(spec: Spec) -> Found:
     worker = spec["worker"]
     mount = worker["modelVolumeMount"].get("mountPath", "/opt/ml/model")
     port = worker["modelInvocationPort"]["containerPort"]
-    _, given = split_command(worker)
-    found = read_arguments(given, mount, port, model_names(spec))
-    if found.dropped:
-        message = f"{', '.join(found.dropped)}: other fields set the value; it is passed once."
+    _, words = split_command(worker)
+    arguments = read_arguments(words, mount, port, model_names(spec))
+    if arguments.dropped:
+        message = f"{', '.join(arguments.dropped)}: other fields set the value; it is passed once."
         yield Note("spec.worker.args", "repeated", message)
 
 

@@ -78,14 +78,14 @@ def lost_indentation(text: str) -> str:
 
 def misplaced(document: Mapping[str, Any], kind: str, version: str) -> Iterator[Problem]:
     """Yield one problem for all fields beside `spec` that belong below it."""
-    known = schemas.spec_schema(kind, version).get("properties", {})
-    lost = [key for key in document if key in known]
+    properties = schemas.spec_schema(kind, version).get("properties", {})
+    lost = [key for key in document if key in properties]
     if lost:
-        shown = ", ".join(lost[:_SHOWN])
+        names = ", ".join(lost[:_SHOWN])
         yield schema_error(
             lost[0],
             None,
-            f"{shown} {'stands' if len(lost) == 1 else 'stand'} beside spec: the text has lost its "
+            f"{names} {'stands' if len(lost) == 1 else 'stand'} beside spec: the text has lost its "
             "indentation.",
             "Indent them below spec, and the fields of worker below worker, by two spaces each.",
             "indentation",
@@ -138,10 +138,10 @@ def convert(document: Mapping[str, Any]) -> dict[str, Any] | None:
         if key in ("template", "version") or value is None or value == "":
             continue
         *folders, name = places.get(key, ("spec", key))
-        at = made
+        place = made
         for folder in folders:
-            at = at.setdefault(folder, {})
+            place = place.setdefault(folder, {})
         if key == "env" and isinstance(value, Mapping):
             value = [{"name": each, "value": str(text)} for each, text in value.items()]
-        at[name] = value
+        place[name] = value
     return made

@@ -205,14 +205,14 @@ def claim_of(spec: Mapping[str, Any]) -> str:
 
 def _shared_blocks(spec: Mapping[str, Any]) -> Flat:
     """Return the fields of the blocks that a JumpStartModel has, all of which are optional."""
-    found: Flat = {}
+    fields: Flat = {}
     if "kvCacheSpec" in spec:
-        found |= _cache(spec, True)
+        fields |= _cache(spec, True)
     if "intelligentRoutingSpec" in spec:
-        found |= _routing(spec, True)
+        fields |= _routing(spec, True)
     if "metrics" in spec:
-        found |= _monitoring(spec["metrics"])
-    return found | _scaling(spec)
+        fields |= _monitoring(spec["metrics"])
+    return fields | _scaling(spec)
 
 
 def _cache(spec: Mapping[str, Any], is_vllm: bool) -> Flat:

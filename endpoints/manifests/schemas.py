@@ -42,12 +42,12 @@ _SHARED_BLOCKS = (
 @cache
 def spec_schema(kind: str, version: str) -> dict[str, Any]:
     """Return the schema of `spec`. Shared between callers: do not modify."""
-    found: dict[str, Any] = _file(_FILES[kind, version])["spec"]
+    schema: dict[str, Any] = _file(_FILES[kind, version])["spec"]
     if kind == KIND:
-        return found
+        return schema
     blocks = spec_schema(KIND, version)["properties"]
     shared = {name: blocks[name] for name in _SHARED_BLOCKS if name in blocks}
-    return found | {"properties": found["properties"] | shared}
+    return schema | {"properties": schema["properties"] | shared}
 
 
 def status_schema(version: str = "v1") -> dict[str, Any]:

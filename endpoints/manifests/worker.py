@@ -92,8 +92,8 @@ def fields(worker: Mapping[str, Any], model: str, names: Sequence[str]) -> Flat:
     mount = worker["modelVolumeMount"].get("mountPath", MOUNT)
     port = worker["modelInvocationPort"]["containerPort"]
     variables = worker.get("environmentVariables") or []
-    command, given = split_command(worker)
-    found = read_arguments(given, mount, port, names)
+    command, words = split_command(worker)
+    arguments = read_arguments(words, mount, port, names)
     return {
         "pod.image": worker["image"],
         "pod.command": [] if command in _VLLM_COMMANDS else list(command),
@@ -106,8 +106,8 @@ def fields(worker: Mapping[str, Any], model: str, names: Sequence[str]) -> Flat:
             for name, probe in (worker.get("probes") or {}).items()
         },
         "source.mount_path": mount,
-        "worker_args": found.kept,
-        "aliases": [name for name in found.served if name != model],
+        "worker_args": arguments.kept,
+        "aliases": [name for name in arguments.served if name != model],
         **limits(worker.get("requestLimits")),
     }
 
@@ -128,21 +128,21 @@ def split_command(worker: Mapping[str, Any]) -> tuple[tuple[str, ...], list[str]
     `args` may begin with `-m MODULE`, `vllm serve` or `serve`, or be one line for a shell.
     """
     command = tuple(worker.get("command") or ())
-    given = list(worker.get("args") or [])
-    words = [*command[2:], *given]
+    arguments = list(worker.get("args") or [])
+    shell_words = [*command[2:], *arguments]
     if command[:1] and PurePath(command[0]).name in _SHELLS and command[1:2] in (("-c",), ("-lc",)):
-        line = _shell_words(words)
+        line = _shell_words(shell_words)
         if line is not None:
-            command, given = (), line
-    whole = [*command, *given]
+            command, arguments = (), line
+    whole = [*command, *arguments]
     for start in _VLLM_COMMANDS:
         if tuple(whole[: len(start)]) == start:
             return start, whole[len(start) :]
-    if given[:2] == ["-m", _API_SERVER]:
-        return ("python3", "-m", _API_SERVER), given[2:]
-    if given[:1] == ["serve"]:
-        return ("vllm", "serve"), given[1:]
-    return command, given
+    if arguments[:2] == ["-m", _API_SERVER]:
+        return ("python3", "-m", _API_SERVER), arguments[2:]
+    if arguments[:1] == ["serve"]:
+        return ("vllm", "serve"), arguments[1:]
+    return command, arguments
 
 
 def _shell_words(words: list[str]) -> list[str] | None:
@@ -161,8 +161,10 @@ def _shell_words(words: list[str]) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class WorkerArguments:
-    """`kept` as worker arguments; `dropped` flags, whose values other fields set; `served` model
-    names.
+    """A manifest's arguments by use.
+
+    `kept` as worker arguments; `dropped` flags, whose values other fields set; and the `served`
+    model names.
     """
 
     kept: list[str]
@@ -171,9 +173,9 @@ class WorkerArguments:
 
 
 def read_arguments(
-    given: Sequence[str], mount: str, port: int, names: Sequence[str]
+    words: Sequence[str], mount: str, port: int, names: Sequence[str]
 ) -> WorkerArguments:
-    items = list(given)
+    items = list(words)
     dropped: list[str] = []
     served: list[str] = []
     if items and not flag_of(items[0]) and _is_model(items[0], mount, names):

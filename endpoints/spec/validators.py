@@ -216,11 +216,11 @@ def redact(path: str, value: Any) -> Any:
 
 def _redact_arguments(arguments: Sequence[Any]) -> list[Any]:
     """Return arguments with the values of secret flags and passwords in URLs hidden."""
-    shown: list[Any] = []
+    redacted: list[Any] = []
     hides = False  # the next value belongs to a secret flag
     for argument in arguments:
         if not isinstance(argument, str):
-            shown.append(argument)
+            redacted.append(argument)
             continue
         flag = flag_of(argument)
         is_secret = _SECRET_WORD.search(flag) is not None
@@ -233,8 +233,8 @@ def _redact_arguments(arguments: Sequence[Any]) -> list[Any]:
             if flag and "=" in argument and _SECRET_WORD.search(argument.partition("=")[2]):
                 argument = f"{argument.partition('=')[0]}=…"
         hides = bool(flag) and is_secret
-        shown.append(argument)
-    return shown
+        redacted.append(argument)
+    return redacted
 
 
 def flag_of(argument: str) -> str:

@@ -38,18 +38,18 @@ _WITHOUT_EFFECT = frozenset(
 
 def kv_identity(spec: EndpointSpec, weights: str) -> str:
     """Return the identity of the weights and, behind `#`, of what else changes KV, if anything."""
-    facts: dict[str, object] = {}
+    inputs: dict[str, object] = {}
     arguments = kv_arguments(spec.worker_args)
     if arguments:
-        facts["arguments"] = arguments
+        inputs["arguments"] = arguments
     variables = {name: value for name, value in spec.pod.env.items() if name.startswith("VLLM_")}
     if variables:
-        facts["variables"] = variables
+        inputs["variables"] = variables
     if spec.source.weights_version:
-        facts["weights_version"] = spec.source.weights_version
-    if not facts:
+        inputs["weights_version"] = spec.source.weights_version
+    if not inputs:
         return weights
-    text = json.dumps(facts, sort_keys=True)
+    text = json.dumps(inputs, sort_keys=True)
     return f"{weights}#{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

@@ -100,9 +100,9 @@ class LocalAnswers:
                 "created": int(self._router.config_time),
                 "owned_by": "emberline",
             }
-        shown = [
+        listed = [
             with_plain_path(item)
             for name, item in models.items()
             if key.models is None or name in key.models
         ]
-        return 200, orjson.dumps({"object": "list", "data": shown})
+        return 200, orjson.dumps({"object": "list", "data": listed})

@@ -285,8 +285,8 @@ class Router(RouterState):
         if self._listed_at and (places := self._listed_at.get(exchange.requested_model)):
             fleet = fleet.without([w for w in self.table.eligible if w.id not in places])
             if not fleet.eligible:
-                shown = exchange.requested_model[:100]
-                text = f"No worker that serves the model {shown!r} can accept this request."
+                name = exchange.requested_model[:100]
+                text = f"No worker that serves the model {name!r} can accept this request."
                 raise Refusal("no_healthy_worker", text)
         if self._capped:
             full = [w for w in self.table.eligible if w.in_flight >= w.max_in_flight]

@@ -256,9 +256,9 @@ class RouterState:
             worker.id: {str(model.get("id")) for model in worker.models}
             for worker in self.table.workers.values()
         }
-        known = [names for names in lists.values() if names]
-        common = set.intersection(*known) if known else set()
-        partial = set().union(*known) - common
+        reported = [names for names in lists.values() if names]
+        common = set.intersection(*reported) if reported else set()
+        partial = set().union(*reported) - common
         self._listed_at = {
             name: frozenset(
                 worker_id for worker_id, names in lists.items() if not names or name in names

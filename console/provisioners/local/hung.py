@@ -47,7 +47,9 @@ class HungProcesses:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(replica.pid, signal.SIGKILL)
         if len(self._since) > 1000:  # of processes that ended while hung
-            self._since = {key: at for key, at in self._since.items() if now - at < _FORGET_S}
+            self._since = {
+                process: since for process, since in self._since.items() if now - since < _FORGET_S
+            }
 
 
 hung_processes = HungProcesses()

@@ -110,7 +110,7 @@ def likely_path(path: bytes) -> str:
             if _is_inference(candidate):
                 return candidate.decode("latin-1")
     close = get_close_matches(
-        plain.decode("latin-1"), [known.decode() for known in _INFERENCE_PATHS], 1, 0.8
+        plain.decode("latin-1"), [path.decode() for path in _INFERENCE_PATHS], 1, 0.8
     )
     return close[0] if close else ""
 
@@ -130,12 +130,12 @@ class PathRules:
         """Return OPEN, CONTROL or UNKNOWN; the latter two require an admin key."""
         if path in _INFERENCE_PATHS:
             return OPEN
-        known = self._known.get(path)
-        if known is None:
+        access = self._known.get(path)
+        if access is None:
             if len(self._known) >= _CACHED_PATHS:  # bounded: callers choose the paths
                 self._known.clear()
-            known = self._known[path] = self._classify(path)
-        return known
+            access = self._known[path] = self._classify(path)
+        return access
 
     def needs_admin(self, path: bytes) -> bool:
         return self.access(path) != OPEN
@@ -164,8 +164,8 @@ def control_refusal(path: bytes) -> Refusal:
 
 def unknown_refusal(method: bytes, path: bytes) -> Refusal:
     """Return the refusal of an unknown path, with the path that was probably meant."""
-    shown = path[:_SHOWN_BYTES].decode("latin-1")
-    text = f"{method.decode('latin-1')} {shown} is not a path of this API."
+    path_text = path[:_SHOWN_BYTES].decode("latin-1")
+    text = f"{method.decode('latin-1')} {path_text} is not a path of this API."
     likely = likely_path(path)
     text += f" Did you mean {likely}?" if likely else f" It serves {_MAIN_PATHS}."
     return Refusal("not_found", text)

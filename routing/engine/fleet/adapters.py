@@ -65,7 +65,10 @@ def with_plain_path(model: dict[str, object]) -> dict[str, object]:
 
 
 class AdapterLoader:
-    """`learn_models` refreshes the model list of a worker; set by the server."""
+    """Orders for adapters and the workers they have reached.
+
+    `learn_models` refreshes the model list of a worker; set by the server.
+    """
 
     learn_models: Callable[[Worker], Awaitable[bool]]
 

@@ -69,8 +69,8 @@ class ResponseLocator:
                 return False
             return status == 200
 
-        found = await asyncio.gather(*map(has, workers[:_MOST_SEARCHED]))
-        for worker, has_it in zip(workers, found, strict=False):
+        holds = await asyncio.gather(*map(has, workers[:_MOST_SEARCHED]))
+        for worker, has_it in zip(workers, holds, strict=False):
             if has_it:
                 self.stored(response_id, worker.id)
                 return

@@ -49,12 +49,12 @@ def answer_lines(head: RequestHead | None, allowed: tuple[str, ...]) -> bytes:
 def preflight_lines(head: RequestHead, allowed: tuple[str, ...]) -> bytes:
     """Return the header lines of a preflight's answer. Raise Refusal for another origin."""
     if not _is_allowed(head.origin, allowed):
-        shown = head.origin[:_SHOWN_BYTES].decode("latin-1")
-        text = f"The origin {shown} is not one of this endpoint's allowed_origins."
+        origin_text = head.origin[:_SHOWN_BYTES].decode("latin-1")
+        text = f"The origin {origin_text} is not one of this endpoint's allowed_origins."
         raise Refusal("origin_not_allowed", text)
-    wanted = head.get(b"access-control-request-headers") or b"authorization, content-type"
+    requested = head.get(b"access-control-request-headers") or b"authorization, content-type"
     return (
         _origin_lines(head.origin, allowed)
         + b"access-control-allow-methods: %b\r\naccess-control-allow-headers: %b\r\n"
-        b"access-control-max-age: %d\r\n" % (_METHODS, wanted, _MAX_AGE_S)
+        b"access-control-max-age: %d\r\n" % (_METHODS, requested, _MAX_AGE_S)
     )

@@ -28,8 +28,8 @@ def check_encoding(encoding: bytes) -> None:
     """Raise Refusal unless it is one coding that can be decoded."""
     if encoding in ACCEPTED:
         return
-    shown = encoding[:100].decode("latin-1")
-    text = f"Content-Encoding {shown!r} is not supported. Use gzip, deflate, zstd or none."
+    encoding_text = encoding[:100].decode("latin-1")
+    text = f"Content-Encoding {encoding_text!r} is not supported. Use gzip, deflate, zstd or none."
     refusal = Refusal("unsupported_encoding", text)
     refusal.lines = b"accept-encoding: gzip, deflate, zstd\r\n"  # RFC 9110 15.5.16
     raise refusal

@@ -76,7 +76,7 @@ class Stored(msgspec.Struct, tag="BlockStored", gc=False, forbid_unknown_fields=
 
 
 class Removed(msgspec.Struct, tag="BlockRemoved", gc=False, forbid_unknown_fields=True):
-    """`remaining_copy_counts`: copies of each block that the medium still holds."""
+    """Blocks that left a medium. `remaining_copy_counts`: copies of each that it still holds."""
 
     block_hashes: list[BlockHash]
     medium: str | None = None

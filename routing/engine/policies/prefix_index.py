@@ -190,19 +190,19 @@ class PrefixIndex:
         if memory is None:
             return
         added: list[PrefixRun] = []
-        at, length = 0, len(chain)
-        while at < length:
-            run = self._runs.get(chain[at])
+        start, length = 0, len(chain)
+        while start < length:
+            run = self._runs.get(chain[start])
             if run is None or memory.runs.get(run) != record:
                 break
-            end = at + len(run.blocks)
+            end = start + len(run.blocks)
             if end > length or chain[end - 1] != run.blocks[-1]:
                 break  # a later prompt has extended it
-            if at < known < end:
-                self._part(run, known - at)
+            if start < known < end:
+                self._part(run, known - start)
             if known < end:
                 added.append(run)
-            at = end
+            start = end
         for run in reversed(added):
             self._drop(run, memory)
 

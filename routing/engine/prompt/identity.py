@@ -218,11 +218,11 @@ class Identifier:
         """
         data = bodies.parse_body(body)
         if data is None:
-            found = self.scan(body, session)
+            unread = self.scan(body, session)
             if body and takes_json(path):
                 bodies.check_json(body)
-                found.parsed = True
-            return found
+                unread.parsed = True
+            return unread
         if len(body) > self._count_from:
             canonical.check_counts(path, data, self._limits.messages, self._limits.parts)
         fields = self._fields(data, scope)
@@ -252,12 +252,12 @@ class Identifier:
         data = await bodies.parse_large(body, limits.json_values, pace)
         path = path or guess_path(data)
         if data is None:
-            found = self.scan(body, session)
+            unread = self.scan(body, session)
             if takes_json(path):
                 if body[:_SCANNED_BYTES].lstrip()[:1] not in _NO_OBJECT:
                     await bodies.check_large_json(body, limits.json_values, pace)
-                found.parsed = True
-            return found
+                unread.parsed = True
+            return unread
         canonical.check_counts(path, data, limits.messages, limits.parts)
         await pace.pause()
         fields = self._fields(data, scope)
