@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from routing.engine.access.paths import UNKNOWN, unknown_refusal
+from routing.engine.access.paths import UNKNOWN, is_common_path, unknown_refusal
 from routing.engine.errors import Refusal
 from routing.engine.fleet.adapters import LOAD, UNLOAD, with_plain_path
 from routing.engine.http.cors import is_preflight, preflight_lines
@@ -58,6 +58,8 @@ class LocalAnswers:
     def answers(self, client: ClientSide, head: RequestHead, key: Key, body: bytes | None) -> bool:
         """Answer a request that no worker needs to see; return False for all others."""
         path = head.path
+        if head.method == b"POST" and is_common_path(path):
+            return False
         lines = b""
         if path in HEALTH_PATHS or (path == _MODELS_PATH and head.method in (b"GET", b"HEAD")):
             status, answer = self._read(path, key)

@@ -63,7 +63,7 @@ _CACHED_PATHS = 1024
 
 
 def is_common_path(path: bytes) -> bool:
-    """Return True for the few paths that name their spans."""
+    """Return True for the paths of the API that have no parameters: the few that name spans."""
     return path in _INFERENCE_PATHS
 
 
