@@ -166,7 +166,7 @@ class RouterHarness:
         asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, _Loop()))
         router = self.router = _router(workers)
         self.watched = WatchedRouter(router)
-        router._count = router._decided = 0
+        router._count = 0
         router.instance = "boot"
         router.ring = DecisionRing(100)
         self.workers = list(router.table.workers.values())
