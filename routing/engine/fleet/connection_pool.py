@@ -83,7 +83,7 @@ class ConnectionPool:
         return None
 
     def give(self, connection: WorkerConnection) -> None:
-        if self._closed:
+        if self._closed or connection.tls is not self._tls:
             connection.close()
             return
         connection.idle_since = perf_counter()
@@ -106,14 +106,15 @@ class ConnectionPool:
         failed: Callable[[str, bool], None],
     ) -> None:
         loop = asyncio.get_running_loop()
+        tls = self._tls
         try:
             async with asyncio.timeout(self.connect_timeout_s):
                 _, connection = await loop.create_connection(  # type: ignore[type-var]  # acts like one
-                    lambda: WorkerConnection(self),
+                    lambda: WorkerConnection(self, tls),
                     self._address.host,
                     self._address.port,
-                    ssl=self._tls,
-                    server_hostname=self._tls_name if self._tls is not None else None,
+                    ssl=tls,
+                    server_hostname=self._tls_name if tls is not None else None,
                 )
         except TimeoutError:
             failed("connecting took too long", False)
@@ -137,7 +138,9 @@ class ConnectionPool:
             self.idle.remove(connection)
 
     def renew(self, tls: ssl.SSLContext, tls_name: str) -> None:
-        """Apply new certificates; idle connections made with the old ones are closed."""
+        """Apply new certificates; connections made with the old ones are closed, busy ones after
+        their answer.
+        """
         self._tls = tls
         self._tls_name = tls_name
         self._drop_idle()

@@ -83,12 +83,14 @@ class WorkerConnection:
         "_reusable",
         "_state",
         "idle_since",
+        "tls",
         "transport",
         "uses",
     )
 
-    def __init__(self, pool: ConnectionOwner) -> None:
+    def __init__(self, pool: ConnectionOwner, tls: ssl.SSLContext | None = None) -> None:
         self._pool = pool
+        self.tls = tls  # checked its worker's certificate
         self._receiver: AnswerReceiver | None = None
         self._buffer = b""
         self._state = _HEAD

@@ -236,6 +236,33 @@ async def test_changed_ca_applies_to_the_next_connection(
             await until(lambda: not server.router.table.eligible)
 
 
+async def test_connection_in_use_is_not_kept_after_a_changed_ca(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeWorker, "tls", authority().server("127.0.0.1"))
+    ca = authority().write_ca(tmp_path / "ca.pem")
+    asked, changed = asyncio.Event(), asyncio.Event()
+
+    async def slow(talk: Conversation) -> None:
+        asked.set()
+        await changed.wait()
+        await talk.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    async with FakeWorker() as worker:
+        path = tmp_path / "r.json"
+        async with router(worker, path=path, worker_tls={"ca": str(ca)}) as server:
+            pool = server.router.table.workers["w0"].pool
+            before = server.router.config.worker_tls.digest
+            worker.script = slow
+            in_use = asyncio.create_task(ask(server, post(chat("hi"))))
+            await asked.wait()
+            stranger().write_ca(ca)
+            await until(lambda: server.router.config.worker_tls.digest != before)
+            changed.set()
+            assert (await in_use).body == b"ok"
+            assert pool.idle == []
+
+
 @pytest.mark.parametrize("clean", [True, False])
 async def test_close_without_tls_shutdown_is_a_truncated_response(
     clean: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
