@@ -29,6 +29,7 @@ _INFERENCE_PATHS = frozenset((
     b"/v1/images/generations", b"/v1/images/edits", b"/v1/videos",
 ))  # fmt: skip
 _INFERENCE_PATTERN = re.compile(rb"/v1/(?:responses/[^/]+(?:/cancel)?|models/.+|videos/.+)")
+_RESPONSE_PATTERN = re.compile(rb"/v1/responses/([^/]+)(?:/cancel)?")
 _CONTROL_WORDS = frozenset((
     b"abort_requests", b"admin", b"collective_rpc", b"docs", b"fault_tolerance",
     b"finish_weight_update", b"get_world_size", b"init_weight_transfer_engine", b"is_paused",
@@ -88,9 +89,9 @@ def without_slash(path: bytes) -> bytes:
 
 
 def _plain(path: bytes) -> bytes:
-    """Return a decoded path in lower case, without empty and dot segments."""
+    """Return a decoded path without empty and dot segments."""
     words: list[bytes] = []
-    for word in re.split(rb"[/\\]", path.lower()):
+    for word in re.split(rb"[/\\]", path):
         if word == b"..":
             del words[-1:]
         elif word not in (b"", b"."):
@@ -100,15 +101,21 @@ def _plain(path: bytes) -> bytes:
 
 def likely_path(path: bytes) -> str:
     """Return the inference path that a caller of an unknown one probably meant, or ""."""
-    plain = _plain(unquote_to_bytes(path)[:1024])
+    written = _plain(unquote_to_bytes(path)[:1024])
+    plain = written.lower()
     if plain in _ALIASES:
         return _ALIASES[plain].decode()
-    words = plain.split(b"/")[1:]
-    for start in range(len(words)):  # a wrong or repeated beginning, a missing /v1
-        rest = b"/" + b"/".join(words[start:])
+    for start in range(plain.count(b"/")):  # a wrong or repeated beginning, a missing /v1
+        rest = b"/" + plain.split(b"/", start + 1)[-1]
         for candidate in (rest, b"/v1" + rest):
-            if _is_inference(candidate):
-                return candidate.decode("latin-1")
+            if candidate in _INFERENCE_PATHS:
+                return candidate.decode()
+            named = _RESPONSE_PATTERN.fullmatch(candidate)
+            if named is not None:  # IDs keep their case
+                start, end = named.span(1)
+                more = len(written) - len(candidate)
+                name = written[start + more : end + more]
+                return (candidate[:start] + name + candidate[end:]).decode("latin-1")
     close = get_close_matches(
         plain.decode("latin-1"), [path.decode() for path in _INFERENCE_PATHS], 1, 0.8
     )
@@ -147,7 +154,7 @@ class PathRules:
         ambiguous = _AMBIGUOUS_PATH.search(path) is not None
         if not ambiguous and (_is_inference(path) or path in self._exact):
             return OPEN
-        if not _CONTROL_WORDS.isdisjoint(_plain(path).split(b"/")):
+        if not _CONTROL_WORDS.isdisjoint(_plain(path.lower()).split(b"/")):
             return CONTROL
         return OPEN if not ambiguous and self._below and path.startswith(self._below) else UNKNOWN
 
@@ -155,9 +162,9 @@ class PathRules:
 def control_refusal(path: bytes) -> Refusal:
     """Return the refusal of a control path to a key without admin rights."""
     text = "This path controls a worker and requires a key with admin rights."
-    decoded = unquote_to_bytes(path)
-    if decoded in _OPENABLE:
-        name = decoded.decode()
+    plain = _plain(unquote_to_bytes(path))
+    if plain in _OPENABLE:
+        name = plain.decode()
         text += f" To open it to every caller, add {name} to the router's open_paths."
     return Refusal("path_not_allowed", text)
 

@@ -147,7 +147,7 @@ def check_json(body: bytes) -> None:
     except orjson.JSONDecodeError as error:
         text = f"The body is not valid JSON: {error.msg}: line {error.lineno} column {error.colno}"
         place = error.pos
-        if body.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in body[:4]:
+        if body.startswith((b"\xff\xfe", b"\xfe\xff")) or body[:4].count(0) >= 2:
             text = "The body must be JSON in UTF-8; it begins like UTF-16 or UTF-32"
         else:
             try:

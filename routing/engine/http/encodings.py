@@ -21,6 +21,7 @@ _RAW_BITS: Final = -15
 _STEP_BYTES = 65_536
 _MAX_MEMBERS = 100  # of gzip, which may follow each other (RFC 1952 2.2); each costs a copy
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024  # the window that RFC 8878 asks decoders to support
+_ZSTD_STEP_BYTES = 256  # expand to 8 MiB at most: a block of 4 bytes to 128 KiB
 ACCEPTED = (b"gzip", b"x-gzip", b"deflate", b"zstd")
 
 
@@ -55,9 +56,16 @@ def _inflate(body: bytes, bits: int) -> Iterator[bytes]:
 
 def _unzstd(body: bytes) -> Iterator[bytes]:
     context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-    reader = context.stream_reader(body, read_across_frames=True)
-    while piece := reader.read(_STEP_BYTES):
-        yield piece
+    decoder = context.decompressobj()
+    for start in range(0, len(body), _ZSTD_STEP_BYTES):
+        rest = body[start : start + _ZSTD_STEP_BYTES]
+        while rest:
+            if decoder.eof:  # frames may follow each other
+                decoder = context.decompressobj()
+            yield decoder.decompress(rest)
+            rest = decoder.unused_data
+    if not decoder.eof:
+        raise ValueError("it ends early")
 
 
 def _deflate(body: bytes) -> Iterator[bytes]:

@@ -8,11 +8,14 @@ import itertools
 import json
 import zlib
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
 import zstandard
 
+from routing.engine import exchange, request_attempts
+from routing.engine.access import admission
 from routing.engine.access.paths import likely_path
 from tests.routing.engine.harness import Client, ask, chat, metric, post, router
 from tests.support.fake_worker import Conversation, FakeWorker
@@ -44,6 +47,8 @@ def key_file(folder: Path, **entries: dict[str, Any]) -> str:
         ("/v1/./models", "/v1/models"),
         ("/v1/models//", "/v1/models"),
         ("/responses/resp_1/cancel", "/v1/responses/resp_1/cancel"),
+        ("/V1/Responses/Resp_1A/Cancel", "/v1/responses/Resp_1A/cancel"),
+        ("/v1beta/models/m:generateContent", ""),
         ("/", ""),
         ("/v1", ""),
         ("/v1/files", ""),
@@ -82,14 +87,17 @@ async def test_unknown_anthropic_path_has_openais_shape_and_head_no_body(tmp_pat
         assert (answer.status, answer.body) == (404, b"")
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/docs", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/metrics", "/docs", "/docs/", "/openapi.json"])
 async def test_refusal_of_a_control_path_names_the_setting(tmp_path: Path, path: str) -> None:
     keys = key_file(tmp_path, user={}, root={"admin": True})
     async with FakeWorker() as worker:
         async with router(worker, api_keys_file=keys, open_paths=[]) as server:
             answer = await ask(server, post(b"", path, authorization="Bearer user"))
             assert (answer.status, answer.code) == (403, "path_not_allowed")
-            assert f"add {path} to the router's open_paths" in answer.json["error"]["message"]
+            assert (
+                f"add {path.rstrip('/')} to the router's open_paths"
+                in answer.json["error"]["message"]
+            )
             sleep = await ask(server, post(b"", "/sleep", authorization="Bearer user"))
             assert (sleep.status, "open_paths" in sleep.body.decode()) == (403, False)
             await ask(server, post(b"{}", "/sleep", authorization="Bearer root"))
@@ -257,6 +265,7 @@ def raw_deflate(data: bytes) -> bytes:
         ("deflate", raw_deflate(BODY)),
         ("zstd", zstandard.ZstdCompressor().compress(BODY)),
         ("zstd", zstandard.ZstdCompressor(write_content_size=False).compress(BODY)),
+        ("zstd", zstandard.compress(BODY[:99]) + zstandard.compress(BODY[99:])),
         ("identity", BODY),
     ],
 )
@@ -278,6 +287,14 @@ async def test_compressed_body_is_decoded(strategy: str, encoding: str, packed: 
         ("gzip", gzip.compress(BODY)[:-9], 400, "bad_request"),
         ("deflate", zlib.compress(BODY) + b"tail", 400, "bad_request"),
         ("zstd", b"\x28\xb5\x2f\xfdxxxxxxxx", 400, "bad_request"),
+        ("zstd", zstandard.compress(BODY)[:-3], 400, "bad_request"),
+        ("zstd", zstandard.compress(BODY) + b"tail", 400, "bad_request"),
+        (
+            "zstd",
+            zstandard.compress(BODY[:99]) + zstandard.compress(BODY[99:])[:-9],
+            400,
+            "bad_request",
+        ),
         ("gzip", gzip.compress(b" " * 9_000_000), 413, "body_too_large"),
         ("gzip", b"".join(gzip.compress(b" " * 100_000) for _ in range(50)), 413, "body_too_large"),
         ("gzip", gzip.compress(b"") * 101, 400, "bad_request"),
@@ -350,7 +367,10 @@ async def test_ids_do_not_count_requests() -> None:
             assert len(steps) == 19, "no two steps are equal"
 
 
-async def test_limited_key_sees_its_rates(tmp_path: Path) -> None:
+async def test_limited_key_sees_its_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = perf_counter()
+    for module in (admission, exchange, request_attempts):  # nothing refills in between
+        monkeypatch.setattr(module, "perf_counter", lambda: now)
     limits = {"requests_per_minute": 2, "tokens_per_minute": 100_000}
     keys = key_file(tmp_path, user={"limits": limits}, free={})
     async with FakeWorker() as worker, router(worker, api_keys_file=keys) as server:
