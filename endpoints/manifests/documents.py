@@ -39,7 +39,9 @@ def read_documents(text: str) -> list[dict[str, Any]]:
         found = yaml_reader.read_documents(text)
     except YamlError as error:
         message = f"The text cannot be read: {error}."
-        raise _unreadable(message, "Send YAML or JSON.") from error
+        has_tabs = "'\\t'" in str(error)
+        remedy = "Indent with spaces." if has_tabs else "Send YAML or JSON."
+        raise _unreadable(message, remedy) from error
     return check_documents([item for item in found if item is not None])
 
 

@@ -35,6 +35,7 @@ _METADATA = ("annotations", "finalizers", "labels", "name", "namespace", "ownerR
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*(?::?[-=?+][^}]*)?\}")
+_TEMPLATE = re.compile(r"\{\{-? *(?:\.|include |tpl |toYaml )[^}]*\}\}")
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w .:/-]*>")
 # Texts such as <think> may be meant in arguments and variables.
 _CLEAR_PLACEHOLDER = re.compile(r"<(?:[A-Z][A-Z0-9]*|[A-Za-z][A-Za-z0-9]*(?:[-_ ][A-Za-z0-9]+)+)>")
@@ -147,6 +148,11 @@ def placeholders(value: Any, path: str) -> Iterator[Problem]:
                 "through envsubst: envsubst < FILE | emberline endpoint apply -f -"
             )
             yield schema_error(path, variable[0], message, remedy, "placeholder")
+        template = _TEMPLATE.search(value)
+        if template is not None:
+            message = f"{template[0]} is an expression of a Helm template."
+            remedy = "Render it: helm template CHART | emberline endpoint apply -f -"
+            yield schema_error(path, template[0], message, remedy, "placeholder")
         pattern = _CLEAR_PLACEHOLDER if _FREE_TEXT.search(path) else _PLACEHOLDER
         if pattern.search(value):
             remedy = "Replace it with your value."

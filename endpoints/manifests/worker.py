@@ -137,12 +137,17 @@ def split_command(worker: Mapping[str, Any]) -> tuple[tuple[str, ...], list[str]
     whole = [*command, *arguments]
     for start in _VLLM_COMMANDS:
         if tuple(whole[: len(start)]) == start:
-            return start, whole[len(start) :]
+            return start, _with_model_flag(whole[len(start) :])
     if arguments[:2] == ["-m", _API_SERVER]:
         return ("python3", "-m", _API_SERVER), arguments[2:]
     if arguments[:1] == ["serve"]:
-        return ("vllm", "serve"), arguments[1:]
+        return ("vllm", "serve"), _with_model_flag(arguments[1:])
     return command, arguments
+
+
+def _with_model_flag(words: list[str]) -> list[str]:
+    """Return the words behind `vllm serve` with their first one, the model, as a flag."""
+    return ["--model", *words] if words and not flag_of(words[0]) else words
 
 
 def _shell_words(words: list[str]) -> list[str] | None:
@@ -179,7 +184,7 @@ def read_arguments(
     dropped: list[str] = []
     served: list[str] = []
     if items and not flag_of(items[0]) and _is_model(items[0], mount, names):
-        dropped.append(items.pop(0))
+        dropped.append(items.pop(0))  # the image's own command is `vllm serve`
     kept: list[str] = []
     while items:
         item = items.pop(0)

@@ -104,6 +104,16 @@ def test_first_words_belong_to_the_command(command: list[str] | None, args: list
     assert flat["cache.l1.enabled"], "vLLM is recognised"
 
 
+@pytest.mark.django_db
+def test_another_model_behind_serve_is_named_as_the_model(east: Cluster) -> None:
+    document = with_args("vllm", "serve", "other/model", "--max-model-len", "4096")
+    with pytest.raises(SpecErrors) as raised:
+        manifest_actions.plan(SYSTEM, [document], ManifestTarget(east.name))
+    assert [error.message for error in raised.value.errors] == [
+        "--model is set by Emberline: the field model sets it."
+    ]
+
+
 def test_other_commands_stay() -> None:
     script = "pip install x && vllm serve model"
     flat = importer.flat(read(with_args(script, command=["sh", "-c"])))
@@ -161,6 +171,9 @@ def test_shell_variables_are_refused_with_a_hint(path: str, value: Any) -> None:
         ("spec/worker/args", ["--reasoning-config", '{"start": "<think>"}'], False),
         ("spec/worker/args", ["--stop", "<|im_end|>"], False),
         ("spec/worker/args", ["--x", "$(POD_NAME)"], False),
+        ("spec/worker/args", ["--x", "{{ .Values.x }}"], True),
+        ("spec/modelName", '{{- include "name" . }}', True),
+        ("spec/worker/args", ["--chat-template", "{{ messages[0].content }}"], False),
     ],
 )
 def test_placeholders_are_refused(path: str, value: Any, refused: bool) -> None:
@@ -236,6 +249,12 @@ def test_lost_indentation_is_recognised() -> None:
 
 
 @pytest.mark.django_db
+def test_tabs_are_named() -> None:
+    with pytest.raises(SpecErrors) as raised:
+        documents.read_documents("kind: X\nspec:\n\tmodelName: y\n")
+    assert raised.value.errors[0].remedy == "Indent with spaces."
+
+
 def test_values_of_production_stack_are_explained() -> None:
     values = {
         "servingEngineSpec": {
