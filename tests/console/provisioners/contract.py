@@ -61,9 +61,7 @@ class ProvisionerContract:
 
     def test_a_workload_becomes_ready_with_distinct_addresses(self, provisioner_rig: Rig) -> None:
         spec = provisioner_rig.spec("demo-worker", 2)
-        first = provisioner_rig.provisioner.observe(provisioner_rig.provisioner.apply(spec))
-        assert first.exists
-        assert not first.ready()
+        assert provisioner_rig.provisioner.observe(provisioner_rig.provisioner.apply(spec)).exists
         seen = settle(provisioner_rig, spec)
         assert all(r.name.startswith("demo-worker-") for r in seen.replicas)
         assert len({r.name for r in seen.replicas}) == 2
