@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import random
 import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
+from endpoints.spec.endpoint_spec import merge, parse
+from endpoints.workload.kv_identity import kv_identity
 from tests.support.cachenode import CacheNode
+from tests.support.endpoints.fixtures import data
 from tests.support.vllm.fixtures import L1_BYTES, PASSWORD, SMALL
 from tests.support.vllm.installation import short_model_path
 from tests.support.vllm.router_process import text
 from tests.support.vllm.worker import BLOCK_TOKENS, Completion, Worker
 from tests.support.waiting import until
 
+__all__ = ["data"]
 pytestmark = pytest.mark.vllm
 WORDS = 200
 
@@ -35,13 +43,32 @@ def node(short_folder: Path) -> Iterator[CacheNode]:
     started.kill()
 
 
-def started(folder: Path, name: str, model: Path, node: CacheNode, source: str) -> Worker:
+def started(
+    folder: Path, name: str, model: Path, node: CacheNode, source: str, *arguments: str
+) -> Worker:
     target = L2Target(f"redis://127.0.0.1:{node.port}", source, ttl_s=3600)
     transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
     secrets = {target.password_env: PASSWORD}
-    worker = Worker(folder, name, transfer, secrets, "--model", str(model), *SMALL)
+    worker = Worker(folder, name, transfer, secrets, "--model", str(model), *SMALL, *arguments)
     worker.wait_ready()
     return worker
+
+
+@contextlib.contextmanager
+def without_tier(folder: Path, model: Path, *arguments: str) -> Iterator[Worker]:
+    """A worker that has neither L1 nor L2."""
+    worker = Worker(folder, "plain", None, {}, "--model", str(model), *SMALL, *arguments)
+    try:
+        worker.wait_ready()
+        yield worker
+    finally:
+        worker.kill()
+
+
+def swap_weights(worker: Worker) -> None:
+    """Load the changed weights as `/update_weights` does: vLLM resets its caches in the pause."""
+    for path in ("/pause", "/collective_rpc", "/resume"):
+        assert worker._post(path, {"method": "reload_weights"})[0] == 200
 
 
 def stored(worker: Worker, node: CacheNode, prompt: str) -> Completion:
@@ -52,12 +79,19 @@ def stored(worker: Worker, node: CacheNode, prompt: str) -> Completion:
     return answer
 
 
-def change_in_the_middle(path: Path) -> None:
-    """Change numbers of one tensor; sizes, names and both ends stay."""
-    middle = path.stat().st_size // 2
+def change_weights(path: Path, seed: int) -> None:
+    """Change one tensor in place: sizes, names and both ends of the file stay.
+
+    A norm, which vLLM's CPU build reloads with effect: linear layers keep their packed copies.
+    """
     with path.open("r+b") as file:
-        file.seek(middle - middle % 4096)
-        file.write(struct.pack("<65536H", *(index * 7 & 0x3FFF for index in range(65_536))))
+        (header_bytes,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(header_bytes))
+        begin, end = header["model.layers.0.input_layernorm.weight"]["data_offsets"]
+        assert 1 << 20 < begin < end < path.stat().st_size - (2 << 20)
+        file.seek(8 + header_bytes + begin)
+        numbers, chance = (end - begin) // 4, random.Random(seed)
+        file.write(struct.pack(f"<{numbers}f", *(chance.gauss() for _ in range(numbers))))
 
 
 def test_changed_weights_read_no_earlier_block(
@@ -72,19 +106,13 @@ def test_changed_weights_read_no_earlier_block(
     finally:
         worker.kill()
 
-    change_in_the_middle(model / "model.safetensors")
+    change_weights(model / "model.safetensors", 1)
     assert model_identity(str(model)) == source
     worker = started(short_folder, "weights-2", model, node, source)
     try:
         after = stored(worker, node, prompt)
         assert (after.cached_tokens, worker.cached_from("disk")) == (0, 0)
         assert after.text != before.text, "these weights give another text"
-        # Replaced at run time: vLLM resets its caches, and what L2 holds is of unknown weights.
-        answer = worker._post("/reset_prefix_cache?reset_external=true", {})
-        assert answer[0] == 200
-        again = stored(worker, node, prompt)
-        assert (again.cached_tokens, worker.cached_from("disk")) == (0, 0)
-        assert again.text == after.text
     finally:
         worker.kill()
 
@@ -92,6 +120,39 @@ def test_changed_weights_read_no_earlier_block(
     try:
         unchanged = worker.complete(prompt)
         assert worker.cached_from("disk") > 0, "the same weights share L2 after a restart"
-        assert unchanged.text == after.text
+        with without_tier(short_folder, model) as plain:
+            assert unchanged.text == after.text == plain.complete(prompt).text
+            change_weights(model / "model.safetensors", 2)
+            swap_weights(plain)
+            expected = plain.complete(prompt).text
+        swap_weights(worker)
+        loaded = worker.cached_from("disk")
+        swapped = stored(worker, node, prompt)
+        assert (swapped.cached_tokens, worker.cached_from("disk")) == (0, loaded)
+        assert swapped.text == expected != after.text
     finally:
         worker.kill()
+
+
+def test_changed_overrides_read_no_earlier_block(
+    short_folder: Path, model: Path, node: CacheNode, data: dict[str, Any]
+) -> None:
+    prompt, weights = f"overrides {text(WORDS)}", model_identity(str(model))
+    answers = []
+    for number, theta in enumerate((0, 100, 5_000)):
+        overrides = (
+            "--hf-overrides",
+            json.dumps({"rope_parameters": {"rope_type": "default", "rope_theta": theta}}),
+        )
+        arguments = overrides if theta else ()
+        source = kv_identity(parse(merge(data, {"worker_args": list(arguments)})), weights)
+        worker = started(short_folder, f"theta-{number}", model, node, source, *arguments)
+        try:
+            answer = stored(worker, node, prompt)
+            assert (answer.cached_tokens, worker.cached_from("disk")) == (0, 0)
+        finally:
+            worker.kill()
+        with without_tier(short_folder, model, *arguments) as plain:
+            assert answer.text == plain.complete(prompt).text
+        answers.append(answer.text)
+    assert len(set(answers)) == 3, "each override gives another text"
