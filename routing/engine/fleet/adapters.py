@@ -1,7 +1,8 @@
 """LoRA adapters loaded and unloaded through the endpoint, at all of its workers.
 
-A worker keeps its adapters in memory only. What was loaded here is loaded again into workers that
-join or restart, until it is unloaded or no worker has it any more.
+A worker keeps its adapters in memory only. What was loaded through a router is loaded again into
+workers that join or restart, until it is unloaded or no worker has it any more. Routers find each
+other's adapters, and their own after a restart, by the spelling of their paths.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ Answer = tuple[int, bytes]  # status, body; 0: no answer, the body says why
 
 def _adapter_names(worker: Worker) -> set[str]:
     return {str(model.get("id")) for model in worker.models if model.get("parent")}
+
+
+def _spelled_paths(worker: Worker) -> dict[str, str]:
+    """Return the paths of the adapters that routers have loaded, by name."""
+    return {
+        str(model.get("id")): str(model["root"])
+        for model in worker.models
+        if model.get("parent") and str(model.get("root")).endswith("/.")
+    }
 
 
 def _parse_order(body: bytes) -> dict[str, Any]:
@@ -77,6 +87,8 @@ class AdapterLoader:
         self._log = log
         self._orders: dict[str, bytes] = {}  # body of the load request, by adapter
         self._joining: dict[Worker, asyncio.Task[None]] = {}
+        self._listed: dict[Worker, tuple[float | None, set[str]]] = {}  # process start, paths
+        self._unloaded: set[str] = set()  # paths that some workers still list
         self._lock = asyncio.Lock()  # orders apply in turn
 
     async def apply(self, path: bytes, body: bytes, lines: bytes) -> Answer:
@@ -146,9 +158,8 @@ class AdapterLoader:
 
     def learn(self) -> None:
         """Load what workers lack by their model lists; drop what none lists any more."""
-        if not self._orders:
-            return
         workers = [worker for worker in self._table.workers.values() if worker.up and worker.models]
+        self._adopt(workers)
         listed = set().union(*map(_adapter_names, workers))
         for name in [name for name in self._orders if name not in listed]:
             if workers:
@@ -158,10 +169,35 @@ class AdapterLoader:
                 task = asyncio.get_running_loop().create_task(self._catch_up(worker))
                 self._joining[worker] = task
 
+    def _adopt(self, workers: Sequence[Worker]) -> None:
+        """Adopt adapters that a router has loaded and none unloaded.
+
+        A path that a worker no longer lists, although its process is the same, was unloaded.
+        """
+        before, self._listed = self._listed, {}
+        found: dict[str, str] = {}
+        for worker in workers:
+            paths = _spelled_paths(worker)
+            started, former = before.get(worker, (None, set()))
+            if started == worker.started:
+                self._unloaded |= former - set(paths.values())
+            self._listed[worker] = (worker.started, set(paths.values()))
+            found |= paths
+        self._unloaded &= set().union(*(paths for _, paths in self._listed.values()))
+        for name, path in found.items():
+            if path not in self._unloaded:
+                known = orjson.loads(self._orders.get(name, b"{}"))
+                if known.get("lora_path") != path:
+                    self._orders[name] = orjson.dumps({"lora_name": name, "lora_path": path})
+            elif name in self._orders and orjson.loads(self._orders[name])["lora_path"] == path:
+                del self._orders[name]
+
     async def _catch_up(self, worker: Worker) -> None:
         """Load what this worker lacks, once for each model list that it reports."""
         try:
             async with self._lock:
+                workers = [other for other in self._table.workers.values() if other.up]
+                await asyncio.gather(*map(self.learn_models, workers))
                 missing = sorted(self._orders.keys() - _adapter_names(worker))
                 for name in missing:
                     order = self._orders[name]

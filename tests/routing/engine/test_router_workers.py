@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from routing.engine.fleet.progress import read_steps
+from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, ask, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker
 
@@ -16,9 +17,12 @@ RETRIES = "emberline_router_retries_total"
 LONG = "a long and well known beginning " * 60
 
 
-def models(*names: str, adapters: tuple[str, ...] = ()) -> dict[str, Any]:
+def models(*names: str, adapters: dict[str, str] | None = None) -> dict[str, Any]:
     listed: list[dict[str, Any]] = [{"id": name, "object": "model"} for name in names]
-    listed += [{"id": name, "object": "model", "parent": names[0]} for name in adapters]
+    listed += [
+        {"id": name, "object": "model", "parent": names[0], "root": path}
+        for name, path in (adapters or {}).items()
+    ]
     return {"object": "list", "data": listed}
 
 
@@ -27,13 +31,13 @@ class AdapterWorker(FakeWorker):
 
     def __init__(self, *adapters: str) -> None:
         super().__init__()
-        self.adapters = list(adapters)
+        self.adapters = dict.fromkeys(adapters, "/static")
         self.refuses = False
         self.script = self._serve_adapters
 
     async def _answer(self, request: Any, reader: Any, writer: Any) -> None:
         if request.target == "/v1/models":
-            listed = models("m", adapters=tuple(self.adapters))
+            listed = models("m", adapters=self.adapters)
             await Conversation(request, writer).json(listed)
             return
         await super()._answer(request, reader, writer)
@@ -51,10 +55,10 @@ class AdapterWorker(FakeWorker):
             if name in self.adapters:
                 await talk.json({"error": {"message": "has already been loaded"}}, 400)
                 return
-            self.adapters.append(name)
+            self.adapters[name] = body["lora_path"]
             await talk.text(f"Success: LoRA adapter '{name}' added successfully.")
         elif name in self.adapters:
-            self.adapters.remove(name)
+            del self.adapters[name]
             await talk.text(f"Success: LoRA adapter '{name}' removed successfully.")
         else:
             await talk.json({"error": {"message": "cannot be found"}}, 404)
@@ -108,14 +112,51 @@ async def test_adapter_order_reaches_all_workers_and_those_that_join() -> None:
             assert answer.status == 200
             assert answer.body.startswith(b"Success: LoRA adapter 'a' added")
             assert answer.headers["content-type"] == "text/plain"
-            assert one.adapters == two.adapters == ["a"]
+            assert list(one.adapters) == list(two.adapters) == ["a"]
             for _ in range(4):  # at once, without waiting for the next look at the models
                 assert (await ask(server, post({**chat("x"), "model": "a"}))).status == 200
             await three.start()
-            await until(lambda: three.adapters == ["a"], "the new worker has it")
+            await until(lambda: list(three.adapters) == ["a"], "the new worker has it")
             answer = await ask(server, post({"lora_name": "a"}, "/v1/unload_lora_adapter"))
             assert answer.status == 200
-            assert one.adapters == two.adapters == three.adapters == []
+            assert one.adapters == two.adapters == three.adapters == {}
+
+
+async def test_router_adopts_adapters_loaded_before_its_start() -> None:
+    order = {"lora_name": "a", "lora_path": "/adapters/a"}
+    async with AdapterWorker("static") as one, AdapterWorker() as two:
+        async with router(one) as first:
+            assert (await ask(first, post(order, "/v1/load_lora_adapter"))).status == 200
+        await two.stop()
+        async with router(one, two, ready=1) as second:
+            await two.start()
+            await until(lambda: "a" in two.adapters, "the worker that joins has it")
+            assert two.adapters["a"] == one.adapters["a"], "spelled alike, so that they share L2"
+            assert "static" not in two.adapters, "only what a router has loaded"
+            assert (
+                await ask(second, post({"lora_name": "a"}, "/v1/unload_lora_adapter"))
+            ).status == 200
+
+
+async def test_unloaded_adapter_does_not_come_back_from_a_worker_that_kept_it() -> None:
+    order = {"lora_name": "a", "lora_path": "/adapters/a"}
+    async with AdapterWorker() as one, AdapterWorker() as two:
+        async with router(one, two) as server, router(one, two) as other:
+            assert (await ask(server, post(order, "/v1/load_lora_adapter"))).status == 200
+            await learn_all(other)
+            two.refuses = True
+            answer = await ask(server, post({"lora_name": "a"}, "/v1/unload_lora_adapter"))
+            assert (answer.status, answer.code) == (502, "adapter_incomplete")
+            for each in (server, other):
+                await learn_all(each)
+            joining = [each.router.adapters._joining for each in (server, other)]
+            await until(lambda: not any(joining), "they have caught up")
+            assert (list(one.adapters), list(two.adapters)) == ([], ["a"])
+
+
+async def learn_all(server: RouterServer) -> None:
+    for worker in server.router.table.workers.values():
+        await server.router.adapters.learn_models(worker)
 
 
 async def test_reloaded_adapter_has_another_path_of_the_same_place() -> None:
@@ -149,7 +190,7 @@ async def test_adapter_order_says_where_it_failed_and_can_be_repeated() -> None:
         assert "no such file" in text
         two.refuses = False
         server.router.adapters.learn()  # as after the next look at the models
-        await until(lambda: two.adapters == ["a"])
+        await until(lambda: list(two.adapters) == ["a"])
         again = await ask(server, post(order, "/v1/load_lora_adapter"))
         assert again.status == 400, "loaded everywhere: vLLM's own answer"
         wrong = await ask(server, post({"lora_path": "x"}, "/v1/load_lora_adapter"))
