@@ -38,6 +38,7 @@ _REQUEST_ERRORS = {
     "queue_timeout": "Queue timeout",
     "rate_limit_requests": "Request rate limit",
     "rate_limit_tokens": "Token rate limit",
+    "shutting_down": "Router shut down",
     "stale_connection": "Stale connection",
     "stalled_client": "Client stopped reading",
     "too_many_clients": "Too many connections",

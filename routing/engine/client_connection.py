@@ -44,6 +44,22 @@ class ClientConnection(RequestReader):
             exchange.client_gone()
 
     def data_received(self, data: bytes) -> None:
+        try:
+            self._receive(data)
+        except Exception as error:  # noqa: BLE001 - asyncio would close without an answer
+            self._crashed(error)
+
+    def _crashed(self, error: Exception) -> None:
+        if self._exchange is not None:
+            self._exchange.crashed(error)
+            return
+        self._router.internal_error("connection", error)
+        if self._state == LINGER:
+            self.transport.abort()
+        else:
+            self._reject(Refusal("internal_error", "The router failed to read this request."))
+
+    def _receive(self, data: bytes) -> None:
         state = self._state
         if state == HEAD:
             self._buffer = self._buffer + data if self._buffer else data
@@ -92,6 +108,12 @@ class ClientConnection(RequestReader):
             self._exchange.client_paused(True)
 
     def resume_writing(self) -> None:
+        try:
+            self._resume()
+        except Exception as error:  # noqa: BLE001 - as in data_received
+            self._crashed(error)
+
+    def _resume(self) -> None:
         self._write_paused = False
         if self._state == BUSY:
             self.deadline = 0.0
@@ -109,6 +131,12 @@ class ClientConnection(RequestReader):
         self.transport.close()
 
     def tick(self, now: float) -> None:
+        try:
+            self._check_deadlines(now)
+        except Exception as error:  # noqa: BLE001 - the other connections have theirs
+            self._crashed(error)
+
+    def _check_deadlines(self, now: float) -> None:
         exchange = self._exchange
         if (self._end_sent or self._read_paused) and peer_state.was_reset(self.transport):
             self.transport.abort()
@@ -149,6 +177,13 @@ class ClientConnection(RequestReader):
         elif self._state == HEAD:
             self.transport.close()
         elif self._state == LINGER:
+            self.transport.abort()
+
+    def cut(self) -> None:
+        """End now; a request under way ends with an error."""
+        if self._exchange is not None:
+            self._exchange.cut()
+        else:
             self.transport.abort()
 
     def shut(self) -> None:

@@ -67,6 +67,7 @@ KINDS: dict[str, ErrorKind] = {
     "queue_full": ErrorKind(429, "rate_limit_error", "queue_full"),
     "queue_timeout": ErrorKind(429, "rate_limit_error", "queue_timeout"),
     "no_healthy_worker": ErrorKind(503, "server_error", "no_healthy_worker"),
+    "shutting_down": ErrorKind(503, "server_error", "shutting_down"),
     "internal_error": ErrorKind(500, "server_error", "internal_error"),
     "adapter_incomplete": ErrorKind(502, "server_error", "adapter_incomplete"),
     "engine_stuck": ErrorKind(504, "server_error", "engine_stuck"),

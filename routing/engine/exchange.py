@@ -317,8 +317,10 @@ class Exchange(RequestAttempts):
         stale = code == "upstream_reset" and connection.uses > 1 and self.decision.status is None
         if self.answered:
             # After a broken chunk the client's state is unknown: nothing can follow.
+            refusal = Refusal(code, f"The response was cut off: {message}.")
+            self._router.worker_failed(worker, refusal.message, refused=False)
             between = code != "upstream_protocol" and self._between_events(connection)
-            self._broken_off(Refusal(code, f"The response was cut off: {message}."), between)
+            self._broken_off(refusal, between)
         elif stale and not worker.gone and not self._stale_tried and self.body is not None:
             # A keep-alive connection may close as it is used: no worker failure, retry on a new
             # one.
@@ -330,7 +332,6 @@ class Exchange(RequestAttempts):
             self._attempt_failed(code, message, refused=False)
 
     def _broken_off(self, refusal: Refusal, between_events: bool) -> None:
-        self._router.worker_failed(self._worker, refusal.message, refused=False)
         if self.answer.filter is not None:
             for event in self.answer.filter.release():
                 self._write_event(event)
@@ -373,13 +374,23 @@ class Exchange(RequestAttempts):
 
     def timed_out(self) -> None:
         """End without retry: the worker may still be computing."""
+        if self._worker is None:
+            self.refuse(Refusal("queue_timeout", "The router did not read this request in time."))
+            return
+        text = "The worker did not start its response in time."
+        if self.answered:
+            text = "The worker stopped sending."
+        self._router.worker_failed(self._worker, text, refused=False)
+        self._stop(Refusal("upstream_timeout", text))
+
+    def cut(self) -> None:
+        self._stop(Refusal("shutting_down", "The router shuts down: its grace period is over."))
+
+    def _stop(self, refusal: Refusal) -> None:
         connection = self._connection
         self._drop_attempt()
         if self.answered:
-            assert connection is not None
-            between = self._between_events(connection)
-            self._broken_off(Refusal("upstream_timeout", "The worker stopped sending."), between)
-            return
-        assert self._worker is not None
-        self._router.worker_failed(self._worker, "no response in time", refused=False)
-        self.refuse(Refusal("upstream_timeout", "The worker did not start its response in time."))
+            between = connection is not None and self._between_events(connection)
+            self._broken_off(refusal, between)
+        else:
+            self.refuse(refusal)

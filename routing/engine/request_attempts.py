@@ -45,6 +45,7 @@ class RequestAttempts(AnswerReceiver):
         "_client",
         "_connecting",
         "_connection",
+        "_done",
         "_engine_deaths",
         "_events",
         "_judged",
@@ -123,6 +124,7 @@ class RequestAttempts(AnswerReceiver):
         self._pending: bytes | None = None  # withheld response head
         self._events = False
         self._engine_deaths = 0
+        self._done = False  # accounted for
         self._judged: list[bytes] = []  # body of a 500, held until complete
         self.sent_at = 0.0
         self._unframed = False  # the answer ends with the connection
@@ -273,6 +275,19 @@ class RequestAttempts(AnswerReceiver):
             self._drop_attempt()
             self._again("engine_stuck", worker.last_error, refused=False)
 
+    def crashed(self, error: Exception) -> None:
+        """End after an exception: with an error before the first byte, else as broken off."""
+        self._router.internal_error("request", error)
+        self._drop_attempt()
+        if self.answered or self._done:
+            self._finish("broken_stream")
+            self._client.break_off(self._unframed)
+        else:
+            refusal = Refusal("internal_error", "The router failed to handle this request.")
+            self.decision.status = refusal.kind.status
+            self._finish("internal_error")
+            self._client.reply_error(refusal, self.head, self.decision.id, close=True)
+
     def client_gone(self) -> None:
         if self._drop_attempt():
             self.decision.status = 499
@@ -305,6 +320,9 @@ class RequestAttempts(AnswerReceiver):
 
     def _finish(self, error: str) -> None:
         self._connection = None
+        if self._done:
+            return
+        self._done = True
         if self.reading is not None:
             self.reading.cancel()
             self.reading = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -111,10 +112,22 @@ class Router(RouterState):
         if problem is not None:
             exchange.refuse(problem)
         elif identity is None:
-            reading = self._read_large(exchange, key, scope, started)
-            exchange.reading = asyncio.get_running_loop().create_task(reading)
+            self._start(exchange, self._read_large(exchange, key, scope, started))
         else:
             self._place(exchange, key, identity, started)
+
+    def _start(self, exchange: Exchange, step: Coroutine[None, None, None]) -> None:
+        """Run a step of a request that takes a while; its client has a deadline meanwhile."""
+        exchange.deadline = perf_counter() + self.config.limits.response_timeout_s
+        task = self._run(exchange, step)
+        exchange.reading = asyncio.get_running_loop().create_task(task)
+
+    @staticmethod
+    async def _run(exchange: Exchange, step: Coroutine[None, None, None]) -> None:
+        try:
+            await step
+        except Exception as error:  # noqa: BLE001 - nobody awaits the task: its client would hang
+            exchange.crashed(error)
 
     async def _decoded(self, exchange: Exchange, body: bytes) -> bytes:
         """Return the body without its content coding, counted in the buffer budget."""
@@ -138,11 +151,6 @@ class Router(RouterState):
         except Refusal as refusal:
             exchange.reading = None
             exchange.refuse(refusal)
-            return
-        except Exception as error:  # noqa: BLE001 - this task is not awaited: its client would hang
-            exchange.reading = None
-            self.log.event("error", "request_unreadable", error=repr(error))
-            exchange.refuse(Refusal("internal_error", "The router could not parse this request."))
             return
         exchange.reading = None
         exchange.facts = identity.facts
@@ -182,11 +190,17 @@ class Router(RouterState):
             and (canary is None or canary.is_kvaware[exchange.facts.arm])
         ):
             waits = self.kv.read(
-                exchange, identity.model, identity.sent, lambda: self._enter(exchange, key, began)
+                exchange, identity.model, identity.sent, lambda: self._go_on(exchange, key, began)
             )
             if waits:
                 return
         self._enter(exchange, key, began)
+
+    def _go_on(self, exchange: Exchange, key: Key, began: float) -> None:
+        try:
+            self._enter(exchange, key, began)
+        except Exception as error:  # noqa: BLE001 - called for this request, by no part of it
+            exchange.crashed(error)
 
     def _diagnose(self, exchange: Exchange, identity: Identity) -> None:
         """Compare with the earlier answer that a request for diagnostics names."""
@@ -200,8 +214,7 @@ class Router(RouterState):
         if stored:
             exchange.stored_response = stored
             if self.responses.searches(stored):
-                finding = self._find_response(exchange, key, began)
-                exchange.reading = asyncio.get_running_loop().create_task(finding)
+                self._start(exchange, self._find_response(exchange, key, began))
                 return
         self._admit(exchange, key, began)
 
@@ -210,14 +223,12 @@ class Router(RouterState):
         lines = b""
         if self.keys.open and head.authorization:
             lines = b"authorization: " + head.authorization + b"\r\n"
-        try:
-            await self.responses.find(exchange.stored_response, lines)
-        except Exception as error:  # noqa: BLE001 - this task is not awaited: its client would hang
-            self.log.event("error", "response_not_located", error=repr(error))
+        await self.responses.find(exchange.stored_response, lines)
         exchange.reading = None
         self._admit(exchange, key, began)
 
     def _admit(self, exchange: Exchange, key: Key, began: float) -> None:
+        exchange.deadline = 0.0
         try:
             self.meter.admit(exchange, key, free=self.paths.needs_admin(exchange.head.path))
             if self._queues and not self._admitted(exchange, key):
@@ -237,7 +248,10 @@ class Router(RouterState):
 
     def take_turn(self, exchange: RoutedRequest, waited_s: float) -> None:
         exchange.decision.queued_s = waited_s
-        self._dispatch(exchange, perf_counter())
+        try:
+            self._dispatch(exchange, perf_counter())
+        except Exception as error:  # noqa: BLE001 - called as another request ends
+            exchange.crashed(error)
 
     def _dispatch(self, exchange: RoutedRequest, began: float) -> None:
         try:
@@ -366,6 +380,15 @@ class Router(RouterState):
         return True
 
     def finished(self, exchange: RoutedRequest) -> None:
+        try:
+            self._account(exchange)
+        except Exception as error:  # noqa: BLE001 - the request has ended, whatever this is
+            self.internal_error("accounting", error)
+        if exchange.ticket is not None:
+            # Last, since it may dispatch the next request.
+            self.admission.done(exchange.ticket, *exchange.decision.used())
+
+    def _account(self, exchange: RoutedRequest) -> None:
         decision = exchange.decision
         self.meter.account(exchange, decision.error)
         self.misses.ended(exchange)
@@ -397,6 +420,3 @@ class Router(RouterState):
             self.kv.finished(exchange)
         if exchange.head.path in _RESET_PATHS and status == 200:
             self._was_reset(decision.chosen, exchange.answer_end())
-        if exchange.ticket is not None:
-            # Last, since it may dispatch the next request.
-            self.admission.done(exchange.ticket, *decision.used())

@@ -9,7 +9,9 @@ import asyncio
 import dataclasses
 import secrets
 import time
+import traceback
 from collections.abc import Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import xxhash
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 # Burst of the retry budget (router.RETRY_SHARE).
 RETRY_BURST = 100.0
+COMPLAINT_S = 60.0  # between log lines about one place of the router
 # Fields that take effect only after a restart.
 NEED_RESTART = ("listen", "listen_more", "reuse_port", "admin", "endpoint", "namespace")
 
@@ -69,6 +72,7 @@ class RouterState:
         self.budget = BufferBudget(config.limits.buffer_bytes)
         self._reading = asyncio.Lock()  # one large body at a time
         self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
+        self._next_complaint: dict[str, float] = {}  # by place
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields that need a restart
         self.config_time = 0.0
@@ -309,6 +313,22 @@ class RouterState:
             metrics.circuit.child(worker.id).set(worker.circuit.state)
             metrics.cache_tokens.child(worker.id).set(worker.cache_tokens)
             metrics.index_blocks.child(worker.id).set(sizes.get(worker.id, 0))
+
+    def internal_error(self, where: str, error: Exception) -> None:
+        """Count and log an exception of the router's own, which must not end anything else."""
+        self.metrics.error("internal_error")
+        now = perf_counter()
+        if now < self._next_complaint.get(where, 0.0):
+            return
+        self._next_complaint[where] = now + COMPLAINT_S
+        place = traceback.extract_tb(error.__traceback__)[-3:]
+        self.log.event(
+            "error",
+            "internal_error",
+            where=where,
+            error=type(error).__name__,  # its text may quote a caller
+            trace=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in place],
+        )
 
     def new_id(self) -> str:
         """Return a unique ID that does not reveal how many there are."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import signal
 import ssl
+from collections.abc import Callable
 from time import perf_counter
 
 from routing.engine.admin import AdminHandler
@@ -34,6 +35,7 @@ TICK_S = 0.5
 BACKLOG = 2048
 # Of 20 ms, for the request of a connection that was accepted while the listeners closed.
 FIRST_REQUEST_ROUNDS = 50
+LAST_WORDS_ROUNDS = 25  # of 20 ms, for the errors of requests that are cut
 
 
 __all__ = ["RouterServer", "StartError"]
@@ -58,6 +60,7 @@ class RouterServer:
         self._admin_port: Listener | None = None
         self._tls = config.tls
         self._renewing: asyncio.Task[None] | None = None
+        self._steps = self._make_steps()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._ticker: asyncio.TimerHandle | None = None
@@ -161,6 +164,11 @@ class RouterServer:
         router = self.router
         cut = len(router.clients)
         for client in list(router.clients):
+            client.cut()
+        for _ in range(LAST_WORDS_ROUNDS):
+            if router.clients:
+                await asyncio.sleep(0.02)
+        for client in list(router.clients):
             client.transport.abort()
         await self._discovery.stop()
         await self._health.stop()
@@ -186,21 +194,38 @@ class RouterServer:
         self._kvaware.follow()
 
     def _tick(self) -> None:
-        now = perf_counter()
         self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        for client in list(self.router.clients):
-            client.tick(now)
-        self.router.table.tick(now)
-        self.router.admission.tick(now)
-        self._kvaware.tick()
-        self._exchange.tick()
-        self.router.resend_notices()
-        for worker in self.router.table.workers.values():
-            worker.pool.tick(now)
-        self.reload(False)
-        self._renew_tls()
-        self.router.recorder.tick()
-        self.log.flush()
+        for name, step in self._steps:
+            try:
+                step(perf_counter())
+            except Exception as error:  # noqa: BLE001 - the other steps go on
+                self.router.internal_error(name, error)
+
+    def _make_steps(self) -> tuple[tuple[str, Callable[[float], object]], ...]:
+        """Return the housekeeping of every tick, each step with its name in logs."""
+        router = self.router
+
+        def tick_clients(now: float) -> None:
+            for client in list(router.clients):
+                client.tick(now)
+
+        def tick_pools(now: float) -> None:
+            for worker in router.table.workers.values():
+                worker.pool.tick(now)
+
+        return (
+            ("clients", tick_clients),
+            ("workers", router.table.tick),
+            ("admission", router.admission.tick),
+            ("kv_events", lambda _: self._kvaware.tick()),
+            ("exchange", lambda _: self._exchange.tick()),
+            ("notices", lambda _: router.resend_notices()),
+            ("pools", tick_pools),
+            ("config", lambda _: self.reload(False)),
+            ("tls", lambda _: self._renew_tls()),
+            ("recorder", lambda _: router.recorder.tick()),
+            ("log", lambda _: self.log.flush()),
+        )
 
     def reload(self, force: bool) -> None:
         """Reload a changed configuration; an invalid one is only reported in /config."""

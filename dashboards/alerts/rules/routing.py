@@ -188,6 +188,15 @@ RULES: tuple[Rule, ...] = (
         condition="<measured> == 0",
     ),
     Rule(
+        "RouterInternalErrors",
+        _counted(q.ERRORS, 'reason="internal_error"', "10m"),
+        "0m",
+        "a router failed at something by a fault of its own; a request ended with an error, or a "
+        "step of its housekeeping is not done",
+        "Read the internal_error lines of the router's log, which name the place, and report them.",
+        condition="<measured> > 0",
+    ),
+    Rule(
         "RouterConfigRefused",
         _counted(q.CONFIG_RELOADS, 'result="refused"', "10m"),
         "0m",

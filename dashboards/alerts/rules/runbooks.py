@@ -47,6 +47,13 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         "Meanwhile requests are served; cache hits drop, and each router uses an equal part of "
         "limits and token budgets.",
     ),
+    "RouterInternalErrors": (
+        "Router log: each `internal_error` line has the step (`where`), the exception and its "
+        "place.",
+        "A step of the housekeeping that fails every time is not done until the router restarts: "
+        "restart it.",
+        "Report the lines. They quote nothing that a caller has sent.",
+    ),
     "RouterErrorRatio": (
         "Check emberline_router_request_errors_total by reason, or the Routing board.",
         "Upstream errors: worker logs. Timeouts: worker queues. No worker: worker health.",

@@ -45,6 +45,11 @@ class AnswerReceiver:
 
     def answer_done(self) -> None: ...
     def answer_lost(self, code: str, message: str) -> None: ...
+
+    def crashed(self, error: Exception) -> None:
+        """Take an exception that one of these methods raised."""
+        self.answer_lost("upstream_protocol", f"{type(error).__name__}: {error}")
+
     def upload_paused(self, paused: bool) -> None: ...
 
 
@@ -127,22 +132,25 @@ class WorkerConnection:
         if receiver is None:
             return
         self._receiver = None
-        if self._state == _TO_CLOSE and exc is None and _closed_cleanly(self.transport):
-            receiver.answer_done()
-        else:
-            receiver.answer_lost("upstream_reset", "the worker closed the connection")
+        try:
+            if self._state == _TO_CLOSE and exc is None and _closed_cleanly(self.transport):
+                receiver.answer_done()
+            else:
+                receiver.answer_lost("upstream_reset", "the worker closed the connection")
+        except Exception as error:  # noqa: BLE001 - asyncio would only log it
+            receiver.crashed(error)
 
     def data_received(self, data: bytes) -> None:
         receiver = self._receiver
         if receiver is None:
             self.close()  # unsolicited bytes
             return
-        if self._chunks is not None:
-            piece = self._chunks.whole(data)
-            if piece:
-                receiver.answer_chunk(data, piece)
-                return
         try:
+            if self._chunks is not None:
+                piece = self._chunks.whole(data)
+                if piece:
+                    receiver.answer_chunk(data, piece)
+                    return
             if self._state == _HEAD:
                 found = self._read_head(receiver, data)
                 if found is None:
@@ -153,6 +161,10 @@ class WorkerConnection:
             self._receiver = None
             self.close()
             receiver.answer_lost("upstream_protocol", str(error))
+        except Exception as error:  # noqa: BLE001 - asyncio would only close this connection
+            if self._receiver is receiver:
+                self.abandon()
+            receiver.crashed(error)
 
     # -- router interface
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Sequence
-from random import getrandbits, randrange
+from random import getrandbits
 from time import perf_counter
 from typing import Any
 
 import orjson
+import xxhash
 
 from routing.engine.errors import Refusal
 
@@ -27,7 +28,11 @@ _SCAN_BYTES = 65_536
 # Below this limit a sample has too few values; its margin covers bodies made to evade it.
 _MIN_SAMPLED_VALUES = 65_536
 _SAMPLE_MARGIN = 4
-_STRIDES = (37, 41, 43, 47, 53, 59, 61, 67)
+# A sample is one window of each cell.
+_CELL_BYTES = 2048
+_WINDOW_BYTES = 64
+_SAMPLED_SHARE = _CELL_BYTES // _WINDOW_BYTES
+_SECRET = getrandbits(64)  # no caller can foresee the windows
 _MIN_BYTES_S = 1000
 _SMALL_PIECE_BYTES = 4096
 # Parser cost in plain values: objects, arrays and keys are expensive.
@@ -45,16 +50,20 @@ def is_small(body: bytes) -> bool:
     if size <= SMALL_BYTES:
         return True
     # Counting all would cost a tenth of the request.
-    sample, stride = _sample(body, 0, size)
-    return size <= MEDIUM_BYTES and sample.count(b"{") * stride <= MEDIUM_OBJECTS
+    sample = _sample(body, 0, size)
+    return size <= MEDIUM_BYTES and sample.count(b"{") * _SAMPLED_SHARE <= MEDIUM_OBJECTS
 
 
-def _sample(text: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """Return every nth byte, and n. Start and n are random, so that no text can evade it; n is a
-    prime, so that it shares no factor with the distance of values that repeat.
-    """
-    stride = _STRIDES[getrandbits(3)]
-    return text[at + randrange(stride) : end : stride], stride
+def _sample(body: bytes, at: int, end: int) -> bytes:
+    """Return a window of each cell, the same for the same body."""
+    place = xxhash.xxh3_64_intdigest(body[at : at + _CELL_BYTES], _SECRET ^ at)
+    windows = []
+    for cell in range(at, end, _CELL_BYTES):
+        # Knuth's multiplier, The Art of Computer Programming 2, 3.3.4
+        place = (place * 6_364_136_223_846_793_005 + 1) & 0xFFFF_FFFF_FFFF_FFFF
+        start = cell + (place >> 33) % (_CELL_BYTES - _WINDOW_BYTES)
+        windows.append(body[start : start + _WINDOW_BYTES])
+    return b"".join(windows)
 
 
 class ReadPace:
@@ -186,8 +195,8 @@ async def _are_few(body: bytes, most: int, pace: ReadPace) -> bool:
     """Return True if by a sample the body has far fewer than `most` values, as nearly all have."""
     marks = 0
     for at in range(0, len(body), _SCAN_BYTES):  # a sample of each part, each drawn anew
-        sample, stride = _sample(body, at, at + _SCAN_BYTES)
-        marks += _count_values(sample) * stride
+        sample = _sample(body, at, min(at + _SCAN_BYTES, len(body)))
+        marks += _count_values(sample) * _SAMPLED_SHARE
         await pace.pause()
     return marks * _SAMPLE_MARGIN <= most
 

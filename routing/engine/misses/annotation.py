@@ -120,4 +120,7 @@ def _insert(event: bytes, fields: Mapping[str, Any], inside: str) -> bytes:
         return event
     target.update(fields)
     name, begin, _ = event.partition(b"data:")
-    return b"%b%b %b\n\n" % (name, begin, orjson.dumps(data))
+    try:
+        return b"%b%b %b\n\n" % (name, begin, orjson.dumps(data))
+    except TypeError:  # nested deeper than it can be written
+        return event

@@ -82,7 +82,9 @@ def check_counts(path: bytes, body: dict[str, Any], messages: int, parts: int) -
     if not is_chat:
         return
     found = body.get(name)
-    contents = [item.get("content") for item in found if type(item) is dict] if found else []
+    if type(found) is not list:
+        found = []
+    contents = [item.get("content") for item in found if type(item) is dict]
     count = sum(len(each) for each in (*contents, body.get("system")) if type(each) is list)
     if count > parts:
         text = f"The content of {name} has {count} parts; at most {parts} are accepted"

@@ -12,6 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
+from routing.engine.errors import Refusal
+
 DEFAULT_COMPLETION = 1024  # reserved if the request has no limit
 _MAX_TOKENS = 10**9
 _MAX_CHOICES = 1024
@@ -186,7 +188,11 @@ def with_fields(body: bytes, data: dict[str, Any], fields: dict[str, Any]) -> by
     last (RFC 8259 4; Python's json and orjson do).
     """
     end = body.rindex(b"}")
-    more = orjson.dumps(fields)[1:-1]
+    try:
+        more = orjson.dumps(fields)[1:-1]
+    except TypeError:  # what a caller has nested in one of them
+        names = ", ".join(fields)
+        raise Refusal("bad_request", f"{names}: nested more than 250 levels deep.", names) from None
     return b"".join((memoryview(body)[:end], b"," if data else b"", more, body[end:]))
 
 

@@ -173,6 +173,8 @@ class Identifier:
         subdivides it.
         """
         own = data.get("cache_salt")
+        if own is not None and type(own) is not str:
+            raise Refusal("bad_request", "cache_salt must be a text.", "cache_salt")
         if own is None:
             salt = self._salts.get(scope)
             if salt is not None:

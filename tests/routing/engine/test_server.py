@@ -180,8 +180,9 @@ async def test_flags_configure_and_term_completes_a_stream() -> None:
 
 async def test_requests_beyond_the_grace_period_are_cut(tmp_path: Path) -> None:
     async def endless(talk: Conversation) -> None:
-        await talk.stream_head()
-        await talk.chunk(event("one"))
+        if talk.request.json.get("stream"):
+            await talk.stream_head()
+            await talk.chunk(event("one"))
         await asyncio.Event().wait()
 
     async with FakeWorker() as worker:
@@ -198,15 +199,23 @@ async def test_requests_beyond_the_grace_period_are_cut(tmp_path: Path) -> None:
         async with program("--config", str(config)) as (running, address):
             await running.line("worker_up")
             worker.script = endless
-            async with await Client.to(address) as client:
+            async with await Client.to(address) as client, await Client.to(address) as other:
                 await client.send(post(chat("x", stream=True)))
                 await client.head()
+                await other.send(post(chat("x")))
+                await worker.until(lambda: len(worker.requests) == 2)
                 running.process.send_signal(signal.SIGTERM)
                 stopped = await running.line("stopped")
-                assert stopped["cut"] == 1
+                assert stopped["cut"] == 2
+                rest = await client.reader.read(-1)
+                assert b'data: {"error":' in rest
+                assert b'"shutting_down"' in rest
+                assert not rest.endswith(b"0\r\n\r\n"), "it does not look complete"
+                answer = await other.response()
+                assert (answer.status, answer.code) == (503, "shutting_down")
                 async with asyncio.timeout(60):
                     assert await running.process.wait() == 0
-            await worker.until(lambda: len(worker.cancelled) == 1)
+            await worker.until(lambda: len(worker.cancelled) == 2)
 
 
 async def test_hup_reloads_the_file(tmp_path: Path) -> None:

@@ -65,6 +65,10 @@ def requests(good: float, bad: float) -> Series:
     )
 
 
+def failures(reason: str, values: str) -> Series:
+    return router("request_errors_total", values, f'{E},reason="{reason}"')
+
+
 def queue(depth: int, limit: int) -> Series:
     return router("queue_depth", f"{depth}x60") | router("queue_limit", f"{limit}x60")
 
@@ -107,6 +111,8 @@ CASES: list[tuple[str, Series, bool]] = [
     ("EngineTargetDown", up("vllm", "0x39 1x20"), False),
     ("WorkerEngineStuck", router("worker_stuck", "1x60", W), True),
     ("WorkerEngineStuck", router("worker_stuck", "0x60", W), False),
+    ("RouterInternalErrors", failures("internal_error", "0x30 1x30"), True),
+    ("RouterInternalErrors", failures("queue_full", "0x30 1x30"), False),
     ("RouterErrorRatio", requests(97, 3), True),
     ("RouterErrorRatio", requests(99, 1), False),
     ("RouterErrorRatio", requests(0, 0), False),
