@@ -22,6 +22,7 @@ REMEDIES: Final = {
     "routers lists.",
     "database": "Use a database number that the store has in state_store.url; in a cluster, 0.",
     "protocol": "Use Valkey, or Redis 6 or newer.",
+    "internal": "Report the error; the router reconnects by itself.",
     "lost": "Check that the store runs and has memory; the router reconnects by itself.",
 }
 _REPLIES = (
@@ -73,4 +74,4 @@ def _reason(error: Exception) -> str:
         return next((reason for start, reason in _REPLIES if text.startswith(start)), "lost")
     if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return "lost"
-    return "address"
+    return "address" if isinstance(error, OSError) else "internal"

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from routing.engine.peers.connection import StoreError
 
 if TYPE_CHECKING:
     from routing.engine.access.admission import RequestAdmission
@@ -18,23 +20,38 @@ if TYPE_CHECKING:
     from routing.engine.peers.connection import StoreConnection
 
 MAX_BUCKETS = 256  # in a settlement
-# KEYS: buckets, each the time at which it is full again. ARGV: seconds to add.
-_SETTLE = """
+MAX_USED_S = 86_400  # until a bucket is full again; what is longer is no level
+# KEYS: buckets, each the time at which it is full again. ARGV: seconds to add. Anything else that
+# somebody has stored under a key counts as a full bucket.
+_SETTLE = f"""
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
-local used = {}
+local used = {{}}
 for index, key in ipairs(KEYS) do
-  local full = math.max(tonumber(redis.call('GET', key) or '0'), now)
+  local stored = redis.pcall('GET', key)
+  local full = type(stored) == 'string' and tonumber(stored) or now
+  if not (full >= now and full <= now + {MAX_USED_S}) then full = now end
   local cost = tonumber(ARGV[index])
   if cost ~= 0 then
     full = math.max(full + cost, now)
-    local kept = string.format('%d', math.min((full - now) * 1000 + 1000, 1e12))
+    local kept = string.format('%d', (full - now) * 1000 + 1000)
     redis.call('SET', key, string.format('%.6f', full), 'PX', kept)
   end
   used[index] = string.format('%.6f', full - now)
 end
 return used
 """
+
+
+def _levels(reply: Any, buckets: int) -> list[float]:
+    """Return the levels of buckets in seconds. Raise StoreError for anything else."""
+    try:
+        levels = [float(used) for used in reply] if type(reply) is list else []
+    except (TypeError, ValueError):
+        levels = []
+    if len(levels) != buckets or not all(0.0 <= used <= 2 * MAX_USED_S for used in levels):
+        raise StoreError("implausible levels of rate limits")
+    return levels
 
 
 class SharedLimits:
@@ -70,8 +87,8 @@ class SharedLimits:
             keys = [self._place + bucket_name for bucket_name, _ in part]
             sent_at = perf_counter()
             found = await store.command("EVALSHA", name, len(keys), *keys, *costs)
-            for (_, bucket), used, cost in zip(part, found, costs, strict=True):
-                bucket.settle(float(used), cost, sent_at, self._routers())
+            for (_, bucket), used, cost in zip(part, _levels(found, len(part)), costs, strict=True):
+                bucket.settle(used, cost, sent_at, self._routers())
 
     def _part(self) -> list[tuple[str, Bucket]]:
         """Return charged buckets; for a refresh also others, in turn."""

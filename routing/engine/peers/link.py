@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 0.3
+LOST_S = 10.0  # without a reply, as when the store's machine is gone
 _CHECK_S = 0.25
 _CONGESTED_BYTES = 1024 * 1024
 _MAX_BYTES = 4 * 1024 * 1024
@@ -72,7 +73,7 @@ class StoreLink:
             error: Exception = StoreError("closed")
             try:
                 await self._connected()
-            except (OSError, StoreError, TimeoutError) as found:
+            except Exception as found:  # noqa: BLE001 - whatever it is, the next try may succeed
                 error = found
             if self.up:
                 delay = FIRST_RETRY_S
@@ -101,9 +102,13 @@ class StoreLink:
                 await asyncio.gather(serving, return_exceptions=True)
             connection.close()
 
-    @staticmethod
-    async def _watch(connection: StoreConnection, serving: asyncio.Task[None]) -> None:
-        """Return or raise when the connection is of no use any more."""
+    async def _watch(self, connection: StoreConnection, serving: asyncio.Task[None]) -> None:
+        """Return or raise when the connection is of no use any more.
+
+        While replies are slow it is kept, and the router goes on alone: a store with much to do
+        would have more with every new connection.
+        """
+        error = TimeoutError("no reply from the store")
         ends: set[asyncio.Future[None]] = {connection.lost, serving}
         while True:
             began = perf_counter()
@@ -116,5 +121,9 @@ class StoreLink:
                 continue  # this process was stopped: what came meanwhile is not read yet
             # The router's own heartbeats come back: silence means a lost subscription.
             silent_s = perf_counter() - connection.received_at
-            if max(connection.waiting_s, silent_s) > TIMEOUT_S:
-                raise TimeoutError("no reply from the store")
+            silent_s = max(connection.waiting_s, silent_s)
+            if silent_s > LOST_S:
+                raise error
+            if self.up != (silent_s <= TIMEOUT_S):
+                self.up = not self.up
+                self._changed(None if self.up else describe_failure(error))

@@ -268,6 +268,10 @@ class PeerExchange:
         except MessageError as error:
             self._count(error.reason)
             return
+        except Exception as error:  # noqa: BLE001 - the connection would end
+            self._router.internal_error("peer_message", error)
+            self._count("invalid")
+            return
         self._count("applied")
         self._router.peers_changed(self.view)
         if batch.asks == self.router_id and (self._memory_task is None or self._memory_task.done()):

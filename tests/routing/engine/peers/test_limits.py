@@ -7,11 +7,14 @@ import json
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
+from time import perf_counter
 from uuid import uuid4
 
 import pytest
+from redis.asyncio import Redis
 
 from routing.engine.access.callers import Bucket
+from routing.engine.peers.connection import StoreConnection
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import Client, ask, chat, metric, post, until
 from tests.routing.engine.peers.test_service import (
@@ -103,6 +106,66 @@ async def test_rate_of_four_routers_is_that_of_one(valkey, folder):
         assert set(statuses) == {200, 429}
         # At most what the others admit before a router has read the level: some two each.
         assert 60 <= passed <= 60 + refilled + 8
+
+
+@pytest.mark.parametrize(
+    "stored", ["inf", "-inf", "nan", "1e308", "-1e308", "0x7p9999", "many", "", ["a list"]]
+)
+async def test_level_that_cannot_be_is_none(valkey, folder, stored):
+    async with (
+        FakeWorker() as worker,
+        exchanging(
+            *(valkey, folder, worker),
+            endpoint=uuid4().hex,
+            admission={"requests_per_minute": 60},
+        ) as server,
+        Redis.from_url(valkey.url, password=PASSWORD) as store,
+    ):
+        await until(lambda: server._exchange.link.up, "connected")
+        connection = server._exchange.link._connection
+        (key,) = [
+            server._exchange._limits._place + name for name, _ in server.router.admission.buckets()
+        ]
+        await (store.rpush(key, *stored) if type(stored) is list else store.set(key, stored))
+        (bucket,) = buckets(server)
+        for _ in range(2):
+            assert (await ask(server, post(chat("hello")))).status == 200
+            await until(lambda: not bucket.unsent, "settled")
+        assert 50 < bucket.level(perf_counter()) <= 59
+        assert 1 < float(await store.get(key)) - time.time() < 10
+        assert server._exchange.link._connection is connection
+        assert await metric(server, "emberline_router_state_store_up") == 1
+
+
+@pytest.mark.parametrize("reply", [b"5", [b"nan"], [b"1e9"], [b"x"], [], None])
+async def test_implausible_reply_ends_the_connection_and_nothing_else(
+    valkey, folder, reply, monkeypatch
+):
+    async with (
+        FakeWorker() as worker,
+        exchanging(
+            *(valkey, folder, worker),
+            endpoint=uuid4().hex,
+            admission={"requests_per_minute": 60},
+        ) as server,
+    ):
+        await until(lambda: server._exchange.link.up, "connected")
+        command = StoreConnection.command
+
+        def wrong(self, *parts):
+            if parts[0] != "EVALSHA":
+                return command(self, *parts)
+            future = asyncio.get_running_loop().create_future()
+            future.set_result(reply)
+            return future
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StoreConnection, "command", wrong)
+            await until(lambda: server._exchange.away, "not connected")
+            assert (await ask(server, post(chat("hello")))).status == 200
+        await until(lambda: not server._exchange.away, "connected again")
+        (bucket,) = buckets(server)
+        assert 50 < bucket.level(perf_counter()) <= 60
 
 
 async def test_requests_at_a_time_are_those_of_one_router_and_shared_fairly(valkey, folder):

@@ -187,6 +187,51 @@ async def test_router_goes_on_alone_and_returns(folder):
             back.stop()
 
 
+async def test_connection_is_kept_while_the_store_is_slow(valkey, folder):
+    async with (
+        FakeWorker() as worker,
+        exchanging(valkey, folder, worker, endpoint="slow") as one,
+        Redis.from_url(valkey.url, password=PASSWORD) as store,
+    ):
+        await until(lambda: one._exchange.link.up, "connected")
+        connection = one._exchange.link._connection
+        await store.execute_command("CLIENT", "PAUSE", 2500, "ALL")
+        await until(lambda: one._exchange.away, "alone")
+        assert not one._exchange.show()["connected"]
+        assert (await ask(one, post(chat("meanwhile")))).status == 200
+        await until(lambda: not one._exchange.away, "connected")
+        assert one._exchange.link._connection is connection
+        assert (
+            await metric(one, "emberline_router_state_store_failures_total", reason="timeout") == 1
+        )
+
+
+async def test_any_exception_leaves_the_exchange_connected_or_says_that_it_is_not(
+    valkey, folder, monkeypatch
+):
+    async with (
+        FakeWorker() as worker,
+        exchanging(valkey, folder, worker, endpoint="broken") as one,
+        exchanging(valkey, folder, worker, endpoint="broken") as two,
+    ):
+        await until(lambda: peers_of(one) and peers_of(two), "both connected")
+        connection = one._exchange.link._connection
+
+        def failing(*_: Any, **__: Any) -> None:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one._exchange.view, "apply", failing)
+            await until(lambda: one._exchange.show()["messages"]["invalid"] > 1, "counted")
+            assert one._exchange.link._connection is connection
+        with monkeypatch.context() as patch:
+            patch.setattr(one._exchange, "_batch", failing)
+            await until(lambda: one._exchange.away, "not connected")
+            assert "ZeroDivisionError" in one._exchange.away
+            await becomes(one, 0, "emberline_router_state_store_up")
+        await until(lambda: not one._exchange.away and peers_of(one), "connected again")
+
+
 async def test_hostile_message_is_dropped_and_counted(valkey, folder):
     async with FakeWorker() as worker, exchanging(valkey, folder, worker, endpoint="evil") as one:
         await until(lambda: one._exchange.link.up, "connected")
