@@ -38,6 +38,7 @@ async def serve(config: Config) -> None:
         node.draining = True
 
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(node.loop_failed)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop)
     admin = AdminServer(node, request_drain)

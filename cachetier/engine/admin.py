@@ -157,6 +157,8 @@ class AdminServer:
                 status, kind, body = self._answer(head, str(peer[0]) if peer else "")
                 writer.write(_encode_response(status, kind, body.encode()))
                 await writer.drain()
+        except MemoryError:
+            self._node.shortage.failed()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # a malformed request gets no response
         finally:
@@ -192,6 +194,9 @@ class AdminServer:
         return self._page(target.path)
 
     def _page(self, path: str) -> AdminResponse:
+        trouble = self._node.shortage.trouble()
+        if path in ("/healthz", "/readyz") and trouble:
+            return 503, _TEXT, f"{trouble}\n"
         if path == "/healthz":
             return 200, _TEXT, f"ok\n{self._node.disk_trouble()}"
         if path == "/readyz":

@@ -109,6 +109,8 @@ def _add_connections(out: _Exposition, node: Node) -> None:
     counters = node.counters
     text = "Login attempts: right, wrong, or locked after too many wrong ones."
     out.counter("logins", text, counters.logins, "result")
+    text = "Operations that failed because the system gave no memory."
+    out.counter("memory_failures", text, node.shortage.failures)
     text = "Connections closed or rejected by this node."
     out.counter("closed_connections", text, counters.closed, "reason")
     text = "Requests from web pages to the admin port."

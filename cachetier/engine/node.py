@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cachetier.engine.config import Config, parse_peers
 from cachetier.engine.counters import Counters
@@ -22,6 +23,7 @@ from cachetier.engine.memory.arena import Arena, NoRoomError
 from cachetier.engine.memory.gates import Census, NamespaceAdmission, Quotas
 from cachetier.engine.memory.leases import Leases
 from cachetier.engine.memory.memory_store import MemoryStore
+from cachetier.engine.memory.shortage import MemoryShortage
 from cachetier.engine.net.access import Gatekeeper, PasswordFile
 from cachetier.engine.net.guards import OpenSession
 from cachetier.engine.net.tls import LiveContext
@@ -35,11 +37,13 @@ VERSION = "0.1.0"
 # Concurrent SCANs; the oldest is dropped.
 _MAX_SCANS = 16
 _HTTP_LOG_INTERVAL_S = 60.0
+_FAILURE_LOG_INTERVAL_S = 60.0
 # Seconds to write queued values at shutdown, below the supervisor's grace period.
 _DISK_GRACE_S = 5.0
 # Seconds to move memory contents to disk at shutdown.
 _HAND_DOWN_S = 4.0
 _DISK_POLL_S = 0.005
+EXIT_NO_MEMORY = 3
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,12 @@ class CallCounts:
     count: int = 0
     failed: int = 0
     seconds: float = 0.0
+
+
+def _exit(reason: str) -> None:
+    """End at once: an orderly end takes memory. The shared memory is freed by its readers' ends."""
+    log.critical("Ending: %s", reason)
+    os._exit(EXIT_NO_MEMORY)
 
 
 class Node:
@@ -82,6 +92,7 @@ class Node:
             gates=self._gates(),
             lower=self.disk,
         )
+        self.shortage = MemoryShortage(self.store.shed, _exit)
         self.transfers = TransferThreads(config.transfer_threads)
         self.leases = Leases()
         self.sessions: dict[int, OpenSession] = {}
@@ -97,6 +108,7 @@ class Node:
         self.run_id = secrets.token_hex(20)
         self._receiving = 0
         self._http_logged_at = -math.inf
+        self._failures_logged: dict[str, float] = {}  # by kind
         self.late_refusals = 0  # connections waiting for a delayed login error
         self._ids = itertools.count(1)
         self._walks: OrderedDict[int, list[bytes]] = OrderedDict()
@@ -118,6 +130,18 @@ class Node:
         if self.config.quotas:
             gates.append(Quotas(self.config.quotas, self.config.policy))
         return gates
+
+    def loop_failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle an exception that nothing on the event loop has handled."""
+        error = context.get("exception")
+        if isinstance(error, MemoryError):
+            self.shortage.failed()
+            return
+        kind = f"{type(error).__name__}: {context.get('message', '')}"
+        now = time.monotonic()
+        if now >= self._failures_logged.get(kind, -math.inf) + _FAILURE_LOG_INTERVAL_S:
+            self._failures_logged[kind] = now
+            log.error("%s", context.get("message", kind), exc_info=error)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Run `call` in the next event loop iteration."""
@@ -178,6 +202,7 @@ class Node:
 
     def tick(self, now: float) -> None:
         """Run periodic work. Called once per second."""
+        self.shortage.tick()
         self.leases.sweep(now)
         ended = self.store.sweep(now)
         if ended:

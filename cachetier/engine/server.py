@@ -212,6 +212,8 @@ class NodeServer:
             sock.send(turned_away)
         except OSError as exc:  # disconnected before it was served
             log.debug("Client disconnected immediately: %s", exc)
+        except MemoryError:
+            self._node.shortage.failed()
         sock.close()
 
     async def drain(self, grace_s: float) -> None:
@@ -239,11 +241,17 @@ class NodeServer:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
-            for client in list(self._clients):
-                client.leave_if_broken()
-            self._close_overdue()
-            for context in self._node.tls_contexts:
-                context.renew()
-            if self._node.password_file.renew():
-                self._node.gate.renew(self._node.password_file.lines)
-            self._node.tick(time.monotonic())
+            try:
+                self._sweep_once()
+            except MemoryError:
+                self._node.shortage.failed()
+
+    def _sweep_once(self) -> None:
+        for client in list(self._clients):
+            client.leave_if_broken()
+        self._close_overdue()
+        for context in self._node.tls_contexts:
+            context.renew()
+        if self._node.password_file.renew():
+            self._node.gate.renew(self._node.password_file.lines)
+        self._node.tick(time.monotonic())

@@ -41,6 +41,11 @@ log = logging.getLogger(__name__)
 # Measured with sys.getsizeof: entry 104, key object 33, value object 57 (or extents 120), plus
 # slots in the dictionaries of store, policy and expiry bucket.
 ENTRY_BYTES: Final = 320
+# After this growth the system is asked for so much memory, which is given back: a shortage shows
+# while there is some left. CPython 3.11 to 3.13 may loop for ever when it cannot allocate an
+# integer as it handles an exception (ceval.c, exception_unwind).
+_PROBE_EVERY_BYTES: Final = 64 * 1024
+_PROBE_BYTES: Final = 1024 * 1024
 # Consecutive held values that are skipped before one is evicted.
 _MAX_SKIPPED: Final = 16
 
@@ -74,6 +79,7 @@ class MemoryStore:
         self.lower = lower
         self._policy = policy if policy is not None else Lru(capacity_bytes)
         self._used = 0
+        self._probed_at = 0  # `_used` at the last probe
         self._receiving = 0  # bytes being received
         self._pinned = 0  # cost of held entries, removed or not
         self._gone = 0  # cost of held entries that were removed
@@ -218,6 +224,10 @@ class MemoryStore:
         self.arena.resize(capacity_bytes)
         return None
 
+    def shed(self, now: float) -> None:
+        """Do with an eighth less from now on, as the system has no more memory."""
+        self._set_capacity(self._used - self._used // 8, now)
+
     def _set_capacity(self, capacity_bytes: int, now: float) -> None:
         self._capacity = capacity_bytes
         self._policy.resize(capacity_bytes)
@@ -280,6 +290,9 @@ class MemoryStore:
             declined = gate.refuses(key, cost, now)
             if declined is not None:
                 return declined
+        if self._used > self._probed_at + _PROBE_EVERY_BYTES:
+            bytes(_PROBE_BYTES)
+            self._probed_at = self._used
         self._uncrowd(key, cost, now)
         spared = 0
         while self._used + cost > self._capacity - self._spare_bytes:
@@ -337,9 +350,16 @@ class MemoryStore:
             self.lower.drop(key)
         entry.born_at = now
         entry.ends_at = math.inf if ttl_s is None else now + ttl_s
-        self._entries[key] = entry
-        self._plan_end(key, entry)
-        self._policy.added(key, entry.cost)
+        try:
+            self._entries[key] = entry
+            self._plan_end(key, entry)
+            self._policy.added(key, entry.cost)
+        except MemoryError:
+            self._entries.pop(key, None)
+            self._forget_end(key, entry)
+            self._policy.removed(key)
+            self._free(entry)
+            raise
         for gate in self._gates:
             gate.added(key, entry.cost)
 
@@ -360,6 +380,7 @@ class MemoryStore:
 
     def _free(self, entry: Entry) -> None:
         self._used -= entry.cost
+        self._probed_at = min(self._probed_at, self._used)
         if entry.extents:
             self.arena.give(entry.extents)
             if self.arena.capacity_bytes > self._capacity:  # shrunk while the entry was held

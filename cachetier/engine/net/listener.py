@@ -13,6 +13,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from time import monotonic
 
 from cachetier.engine.config import ListenAddress
 from cachetier.engine.net.tls import LiveContext
@@ -21,7 +22,8 @@ _BACKLOG = 512
 _MAX_HANDSHAKES = 256
 _ACCEPTS_PER_TURN = 32  # connections accepted per event loop turn
 _HANDSHAKE_S = 10.0
-_PAUSE_S = 0.5  # after file descriptors ran out
+_PAUSE_S = 0.5  # after file descriptors or memory ran out
+_LOG_INTERVAL_S = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ class Listener:
     def __init__(self, take: Callable[[socket.socket], None]) -> None:
         self._take = take
         self._sockets: list[socket.socket] = []
+        self._pauses = 0
+        self._logged_at = float("-inf")
 
     @property
     def port(self) -> int:
@@ -64,17 +68,26 @@ class Listener:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
                 sock, _ = listener.accept()
+                sock.setblocking(False)
+                self._take(sock)
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError as error:  # mostly EMFILE
+            except (OSError, MemoryError) as error:  # mostly EMFILE
                 self._wait(listener, error)
                 return
-            sock.setblocking(False)
-            self._take(sock)
 
-    def _wait(self, listener: socket.socket, error: OSError) -> None:
+    def _wait(self, listener: socket.socket, error: OSError | MemoryError) -> None:
         """Stop accepting for a while: with no descriptors left, listening would spin the loop."""
-        log.warning("Not accepting connections for %g s: %s", _PAUSE_S, error.strerror)
+        self._pauses += 1
+        now = monotonic()
+        if now > self._logged_at + _LOG_INTERVAL_S:
+            self._logged_at = now
+            log.warning(
+                "Not accepting connections for %g s (%d times so far): %s",
+                _PAUSE_S,
+                self._pauses,
+                error.strerror if isinstance(error, OSError) else "out of memory",
+            )
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener.fileno())
         loop.call_later(_PAUSE_S, self._listen_again, listener)

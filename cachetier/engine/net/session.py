@@ -170,6 +170,9 @@ class ClientSession:
                 self._give_way()
                 if self.out.is_behind():
                     return
+        except MemoryError:
+            self.node.shortage.failed()
+            self.closing = True
         except Exception:  # as in `_execute`, but a partial reply can only end with the connection
             log.exception(
                 "Command %s failed during its reply; closing the connection", self.last_command
@@ -186,6 +189,9 @@ class ClientSession:
             failed = False
         except CommandError as exc:
             self.reply(replies.error(str(exc)))
+        except MemoryError:
+            self.node.shortage.failed()
+            self.reply(replies.error("OOM the system gives this node no more memory"))
         except Exception:  # last resort: fail the request, not the node
             log.exception("Command %s failed", command.name if command else "?")
             self.reply(replies.error("ERR internal error, see this node's log"))

@@ -146,6 +146,16 @@ class SocketClient:
         self._is_resting = True
 
     def resume(self) -> None:
+        self._run(self._resume)
+
+    def _run(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except MemoryError:
+            self._node.shortage.failed()
+            self.abort()
+
+    def _resume(self) -> None:
         self._is_resting = False
         if not self._is_closed:
             self._session.feed()
@@ -193,7 +203,14 @@ class SocketClient:
         self._is_away = True
         self._listen_no_more()
         self._low_water = 0  # set by the thread
-        self._node.transfers.start(Copy(self._sock, buffers, length, is_receiving, self._return))
+        self._node.transfers.start(Copy(self._sock, buffers, length, is_receiving, self._returned))
+
+    def _returned(self, copy: Copy) -> None:
+        try:
+            self._return(copy)
+        except MemoryError:
+            self._node.shortage.failed()
+            self.abort()
 
     def _return(self, copy: Copy) -> None:
         self._is_away = False
@@ -239,14 +256,14 @@ class SocketClient:
         if reading != self._is_reading:
             self._is_reading = reading
             if reading:
-                self._loop.add_reader(self._fd, self._readable)
+                self._loop.add_reader(self._fd, self._run, self._readable)
             else:
                 self._loop.remove_reader(self._fd)
         writing = bool(self._pieces)
         if writing != self._is_writing:
             self._is_writing = writing
             if writing:
-                self._loop.add_writer(self._fd, self._writable)
+                self._loop.add_writer(self._fd, self._run, self._writable)
             else:
                 self._loop.remove_writer(self._fd)
 
