@@ -418,6 +418,8 @@ class EventApplier:
         names = holder.blocks.pop_all(keys)
         if self._index.observer is not None:
             self._index.observer.evicted(rank.worker, where, names)
+        if where is Tier.GPU:
+            self._index.on_removed(rank.worker, names)
         for key, name in zip(keys, names, strict=True):
             if name is None:
                 self._remove_unplaced(holder, key, where, gone)

@@ -51,6 +51,7 @@ class Index:
         self.several_ranks = False  # any worker ever had several ranks
         self.tiered = False  # any tier but the device was reported
         self.observer: RemovalObserver | None = None
+        self.on_removed: Callable[[str, Sequence[int | None]], None] = lambda _worker, _names: None
         self.on_clear: Callable[[str], None] = lambda _worker: None
         self._free: list[int] = []
         self._masks: dict[int, int] = {}

@@ -94,6 +94,21 @@ class ExpectedBlocks:
             if guess.worker == worker:
                 self.failed(guess)
 
+    def removed(self, worker: str, names: Sequence[int | None]) -> None:
+        """Drop the expectations of answered prompts of which the worker evicted a block: it was
+        reported before, or an earlier copy of it was.
+        """
+        if worker not in self._prompts:
+            return
+        gone = {name for name in names if name and worker in self._holders.get(name, _NOTHING)}
+        if not gone:
+            return
+        for _, guess in self._answered:
+            if guess.worker == worker and any(
+                not gone.isdisjoint(chain) for chain in guess.chains.values()
+            ):
+                self.failed(guess)
+
     def matched(self, chains: Chains, reported: Mapping[str, int] = _NOTHING) -> dict[str, int]:
         """Return the expected prefix tokens by worker, continuing the `reported` ones."""
         found: dict[str, int] = {}

@@ -138,6 +138,7 @@ class KvAware(RoutingPolicy):
         self.index = Index(secret)
         self.pending = ExpectedBlocks()
         self.index.on_clear = self.pending.cleared
+        self.index.on_removed = self.pending.removed
         self.prices = LoadPrices()
         self.believed: Callable[[str], bool] = lambda _worker_id: True
         self.doubted: set[str] = set()  # workers placed by prefix until predictions agree

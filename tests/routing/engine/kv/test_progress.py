@@ -56,6 +56,27 @@ def test_emptied_cache_ends_what_was_expected_of_answered_prompts() -> None:
     assert expected.matched(other) == {}
 
 
+def test_evicted_block_ends_what_was_expected_of_answered_prompts() -> None:
+    events, policy = Fleet(), KvAware(100, b"s")
+    events.index, events.applier = policy.index, EventApplier(policy.index)
+    expected = policy.pending
+    prompts = [list(range(start, start + 3 * BLOCK + 1)) for start in (1, 200, 400)]
+    evicted, waiting, other = ({BLOCK: events.names(tokens)} for tokens in prompts)
+    for chains in (evicted, other):
+        expected.answered(expected.sent("a", chains), 0.0)
+    expected.answered(expected.sent("b", evicted), 0.0)
+    expected.sent("a", waiting)  # under way: it may be computed after the eviction
+    for tokens in prompts:
+        events.report("a", stored(tokens, 0, 3))
+    assert set(expected.matched(evicted)) == {"a", "b"}
+    for tokens in prompts[:2]:
+        events.report("a", removed(tokens[: 3 * BLOCK]))
+    found = [expected.matched(one) for one in (evicted, waiting, other)]
+    assert found == [{"b": 3 * BLOCK}, {"a": 3 * BLOCK}, {"a": 3 * BLOCK}]
+    expected.tick(100.0)
+    assert expected.matched(other) == {}
+
+
 def test_remaining_work_falls_with_each_step_of_a_long_prompt(room: Room) -> None:
     charge = room.sent(PROMPT)
     assert room.worker.backlog == 10 * BLOCK + 1
