@@ -18,6 +18,7 @@ from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
 from routing.models import ImportedTrace
 from routing.traces import actions, storage
+from routing.traces.convert import MAX_FILE_BYTES, MAX_REQUESTS
 from routing.traces.downloads import export_response
 from routing.traces.formats import FORMATS
 
@@ -84,9 +85,9 @@ class TraceFileParser(BaseParser):
     media_type = "*/*"
 
     def parse(self, stream: Any, *_args: Any, **_options: Any) -> Any:
-        data = stream.read(actions.MAX_FILE_BYTES + 1)
-        if len(data) > actions.MAX_FILE_BYTES:
-            raise TooLarge(actions.MAX_FILE_BYTES)
+        data = stream.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise TooLarge(MAX_FILE_BYTES)
         return data
 
 
@@ -155,7 +156,7 @@ class TraceImports(APIView):
     @extend_schema(
         summary="Import a trace",
         description="The body is the file: JSON lines, plain or gzip, up to "
-        f"{actions.MAX_FILE_BYTES >> 20} MiB and {actions.MAX_REQUESTS} requests.",
+        f"{MAX_FILE_BYTES >> 20} MiB and {MAX_REQUESTS} requests.",
         operation_id="endpoints_traces_import",
         parameters=[OpenApiParameter("name", str, required=True), *_FORMAT],
         request={"application/octet-stream": OpenApiTypes.BINARY},

@@ -20,6 +20,7 @@ from endpoints.models import Endpoint
 from endpoints.pages.head import find_endpoint
 from routing.pages.views import build_shell
 from routing.traces import actions, storage
+from routing.traces.convert import MAX_FILE_BYTES, MAX_REQUESTS
 from routing.traces.downloads import export_response
 from routing.traces.formats import FORMATS
 from routing.traces.storage import RecordedHour
@@ -58,8 +59,8 @@ def _render(
         "formats": FORMATS,
         "typed": request.POST or request.GET,
         "problems": problems,
-        "max_mib": actions.MAX_FILE_BYTES >> 20,
-        "max_requests": actions.MAX_REQUESTS,
+        "max_mib": MAX_FILE_BYTES >> 20,
+        "max_requests": MAX_REQUESTS,
     }
     return render(request, "routing/traces.html", context, status=status)
 
@@ -126,7 +127,7 @@ def import_file(request: HttpRequest, name: str) -> HttpResponseBase:
             found.name,
             request.POST.get("name", "").strip(),
             request.POST.get("trace_format", ""),
-            file.read(actions.MAX_FILE_BYTES + 1) if file is not None else b"",
+            file.read(MAX_FILE_BYTES + 1) if file is not None else b"",
             int(size) if size.isdecimal() and len(size) < 9 else 0,
         )
     except Refused as refused:

@@ -7,7 +7,6 @@ the endpoint's field `routing.record_traffic`.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -21,18 +20,14 @@ from endpoints import selectors as endpoint_selectors
 from endpoints import teams
 from endpoints.models import Endpoint
 from routing.models import ImportedTrace, TracePiece
-from routing.traces.files import pack
-from routing.traces.formats import read_trace, write_trace
+from routing.traces.convert import convert
+from routing.traces.formats import write_trace
 from routing.traces.storage import count_requests, load_imported, load_trace
 from routing.traces.trace import Trace, TraceError
 
-MAX_FILE_BYTES = 7 * 2**20  # a form has at most 8 MiB (console.web.server.request_limits)
-MAX_TEXT_BYTES = 128 * 2**20
-MAX_REQUESTS = 200_000
 MAX_EXPORTED = 500_000
 MAX_IMPORTS = 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_GZIP = b"\x1f\x8b"
 
 
 def import_trace(
@@ -48,13 +43,9 @@ def import_trace(
         message = f"The limit of {MAX_IMPORTS} imported traces is reached."
         raise _refused("name", name, message, "Delete one first.", "too_many")
     try:
-        trace = read_trace(format_name, _text(data).splitlines(), block_tokens)
+        totals, packed = convert(format_name, data, block_tokens)
     except TraceError as error:
         raise _refused("file", None, str(error), "Correct the file or choose its format.") from None
-    if not 0 < len(trace.requests) <= MAX_REQUESTS:
-        message = f"The file has {len(trace.requests)} requests."
-        raise _refused("file", None, message, f"Import 1 to {MAX_REQUESTS} requests.")
-    packed = pack(trace)
     try:
         with transaction.atomic():
             row = ImportedTrace.objects.create(
@@ -64,7 +55,7 @@ def import_trace(
                 imported_by=stored_actor(actor),
                 size=len(packed),
                 data=packed,
-                **_totals(trace),
+                **totals,
             )
             changes = {"traces": [None, f"{name}: {row.requests} requests, {format_name}"]}
             record(stored_actor(actor), "import trace", f"endpoint/{endpoint_name}", changes)
@@ -155,36 +146,6 @@ def check_range(begin: datetime, end: datetime) -> None:
 
 def _span(begin: datetime, end: datetime) -> str:
     return f"{begin:%Y-%m-%d %H:%M}/{end:%Y-%m-%d %H:%M}"
-
-
-def _text(data: bytes) -> bytes:
-    """Return the file's text. Raise TraceError for too much of it."""
-    if len(data) > MAX_FILE_BYTES:
-        raise TraceError(
-            f"The file is larger than {MAX_FILE_BYTES >> 20} MiB. Compress or split it."
-        )
-    if data.startswith(_GZIP):
-        reader = zlib.decompressobj(wbits=31)
-        try:
-            data = reader.decompress(data, MAX_TEXT_BYTES + 1)
-        except zlib.error as error:
-            raise TraceError(f"The file is damaged gzip: {error}. Send it again.") from None
-        if not reader.eof and len(data) <= MAX_TEXT_BYTES:
-            raise TraceError("The gzip file is cut. Send it again.")
-    if len(data) > MAX_TEXT_BYTES:
-        raise TraceError(f"The file has more than {MAX_TEXT_BYTES >> 20} MiB of text. Split it.")
-    return data
-
-
-def _totals(trace: Trace) -> dict[str, Any]:
-    requests = trace.requests
-    return {
-        "requests": len(requests),
-        "sessions": len({one.session for one in requests if one.session}),
-        "prompt_tokens": sum(one.prompt_tokens for one in requests),
-        "output_tokens": sum(one.output_tokens for one in requests),
-        "duration_s": requests[-1].arrived_s - requests[0].arrived_s,
-    }
 
 
 def _refused(field: str, value: Any, message: str, remedy: str, code: str = "invalid") -> Refused:

@@ -18,6 +18,7 @@ import orjson
 
 from routing.traces.dynamo import end_of
 from routing.traces.files import shared_blocks
+from routing.traces.joined import JoinedRequests
 from routing.traces.trace import (
     MOST_TOKENS,
     Trace,
@@ -31,16 +32,19 @@ BLOCK_TOKENS = 64
 _SPREAD_S = 2.0  # between the starts of sessions that have none
 _MOST_S = 1e9
 _MOST_LEVELS = 8
-_MOST_BLOCKS = 40_000_000  # of all prompts together, 320 MB
+_MOST_BLOCKS = 40_000_000  # of all prompts together
+_MOST_NEW_BLOCKS = 5_000_000  # that no earlier prompt has
 _FIELDS = ("in", "out", "think_s", "api_s", "keep", "from")
 
 
 class _Reader:
     def __init__(self) -> None:
-        self.requests: list[TraceRequest] = []
+        self.requests = JoinedRequests()
+        self.numbers: list[int] = []
         self._blocks = 0
+        self._shared_heads: dict[tuple[int, int], int] = {}  # numbers, by tool and system
         self._ids: dict[Hashable, int] = {}
-        self._fresh = itertools.count()
+        self._fresh = 0
 
     def session(self, agent: Any, line: int, name: str, start: float, place: str = "") -> float:
         """Add the requests of an agent and its subagents; return when the last answer ended."""
@@ -48,7 +52,7 @@ class _Reader:
             raise TraceError(f"Line {line}: {place}requests is no list. Give the agent's requests.")
         if place.count(".subagents") > _MOST_LEVELS:
             raise TraceError(f"Line {line}: more than {_MOST_LEVELS} levels of subagents.")
-        made: list[tuple[int, ...]] = []
+        made: list[tuple[int, int]] = []  # numbers and whole blocks
         end, before = start, start
         for index, row in enumerate(agent["requests"]):
             where = f"{place}requests[{index}]"
@@ -59,8 +63,8 @@ class _Reader:
             if keep and not 0 <= origin + len(made) < 2 * len(made):
                 raise TraceError(f"Line {line}: {where} keeps blocks of no earlier request.")
             whole = size // BLOCK_TOKENS
-            head = made[origin][:keep] if keep else () if made else self._shared(agent, line, whole)
-            if len(head) < keep or keep > whole:
+            head, known = made[origin] if keep else (-1, 0)
+            if not 0 <= keep <= min(known, whole) and keep:
                 raise TraceError(
                     f"Line {line}: {where} has keep {keep}, more than the prompts' whole blocks."
                 )
@@ -70,12 +74,12 @@ class _Reader:
                     f"Line {line}: the prompts together have more than {_MOST_BLOCKS} blocks. "
                     "Import fewer sessions at once."
                 )
-            made.append((*head, *(next(self._fresh) for _ in range(whole - len(head)))))
-            part = (next(self._fresh),) if size % BLOCK_TOKENS else ()
-            request = TraceRequest(
-                end + think, size, answer, (*made[-1], *part), name, duration_s=took
-            )
-            self.requests.append(request)
+            if not made:
+                head, keep = self._shared(agent, line, whole)
+            own = self._new_blocks(-(-size // BLOCK_TOKENS) - keep, line)
+            request = TraceRequest(end + think, size, answer, (), name, duration_s=took)
+            made.append((self.requests.append(request, head, keep, own), whole))
+            self.numbers.append(made[-1][0])
             end = before = end_of(request)
         return end
 
@@ -95,19 +99,34 @@ class _Reader:
             end = max(end, found) if child["requests"] else end
         return end
 
-    def _shared(self, agent: dict[str, Any], line: int, whole: int) -> tuple[int, ...]:
-        """Return the head of a first prompt: tools, then system prompt."""
-        tool, system = (int(read_number(agent, name, line)) for name in ("tool", "system"))
-        tools = min(tool // BLOCK_TOKENS, whole)
-        rest = range(tools, min((tool + system) // BLOCK_TOKENS, whole))
-        names: list[Hashable] = [(tool, at) for at in range(tools)]
-        names += [(tool, system, at) for at in rest]
-        return tuple(self._id(name) for name in names)
+    def _new_blocks(self, count: int, line: int) -> range:
+        first, self._fresh = self._fresh, self._fresh + count
+        if self._fresh > _MOST_NEW_BLOCKS:
+            raise TraceError(
+                f"Line {line}: the prompts have more than {_MOST_NEW_BLOCKS} different blocks. "
+                "Import fewer sessions at once."
+            )
+        return range(first, self._fresh)
 
-    def _id(self, name: Hashable) -> int:
+    def _shared(self, agent: dict[str, Any], line: int, whole: int) -> tuple[int, int]:
+        """Return the number of a request with the head of a first prompt (tools, then system
+        prompt), and its blocks.
+        """
+        tool, system = (int(read_number(agent, name, line)) for name in ("tool", "system"))
+        number = self._shared_heads.get((tool, system))
+        if number is None:
+            tools = tool // BLOCK_TOKENS
+            both = (tool + system) // BLOCK_TOKENS
+            ids = [self._id((tool, at), line) for at in range(tools)]
+            ids += [self._id((tool, system, at), line) for at in range(tools, both)]
+            facts = TraceRequest(0.0, 0, 0, ())
+            number = self._shared_heads[tool, system] = self.requests.append(facts, -1, 0, ids)
+        return number, min(whole, self.requests.length(number))
+
+    def _id(self, name: Hashable, line: int) -> int:
         found = self._ids.get(name)
         if found is None:
-            found = self._ids[name] = next(self._fresh)
+            found = self._ids[name] = self._new_blocks(1, line)[0]
         return found
 
 
@@ -147,7 +166,7 @@ def read_agentic(lines: Iterable[str | bytes]) -> Trace:
             start = read_number(row, "start_s", line, _MOST_S)
         reader.session(row, line, name, start)
         start += _SPREAD_S
-    reader.requests.sort(key=lambda request: request.arrived_s)
+    reader.requests.order_by_arrival(reader.numbers)
     return Trace(BLOCK_TOKENS, reader.requests)
 
 
@@ -161,8 +180,9 @@ def write_agentic(trace: Trace) -> Iterator[bytes]:
             f"{BLOCK_TOKENS}."
         )
     sessions = _sessions(trace)
-    sizes = _shared_sizes([requests[0] for requests in sessions.values()])
-    for (name, requests), (tool, system) in zip(sessions.items(), sizes, strict=True):
+    sizes = _shared_sizes([trace.requests[numbers[0]] for numbers in sessions.values()])
+    for (name, numbers), (tool, system) in zip(sessions.items(), sizes, strict=True):
+        requests = [trace.requests[number] for number in numbers]
         row = {
             "id": name,
             "tool": tool,
@@ -177,10 +197,11 @@ def _whole(request: TraceRequest) -> tuple[int, ...]:
     return request.blocks[: request.prompt_tokens // BLOCK_TOKENS]
 
 
-def _sessions(trace: Trace) -> dict[str, list[TraceRequest]]:
-    found: dict[str, list[TraceRequest]] = {}
+def _sessions(trace: Trace) -> dict[str, list[int]]:
+    """Return the requests' numbers by session: all prompts together may take much memory."""
+    found: dict[str, list[int]] = {}
     ends: dict[int, str] = {}  # sessions by the last whole block of a prompt
-    for request in trace.requests:
+    for number, request in enumerate(trace.requests):
         blocks = _whole(request)
         name = request.session
         if not name:
@@ -188,7 +209,7 @@ def _sessions(trace: Trace) -> dict[str, list[TraceRequest]]:
             name = name or f"request-{len(found) + 1}"
             if blocks:
                 ends[blocks[-1]] = name
-        found.setdefault(name, []).append(request)
+        found.setdefault(name, []).append(number)
     return found
 
 

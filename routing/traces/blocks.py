@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import overload
 
 from routing.traces.trace import Trace, TraceError, TraceRequest
+
+_MOST_PROMPT_BLOCKS = 200_000
 
 
 def resize_blocks(trace: Trace, block_tokens: int) -> Trace:
@@ -22,29 +27,64 @@ def resize_blocks(trace: Trace, block_tokens: int) -> Trace:
             f"Blocks of {before} tokens cannot be made from or into blocks of {block_tokens}: "
             "choose a multiple."
         )
+    longest = max((one.prompt_tokens for one in trace.requests), default=0)
+    if longest > _MOST_PROMPT_BLOCKS * block_tokens:
+        raise TraceError(
+            f"A prompt of {longest} tokens has more than {_MOST_PROMPT_BLOCKS} blocks of "
+            f"{block_tokens} tokens: choose larger ones."
+        )
     if block_tokens > before:
-        return _joined(trace, block_tokens, block_tokens // before)
-    return _divided(trace, block_tokens, before // block_tokens)
+        change = _joined(block_tokens // before)
+    else:
+        change = _divided(block_tokens, before // block_tokens)
+    return Trace(block_tokens, _Changed(trace.requests, change), trace.began_at)
 
 
-def _joined(trace: Trace, block_tokens: int, count: int) -> Trace:
+class _Changed(Sequence[TraceRequest]):
+    """Requests that are changed on access: all of them together may take much memory."""
+
+    def __init__(
+        self, requests: Sequence[TraceRequest], change: Callable[[TraceRequest], TraceRequest]
+    ) -> None:
+        self._requests = requests
+        self._change = change
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @overload
+    def __getitem__(self, at: int) -> TraceRequest: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[TraceRequest]: ...
+
+    def __getitem__(self, at: int | slice) -> TraceRequest | list[TraceRequest]:
+        if isinstance(at, slice):
+            return [self._change(request) for request in self._requests[at]]
+        return self._change(self._requests[at])
+
+    def __iter__(self) -> Iterator[TraceRequest]:
+        return map(self._change, self._requests)
+
+
+def _joined(count: int) -> Callable[[TraceRequest], TraceRequest]:
     ids: dict[int, int] = {}
-    requests: list[TraceRequest] = []
-    for request in trace.requests:
+
+    def change(request: TraceRequest) -> TraceRequest:
         blocks = request.blocks
         lasts = blocks[count - 1 :: count]
         if len(blocks) % count:
             lasts = (*lasts, blocks[-1])
         names = tuple(ids.setdefault(block, len(ids)) for block in lasts)
-        requests.append(replace(request, blocks=names))
-    return Trace(block_tokens, requests, trace.began_at)
+        return replace(request, blocks=names)
+
+    return change
 
 
-def _divided(trace: Trace, block_tokens: int, count: int) -> Trace:
-    requests = []
-    for request in trace.requests:
+def _divided(block_tokens: int, count: int) -> Callable[[TraceRequest], TraceRequest]:
+    def change(request: TraceRequest) -> TraceRequest:
         most = -(-request.prompt_tokens // block_tokens)
         parts = (block * count + part for block in request.blocks for part in range(count))
-        blocks = tuple(part for _, part in zip(range(most), parts, strict=False))
-        requests.append(replace(request, blocks=blocks))
-    return Trace(block_tokens, requests, trace.began_at)
+        return replace(request, blocks=tuple(islice(parts, most)))
+
+    return change

@@ -9,9 +9,11 @@ from typing import Any
 
 import orjson
 
+from routing.traces.joined import JoinedRequests
 from routing.traces.trace import Trace, TraceError, TraceRequest
 
 _VERSION = 1
+_GZIP = 31  # zlib's wbits
 # API keys stay in recordings: other systems' traces have none.
 _OMITTED = ("blocks", "key", "key_group")
 _NAMES = [field.name for field in fields(TraceRequest) if field.name not in _OMITTED]
@@ -20,19 +22,20 @@ _NAMES = [field.name for field in fields(TraceRequest) if field.name not in _OMI
 def pack(trace: Trace) -> bytes:
     """Return the trace as `unpack` reads it."""
     head = {"version": _VERSION, "block_tokens": trace.block_tokens, "began_at": trace.began_at}
-    lines = [orjson.dumps(head)]
-    last: dict[str | int, int] = {}  # latest request by session, else by first block
-    prompts: list[tuple[int, ...]] = []
+    packer = zlib.compressobj(6, wbits=_GZIP)
+    parts = [packer.compress(orjson.dumps(head))]
+    # Latest request and its prompt by session, else by first block.
+    last: dict[str | int, tuple[int, tuple[int, ...]]] = {}
     for number, request in enumerate(trace.requests):
         blocks = request.blocks
         key = request.session or (blocks[0] if blocks else "")
-        before = last.get(key, -1)
-        kept = shared_blocks(prompts[before], blocks) if before >= 0 else 0
-        last[key] = number
-        prompts.append(blocks)
+        before, prompt = last.get(key, (-1, ()))
+        kept = shared_blocks(prompt, blocks)
+        last[key] = number, blocks
         values = [getattr(request, name) for name in _NAMES]
-        lines.append(orjson.dumps([before, kept, blocks[kept:], *values]))
-    return gzip.compress(b"\n".join(lines), 6, mtime=0)
+        line = orjson.dumps([before, kept, blocks[kept:], *values])
+        parts.append(packer.compress(b"\n" + line))
+    return b"".join((*parts, packer.flush()))
 
 
 def unpack(data: bytes) -> Trace:
@@ -40,14 +43,14 @@ def unpack(data: bytes) -> Trace:
     try:
         lines = gzip.decompress(data).splitlines()
         head: dict[str, Any] = orjson.loads(lines[0])
-        requests: list[TraceRequest] = []
+        requests = JoinedRequests()
         for line in lines[1:]:
             before, kept, rest, *values = orjson.loads(line)
-            blocks = (*(requests[before].blocks[:kept] if kept else ()), *rest)
             named = dict(zip(_NAMES, values, strict=True))
             if named["tiers"] is not None:
                 named["tiers"] = tuple(named["tiers"])
-            requests.append(TraceRequest(blocks=blocks, **named))
+            requests.append(TraceRequest(blocks=(), **named), before, kept, tuple(rest))
+        requests.order(range(len(lines) - 1))
         return Trace(int(head["block_tokens"]), requests, float(head["began_at"]))
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, IndexError) as error:
         raise TraceError("The stored trace is damaged. Import it again.") from error

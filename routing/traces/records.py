@@ -14,13 +14,14 @@ import gzip
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 import orjson
 
 from routing.engine.observe.traffic import FORMAT_VERSION, HASH_BYTES
+from routing.traces.joined import JoinedRequests
 from routing.traces.trace import Trace, TraceError, TraceRequest
 
 BLOCK_TOKENS = 16
@@ -91,71 +92,23 @@ class _Known:
         return list(range(first, first + len(names)))
 
 
-class RecordedRequests(Sequence[TraceRequest]):
-    """Requests in order of arrival. Their blocks are stored once, and joined on access."""
+class RecordedRequests(JoinedRequests):
+    """Requests of all streams, with new blocks where they share none."""
 
-    def __init__(self) -> None:
-        self._facts: list[TraceRequest] = []  # without blocks
-        self._heads: list[tuple[int, int]] = []  # request with the first blocks, and their number
-        self._own: list[range] = []
-        self._order: Sequence[int] = ()
-        self._fresh = 0
-        self._joined = 1
+    _fresh = 0
 
     @property
     def block_tokens(self) -> int:
         return BLOCK_TOKENS * self._joined
 
-    def __len__(self) -> int:
-        return len(self._order)
-
-    @overload
-    def __getitem__(self, at: int) -> TraceRequest: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[TraceRequest]: ...
-
-    def __getitem__(self, at: int | slice) -> TraceRequest | list[TraceRequest]:
-        if isinstance(at, slice):
-            return [self._show(number) for number in self._order[at]]
-        return self._show(self._order[at])
-
-    def __iter__(self) -> Iterator[TraceRequest]:
-        return map(self._show, self._order)
-
-    def _show(self, number: int) -> TraceRequest:
-        parts: list[tuple[int, range]] = []  # place of the first block, and blocks
-        at, wanted = number, -1
-        while at >= 0:
-            before, kept = self._heads[at]
-            own = self._own[at]
-            if wanted < 0 or wanted > kept:
-                parts.append((kept, own if wanted < 0 else own[: wanted - kept]))
-            wanted = kept if wanted < 0 else min(wanted, kept)
-            at = before if wanted else -1
-        blocks: list[int] = []
-        count, last = self._joined, len(parts[0][1]) + parts[0][0]
-        for place, part in reversed(parts):
-            # The last of each group stands for it: equal ones have equal blocks before them.
-            blocks.extend(part[-(place + 1) % count :: count])
-        if last % count:
-            blocks.append(next(part[-1] for _, part in parts if part))
-        return replace(self._facts[number], blocks=tuple(blocks))
-
     def add(self, facts: TraceRequest, head: int, shared: int) -> int:
         """Add a request that has its first `shared` blocks from request `head`; return its
         number.
         """
-        number = len(self._facts)
         whole = -(-facts.prompt_tokens // BLOCK_TOKENS)
-        known = self._heads[head][1] + len(self._own[head]) if head >= 0 else 0
-        kept = min(shared, whole, known)
-        count = whole - kept
-        self._facts.append(facts)
-        self._heads.append((head if kept else -1, kept))
-        self._own.append(range(self._fresh, self._fresh + count))
-        self._fresh += count
-        return number
+        kept = min(shared, whole, self.length(head) if head >= 0 else 0)
+        first, self._fresh = self._fresh, self._fresh + whole - kept
+        return self.append(facts, head, kept, range(first, self._fresh))
 
     def sort(self, begin: float, end: float) -> None:
         """Keep arrivals from `begin` until before `end`, in order, as seconds since `begin`. Long
@@ -163,7 +116,7 @@ class RecordedRequests(Sequence[TraceRequest]):
         """
         facts = self._facts
         numbers = [n for n, one in enumerate(facts) if begin <= one.arrived_s < end]
-        self._order = sorted(numbers, key=lambda number: facts[number].arrived_s)
+        self.order_by_arrival(numbers)
         for number in numbers:
             facts[number] = replace(
                 facts[number], arrived_s=round(facts[number].arrived_s - begin, 3)
