@@ -127,6 +127,8 @@ def main(arguments: list[str]) -> int:
         found = totals_of(trace)
         packed = pack(trace)
     except TraceError as error:
+        if "Not enough memory" in str(error):  # orjson's word for it
+            return 1
         found = {"error": str(error)}
     sys.stdout.buffer.write(orjson.dumps(found) + b"\n" + packed)
     return 0

@@ -1,7 +1,8 @@
 """Start, run and end what-if analyses: one at a time, each in a process of its own.
 
-A sweep claims the oldest queued row with a conditional UPDATE. The process reports to the row, and
-ends when the row is cancelled or deleted. A row without reports is failed by a later sweep.
+A sweep claims a queued row with a conditional UPDATE, teams in turn. The process reports to the
+row, and ends when the row is cancelled, deleted or failed. A row without reports, or that runs too
+long, is failed by a later sweep.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from routing.traces.storage import load_imported, load_trace
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 MAX_REQUESTS = 200_000
 MAX_SURVEYED = 20_000  # newest requests that a survey replays
 SILENT = timedelta(seconds=90)
+LONGEST = timedelta(minutes=30)
 REPORT_S = 1.0
 _NICE = 10
 
@@ -46,8 +48,16 @@ def has_work() -> bool:
 
 
 def sweep() -> None:
-    """Fail silent rows, and start the oldest queued one if none is running."""
+    """Fail silent and overdue rows, and start a queued one if none is running."""
     now = timezone.now()
+    overdue = WhatIf.objects.filter(state=WhatIfState.RUNNING, started_at__lt=now - LONGEST)
+    overdue.update(
+        state=WhatIfState.FAILED,
+        finished_at=now,
+        stage="",
+        message=f"The analysis did not end within {LONGEST.seconds // 60} minutes. Choose fewer "
+        "hours or fewer candidates.",
+    )
     silent = WhatIf.objects.filter(state=WhatIfState.RUNNING, touched_at__lt=now - SILENT)
     silent.update(
         state=WhatIfState.FAILED,
@@ -58,10 +68,20 @@ def sweep() -> None:
     )
     if WhatIf.objects.filter(state=WhatIfState.RUNNING).exists():
         return
+    run = _next_run()
+    if run is not None and claim(run):
+        _spawn(run)
+
+
+def _next_run() -> UUID | None:
+    """Return the oldest queued analysis of the team whose last one began first."""
     queued = WhatIf.objects.filter(state=WhatIfState.QUEUED).order_by("created_at", "pk")
-    row = queued.first()
-    if row is not None and claim(row.pk):
-        _spawn(row.pk)
+    rows = list(queued.values_list("pk", "endpoint__team"))
+    began = WhatIf.objects.filter(started_at__isnull=False).order_by()
+    last = dict(began.values_list("endpoint__team").annotate(Max("started_at")))
+    never = datetime.min.replace(tzinfo=UTC)
+    rows.sort(key=lambda row: last.get(row[1], never))
+    return rows[0][0] if rows else None
 
 
 def claim(run: UUID) -> bool:

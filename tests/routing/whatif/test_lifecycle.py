@@ -10,6 +10,8 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
+from console.accounts.models import Team
+from endpoints.models import Endpoint
 from routing.traces.trace import Trace
 from routing.whatif import actions, lifecycle
 from routing.whatif.management.commands import run_whatif
@@ -46,6 +48,42 @@ def test_one_analysis_runs_at_a_time(queued: WhatIf, started: list[UUID]) -> Non
     WhatIf.objects.filter(pk=queued.pk).update(state=WhatIfState.DONE)
     lifecycle.sweep()
     assert started == [queued.pk, other.pk]
+
+
+def test_teams_take_turns(queued: WhatIf, started: list[UUID]) -> None:
+    rows = []
+    for number, name in enumerate(("many", "many", "many", "few")):
+        team = Team.objects.get_or_create(slug=name, defaults={"name": name})[0]
+        endpoint = Endpoint.objects.get_or_create(name=name, defaults={"team": team, "spec": {}})[0]
+        row = WhatIf.objects.get(pk=queued.pk)
+        row.pk = row.id = UUID(int=number + 1)
+        row.endpoint = endpoint
+        row.created_at = queued.created_at + timedelta(seconds=number)
+        row.save(force_insert=True)
+        rows.append(row.pk)
+    queued.delete()
+    for _ in rows:
+        lifecycle.sweep()
+        WhatIf.objects.filter(state=WhatIfState.RUNNING).update(state=WhatIfState.DONE)
+    assert started == [rows[0], rows[3], rows[1], rows[2]]
+
+
+def test_an_analysis_that_takes_too_long_fails_and_ends(
+    queued: WhatIf, started: list[UUID]
+) -> None:
+    lifecycle.claim(queued.pk)
+    report = lifecycle._Reporter(queued.pk)
+    report(0.1, "Replaying")
+    early = timezone.now() - lifecycle.LONGEST
+    WhatIf.objects.filter(pk=queued.pk).update(started_at=early)
+    lifecycle.sweep()
+    queued.refresh_from_db()
+    assert queued.state == WhatIfState.FAILED
+    assert "30 minutes. Choose fewer hours" in queued.message
+    report._last -= lifecycle.REPORT_S
+    with pytest.raises(lifecycle._CancelledError):
+        report(0.2, "Replaying")
+    assert not started
 
 
 def test_a_claim_succeeds_once(queued: WhatIf) -> None:
