@@ -10,6 +10,9 @@ conditional UPDATE, so no lock outlives a statement:
 `claim` sets `due_at` to `claim_until`, so if the holder is killed, the row is due again when the
 claim expires. If `mark_due` is called meanwhile, the two differ, and `release` keeps the earlier
 time instead of overwriting it.
+
+No claim and no wait is longer than LONGEST_S: a later time was written by a clock that was ahead,
+and counts as past.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from django.db import connection, models
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Least
 from django.utils import timezone
+
+
+LONGEST_S = 3600.0
 
 
 class Desired(models.Model):
@@ -72,7 +78,7 @@ class Claim:
         if due_in_s is None:
             due = Case(When(due_at=F("claim_until"), then=Value(None)), default=F("due_at"))
         else:
-            moment = Value(timezone.now() + timedelta(seconds=due_in_s))
+            moment = Value(timezone.now() + timedelta(seconds=min(due_in_s, LONGEST_S)))
             due = Case(
                 When(due_at=F("claim_until"), then=moment), default=Least(F("due_at"), moment)
             )
@@ -88,7 +94,7 @@ class Claim:
 def take_claim(model: type[Observed], pk: int | str, ttl_s: float = 60) -> Claim | None:
     """Claim the row; return None if another process holds it or the row is gone."""
     now = timezone.now()
-    until = now + timedelta(seconds=ttl_s)
+    until = now + timedelta(seconds=min(ttl_s, LONGEST_S))
     token = uuid.uuid4().hex
     taken = (
         model._default_manager.filter(_free(now), pk=pk).update(
@@ -101,7 +107,8 @@ def take_claim(model: type[Observed], pk: int | str, ttl_s: float = 60) -> Claim
 
 def due(model: type[Observed], now: datetime, limit: int = 100) -> list[Any]:
     """Return the keys of due, unclaimed rows, longest waiting first."""
-    rows = model._default_manager.filter(_free(now), due_at__lte=now).order_by("due_at", "pk")
+    is_due = Q(due_at__lte=now) | Q(due_at__gt=_latest(now))
+    rows = model._default_manager.filter(_free(now), is_due).order_by("due_at", "pk")
     return list(rows.values_list("pk", flat=True)[:limit])
 
 
@@ -109,13 +116,14 @@ def any_due(model: type[Observed]) -> bool:
     """Return whether `due` would find a row. Beat calls it every few seconds per model, and
     compiling a query costs ten times as much as this one.
     """
-    now = connection.ops.adapt_datetimefield_value(timezone.now())
+    moment = timezone.now()
+    now, latest = map(connection.ops.adapt_datetimefield_value, (moment, _latest(moment)))
     table = connection.ops.quote_name(model._meta.db_table)
-    free = "(claim_until IS NULL OR claim_until <= %s)"
+    free = "(claim_until IS NULL OR claim_until <= %s OR claim_until > %s)"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT 1 FROM {table} WHERE due_at <= %s AND {free} LIMIT 1",  # noqa: S608
-            [now, now],
+            f"SELECT 1 FROM {table} WHERE (due_at <= %s OR due_at > %s) AND {free} LIMIT 1",  # noqa: S608
+            [now, latest, now, latest],
         )
         return cursor.fetchone() is not None
 
@@ -131,4 +139,8 @@ def mark_all_due(model: type[Observed]) -> None:
 
 
 def _free(now: datetime) -> Q:
-    return Q(claim_until__isnull=True) | Q(claim_until__lte=now)
+    return Q(claim_until__isnull=True) | Q(claim_until__lte=now) | Q(claim_until__gt=_latest(now))
+
+
+def _latest(now: datetime) -> datetime:
+    return now + timedelta(seconds=LONGEST_S)

@@ -32,6 +32,7 @@ def count_attempt(name: str, network: str, device: str = "") -> int:
     """
     now = timezone.now()
     LoginAttempt.objects.filter(at__lte=now - _window()).delete()
+    LoginAttempt.objects.filter(at__gt=now).update(at=now)  # by a clock that was ahead
     who = fold_name(name)
     braked = not device and _is_braked(who)
     # Count, then check: concurrent attempts can only be rejected too early, never too late.

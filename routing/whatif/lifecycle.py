@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from routing.traces.storage import load_imported, load_trace
@@ -50,7 +50,8 @@ def has_work() -> bool:
 def sweep() -> None:
     """Fail silent and overdue rows, and start a queued one if none is running."""
     now = timezone.now()
-    overdue = WhatIf.objects.filter(state=WhatIfState.RUNNING, started_at__lt=now - LONGEST)
+    running = WhatIf.objects.filter(state=WhatIfState.RUNNING)
+    overdue = running.filter(started_at__lt=now - LONGEST)
     overdue.update(
         state=WhatIfState.FAILED,
         finished_at=now,
@@ -58,7 +59,8 @@ def sweep() -> None:
         message=f"The analysis did not end within {LONGEST.seconds // 60} minutes. Choose fewer "
         "hours or fewer candidates.",
     )
-    silent = WhatIf.objects.filter(state=WhatIfState.RUNNING, touched_at__lt=now - SILENT)
+    # Touched in the future: by a clock that was ahead.
+    silent = running.filter(Q(touched_at__lt=now - SILENT) | Q(touched_at__gt=now + SILENT))
     silent.update(
         state=WhatIfState.FAILED,
         finished_at=now,

@@ -94,6 +94,26 @@ def test_expired_claim_prevents_late_writes(row: int, clock: Clock) -> None:
     assert (found.phase, found.claim_token) == ("Failed", taker.token)
 
 
+def test_marks_of_a_clock_that_was_ahead_hold_nothing_up(row: int, clock: Clock) -> None:
+    clock.advance(86_400)
+    dead = take_claim(Status, row)
+    clock.advance(-86_400)
+    assert due(Status, clock.now()) == [row]
+    assert claims.any_due(Status)
+    again = take_claim(Status, row)
+    assert again is not None
+    assert dead is not None
+    assert not dead.write(reason="late")
+    assert due(Status, clock.now()) == []
+    assert again.release(10.0)
+    clock.advance(86_400)
+    mark_due(Status, row)
+    clock.advance(-86_400)
+    assert due(Status, clock.now()) == [row]
+    clock.advance(-86_400)  # behind: nothing waits for the next day either
+    assert due(Status, clock.now()) == [row]
+
+
 def test_dead_holder_leaves_the_row_due(row: int, clock: Clock) -> None:
     assert take_claim(Status, row, ttl_s=10)
     assert due(Status, clock.now()) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,13 @@ def test_rate_limit_states_the_retry_time(people: Cast, monkeypatch: Any) -> Non
     refused = client.get("/api/v1/me/")
     assert refused.json()["code"] == "throttled"
     assert int(refused.headers["Retry-After"]) > 0
+
+
+def test_rate_limits_do_not_follow_the_wall_clock() -> None:
+    """Else a clock that was a day ahead refuses every request for a day once it is right."""
+    from console.api.access import AnonymousThrottle, CallerThrottle
+
+    assert CallerThrottle.timer is AnonymousThrottle.timer is time.monotonic
 
 
 def test_document_describes_every_rest_path(people: Cast) -> None:

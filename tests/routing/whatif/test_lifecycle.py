@@ -91,9 +91,10 @@ def test_a_claim_succeeds_once(queued: WhatIf) -> None:
     assert not lifecycle.claim(queued.pk)
 
 
-def test_a_silent_analysis_fails(queued: WhatIf, started: list[UUID]) -> None:
+@pytest.mark.parametrize("clock", [-2, 1000])  # behind, or ahead: by a clock that was corrected
+def test_a_silent_analysis_fails(queued: WhatIf, started: list[UUID], clock: int) -> None:
     lifecycle.claim(queued.pk)
-    late = timezone.now() - 2 * lifecycle.SILENT
+    late = timezone.now() + clock * lifecycle.SILENT
     WhatIf.objects.filter(pk=queued.pk).update(touched_at=late)
     lifecycle.sweep()
     queued.refresh_from_db()

@@ -107,15 +107,15 @@ def decide(
 
     Both are keyed by fingerprint. An alert sent before that is in neither still fires, silenced.
     """
-    if now < standing.due_at:
+    longest = timedelta(seconds=max(terms.wait_s, terms.interval_s, terms.repeat_s))
+    if now < standing.due_at <= now + longest:  # later: by a clock that was ahead
         return GroupDecision(standing)
     gone = [ended[one] for one in sorted(standing.sent) if one in ended and one not in active]
     still = standing.sent - {one.fingerprint for one in gone}
     resolved = gone if terms.send_resolved else []
     fresh = active.keys() - standing.sent
-    again = standing.sent_at is not None and now - standing.sent_at >= timedelta(
-        seconds=terms.repeat_s
-    )
+    since = None if standing.sent_at is None else now - standing.sent_at
+    again = since is not None and not timedelta(0) <= since < timedelta(seconds=terms.repeat_s)
     speak = bool(fresh or resolved or (again and active))
     next_check = now + timedelta(seconds=terms.interval_s)
     if not speak:

@@ -55,6 +55,16 @@ def test_sixth_attempt_on_a_name_is_delayed_even_with_the_password(people: Cast)
     assert attempt("alice", PASSWORD, address="10.0.0.7").status_code == 302
 
 
+def test_attempts_counted_while_the_clock_was_ahead_delay_by_their_window(people: Cast) -> None:
+    for _ in range(5):
+        attempt("alice", "wrong")
+    LoginAttempt.objects.update(at=timezone.now() + timedelta(days=1))
+    refused = attempt("alice", PASSWORD)
+    assert 290 <= int(refused.headers["Retry-After"]) <= 300
+    LoginAttempt.objects.update(at=timezone.now() - timedelta(seconds=301))
+    assert attempt("alice", PASSWORD).status_code == 302
+
+
 def test_distributed_guessing_does_not_lock_out_the_owner(people: Cast, settings: Settings) -> None:
     settings.LOGIN_BRAKE_PER_USER = 20
     for number in range(20):

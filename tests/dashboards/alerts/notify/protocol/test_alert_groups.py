@@ -108,3 +108,10 @@ def test_groups_use_the_present_labels() -> None:
     assert group_key({"a": "1", "b": "2"}) == group_key({"b": "2", "a": "1"})
     assert group_key({"a": "1"}) != group_key({"a": "1", "b": "2"})
     assert group_key({"a": "1\tb"}) != group_key({"a": "1", "b": ""})
+
+
+def test_times_of_a_clock_that_was_ahead_hold_no_message_back() -> None:
+    day = 86_400
+    assert decide_at(make_group_status(A, due=day, sent=day), 0, A, B).send == (A, B)
+    assert decide_at(make_group_status(A, due=0, sent=day), 0, A).send == (A,)
+    assert decide_at(make_group_status(A, due=60, sent=-10), 0, A, B).send == ()
