@@ -23,6 +23,7 @@ class SystemConfig(AppConfig):
         )
         preflight.register_check(rounds.round_checks)
         rounds.register_round(rounds.audit_round)
+        rounds.register_round(rounds.clock_round)
         context.register_banner(selectors.disk_banner)
         meters.add_metrics("web", selectors.expose_disk)
         navigation.register_item(navigation.NavItem("System", "system:processes", "activity", 95))

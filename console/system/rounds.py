@@ -6,6 +6,7 @@ read the list, so it names no endpoint.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,6 +37,8 @@ _LEVELS = {
 }
 _OK_STATES = (RoundState.WORKING, RoundState.IDLE)
 _AUDIT = ("audit log", "Seals new audit rows and verifies existing ones")
+_CLOCK = ("clock", "Compares the clock with the time that has passed")
+_MOVED = timedelta(seconds=5)
 _AUDIT_LATE = timedelta(minutes=30)
 
 
@@ -76,6 +79,28 @@ def round_checks() -> Iterator[PreflightResult]:
     for one in found:
         last = f" Last run {timesince(one.last_at, now)} ago." if one.last_at else ""
         yield PreflightResult(one.name, one.fine, f"{one.text}{last}", one.remedy, needed=False)
+
+
+def _clock_offset() -> float:
+    """Return the wall clock less a clock that nothing sets and that counts suspended time."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+_OFFSET = _clock_offset()  # as this process started
+
+
+def clock_round() -> Round:
+    """Return whether somebody set this machine's clock since the process started."""
+    moved = timedelta(seconds=round(_clock_offset() - _OFFSET))
+    if abs(moved) < _MOVED:
+        return Round(*_CLOCK, RoundState.WORKING, None, "The clock was not set since the start.")
+    where = "ahead" if moved > timedelta(0) else "back"
+    text = f"The clock was set {where} by {abs(moved)} since the console started."
+    remedy = (
+        "Check the machine's time service. If the clock was wrong before, so are times recorded "
+        "until then; restart the console once it is right."
+    )
+    return Round(*_CLOCK, RoundState.FAILING, None, text, remedy)
 
 
 def audit_round() -> Round:

@@ -187,3 +187,14 @@ def test_number_of_queries_is_constant(console_folder: Path) -> None:
     client = browser("viewer")
     check(client, "/system/rounds/", KEPT)
     check(client, "/api/v1/system/rounds/", KEPT)
+
+
+def test_clock_that_was_set_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rounds.clock_round().state is RoundState.WORKING
+    for seconds, text in ((86_400, "set ahead by 1 day, 0:00:00"), (-90, "set back by 0:01:30")):
+        moved = rounds._OFFSET + seconds
+        monkeypatch.setattr(rounds, "_clock_offset", lambda moved=moved: moved)
+        found = rounds.clock_round()
+        assert (found.state, text in found.text) == (RoundState.FAILING, True)
+    page = browser("operator").get("/system/rounds/", headers=PART).text
+    assert "The clock was set back by 0:01:30" in page
