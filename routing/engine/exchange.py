@@ -375,7 +375,7 @@ class Exchange(RequestAttempts):
     def timed_out(self) -> None:
         """End without retry: the worker may still be computing."""
         if self._worker is None:
-            self.refuse(Refusal("queue_timeout", "The router did not read this request in time."))
+            self.refuse(Refusal("queue_timeout", "The router could not send this request in time."))
             return
         text = "The worker did not start its response in time."
         if self.answered:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # Without the worker's work, or counted elsewhere.
 _FREE_RETRIES = ("upstream_connect", "engine_stuck")
+# Of requests that a worker lost: above the retry budget they wait instead of failing.
+_LOSSES = ("engine_died", "upstream_reset")
 _NO_FAILURES = ("engine_died", "engine_stuck", "worker_busy")
 
 
@@ -62,6 +64,7 @@ class RequestAttempts(AnswerReceiver):
         "body",
         "deadline",
         "decision",
+        "delayed",
         "diagnosis",
         "facts",
         "head",
@@ -113,6 +116,7 @@ class RequestAttempts(AnswerReceiver):
         self.requested_model = ""
         self.stored_response = ""  # ID of the response that it reads, cancels or continues
         self.answered = False
+        self.delayed = False  # its retry waits for a turn
         self.tried: list[Worker] = []
         self.deadline = 0.0
         self._started = started
@@ -222,8 +226,16 @@ class RequestAttempts(AnswerReceiver):
             (self.body is not None or reason == "upstream_connect")
             and not self.pinned
             and len(self.tried) < self._router.config.retry_attempts
-            and self._router.retry_allowed(self, free=reason in _FREE_RETRIES)
+            and self._router.retry_allowed(self, reason in _FREE_RETRIES, reason in _LOSSES)
         )
+
+    def wait_for_retry(self, timeout_s: float) -> None:
+        self._worker = None
+        self.deadline = perf_counter() + timeout_s
+
+    @property
+    def over(self) -> bool:
+        return self._done
 
     def _again(self, reason: str, message: str, refused: bool) -> None:
         worker = self._worker

@@ -361,6 +361,10 @@ class Router(RouterState):
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
 
     def send_again(self, exchange: RoutedRequest) -> None:
+        if exchange.delayed:
+            exchange.wait_for_retry(self.config.admission.queue.timeout_s)
+            self._lost.append(exchange)
+            return
         try:
             pick = self._pick(exchange)
         except Refusal as refusal:
@@ -368,14 +372,39 @@ class Router(RouterState):
             return
         self._send(exchange, pick)
 
-    def retry_allowed(self, exchange: RoutedRequest, free: bool) -> bool:
-        """Return True if another worker and the retry budget allow a retry; charges the budget."""
+    def _retry_lost(self, most: int) -> None:
+        """Send waiting retries: as many as requests end, so that a worker's death does not double
+        the load of the others at once.
+        """
+        while self._lost and most > 0:
+            exchange = self._lost.popleft()
+            if exchange.over:
+                continue
+            most -= 1
+            exchange.delayed = False
+            try:
+                self.send_again(exchange)
+            except Exception as error:  # noqa: BLE001 - called as another request ends
+                exchange.crashed(error)
+
+    def tick_retries(self, _now: float) -> None:
+        """Send waiting retries that no other request's end would send."""
+        if self._lost and not any(worker.in_flight for worker in self.table.eligible):
+            self._retry_lost(int(RETRY_BURST))
+
+    def retry_allowed(self, exchange: RoutedRequest, free: bool, waits: bool) -> bool:
+        """Return True if another worker and the retry budget allow a retry; charges the budget.
+
+        Without budget a retry that `waits` is delayed, within the limit of the queue.
+        """
         if all(worker in exchange.tried for worker in self.table.eligible):
             return False
         if free:
             return True
         if self._retry_budget < 1:
-            return False
+            waiting = self.admission.depth + len(self._lost)
+            exchange.delayed = waits and not 0 < self.admission.limit <= waiting
+            return exchange.delayed
         self._retry_budget -= 1
         return True
 
@@ -387,6 +416,8 @@ class Router(RouterState):
         if exchange.ticket is not None:
             # Last, since it may dispatch the next request.
             self.admission.done(exchange.ticket, *exchange.decision.used())
+        if self._lost and not exchange.delayed:
+            self._retry_lost(1)
 
     def _account(self, exchange: RoutedRequest) -> None:
         decision = exchange.decision

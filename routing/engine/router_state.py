@@ -10,6 +10,7 @@ import dataclasses
 import secrets
 import time
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ from routing.engine.token_ledger import TokenLedger
 from routing.engine.tokens.usage import BytesPerToken
 
 if TYPE_CHECKING:
-    from routing.engine.protocols import ClientSide, PeerRecorder
+    from routing.engine.protocols import ClientSide, PeerRecorder, RoutedRequest
 
 # Burst of the retry budget (router.RETRY_SHARE).
 RETRY_BURST = 100.0
@@ -83,6 +84,7 @@ class RouterState:
         self._id_seed = secrets.randbits(64)
         self._picks = 0
         self._retry_budget = RETRY_BURST
+        self._lost: deque[RoutedRequest] = deque()  # their retries wait for a turn
         self._strategy: StrategyMetrics
         self.policy: RoutingPolicy
         self.recorder = Recorder(log, self.metrics, self.instance)

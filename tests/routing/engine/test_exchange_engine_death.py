@@ -5,12 +5,13 @@ The messages are vLLM's; tests/journeys/request/test_engine_death.py verifies th
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router
+from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
 ERRORS = "emberline_router_request_errors_total"
@@ -172,3 +173,76 @@ async def test_cached_prefixes_of_a_dead_engine_are_dropped() -> None:
         worker.script = dead
         await ask(server, post(chat("x")))
         assert not server.router.policy.sizes().get("w0")
+
+
+@pytest.mark.parametrize("end", ["engine dies", "worker is killed"])
+async def test_what_a_dead_worker_had_in_flight_is_served_in_turn(end: str) -> None:
+    """However small the retry budget is; it limits the load of the other worker."""
+    arrived, at_once = 60, 0
+    death = asyncio.Event()
+
+    async def dying(talk: Conversation) -> None:
+        await death.wait()
+        if end == "engine dies":
+            await dead(talk)
+        else:
+            talk.cut()
+
+    async def serving(talk: Conversation) -> None:
+        nonlocal at_once
+        at_once = max(at_once, other.active)
+        other.active += 1
+        await asyncio.sleep(0.005)
+        other.active -= 1
+        await talk.json({"choices": []})
+
+    async with FakeWorker() as one, FakeWorker() as other:
+        other.active = 0  # type: ignore[attr-defined]
+        await other.stop()
+        async with router(one, other, ready=1) as server:
+            one.script, other.script = dying, serving
+            asked = [asyncio.create_task(ask(server, post(chat(f"{n}")))) for n in range(arrived)]
+            await one.until(lambda: len(one.requests) == arrived)
+            await other.start()
+            await until(lambda: len(server.router.table.eligible) == 2, "the other is up")
+            server.router._retry_budget = 3.0
+            death.set()
+            answers = await asyncio.gather(*asked)
+            assert {answer.status for answer in answers} == {200}
+            assert at_once <= 4
+            assert not server.router._lost
+            assert await metric(server, "emberline_router_in_flight_requests") == 0
+
+
+async def test_retry_that_gets_no_turn_is_refused_in_time() -> None:
+    death, end = asyncio.Event(), asyncio.Event()
+
+    async def dying(talk: Conversation) -> None:
+        await death.wait()
+        await dead(talk)
+
+    async def slow(talk: Conversation) -> None:
+        await end.wait()
+        await talk.json({"choices": []})
+
+    async with FakeWorker() as one, FakeWorker() as other:
+        await other.stop()
+        queue = {"queue": {"timeout_s": 0.5}}
+        async with router(one, other, ready=1, admission=queue) as server:
+            one.script, other.script = dying, slow
+            asked = [asyncio.create_task(ask(server, post(chat(f"{n}")))) for n in range(3)]
+            await one.until(lambda: len(one.requests) == 3)
+            await other.start()
+            await until(lambda: len(server.router.table.eligible) == 2, "the other is up")
+            server.router._retry_budget = 1.0
+            death.set()
+            served = 0
+            for answer in asyncio.as_completed(asked):
+                found = await answer
+                if found.status == 200:
+                    served += 1
+                else:
+                    assert (found.status, found.code) == (429, "queue_timeout")
+                if len(other.requests) == 1:
+                    end.set()
+            assert served == 1

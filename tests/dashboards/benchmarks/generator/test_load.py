@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -206,8 +207,10 @@ async def test_invalid_responses_are_counted_by_name_and_stop_the_run(
 
 
 async def test_unreachable_endpoint_is_named(server: Server) -> None:
-    server.server.close()
-    last, _ = await played(server, rate=500, duration_s=20)
+    with socket.socket() as held:  # where nobody listens, and nobody else can
+        held.bind(("127.0.0.1", 0))
+        server.url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        last, _ = await played(server, rate=500, duration_s=20)
     assert set(last["errors"]) == {"connect"}
 
 
