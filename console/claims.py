@@ -27,7 +27,6 @@ from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Least
 from django.utils import timezone
 
-
 LONGEST_S = 3600.0
 
 

@@ -361,10 +361,11 @@ class Router(RouterState):
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
 
     def send_again(self, exchange: RoutedRequest) -> None:
-        if exchange.delayed:
+        if exchange.delayed and self._is_busy:
             exchange.wait_for_retry(self.config.admission.queue.timeout_s)
             self._lost.append(exchange)
             return
+        exchange.delayed = False
         try:
             pick = self._pick(exchange)
         except Refusal as refusal:
@@ -387,9 +388,14 @@ class Router(RouterState):
             except Exception as error:  # noqa: BLE001 - called as another request ends
                 exchange.crashed(error)
 
+    @property
+    def _is_busy(self) -> bool:
+        """Return True if the end of a request will send a waiting retry."""
+        return any(worker.own_in_flight for worker in self.table.eligible)
+
     def tick_retries(self, _now: float) -> None:
         """Send waiting retries that no other request's end would send."""
-        if self._lost and not any(worker.in_flight for worker in self.table.eligible):
+        if self._lost and not self._is_busy:
             self._retry_lost(int(RETRY_BURST))
 
     def retry_allowed(self, exchange: RoutedRequest, free: bool, waits: bool) -> bool:
