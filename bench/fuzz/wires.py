@@ -21,8 +21,8 @@ from routing.engine.http.http1 import RequestHead
 from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
 from routing.engine.protocols import Dispatcher
+from routing.engine.retries import BURST
 from routing.engine.router import Router
-from routing.engine.router_state import RETRY_BURST
 
 logging.getLogger("asyncio").disabled = True
 HEADER_BYTES, HOLD_BYTES, BODY_BYTES = 1024, 300, 2048
@@ -178,7 +178,7 @@ class RouterHarness:
             self.pools.append(pool)
         self.worker, self.pool = self.workers[0], self.pools[0]
         router.table.refresh()
-        router._retry_budget = RETRY_BURST
+        router.retries.budget = BURST
         self.client = ClientConnection(cast(Dispatcher, self.watched))
         self.out = Wire()
         self.client.connection_made(cast(asyncio.Transport, self.out))  # duck-typed

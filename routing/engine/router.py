@@ -33,14 +33,12 @@ from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick
 from routing.engine.prompt.engine_request import EngineRequest
 from routing.engine.prompt.identity import Identity, find_session
-from routing.engine.router_state import RETRY_BURST, RouterState
+from routing.engine.router_state import RouterState
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
     from routing.engine.protocols import ClientSide, RoutedRequest
 
-# Share of requests that may be retried after a worker began them; refused connections are free.
-RETRY_SHARE = 0.2
 _RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cache
 
 
@@ -108,7 +106,7 @@ class Router(RouterState):
         client.begin(exchange)
         if self.recorder.traces:
             exchange.trace = self.recorder.trace(head)
-        self._retry_budget = min(self._retry_budget + RETRY_SHARE, RETRY_BURST)
+        self.retries.came()
         if problem is not None:
             exchange.refuse(problem)
         elif identity is None:
@@ -361,42 +359,14 @@ class Router(RouterState):
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
 
     def send_again(self, exchange: RoutedRequest) -> None:
-        if exchange.delayed and self._is_busy:
-            exchange.wait_for_retry(self.config.admission.queue.timeout_s)
-            self._lost.append(exchange)
+        if self.retries.wait(exchange, self.config.admission.queue.timeout_s):
             return
-        exchange.delayed = False
         try:
             pick = self._pick(exchange)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
         self._send(exchange, pick)
-
-    def _retry_lost(self, most: int) -> None:
-        """Send waiting retries: as many as requests end, so that a worker's death does not double
-        the load of the others at once.
-        """
-        while self._lost and most > 0:
-            exchange = self._lost.popleft()
-            if exchange.over:
-                continue
-            most -= 1
-            exchange.delayed = False
-            try:
-                self.send_again(exchange)
-            except Exception as error:  # noqa: BLE001 - called as another request ends
-                exchange.crashed(error)
-
-    @property
-    def _is_busy(self) -> bool:
-        """Return True if the end of a request will send a waiting retry."""
-        return any(worker.own_in_flight for worker in self.table.eligible)
-
-    def tick_retries(self, _now: float) -> None:
-        """Send waiting retries that no other request's end would send."""
-        if self._lost and not self._is_busy:
-            self._retry_lost(int(RETRY_BURST))
 
     def retry_allowed(self, exchange: RoutedRequest, free: bool, waits: bool) -> bool:
         """Return True if another worker and the retry budget allow a retry; charges the budget.
@@ -407,12 +377,11 @@ class Router(RouterState):
             return False
         if free:
             return True
-        if self._retry_budget < 1:
-            waiting = self.admission.depth + len(self._lost)
-            exchange.delayed = waits and not 0 < self.admission.limit <= waiting
-            return exchange.delayed
-        self._retry_budget -= 1
-        return True
+        if self.retries.take():
+            return True
+        waiting = self.admission.depth + len(self.retries.waiting)
+        exchange.delayed = waits and not 0 < self.admission.limit <= waiting
+        return exchange.delayed
 
     def finished(self, exchange: RoutedRequest) -> None:
         try:
@@ -422,8 +391,7 @@ class Router(RouterState):
         if exchange.ticket is not None:
             # Last, since it may dispatch the next request.
             self.admission.done(exchange.ticket, *exchange.decision.used())
-        if self._lost and not exchange.delayed:
-            self._retry_lost(1)
+        self.retries.ended(exchange)
 
     def _account(self, exchange: RoutedRequest) -> None:
         decision = exchange.decision

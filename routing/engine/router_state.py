@@ -10,7 +10,6 @@ import dataclasses
 import secrets
 import time
 import traceback
-from collections import deque
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -41,14 +40,13 @@ from routing.engine.policies.base import RoutingPolicy
 from routing.engine.policies.canary import CanaryPolicy, find_kvaware
 from routing.engine.prompt.identity import Identifier
 from routing.engine.recorder import Recorder
+from routing.engine.retries import Retries
 from routing.engine.token_ledger import TokenLedger
 from routing.engine.tokens.usage import BytesPerToken
 
 if TYPE_CHECKING:
     from routing.engine.protocols import ClientSide, PeerRecorder, RoutedRequest
 
-# Burst of the retry budget (router.RETRY_SHARE).
-RETRY_BURST = 100.0
 COMPLAINT_S = 60.0  # between log lines about one place of the router
 # Fields that take effect only after a restart.
 NEED_RESTART = ("listen", "listen_more", "reuse_port", "admin", "endpoint", "namespace")
@@ -83,8 +81,7 @@ class RouterState:
         self._count = 0  # of IDs
         self._id_seed = secrets.randbits(64)
         self._picks = 0
-        self._retry_budget = RETRY_BURST
-        self._lost: deque[RoutedRequest] = deque()  # their retries wait for a turn
+        self.retries = Retries(self.send_again, self._is_busy)
         self._strategy: StrategyMetrics
         self.policy: RoutingPolicy
         self.recorder = Recorder(log, self.metrics, self.instance)
@@ -198,6 +195,13 @@ class RouterState:
             admission.leave_room(view, slots)
             if admission.depth:
                 admission.pump()
+
+    def send_again(self, exchange: RoutedRequest) -> None:
+        """Send a request to another worker."""
+        raise NotImplementedError
+
+    def _is_busy(self) -> bool:
+        return any(worker.own_in_flight for worker in self.table.eligible)
 
     @property
     def _queues(self) -> bool:

@@ -217,7 +217,7 @@ class RouterServer:
             ("clients", tick_clients),
             ("workers", router.table.tick),
             ("admission", router.admission.tick),
-            ("retries", router.tick_retries),
+            ("retries", router.retries.tick),
             ("kv_events", lambda _: self._kvaware.tick()),
             ("exchange", lambda _: self._exchange.tick()),
             ("notices", lambda _: router.resend_notices()),

@@ -145,7 +145,7 @@ async def test_attempts_are_bounded() -> None:
 async def test_retries_have_a_budget() -> None:
     async with FakeWorker() as a, FakeWorker() as b, router(a, b) as server:
         a.script = b.script = refuse
-        server.router._retry_budget = 3.0
+        server.router.retries.budget = 3.0
         for index in range(20):
             assert (await ask(server, post(chat(f"{index}")))).status == 503
         # 3 in hand, and a fifth of 20 requests
