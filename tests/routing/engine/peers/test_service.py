@@ -12,6 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from routing.engine.misses import peer_prompts
+from routing.engine.observe.metrics import is_compiled
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
     Client,
@@ -206,6 +207,7 @@ async def test_connection_is_kept_while_the_store_is_slow(valkey, folder):
         )
 
 
+@pytest.mark.skipif(is_compiled(), reason="the compiled router has native classes")
 async def test_any_exception_leaves_the_exchange_connected_or_says_that_it_is_not(
     valkey, folder, monkeypatch
 ):
