@@ -173,6 +173,49 @@ def test_every_pod_is_restricted(rendered: list[Object]) -> None:
         assert container["resources"]["limits"]["memory"], name
 
 
+# Lists that a Kubernetes API server merges by these fields, and refuses with an entry twice (422).
+LIST_KEYS = {
+    "groups": ("name",),
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "env": ("name",),
+    "ports": ("name",),
+    "imagePullSecrets": ("name",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+}
+
+
+def repeated(value: Any, path: str = "") -> list[str]:
+    """Entries of keyed lists that occur twice, by path."""
+    if isinstance(value, dict):
+        return [text for key, item in value.items() for text in repeated(item, f"{path}.{key}")]
+    if not isinstance(value, list):
+        return []
+    keys = LIST_KEYS.get(path.rpartition(".")[2], ())
+    names = [tuple(item.get(key) for key in keys) for item in value if isinstance(item, dict)]
+    twice = [f"{path}: {name}" for name in set(names) if any(name) and names.count(name) > 1]
+    return twice + [
+        text for index, item in enumerate(value) for text in repeated(item, f"{path}[{index}]")
+    ]
+
+
+def test_no_entry_of_a_keyed_list_is_repeated(rendered: list[Object]) -> None:
+    kustomize = [
+        item
+        for path in (chart.ROOT / "deploy/kustomize").rglob("*.yaml")
+        for item in chart.objects(path.read_text())
+    ]
+    names = [
+        (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+        for item in rendered
+    ]
+    assert len(names) == len(set(names))
+    for item in [*rendered, *kustomize]:
+        assert repeated(item) == [], item.get("kind")
+
+
 def test_only_cluster_clients_have_a_token(rendered: list[Object]) -> None:
     for name, pod in pods(rendered):
         speaks = name.endswith(("-web", "-worker"))
