@@ -130,7 +130,7 @@ def plan_one(
     document = foreign.convert(document) or document
     if not objects.is_manifest(document):
         return _compare_with_stored(actor, str(document.get("name", "")), document, "endpoint", ())
-    manifest = objects.read(document)
+    manifest = objects.read(document, settings.EMBERLINE.worker_image)
     errors = rules.errors(manifest)
     if errors:
         raise SpecErrors(errors)

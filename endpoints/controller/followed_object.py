@@ -21,14 +21,18 @@ from endpoints import actions, manifest_actions, teams
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.controller.cluster_objects import Objects
 from endpoints.controller.models import Follow, Owned
-from endpoints.manifest_actions import ManifestTarget, PlannedVerb
+from endpoints.manifest_actions import ManifestTarget, PlannedChange, PlannedVerb
 from endpoints.manifests import extensions, importer, object_status, objects
 from endpoints.manifests.object_status import EndpointSummary
+from endpoints.manifests.objects import NoteMark
 from endpoints.models import Endpoint
 from endpoints.owners import Owner, OwningSystem
 from endpoints.spec.endpoint_spec import SpecErrors
 
 REFUSED, NAME_TAKEN = "SpecRefused", "NameTaken"
+JUDGED_AGAIN_S = 30.0
+"""A refusal may be the cluster's or the console's (a missing capability, tier, quota), so a refused
+object is evaluated again after this time, even where nobody changes it."""
 
 
 class FollowedObject:
@@ -52,6 +56,8 @@ class FollowedObject:
         mark = _fingerprint(self.item)
         if row.fingerprint != mark or (not row.refused and _endpoint(row) is None):
             self._judge(row, mark)
+        elif row.refused and _is_due(row):
+            self._judge(row, mark)  # what it lacked may be there by now
         self._report(row)
 
     def _end(self, row: Owned | None) -> None:
@@ -66,13 +72,20 @@ class FollowedObject:
             row.delete()
 
     def _judge(self, row: Owned, mark: str) -> None:
+        before = row.refused
         row.fingerprint, row.refused, row.refused_reason = mark, "", ""
+        row.judged_at = timezone.now()
         try:
             with transaction.atomic():
-                does = self._apply(row)
+                change = self._apply(row)
+                row.notes = "; ".join(f"{note.path}: {note.message}" for note in change.notes)
                 row.save()
-            if does is not PlannedVerb.NOTHING:
-                self._emit_event("Applied", f"Endpoint {row.endpoint}: {does}.", warning=False)
+            if change.does is not PlannedVerb.NOTHING:
+                text = f"Endpoint {row.endpoint}: {change.does}."
+                self._emit_event("Applied", text, warning=False)
+            for note in change.notes if change.does is not PlannedVerb.NOTHING else ():
+                text = f"{note.path}: {note.message} {note.remedy}".rstrip()
+                self._emit_event("Note", text, warning=note.mark is not NoteMark.KEPT)
         except Refused as error:
             row.refresh_from_db(fields=["endpoint", "generation", "wanted"])
             row.fingerprint, row.refused = mark, format_errors(error.errors)
@@ -81,9 +94,10 @@ class FollowedObject:
             if any(one.code in ("stale", "being_deleted") for one in error.errors):
                 row.fingerprint = ""  # not caused by the object: retry
             row.save()
-            self._emit_event(row.refused_reason, row.refused, warning=True)
+            if row.refused != before:
+                self._emit_event(row.refused_reason, row.refused, warning=True)
 
-    def _apply(self, row: Owned) -> PlannedVerb:
+    def _apply(self, row: Owned) -> PlannedChange:
         manifest = objects.read(objects.clean(self.item))
         if row.endpoint is None or _endpoint(row) is None:
             row.endpoint = self._name(manifest)
@@ -99,7 +113,7 @@ class FollowedObject:
         manifest_actions.apply_change(OwningSystem(self.owner), planned)
         row.generation = int(self.metadata.get("generation") or 0)
         row.wanted = Endpoint.objects.values_list("generation", flat=True).get(name=row.endpoint)
-        return planned.does
+        return planned
 
     def _name(self, manifest: objects.Manifest) -> str:
         """Return the object's name if it is free, else the name with the namespace."""
@@ -145,6 +159,13 @@ def _name_taken_error(name: str, who: str, *, adoptable: bool = False) -> Proble
     return Problem("metadata.name", name, message, remedy, "not_adopted")
 
 
+def _is_due(row: Owned) -> bool:
+    """Also for a time in the future, which a corrected clock leaves behind."""
+    if row.judged_at is None:
+        return True
+    return abs((timezone.now() - row.judged_at).total_seconds()) >= JUDGED_AGAIN_S
+
+
 def _fingerprint(item: Json) -> str:
     """Hash the user-written parts: annotations do not change the generation."""
     text = json.dumps(objects.clean(item), sort_keys=True)
@@ -174,6 +195,7 @@ def _endpoint_summary(row: Owned) -> EndpointSummary:
         url="" if row.follow.foreign else status.url,  # a field of our own definition only
         generation=row.generation,
         departed=_departure_reason(row, endpoint),
+        notes=row.notes,
         workload=f"{endpoint.name}-worker",
         metrics={
             "enabled": spec.monitoring.enabled,

@@ -60,7 +60,8 @@ class Owned(models.Model):
 
     `fingerprint` is the hash of the object last evaluated, `generation` the object's generation
     last applied, `wanted` the endpoint's generation after that, `refused` the reason for a
-    rejection.
+    rejection, `judged_at` the time of the last evaluation, `notes` what the last accepted object
+    says without effect.
     """
 
     uid = models.CharField(primary_key=True, max_length=64)
@@ -72,6 +73,8 @@ class Owned(models.Model):
     wanted = models.PositiveBigIntegerField(default=0)
     refused = models.TextField(default="", blank=True)
     refused_reason = models.CharField(max_length=64, default="", blank=True)
+    judged_at = models.DateTimeField(null=True)
+    notes = models.TextField(default="", blank=True)
 
     class Meta:
         ordering = ("name",)

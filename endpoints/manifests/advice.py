@@ -37,6 +37,7 @@ def notes(manifest: Manifest) -> list[Note]:
         return [*found, *jumpstart.notes(manifest), *_only_aws(manifest.spec)]
     for rule in _RULES:
         found.extend(rule(manifest.spec))
+    found.extend(_server(manifest.spec, manifest.own_image))
     return found + list(_only_aws(manifest.spec))
 
 
@@ -87,9 +88,9 @@ def _cache(spec: Spec) -> Found:
         yield Note(path, "unused", "The URL applies to redis only.", "Remove it.")
 
 
-def _server(spec: Spec) -> Found:
+def _server(spec: Spec, own_image: str) -> Found:
     worker = spec["worker"]
-    if serves_vllm(worker):
+    if serves_vllm(worker, own_image):
         if (spec.get("loadBalancer") or {}).get("healthCheckPath", "/ping") == "/ping":
             yield Note(
                 "spec.loadBalancer.healthCheckPath",
@@ -206,7 +207,6 @@ _RULES: tuple[Callable[[Spec], Found], ...] = (
     _placement,
     _replicas,
     _cache,
-    _server,
     _metrics,
     _arguments,
     _scaling,

@@ -115,7 +115,7 @@ def flat(manifest: Manifest) -> Flat:
     if manifest.kind != schemas.KIND:
         found = jumpstart.fields(manifest) | _shared_blocks(manifest.spec)
     else:
-        found = _fields(manifest.spec, annotated)
+        found = _fields(manifest.spec, annotated, manifest.own_image)
     found["rollout.deadline_s"] = manifest.spec.get("maxDeployTimeInSeconds", DEADLINE_S)
     if manifest.spec.get("tags"):
         found["tags"] = {tag["name"]: tag["value"] for tag in manifest.spec["tags"]}
@@ -141,8 +141,8 @@ def short_name(given: str) -> str:
     return f"{name[: LONGEST_NAME - 7].rstrip('-')}-{mark}"
 
 
-def _fields(spec: Mapping[str, Any], annotated: Mapping[str, Any]) -> Flat:
-    is_vllm = worker.serves_vllm(spec["worker"])
+def _fields(spec: Mapping[str, Any], annotated: Mapping[str, Any], own_image: str) -> Flat:
+    is_vllm = worker.serves_vllm(spec["worker"], own_image)
     cache = _cache(spec, is_vllm)
     enabled = annotated.get("cache.l1.enabled", cache["cache.l1.enabled"])
     found = worker.fields(spec["worker"], spec["modelName"], model_names(spec)) | cache

@@ -34,7 +34,7 @@ _LONGEST = 4000
 class EndpointSummary:
     """An endpoint's state; `phase` "" if it does not exist yet. `refused`: why the present object
     was rejected. `generation`: that of the object last applied. `departed`: why the endpoint
-    differs from that object, "" if it does not.
+    differs from that object, "" if it does not. `notes`: what of the object has no effect here.
     """
 
     refused: str = ""
@@ -48,6 +48,7 @@ class EndpointSummary:
     url: str = ""
     generation: int = 0
     departed: str = ""
+    notes: str = ""
     workload: str = ""
     metrics: Mapping[str, Any] | None = None
 
@@ -92,7 +93,8 @@ def _conditions(
     ]  # fmt: skip
     if seen.phase:
         reason = seen.departed or "AsSaid"
-        wanted.insert(1, (SYNCED, not seen.departed, reason, _DEPARTED_REASONS.get(reason, reason)))
+        text = " ".join(filter(None, (_DEPARTED_REASONS.get(reason, reason), seen.notes)))
+        wanted.insert(1, (SYNCED, not seen.departed, reason, text))
     earlier = {str(one.get("type")): one for one in before}
     generation = {"observedGeneration": seen.generation} if seen.generation else {}
     found = []

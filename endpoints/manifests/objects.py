@@ -44,7 +44,10 @@ _FREE_TEXT = re.compile(r"\.args\[|\.command\[|environmentVariables\[|annotation
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A validated object. `whole`: the complete input without server-side fields."""
+    """A validated object. `whole`: the complete input without server-side fields.
+
+    `own_image`: the installation's worker image.
+    """
 
     kind: str
     version: str
@@ -53,6 +56,7 @@ class Manifest:
     annotations: Mapping[str, str]
     spec: Mapping[str, Any]
     whole: Mapping[str, Any]
+    own_image: str = ""
 
     @property
     def shown(self) -> str:
@@ -64,7 +68,7 @@ def is_manifest(document: Mapping[str, Any]) -> bool:
     return "apiVersion" in document or "kind" in document
 
 
-def read(document: Mapping[str, Any]) -> Manifest:
+def read(document: Mapping[str, Any], own_image: str = "") -> Manifest:
     errors = list(_kind(document))
     errors += placeholders(
         {key: value for key, value in document.items() if key not in ("spec", "status")}, ""
@@ -101,6 +105,7 @@ def read(document: Mapping[str, Any]) -> Manifest:
         annotations=metadata.get("annotations") or {},
         spec=document["spec"],
         whole=clean(document) | {"apiVersion": f"{schemas.GROUP}/{version}"},
+        own_image=own_image,
     )
 
 

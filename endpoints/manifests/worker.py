@@ -72,19 +72,33 @@ _VLLM_COMMANDS = (
 _SHELLS = ("sh", "bash")
 _OWN_BLOCK_SIZE = "32"  # of the default chunk size (workload.worker_spec)
 _CACHE_CONNECTORS = ("LMCacheConnectorV1", "LMCacheConnector", "OffloadingConnector")
-_VLLM_IMAGE = re.compile(r"(^|[/_-])vllm([/:_-]|$)")
+_VLLM_IMAGE = re.compile(r"(^|[/_-])(vllm|emberline-worker)([/:_@-]|$)")
 _SWITCHES = frozenset(
     {"--enable-prefix-caching", "--enable-prompt-tokens-details", "--enable-scale-out"}
 )
 Flat = dict[str, Any]
 
 
-def serves_vllm(worker: Mapping[str, Any]) -> bool:
-    """Return whether the server is vLLM, the only one with KV cache and KV events."""
+def serves_vllm(worker: Mapping[str, Any], own_image: str) -> bool:
+    """Return whether the server is vLLM, the only one with KV cache and KV events.
+
+    `own_image`: the installation's worker image, of which any version is vLLM; "" without one.
+    """
     command, _ = split_command(worker)
-    return bool(_VLLM_IMAGE.search(worker["image"])) or any(
-        command[: len(start)] == start for start in _VLLM_COMMANDS
+    image = worker["image"]
+    is_own = bool(own_image) and _repository(image) == _repository(own_image)
+    return (
+        is_own
+        or bool(_VLLM_IMAGE.search(image))
+        or any(command[: len(start)] == start for start in _VLLM_COMMANDS)
     )
+
+
+def _repository(image: str) -> str:
+    """An image without digest and tag; a port of the registry stays."""
+    name = image.partition("@")[0]
+    host, slash, last = name.rpartition("/")
+    return f"{host}{slash}{last.partition(':')[0]}"
 
 
 def fields(worker: Mapping[str, Any], model: str, names: Sequence[str]) -> Flat:

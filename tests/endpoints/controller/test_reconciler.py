@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from console.accounts.models import User
 from console.provisioners.kubernetes.api.client import KubernetesClient
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions as follows
-from endpoints.controller import reconciler
+from endpoints.controller import followed_object, reconciler
 from endpoints.controller.models import Follow, Owned
 from endpoints.keys import actions as keys_actions
 from endpoints.manifests import schemas
@@ -341,3 +344,62 @@ def test_unreachable_cluster_is_reported_and_deletes_nothing(
     finally:
         cluster.plane.start_api()
     assert ready.follow().reason == "Following"
+
+
+def test_refused_object_is_applied_once_what_it_lacked_is_there(
+    followed: Followed, settings: Any
+) -> None:
+    """Nobody touches the object again; while it is refused, one event says so."""
+    complete = settings.EMBERLINE
+    settings.EMBERLINE = replace(complete, engine_image="")
+    followed.follow()
+    followed.apply()
+    followed.follow()
+    assert followed.condition("Accepted")["status"] == "False"
+    age_judgement()
+    followed.follow()
+    refusals = [text for reason, text in followed.events() if reason == "SpecRefused"]
+    assert len(refusals) == 1 and "EMBERLINE_ENGINE_IMAGE" in refusals[0]
+    settings.EMBERLINE = complete
+    followed.follow()
+    assert not Endpoint.objects.exists(), "not in every pass"
+    age_judgement()
+    followed.follow()
+    assert followed.condition("Accepted")["status"] == "True"
+    assert followed.endpoint().generation == 1
+
+
+def test_refused_object_judged_by_a_clock_that_was_ahead_is_judged_again(
+    followed: Followed, settings: Any
+) -> None:
+    complete = settings.EMBERLINE
+    settings.EMBERLINE = replace(complete, engine_image="")
+    followed.follow()
+    followed.apply()
+    followed.follow()
+    settings.EMBERLINE = complete
+    Owned.objects.update(judged_at=timezone.now() + timedelta(days=1))
+    followed.follow()
+    assert followed.condition("Accepted")["status"] == "True"
+
+
+def test_notes_reach_an_event_and_the_synced_condition(followed: Followed) -> None:
+    followed.follow()
+    followed.apply(
+        **{
+            "spec/worker/image": "registry.example/my-server:1",
+            "spec/worker/args": ["--max-model-len", "4096"],
+            "spec/intelligentRoutingSpec": {"enabled": True},
+        }
+    )
+    followed.follow()
+    text = "The image does not look like vLLM, which alone has a cache to keep: cache and routing"
+    assert any(text in note for reason, note in followed.events() if reason == "Note")
+    synced = followed.condition("Synced")
+    assert synced["status"] == "True"
+    assert text in synced["message"]
+
+
+def age_judgement() -> None:
+    age = timedelta(seconds=followed_object.JUDGED_AGAIN_S)
+    Owned.objects.update(judged_at=timezone.now() - age)

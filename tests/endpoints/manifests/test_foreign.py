@@ -351,3 +351,24 @@ def test_diff_shows_arguments_but_no_secret() -> None:
 def test_objects_round_trip_after_the_notices() -> None:
     document = with_args("--served-model-name", "llama", "--max-model-len", "4096")
     assert objects.read(document).whole["spec"]["worker"]["args"][0] == "--served-model-name"
+
+
+@pytest.mark.parametrize(
+    ("image", "own"),
+    [
+        ("ghcr.io/acme/emberline-worker:0.2.0", ""),
+        ("registry.example:5000/llm/runtime:2", "registry.example:5000/llm/runtime:1"),
+        ("registry.example/llm@sha256:" + "a" * 64, "registry.example/llm:1"),
+    ],
+)
+def test_own_worker_image_is_vllm(image: str, own: str) -> None:
+    document = put(put(LEAST, "spec/worker/image", image), "spec/worker/args", ["--seed", "1"])
+    flat = importer.flat(objects.read(document, own))
+    assert flat["cache.l1.enabled"] is True
+    assert not [
+        note for note in advice.notes(objects.read(document, own)) if note.code == "not_vllm"
+    ]
+    other = importer.flat(
+        objects.read(put(document, "spec/worker/image", "registry.example/x:1"), own)
+    )
+    assert other["cache.l1.enabled"] is False
