@@ -87,7 +87,8 @@ class LifecycleFacts:
     `draining`: workers without new requests, not stopped yet. `proof_error`: failure of the last
     probe through the router, "" without one. `failed`: the platform gave up on the present spec.
     `staged`: workers report stages. `exposure`: objects that expose the endpoint outside.
-    `stalled`: why the platform creates no further worker.
+    `stalled`: why the platform creates no further worker. `scaled_by_drift`: somebody else set the
+    number of workers.
     """
 
     wanted: int
@@ -110,6 +111,7 @@ class LifecycleFacts:
     failed: Trouble | None = None
     exposure: tuple[ObservedComponent, ...] = ()
     drifted: Impairment | None = None
+    scaled_by_drift: bool = False
     stalled: Trouble | None = None
 
     @property
@@ -127,6 +129,11 @@ class LifecycleFacts:
     @property
     def current_ready(self) -> int:
         return sum(w.current and w.ready and not w.surplus for w in self.workers)
+
+    @property
+    def enough(self) -> bool:
+        """Return whether the desired number serves; further workers may be stopping."""
+        return self.current_ready >= self.wanted
 
     @property
     def complete(self) -> bool:

@@ -66,6 +66,10 @@ def _refused(facts: LifecycleFacts) -> bool:
 
 
 def _ready_of(facts: LifecycleFacts) -> str:
+    previous = sum(worker.ready and not worker.current for worker in facts.living)
+    if previous:
+        text = f"{facts.current_ready}/{facts.wanted} updated workers ready"
+        return f"{text}; {count_workers(previous)} of the previous revision serving."
     return f"{facts.current_ready}/{facts.wanted} workers ready."
 
 
@@ -83,14 +87,23 @@ def _looping(facts: LifecycleFacts) -> str:
 
 
 def _is_scaled_by_drift(facts: LifecycleFacts) -> bool:
-    """Return whether the count exceeds the spec because of drift, which is reported separately."""
-    return facts.drifted is not None and facts.current_ready >= facts.wanted
+    """Return whether somebody else set another count: nothing restarts what is missing."""
+    healthy = all(worker.ready for worker in facts.living)
+    return facts.scaled_by_drift and healthy and not facts.enough
+
+
+def _serving(facts: LifecycleFacts) -> str:
+    text = f"{facts.wanted}/{facts.wanted} workers ready."
+    more = len(facts.living) - facts.wanted
+    if more <= 0:
+        return text
+    previous = sum(not worker.current for worker in facts.living)
+    of = " of the previous revision" if previous else ""
+    return f"{text} {count_workers(more)}{of} stopping."
 
 
 def _missing_message(facts: LifecycleFacts) -> str:
     gone = facts.wanted - facts.current_ready
-    if gone <= 0:
-        return f"{count_workers(len(facts.living))} running, {facts.wanted} desired."
     details = "; ".join(worker.summary for worker in facts.workers if not worker.ready)
     return f"{gone}/{facts.wanted} workers not ready{f' ({details})' if details else ''}."
 
@@ -282,10 +295,16 @@ TABLE: tuple[PhaseRule, ...] = (
         _of("blocked", "reason"),
         _missing_message,
     ),
+    _degraded(
+        _is_scaled_by_drift,
+        PhaseReason.DRIFTED,
+        lambda f: f"{_ready_of(f)} {f.drifted.message if f.drifted else ''}".strip(),
+        _of("drifted", "remedy"),
+    ),
     _degraded(lambda f: f.ready == 0, PhaseReason.NO_WORKER_AVAILABLE, _missing_message),
     _degraded(lambda f: not f.complete and f.stalled is not None, *_STUCK),
     _degraded(
-        lambda f: not f.complete and not f.scaling and not _is_scaled_by_drift(f),
+        lambda f: not f.enough and not f.scaling,
         PhaseReason.WORKER_UNAVAILABLE,
         _missing_message,
     ),
@@ -294,7 +313,7 @@ TABLE: tuple[PhaseRule, ...] = (
     ),
     _degraded(lambda f: f.hidden is not None, PhaseReason.EXPOSURE_UNAVAILABLE, _hidden),
     _degraded(
-        lambda f: f.complete and not f.proven,
+        lambda f: f.enough and not f.proven,
         PhaseReason.NOT_SERVING,
         lambda f: f.proof_error or "The workers changed; a test request is pending.",
     ),
@@ -318,6 +337,6 @@ TABLE: tuple[PhaseRule, ...] = (
     _ready(
         lambda _facts: True,
         PhaseReason.SERVING,
-        lambda f: f"{f.wanted}/{f.wanted} workers ready.",
+        _serving,
     ),
 )

@@ -130,7 +130,7 @@ def _exposure(facts: LifecycleFacts) -> list[StepNow]:
 
 
 def _ready(facts: LifecycleFacts) -> StepNow:
-    if facts.complete:
+    if facts.enough:
         return StepNow(ProgressStep.WORKERS_READY, DONE, f"{facts.wanted}/{facts.wanted}")
     state = ACTIVE if facts.workers else WAITING
     return StepNow(ProgressStep.WORKERS_READY, state, f"{facts.current_ready}/{facts.wanted}")
@@ -139,14 +139,14 @@ def _ready(facts: LifecycleFacts) -> StepNow:
 def _router(facts: LifecycleFacts) -> StepNow:
     absent = facts.absent
     if absent is None:
-        return StepNow(ProgressStep.ROUTER_READY, DONE if facts.complete else ACTIVE)
+        return StepNow(ProgressStep.ROUTER_READY, DONE if facts.enough else ACTIVE)
     return StepNow(ProgressStep.ROUTER_READY, ACTIVE, absent.message)
 
 
 def _serving(facts: LifecycleFacts) -> StepNow:
-    if facts.proven and facts.complete:
+    if facts.proven and facts.enough:
         return StepNow(ProgressStep.SERVING, DONE)
-    if facts.complete and facts.absent is None and facts.hidden is None:
+    if facts.enough and facts.absent is None and facts.hidden is None:
         return StepNow(ProgressStep.SERVING, ACTIVE, facts.proof_error)
     return StepNow(ProgressStep.SERVING, WAITING)
 

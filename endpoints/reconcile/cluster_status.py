@@ -26,6 +26,7 @@ class ClusterSurroundings:
     pods: list[dict[str, Any]] = field(default_factory=list)
     exposure: tuple[ObservedComponent, ...] = ()
     drifted: Impairment | None = None
+    scaled_by_drift: bool = False
     events: tuple[ClusterEvent, ...] = ()
 
 
@@ -45,6 +46,9 @@ def collect_surroundings(
         pods=[row for name, seen in every if name != workers for row in _pods(name, seen)],
         exposure=tuple(_exposing(part) for _, part in parts if part.part in EXPOSING),
         drifted=_drifted(drift),
+        scaled_by_drift=any(
+            row["workload"] == workers and row["key"].endswith(".spec.replicas") for row in drift
+        ),
         events=tuple(event for _, seen in every for event in seen.events),
     )
 

@@ -123,6 +123,7 @@ class RollingPass(Pass):
             stalled=_stall_trouble(seen),
             exposure=around.exposure,
             drifted=around.drifted,
+            scaled_by_drift=around.scaled_by_drift,
         )
 
     def _around(self) -> ClusterSurroundings:

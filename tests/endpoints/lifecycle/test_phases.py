@@ -96,6 +96,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("Provisioning", "Proving", NEW),
     ("Provisioning", "Scaling", {**AUTO, "workers": (STARTING,)}),
     ("Degraded", "Unschedulable", {"workers": (STUCK,)}),
+    ("Degraded", "Drifted", {**TWO, "drifted": DRIFTED, "scaled_by_drift": True}),
     ("Degraded", "NoWorkerAvailable", {"workers": (GONE,)}),
     ("Degraded", "QuotaExceeded", {**TWO, "stalled": QUOTA}),
     ("Degraded", "WorkerUnavailable", {**TWO, "workers": (GOOD, GONE)}),
@@ -164,7 +165,7 @@ def test_every_combination_has_a_phase_and_ready_means_serving() -> None:
         verdict = decide(found)
         assert verdict.reason
         if verdict.phase is Phase.READY:
-            assert found.complete
+            assert found.enough
             assert found.wanted > 0
             assert found.proven
             assert found.served
@@ -328,13 +329,34 @@ def test_surplus_workers_are_no_loss() -> None:
     """A user scaled the Deployment: four of two serve."""
     many = {"wanted": 1, "workers": (GOOD, replace(GOOD, name="w-1"))}
     assert decide(facts(drifted=DRIFTED, **many)).reason == "Drifted"
-    unsaid = decide(facts(**many))
-    assert (unsaid.phase, unsaid.message) == (
-        Phase.DEGRADED,
-        "2 workers running, 1 desired.",
-    )
+    stopping = decide(facts(**many))
+    assert stopping.phase is Phase.READY
+    assert stopping.message == "1/1 workers ready. 1 worker stopping."
     missing = {"wanted": 2, "workers": (GOOD, STARTING)}
     assert decide(facts(drifted=DRIFTED, **missing)).reason == PhaseReason.WORKER_UNAVAILABLE
+
+
+def test_previous_revision_that_serves_is_named() -> None:
+    workers = (GOOD, replace(OUTDATED, ready=True))
+    after = decide(facts(workers=workers))
+    assert after.phase is Phase.READY
+    assert after.message == "1/1 workers ready. 1 worker of the previous revision stopping."
+    during = decide(facts(wanted=2, workers=(STUCK, *workers[1:]), **ROLLING))
+    assert during.message.startswith(
+        "0/2 updated workers ready; 1 worker of the previous revision serving."
+    )
+
+
+def test_count_set_by_others_is_drift_not_a_loss() -> None:
+    """`kubectl scale`: nothing restarts the workers that are missing."""
+    scaled = {"wanted": 2, "drifted": DRIFTED, "scaled_by_drift": True}
+    for workers, text in ((GOOD,), "1/2"), ((), "0/2"):
+        found = decide(facts(workers=workers, **scaled))
+        assert (found.phase, found.reason) == (Phase.DEGRADED, "Drifted")
+        assert found.message == f"{text} workers ready. Somebody scaled it."
+        assert remedy_of(found) == "Heal it."
+    crashed = decide(facts(workers=(GOOD, GONE), **scaled))
+    assert crashed.reason == PhaseReason.WORKER_UNAVAILABLE
 
 
 def staged(*stages: str, **given: Any) -> tuple[StepNow, ...]:

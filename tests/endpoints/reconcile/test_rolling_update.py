@@ -418,6 +418,19 @@ def test_drift_is_detected_and_reported_once(
     assert "DriftEnded" in kinds(ready)
 
 
+def test_workers_scaled_by_others_are_drift(
+    reconciler_harness: ReconcilerHarness, cluster: PaperCluster, ready: Any
+) -> None:
+    """As after `kubectl scale --replicas=0`: what is missing does not restart by itself."""
+    cluster.drift = (Drift("Deployment/demo-worker", ".spec.replicas", 1, 0, "kubectl"),)
+    cluster.workloads["demo-worker"].pods.clear()
+    status = reconciler_harness.step(ready)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Degraded", "Drifted")
+    assert status.message.startswith("0/1 workers ready. Drift from the configuration")
+    assert status.remedy.startswith("Heal to restore")
+
+
 def test_two_clusters_are_independent(data: dict[str, Any], cluster: PaperCluster) -> None:
     """Each endpoint is observed where its own spec places it."""
     other = PaperCluster()
