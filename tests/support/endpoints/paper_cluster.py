@@ -152,6 +152,9 @@ class PaperCluster:
     def _count(self, found: PaperWorkload) -> int:
         if found.deleting or not found.spec.replicas:
             return 0
+        scaled = [item.found for item in self.drift if item.path == ".spec.replicas"]
+        if scaled:
+            return int(scaled[0])
         return found.spec.replicas if self.wanted is None else self.wanted
 
     def _surge(self, found: PaperWorkload) -> None:
