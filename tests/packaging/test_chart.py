@@ -301,8 +301,10 @@ def test_upgrade_interrupts_no_request(rendered: list[Object]) -> None:
         # The kubelet connects by address, which is not an allowed host name.
         (header,) = probes[probe]["httpGet"]["httpHeaders"]
         assert header == {"name": "Host", "value": "localhost"}
+    # An image that cannot be pulled must not leave the installation without its clock.
     beat = named(rendered, "Deployment", "emberline-beat")["spec"]
-    assert (beat["replicas"], beat["strategy"]["type"]) == (1, "Recreate")
+    assert beat["replicas"] == 1
+    assert beat["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 def test_services_and_policies_select_their_pods(rendered: list[Object]) -> None:
