@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from console.commandline import session
 from console.commandline.context import USAGE, CommandContext, CommandError
@@ -52,6 +52,22 @@ _COMMANDS = (
 )
 
 
+class LatePositionals(argparse.ArgumentParser):
+    """Takes optional positionals after options, too: `start NAME --begin 1h replicas=3`.
+
+    Before Python 3.13, argparse assigns nothing to `replicas=3`'s argument as soon as NAME is read,
+    and then refuses the word.
+    """
+
+    def _match_arguments_partial(
+        self, actions: Sequence[argparse.Action], arg_strings_pattern: str
+    ) -> list[int]:
+        counts: list[int] = super()._match_arguments_partial(actions, arg_strings_pattern)
+        while counts and counts[-1] == 0 and "A" in arg_strings_pattern[sum(counts) :]:
+            counts.pop()
+        return counts
+
+
 def build_parser(*more: Callable[[Verbs], None]) -> argparse.ArgumentParser:
     """Return the parser of the `emberline` script, with console selection options; `more` adds its
     own commands.
@@ -71,7 +87,10 @@ def build_parser(*more: Callable[[Verbs], None]) -> argparse.ArgumentParser:
 
 
 def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]) -> None:
-    rooms = Verbs(parser.add_subparsers(dest="room", required=True, metavar="COMMAND"))
+    late: type[argparse.ArgumentParser] = type("VerbParser", (LatePositionals, type(parser)), {})
+    rooms = Verbs(
+        parser.add_subparsers(dest="room", required=True, metavar="COMMAND", parser_class=late)
+    )
     text = "create the demo endpoint if it does not exist (on the console's machine)"
     rooms.verb("seed-demo", text, call=seed_demo)
     verbs = rooms.group("endpoint", "manage endpoints", client="endpoints")

@@ -49,6 +49,22 @@ def verbs(
             yield from verbs(child, (*path, word))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--begin", "2026-11-01T00:00Z", "replicas=3", "rate=2"),
+        ("replicas=3", "rate=2", "--begin", "2026-11-01T00:00Z"),
+        ("replicas=3", "--begin", "2026-11-01T00:00Z", "--wait"),
+        ("--begin", "2026-11-01T00:00Z"),
+    ],
+)
+def test_fields_follow_options_or_precede_them(words: tuple[str, ...]) -> None:
+    found = parser.build_parser().parse_args(["endpoint", "whatif", "start", "demo", *words])
+    assert found.name == "demo"
+    assert found.begin == "2026-11-01T00:00Z"
+    assert found.fields == [word for word in words if "=" in word]
+
+
 def test_every_verb_has_help_and_an_action() -> None:
     found = dict(verbs(parser.build_parser()))
     assert len(found) > 60
