@@ -75,7 +75,7 @@ def explain_sizes(l1: L1, shape: Shape, found: L1Rows, shm_bytes: int) -> tuple[
     lines.append(
         f"Shared memory (/dev/shm) must hold {format_size(shm_bytes)}: L1 and "
         f"{format_size(shm_bytes - found.used_bytes)} for queues between processes. "
-        "A pod's memory limit counts it."
+        "A pod's memory is resources.memory_gib plus L1; the queues are part of the former."
     )
     return tuple(lines)
 

@@ -137,6 +137,9 @@ class LifecycleFacts:
 
     @property
     def complete(self) -> bool:
+        """Return whether exactly the desired workers serve, or more that somebody else asked for."""
+        if self.scaled_by_drift:
+            return self.enough and all(worker.current for worker in self.living)
         return self.current_ready == self.wanted == len(self.living)
 
     @property

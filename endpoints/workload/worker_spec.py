@@ -111,7 +111,9 @@ def worker_spec(
 def _on_cluster(
     made: WorkloadSpec, spec: EndpointSpec, installation: Installation, argv: list[str]
 ) -> WorkloadSpec:
-    """Return the workload for a cluster, where the pod's memory limit includes L1."""
+    """Return the workload for a cluster. The pod's memory is `resources.memory_gib` plus L1; the
+    queues in /dev/shm beside L1 are part of the former.
+    """
     l1_bytes = spec.cache.l1.size_bytes if spec.cache.l1.enabled else 0
     image, shm, source = installation.engine_image, 0, None
     if not spec.simulated:
@@ -123,7 +125,7 @@ def _on_cluster(
         argv=tuple(argv),
         env={**home_env(), **(source.env if source else {}), **made.env, **spec.pod.env},
         image=spec.pod.image or image,
-        memory_bytes=made.memory_bytes + (shm or l1_bytes),
+        memory_bytes=made.memory_bytes + l1_bytes,
         pod=worker_pod(spec, source, shm, installation.worker_image),
         around=worker_around(spec),
     )

@@ -13,11 +13,13 @@ import pytest
 
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.crash_cause import crash_cause
+from endpoints.manifests import importer, objects
 from endpoints.spec.endpoint_spec import GIB, merge, parse
 from endpoints.spec.field import Effect
 from endpoints.spec.fields import CLUSTER_FIELDS
 from endpoints.workload import model_source, worker_pod
 from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
+from tests.endpoints.manifests.conftest import LEAST, put
 from tests.endpoints.spec.test_cluster_spec import another
 from tests.endpoints.workload.test_worker_spec import readable
 
@@ -128,7 +130,17 @@ def test_memory_limit_includes_l1(data: dict[str, Any]) -> None:
     spec = made(data, changes, None)
     assert spec.pod is not None
     assert spec.pod.shm_bytes > 2 * GIB
-    assert spec.memory_bytes == 4 * GIB + spec.pod.shm_bytes
+    assert spec.memory_bytes == 6 * GIB
+
+
+def test_memory_of_a_manifest_is_the_memory_of_the_pod() -> None:
+    """30Gi with L1 in it; vLLM's queues in /dev/shm add nothing."""
+    document = put(LEAST, "spec/worker/resources", {"requests": {"cpu": "4", "memory": "30Gi"}})
+    data = importer.data(objects.read(document))
+    spec = made(data, {}, None)
+    assert spec.pod is not None
+    assert spec.pod.shm_bytes > 0
+    assert spec.memory_bytes == 30 * GIB
 
 
 def test_token_reaches_only_the_download_step(data: dict[str, Any]) -> None:
