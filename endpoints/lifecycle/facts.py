@@ -137,7 +137,7 @@ class LifecycleFacts:
 
     @property
     def complete(self) -> bool:
-        """Return whether exactly the desired workers serve, or more that somebody else asked for."""
+        """Return whether exactly the desired workers serve, or more that somebody else set."""
         if self.scaled_by_drift:
             return self.enough and all(worker.current for worker in self.living)
         return self.current_ready == self.wanted == len(self.living)
