@@ -51,7 +51,9 @@ class EndpointKeys(GenericAPIView[InferenceKey]):
     @key_operation("Create a key", {201: NewKeySerializer}, *REFUSALS, request=WantedKeySerializer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
-        """The secret is returned in this response only."""
+        """The secret is returned in this response only. Routers accept it within 2 seconds, on a
+        cluster within 15; until then they answer 401.
+        """
         label, terms = split_name(request.data)
         return with_secret(actions.create(request.user, name, label, terms), 201)
 

@@ -68,7 +68,8 @@ class RouterComponent:
         self._secrets_folder = secrets_folder
         self._canary = canary
         self._state_store = state_store
-        self._keys_differ_since: dict[str, float] = {}
+        self._keys_differ: dict[str, tuple[str, float]] = {}
+        """Router -> the keys that it should have, since when it differs (s)."""
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
@@ -127,16 +128,19 @@ class RouterComponent:
     def _bears_with(self, wanted: RouterRequirements, running: RunningConfig, router: str) -> bool:
         """Return whether to ignore that the router has not loaded changed keys yet.
 
-        Keys change while an endpoint serves; only a lasting difference affects its status.
+        Keys change while an endpoint serves; only a lasting difference affects its status. Another
+        process may have observed that an earlier change was loaded, so each change begins anew.
         """
         now = time.monotonic()
         if wanted.same_keys(running) or running.keys is None:
-            self._keys_differ_since.pop(router, None)
+            self._keys_differ.pop(router, None)
             return False
-        if router not in self._keys_differ_since:  # drop removed routers
-            kept = self._keys_differ_since.items()
-            self._keys_differ_since = {url: at for url, at in kept if now - at < _DAY_S}
-        since = self._keys_differ_since.setdefault(router, now)
+        keys = repr(wanted.shown_keys())
+        known, since = self._keys_differ.get(router, ("", now))
+        if known != keys:
+            kept = self._keys_differ.items()  # without removed routers
+            self._keys_differ = {url: item for url, item in kept if now - item[1] < _DAY_S}
+            self._keys_differ[router], since = (keys, now), now
         return now - since < KEYS_GRACE_S
 
     def delete(self, endpoint: EndpointFacts) -> bool:

@@ -44,7 +44,9 @@ def _format_value(value: Any) -> str:
 def create(context: CommandContext) -> str:
     """Print only the key, so that it can be piped into a file."""
     label, terms = context.options["key_name"], parse_facts(context.options["terms"])
-    return context.client.endpoints.create_key(context.name, label, terms)["key"]
+    key: str = context.client.endpoints.create_key(context.name, label, terms)["key"]
+    context.report("Routers accept the key within 2 seconds, on a cluster within 15.")
+    return key
 
 
 def update(context: CommandContext) -> str:

@@ -308,6 +308,9 @@ def test_new_keys_degrade_an_endpoint_only_if_the_router_never_loads_them(
     assert not judging._bears_with(WANTED, RUNNING, "a"), "nothing to bear with"
     assert judging._bears_with(WANTED, older, "a"), "a later change begins anew"
     assert not judging._bears_with(WANTED, replace(RUNNING, keys=None), "a"), "it is open to all"
+    now += component.KEYS_GRACE_S
+    another = replace(WANTED, keys={"keys": []})
+    assert judging._bears_with(another, RUNNING, "a"), "another process saw the earlier one loaded"
 
 
 def test_router_with_a_port_in_use_names_the_holder() -> None:
