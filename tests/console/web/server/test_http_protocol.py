@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -21,14 +22,15 @@ WHOLE = HALF + b"\r\n"
 
 
 class Transport(asyncio.Transport):
-    def __init__(self) -> None:
+    def __init__(self, address: str = "") -> None:
         super().__init__()
+        self.address = address
         self.written = b""
         self.closed = asyncio.Event()
         self.answered = asyncio.Event()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
+        return (self.address, 5000) if name == "peername" and self.address else default
 
     def write(self, data: Any) -> None:
         self.written += bytes(data)
@@ -58,9 +60,9 @@ class ServerHarness:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    def connect(self) -> tuple[Any, Transport]:
+    def connect(self, address: str = "") -> tuple[Any, Transport]:
         made = self._class(config=self._config, server_state=self._state, app_state={})
-        transport = Transport()
+        transport = Transport(address)
         made.connection_made(transport)
         return made, transport
 
@@ -133,3 +135,50 @@ async def test_connections_are_bounded(
 def test_console_uses_this_protocol() -> None:
     path = f"{LimitedProtocol.__module__}:{LimitedProtocol.__qualname__}"
     assert f"--http {path}" in " ".join(programs.web_arguments("127.0.0.1", 1, behind_proxy=False))
+
+
+async def test_long_request_head_is_rejected_though_it_comes_at_once(
+    impatient_server: ServerHarness,
+) -> None:
+    """The event loop reads up to 256 KiB at a time."""
+    impatient_server.answer.set()
+    protocol, transport = impatient_server.connect()
+    protocol.data_received(HALF + b"X-A: " + b"x" * (100 * 1024) + b"\r\n\r\n")
+    assert (await closed(transport)).startswith(b"HTTP/1.1 431 ")
+    body = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 102400\r\n\r\n" + b"x" * 102400
+    protocol, transport = impatient_server.connect()
+    protocol.data_received(body)
+    await asyncio.wait_for(transport.answered.wait(), LONG_S)
+    assert transport.written.startswith(b"HTTP/1.1 204 "), "a long body is none"
+
+
+async def test_address_with_many_incomplete_heads_leaves_room_for_others(
+    impatient_server: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "HEAD_S", LONG_S)
+    monkeypatch.setattr(http_protocol, "MOST_WAITING", 3)
+    monkeypatch.setattr(HeadLimits, "_waiting", Counter())
+    impatient_server.answer.set()
+    protocols = [impatient_server.connect("192.0.2.1")[0] for _ in range(3)]
+    assert (await closed(impatient_server.connect("192.0.2.1")[1])).startswith(b"HTTP/1.1 429 ")
+    protocol, transport = impatient_server.connect("192.0.2.2")
+    protocol.data_received(WHOLE)
+    await asyncio.wait_for(transport.answered.wait(), LONG_S)
+    # A head that is complete, and a connection that ends, give their places back.
+    protocols[0].data_received(WHOLE)
+    protocols[1].connection_lost(None)
+    for _ in range(2):
+        assert not impatient_server.connect("192.0.2.1")[1].is_closing()
+    assert impatient_server.connect("192.0.2.1")[1].is_closing()
+
+
+async def test_upgrade_request_logs_nothing(
+    impatient_server: ServerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    impatient_server.answer.set()
+    for kind in (b"websocket", b"h2c"):
+        protocol, transport = impatient_server.connect()
+        protocol.data_received(HALF + b"Connection: Upgrade\r\nUpgrade: " + kind + b"\r\n\r\n")
+        await asyncio.wait_for(transport.answered.wait(), LONG_S)
+        assert transport.written.startswith(b"HTTP/1.1 204 ")
+    assert not caplog.records
