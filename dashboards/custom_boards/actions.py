@@ -6,7 +6,7 @@ role for all endpoints writes queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from console.accounts.models import Team, User
 from console.accounts.permissions import RANK, allows, require, require_in_any_team
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused, expect_generation
+from dashboards.boards.panels.declarations import DEFAULT_RANGE
 from dashboards.custom_boards import documents, selectors
 from dashboards.custom_boards.documents import (
     HIDDEN,
@@ -33,6 +34,9 @@ from dashboards.custom_boards.documents import (
     parse_panel,
 )
 from dashboards.custom_boards.models import CustomBoard
+from dashboards.custom_boards.query_panels import fill_in
+from dashboards.prometheus.sources import selectors as connections
+from dashboards.prometheus.user_query import MOST_SERIES, check_series
 
 CONSOLE = "console"
 MINE = ""
@@ -49,6 +53,7 @@ def create(actor: Any, data: Mapping[str, Any], *, owner: Any = MINE, shared: An
     board.user, board.team = _parse_owner(actor, owner)
     _require_write(actor, board)
     _check_queries(actor, (), document.panels)
+    _check_series((), document.panels)
     same = CustomBoard.objects.filter(user=board.user, team=board.team)
     if same.count() >= MAX_BOARDS:
         text, remedy = f"This owner has {MAX_BOARDS} boards.", "Delete a board first."
@@ -172,6 +177,10 @@ def _change_panels(actor: Any, board_id: UUID, change: Callable[[Panels], Panels
 def _change(
     actor: Any, board_id: UUID, change: Callable[[CustomBoard], BoardDocument]
 ) -> CustomBoard:
+    there = selectors.get_board(actor, board_id)
+    _require_write(actor, there)
+    stored = documents.read_stored(there.panels)
+    _check_series(stored, change(there).panels)
     with transaction.atomic():
         board = _lock(actor, board_id)
         before, owner, content = _facts(board), _owned(board), (board.title, list(board.panels))
@@ -220,16 +229,36 @@ def _require_whole_view(actor: Any, board: CustomBoard, owner: Any) -> None:
 
 def _check_queries(actor: Any, before: Sequence[BoardPanel], after: Sequence[BoardPanel]) -> None:
     """Require the right to write queries, unless existing ones are moved, resized or removed."""
-    if selectors.may_write_queries(actor):
-        return
+    for field, panel in _new_queries(before, after):
+        if not selectors.may_write_queries(actor):
+            remedy = "Ask an administrator for the role, or pin a panel of a built-in board."
+            problem = Problem(field, panel.query[:80], _NO_QUERIES, remedy, "not_allowed")
+            raise Refused(problem, status_code=403)
+
+
+def _check_series(before: Sequence[BoardPanel], after: Sequence[BoardPanel]) -> None:
+    """Raise `Refused` for queries that Prometheus refuses. Without Prometheus they are saved; what
+    is shown is bounded. Not within a transaction, since Prometheus may take seconds.
+    """
+    for field, panel in _new_queries(before, after):
+        try:
+            query = fill_in(panel.query, DEFAULT_RANGE)
+            check_series(connections.fleet(), query, field, MOST_SERIES, " in a panel")
+        except Refused as refusal:
+            if refusal.errors[0].code != "not_checked":
+                raise
+            return
+
+
+def _new_queries(
+    before: Sequence[BoardPanel], after: Sequence[BoardPanel]
+) -> Iterator[tuple[str, BoardPanel]]:
+    """Yield the queries that `before` has not, with their fields."""
     kept = {panel.id: (panel.query, panel.unit, panel.legend) for panel in before}
     for place, panel in enumerate(after):
         written = (panel.query, panel.unit, panel.legend)
         if panel.type == PROMQL and kept.get(panel.id) != written:
-            remedy = "Ask an administrator for the role, or pin a panel of a built-in board."
-            field = f"panels[{place}].query" if len(after) > 1 else "query"
-            problem = Problem(field, panel.query[:80], _NO_QUERIES, remedy, "not_allowed")
-            raise Refused(problem, status_code=403)
+            yield f"panels[{place}].query" if len(after) > 1 else "query", panel
 
 
 def _parse_owner(actor: Any, given: Any) -> tuple[User | None, Team | None]:

@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 from console.core.errors import Problem, Refused, expect_object
 from dashboards.boards.panels import BOARDS, Panel
 from dashboards.boards.panels.declarations import Unit
+from dashboards.prometheus.user_query import refuse_unselective
 
 FORMAT: Final = "emberline/custom-board"
 VERSION: Final = 1
@@ -221,6 +222,9 @@ def _check_query(begin: str, panel: BoardPanel) -> list[Problem]:
     if not panel.query.strip():
         remedy = "Enter a PromQL query, such as sum(rate(vllm:prompt_tokens_total[5m]))."
         found.append(_bad(f"{begin}query", panel.query, "A query is required.", remedy))
+    vague = refuse_unselective(panel.query, f"{begin}query")
+    if vague:
+        found.append(vague)
     if not panel.title.strip():
         remedy = f"Enter 1 to {MAX_TITLE} characters."
         found.append(_bad(f"{begin}title", panel.title, "A title is required.", remedy))

@@ -24,8 +24,12 @@ from dashboards.prometheus.http.client import (
     Window,
 )
 from dashboards.prometheus.http.federation import SOURCE
+from dashboards.prometheus.user_query import AGGREGATE_REMEDY, MOST_SERIES, find_unselective
 
 _NAME: Final = "legend"  # label with the display name of a series
+_UNSELECTIVE: Final = QueryResult(
+    fault=Fault(FaultKind.BAD_QUERY, "A selector has no metric name and would select all series.")
+)
 _LABEL = re.compile(r"\{\{\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*\}\}")
 
 
@@ -39,14 +43,19 @@ def measure_queries(
     questions = {
         f"{key}{panel.id}": Question(fill_in(panel.query, chosen), part.end, part, heavy=True)
         for panel in panels
+        if not find_unselective(panel.query)
         for key, part in (("", window), *((("before_", earlier),) if board_query.compare else ()))
     }
     answers = asker.ask(questions)
     found = [
-        _judge(panel, answers[panel.id], answers.get(f"before_{panel.id}", QueryResult()))
+        _judge(
+            panel,
+            answers.get(panel.id, _UNSELECTIVE),
+            answers.get(f"before_{panel.id}", QueryResult()),
+        )
         for panel in panels
     ]
-    away = [answers[one.panel.id].fault for one in found if one.state == "prometheus"]
+    away = [answers[item.panel.id].fault for item in found if item.state == "prometheus"]
     fault = make_fault_message(away[0]) if away and away[0] else None
     return BoardResult(end, chosen, window, fault, "", found, board_query.compare)
 
@@ -76,6 +85,11 @@ def as_panel(item: BoardPanel) -> Panel:
 
 def _judge(item: BoardPanel, answer: QueryResult, before: QueryResult) -> PanelResult:
     panel = as_panel(item)
+    if len(answer.series) > MOST_SERIES:
+        title = f"{len(answer.series)} series"
+        text = f"A panel shows at most {MOST_SERIES}."
+        too_many = Message("warning", title, text, AGGREGATE_REMEDY)
+        return PanelResult(panel, "too_slow", too_many, [], [])
     line = panel.lines[0]
     drawn = style_series(panel, [(line, _with_names(item, answer.series))])
     earlier = style_series(panel, [(line, _with_names(item, before.series))])

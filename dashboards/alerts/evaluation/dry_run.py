@@ -27,6 +27,7 @@ from dashboards.prometheus.http.client import (
     Series,
     Window,
 )
+from dashboards.prometheus.user_query import MOST_SERIES, NARROW_REMEDY
 
 # Range, resolution, and resolution for long `for` durations: each evaluated point costs.
 RANGES: Final = {"24h": (86_400, 15, 120), "7d": (7 * 86_400, 120, 600)}
@@ -35,11 +36,6 @@ _MANY: Final = 100
 _LONG_S: Final = 600
 KEYS: Final = tuple(RANGES)
 DEFAULT: Final = "24h"
-MOST_SERIES: Final = 300  # limit for user-written conditions
-AGGREGATE_REMEDY: Final = "Aggregate, as in sum by (endpoint) (...), or match fewer label values."
-NARROW_REMEDY: Final = (
-    "Select one metric, match an endpoint or job, shorten ranges such as [5m], or record it."
-)
 MOST_CONDITIONS: Final = 6
 _AT_ONCE: Final = 240  # points a query: short queries succeed where a long one times out
 _DRAWN: Final = {"24h": 300, "7d": 1800}

@@ -1,4 +1,4 @@
-"""Split the condition of a rule into measure and thresholds, and find selectors without a metric.
+"""Split the condition of a rule into measure and thresholds.
 
 Works on tokens without parsing PromQL; Prometheus validates the syntax. If the condition is not a
 comparison of one value, the whole condition is the measure.
@@ -11,22 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-_TOKEN = re.compile(
-    r"""#[^\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`"""
-    r"|[()\[\]{}]|[=!<>]=|[<>]|[A-Za-z_:][\w:]*|.",
-    re.DOTALL,
-)
+from dashboards.prometheus.user_query import TOKEN
+
 _SIGNS: Final = frozenset(("==", "!=", ">=", "<=", ">", "<"))
 _NARROWING: Final = frozenset(("and", "unless"))
 _MATCHING = re.compile(r"\s*(?:on|ignoring|group_left|group_right)\b\s*(?:\([^)]*\))?", re.I)
-
-
-# Keywords that may precede a selector.
-_WORDS: Final = frozenset(
-    ("and", "or", "unless", "bool", "on", "ignoring", "group_left", "group_right", "by", "without")
-)
-_QUOTES: Final = ('"', "'", "`")
-_PREFIX = re.compile(r"\^?(?:\((?:\?:)?)*[A-Za-z_:][A-Za-z0-9_:]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,44 +56,6 @@ def parse_comparison(condition: str) -> Comparison:
     return Comparison(value, tuple(others), falls)
 
 
-def find_unselective(condition: str) -> str:
-    """Return the first selector without a metric name, such as `{__name__=~".+"}`, or "".
-
-    A regular expression names metrics if each alternative begins with 3 literal characters.
-    """
-    found = [one for one in _TOKEN.findall(condition) if one.strip() and not one.startswith("#")]
-    for place, one in enumerate(found):
-        if one != "{":
-            continue
-        before = found[place - 1] if place else ""
-        if re.fullmatch(r"[A-Za-z_:][\w:]*", before) and before.lower() not in _WORDS:
-            continue
-        end = found.index("}", place) if "}" in found[place:] else len(found)
-        inside = found[place + 1 : end]
-        if not _names_metrics(inside):
-            return "{" + "".join(inside) + "}"
-    return ""
-
-
-def _names_metrics(matchers: list[str]) -> bool:
-    for place, label in enumerate(matchers):
-        rest = matchers[place + 1 :]
-        is_first = place == 0 or matchers[place - 1] == ","
-        if is_first and label[0] in _QUOTES and rest[:1] in ([], [","]):
-            return len(label) > 2  # {"a.metric"}, Prometheus 3 syntax
-        if (
-            not is_first
-            or label.strip("".join(_QUOTES)) != "__name__"
-            or len(rest) < 2
-            or rest[0] != "="
-        ):
-            continue
-        if rest[1] != "~":
-            return len(rest[1]) > 2
-        return len(rest) > 2 and all(_PREFIX.match(one) for one in rest[2][1:-1].split("|"))
-    return False
-
-
 def parse_number(text: str) -> float | None:
     """Return the number, or None if Python cannot parse it."""
     try:
@@ -115,7 +66,7 @@ def parse_number(text: str) -> float | None:
 
 def _outside(text: str) -> Iterator[_Token]:
     depth = 0
-    for found in _TOKEN.finditer(text):
+    for found in TOKEN.finditer(text):
         operator = found[0]
         if operator in "([{":
             depth += 1
@@ -127,7 +78,7 @@ def _outside(text: str) -> Iterator[_Token]:
 
 def _bare(text: str) -> str:
     """Remove comments and the brackets around the whole text."""
-    tokens = [one for one in _TOKEN.findall(text) if not one.startswith("#")]
+    tokens = [one for one in TOKEN.findall(text) if not one.startswith("#")]
     text = "".join(tokens).strip()
     while text.startswith("(") and _is_one_pair(text):
         text = text[1:-1].strip()
@@ -137,7 +88,7 @@ def _bare(text: str) -> str:
 def _is_one_pair(text: str) -> bool:
     """Return whether the first bracket closes at the end of the text."""
     depth = 0
-    for found in _TOKEN.finditer(text):
+    for found in TOKEN.finditer(text):
         depth += (found[0] in "([{") - (found[0] in ")]}")
         if depth == 0:
             return found.end() == len(text)

@@ -6,7 +6,6 @@ Prometheus checks the PromQL of user-written rules. Each change triggers an upda
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,16 +16,14 @@ from console.accounts.credentials import stored_actor as account
 from console.accounts.permissions import require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused, expect_generation
-from dashboards.alerts.evaluation.dry_run import AGGREGATE_REMEDY, NARROW_REMEDY
 from dashboards.alerts.rules.rule import Setting
 from dashboards.alerts.settings import selectors, tasks, validation
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
-from dashboards.prometheus.http.client import FaultKind, Question
 from dashboards.prometheus.sources import selectors as connections
+from dashboards.prometheus.user_query import check_series
 from endpoints import selectors as endpoints
 
 MOST_ALERTS = 1000  # limit for a user-written rule when it is saved
-_NOTHING_AT = 1
 SettingFields = Mapping[str, Any]
 
 
@@ -148,35 +145,4 @@ def user_rule_facts(found: OwnRule) -> dict[str, Any]:
 
 def _check(expr: str) -> None:
     """Raise `Refused` if the expression is too expensive for continuous evaluation."""
-    found = count_series(expr)
-    if found > MOST_ALERTS:
-        text = f"The condition matches {found} series, one alert each. Limit: {MOST_ALERTS}."
-        raise Refused(Problem("expr", expr[:200], text, AGGREGATE_REMEDY, "too_many_series"))
-
-
-def count_series(expr: str) -> int:
-    """Return the number of series for which the condition holds now.
-
-    Raise `Refused` for invalid PromQL, for timeouts and if no Prometheus responds.
-    """
-    counted = f"count(\n{expr}\n)"
-    answers = connections.fleet().ask(
-        {
-            # Alone, since other texts are valid inside brackets; at a time without data, to cost
-            # little.
-            "it": Question(expr, _NOTHING_AT, heavy=True),
-            "count": Question(counted, int(time.time()), join="sum", heavy=True),
-        }
-    )
-    fault = answers["it"].fault or answers["count"].fault
-    if fault is None:
-        return int(sum(one.latest or 0 for one in answers["count"].series))
-    if fault.kind is FaultKind.BAD_QUERY:
-        text = f"Prometheus rejected the expression: {fault.detail.rstrip('.')}."
-        raise Refused(Problem("expr", expr[:200], text, "Correct the expression.", "promql"))
-    if fault.kind in (FaultKind.TOO_SLOW, FaultKind.TOO_EXPENSIVE):
-        text = f"Evaluation is too expensive: {fault.detail.rstrip('.')}."
-        raise Refused(Problem("expr", expr[:200], text, NARROW_REMEDY, "too_expensive"))
-    text = f"The expression could not be validated. {fault.detail}"
-    remedy = "Try again when Prometheus responds."
-    raise Refused(Problem("expr", expr[:200], text, remedy, "not_checked"), status_code=503)
+    check_series(connections.fleet(), expr, "expr", MOST_ALERTS, ", one alert each")

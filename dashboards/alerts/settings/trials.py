@@ -13,10 +13,8 @@ from console.accounts.permissions import require
 from console.core.errors import Problem, Refused
 from dashboards.alerts.evaluation import measure as evaluation_measure
 from dashboards.alerts.evaluation.dry_run import (
-    AGGREGATE_REMEDY,
     DEFAULT,
     MOST_CONDITIONS,
-    MOST_SERIES,
     RANGES,
     Condition,
     ConditionValues,
@@ -26,8 +24,9 @@ from dashboards.alerts.evaluation.dry_run import (
 )
 from dashboards.alerts.rules.rule import EndpointSelection, Rule, Setting
 from dashboards.alerts.rules.rule_file import BY_NAME, Settings
-from dashboards.alerts.settings import actions, selectors, validation
+from dashboards.alerts.settings import selectors, validation
 from dashboards.prometheus.sources import selectors as connections
+from dashboards.prometheus.user_query import AGGREGATE_REMEDY, MOST_SERIES, check_series
 from endpoints import selectors as endpoints
 
 SettingFields = Mapping[str, Any]
@@ -101,9 +100,9 @@ def _own(name: str, fields: SettingFields, key: str) -> DryRun:
     before = row.lasting_s if row else validation.LASTING_S
     lasting_s = columns.get("lasting_s", before)
     enabled = columns.get("enabled", row.enabled if row else True)
-    many = actions.count_series(expr)
     asker = connections.fleet()
-    many = many if many > MOST_SERIES else excess_series(asker, expr, key)
+    check_series(asker, expr, "expr", MOST_SERIES, " in a dry run")
+    many = excess_series(asker, expr, key)
     if many:
         text = f"The condition matches {many} series. Limit of a dry run: {MOST_SERIES}."
         raise Refused(Problem("expr", None, text, AGGREGATE_REMEDY, "too_many_series"))

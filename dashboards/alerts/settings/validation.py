@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from console.core.errors import Problem, Refused
-from dashboards.alerts.rules.comparison import find_unselective
 from dashboards.alerts.rules.parameter import parse_duration
 from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.rule_file import BY_NAME
+from dashboards.prometheus.user_query import refuse_unselective
 
 LONGEST_S: Final = 7 * 86_400
 LASTING_S: Final = 300  # default of user-written rules
@@ -60,11 +60,9 @@ def validate_user_rule(name: str, fields: Mapping[str, Any], *, whole: bool) -> 
             continue
         problems += _text(field, given)
         columns[field] = given.strip() if isinstance(given, str) else ""
-    vague = find_unselective(columns.get("expr", ""))
+    vague = refuse_unselective(columns.get("expr", ""), "expr")
     if vague:
-        text = f"{vague[:80]} has no metric name and would select all series."
-        remedy = "Add a metric name before the braces, such as vllm:num_requests_waiting{...}."
-        problems.append(Problem("expr", columns["expr"][:200], text, remedy, "unselective"))
+        problems.append(vague)
     common, more = _common(fields, Setting())
     if problems or more:
         raise Refused(*problems, *more)

@@ -29,6 +29,7 @@ from dashboards.alerts.rules.rule_file import BY_NAME, Settings
 from dashboards.alerts.settings import trials
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from dashboards.boards.queries import Scope
+from dashboards.custom_boards import actions as custom_boards
 from dashboards.prometheus.http.client import (
     Fault,
     FaultKind,
@@ -42,7 +43,7 @@ from tests.dashboards.alerts.settings.api.test_views import prometheus
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, program
 from tests.support.http_stub import Stub, http_stub
-from tests.support.people import client_of
+from tests.support.people import cast, client_of
 from tests.support.ports import free_port
 from tests.support.prometheus import PROMTOOL, running_prometheus
 from tests.support.teams import CANARY, OURS
@@ -269,7 +270,7 @@ def strict(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 def test_expensive_expressions_are_neither_run_nor_saved(
     strict: str, settings: Any, expr: str, code: str, words: str
 ) -> None:
-    """Form and REST reject alike and state how to narrow; boards keep working."""
+    """Rules and boards, form and REST reject alike and state how to narrow; boards keep working."""
     prometheus(settings, strict)
     operator = program("operator")
     whole = {"name": "Costly", "expr": expr, "for": "5m", "severity": "ticket", "summary": "x"}
@@ -279,6 +280,15 @@ def test_expensive_expressions_are_neither_run_nor_saved(
         assert answer.json()["field"] == "expr"
         assert words in json.dumps(answer.json())
     assert not OwnRule.objects.exists()
+    panel = {"type": "promql", "title": "Costly", "query": expr}
+    alice = cast().alice
+    mine = custom_boards.create(alice, {"version": 1, "title": "Mine", "panels": []})
+    for panels in ([panel], [panel, {**panel, "id": "other"}]):
+        with pytest.raises(Refused) as caught:
+            custom_boards.create(alice, {"version": 1, "title": "Mine", "panels": panels})
+        assert caught.value.errors[0].code == code
+    with pytest.raises(Refused):
+        custom_boards.add_panel(alice, mine.pk, panel)
     board = connections.fleet().ask({"it": Question("vector(1)", int(time.time()))})["it"]
     assert board.fault is None
 

@@ -7,7 +7,6 @@ import pytest
 from dashboards.alerts.evaluation.measure import VALUE, user_rule_measure
 from dashboards.alerts.rules.comparison import (
     Comparison,
-    find_unselective,
     parse_comparison,
     parse_number,
 )
@@ -72,32 +71,3 @@ def test_most_relevant_of_many_series_are_drawn(condition: str, first: str) -> N
     assert (drawn.left, drawn.undrawn) == (4, False)
     several = {VALUE: QueryResult(found), "threshold0": QueryResult(found)}
     assert user_rule_measure("a > b").drawn(several, window).undrawn
-
-
-@pytest.mark.parametrize(
-    ("condition", "found"),
-    [
-        ('{__name__=~".+"}', '{__name__=~".+"}'),
-        ('sum(rate({__name__=~".*"}[5m])) > 1', '{__name__=~".*"}'),
-        ('up == 0 or {job="vllm"} > 1', '{job="vllm"}'),
-        ('a / on (x) group_left (y) {b!=""}', '{b!=""}'),
-        ('up and {a=~".+"}', '{a=~".+"}'),
-        ('{__name__!="up"}', '{__name__!="up"}'),
-        ("{__name__=~`vllm:x|.*`}", "{__name__=~`vllm:x|.*`}"),
-        ('{"__name__"=~".+"}', '{"__name__"=~".+"}'),
-        ('{__name__=""}', '{__name__=""}'),
-        ('{a="__name__", b="vllm:x"}', '{a="__name__",b="vllm:x"}'),
-        ("{", "{}"),
-        # Selectors with a metric name.
-        ("up", ""),
-        ('up{job="x"} > 1', ""),
-        ('rate(a:b_total{c=~".+"}[5m]) unless on (a) y {z="1"}', ""),
-        ('{__name__="up"}', ""),
-        ('{job="x", __name__=~"vllm:.+|emberline_router_.+"}', ""),
-        ('{__name__=~"(?:vllm|emberline_).*"}', ""),
-        ('{"a.metric", job="x"}', ""),
-        ('label_replace(up, "a", "{x}", "b", "{") > 0 # {job="x"}', ""),
-    ],
-)
-def test_selectors_without_a_metric_name_are_found(condition: str, found: str) -> None:
-    assert find_unselective(condition) == found
