@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,11 +12,36 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
+    """An invalid field. `value` is shown to the sender, in logs and pages: without passwords."""
+
     field: str
     value: Any
     message: str
     remedy: str
     code: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", _hide_secrets(self.field, self.value))
+        object.__setattr__(self, "message", _LOGIN.sub(r"\1***@", self.message))
+
+
+_LOGIN = re.compile(r"(://)[^/@\s]+@")
+"""User and password in a URL."""
+_SECRET_FIELD = re.compile(
+    r"(^|[._\[])(password|passwd|token|api_?key|private_key|secret_(access_)?key|kubeconfig|"
+    r"credentials?|authorization|(?<!_)secret|client_secret)\]?$",
+    re.IGNORECASE,
+)
+
+
+def _hide_secrets(field: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return "***" if value and _SECRET_FIELD.search(field) else _LOGIN.sub(r"\1***@", value)
+    if isinstance(value, Mapping):
+        return {key: _hide_secrets(f"{field}.{key}", item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_hide_secrets(field, item) for item in value]
+    return value
 
 
 class Refused(Exception):

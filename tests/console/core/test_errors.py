@@ -48,6 +48,44 @@ def test_every_invalid_field_is_named_at_once(
     assert all(one["detail"] and one["remedy"] for one in errors)
 
 
+HIDDEN = "hunter2-correct-horse"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", [path for path, *_ in BAD] + ["users", "metrics-sources"])
+def test_secrets_are_not_repeated(path: str) -> None:
+    """Of known fields, of unknown ones, and in URLs."""
+    secret = {
+        **dict.fromkeys(("password", "secret", "token", "api_key", "kubeconfig"), HIDDEN),
+        "url": f"ftp://ada:{HIDDEN}@example.org/x",
+        "cache": {"l2": {"enabled": 7, "url": f"redis://ada:{HIDDEN}@cache:6379 x"}},
+        "basic_auth": {"password": HIDDEN},
+    }
+    answer = program("admin").post(f"/api/v1/{path}/", {"name": "a", **secret}, format="json")
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["errors"]
+    assert HIDDEN not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("settings.smtp_password", "x", "***"),
+        ("secret", "x", "***"),
+        ("headers[Authorization]", "Bearer x", "***"),
+        ("source.token_secret", "hf", "hf"),  # the name of a Secret
+        ("tokens", 5, 5),
+        ("url", "redis://u:p@h:1/0", "redis://***@h:1/0"),
+        ("body", {"password": "x", "urls": ["http://a:b@c"]}, None),
+    ],
+)
+def test_secrets_are_hidden_in_a_problem(field: str, value: Any, shown: Any) -> None:
+    shown = {"password": "***", "urls": ["http://***@c"]} if field == "body" else shown
+    problem = Problem(field, value, "No such thing: https://u:p@h.", "", "invalid")
+    assert problem.value == shown
+    assert problem.message == "No such thing: https://***@h."
+
+
 @pytest.mark.django_db
 def test_form_shows_every_invalid_field() -> None:
     typed = {"name": "On Call", "url": "ftp://x", "secret": ""}
