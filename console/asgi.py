@@ -23,6 +23,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 log = logging.getLogger(__name__)
 
+LOCK_WAIT_MS = 2000
+
 # whitenoise returns a plain iterator, which Django reads in a thread: as intended.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
@@ -49,7 +51,17 @@ def hold_database(connection: BaseDatabaseWrapper, **_: Any) -> None:
         _held[name] = held
 
 
+def answer_soon(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Let a request wait for SQLite's lock for 2 s, twice within the 5 s of an answer. Background
+    tasks, which nobody waits for, keep the 20 s of the settings.
+    """
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
+
+
 connection_created.connect(hold_database)
+connection_created.connect(answer_soon)
 _django = get_asgi_application()
 
 from console.api.access import identify_sender  # noqa: E402  (its models need Django set up)

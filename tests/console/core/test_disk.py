@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.db import OperationalError, connection
+from django.db.backends.signals import connection_created
 from django.test import Client
 from django.utils import timezone
 
@@ -222,9 +223,21 @@ def test_system_page_rest_banner_doctor_and_metrics_agree(
     assert shown == (found.free_bytes if found else None)
 
 
+def test_requests_wait_for_the_lock_for_two_seconds(transactional_db: None) -> None:
+    from console import asgi
+
+    connection_created.disconnect(asgi.answer_soon)
+    with connection.cursor() as cursor:
+        (before,) = cursor.execute("PRAGMA busy_timeout").fetchone()
+        asgi.answer_soon(connection)
+        assert cursor.execute("PRAGMA busy_timeout").fetchone() == (2000,)
+        cursor.execute(f"PRAGMA busy_timeout = {before}")
+
+
 def test_sqlite_wal_survives_requests(tmp_path: Path) -> None:
     from console import asgi
 
+    connection_created.disconnect(asgi.answer_soon)  # other tests may wait for longer
     name = str(tmp_path / "x")
 
     def request() -> None:

@@ -119,4 +119,12 @@ def test_unusual_settings_are_notes(settings: Any, tmp_path: Path) -> None:
 def test_preflight_writes_nothing(on_kubernetes: Path) -> None:
     with CaptureQueriesContext(connection) as queries:
         preflight.ask()
-    assert not [q for q in queries if not q["sql"].strip().startswith(("SELECT", "PRAGMA"))]
+    # The readiness check tries an update of no row.
+    harmless = (
+        "SELECT",
+        "PRAGMA",
+        "SAVEPOINT",
+        "RELEASE",
+        "UPDATE django_migrations SET name = name",
+    )
+    assert not [q for q in queries if not q["sql"].strip().startswith(harmless)]

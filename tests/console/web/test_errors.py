@@ -100,6 +100,25 @@ def test_page_and_api_report_it(locked: str) -> None:
     assert counters.total("database_unavailable", reason="locked") == before + 2
 
 
+def test_readiness_fails_while_the_database_is_locked(locked: str) -> None:
+    assert locked
+    answer = Client().get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["database"] == "failed: OperationalError"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_readiness_fails_where_the_database_cannot_be_written() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA query_only = ON")
+        try:
+            answer = Client().get("/readyz")
+        finally:
+            cursor.execute("PRAGMA query_only = OFF")
+    assert answer.json()["checks"]["database"] == "failed: OperationalError"
+    assert Client().get("/readyz").json()["checks"]["database"] == "ok"
+
+
 def test_programming_error_is_a_crash(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
