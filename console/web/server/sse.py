@@ -3,9 +3,9 @@
     return sse.stream(request, sse.changes(poll, since=sse.last_event_id(request)))
 
 A stream sends a comment every few seconds to keep proxies from closing it. It ends when the client
-disconnects, logs out or changes role, and after its maximum life; clients reconnect with
-`Last-Event-ID`. Streams are limited per process and per user. A failing source is logged and ends
-the stream with an event `error` without details.
+disconnects, within a second after its token is revoked or its user logs out or gets another role,
+and after its maximum life; clients reconnect with `Last-Event-ID`. Streams are limited per process
+and per user. A failing source is logged and ends the stream with an event `error` without details.
 
 Requires ASGI: WSGI would buffer the whole stream.
 """
@@ -26,7 +26,6 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections
 from django.http import HttpRequest, StreamingHttpResponse
@@ -37,9 +36,11 @@ from console.core.errors import Problem, Refused
 log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "text/event-stream"
-# Seconds. Proxies close silent connections after 30 to 60. The session is checked with every
-# heartbeat, team rights on reconnect: hence a life of minutes, not hours.
+# Seconds. Proxies close silent connections after 30 to 60. Team rights are checked on reconnect:
+# hence a life of minutes, not hours.
 HEARTBEAT_S = 15.0
+ACCESS_S = 1.0
+"""Time between checks of the session or token."""
 LIFE_S = 300.0
 EVERY_S = 1.0
 RETRY_MS = 2000
@@ -116,7 +117,7 @@ class _Stream:
 
     def __init__(self, request: HttpRequest, source: Source, life_s: float) -> None:
         self.reader = _reader(request)
-        self._bytes = _bytes(source, partial(_is_authorized, request), life_s)
+        self._bytes = _bytes(source, request, life_s)
         places.take(self)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -204,6 +205,7 @@ def last_event_id(request: HttpRequest) -> str:
 
 
 poll_threads = _PollThreads()
+access_threads = _PollThreads()  # of their own: a poll may wait for a router
 
 
 def run_query(question: Callable[[], T]) -> T:
@@ -214,23 +216,24 @@ def run_query(question: Callable[[], T]) -> T:
         close_old_connections()
 
 
-async def _bytes(
-    source: Source, still_there: Callable[[], bool], life_s: float
-) -> AsyncIterator[bytes]:
+async def _bytes(source: Source, request: HttpRequest, life_s: float) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
-    end, beat = loop.time() + life_s, loop.time() + HEARTBEAT_S
+    end, beat, check = (loop.time() + wait_s for wait_s in (life_s, HEARTBEAT_S, ACCESS_S))
     yield f"retry: {RETRY_MS}\n\n".encode()
     next_one: asyncio.Future[ServerSentEvent] | None = None
     async with aclosing(_generator(source)) as events:
         try:
             while (now := loop.time()) < end:
-                if now >= beat:
-                    if not await sync_to_async(run_query)(still_there):
+                if now >= check:
+                    if not await _has_access(request):
                         return
+                    check = loop.time() + ACCESS_S
+                if now >= beat:
                     yield b": still here\n\n"
                     beat = loop.time() + HEARTBEAT_S
                 next_one = next_one or asyncio.ensure_future(anext(events))
-                await asyncio.wait({next_one}, timeout=max(0.0, min(beat, end) - loop.time()))
+                wait_s = min(beat, check, end) - loop.time()
+                await asyncio.wait({next_one}, timeout=max(0.0, wait_s))
                 if next_one.done():
                     event, next_one = next_one.result(), None
                     yield event.encode()
@@ -267,6 +270,14 @@ async def _stop_step(step: asyncio.Future[ServerSentEvent] | None) -> None:
 def _reader(request: Any) -> str:
     known = getattr(getattr(request, "user", None), "pk", None)
     return f"user {known}" if known else f"address {request.META.get('REMOTE_ADDR', '')}"
+
+
+async def _has_access(request: Any) -> bool:
+    """Check once for all streams of a token or session that ask at the same time."""
+    token = getattr(getattr(request, "auth", None), "pk", None)
+    session = getattr(getattr(request, "session", None), "session_key", None)
+    key = ("access", _reader(request), token, session)
+    return await access_threads.run(partial(_is_authorized, request), key)
 
 
 def _is_authorized(request: Any) -> bool:

@@ -194,7 +194,7 @@ async def test_revoked_permission_ends_the_stream(
             reported.set()
             await asyncio.sleep(0.01)
 
-    monkeypatch.setattr(sse, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(sse, "HEARTBEAT_S", LONG_S)
     reading = asyncio.create_task(sent(sse.stream(request_, slow(), life_s=LONG_S)))
     await asyncio.wait_for(reported.wait(), LONG_S)
     assert not reading.done()
