@@ -6,10 +6,12 @@ Each problem has a message, a remedy and a stable code, and never repeats a poss
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from cachetier.client.node_list import Nodes
+from console.core.outbound import address_problem
 from console.core.state_store import is_store_url
 
 Problem = tuple[str, str, str]
@@ -121,6 +123,15 @@ def redis_url_problem(value: str) -> Problem | None:
         return f"Invalid URL: {error}.", remedy, "invalid_url"
     if any(not one.port > 0 or not 0 <= one.database < 1000 for one in nodes.addresses):
         return "The port or the database number is out of range.", remedy, "invalid_url"
+    return _host_problem(address.host for address in nodes.addresses)
+
+
+def _host_problem(hosts: Iterable[str]) -> Problem | None:
+    """Refuse addresses that are no server's: link-local ones and cloud metadata services."""
+    for host in hosts:
+        message = address_problem(host, own=True)
+        if message:
+            return message, "Give the address of a Valkey or Redis.", "forbidden_address"
     return None
 
 
@@ -142,7 +153,7 @@ def store_url_problem(value: str) -> Problem | None:
         return message, remedy, "not_supported"
     if not is_store_url(value):
         return "Not the URL of a Valkey or Redis.", remedy, "invalid_url"
-    return None
+    return _host_problem([urlsplit(value).hostname or ""])
 
 
 def store_user_problem(value: str) -> Problem | None:

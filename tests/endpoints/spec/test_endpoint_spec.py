@@ -177,6 +177,18 @@ def test_valid_redis_addresses(data: dict[str, Any], url: str) -> None:
     assert check(_redis(data, url=url), MACHINE).cache.l2.url == url
 
 
+@pytest.mark.parametrize("field", ["cache.l2.url", "router.state_store.url"])
+@pytest.mark.parametrize(
+    "host",
+    ["169.254.169.254", "[fe80::1]", "2852039166", "0xa9fea9fe", "[::ffff:169.254.1.1]", "0.0.0.0"],
+)
+def test_link_local_addresses_are_rejected(data: dict[str, Any], host: str, field: str) -> None:
+    """However they are written: clouds serve machine credentials there."""
+    url = f"redis://{host}:6379"
+    changed = _redis(data, url=url) if field.startswith("cache") else merge(data, {field: url})
+    assert ("forbidden_address", field) in {(e.code, e.field) for e in errors_of(changed)}
+
+
 @pytest.mark.parametrize(
     "url", ["redis://:hunter2@cache:6379", "redis://bob:hunter2@cache/0", "hunter2@cache"]
 )
