@@ -84,9 +84,9 @@ def crash_cause(log: str) -> str:
 
 
 def last_message(log: str) -> str:
-    """Return the cause, else the exception that refers to it, else the last non-empty line."""
+    """Return the cause, else the exception that refers to it, else the last line with a text."""
     cause, reference = _find_explanation(log)
-    rest = [line.strip() for line in log.splitlines() if line.strip()]
+    rest = [line.strip() for line in log.splitlines() if not _ENDS_MESSAGE.match(line)]
     return _trim(cause or reference or (rest[-1] if rest else ""))
 
 
@@ -127,6 +127,11 @@ def death_text(how: str, log: str, *, by_signal: bool) -> str:
     """
     why = crash_cause(log) if by_signal else last_message(log)
     return f"{how}: {why}" if why else how
+
+
+def ending_text(died: str) -> str:
+    """Describe an end that nobody asked for; `died`: how and why, as from `death_text`."""
+    return f"Ended by itself ({died})" if died.startswith("exit status 0") else f"Crashed ({died})"
 
 
 def exit_text(code: int, number: int = 0) -> str:

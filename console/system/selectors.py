@@ -16,6 +16,7 @@ from console.accounts.permissions import Somebody
 from console.core import disk
 from console.processkit.metrics import Registry
 from console.provisioners.base import ProvisionError
+from console.provisioners.crash_cause import ending_text
 from console.provisioners.local import programs
 from console.provisioners.local.programs import SUPERVISORD, ProgramSeen
 from console.provisioners.local.rpc import REMEDY, ProcessState
@@ -150,7 +151,7 @@ def _message(seen: ProgramSeen) -> str:
     why = seen.ending.why if seen.ending else seen.message
     if seen.state is ProcessState.FATAL:
         return f"Failed permanently ({why or 'did not start'}); not restarted."
-    return f"Crashed ({why or 'did not start'}); restarts automatically."
+    return f"{ending_text(why or 'did not start')}; restarts automatically."
 
 
 PREFIX = "emberline_console_disk_"

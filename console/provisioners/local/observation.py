@@ -10,7 +10,7 @@ from pathlib import Path
 from console.processkit import leftovers
 from console.processkit.launch import ENDED, LaunchRun
 from console.provisioners.base import PORT_TAKEN, ReplicaObservation, ReplicaState
-from console.provisioners.crash_cause import death_text, exit_text
+from console.provisioners.crash_cause import death_text, ending_text, exit_text
 from console.provisioners.local import folders, ports, probes, state
 from console.provisioners.local.ports import HOST
 from console.provisioners.local.rpc import ProcessInfo, ProcessState
@@ -52,9 +52,9 @@ def _observe_replica(
     started_at = info.started_at if info else 0.0
     if found is ReplicaState.BACKOFF and info is not None:
         died = _death(var, f"{name}-{index}", run) or info.spawn_error
-        message = f"Crashed ({died}); restarting."
+        message = f"{ending_text(died)}; restarting."
     elif found is ReplicaState.STARTING and run.deaths and time.time() - started_at < _LATELY_S:
-        message = f"Crashed ({_death(var, f'{name}-{index}', run)}) and runs again."
+        message = f"{ending_text(_death(var, f'{name}-{index}', run))} and runs again."
     pid = info.pid if info else 0
     return ReplicaObservation(
         name=f"{name}-{index}",

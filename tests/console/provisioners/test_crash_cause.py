@@ -10,6 +10,7 @@ from console.provisioners.crash_cause import (
     MAX_CHARS,
     crash_cause,
     death_text,
+    ending_text,
     exit_text,
     last_message,
 )
@@ -151,6 +152,17 @@ def test_long_messages_are_cut_at_the_end() -> None:
 )
 def test_exit_status_texts(code: int, number: int, text: str) -> None:
     assert exit_text(code, number) == text
+
+
+def test_cut_traceback_is_no_cause() -> None:
+    log = "Loading the model\nTraceback (most recent call last):\n"
+    assert last_message(log) == "Loading the model"
+    assert last_message('Traceback (most recent call last):\n  File "/x.py", line 3, in z\n') == ""
+
+
+def test_end_without_an_error_is_no_crash() -> None:
+    assert ending_text("exit status 0: Done") == "Ended by itself (exit status 0: Done)"
+    assert ending_text("exit status 1") == "Crashed (exit status 1)"
 
 
 def test_last_line_of_a_killed_process_is_no_cause() -> None:
