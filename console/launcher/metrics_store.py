@@ -26,6 +26,8 @@ from console.processkit.files import write_private
 SET_ASIDE = "set-aside"
 _MAX_LOSSES = 5  # folders; a block may be large
 _TAIL_BYTES = 64 * 1024
+_REPAIR_BYTES = 1024 * 1024
+_AT = re.compile(r"\b(?:ts|time)=(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d))")
 _LAST_LINES = 20
 _SAID = "emberline: set aside"
 _FAILURE = re.compile(r"opening storage failed: (.*)")
@@ -82,20 +84,31 @@ def list_losses(prometheus: Path) -> tuple[Loss, ...]:
     return tuple(found)
 
 
+def last_repair(log: Path) -> datetime | None:
+    """Return when Prometheus last cut off a damaged write-ahead log, which it does by itself."""
+    for line in reversed(_tail(log, _REPAIR_BYTES)):
+        if "attempting repair" in line and (found := _AT.search(line)):
+            return datetime.fromisoformat(found[1])
+    return None
+
+
 def last_failure(log: Path) -> str:
     """Return the storage error that ended Prometheus, "" if it ended otherwise."""
-    try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = stream.read().decode(errors="replace")
-    except OSError:
-        return ""
-    for line in reversed(text.splitlines()[-_LAST_LINES:]):
+    for line in reversed(_tail(log, _TAIL_BYTES)[-_LAST_LINES:]):
         if any(words in line for words in _SINCE_THEN):
             return ""
         if found := _FAILURE.search(line):
             return found[1].rstrip('"')
     return ""
+
+
+def _tail(log: Path, most_bytes: int) -> list[str]:
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - most_bytes))
+            return stream.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _unreadable_files(failure: str, data: Path) -> list[Path]:

@@ -40,6 +40,9 @@ _CHECK_S = 20.0
 _ASK_S = 3.0
 _UNDER_WAY = timedelta(seconds=10)
 _MOST = 4 * 1024**2
+_REPAIR_SHOWN = timedelta(days=7)
+_HEAD_HOURS = 3
+"""What Prometheus holds in the write-ahead log alone, before it writes a block."""
 _READ = re.compile(
     rb"^prometheus_config_last_reload_(success_timestamp_seconds|successful) (\S+)$", re.MULTILINE
 )
@@ -155,6 +158,15 @@ def storage_round() -> Round:
         )
         return Round("metrics storage", purpose, Doing.FAILING, None, text, remedy)
     lost = metrics_store.list_losses(layout.prometheus)
+    repaired = metrics_store.last_repair(log_path(layout.var, PROGRAM))
+    recent = repaired is not None and abs(timezone.now() - repaired) < _REPAIR_SHOWN
+    if repaired is not None and recent and not (lost and lost[-1].at > repaired.isoformat()):
+        text = (
+            f"The write-ahead log was damaged, and Prometheus cut it off at "
+            f"{repaired:%Y-%m-%d %H:%M} UTC: samples of the {_HEAD_HOURS} hours before may be missing."
+        )
+        remedy = f"Check the disk's health. Shown for {_REPAIR_SHOWN.days} days."
+        return Round("metrics storage", purpose, Doing.LATE, repaired, text, remedy)
     if not lost:
         return Round("metrics storage", purpose, Doing.WORKING, None, "All blocks are readable.")
     last = lost[-1]

@@ -11,13 +11,15 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from console.launcher import metrics_store
-from console.launcher.metrics_store import last_failure, list_losses, recover
+from console.launcher.metrics_store import last_failure, last_repair, list_losses, recover
 from dashboards.alerts.settings import rule_file
 from tests.support.ports import free_port
 from tests.support.prometheus import PROMETHEUS, PROMTOOL
@@ -184,6 +186,28 @@ def test_kept_folders_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (data / BLOCK).mkdir()
     assert len(list_losses(tmp_path)) == 2
     assert list_losses(tmp_path)[-1].since == "", "its meta.json cannot be read"
+
+
+def test_repair_by_prometheus_is_reported(
+    tmp_path: Path, history: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged record in the log: Prometheus starts, and has lost what followed."""
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, var=tmp_path)
+    monkeypatch.setattr("dashboards.alerts.settings.rule_file.rule_file_location", lambda: object())
+    store = Store(tmp_path, history)
+    shutil.rmtree(store.data / "wal", ignore_errors=True)
+    garbage(store.data / "wal" / "00000000")
+    try:
+        assert store.start()
+    finally:
+        store.stop()
+    assert last_repair(store.log) is not None
+    found = rule_file.storage_round()
+    assert (found.state, found.fine) == ("late", False)
+    assert "write-ahead log was damaged" in found.text
+    later = timezone.now() + timedelta(days=8)
+    monkeypatch.setattr("django.utils.timezone.now", lambda: later)
+    assert rule_file.storage_round().fine
 
 
 def test_system_page_states_loss_and_remedy(
