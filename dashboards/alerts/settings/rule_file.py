@@ -162,8 +162,8 @@ def storage_round() -> Round:
     recent = repaired is not None and abs(timezone.now() - repaired) < _REPAIR_SHOWN
     if repaired is not None and recent and not (lost and lost[-1].at > repaired.isoformat()):
         text = (
-            f"The write-ahead log was damaged, and Prometheus cut it off at "
-            f"{repaired:%Y-%m-%d %H:%M} UTC: samples of the {_HEAD_HOURS} hours before may be missing."
+            "The write-ahead log was damaged, and Prometheus cut it off at "
+            f"{repaired:%Y-%m-%d %H:%M} UTC: samples of up to {_HEAD_HOURS} hours may be missing."
         )
         remedy = f"Check the disk's health. Shown for {_REPAIR_SHOWN.days} days."
         return Round("metrics storage", purpose, Doing.LATE, repaired, text, remedy)
