@@ -15,8 +15,8 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -151,6 +151,7 @@ class Deadlines:
     read_s: float = 5.0
     page_s: float = 8.0
     cache_s: float = 5.0
+    frozen_s: float = 2.0
 
 
 class Asker(Protocol):
@@ -196,6 +197,8 @@ class Prometheus:
     ) -> dict[str, QueryResult]:
         answers = {}
         late = self._unreachable("did not respond in time")
+        if self._is_frozen(futures.values()):
+            end = 0.0
         for name, future in futures.items():
             try:
                 answers[name] = future.result(max(0.0, end - time.monotonic()))
@@ -208,6 +211,13 @@ class Prometheus:
         if answers and all(answer.fault is late for answer in answers.values()):
             self._leave_alone(late)
         return answers
+
+    def _is_frozen(self, futures: Collection[Future[QueryResult]]) -> bool:
+        """Return whether no query ended soon and the server does not answer the cheapest one
+        either: then nobody has to wait for the deadlines.
+        """
+        done, _ = wait(futures, self.deadlines.frozen_s, FIRST_COMPLETED)
+        return bool(futures) and not done and not self._probe.is_alive()
 
     def close(self) -> None:
         self._probe.close()

@@ -238,7 +238,7 @@ class TestPrometheusFailures:
     def test_prometheus_hanging(
         self, viewer: Client, use_prometheus: Configure, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        quick = (0.5, 0.5, 2.0, 5.0)
+        quick = (0.5, 0.5, 2.0, 5.0, 0.5)
         monkeypatch.setattr(http_client.Deadlines.__init__, "__defaults__", quick)
         paths = ("/api/v1/query", "/api/v1/query_range")
         with http_stub(dict.fromkeys(paths, (HANG, ""))) as stub:

@@ -25,7 +25,7 @@ from tests.support.waiting import until
 
 JOBS = ("vllm", "router", "l2")
 # Those of the product assume a machine with time; tests of its deadlines name their own.
-Deadlines.__init__.__defaults__ = (30.0, 60.0, 90.0, 5.0)
+Deadlines.__init__.__defaults__ = (30.0, 60.0, 90.0, 5.0, 60.0)
 PAST_S, AHEAD_S = 60, 1800
 LOOKBACK_S = 400  # a sample counts for five minutes where no marker of its end is on disk
 

@@ -171,6 +171,35 @@ class TestUnreachable:
         assert "in time" in fault.detail
         assert again == fault, "a page asks several times, and waits once"
 
+    def test_frozen_server_is_found_before_the_deadlines(self) -> None:
+        stop = threading.Event()
+
+        def hang(_path: str, _body: bytes) -> StubAnswer:
+            stop.wait(30)  # then it would be no Prometheus
+            return 200, ""
+
+        patient = Deadlines(connect_s=0.5, read_s=600, page_s=600, cache_s=60, frozen_s=0.1)
+        with http_stub({"/api/v1/query": hang}) as stub:
+            client = Prometheus(stub.url, patient)
+            fault = one(client).fault
+            stop.set()
+            client.close()
+        assert fault is not None
+        assert fault.kind is FaultKind.UNREACHABLE
+
+    def test_slow_query_of_a_server_that_answers_is_awaited(self) -> None:
+        def slow(path: str, _body: bytes) -> StubAnswer:
+            if "vector%281%29" not in path and "vector(1)" not in path:
+                time.sleep(0.5)
+            return result(kind="vector")
+
+        patient = Deadlines(connect_s=60, read_s=60, page_s=90, cache_s=60, frozen_s=0.05)
+        with http_stub({"/api/v1/query": slow}) as stub:
+            client = Prometheus(stub.url, patient)
+            answer = one(client, "vector(7)")
+            client.close()
+        assert answer.fault is None
+
     @pytest.mark.parametrize(
         "reply",
         [
