@@ -197,7 +197,8 @@ class Prometheus:
     ) -> dict[str, QueryResult]:
         answers = {}
         late = self._unreachable("did not respond in time")
-        if self._is_frozen(futures.values()):
+        soon = time.monotonic() + self.deadlines.frozen_s
+        if soon < end and self._is_frozen(futures.values()):
             end = 0.0
         for name, future in futures.items():
             try:
