@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from console.core import environment
+from console.processkit import descriptors
 
 STREAMS_END_S = 5
 """Time for requests in flight when the web process terminates (s)."""
@@ -84,6 +85,7 @@ def main() -> None:
         argv = command(sys.argv[1], os.environ)
     except environment.SettingError as error:
         sys.exit(str(error))
+    descriptors.raise_limit()  # inherited by the program
     os.execv(argv[0], argv)  # noqa: S606 (no shell is the point: signals reach the program)
 
 

@@ -20,7 +20,7 @@ from console.launcher import processes
 from console.launcher.layout import ROOT, Layout
 from console.launcher.progress import StepFailed
 from console.launcher.runtime_environment import supervisor_pid
-from console.processkit import changes
+from console.processkit import changes, descriptors
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import ProcessInfo, Supervisor
 from console.provisioners.local.supervisord import command, socket_path
@@ -49,6 +49,7 @@ def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
     the programs in order. Raise StepFailed if it does not respond.
     """
     log = layout.logs / "supervisord.out"
+    descriptors.raise_limit()  # inherited by every program
     with log.open("ab") as output:
         process = subprocess.Popen(
             command(config),

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
+import psutil
 from django.conf import settings
 from django.core.checks import ERROR, run_checks
 from django.db import DatabaseError, connection
@@ -19,10 +21,14 @@ from console.clusters.choices import ClusterPhase
 from console.clusters.selectors import default_cluster
 from console.core import disk
 from console.core.registry import Registry
+from console.provisioners.base import ProvisionError
 from console.provisioners.kubernetes.api.access import own_namespace
+from console.provisioners.local import programs
+from console.provisioners.local.observation import served_pid
 from console.vault import key_rotation
 from console.web import health
 
+_DESCRIPTORS_SHARE = 0.8
 _SHARED_SETTINGS = {
     "DJANGO_SECRET_KEY": "sessions are lost when another pod responds",
     "EMBERLINE_ENCRYPTION_KEY": "secrets encrypted by one pod cannot be decrypted by others",
@@ -88,6 +94,25 @@ def _disk() -> PreflightResult:
         return PreflightResult("disk", False, f"{settings.EMBERLINE.var}: {error.strerror}", remedy)
     ok, full = found.state is disk.DiskState.OK, found.state is disk.DiskState.FULL
     return PreflightResult("disk", ok, f"{found.path}: {found.text}", found.remedy, needed=full)
+
+
+def _descriptors() -> Iterator[PreflightResult]:
+    """Compare each program of this machine with its limit of open files and sockets."""
+    try:
+        found = programs.list_programs(settings.EMBERLINE.var).programs
+    except ProvisionError:
+        return  # no programs here, or reported by another check
+    used: list[tuple[float, str]] = []
+    for program in found:
+        with suppress(psutil.Error):
+            process = psutil.Process(served_pid(program.pid) or program.pid)
+            count, most = process.num_fds(), process.rlimit(psutil.RLIMIT_NOFILE)[0]
+            used.append((count / most, f"{program.name} uses {count} of {most}, the largest share"))
+    if used:
+        share, text = max(used)
+        remedy = "Raise the limit (ulimit -n) before `make up`, or find what keeps files open."
+        ok = share < _DESCRIPTORS_SHARE
+        yield PreflightResult("file descriptors", ok, text, remedy, needed=False)
 
 
 def _shared() -> Iterator[PreflightResult]:
@@ -161,5 +186,5 @@ def _cluster() -> Iterator[PreflightResult]:
 
 
 _CHECKS: tuple[Callable[[], Iterator[PreflightResult]], ...] = (
-    *(_settings, _services, _shared, _check_keys, _images, _static, _cluster),
+    *(_settings, _services, _descriptors, _shared, _check_keys, _images, _static, _cluster),
 )

@@ -14,6 +14,7 @@ from importlib import metadata
 import psutil
 
 from console.core import counters
+from console.processkit import descriptors
 from console.processkit.metrics import Registry
 
 PREFIX = "emberline_console_"
@@ -92,6 +93,7 @@ def _own(registry: Registry) -> None:
     )
     started.set(_process.create_time())
     registry.gauge("process_open_fds", "Open files and sockets.").set(_process.num_fds())
+    registry.gauge("process_max_fds", "Limit of open files and sockets.").set(descriptors.limit())
     registry.gauge("process_threads", "Threads.").set(_process.num_threads())
 
 

@@ -42,6 +42,7 @@ _REQUEST_ERRORS = {
     "stale_connection": "Stale connection",
     "stalled_client": "Client stopped reading",
     "too_many_clients": "Too many connections",
+    "file_descriptors": "No file descriptor left in the router",
     "too_many_messages": "Too many messages",
     "too_many_parts": "Too many message parts",
     "unauthorized": "Invalid API key",

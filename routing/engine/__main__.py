@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import functools
 import gc
-import resource
 import sys
 from pathlib import Path
 
 import orjson
 
+from console.processkit import descriptors
 from routing.engine.config import Config, ConfigError, show_config
 from routing.engine.config.source import ConfigSource
 from routing.engine.flags import check_file_conflicts, config_from_flags, make_parser
@@ -40,15 +39,8 @@ async def _serve(source: ConfigSource, log: Log) -> None:
     await server.run()
 
 
-def _allow_many_connections() -> None:
-    """Raise the descriptor limit: each stream needs two, and the usual soft limit is 1024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def _run(source: ConfigSource, log: Log) -> None:
-    _allow_many_connections()
+    descriptors.raise_limit()  # each stream needs two
     # Startup objects live forever: exclude them from garbage collection.
     gc.collect()
     gc.freeze()

@@ -29,7 +29,7 @@ class ClientConnection(RequestReader):
         self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
         clients = self._router.clients
         clients.add(self)
-        if len(clients) > self._router.config.limits.clients:
+        if len(clients) > self._router.most_clients:
             self._turn_away()
 
     def connection_lost(self, _exc: Exception | None) -> None:

@@ -63,6 +63,7 @@ KINDS: dict[str, ErrorKind] = {
     "budget_reserved": ErrorKind(429, "insufficient_quota", "key_budget_reserved"),
     "cache_isolation": ErrorKind(400, "invalid_request_error", "cache_isolation"),
     "too_many_clients": ErrorKind(503, "server_error", "too_many_clients"),
+    "file_descriptors": ErrorKind(503, "server_error", "file_descriptors"),
     "buffer_full": ErrorKind(503, "server_error", "buffer_full"),
     "queue_full": ErrorKind(429, "rate_limit_error", "queue_full"),
     "queue_timeout": ErrorKind(429, "rate_limit_error", "queue_timeout"),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from console.processkit.descriptors import NONE_LEFT
 from routing.engine.errors import Refusal
 from routing.engine.fleet.load import RequestCharge
 from routing.engine.fleet.worker_connection import AnswerReceiver
@@ -210,6 +211,10 @@ class RequestAttempts(AnswerReceiver):
 
     def _connect_failed(self, message: str, refused: bool) -> None:
         self._connecting = None
+        if message == NONE_LEFT:
+            self._router.descriptors_exhausted()
+            self.refuse(Refusal("file_descriptors", "The router has no file descriptor left."))
+            return
         self._attempt_failed("upstream_connect", message, refused)
 
     def _attempt_failed(self, code: str, message: str, refused: bool) -> None:

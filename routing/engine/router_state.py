@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from console.processkit import descriptors
 from console.processkit.changes import ENDPOINT, ChangeSender, socket_path
 from routing.engine import policies
 from routing.engine.access.admission import PeerDemand, RequestAdmission
@@ -309,6 +310,7 @@ class RouterState:
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()
         metrics = self.metrics
+        metrics.open_fds.set(descriptors.in_use())
         metrics.queue_depth.set(self.admission.depth)
         metrics.queue_limit.set(self.admission.limit)
         metrics.request_buffer.set(self.budget.used)
@@ -319,6 +321,26 @@ class RouterState:
             metrics.circuit.child(worker.id).set(worker.circuit.state)
             metrics.cache_tokens.child(worker.id).set(worker.cache_tokens)
             metrics.index_blocks.child(worker.id).set(sizes.get(worker.id, 0))
+
+    @property
+    def most_clients(self) -> int:
+        """The configured limit, at most what file descriptors allow: each client may need one of a
+        worker, too.
+        """
+        kept = descriptors.RESERVE + 4 * len(self.table.workers)
+        return min(self.config.limits.clients, max(1, (descriptors.limit() - kept) // 2))
+
+    def descriptors_exhausted(self) -> None:
+        """Log that this process can open nothing more, once a minute."""
+        now = perf_counter()
+        if now >= self._next_complaint.get("descriptors", 0.0):
+            self._next_complaint["descriptors"] = now + COMPLAINT_S
+            self.log.event(
+                "warning",
+                "file_descriptors_exhausted",
+                in_use=descriptors.in_use(),
+                limit=descriptors.limit(),
+            )
 
     def internal_error(self, where: str, error: Exception) -> None:
         """Count and log an exception of the router's own, which must not end anything else."""

@@ -48,7 +48,11 @@ class RouterServer:
         self._source = source
         progress = ProgressWatch(self.router.engine_stuck, self.router.table.engine_moved)
         self._health = HealthChecker(
-            self._verdict, self.router.learn_models, self.router.roster.learn_vitals, progress
+            self._verdict,
+            self.router.learn_models,
+            self.router.roster.learn_vitals,
+            progress,
+            self.router.descriptors_exhausted,
         )
         self.router.adapters.learn_models = self._health.learn_models
         self._discovery = Discovery(self._discovered, log, self.router.metrics)

@@ -14,10 +14,15 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, cast
 
+from console.processkit import descriptors
 from console.provisioners.base import PermanentError, TemporaryError
 
 DEADLINE_S = 10.0
 REMEDY = "Start it with `make up`."
+_NO_DESCRIPTOR = (
+    "This process of the console has no file descriptor left. Raise its limit (ulimit -n), and "
+    "restart it."
+)
 
 
 class ProcessState(IntEnum):
@@ -154,6 +159,8 @@ class Supervisor:
                 f"{self._path} belongs to another user: run the console as that user.",
             ) from error
         except (OSError, http.client.HTTPException, xmlrpc.client.Error) as error:
+            if descriptors.is_own_limit(error):
+                raise TemporaryError("NoFileDescriptor", _NO_DESCRIPTOR) from error
             raise TemporaryError(
                 "SupervisorUnavailable", f"supervisord does not respond at {self._path}. {REMEDY}"
             ) from error

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Protocol
 
+from console.processkit.descriptors import NONE_LEFT, is_own_limit
 from routing.engine.config import Address
 from routing.engine.fleet.worker_connection import WorkerConnection
 
@@ -29,7 +30,11 @@ def describe_connect_error(error: OSError) -> tuple[str, bool]:
     numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))}
     if error.errno is None and len(numbers) == 1:
         number = numbers.pop()
+        if number in (errno.EMFILE, errno.ENFILE):
+            return NONE_LEFT, False
         return f"cannot connect: {os.strerror(number)}", number == errno.ECONNREFUSED
+    if is_own_limit(error):
+        return NONE_LEFT, False
     number = error.errno or 0
     reason = os.strerror(number) if number > 0 else error.strerror or str(error)
     return f"cannot connect: {reason}", isinstance(error, ConnectionRefusedError)

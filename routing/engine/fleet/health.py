@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from console.processkit.descriptors import NONE_LEFT
 from routing.engine.config import HealthConfig
 from routing.engine.fleet.probe_request import ProbeError, send_probe
 from routing.engine.fleet.progress import ProgressWatch
@@ -94,8 +95,10 @@ class HealthChecker:
         learned: Callable[[], None],
         vitals: Callable[[Worker, Vitals], None],
         progress: ProgressWatch | None = None,
+        exhausted: Callable[[], None] = lambda: None,
     ) -> None:
         self._verdict = verdict
+        self._exhausted = exhausted
         self._progress = progress
         self._learned = learned
         self._vitals = vitals
@@ -138,7 +141,10 @@ class HealthChecker:
         try:
             status, _ = await send_probe(worker, config.path, config.timeout_s)
         except ProbeError as error:
-            self._verdict(worker, f"health check: {error}", error.refused, error.silent)
+            if str(error) == NONE_LEFT:
+                self._exhausted()  # says nothing about the worker
+            else:
+                self._verdict(worker, f"health check: {error}", error.refused, error.silent)
             return
         error_text = "" if status == 200 else f"health check: status {status}"
         self._verdict(worker, error_text, False, False)

@@ -10,6 +10,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
+from console.processkit import descriptors
 from console.processkit.listener import HANDSHAKE_REASONS
 from console.processkit.metrics import Histogram, Number
 from routing.engine.errors import REASONS
@@ -118,6 +119,10 @@ class Metrics:
         registry.gauge(
             "process_start_time_seconds", "Start time of the process (Unix time, s)."
         ).child().value = time.time()
+        self.open_fds = registry.gauge("process_open_fds", "Open files and sockets.").child()
+        registry.gauge("process_max_fds", "Limit of open files and sockets.").child().set(
+            descriptors.limit()
+        )
         self._errors = {reason: self.errors.child(reason) for reason in REASONS}
         self._retries = {reason: self.retries.child(reason) for reason in RETRY_REASONS}
         self._codes: dict[tuple[str, int], Number] = {}

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from console.processkit import descriptors
 from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router, until
+from tests.support.descriptors import none_left
 from tests.support.fake_worker import FakeWorker
 
 DECISIONS = "emberline_router_routing_decisions_total"
@@ -328,3 +330,45 @@ async def test_excess_connection_is_rejected_with_a_message() -> None:
         bounds = (await admin(server, "/config")).json["bounds"]
         assert (bounds["clients"], bounds["workers"]) == (2, 1)
         assert bounds["bytes_for_each_client"] > 4 * 1024 * 1024
+
+
+async def test_connections_are_limited_by_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client may need one more for its worker; some are kept for the router itself."""
+    async with FakeWorker() as worker, router(worker) as server:
+        kept = descriptors.RESERVE + 4
+        monkeypatch.setattr(descriptors, "limit", lambda: kept + 5)
+        assert server.router.most_clients == 2
+        async with await Client.to(server.listen) as one, await Client.to(server.listen) as two:
+            for client in (one, two):
+                await client.send(post(chat("x")))
+                assert (await client.response()).status == 200
+            async with await Client.to(server.listen) as third:
+                assert (await third.response()).code == "too_many_clients"
+        monkeypatch.setattr(descriptors, "limit", lambda: 10)
+        assert server.router.most_clients == 1
+
+
+async def test_router_without_file_descriptors_blames_no_worker(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async with FakeWorker() as worker, router(worker) as server:
+        (known,) = server.router.table.workers.values()
+        async with await Client.to(server.listen) as client:
+            with none_left():
+                for _ in range(3):
+                    await client.send(post(chat("x")))
+                    answer = await client.response()
+                    assert (answer.status, answer.code) == (503, "file_descriptors")
+                known.probe_pool.idle.clear()  # they stay open: closing one would leave one
+                for _ in range(5):
+                    await server._health._probe(known)
+                assert known.up
+            await client.send(post(chat("x")))
+            assert (await client.response()).status == 200
+            server.log.flush()
+            lines = capfd.readouterr().err
+            assert lines.count("file_descriptors_exhausted") == 1, "once a minute"
+            name = "emberline_router_request_errors_total"
+            assert await metric(server, name, reason="file_descriptors") == 3
+            assert await metric(server, "process_max_fds") > 0
+            assert 0 < await metric(server, "process_open_fds") < descriptors.limit()
