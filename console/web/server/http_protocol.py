@@ -9,18 +9,21 @@ have no deadline here, so streams are not cut.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from console.core.counters import increment
+from console.processkit import descriptors
 
 HEAD_S = 10.0
 MAX_HEAD = 64 * 1024
-# 256 streams (console/web/server/sse.py) and as many for pages; below the default limit of 1024
-# open files.
+# 256 streams (console/web/server/sse.py) and as many for pages.
 MOST_CONNECTIONS = 512
+LEAST_CONNECTIONS = 8
+_LOG_EVERY_S = 60.0
 # Connections of one address that have not sent a whole head yet: a quarter, so that no address
 # keeps others away. A proxy has such connections for moments only.
 MOST_WAITING = 128
@@ -28,8 +31,17 @@ _TEXTS = {
     408: ("Request Timeout", f"The request header was not complete within {HEAD_S:g} seconds."),
     431: ("Request Header Fields Too Large", f"The request header exceeds {MAX_HEAD} bytes."),
     429: ("Too Many Requests", f"More than {MOST_WAITING} incomplete requests of this address."),
-    503: ("Service Unavailable", f"More than {MOST_CONNECTIONS} connections are open."),
+    503: ("Service Unavailable", "Too many connections are open."),
 }
+log = logging.getLogger(__name__)
+
+
+def most_connections() -> int:
+    """Return how many connections this process takes: without a file descriptor left, others would
+    be reset without an answer or a line of log. Half are for what requests open.
+    """
+    within = (descriptors.limit() - descriptors.RESERVE) // 2
+    return min(MOST_CONNECTIONS, max(LEAST_CONNECTIONS, within))
 
 
 class HeadLimits(asyncio.Protocol):
@@ -42,13 +54,15 @@ class HeadLimits(asyncio.Protocol):
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _address = ""
+    _next_warning = 0.0
     _waiting: Counter[str] = Counter()
     """Connections that wait for a head, by address, of the whole process."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._address = str((transport.get_extra_info("peername") or ("",))[0])
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > most_connections():
+            self._warn(len(self.connections))
             self._refuse(503)
         elif self._waiting[self._address] >= MOST_WAITING:
             self._refuse(429)
@@ -103,6 +117,18 @@ class HeadLimits(asyncio.Protocol):
             self._refuse(408)
         else:  # browser preconnect: no response needed
             self.transport.close()
+
+    def _warn(self, count: int) -> None:
+        now = self.loop.time()
+        if now >= HeadLimits._next_warning:
+            HeadLimits._next_warning = now + _LOG_EVERY_S
+            log.warning(
+                "Connections are refused: %d are open, the limit is %d (%d of %d file descriptors)",
+                count,
+                most_connections(),
+                descriptors.in_use(),
+                descriptors.limit(),
+            )
 
     def _refuse(self, status: int) -> None:
         increment("connections_refused", reason=str(status))

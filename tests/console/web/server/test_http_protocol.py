@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from console import programs
+from console.processkit import descriptors
 from console.web.server import http_protocol
 from console.web.server.http_protocol import HeadLimits, LimitedProtocol
 
@@ -182,3 +183,22 @@ async def test_upgrade_request_logs_nothing(
         await asyncio.wait_for(transport.answered.wait(), LONG_S)
         assert transport.written.startswith(b"HTTP/1.1 204 ")
     assert not caplog.records
+
+
+async def test_few_file_descriptors_limit_the_connections(
+    impatient_server: ServerHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Refused with an answer and a line a minute, where the system would reset them in silence."""
+    monkeypatch.setattr(http_protocol, "HEAD_S", LONG_S)
+    monkeypatch.setattr(HeadLimits, "_next_warning", 0.0)
+    monkeypatch.setattr(HeadLimits, "_waiting", Counter())
+    monkeypatch.setattr(descriptors, "limit", lambda: descriptors.RESERVE + 20)
+    for _ in range(10):
+        assert not impatient_server.connect()[1].is_closing()
+    for _ in range(3):
+        assert (await closed(impatient_server.connect()[1])).startswith(b"HTTP/1.1 503 ")
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("Connections are refused: 11 are open, the limit is 10 (")
+    assert line.endswith(f"of {descriptors.RESERVE + 20} file descriptors)")
