@@ -212,6 +212,17 @@ def gauge_query(metric: str, braces: Braces, by: str = "", *, top: bool = False)
     return query
 
 
+def worker_query(metric: str, by: str = "", *, top: bool = False) -> Query:
+    """Sum of a gauge that every router reports of every worker, each worker counted once."""
+
+    def query(scope: Scope, times: Times) -> str:
+        braces = scope.decisions()
+        held = sum_by(by, f"max by (namespace, endpoint, worker) ({metric}{braces})")
+        return f"{held} {highest(by, metric, braces, times)}" if top else held
+
+    return query
+
+
 def quantile_query(percent: float, metrics: Sequence[str], braces: Braces, by: str = "") -> Query:
     return lambda scope, times: quantile(percent / 100, by, metrics, braces(scope), times)
 

@@ -22,6 +22,7 @@ from dashboards.boards.queries.promql import (
     register_query,
     share,
     share_query,
+    worker_query,
 )
 
 _FALLBACKS = "fallback.*"
@@ -48,9 +49,9 @@ QUERIES.update(
         "happened_routed": growth_query(Scope.decisions, n.DECISIONS),
         "happened_answered": growth_query(Scope.router, n.REQUESTS),
         "queue_depth": gauge_query(n.QUEUE_DEPTH, Scope.router),
-        "workers_healthy": gauge_query(n.WORKER_UP, Scope.decisions),
+        "workers_healthy": worker_query(n.WORKER_UP),
         "in_flight_by_worker": gauge_query(n.IN_FLIGHT, Scope.decisions, "worker", top=True),
-        "index_blocks_by_worker": gauge_query(n.INDEX_BLOCKS, Scope.decisions, "worker", top=True),
+        "index_blocks_by_worker": worker_query(n.INDEX_BLOCKS, "worker", top=True),
     }
 )
 
@@ -110,13 +111,14 @@ def queue_limit(scope: Scope, _times: Times) -> str:
 
 @register_query("workers_healthy_by_endpoint")
 def workers_healthy_by_endpoint(scope: Scope, times: Times) -> str:
-    healthy = f"sum by (endpoint) ({n.WORKER_UP}{scope.router()})"
+    healthy = worker_query(n.WORKER_UP, "endpoint")(scope, times)
     return f"{healthy} {busiest('endpoint', n.REQUESTS, scope.router(), times)}"
 
 
 @register_query("circuits_open")
 def circuits_open(scope: Scope, _times: Times) -> str:
-    return f"sum({n.CIRCUIT}{scope.decisions()} > bool 0)"
+    each = f"max by (namespace, endpoint, worker) ({n.CIRCUIT}{scope.decisions()})"
+    return f"sum({each} > bool 0)"
 
 
 @register_query("index_lag_by_worker")
