@@ -35,8 +35,8 @@ from dashboards.custom_boards.documents import (
 )
 from dashboards.custom_boards.models import CustomBoard
 from dashboards.custom_boards.query_panels import fill_in
+from dashboards.prometheus.http.user_query import MOST_SERIES, check_series
 from dashboards.prometheus.sources import selectors as connections
-from dashboards.prometheus.user_query import MOST_SERIES, check_series
 
 CONSOLE = "console"
 MINE = ""

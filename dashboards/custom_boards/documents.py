@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from console.core.errors import Problem, Refused, expect_object
 from dashboards.boards.panels import BOARDS, Panel
 from dashboards.boards.panels.declarations import Unit
-from dashboards.prometheus.user_query import refuse_unselective
+from dashboards.prometheus.http.user_query import refuse_unselective
 
 FORMAT: Final = "emberline/custom-board"
 VERSION: Final = 1

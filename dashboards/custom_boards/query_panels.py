@@ -24,7 +24,7 @@ from dashboards.prometheus.http.client import (
     Window,
 )
 from dashboards.prometheus.http.federation import SOURCE
-from dashboards.prometheus.user_query import AGGREGATE_REMEDY, MOST_SERIES, find_unselective
+from dashboards.prometheus.http.user_query import AGGREGATE_REMEDY, MOST_SERIES, find_unselective
 
 _NAME: Final = "legend"  # label with the display name of a series
 _UNSELECTIVE: Final = QueryResult(

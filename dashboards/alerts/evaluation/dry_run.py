@@ -27,7 +27,7 @@ from dashboards.prometheus.http.client import (
     Series,
     Window,
 )
-from dashboards.prometheus.user_query import MOST_SERIES, NARROW_REMEDY
+from dashboards.prometheus.http.user_query import MOST_SERIES, NARROW_REMEDY
 
 # Range, resolution, and resolution for long `for` durations: each evaluated point costs.
 RANGES: Final = {"24h": (86_400, 15, 120), "7d": (7 * 86_400, 120, 600)}

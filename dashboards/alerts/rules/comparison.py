@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dashboards.prometheus.user_query import TOKEN
+from dashboards.prometheus.http.user_query import TOKEN
 
 _SIGNS: Final = frozenset(("==", "!=", ">=", "<=", ">", "<"))
 _NARROWING: Final = frozenset(("and", "unless"))

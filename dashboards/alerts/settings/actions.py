@@ -19,8 +19,8 @@ from console.core.errors import Problem, Refused, expect_generation
 from dashboards.alerts.rules.rule import Setting
 from dashboards.alerts.settings import selectors, tasks, validation
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
+from dashboards.prometheus.http.user_query import check_series
 from dashboards.prometheus.sources import selectors as connections
-from dashboards.prometheus.user_query import check_series
 from endpoints import selectors as endpoints
 
 MOST_ALERTS = 1000  # limit for a user-written rule when it is saved

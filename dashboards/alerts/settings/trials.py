@@ -25,8 +25,8 @@ from dashboards.alerts.evaluation.dry_run import (
 from dashboards.alerts.rules.rule import EndpointSelection, Rule, Setting
 from dashboards.alerts.rules.rule_file import BY_NAME, Settings
 from dashboards.alerts.settings import selectors, validation
+from dashboards.prometheus.http.user_query import AGGREGATE_REMEDY, MOST_SERIES, check_series
 from dashboards.prometheus.sources import selectors as connections
-from dashboards.prometheus.user_query import AGGREGATE_REMEDY, MOST_SERIES, check_series
 from endpoints import selectors as endpoints
 
 SettingFields = Mapping[str, Any]

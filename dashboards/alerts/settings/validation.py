@@ -13,7 +13,7 @@ from console.core.errors import Problem, Refused
 from dashboards.alerts.rules.parameter import parse_duration
 from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.rule_file import BY_NAME
-from dashboards.prometheus.user_query import refuse_unselective
+from dashboards.prometheus.http.user_query import refuse_unselective
 
 LONGEST_S: Final = 7 * 86_400
 LASTING_S: Final = 300  # default of user-written rules

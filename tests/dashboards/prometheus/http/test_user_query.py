@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.prometheus.user_query import find_unselective
+from dashboards.prometheus.http.user_query import find_unselective
 
 
 @pytest.mark.parametrize(
