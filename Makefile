@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes compiled test-compiled lint fmt texts bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes compiled test-compiled lint fmt chart texts bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -102,6 +102,10 @@ test-compiled: compiled test-tools ## the router's tests on that copy
 	  test ! -e $$one || ln -sfn $(CURDIR)/$$one var/compiled/$$one; done
 	@cd var/compiled && PYTHONPATH=$$PWD $(CURDIR)/$(BIN)/python -m pytest -m "not vllm and not e2e" \
 	  $(PYTEST_ARGS) tests/routing tests/bench tests/console/processkit
+
+chart: install ## write the chart's dashboards and rules; with Helm, package it (dist/)
+	@$(BIN)/python deploy/helm/chart_files.py
+	@if command -v helm > /dev/null; then helm package -d dist deploy/helm/emberline; fi
 
 texts: install ## write var/ui-texts.md, all texts of the interface by file
 	@$(BIN)/python .ci/ui_texts.py

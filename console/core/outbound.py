@@ -22,21 +22,11 @@ from urllib.parse import urlsplit
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from console.core.addresses import Address, inner_address, no_server, numeric_address
 from console.core.counters import increment
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SCHEMES = ("http", "https")
 SETTING = "EMBERLINE_OUTBOUND_ALLOW"
-# Metadata services outside the link-local range: AWS and Google (IPv6), Alibaba, Oracle.
-_METADATA = tuple(
-    map(
-        ipaddress.ip_address,
-        ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"),
-    )
-)
-# IPv6 prefixes that embed an IPv4 address in the last bits.
-_TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
 _ADMINS_S = 10.0
 
 
@@ -109,17 +99,13 @@ def address_problem(host: str, port: int | None = None, *, own: bool = False) ->
     """Return why the address is forbidden, "" if not. A name returns "" and is checked on connect.
     `own`: the URL is from the console's settings.
     """
-    address = _numeric(host)
+    address = numeric_address(host)
     if address is None:
         return ""
-    address = _inner(address)
-    if address in _METADATA or address.is_link_local:
-        return f"{address} is a link-local address, where clouds serve machine credentials."
-    future = address.version == 4 and address.is_reserved  # too broad for IPv6
-    if address.is_unspecified or address.is_multicast or future:
-        return f"{address} is not the address of a host."
-    if own or _is_allowed(address, port):
-        return ""
+    address = inner_address(address)
+    problem = no_server(address)
+    if problem or own or _is_allowed(address, port):
+        return problem
     where = f"[{address}]" if address.version == 6 else str(address)
     where = f"{where}:{port}" if port else where
     if address.is_loopback:
@@ -170,23 +156,6 @@ def _remedy(where: str) -> str:
     return f"If this is intended, set {SETTING}={where} on the console."
 
 
-def _numeric(host: str) -> Address | None:
-    """Parse a numeric address, including forms accepted by C libraries (127.1, 0x7f000001,
-    2130706433); None for a name.
-    """
-    plain = host.partition("%")[0]
-    if plain.rstrip(".").lower() == "localhost" or plain.lower().endswith(".localhost"):
-        return ipaddress.IPv4Address("127.0.0.1")
-    try:
-        return ipaddress.ip_address(plain)
-    except ValueError:
-        pass
-    try:
-        return ipaddress.IPv4Address(socket.inet_aton(plain))
-    except (OSError, UnicodeError):
-        return None
-
-
 def _is_allowed(address: Address, port: int | None) -> bool:
     return any(
         one.network.version == address.version
@@ -213,21 +182,11 @@ def _admins(_moment: int) -> frozenset[tuple[Address, int]]:
 
 
 def _resolved(host: str) -> set[Address]:
-    found = _numeric(host)
+    found = numeric_address(host)
     if found is not None:
-        return {_inner(found)}
+        return {inner_address(found)}
     try:
         rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return set()
-    return {_inner(ipaddress.ip_address(str(row[4][0]).partition("%")[0])) for row in rows}
-
-
-def _inner(address: Address) -> Address:
-    if isinstance(address, ipaddress.IPv6Address):
-        wrapped = address.ipv4_mapped or address.sixtofour
-        if wrapped is not None:
-            return wrapped
-        if int(address) > 1 and any(address in network for network in _TRANSLATED):
-            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address
+    return {inner_address(ipaddress.ip_address(str(row[4][0]).partition("%")[0])) for row in rows}

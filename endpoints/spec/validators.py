@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cachetier.client.node_list import Nodes
-from console.core.outbound import address_problem
+from console.core.addresses import host_problem
 from console.core.state_store import is_store_url
 
 Problem = tuple[str, str, str]
@@ -129,7 +129,7 @@ def redis_url_problem(value: str) -> Problem | None:
 def _host_problem(hosts: Iterable[str]) -> Problem | None:
     """Refuse addresses that are no server's: link-local ones and cloud metadata services."""
     for host in hosts:
-        message = address_problem(host, own=True)
+        message = host_problem(host)
         if message:
             return message, "Give the address of a Valkey or Redis.", "forbidden_address"
     return None

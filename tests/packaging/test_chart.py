@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -20,6 +23,7 @@ from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.discovery import rights
 from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.prometheus.config import recording_rules
+from deploy.helm import chart_files
 from tests.packaging import chart
 from tests.packaging.chart import CASES, Object
 
@@ -374,24 +378,41 @@ def test_rights_equal_those_of_the_console() -> None:
     assert path.read_text() == chart.rights_file(), "UPDATE_GOLDEN=1 writes it anew"
 
 
-def test_endpoint_alerts_equal_those_of_the_console() -> None:
-    """One list for all endpoints: a rule for each would repeat every alert."""
-    path = chart.CHART / "files" / "endpoint-alerts.yaml"
-    text = yaml.safe_dump(
-        yaml.load(alerts_rules.render(), Loader=yaml.CSafeLoader)["groups"],
-        sort_keys=False,
-        width=1000,
+def test_chart_gets_the_rules_of_the_console() -> None:
+    made = chart_files.render()
+    assert set(chart.STAND_INS) < set(made), "templates include these"
+    ours = yaml.load((chart.CHART / "files/alerts.yaml").read_text(), Loader=yaml.CSafeLoader)
+    alerts, recording = (
+        yaml.load(made[f"files/{name}.yaml"], Loader=yaml.CSafeLoader)
+        for name in ("endpoint-alerts", "recording")
     )
-    if chart.UPDATE:
-        chart.refresh(path, text)
-    assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
-    (rule,) = (one for one in chart.golden("everything") if one["kind"] == "PrometheusRule")
-    ours = yaml.load((chart.CHART / "files" / "alerts.yaml").read_text(), Loader=yaml.CSafeLoader)
-    assert rule["spec"]["groups"] == [
-        *ours,
-        *yaml.load(text, Loader=yaml.CSafeLoader),
-        *recording_rules.all_groups(),
-    ]
+    assert alerts == yaml.load(alerts_rules.render(), Loader=yaml.CSafeLoader)["groups"]
+    assert recording == recording_rules.all_groups()
+    # The API server refuses a group of the same name.
+    names = [group["name"] for group in (*ours, *alerts, *recording)]
+    assert len(names) == len(set(names))
+    included = re.findall(r'Files.Get "(files/[^"]+)"', template_text("monitoring"))
+    assert {name for name in included if name in made} == {
+        "files/endpoint-alerts.yaml",
+        "files/recording.yaml",
+    }
+
+
+def template_text(name: str) -> str:
+    return (chart.CHART / f"templates/{name}.yaml").read_text()
+
+
+@chart.needs_helm
+def test_chart_without_its_derived_files_is_refused(tmp_path: Path) -> None:
+    for switch in ("monitoring.rules", "monitoring.dashboards"):
+        folder = tmp_path / switch
+        shutil.copytree(chart.CHART, folder)
+        chart_files.write(folder, {})
+        for name in ("endpoint-alerts", "recording"):
+            (folder / f"files/{name}.yaml").unlink(missing_ok=True)
+        words = [chart.HELM or "", "template", "x", str(folder), *CASES["own-database"]]
+        done = subprocess.run([*words, "--set", f"{switch}=true"], capture_output=True, text=True)
+        assert "run `make chart` first" in done.stderr
 
 
 @pytest.mark.parametrize("case", sorted(CASES))

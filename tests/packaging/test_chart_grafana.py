@@ -1,52 +1,35 @@
 """The chart's dashboards and recording rules are those of the console, as ConfigMaps Grafana finds.
 
-`UPDATE_GOLDEN=1` writes the files anew, after any change of a panel or a query; no Helm is needed.
+`make chart` writes them into the chart.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-
-import yaml
+from pathlib import Path
 
 from dashboards.grafana.export import dashboard as export
-from dashboards.prometheus.config import recording_rules
+from deploy.helm import chart_files
 from tests.packaging import chart
 from tests.packaging.chart import CASES, Object
 
-FILES = chart.CHART / "files"
-# Stands in the files for the console's address, which only an installation has.
-CONSOLE = "https://console.invalid"
 SECRET_LIMIT = 1 << 20  # Helm keeps files and objects, packed, in one Secret
 
 
 def boards() -> dict[str, str]:
-    return {f"{one.uid}.json": export.board(one, CONSOLE).text for one in export.list_exports()}
+    return {
+        Path(name).name: text
+        for name, text in chart_files.render().items()
+        if name.startswith("files/grafana/")
+    }
 
 
-def kept() -> dict[str, str]:
-    return {path.name: path.read_text() for path in sorted((FILES / "grafana").iterdir())}
-
-
-def test_boards_equal_those_of_the_console() -> None:
-    if chart.UPDATE:
-        for path in (FILES / "grafana").glob("*.json"):
-            path.unlink()
-        for name, text in boards().items():
-            (FILES / "grafana" / name).write_text(text)
-    found, wanted = kept(), boards()
-    assert set(found) == set(wanted), "UPDATE_GOLDEN=1 writes them anew"
-    differing = [name for name in wanted if found[name] != wanted[name]]
-    assert not differing, "UPDATE_GOLDEN=1 writes them anew"
-
-
-def test_recording_rules_equal_those_of_the_console() -> None:
-    path = FILES / "recording.yaml"
-    text = yaml.safe_dump(recording_rules.all_groups(), sort_keys=False, width=1000)
-    if chart.UPDATE:
-        path.write_text(text)
-    assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+def test_chart_gets_every_board_of_the_console() -> None:
+    made = boards()
+    assert set(made) == {f"{board.uid}.json" for board in export.list_exports()}
+    for text in made.values():
+        assert json.loads(text)["links"][1]["url"].startswith(f"{chart_files.CONSOLE}/dashboards/")
 
 
 def test_complete_release_fits_the_helm_limit() -> None:
@@ -54,6 +37,11 @@ def test_complete_release_fits_the_helm_limit() -> None:
     packed = gzip.compress("".join(boards().values()).encode())
     assert 2 * len(packed) * 4 / 3 < SECRET_LIMIT / 2
     assert max(len(text) for text in boards().values()) < SECRET_LIMIT
+
+
+def stand_ins() -> dict[str, str]:
+    """The boards of the chart that the tests render."""
+    return {Path(name).name: text for name, text in chart.STAND_INS.items() if "grafana" in name}
 
 
 def rendered(*words: str) -> dict[str, Object]:
@@ -69,13 +57,13 @@ def links(one: Object, name: str) -> list[str]:
 @chart.needs_helm
 def test_each_board_is_a_config_map_linking_to_the_console() -> None:
     made = rendered(*CASES["everything"])
-    assert set(made) == set(kept())
+    assert set(made) == set(stand_ins())
     assert len({one["metadata"]["name"] for one in made.values()}) == len(made)
     for name, one in made.items():
         assert one["metadata"]["labels"]["grafana_dashboard"] == "1"
         assert one["metadata"]["annotations"] == {"grafana_folder": "Emberline"}
         assert len(one["metadata"]["name"]) <= 63
-        back = kept()[name].replace(CONSOLE, "https://emberline.example.com")
+        back = stand_ins()[name].replace(chart_files.CONSOLE, "https://emberline.example.com")
         assert json.loads(one["data"][name]) == json.loads(back)
         assert links(one, name)[1].startswith("https://emberline.example.com/dashboards/")
 
@@ -86,7 +74,7 @@ def test_boards_have_no_link_without_a_console_url() -> None:
     assert made
     for name, one in made.items():
         assert links(one, name) == ["dashboards"]
-        other = json.loads(kept()[name]) | {"links": []}
+        other = json.loads(stand_ins()[name]) | {"links": []}
         assert json.loads(one["data"][name]) | {"links": []} == other
 
 

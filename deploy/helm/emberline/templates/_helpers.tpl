@@ -381,3 +381,8 @@ topologySpreadConstraints:
     matchLabelKeys: [pod-template-hash]
   {{- end }}
 {{- end }}
+
+{{/* Files of the chart that are derived from the console, and not kept in the repository. */}}
+{{- define "emberline.unmade" -}}
+The chart's dashboards and rules are missing. In a checkout, run `make chart` first; a packaged chart has them.
+{{- end }}
