@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes compiled test-compiled lint fmt chart texts bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes compiled test-compiled lint fmt coverage wheel images chart texts bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -102,6 +102,21 @@ test-compiled: compiled test-tools ## the router's tests on that copy
 	  test ! -e $$one || ln -sfn $(CURDIR)/$$one var/compiled/$$one; done
 	@cd var/compiled && PYTHONPATH=$$PWD $(CURDIR)/$(BIN)/python -m pytest -m "not vllm and not e2e" \
 	  $(PYTEST_ARGS) tests/routing tests/bench tests/console/processkit
+
+wheel: install ## build the wheel (dist/)
+	@$(BIN)/uv build -q --wheel --out-dir dist .
+
+images: ## build the three images with podman or docker
+	@builder=$$(command -v podman || command -v docker) || { echo "Install podman or docker." >&2; exit 1; }; \
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+	for image in console engine worker; do $$builder build --build-arg VERSION=$$version \
+	  -f deploy/containers/$$image.Containerfile -t emberline-$$image:$$version . || exit 1; done
+
+coverage: test-tools ## lines that the fast tests run (var/coverage)
+	@mkdir -p var/coverage && cd $(CURDIR) && COVERAGE_FILE=var/coverage/data $(BIN)/coverage run -m pytest -q \
+	  -m "not vllm and not e2e and not browser" $(PYTEST_ARGS) tests/; \
+	COVERAGE_FILE=var/coverage/data $(BIN)/coverage combine -q var/coverage; \
+	COVERAGE_FILE=var/coverage/data $(BIN)/coverage report --sort=miss | tail -40
 
 chart: install ## write the chart's dashboards and rules; with Helm, package it (dist/)
 	@$(BIN)/python deploy/helm/chart_files.py

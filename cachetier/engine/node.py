@@ -33,7 +33,7 @@ from cachetier.engine.store import Declined, Gate
 from cachetier.wire.commands import TABLE
 from cachetier.wire.envelope import parse_namespace
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 # Concurrent SCANs; the oldest is dropped.
 _MAX_SCANS = 16
 _HTTP_LOG_INTERVAL_S = 60.0

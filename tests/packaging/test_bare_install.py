@@ -115,6 +115,13 @@ def test_lower_layer_modules_import_without_dependencies(bare_python: Path, room
     assert len(found["lacking"]) < len(found["names"])
 
 
+def test_wheel_declares_its_types(bare_python: Path) -> None:
+    found = "import cachetier, routing; print(cachetier.__path__[0])"
+    site = Path(run(bare_python, "-I", "-c", found).strip()).parent
+    for room in ("cachetier", "console", "dashboards", "endpoints", "routing"):
+        assert (site / room / "py.typed").is_file()
+
+
 def test_plug_in_imports_with_vllm_alone(bare_python: Path) -> None:
     assert run(bare_python, "-I", "-c", _STUB).strip() == "ok"
 

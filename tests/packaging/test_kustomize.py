@@ -140,4 +140,4 @@ def test_example_builds(tmp_path: Path) -> None:
             if "secret" in volume:
                 assert volume["secret"]["secretName"] == secret["metadata"]["name"]
         for container in (chart.pod_of(one) or {}).get("containers", ()):
-            assert container["image"] == "registry.example.com/emberline-console:0.1.0"
+            assert container["image"] == "registry.example.com/emberline-console:0.2.0"
