@@ -16,6 +16,7 @@ from celery import Celery, signals
 from django.db import connections
 from kombu.exceptions import OperationalError
 
+from console import broker_guard
 from console.core import counters
 from console.telemetry import admin_server, meters
 
@@ -135,6 +136,7 @@ def install(app: Celery, address: str) -> None:
 
     def worker_starts(**_: Any) -> None:
         keep_sqlite_open()
+        broker_guard.start(app.conf.broker_url)
         watch = WorkerWatch(lambda: _broker_answers(app))
         for task in (name for name in app.tasks if not name.startswith("celery.")):
             for outcome in ("done", "expected", "failed"):
@@ -150,6 +152,7 @@ def install(app: Celery, address: str) -> None:
 
     def beat_starts(**_: Any) -> None:
         beat_watch.begin()
+        broker_guard.start(app.conf.broker_url)
         admin_server.start(
             address, admin_server.AdminSubject("beat", beat_watch.alive, beat_watch.ready)
         )

@@ -26,6 +26,7 @@ _TEXTS = {
     "http_requests": "HTTP requests, by route and status.",
     "uses_unrecorded": "Uses of a session or token whose time could not be stored.",
     "beat_ticks": "Scheduler ticks.",
+    "broker_scripts_ended": "Scripts ended because they kept the broker busy, by how.",
     "beat_skips": "Scheduled tasks not sent, since they had no work.",
     "change_notices": "Announced changes of processes, by kind of owner.",
     "cluster_watches_lost": "Interrupted watches of clusters, by kind of object and reason.",
