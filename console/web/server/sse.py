@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from django.contrib.auth import get_user_model
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections
 from django.http import HttpRequest, StreamingHttpResponse
@@ -285,7 +286,7 @@ def _is_authorized(request: Any) -> bool:
     user = getattr(request, "user", None)
     if user is None or user.pk is None:  # public page: checked by its view
         return True
-    now = type(user)._default_manager.filter(pk=user.pk, is_active=True).first()
+    now = get_user_model()._default_manager.filter(pk=user.pk, is_active=True).first()
     if now is None or now.role != user.role:
         return False
     token = getattr(request, "auth", None)
