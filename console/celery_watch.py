@@ -9,11 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from celery import Celery, signals
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from kombu.exceptions import OperationalError
 
 from console import broker_guard
@@ -30,6 +33,10 @@ TICK_LATE_S = 60.0
 _BROKER_S = 1.0
 
 Clock = Callable[[], float]
+
+
+_FILE = "opened_file"
+"""Attribute of a connection: device and inode of its SQLite file."""
 
 
 class WorkerWatch:
@@ -129,6 +136,31 @@ def keep_sqlite_open() -> None:
     for settings in connections.settings.values():
         if settings["ENGINE"] == "django.db.backends.sqlite3":
             settings["CONN_MAX_AGE"] = None
+    connection_created.connect(_note_file)
+
+
+def close_replaced(opened: Iterable[BaseDatabaseWrapper]) -> None:
+    """Close connections to an SQLite file that was replaced, as by a restored backup: they would
+    work on the old one for ever.
+    """
+    for connection in opened:
+        known = getattr(connection, _FILE, None)
+        if known is not None and known != _file_of(connection) and not connection.in_atomic_block:
+            log.warning("The database file was replaced; it is opened again")
+            connection.close()
+
+
+def _note_file(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    if connection.vendor == "sqlite":
+        setattr(connection, _FILE, _file_of(connection))
+
+
+def _file_of(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
+    try:
+        found = Path(connection.settings_dict["NAME"]).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def install(app: Celery, address: str) -> None:
@@ -145,6 +177,9 @@ def install(app: Celery, address: str) -> None:
         signals.worker_ready.connect(watch.consuming, weak=False)
         signals.worker_shutting_down.connect(watch.ending, weak=False)
         signals.task_prerun.connect(watch.task_began, weak=False)
+        signals.task_prerun.connect(
+            lambda **_: close_replaced(connections.all(initialized_only=True)), weak=False
+        )
         signals.task_postrun.connect(watch.task_ended, weak=False)
         admin_server.start(
             address, admin_server.AdminSubject("worker", watch.alive, watch.ready, watch.gauges)

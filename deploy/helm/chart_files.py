@@ -11,8 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import yaml
-
 CHART = Path(__file__).parent / "emberline"
 ROOT = CHART.parents[2]
 CONSOLE = "https://console.invalid"
@@ -21,17 +19,16 @@ CONSOLE = "https://console.invalid"
 
 def render() -> dict[str, str]:
     """Return the text of each file by its path in the chart. Django must be set up."""
+    from console.core import yaml_reader
     from dashboards.alerts.rules import rule_file
     from dashboards.grafana.export import dashboard
     from dashboards.prometheus.config import recording_rules
 
     # One list for all endpoints: a rule for each would repeat every alert.
-    alerts = yaml.load(rule_file.render(), Loader=yaml.CSafeLoader)["groups"]
+    alerts = yaml_reader.read_document(rule_file.render())["groups"]
     return {
-        "files/endpoint-alerts.yaml": yaml.safe_dump(alerts, sort_keys=False, width=1000),
-        "files/recording.yaml": yaml.safe_dump(
-            recording_rules.all_groups(), sort_keys=False, width=1000
-        ),
+        "files/endpoint-alerts.yaml": yaml_reader.render(alerts),
+        "files/recording.yaml": yaml_reader.render(recording_rules.all_groups()),
         **{
             f"files/grafana/{board.uid}.json": dashboard.board(board, CONSOLE).text
             for board in dashboard.list_exports()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery, signals
+from django.db import ConnectionHandler
 
 from console import celery_watch
 from console.celery_watch import SILENT_S, TASK_HANGS_S, TICK_LATE_S, BeatWatch, WorkerWatch
@@ -141,3 +145,32 @@ def test_broker_check() -> None:
     assert celery_watch._broker_answers(app)
     away = Celery("observed", broker="redis://127.0.0.1:1/0", set_as_current=False)
     assert not celery_watch._broker_answers(away)
+
+
+@pytest.mark.django_db
+def test_connection_to_a_replaced_database_file_is_closed(tmp_path: Path) -> None:
+    """A backup is restored by moving it in place while the worker runs."""
+    backup, file = tmp_path / "backup", tmp_path / "db.sqlite3"
+    for path, value in ((backup, "old"), (file, "new")):
+        with closing(sqlite3.connect(path)) as made:
+            made.execute("CREATE TABLE t (x)")
+            made.execute("INSERT INTO t VALUES (?)", (value,))
+            made.commit()
+    handler = ConnectionHandler(
+        {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)}}
+    )
+    connection = handler["default"]
+
+    def read() -> str:
+        with connection.cursor() as cursor:
+            celery_watch._note_file(connection)
+            return str(cursor.execute("SELECT x FROM t").fetchone()[0])
+
+    assert read() == "new"
+    celery_watch.close_replaced(handler.all())
+    assert connection.connection is not None, "an unchanged file stays open"
+    backup.replace(file)
+    celery_watch.close_replaced(handler.all())
+    assert connection.connection is None
+    assert read() == "old"
+    connection.close()
