@@ -113,10 +113,10 @@ images: ## build the three images with podman or docker
 	  -f deploy/containers/$$image.Containerfile -t emberline-$$image:$$version . || exit 1; done
 
 coverage: test-tools ## lines that the fast tests run (var/coverage)
-	@mkdir -p var/coverage && cd $(CURDIR) && COVERAGE_FILE=var/coverage/data $(BIN)/coverage run -m pytest -q \
+	@mkdir -p var/coverage && cd $(CURDIR) && COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/coverage run -m pytest -q -n 2 \
 	  -m "not vllm and not e2e and not browser" $(PYTEST_ARGS) tests/; \
-	COVERAGE_FILE=var/coverage/data $(BIN)/coverage combine -q var/coverage; \
-	COVERAGE_FILE=var/coverage/data $(BIN)/coverage report --sort=miss | tail -40
+	COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/coverage combine -q var/coverage; \
+	COVERAGE_FILE=$(CURDIR)/var/coverage/data $(BIN)/coverage report --sort=miss | tail -40
 
 chart: install ## write the chart's dashboards and rules; with Helm, package it (dist/)
 	@$(BIN)/python deploy/helm/chart_files.py
