@@ -24,8 +24,8 @@
     option.scrollIntoView({ block: "nearest" });
     field.setAttribute("aria-activedescendant", option.id);
   }
-  function choose(field, option) {
-    field.value = option.getAttribute("data-value");
+  function choose(field, value) {
+    field.value = value;
     show(field, false);
     field.dispatchEvent(new Event("change", { bubbles: true }));
   }
@@ -46,8 +46,8 @@
       if (!open) show(field, true);
       move(field, event.key === "ArrowDown" ? 1 : -1);
     } else if (event.key === "Enter" && open && field.dataset.activeValue !== undefined) {
-      event.preventDefault();  // also while its option is being replaced: the form must not be sent
-      if (active(field)) choose(field, active(field));
+      event.preventDefault();
+      choose(field, field.dataset.activeValue);  // also while its option is being replaced
     } else if (event.key === "Escape" && open) {
       event.preventDefault();
       show(field, false);
@@ -85,7 +85,8 @@
     var option = event.target.closest(".combobox-options [role=option]:not([aria-disabled])");
     if (!option) return;
     event.preventDefault();
-    choose(document.querySelector("[data-combobox='" + option.parentElement.id + "']"), option);
+    var owner = document.querySelector("[data-combobox='" + option.parentElement.id + "']");
+    choose(owner, option.getAttribute("data-value"));
   });
   document.addEventListener("focusout", function (event) {
     var field = input(event.target);

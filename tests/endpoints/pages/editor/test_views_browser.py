@@ -62,7 +62,10 @@ def choose_a_model_by_keyboard(page: Any) -> None:
     model.press("ArrowDown")
     model.press("ArrowUp")
     expect(model).to_have_attribute("aria-activedescendant", "model-option-3")
+    chosen = page.locator("#model-option-3").get_attribute("data-value")
+    page.evaluate("document.querySelector('#model-options').replaceChildren()")  # a late answer
     model.press("Enter")
+    expect(model).to_have_value(chosen)
     expect(options).to_be_hidden()
     expect(page.locator("#model-facts")).to_contain_text("parameters")
     model.fill("smollm2-135m-instruct")
