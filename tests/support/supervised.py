@@ -98,7 +98,7 @@ class Supervised:
                     program.kill()
         until(self._none_left, what="nothing alive under the test's folder")
         if self._mounted:
-            subprocess.run(["umount", self.var], check=True)
+            subprocess.run(["umount", "-l", self.var], check=True)  # one may still be closing
         shutil.rmtree(self.var)
 
     def _none_left(self) -> bool:
