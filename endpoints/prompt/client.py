@@ -207,10 +207,14 @@ class EventLines:
 
 
 class AnswerReader:
-    """Parser of a completions stream: text and timings, independent of the transport."""
+    """Parser of a completions stream: text and timings, independent of the transport.
+
+    After `[DONE]` the response is read to its end: only then has the router accounted for it.
+    """
 
     def __init__(self, answer: PromptAnswer, started: float, deadline_s: float) -> None:
-        self.over = False  # later lines are ignored
+        self.over = False  # stop reading
+        self._done = False
         self._answer = answer
         self._started = started
         self._deadline_s = deadline_s
@@ -222,8 +226,13 @@ class AnswerReader:
     def take(self, line: str) -> str:
         now = time.monotonic()
         data = line[5:].strip() if line.startswith("data:") else "{}"
+        if self._done:
+            self.over = now - self._started > self._deadline_s
+            return ""
         if data == "[DONE]":
-            return self._end("", "")
+            self._done = True
+            self._error = ("", "")
+            return ""
         if now - self._started > self._deadline_s:
             return self._end(f"Not completed within {self._deadline_s:.0f} s.", "timeout")
         event = _json(data)

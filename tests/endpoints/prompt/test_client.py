@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from endpoints.prompt.client import PromptAnswer, PromptRequest, ask, probe
+from endpoints.prompt.stream import stream
 
 KEY = "ebk_very-secret-key"
 
@@ -23,6 +25,8 @@ class Server:
         self.chunks: list[bytes] = []
         self.hang = threading.Event()
         self.hangs = False
+        self.pause_s = 0.0  # between the last chunk and the end of the body
+        self.ended = threading.Event()
         self.drips = b""
         self.seen: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         server = self
@@ -45,6 +49,8 @@ class Server:
                         self.wfile.flush()
                 if server.hangs:
                     server.hang.wait(20)
+                server.hang.wait(server.pause_s)
+                server.ended.set()
 
             def log_message(self, *_args: Any) -> None:
                 pass
@@ -105,6 +111,22 @@ def test_stream_is_read_and_measured(server: Server) -> None:
     assert {k.lower(): v for k, v in headers.items()}["authorization"] == f"Bearer {KEY}"
     assert {k.lower(): v for k, v in headers.items()}["x-emberline-pin"] == "demo-worker-1"
     assert (body["model"], body["prompt"], body["stream"]) == ("demo", "Hi", True)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_response_is_read_to_its_end(server: Server, streamed: bool) -> None:
+    """A router accounts for a response at its end: its decision is complete only then."""
+    server.chunks, server.pause_s = GOOD, 0.2
+
+    async def last() -> PromptAnswer:
+        request = PromptRequest(server.url, KEY, "demo", "Hi")
+        answer = [item async for item in stream(request)][-1]
+        assert isinstance(answer, PromptAnswer)
+        return answer
+
+    answer = asyncio.run(last()) if streamed else send(server)
+    assert server.ended.is_set()
+    assert (answer.text, answer.ok) == ("A river", True)
 
 
 def test_first_token_of_a_chat_is_its_first_text(server: Server) -> None:
