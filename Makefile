@@ -129,7 +129,7 @@ bench: install ## measure, side by side with others (docs/benchmarks.md)
 	@$(BIN)/python -m bench
 
 fuzz: install ## ten minutes of coverage-guided fuzzing; findings go to var/fuzz/findings
-	@nice $(BIN)/python -m bench.fuzz --seconds 60
+	@nice $(BIN)/python -m tests.fuzz --seconds 60
 
 lock: install ## refresh locks/ from pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \

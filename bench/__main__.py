@@ -6,10 +6,8 @@ import sys
 MEASUREMENTS = (
     ["bench.router_speed"],
     ["bench.router_streams"],
-    ["bench.tokens"],
     ["bench.cache_ttft"],
     ["bench.l2_speed"],
-    ["bench.l2_policies"],
 )
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ import uvloop
 import zmq
 
 from bench.router_cpu import Backend, cpu_s, free_port
-from bench.tokens import words
 from routing.engine.tokens import requests
 from routing.engine.tokens.requests import ServerDefaults
 from routing.engine.tokens.service import TokenOutcome, TokensConfig, TokenService
@@ -34,7 +33,20 @@ from routing.engine.tokens.tokenizer import LocalTokens, load_model_files
 CHAT, TEXT = b"/v1/chat/completions", b"/v1/completions"
 BLOCK = 16
 _WORKERS = 2
-_TOKENS_A_WORD = 1.35  # of bench.tokens.words
+_TEXT = """
+the of and to in is that for it as was with be by on not he his but at are this have from or which
+one had all when there can an their more if will would about out up what time other cache worker
+prompt token router block prefix model answer question table window market
+"""
+_WORDS = _TEXT.split()
+_TOKENS_A_WORD = 1.35  # of `words`
+
+
+def words(chance: random.Random, count: int) -> str:
+    picked = [chance.choice(_WORDS) for _ in range(count)]
+    for at in range(0, count, 11):
+        picked[at] = picked[at].capitalize() + ("," if at % 3 else ".")
+    return " ".join(picked)
 
 
 class TokenizingBackend(Backend):

@@ -25,7 +25,6 @@ def main() -> None:
     )
     parser.add_argument("--robust", action="store_true", help="constants and fleets varied")
     parser.add_argument("--routers", action="store_true", help="2, 4, 8 routers that share state")
-    parser.add_argument("--agreement", action="store_true", help="their picks beside one router's")
     parser.add_argument("--fill", type=float, default=1.0, help="factor of the rate")
     parser.add_argument("--l1", type=float, default=0, help="its size in device caches; 0: none")
     parser.add_argument("--strategy", action="append", choices=STRATEGIES, help="only these")
@@ -42,8 +41,6 @@ def main() -> None:
     bench = tables.Bench(hardware, range(1, flags.seeds + 1), flags.half, flags.fill)
     if flags.robust:
         tables.robustness(bench, names)
-    elif flags.agreement:
-        tables.agreement(bench, names, (2, 8))
     elif flags.routers:
         tables.several_routers(bench, names, (2, 4, 8))
     else:

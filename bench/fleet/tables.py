@@ -1,4 +1,4 @@
-"""Tables of docs/benchmarks/placement.md: our strategies compared with the oracle.
+"""Tables of docs/benchmark-results.md#placement: our strategies compared with the oracle.
 
 Also the default strategy with other constants, fleets and inputs than those of its calibration.
 """
@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from bench.fleet import workloads
-from bench.fleet.agreement import Agreement
 from bench.fleet.oracle import Oracle
 from routing.engine.policies import cost
 from routing.whatif.simulation.arrivals import PlannedRequest
@@ -104,12 +103,6 @@ class Bench:
             results.append(run(asks, self.hardware, workers, chooser))
         return results
 
-    def agreement(self, workload: str, strategy: str, routers: int, seed: int) -> Agreement:
-        setting = RouterSetting(strategy, routers=routers, shared=True)
-        chooser = Agreement(setting, 8, self.hardware, seed)
-        run(self._asks(workload, 8, seed, 1.0), self.hardware, 8, chooser)
-        return chooser
-
     def over(
         self, workload: str, setting: RouterSetting, workers: int = 8, fill: float = 1.0
     ) -> float:
@@ -169,20 +162,6 @@ def several_routers(bench: Bench, names: Sequence[str], counts: Sequence[int]) -
                 )
             apart = bench.ours(workload, RouterSetting(strategy, routers=2))
             print(line(replace(apart, name=f"{strategy}, 2 independent"), mean(one)), flush=True)
-
-
-def agreement(bench: Bench, names: Sequence[str], counts: Sequence[int]) -> None:
-    """Print how many picks of routers that exchange state differ from one router's."""
-    print(f"{'':32}{'picks':>8} {'differ':>8} {'of a late batch':>16} {'tokens/request':>15}")
-    for workload in names:
-        for strategy in CACHE_AWARE:
-            for count in counts:
-                found = [bench.agreement(workload, strategy, count, seed) for seed in bench.seeds]
-                picks = sum(one.picks for one in found)
-                differing, late = (sum(getattr(o, a) for o in found) for a in ("differing", "late"))
-                excess = sum(one.excess_tokens for one in found) / picks
-                name = f"{workload}, {strategy}, {count}"
-                print(f"{name:32}{picks:8} {differing:8} {late:16} {excess:15.1f}", flush=True)
 
 
 def robustness(bench: Bench, names: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Mean TTFT of the default strategy relative to an oracle, in deterministic virtual time.
 
-Limits are the target (ten percent), not the better results of docs/benchmarks/placement.md.
+Limits are the target (ten percent), not the better results of docs/benchmark-results.md#placement.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import cache
 import pytest
 
 from bench.fleet import workloads
-from bench.fleet.agreement import Agreement
 from bench.fleet.tables import EVALUATION_HALF, Bench, paired
 from routing.whatif.simulation.hardware import HARDWARE, TierModel
 from routing.whatif.simulation.replay import FleetResult, run
 from routing.whatif.simulation.routers import RouterSetting, override_constant
+from tests.bench.agreement import Agreement
 
 DEFAULT = RouterSetting()
 

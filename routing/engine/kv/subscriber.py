@@ -1,7 +1,7 @@
 """Follow the KV events of all workers on the router's event loop.
 
 The loop is never held longer than SLICE_S plus one piece (about 0.2 ms). A thread would hold the
-GIL for 5 ms at a time (`python -m bench.kv_index --loop`).
+GIL for 5 ms at a time.
 """
 
 from __future__ import annotations

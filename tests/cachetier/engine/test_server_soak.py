@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.l2_soak import Plan, Soak
-from bench.soak import values
-from bench.soak.worker import Worker, WrongError
 from cachetier.engine.config import MIB
+from tests.soak import values
+from tests.soak.cache_node import Plan, Soak
+from tests.soak.worker import Worker, WrongError
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["memory", "disk-and-leases"])

@@ -17,8 +17,8 @@ _REPLAY = """
 import sys
 from pathlib import Path
 from hypothesis import given, settings, strategies as st
-from bench.fuzz.resp import TARGETS
-from bench.fuzz.resp_seeds import SEEDS, WORDS
+from tests.fuzz.resp import TARGETS
+from tests.fuzz.resp_seeds import SEEDS, WORDS
 
 name, folder = sys.argv[1:]
 target = TARGETS[name]

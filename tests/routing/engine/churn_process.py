@@ -14,12 +14,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
-from bench.fuzz.wires import InstantPool, Wire
 from routing.engine.client_connection import ClientConnection
 from routing.engine.config import parse
 from routing.engine.fleet.connection_pool import WorkerPool
 from routing.engine.observe.logs import Log
 from routing.engine.router import Router
+from tests.fuzz.wires import InstantPool, Wire
 
 KINDS = (
     "Worker", "InstantPool", "Pool", "WorkerConnection", "ClientConnection", "Exchange", "Charge",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.fuzz.seeds import SEEDS, WORDS
-from bench.fuzz.targets import TARGETS
+from tests.fuzz.seeds import SEEDS, WORDS
+from tests.fuzz.targets import TARGETS
 
 CASES = sorted(path for path in (Path(__file__).parent / "fuzz_cases").glob("*/*"))
 SENTENCE = st.lists(

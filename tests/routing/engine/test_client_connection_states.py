@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bench.fuzz import reference
-from bench.fuzz.wires import RouterHarness
 from routing.engine.fleet.worker_connection import WorkerConnection
+from tests.fuzz import reference
+from tests.fuzz.wires import RouterHarness
 
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n"
 FROM_CLIENT = (

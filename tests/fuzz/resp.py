@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.fuzz import resp_reference as reference
-from bench.fuzz.splitting import splits
 from cachetier.engine import store
 from cachetier.engine.commands import arguments, connection, retrieval, scan, values
 from cachetier.engine.commands import node as commands_node
@@ -25,6 +23,8 @@ from cachetier.engine.server import HANDLERS
 from cachetier.engine.store import DiskValue, Hold
 from cachetier.wire import frames
 from cachetier.wire.frames import Buffer, Limits, ProtocolError, RefusedFrame, RequestParser
+from tests.fuzz import resp_reference as reference
+from tests.fuzz.splitting import splits
 
 DIRECT, SCRATCH = 48, 256
 LIMITS = Limits(

@@ -16,9 +16,6 @@ from typing import Any, NamedTuple
 import httptools
 import orjson
 
-from bench.fuzz import reference
-from bench.fuzz.splitting import splits
-from bench.fuzz.wires import RouterHarness, Wire
 from routing.engine.config import ConfigError, SessionKey, parse, parse_keys
 from routing.engine.errors import Refusal
 from routing.engine.fleet.worker_connection import WorkerConnection
@@ -27,6 +24,9 @@ from routing.engine.http.http1 import ChunkedBody, ProtocolError
 from routing.engine.prompt.identity import Identifier, Identity
 from routing.engine.tokens import usage
 from routing.engine.tokens.usage import BytesPerToken
+from tests.fuzz import reference
+from tests.fuzz.splitting import splits
+from tests.fuzz.wires import RouterHarness, Wire
 
 _LLHTTP_METHODS = frozenset(
     b"DELETE GET HEAD POST PUT OPTIONS PATCH COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK"

@@ -12,8 +12,8 @@ from typing import Any
 import redis
 from redis.exceptions import ConnectionError as GoneError
 
-from bench.soak.node import PASSWORD
 from cachetier.wire import arena
+from tests.soak.node import PASSWORD
 
 TTL_MS = 30_000
 

@@ -1,6 +1,6 @@
 """Soak test of a cache node under mixed load, with a checker for every byte returned.
 
-    .venv/bin/python -m bench.l2_soak --minutes 30 [--memory 256MiB] [--disk 1GiB] [--policy arc]
+    python -m tests.soak.cache_node --minutes 30 [--memory 256MiB] [--disk 1GiB] [--policy arc]
 
 Clients set, get, delete and expire values of a hundred bytes to five megabytes, disconnect midway
 and leave replies unread, while the node is killed, stopped, restarted and resized. Values returned
@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.rig import busy, free_ports, machine
-from bench.soak import values
-from bench.soak.node import Node
-from bench.soak.worker import Worker
 from cachetier.engine.config import MIB, parse_size
 from cachetier.wire import arena
+from tests.soak import values
+from tests.soak.node import Node
+from tests.soak.worker import Worker
 from tests.support.waiting import until
 
 # Memory beyond stored values: Python, connection buffers, the disk index, pending disk writes and

@@ -17,9 +17,9 @@ from typing import Any
 
 import redis
 
-from bench.soak import values
-from bench.soak.leases import Reader
-from bench.soak.node import PASSWORD
+from tests.soak import values
+from tests.soak.leases import Reader
+from tests.soak.node import PASSWORD
 
 KEYS_EACH = 400
 # Tolerance after expiry: request time and a busy machine.

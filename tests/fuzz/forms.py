@@ -1,9 +1,9 @@
 """Compare the compiled router with the interpreted one on raw requests and lying streams.
 
     make compiled
-    python -m bench.fuzz.forms --compiled var/compiled [--inputs N] [--seed S]
+    python -m tests.fuzz.forms --compiled var/compiled [--inputs N] [--seed S]
 
-Each form reads the same mutated inputs in a process of its own (bench/fuzz/wires.py: real protocol
+Each form reads the same mutated inputs in a process of its own (tests/fuzz/wires.py: real protocol
 objects, no sockets, a frozen clock) and writes what it sent to client and worker. Any difference,
 or an exception of one form only, is printed with its input. Machine code is as strict as the
 declared types: that is where the forms may differ.
@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.fuzz.seeds import SEEDS, WORDS
+from tests.fuzz.seeds import SEEDS, WORDS
 
 STEER_BYTES = 5  # control data before the bytes of a seed
 _VOLATILE = re.compile(
@@ -69,7 +69,7 @@ def _mutated(chance: random.Random, data: bytes) -> bytes:
 
 def _outcome(request: bytes, answer: bytes) -> str:
     """Return what client and worker received, or the exception, as one line."""
-    from bench.fuzz.wires import RouterHarness
+    from tests.fuzz.wires import RouterHarness
 
     harness = RouterHarness()
     answered: set[int] = set()
@@ -90,14 +90,14 @@ def _outcome(request: bytes, answer: bytes) -> str:
         ended = [harness.out.closing, harness.out.aborted, harness.out.paused]
         text = [_VOLATILE.sub(b"-", part).decode("latin-1") for part in parts]
         return json.dumps([text, ended, harness.worker.in_flight])
-    except Exception as error:  # noqa: BLE001 - the same is expected of the other form
+    except Exception as error:
         return f"exception {type(error).__name__}"
     finally:
         harness.end()
 
 
 def _start(folder: Path, seed: int, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bench.fuzz.forms", "--here"]
+    command = [sys.executable, "-m", "tests.fuzz.forms", "--here"]
     return subprocess.Popen(
         [*command, "--seed", str(seed), "--inputs", str(count)],
         cwd=folder,
@@ -108,7 +108,7 @@ def _start(folder: Path, seed: int, count: int) -> subprocess.Popen[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.fuzz.forms", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.forms", description=__doc__)
     parser.add_argument("--compiled", type=Path, help="copy made by `make compiled`")
     parser.add_argument("--inputs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""`python -m bench.fuzz [TARGET ...] [--seconds N]`: fuzz each target for N seconds in turn.
+"""`python -m tests.fuzz [TARGET ...] [--seconds N]`: fuzz each target for N seconds in turn.
 
 The corpus in var/fuzz is reused by the next run. An input that violates an invariant ends the run
 and is written to var/fuzz/findings: move it to TARGET's folder in
@@ -28,13 +28,13 @@ class Suite(NamedTuple):
 
 
 _ROUTER = Suite(
-    "bench.fuzz.targets",
-    "bench.fuzz.seeds",
+    "tests.fuzz.targets",
+    "tests.fuzz.seeds",
     "routing.engine",
     Path("tests/routing/engine/fuzz_cases"),
 )
 _CACHE = Suite(
-    "bench.fuzz.resp", "bench.fuzz.resp_seeds", "cachetier", Path("tests/cachetier/wire/fuzz_cases")
+    "tests.fuzz.resp", "tests.fuzz.resp_seeds", "cachetier", Path("tests/cachetier/wire/fuzz_cases")
 )
 SUITES = dict.fromkeys(
     ("requests", "answers", "heads", "chunks", "bodies", "tails", "configs"), _ROUTER
@@ -83,7 +83,7 @@ def _run_here(name: str, seconds: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", choices=[*SUITES, []], metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=150, help="for each target")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
@@ -93,7 +93,7 @@ def main() -> int:
     failed = False
     for name in flags.targets or SUITES:
         print(f"\n== {name}, {flags.seconds} s", flush=True)
-        command = [sys.executable, "-m", "bench.fuzz", name, "--here"]
+        command = [sys.executable, "-m", "tests.fuzz", name, "--here"]
         ended = subprocess.run([*command, "--seconds", str(flags.seconds)], check=False)
         failed = failed or ended.returncode != 0
     return int(failed)
