@@ -1,4 +1,4 @@
-"""Tables of docs/benchmark-results.md#placement: our strategies compared with the oracle.
+"""Tables of docs/reference/benchmark-results.md: our strategies compared with the oracle.
 
 Also the default strategy with other constants, fleets and inputs than those of its calibration.
 """

@@ -1,6 +1,6 @@
 """Mean TTFT of the default strategy relative to an oracle, in deterministic virtual time.
 
-Limits are the target (ten percent), not the better results of docs/benchmark-results.md#placement.
+Limits are the target (ten percent), not the better results of docs/benchmarks.md.
 """
 
 from __future__ import annotations

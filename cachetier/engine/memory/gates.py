@@ -172,7 +172,7 @@ class NamespaceAdmission(Gate):
 
     While shut, rejected keys are remembered for as many bytes as the node holds: a key requested
     again that soon would have been a hit. When enough of them are, the namespace is opened. Off by
-    default (--admission); docs/benchmark-results.md has gains and costs. `capacity` returns the
+    default (--admission); docs/benchmarks.md has gains and costs. `capacity` returns the
     node's current capacity in bytes.
     """
 

@@ -3,7 +3,7 @@
     cost = RECOMPUTE x uncached tokens + load
     load = backlog + ANSWER_TOKENS x running answers + WAITING_TOKENS x (waiting requests) squared
 
-Constants were calibrated with simulated workers (docs/benchmark-results.md). Rankings rely on
+Constants were calibrated with simulated workers (docs/benchmarks.md). Rankings rely on
 two properties: `load` does not depend on the request, and `cost` is monotonic in load and uncached
 tokens. A worker with both more load and less of the prompt than another can therefore be skipped.
 """
