@@ -67,7 +67,7 @@ INSTALLED_APPS = [
     "dashboards.custom_boards",
     "dashboards.benchmarks",
     "dashboards.alerts.settings",
-    "dashboards.alerts.notify",
+    "dashboards.alerts.alertmanager",
     "dashboards.prometheus.sources",
     "dashboards.alerts.cluster_objects",
 ]
@@ -264,9 +264,9 @@ SPECTACULAR_SETTINGS = {
         "BenchmarkStateEnum": "dashboards.benchmarks.models.BenchmarkState",
         "AlertSeverityEnum": "dashboards.alerts.rules.rule.SEVERITIES",
         "RuleTrialRangeEnum": "dashboards.alerts.evaluation.dry_run.KEYS",
-        "SilenceStateEnum": "dashboards.alerts.notify.selectors.SILENCE_STATES",
-        "DeliveryStateEnum": "dashboards.alerts.notify.models.DeliveryState",
-        "ReceiverKindEnum": "dashboards.alerts.notify.models.ReceiverKind",
+        "SilenceKindEnum": "dashboards.alerts.alertmanager.silences.KINDS",
+        "ReceiverKindEnum": "dashboards.alerts.alertmanager.config.receiver_kinds.CHOICES",
+        "SilenceStateEnum": "dashboards.alerts.alertmanager.silences.STATES",
     },
 }
 

@@ -28,7 +28,7 @@ urlpatterns = [
     path("what-if/", include("routing.whatif.urls")),
     path("advisor/", include("dashboards.advisor.urls")),
     path("alerts/", include("dashboards.alerts.settings.urls")),
-    path("alerts/", include("dashboards.alerts.notify.urls")),
+    path("alerts/", include("dashboards.alerts.alertmanager.urls")),
     path("alerts/", include("dashboards.alerts.cluster_objects.urls")),
     path("metrics-sources/", include("dashboards.prometheus.sources.urls")),
     path("costs/", include("dashboards.costs.urls")),
@@ -50,7 +50,7 @@ urlpatterns = [
     path("api/v1/", include("dashboards.advisor.api.urls")),
     path("api/v1/", include("dashboards.costs.api.urls")),
     path("api/v1/", include("dashboards.alerts.settings.api.urls")),
-    path("api/v1/", include("dashboards.alerts.notify.api.urls")),
+    path("api/v1/", include("dashboards.alerts.alertmanager.api.urls")),
     path("api/v1/", include("dashboards.alerts.cluster_objects.api.urls")),
 ]
 

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import child_processes
+from tests.support.alertmanager import alertmanager  # noqa: F401
 from tests.support.child_processes import ChildProcesses
 from tests.support.dashboards.fixtures import scraping  # noqa: F401
 from tests.support.database_template import DatabaseTemplate, digest

@@ -82,7 +82,10 @@ class Emberline:
     prometheus_login: PrometheusLogin
     prometheus_embedded: bool  # runs on this machine
     prometheus_retention: Retention  # of the embedded one
-    alertmanager_url: str  # Alertmanager of that Prometheus, "" if none
+    alertmanager_url: str  # Alertmanager of this installation, "" if none
+    alertmanager_username: str
+    alertmanager_password_file: Path | None
+    alertmanager_file: Path | None  # its configuration, written by the console; None: not ours
     metrics_secrets: Path  # folder with secret files that metrics sources may name
     targets_token_file: Path
     host: str
@@ -277,6 +280,9 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         prometheus_embedded=flag(env, "EMBERLINE_PROMETHEUS_EMBEDDED"),
         prometheus_retention=retention(env),
         alertmanager_url=text(env, "ALERTMANAGER_URL").rstrip("/"),
+        alertmanager_username=text(env, "ALERTMANAGER_USERNAME"),
+        alertmanager_password_file=_path_setting(env, "ALERTMANAGER_PASSWORD_FILE"),
+        alertmanager_file=_path_setting(env, "EMBERLINE_ALERTMANAGER_FILE"),
         metrics_secrets=_path(env, "EMBERLINE_METRICS_SECRETS", var / "secrets" / "metrics"),
         targets_token_file=_path(
             env, "EMBERLINE_TARGETS_TOKEN_FILE", var / "secrets/targets_token"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from console.launcher import lifecycle, tools
+from console.launcher import alertmanager, lifecycle, tools
 from console.launcher.layout import default_layout
 from console.launcher.progress import StepFailed, print_line, step
 
@@ -44,13 +44,16 @@ def _dispatch(options: argparse.Namespace) -> int:
             print_line("WORKERS=simulated: nothing to prepare.")
         return 0
     layout.prepare()
-    with step("Chromium, Prometheus, Redis' tools and cache clients for the tests"):
+    with step("Chromium, Prometheus, Alertmanager, Redis' tools and cache clients for the tests"):
         tools.ensure_chromium()
         tools.ensure_headless_shell(layout)
         tools.ensure_redis_tools()
         tools.ensure_cache_clients()
         if tools.ensure_prometheus(layout) is None:
             raise StepFailed("The tests need Prometheus: apt-get install prometheus")
+        if alertmanager.ensure_server(layout) is None:
+            remedy = "apt-get install prometheus-alertmanager"
+            raise StepFailed(f"The tests need Alertmanager: {remedy}")
     return 0
 
 

@@ -50,6 +50,10 @@ class Layout:
         return self.var / "prometheus"
 
     @property
+    def alertmanager(self) -> Path:
+        return self.var / "alertmanager"
+
+    @property
     def facts(self) -> Path:
         return self.var / "launcher.json"
 

@@ -18,7 +18,15 @@ from pathlib import Path
 
 from console.core import disk
 from console.core import environment as settings
-from console.launcher import lock, processes, runtime_environment, stack, tools, vllm_environment
+from console.launcher import (
+    alertmanager,
+    lock,
+    processes,
+    runtime_environment,
+    stack,
+    tools,
+    vllm_environment,
+)
 from console.launcher.layout import (
     ROOT,
     Layout,
@@ -164,6 +172,7 @@ def _prepare(layout: Layout) -> Services:
         workers=workers,
         valkey=_valkey(layout),
         prometheus=_prometheus(layout),
+        alertmanager=_alertmanager(layout),
     )
     if not ports.is_free(0, services.host):
         raise StepFailed(
@@ -260,6 +269,28 @@ def _prometheus(layout: Layout) -> Path | None:
         return None
     remembered_port(layout, "prometheus", 19090)
     return binary
+
+
+def _alertmanager(layout: Layout) -> Path | None:
+    """Return the Alertmanager to run, None if a URL is set or none is available."""
+    if _variable_or_file("ALERTMANAGER_URL"):
+        return None
+    try:
+        server = alertmanager.find_server(layout)
+        if server is None:
+            with step("Fetching Alertmanager"):
+                server = alertmanager.ensure_server(layout)
+    except (StepFailed, OSError) as error:
+        print_line(f"  ! {error}")
+        server = None
+    if server is None:
+        print_line(
+            "  ! No Alertmanager: no alert is sent. Install it (alertmanager or "
+            "prometheus-alertmanager), or set ALERTMANAGER_URL."
+        )
+        return None
+    remembered_port(layout, "alertmanager", 19093)
+    return server
 
 
 def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from console import programs as own
-from console.core.environment import flag, retention
+from console.core.environment import flag, retention, text
+from console.launcher import alertmanager
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, log_path, render_config
 from dashboards.alerts.rules.rule_file import render as render_alerts
 from dashboards.prometheus.config import recording_rules
-from dashboards.prometheus.config.scrape_config import TARGETS_FILE
+from dashboards.prometheus.config.scrape_config import TARGETS_FILE, AlertmanagerTarget
 from dashboards.prometheus.config.scrape_config import render as render_prometheus
 
 # May contain secrets. Passed by file to the console's programs only, not to Prometheus, routers or
@@ -44,13 +45,14 @@ STORE_USER = "routers"
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Services of this run. `valkey` and `prometheus` are None if a URL was given."""
+    """Services of this run; a program is None if a URL was given or the program is missing."""
 
     host: str
     port: int
     workers: str
     valkey: Path | None
     prometheus: Path | None
+    alertmanager: Path | None = None
 
     @property
     def url(self) -> str:
@@ -67,6 +69,7 @@ class Services:
             workers=str(facts.get("workers", "vllm")),
             valkey=None,
             prometheus=Path("prometheus") if facts.get("prometheus_port") else None,
+            alertmanager=Path("alertmanager") if facts.get("alertmanager_port") else None,
         )
 
 
@@ -117,8 +120,20 @@ def console_environment(layout: Layout, services: Services) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "",
         "DJANGO_SETTINGS_MODULE": "console.settings",
+        **_alertmanager(layout, services),
         **_state_store(layout, services),
         **by_file,
+    }
+
+
+def _alertmanager(layout: Layout, services: Services) -> dict[str, str]:
+    if services.alertmanager is None:
+        return {}
+    return {
+        "ALERTMANAGER_URL": f"http://127.0.0.1:{read_facts(layout)['alertmanager_port']}",
+        "ALERTMANAGER_USERNAME": alertmanager.USER,
+        "ALERTMANAGER_PASSWORD_FILE": str(alertmanager.password_file(layout)),
+        "EMBERLINE_ALERTMANAGER_FILE": str(layout.alertmanager / "alertmanager.yml"),
     }
 
 
@@ -147,6 +162,11 @@ def service_programs(layout: Layout, services: Services) -> list[Program]:
         )
     if services.prometheus is not None:
         found.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
+    if services.alertmanager is not None:
+        port = read_facts(layout)["alertmanager_port"]
+        public = text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/") or services.url
+        argv = alertmanager.arguments(layout, services.alertmanager, port, public)
+        found.append(Program("alertmanager", argv, priority=1))
     behind_proxy = flag(os.environ, "EMBERLINE_HTTPS")
     worker = {**shared, own.WORKER_SCHEDULES: "1"}  # so that no beat runs
     web = own.web_arguments(services.host, services.port, behind_proxy=behind_proxy)
@@ -158,7 +178,13 @@ def service_programs(layout: Layout, services: Services) -> list[Program]:
 
 
 def write_config(layout: Layout, services: Services) -> Path:
-    """Write the files of Prometheus and supervisord; return the latter's path."""
+    """Write the files of Alertmanager, Prometheus and supervisord; return the latter's path."""
+    managers: tuple[AlertmanagerTarget, ...] = ()
+    if services.alertmanager is not None:
+        alertmanager.write_files(layout)
+        address = f"127.0.0.1:{read_facts(layout)['alertmanager_port']}"
+        password = str(alertmanager.password_file(layout))
+        managers = (AlertmanagerTarget(address, alertmanager.USER, password),)
     if services.prometheus is not None:
         rules = layout.prometheus / "alerts.yml"
         if not rules.is_file():  # later written by the console
@@ -168,8 +194,10 @@ def write_config(layout: Layout, services: Services) -> Path:
         token = str(layout.secrets / "targets_token")
         files = (str(rules), str(records))
         targets = str(layout.prometheus / TARGETS_FILE)
-        text = render_prometheus(services.url, token, rule_files=files, targets_file=targets)
-        write_private(layout.prometheus / "prometheus.yml", text)
+        config = render_prometheus(
+            services.url, token, rule_files=files, targets_file=targets, alertmanagers=managers
+        )
+        write_private(layout.prometheus / "prometheus.yml", config)
     path = layout.supervisor / "supervisord.conf"
     write_private(path, render_config(layout.var, service_programs(layout, services), ROOT))
     return path

@@ -29,6 +29,7 @@ PURPOSES = {
     "celery-worker": "Background tasks and their schedule: reconciles endpoints and cache tiers",
     "valkey": "Celery broker; holds no persistent data",
     "prometheus": "Metrics store of the dashboards",
+    "alertmanager": "Delivers alerts to receivers",
 }
 LOG_LINES = 50
 _ROLES = {

@@ -16,7 +16,7 @@ from console.accounts.permissions import allows
 from console.catalogue.selectors import instances_by_name
 from console.web.shell.cards import Card, Fact
 from console.web.templatetags.emberline import duration, percent, usd
-from dashboards.alerts.notify import health
+from dashboards.alerts.alertmanager import status
 from dashboards.alerts.rules.rule_file import RULES
 from dashboards.alerts.settings import selectors as alerting
 from dashboards.boards.queries import Scope
@@ -135,7 +135,7 @@ def facts(viewer: Any) -> Sequence[Fact]:
             f"{on} of {len(RULES)} built-in rules enabled, {own} custom",
             reverse("alerting:rules"),
         ),
-        Fact("Receivers", health.deliverers(), reverse("notify:receivers")),
+        Fact("Receivers", status.deliverers(), reverse("notify:receivers")),
         *(
             [Fact("Add receiver", "Webhook, e-mail or Slack", reverse("notify:receiver_new"))]
             if allows(viewer, "admin")

@@ -70,11 +70,10 @@ def _format_firings(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _interval(one: dict[str, Any]) -> tuple[str, ...]:
-    sent = ", ".join(f"{note['receiver']} {note['outcome']}" for note in one["notifications"])
     end = output.format_time(one["end"]) if one["end"] else "ongoing"
     return (
-        *(one["phase"], one["severity"], one["alert"], one["endpoint"]),
-        *(output.format_time(one["start"]), end, str(one["duration_s"]), sent),
+        *(one["severity"], one["alert"], one["endpoint"]),
+        *(output.format_time(one["start"]), end, str(one["duration_s"])),
     )
 
 
@@ -133,7 +132,7 @@ _ALERTS = Table(
 _RULES = Table(("RULE", "ENABLED", "SEVERITY", "FOR", "PARAMETERS"), _rule)
 _FIRED = Table(("SUBJECT", "TIMES", "TOTAL (s)", "LONGEST (s)", "LAST"), _format_firings)
 _HISTORY = Table(
-    ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "START", "END", "DURATION (s)", "NOTIFICATIONS"),
+    ("SEVERITY", "ALERT", "ENDPOINT", "START", "END", "DURATION (s)"),
     _interval,
     "No alerts in this range.",
     names=False,
@@ -157,7 +156,7 @@ def add_alerts(rooms: Verbs) -> None:
     verb.add("--endpoint", default="", help="only this endpoint")
     verb = verbs.verb(
         "acknowledge",
-        "stop repeat notifications of a firing alert until it is resolved",
+        "stop notifications of a firing alert until it is resolved",
         "name",
         call=acknowledge,
         form={},

@@ -12,11 +12,11 @@ from console.commandline.context import FAILED, USAGE, CommandContext, CommandEr
 from console.commandline.input import parse_facts, read_text
 from console.commandline.verbs import Table, Verb, Verbs
 
-_FIELDS = "kind=webhook|email|slack, url=..., secret=..., to='[\"a@b.c\"]', everything=true"
+_FIELDS = "kind=webhook|email|slack|pagerduty|..., url=..., to=a@b.c, everything=true"
 
 
 def _receiver(one: dict[str, Any]) -> tuple[str, ...]:
-    words = ("yes" if one[name] else "no" for name in ("enabled", "signed"))
+    words = ("yes" if one[name] else "no" for name in ("enabled", "send_resolved"))
     return (one["name"], one["kind"], one["shown"], *words)
 
 
@@ -40,8 +40,13 @@ def update(context: CommandContext) -> dict[str, Any]:
 
 def _facts(context: CommandContext) -> dict[str, Any]:
     sources = {name: context.options[f"{name}_from"] for name in ("url", "secret")}
+    for given in context.options["from"] or ():
+        name, equals, path = given.partition("=")
+        if not (name and equals and path):
+            raise CommandError(f"--from {given}: expected FIELD=FILE.", USAGE)
+        sources[name] = path
     if list(sources.values()).count("-") > 1:
-        raise CommandError("Only one of --url-from and --secret-from can be standard input.", USAGE)
+        raise CommandError("Only one field can be read from standard input.", USAGE)
     facts: dict[str, Any] = {
         name: read_text(path).strip() for name, path in sources.items() if path is not None
     }
@@ -50,9 +55,9 @@ def _facts(context: CommandContext) -> dict[str, Any]:
 
 def try_receiver(context: CommandContext) -> str | CommandResult:
     sent = context.client.receivers.test(context.name)
-    if sent["state"] == "sent":
-        return f"{context.name} accepted the test."
-    return CommandResult(f"Test of {context.name} failed. {sent['error']}", FAILED)
+    if sent["sent"]:
+        return str(sent["message"])
+    return CommandResult(sent["message"], FAILED)
 
 
 def receiver_file(context: CommandContext) -> str:
@@ -79,7 +84,7 @@ def _format_route(made: dict[str, Any]) -> str:
 
 
 _RECEIVERS = Table(
-    ("NAME", "KIND", "DESTINATION", "ENABLED", "SIGNED"),
+    ("NAME", "KIND", "DESTINATION", "ENABLED", "SENDS RESOLVED"),
     _receiver,
     "No alert receivers configured. Add one: emberline receiver create NAME kind=webhook url=...",
 )
@@ -141,5 +146,7 @@ def _add_facts(verb: Verb) -> None:
     verb.fields(_FIELDS, nargs="*")
     text = "file with the URL; - reads standard input"
     verb.add("--url-from", metavar="FILE", help=text)
-    text = "file with the signing secret; - reads standard input"
+    text = "file with the bearer token of a webhook; - reads standard input"
     verb.add("--secret-from", metavar="FILE", help=text)
+    text = "file with another secret field, such as routing_key=FILE"
+    verb.add("--from", metavar="FIELD=FILE", action="append", help=text)

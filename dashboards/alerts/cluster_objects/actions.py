@@ -17,10 +17,10 @@ from console.accounts.permissions import require
 from console.audit.record import diff, record
 from console.claims import mark_due
 from console.core.errors import Problem, Refused, expect_generation
+from dashboards.alerts.alertmanager import input_values
 from dashboards.alerts.cluster_objects import selectors, tasks
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 from dashboards.alerts.cluster_objects.objects.manifests import check_labels
-from dashboards.alerts.notify import input_values
 from endpoints.spec.validators import label_name_problem
 
 FIELDS: Final = ("rules", "receivers", "namespace", "labels")

@@ -29,14 +29,12 @@ from console.core.counters import increment
 from console.provisioners.base import PermanentError, ProvisionError
 from console.provisioners.kubernetes.api.access import IN_CLUSTER
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
+from dashboards.alerts.alertmanager import selectors as notify
+from dashboards.alerts.alertmanager.config.document import MAIL_KEY, AlertmanagerConfig, secret_key
 from dashboards.alerts.cluster_objects import selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 from dashboards.alerts.cluster_objects.objects import manifests as bodies
 from dashboards.alerts.cluster_objects.objects.manifests import check_labels
-from dashboards.alerts.notify import deliveries
-from dashboards.alerts.notify import selectors as notify
-from dashboards.alerts.notify.protocol import alertmanager_config
-from dashboards.alerts.notify.protocol.alertmanager_config import AlertmanagerExport
 from dashboards.alerts.rules.rule_file import Settings
 from dashboards.alerts.settings import selectors as alerting
 
@@ -62,7 +60,7 @@ class ClusterFacts:
     secret."""
 
     rules: Settings
-    export: AlertmanagerExport
+    export: AlertmanagerConfig
     generations: tuple[tuple[str, int], ...]
 
 
@@ -236,7 +234,7 @@ def _expect_operator(cluster: str) -> None:
 
 def load_facts() -> ClusterFacts:
     generations = tuple(notify.receivers().values_list("name", "generation"))
-    return ClusterFacts(alerting.settings(), notify.alertmanager_export(), generations)
+    return ClusterFacts(alerting.settings(), notify.config(), generations)
 
 
 def desired_digest(row: ClusterAlerts, known: ClusterFacts) -> str:
@@ -262,7 +260,7 @@ def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
     return bodies.build_rules(known.rules, _place(row), routed=row.receivers, with_console=own)
 
 
-def _receivers(row: ClusterAlerts, export: AlertmanagerExport) -> DesiredObjects:
+def _receivers(row: ClusterAlerts, export: AlertmanagerConfig) -> DesiredObjects:
     if not selectors.has_alertmanager(row.cluster.name):
         return DesiredObjects((), "NoAlertmanager", _NO_ALERTMANAGER)
     texts = _addresses(export.keys)
@@ -275,11 +273,8 @@ def _receivers(row: ClusterAlerts, export: AlertmanagerExport) -> DesiredObjects
 
 
 def _addresses(keys: tuple[str, ...]) -> dict[str, str]:
-    known = {
-        alertmanager_config.url_key(name): url
-        for name, url in deliveries.receiver_addresses().items()
-    }
-    known[alertmanager_config.MAIL_KEY] = settings.MAIL.password
+    known = {secret_key(*where): text for where, text in notify.stored_secrets().items()}
+    known[MAIL_KEY] = settings.MAIL.password
     return {key: known.get(key, "") for key in keys}
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
@@ -87,9 +88,14 @@ def desired_rows() -> QuerySet[ClusterAlerts]:
 
 
 def has_alertmanager(cluster: str) -> bool:
-    """Return whether an Alertmanager is configured with the cluster's metrics source."""
+    """Return whether the cluster's alerts go to an Alertmanager that the console does not write
+    the configuration of.
+    """
     source = metrics_sources.get_source_of_cluster(cluster, metrics_sources.list_in_use())
-    return bool(source.alertmanager_url)
+    if source.name != metrics_sources.OWN:
+        return bool(source.alertmanager_url)
+    facts = settings.EMBERLINE
+    return bool(facts.alertmanager_url) and facts.alertmanager_file is None
 
 
 def clusters_in_use() -> Mapping[str, list[str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 TARGETS_PATH = "/prometheus/targets"
@@ -23,12 +24,21 @@ LMCACHE_NAMES = (
 )
 
 
+class AlertmanagerTarget(NamedTuple):
+    """Alertmanager at `address` (HOST:PORT) that Prometheus sends its alerts to."""
+
+    address: str
+    username: str
+    password_file: str
+
+
 def render(
     console_url: str,
     token_file: str,
     interval_s: int = 5,
     rule_files: tuple[str, ...] = (),
     targets_file: str = "",
+    alertmanagers: tuple[AlertmanagerTarget, ...] = (),
 ) -> str:
     """Render prometheus.yml for a console at `console_url`; `token_file` holds the bearer token.
     `targets_file`: where the console writes the targets for a Prometheus of its own machine, which
@@ -46,7 +56,20 @@ global:
   evaluation_interval: {interval_s}s
 rule_files: {rules}
 """
+    head += "".join(map(_alerting, alertmanagers))
     return head + scrape_configs(console_url, token_file, interval_s, targets_file=targets_file)
+
+
+def _alerting(target: AlertmanagerTarget) -> str:
+    return f"""\
+alerting:
+  alertmanagers:
+    - static_configs:
+        - targets: [{json.dumps(target.address)}]
+      basic_auth:
+        username: {json.dumps(target.username)}
+        password_file: {json.dumps(target.password_file)}
+"""
 
 
 def scrape_configs(

@@ -101,6 +101,7 @@ def connect_endpoints(names: Collection[str]) -> Mapping[str, Asker]:
 
 
 def alertmanagers() -> tuple[Alertmanager, ...]:
+    """Return the Alertmanagers that metrics sources name."""
     return tuple(
         Alertmanager(
             one.name, one.cluster, one.alertmanager_url.rstrip("/"), one.why_not, one.login
@@ -148,13 +149,16 @@ def make_source_ref(row: MetricsSource) -> MetricsSourceRef:
 
 
 def get_own() -> MetricsSourceRef:
-    facts = settings.EMBERLINE
-    login, why_not = Login(own=True), ""
+    login, why_not = get_own_login()
+    return MetricsSourceRef(OWN, settings.EMBERLINE.prometheus_url, None, login, why_not=why_not)
+
+
+def get_own_login() -> tuple[Login, str]:
+    """Return the login of the console's own Prometheus, and why it cannot be used."""
     try:
-        login = make_own_login(facts.prometheus_login)
+        return make_own_login(settings.EMBERLINE.prometheus_login), ""
     except LoginError as error:
-        why_not = str(error)
-    return MetricsSourceRef(OWN, facts.prometheus_url, None, login, facts.alertmanager_url, why_not)
+        return Login(own=True), str(error)
 
 
 def get_folder() -> Path:

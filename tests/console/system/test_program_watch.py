@@ -272,7 +272,7 @@ def test_no_observation_without_managed_programs(
 
 def test_every_fixed_program_has_a_description(supervised_programs: Rig) -> None:
     layout = Layout(supervised_programs.var)
-    write_facts(layout, prometheus_port=1)
+    write_facts(layout, prometheus_port=1, alertmanager_port=2)
     binary = supervised_programs.var / "x"
-    services = Services("127.0.0.1", 8000, "vllm", valkey=binary, prometheus=binary)
+    services = Services("127.0.0.1", 8000, "vllm", binary, binary, binary)
     assert {p.name for p in fixed_programs(layout, services)} == set(selectors.PURPOSES)

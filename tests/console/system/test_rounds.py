@@ -16,13 +16,18 @@ from django.utils import timezone
 from console.launcher.layout import Layout, write_facts
 from console.system import preflight, rounds
 from console.system.rounds import Round, RoundState
-from dashboards.alerts.notify.dispatcher import LOOKING, NO_PROMETHEUS, PROMETHEUS_UNREACHABLE
-from dashboards.alerts.notify.models import Delivery, Dispatch, Receiver, Route
+from dashboards.alerts.alertmanager.models import AlertWatch, Receiver, Route
+from dashboards.alerts.alertmanager.transitions import (
+    NO_PROMETHEUS,
+    PROMETHEUS_UNREACHABLE,
+    WATCHING,
+)
 from dashboards.alerts.settings import rule_file
 from dashboards.alerts.settings.models import Load, OwnRule, RuleFile
 from dashboards.costs.ledger import hours
 from dashboards.costs.models import MeasuredHour
 from endpoints.models import Endpoint
+from tests.support.alertmanager import RunningAlertmanager
 from tests.support.console import browser, make_endpoint, program
 from tests.support.query_counts import check
 
@@ -52,25 +57,23 @@ def add_receiver() -> None:
     Route.objects.create(receiver=receiver)
 
 
-def test_alert_dispatch_round(console_folder: Path) -> None:
+def test_alerts_round(console_folder: Path, alertmanager: RunningAlertmanager) -> None:
     assert of("alerts").state is RoundState.LATE, "it was never done"
     now = timezone.now()
-    Dispatch.objects.create(pk=1, looked_at=now, reason=LOOKING)
+    AlertWatch.objects.create(pk=1, looked_at=now, reason=WATCHING)
     found = of("alerts")
     assert (found.state, found.text) == (RoundState.IDLE, "No alert receivers configured.")
     add_receiver()
-    Delivery.objects.create(receiver_name="on-call", kind="email", title="t", body={})
     found = of("alerts")
     assert (found.state, found.last_at) == (RoundState.WORKING, now)
-    assert "Pending notifications: 1;" in found.text
     for reason, state in (
         (PROMETHEUS_UNREACHABLE, RoundState.FAILING),
         (NO_PROMETHEUS, RoundState.IDLE),
     ):
-        Dispatch.objects.update(reason=reason)
+        AlertWatch.objects.update(reason=reason)
         assert of("alerts").state is state
         assert of("alerts").remedy
-    Dispatch.objects.update(reason=LOOKING, looked_at=now - timedelta(minutes=3))
+    AlertWatch.objects.update(reason=WATCHING, looked_at=now - timedelta(minutes=3))
     found = of("alerts")
     assert found.state is RoundState.LATE
     assert "beat" in found.remedy
@@ -182,7 +185,7 @@ def test_doctor_survives_an_unavailable_database(monkeypatch: pytest.MonkeyPatch
 def test_number_of_queries_is_constant(console_folder: Path) -> None:
     make_endpoint()
     add_receiver()
-    Dispatch.objects.create(pk=1, looked_at=timezone.now(), reason=LOOKING)
+    AlertWatch.objects.create(pk=1, looked_at=timezone.now(), reason=WATCHING)
     RuleFile.objects.create(state=Load.LOADED)
     client = browser("viewer")
     check(client, "/system/rounds/", KEPT)

@@ -21,8 +21,9 @@ from console.launcher.layout import ROOT
 from console.signon import oidc, totp
 from console.signon.core.configuration import Provider
 from console.system import preflight
-from console.vault import encryption, key_rotation
-from dashboards.alerts.notify import deliveries, receivers
+from console.vault import encryption, key_rotation, store
+from dashboards.alerts.alertmanager import receivers
+from dashboards.alerts.alertmanager.models import Receiver
 from dashboards.prometheus.sources import actions as sources
 from dashboards.prometheus.sources import selectors
 from dashboards.prometheus.sources.models import MetricsSource
@@ -68,7 +69,7 @@ def encrypted_rows() -> dict[str, Any]:
     receiver = receivers.create(ada, hook)
     oidc.store_secret("acme", "of-acme")
     recovery = totp.turn_on(ada, TOTP, code(-1, TOTP))
-    body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
+    body = {"name": "mail", "kind": "webhook", "url": "https://h.example/x"}
     program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
     return {"cluster": cluster, "source": source, "receiver": receiver, "recovery": recovery}
 
@@ -107,11 +108,12 @@ def test_every_encrypted_value_is_reencrypted(
     encrypted_rows["cluster"].refresh_from_db()
     assert "s3cret" in encrypted_rows["cluster"].access().kubeconfig
     assert selectors.make_login(MetricsSource.objects.get()).secret == "of-mimir"
-    target = deliveries.delivery_target(encrypted_rows["receiver"])
-    assert (target.url, target.secret) == ("https://h.example/T0KEN", "of-the-receiver-0")
+    receiver = encrypted_rows["receiver"]
+    assert store.get(receiver.secret_name("url")) == "https://h.example/T0KEN"
+    assert store.get(receiver.secret_name("secret")) == "of-the-receiver-0"
     assert oidc.secret_source(ACME) == "vault"
     assert totp.use_code(person("admin"), encrypted_rows["recovery"][0]) == totp.RECOVERY
-    body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
+    body = {"name": "mail", "kind": "webhook", "url": "https://h.example/x"}
     again = program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (201, "true")
 
@@ -126,6 +128,7 @@ def test_rotation_reports_its_work_and_runs_once(
         *("cluster/work", "metrics-source/mimir", "user/one-admin", "answers/kept", "audit/log"),
         *("vault/signon/acme/client_secret", f"vault/notify/{receiver}/url"),
         f"vault/notify/{receiver}/secret",
+        f"vault/notify/{Receiver.objects.get(name='mail').pk}/url",
     }
     assert reported == f"Re-encrypted: {', '.join(rekeyed_order(reported))}."
     assert set(rekeyed_order(reported)) == titles
@@ -175,7 +178,7 @@ def test_doctor_states_whether_an_earlier_key_can_be_removed(
     keys(settings, NEW, *old)
     before = sealed_texts()
     assert report().startswith("note  stored secrets: those of ")
-    assert " and 3 more still require a previous key. Run `emberline rekey`" in report()
+    assert " and 4 more still require a previous key. Run `emberline rekey`" in report()
     assert sealed_texts() == before, "it only looks"
     key_rotation.rekey(record)
     assert report().startswith("ok")

@@ -1,4 +1,4 @@
-"""From a metric to a message: real Prometheus, rules, the console's task, real receiver."""
+"""From a metric to a message: real Prometheus, rules, Alertmanager and receiver."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import dataclasses
 import json
 import time
 from contextlib import ExitStack
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils.dateparse import parse_datetime
 
-from dashboards.alerts.notify import deliveries, dispatcher, receivers, routes, tasks
-from dashboards.alerts.notify.models import Delivery, Route
+from dashboards.alerts.alertmanager import receivers, routes, tasks, transitions
+from dashboards.alerts.alertmanager.models import AlertRecord
 from dashboards.alerts.rules.rule_file import render
 from dashboards.prometheus.http import client
 from tests.dashboards.alerts.evaluation.test_firing_alerts import at_once, metrics
+from tests.support.alertmanager import CONSOLE, RunningAlertmanager
 from tests.support.console import make_endpoint, person
 from tests.support.http_stub import Stub, http_stub
 from tests.support.ports import free_port
@@ -27,39 +30,55 @@ _next = [0.0]
 
 
 def test_rising_metric_sends_a_message_and_falling_another(
-    tmp_path: Path, settings: Any, monkeypatch: Any
+    tmp_path: Path, settings: Any, monkeypatch: Any, alertmanager: RunningAlertmanager
 ) -> None:
-    """Configurable durations are shortened, and one fixed duration."""
+    """Prometheus sends to Alertmanager, and that to the receiver. Durations are shortened."""
     (tmp_path / "alerts.yml").write_text(at_once(render()))
     make_endpoint("demo")
-    monkeypatch.setattr(
-        "dashboards.alerts.notify.dispatcher.RESOLVED_AFTER", dispatcher.timedelta(seconds=2)
-    )
-    monkeypatch.setattr(
-        "dashboards.alerts.notify.dispatcher.UNKNOWN_AFTER", dispatcher.timedelta(0)
-    )
-    monkeypatch.setattr(tasks.deliver, "nudge", lambda pk: deliveries.attempt_delivery(pk))
+    monkeypatch.setattr(transitions, "ENDED_AFTER", timedelta(seconds=2))
+    monkeypatch.setattr(transitions, "UNKNOWN_AFTER", timedelta(0))
     with ExitStack() as stack:
         hook = stack.enter_context(http_stub({"/hook": (200, "")}))
         router = stack.enter_context(http_stub({"/metrics": (200, metrics(45))}))
-        url = stack.enter_context(running_prometheus(tmp_path, config(tmp_path, router)))
-        settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
+        prometheus = config(tmp_path, router, alertmanager)
+        url = stack.enter_context(running_prometheus(tmp_path, prometheus))
+        settings.EMBERLINE = dataclasses.replace(
+            settings.EMBERLINE, prometheus_url=url, prometheus_embedded=True
+        )
         receiver(hook)
         first = until(lambda: looked(hook), what="a message")[0]
         assert first["status"] == "firing"
         assert first["commonLabels"]["alertname"] == "IndexStale"
         assert first["commonLabels"]["endpoint"] == "demo"
         assert "above 30 s" in first["commonAnnotations"]["summary"]
+        assert first["externalURL"] == f"{CONSOLE}/alerts"
+        until(lambda: tasks.watch() or AlertRecord.objects.exists(), what="a record")
+        begun = AlertRecord.objects.get(rule="IndexStale")
         router.answers["/metrics"] = (200, metrics(0.1))
-        Route.objects.get().groups.update(due_at="2000-01-01T00:00:00Z")
         end = until(lambda: looked(hook, but=1), what="its end")[0]
         assert end["status"] == "resolved"
+        (alert,) = end["alerts"]
+        until(lambda: tasks.watch() or has_ended(begun), what="the end of the record")
+        begun.refresh_from_db()
+        # As exact as the rule's evaluations, one a second.
+        assert abs(begun.started_at - parsed(alert["startsAt"])) <= timedelta(seconds=1.5)
+        assert begun.ended_at is not None
+        assert abs(begun.ended_at - parsed(alert["endsAt"])) <= timedelta(seconds=2)
         away = f"http://127.0.0.1:{free_port()}"
         settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=away)
         unknown = until(lambda: looked(hook, but=2), what="that nobody knows")[0]
         assert unknown["commonLabels"]["alertname"] == "NoMetrics"
-        assert len(hook.seen) == Delivery.objects.filter(state="sent").count() == 3
     client.connect.cache_clear()
+
+
+def has_ended(record: AlertRecord) -> bool:
+    return AlertRecord.objects.filter(pk=record.pk).exclude(ended_at=None).exists()
+
+
+def parsed(text: str) -> datetime:
+    moment = parse_datetime(text)
+    assert moment is not None
+    return moment
 
 
 def receiver(hook: Stub) -> None:
@@ -76,11 +95,11 @@ def looked(hook: Stub, but: int = 0) -> list[dict[str, Any]]:
     """
     if time.monotonic() > _next[0]:
         _next[0] = time.monotonic() + 0.5
-        tasks.dispatch_alerts()
+        tasks.watch()
     return [json.loads(body) for _, _, body in hook.seen[but:]]
 
 
-def config(folder: Path, router: Stub) -> str:
+def config(folder: Path, router: Stub, alertmanager: RunningAlertmanager) -> str:
     target = {
         "targets": [router.address],
         "labels": {"job": "router", "namespace": "default", "endpoint_name": "demo"},
@@ -88,6 +107,17 @@ def config(folder: Path, router: Stub) -> str:
     return json.dumps(
         {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "alerting": {
+                "alertmanagers": [
+                    {
+                        "static_configs": [{"targets": [alertmanager.url.removeprefix("http://")]}],
+                        "basic_auth": {
+                            "username": alertmanager.auth[0],
+                            "password_file": str(alertmanager.password_file),
+                        },
+                    }
+                ]
+            },
             "rule_files": [str(folder / "alerts.yml")],
             "scrape_configs": [
                 {"job_name": "all", "honor_labels": True, "static_configs": [target]}

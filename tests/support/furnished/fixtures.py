@@ -14,9 +14,10 @@ from console.catalogue import actions as catalogue
 from console.clusters.models import Cluster, ClusterStatus
 from console.people import team_actions
 from console.people import token_actions as accounts
+from dashboards.alerts.alertmanager import receivers
+from dashboards.alerts.alertmanager.models import AlertRecord
 from dashboards.alerts.cluster_objects import actions as alert_objects
 from dashboards.alerts.cluster_objects import reconciler as alert_keeping
-from dashboards.alerts.notify import receivers, silences
 from dashboards.prometheus.sources import actions as sources
 from endpoints import actions
 from endpoints.keys import actions as keys_actions
@@ -61,9 +62,16 @@ def furnished(transactional_db: None) -> Cast:
     accounts.create_token(people.ada, "ci", "viewer", days=30)
     team_actions.create(people.ada, {"name": "demo", "namespaces": ["demo"]})
     team_actions.set_member(people.ada, "demo", "charlie", "operator")
-    mail = {"name": "demo", "kind": "email", "to": ["ops@example.org"], "everything": True}
-    receivers.create(people.ada, mail)
-    receivers.send_test(people.ada, "demo")
-    fields = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
-    silences.create(people.alice, fields)
+    hook = {"name": "demo", "kind": "webhook", "url": "https://h.example/x", "everything": True}
+    receivers.create(people.ada, hook)
+    now = timezone.now()
+    AlertRecord.objects.create(
+        fingerprint="f",
+        rule="HighTTFT",
+        endpoint="demo",
+        severity="page",
+        labels={"alertname": "HighTTFT", "endpoint": "demo", "severity": "page"},
+        started_at=now,
+        seen_at=now,
+    )
     return people

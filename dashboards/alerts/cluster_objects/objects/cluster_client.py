@@ -15,8 +15,8 @@ from console.provisioners.kubernetes.api.capabilities import PROMETHEUS_OPERATOR
 from console.provisioners.kubernetes.api.client import Access, Json, KubernetesClient
 from console.provisioners.kubernetes.api.kinds import ObjectKind
 from console.provisioners.kubernetes.workload.drift import find_drift
+from dashboards.alerts.alertmanager.config import document as alertmanager_config
 from dashboards.alerts.cluster_objects.objects.manifests import DIGEST, is_ours
-from dashboards.alerts.notify.protocol import alertmanager_config
 from dashboards.alerts.rules.rule_file import GROUPS, OWN_GROUP
 
 Item = tuple[str, str, str]  # kind, namespace, name

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from console.core.errors import Problem, Refused
-from dashboards.alerts.notify.protocol import alertmanager_config
+from dashboards.alerts.alertmanager.config import document as alertmanager_config
 from dashboards.alerts.rules.rule_file import Settings, cluster_groups
 from endpoints.spec.validators import key_values_problem
 

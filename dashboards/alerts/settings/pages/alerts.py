@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.permissions import allows
 from console.web import responses
 from dashboards import selectors as dashboards_selectors
+from dashboards.alerts.alertmanager import silences
 from dashboards.alerts.cluster_objects import selectors as cluster_objects_selectors
 from dashboards.alerts.evaluation.firing_alerts import (
     FIRING,
@@ -25,7 +26,6 @@ from dashboards.alerts.evaluation.firing_alerts import (
     query_active,
     query_firing,
 )
-from dashboards.alerts.notify import selectors as notify_selectors
 from dashboards.alerts.page_forms import yaml_file
 from dashboards.alerts.rules import rule_file as alerts_rules
 from dashboards.alerts.settings import documents, selectors
@@ -44,17 +44,17 @@ _BEFORE_S = 1800  # board range before the alert, to show how it began
 def firing(request: HttpRequest) -> HttpResponse:
     found = _active(request)
     existing = endpoints.existing((one.endpoint for one in found.alerts), request.user)
-    muting = notify_selectors.muting_of(request.user, [one.labels for one in found.alerts])
+    listed = silences.list_silences(request.user) if found.alerts else silences.SilenceList()
     mine = frozenset(selectors.changeable_endpoints(request.user)) if found.alerts else frozenset()
     context = {
         "why": found.why,
         "rows": [
             {
                 **_row(one, existing, request.user),
-                "muting": by,
+                "muting": listed.muting(one.labels),
                 "may": one.endpoint in mine or allows(request.user, "operator"),
             }
-            for one, by in zip(found.alerts, muting, strict=True)
+            for one in found.alerts
         ],
         "existing": existing,
         "firing": sum(one.state == FIRING for one in found.alerts),

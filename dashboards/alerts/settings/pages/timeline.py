@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from django.conf import settings as django_settings
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -16,20 +16,18 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import allows
-from dashboards import selectors as dashboards_selectors
-from dashboards.alerts.evaluation.firing_alerts import FIRING
-from dashboards.alerts.evaluation.history import RANGES
-from dashboards.alerts.evaluation.timeline import (
+from dashboards.alerts.alertmanager import silences, transitions
+from dashboards.alerts.alertmanager.config import matchers
+from dashboards.alerts.alertmanager.silences import Silence
+from dashboards.alerts.alertmanager.timeline import (
     AlertInterval,
     Lane,
     Timeline,
     find_interval,
     measure_at_start,
-    query_timeline,
-    refine_interval,
+    read_timeline,
 )
-from dashboards.alerts.notify import notification_log
-from dashboards.alerts.notify.notification_log import AlertSpan, Notification
+from dashboards.alerts.evaluation.history import RANGES
 from dashboards.alerts.settings import documents, selectors
 from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
@@ -44,8 +42,7 @@ _LEAST: Final = 4  # width of the shortest bar that is still visible and clickab
 @never_cache
 @require_safe
 def timeline(request: HttpRequest) -> HttpResponse:
-    asker, scope = connections.fleet(), dashboards_selectors.get_fleet_scope(request.user)
-    found = query_timeline(asker, scope, request.GET.get("range", ""))
+    found = read_timeline(request.user, request.GET.get("range", ""))
     wanted = {name: request.GET.get(name, "") for name in ("rule", "endpoint")}
     lanes = [
         one
@@ -54,8 +51,6 @@ def timeline(request: HttpRequest) -> HttpResponse:
     ]
     kept = {(one.rule, one.endpoint) for one in lanes}
     intervals = [one for one in found.intervals if (one.rule, one.endpoint) in kept]
-    since = notification_log.at(found.window.start)
-    sent = notification_log.read_deliveries(request.user, since) if intervals else []
     page = Paginator(intervals, ROWS).get_page(request.GET.get("page"))
     base: dict[str, str] = {
         "range": found.key,
@@ -69,104 +64,88 @@ def timeline(request: HttpRequest) -> HttpResponse:
         "wanted": wanted,
         "lanes": [_lane(one, found, base) for one in lanes[:MOST_LANES]],
         "more": max(0, len(lanes) - MOST_LANES),
-        "marks": [notification_log.at(one) for one in _marks(found)],
-        "long": found.window.length_s > 2 * 86_400,
-        "known_from": notification_log.at(found.known_from) if found.known_from else None,
+        "marks": [at(found.start + found.length_s * part // 4) for part in range(5)],
+        "long": found.length_s > 2 * 86_400,
+        "known_from": at(found.known_from) if found.known_from else None,
+        "kept_days": transitions.KEPT.days,
         "page": page,
-        "rows": [_row(one, sent, base) for one in page.object_list],
-        "retention": django_settings.EMBERLINE.prometheus_retention,
+        "rows": [
+            {"interval": one, "start": at(one.start), "url": interval_url(one, base)}
+            for one in page.object_list
+        ],
         "opened": _opened(request, found),
         "existing": endpoints.existing((one.endpoint for one in lanes), request.user),
     }
     return render(request, "alerts/timeline.html", context)
 
 
-def _marks(found: Timeline) -> list[int]:
-    return [found.window.start + found.window.length_s * part // 4 for part in range(5)]
+def at(moment: int) -> datetime:
+    return datetime.fromtimestamp(moment, UTC)
 
 
 def interval_url(one: AlertInterval, base: Mapping[str, str]) -> str:
-    facts = {"alert": one.rule, "about": one.endpoint, "state": one.state, "at": str(one.start)}
+    facts = {"alert": one.rule, "about": one.endpoint, "at": str(one.start)}
     return f"{reverse('alerting:timeline')}?{urlencode({**base, **facts})}#interval"
 
 
 def _lane(lane: Lane, found: Timeline, base: Mapping[str, str]) -> dict[str, Any]:
-    scale = _WIDTH / found.window.length_s
+    scale = _WIDTH / found.length_s
     bars = []
     for one in lane.intervals:
-        end = min(one.end, found.window.end)
+        end = min(one.end, found.end)
         width = max(_LEAST, round((end - one.start) * scale))
-        left = min(round((one.start - found.window.start) * scale), _WIDTH - width)
+        left = min(round((one.start - found.start) * scale), _WIDTH - width)
         bars.append(
             {
                 "interval": one,
                 "x": str(max(0, left)),
                 "width": str(width),
                 "url": interval_url(one, base),
-                "start": notification_log.at(one.start),
+                "start": at(one.start),
             }
         )
     return {"lane": lane, "bars": bars}
 
 
-def _row(one: AlertInterval, sent: Sequence[Any], base: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "interval": one,
-        "start": notification_log.at(one.start),
-        "notifications": notifications_of(one, sent),
-        "url": interval_url(one, base),
-    }
-
-
-def notifications_of(one: AlertInterval, sent: Sequence[Any]) -> list[Notification]:
-    """Return the notifications of a firing interval; pending alerts send none."""
-    if one.state != FIRING:
-        return []
-    return notification_log.select_notifications(sent, span_of(one))
-
-
-def span_of(one: AlertInterval) -> AlertSpan:
-    end = timezone.now() if one.ongoing else notification_log.at(one.end)
-    start = notification_log.at(one.start)
-    return AlertSpan(one.rule, one.endpoint, start, end, one.step_s, one.alerts)
-
-
 def _opened(request: HttpRequest, found: Timeline) -> dict[str, Any] | None:
     """Return the facts of the interval named by the URL; empty facts if it is out of range."""
-    name, at = request.GET.get("alert", ""), request.GET.get("at", "")
+    name, moment = request.GET.get("alert", ""), request.GET.get("at", "")
     if not name:
         return None
-    about, state = request.GET.get("about", ""), request.GET.get("state", FIRING)
     one = None
-    if at.isascii() and at.isdecimal() and len(at) < 12:
-        one = find_interval(found, name, about, state, int(at))
+    if moment.isascii() and moment.isdecimal() and len(moment) < 12:
+        one = find_interval(found, name, request.GET.get("about", ""), int(moment))
     if one is None:
         return {}
-    asker, viewer = connections.fleet(), request.user
-    one = refine_interval(asker, one)
-    span = span_of(one)
-    sent = notification_log.select_notifications(
-        notification_log.read_deliveries(viewer, notification_log.at(found.window.start)), span
-    )
-    muting = notification_log.list_muting(viewer, span)
-    firing = one.state == FIRING
+    viewer = request.user
+    muting = _muting(viewer, one)
     return {
         "interval": one,
-        "start": span.start,
-        "end": span.end,
-        "value": measure_at_start(asker, documents.settings_for(viewer), one),
+        "start": at(one.start),
+        "end": at(one.end),
+        "value": measure_at_start(connections.fleet(), documents.settings_for(viewer), one),
         "known": one.rule in documents.GROUP_OF or documents.can_see_user_rules(viewer),
         "alerts": [_others(labels) for labels in one.alerts if _others(labels)],
-        "notifications": sent,
-        "reasons": notification_log.explain_missing(viewer, span) if firing and not sent else [],
         "muting": muting,
         "acknowledged": next(
-            (row for row in muting if row.acknowledges and row.current_state == "active"), None
+            (row for row in muting if row.acknowledges and row.state == "active"), None
         ),
         "may": _may_operate(viewer, one.endpoint),
         "board": _board(one, request),
         "silence": silence_url(one.rule, one.endpoint),
     }
+
+
+def _muting(viewer: Any, one: AlertInterval) -> list[Silence]:
+    """Return the silences and acknowledgements that were active during the interval."""
+    start, end = at(one.start), timezone.now() if one.ongoing else at(one.end)
+    return [
+        row
+        for row in silences.list_silences(viewer).rows
+        if row.starts_at <= end
+        and row.ends_at >= start
+        and any(matchers.matches(row.conditions, labels) for labels in one.alerts)
+    ]
 
 
 def _others(labels: Mapping[str, str]) -> list[tuple[str, str]]:

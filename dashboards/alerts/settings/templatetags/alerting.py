@@ -18,7 +18,6 @@ SECTIONS: Final = (
     ("Rules", "alerting:rules"),
     ("Silences", "notify:silences"),
     ("Receivers", "notify:receivers"),
-    ("Notifications", "notify:history"),
     ("Clusters", "alert_objects:list"),
 )
 _SEVERITY_COLORS: Final = {

@@ -18,10 +18,10 @@ from console.core import counters
 from console.core.errors import Refused
 from console.provisioners.kubernetes.discovery import rights
 from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
+from dashboards.alerts.alertmanager import receivers
 from dashboards.alerts.cluster_objects import reconciler, selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.cluster_objects.objects import manifests
-from dashboards.alerts.notify import receivers
 from dashboards.alerts.rules.rule_file import DEFAULT_SETTINGS
 from dashboards.alerts.settings import actions as alerting
 from tests.dashboards.alerts.cluster_objects.conftest import CONFIG, RULES, Kept, joined

@@ -1,0 +1,191 @@
+"""/api/v1/receivers/ with write-only secrets, and /api/v1/alert-routes/ (which alerts go to which
+receiver, their grouping and intervals).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.accounts.permissions import actor_of, require
+from console.api.parameters import Filter
+from dashboards.alerts.alertmanager import receivers, routes, selectors
+from dashboards.alerts.alertmanager.api import generation_rows
+from dashboards.alerts.alertmanager.config.receiver_kinds import CHOICES, KINDS
+from dashboards.alerts.alertmanager.models import Route
+from dashboards.alerts.openapi import answers, described
+
+
+def _kind_fields() -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    """Return the fields of all kinds; each names the kinds that have it."""
+    owners: dict[str, list[str]] = {}
+    secret = {one.name for kind in KINDS.values() for one in kind.fields if one.secret}
+    for name, kind in KINDS.items():
+        for one in kind.fields:
+            owners.setdefault(one.name, []).append(name)
+    return {
+        name: serializers.CharField(
+            required=False, write_only=name in secret, help_text=f"Of {', '.join(kinds)}."
+        )
+        for name, kinds in owners.items()
+    }
+
+
+class ReceiverChangeSerializer(serializers.Serializer[Any]):
+    enabled = serializers.BooleanField(required=False)
+    send_resolved = serializers.BooleanField(required=False)
+
+    def get_fields(self) -> dict[str, Any]:
+        return {**super().get_fields(), **_kind_fields()}
+
+
+class NewReceiverSerializer(ReceiverChangeSerializer):
+    name = serializers.CharField(max_length=60, help_text="Lower-case letters, digits, hyphens.")
+    kind = serializers.ChoiceField(choices=CHOICES)
+    everything = serializers.BooleanField(
+        required=False, help_text="Create a route for all alerts."
+    )
+
+
+class ReceiverSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=CHOICES)
+    shown = serializers.CharField(help_text="Destination without secrets.")
+    config = serializers.DictField(help_text="Fields of its kind without secrets.")
+    secrets = serializers.ListField(
+        child=serializers.CharField(), help_text="Names of the stored secret fields."
+    )
+    enabled = serializers.BooleanField()
+    send_resolved = serializers.BooleanField()
+    generation = serializers.IntegerField()
+    changed_at = serializers.DateTimeField()
+
+
+RECEIVERS = generation_rows.GenerationRowKind(
+    *("a receiver", "receivers"),
+    *(ReceiverSerializer, NewReceiverSerializer, ReceiverChangeSerializer),
+    verbs=receivers,
+    find=selectors.receiver,
+    find_all=selectors.receivers,
+    document=lambda row: ReceiverSerializer(row).data,
+    order="By name. Needs a platform role.",
+    added="Without `everything` it receives nothing until it has a route.",
+    removed="Its routes are deleted.",
+    not_added=(400, 409),
+)
+
+
+@RECEIVERS.rows
+class ReceiverListView(generation_rows.GenerationRowListView):
+    kind = RECEIVERS
+    serializer_class = ReceiverSerializer
+    filters = (Filter("kind", "kind", "Only this kind.", choices=tuple(KINDS)),)
+
+
+@RECEIVERS.row
+class ReceiverView(generation_rows.GenerationRowView):
+    kind = RECEIVERS
+
+
+class ReceiverTestSerializer(serializers.Serializer[Any]):
+    sent = serializers.BooleanField(
+        allow_null=True, help_text="Null: Alertmanager reported no outcome in time."
+    )
+    message = serializers.CharField()
+
+
+class ReceiverTestView(APIView):
+    write_role = "admin"
+
+    @described(
+        summary="Send a receiver a test",
+        request=None,
+        responses=answers(ReceiverTestSerializer, 404, 409, 502),
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Needs the admin role. Waits up to 8 s for the outcome that Alertmanager counts."""
+        result = receivers.send_test(request.user, name)
+        return Response(ReceiverTestSerializer(result).data)
+
+
+class ForAlertmanagerSerializer(serializers.Serializer[Any]):
+    """Neither field contains addresses."""
+
+    alertmanager_yml = serializers.CharField(help_text="Part of alertmanager.yml.")
+    alertmanager_config = serializers.CharField(
+        help_text="AlertmanagerConfig of the Prometheus operator; refers to a Secret."
+    )
+
+
+class AlertmanagerConfigView(APIView):
+    @described(
+        summary="Read receivers and routes for an Alertmanager",
+        responses=ForAlertmanagerSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """Needs a role on the whole platform."""
+        require(actor_of(request), "viewer")
+        found = selectors.config()
+        return Response({"alertmanager_yml": found.yml(), "alertmanager_config": found.object()})
+
+
+class RouteChangeSerializer(serializers.Serializer[Any]):
+    receiver = serializers.CharField(required=False)
+    matchers = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text='Matchers such as severity="page"; empty: all alerts.',
+    )
+    group_by = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="alertname and endpoint."
+    )
+    group_wait = serializers.CharField(required=False, help_text="30s.")
+    group_interval = serializers.CharField(required=False, help_text="5m.")
+    repeat_interval = serializers.CharField(required=False, help_text="4h.")
+
+
+class NewRouteSerializer(RouteChangeSerializer):
+    receiver = serializers.CharField()
+
+
+class RouteSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    receiver = serializers.CharField()
+    matchers = serializers.ListField(child=serializers.CharField())
+    group_by = serializers.ListField(child=serializers.CharField())
+    group_wait = serializers.CharField()
+    group_interval = serializers.CharField()
+    repeat_interval = serializers.CharField()
+    generation = serializers.IntegerField()
+
+
+def _route_document(row: Route) -> dict[str, Any]:
+    return {"id": str(row.pk), **routes.facts(row), "generation": row.generation}
+
+
+ROUTES = generation_rows.GenerationRowKind(
+    *("an alert route", "alert routes"),
+    *(RouteSerializer, NewRouteSerializer, RouteChangeSerializer),
+    verbs=routes,
+    find=selectors.route,
+    find_all=selectors.routes,
+    document=_route_document,
+    order="Oldest first. Needs a platform role. Every matching route is used.",
+    not_added=(400, 404),
+)
+
+
+@ROUTES.rows
+class RouteListView(generation_rows.GenerationRowListView):
+    kind = ROUTES
+    serializer_class = RouteSerializer
+    filters = (Filter("receiver", "receiver__name", "Only this receiver."),)
+
+
+@ROUTES.row
+class RouteView(generation_rows.GenerationRowView):
+    kind = ROUTES
