@@ -62,12 +62,15 @@ def password_file(layout: Layout) -> Path:
 
 
 def write_files(layout: Layout) -> None:
-    """Write the web configuration, and `alertmanager.yml` if the console has written none yet."""
     layout.alertmanager.mkdir(parents=True, exist_ok=True)
-    password = generated_secret(password_file(layout))
+    write_configuration(layout.alertmanager, generated_secret(password_file(layout)))
+
+
+def write_configuration(folder: Path, password: str) -> None:
+    """Write the web configuration, and `alertmanager.yml` if the console has written none yet."""
     hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
-    write_private(layout.alertmanager / "web.yml", f"basic_auth_users: {{{USER}: '{hashed}'}}\n")
-    config = layout.alertmanager / "alertmanager.yml"
+    write_private(folder / "web.yml", f"basic_auth_users: {{{USER}: '{hashed}'}}\n")
+    config = folder / "alertmanager.yml"
     if not config.is_file():
         write_private(config, _FIRST)
 

@@ -331,7 +331,8 @@ def test_services_and_policies_select_their_pods(rendered: list[Object]) -> None
         elif one["kind"] == "NetworkPolicy" and name != "emberline" and "-egress" not in name:
             assert chosen(spec["podSelector"]["matchLabels"]) == {name}
     ours = named(rendered, "NetworkPolicy", "emberline")["spec"]["podSelector"]["matchLabels"]
-    assert len(chosen(ours)) == 4  # with the Job, without what is bundled
+    # With the Job, without the bundled database and broker.
+    assert len(chosen(ours)) == 4 + ("emberline-alertmanager" in labels)
     for program in ("web", "worker"):  # workloads let the console in by these
         assert labels[f"emberline-{program}"].items() >= {
             ("app.kubernetes.io/name", "emberline"),

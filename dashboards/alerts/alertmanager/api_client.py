@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from django.conf import settings
+from django.utils.crypto import salted_hmac
 
 from console.core.errors import Problem, Refused
 from dashboards.prometheus.http.login import Auth, Login
@@ -36,13 +37,22 @@ def own_alertmanager() -> Alertmanager | None:
         login, why_not = metrics_sources.get_own_login()
         return Alertmanager(OWN, None, facts.alertmanager_url, why_not, login)
     password, why_not = "", ""
-    if facts.alertmanager_password_file is not None:
-        try:
-            password = facts.alertmanager_password_file.read_text().strip()
-        except OSError as error:
-            why_not = f"ALERTMANAGER_PASSWORD_FILE cannot be read ({error.strerror})."
+    try:
+        password = own_password()
+    except OSError as error:
+        why_not = f"ALERTMANAGER_PASSWORD_FILE cannot be read ({error.strerror})."
     login = Login(Auth.BASIC, facts.alertmanager_username, password, own=True)
     return Alertmanager(OWN, None, facts.alertmanager_url, why_not, login)
+
+
+def own_password() -> str:
+    """Return the password of this installation's Alertmanager; without a file it follows from the
+    installation's key, which all pods have. Raises OSError.
+    """
+    file = settings.EMBERLINE.alertmanager_password_file
+    if file is not None:
+        return file.read_text().strip()
+    return salted_hmac("emberline.alertmanager", "", algorithm="sha256").hexdigest()
 
 
 def list_alertmanagers() -> list[Alertmanager]:

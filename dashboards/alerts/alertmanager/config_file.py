@@ -2,7 +2,8 @@
 
 Changes take effect without a restart. A configuration that amtool or Alertmanager rejects never
 replaces a loaded one; the status is stored for the pages. Level-triggered: each pass compares
-desired and actual state. Does nothing without `EMBERLINE_ALERTMANAGER_FILE`.
+desired and actual state. Does nothing without `EMBERLINE_ALERTMANAGER_FILE`, or where its folder
+does not exist: in the chart, the file is in another pod, with a process that writes it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def sync() -> None:
     if path is None:
         ConfigFile.objects.all().delete()
         return
+    if not path.parent.is_dir():
+        return
     config, digest = selectors.config(), wanted_digest()
     known = selectors.config_file()
     if known is not None and known.digest == digest:
@@ -57,6 +60,8 @@ def has_work() -> bool:
     path, known = settings.EMBERLINE.alertmanager_file, selectors.config_file()
     if path is None:
         return known is not None
+    if not path.parent.is_dir():
+        return False
     settled = known is not None and known.state != ConfigState.WAITING and path.is_file()
     return not settled or known is None or known.digest != wanted_digest()
 

@@ -100,6 +100,11 @@ PROMETHEUS_URL: {{ . | quote }}
 {{- with .Values.alertmanagerUrl }}
 ALERTMANAGER_URL: {{ . | quote }}
 {{- end }}
+{{- if .Values.alertmanager.enabled }}
+ALERTMANAGER_URL: {{ printf "http://%s-alertmanager:9093" (include "emberline.name" .) | quote }}
+ALERTMANAGER_USERNAME: emberline
+EMBERLINE_ALERTMANAGER_FILE: /etc/alertmanager/alertmanager.yml
+{{- end }}
 {{- with .Values.metrics }}
 {{- if .secret }}
 EMBERLINE_METRICS_SECRETS: /etc/emberline/metrics
