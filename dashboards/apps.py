@@ -37,3 +37,4 @@ class DashboardsConfig(AppConfig):
         cards.register_card(extensions.CARD)
         meters.add_metrics("web", metrics.PriceMetrics())
         meters.add_metrics("web", targets.Transitions())
+        meters.add_metrics("web", targets.Phases())

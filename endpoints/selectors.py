@@ -64,6 +64,11 @@ def existing(names: Iterable[str], viewer: Somebody = None) -> frozenset[str]:
     return frozenset(endpoints(viewer).filter(name__in=wanted).values_list("name", flat=True))
 
 
+def phases() -> list[tuple[str, str, str]]:
+    """Return name, phase and reason of each endpoint."""
+    return list(endpoints().values_list("name", "status__phase", "status__reason"))
+
+
 def get(name: str, viewer: Somebody = None) -> Endpoint:
     try:
         return endpoints(viewer).get(name=name)

@@ -83,6 +83,8 @@ def arguments(layout: Layout, server: Path, port: int, console_url: str) -> tupl
         f"--web.config.file={layout.alertmanager / 'web.yml'}",
         f"--storage.path={layout.alertmanager / 'data'}",
         "--data.retention=720h",
+        # What a kill loses of new silences.
+        "--data.maintenance-interval=1m",
         f"--web.listen-address=127.0.0.1:{port}",
         # Links in notifications lead to the console's page of alerts.
         f"--web.external-url={console_url}/alerts/",

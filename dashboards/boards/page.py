@@ -111,6 +111,13 @@ def pin_url(board: str, panel: str, endpoint: str = "", worker: str = "") -> str
     return f"{reverse('custom_boards:pin')}?{chosen}"
 
 
+def rule_url(board: str, panel: str, endpoint: str = "") -> str:
+    """Return the URL of the form for an alert rule on the panel's first query."""
+    source = {"board": board, "panel": panel, "endpoint": endpoint}
+    chosen = urlencode({name: value for name, value in source.items() if value})
+    return f"{reverse('alerting:new')}?{chosen}"
+
+
 def _build_tabs(place: BoardLocation, board_query: BoardQuery) -> list[Choice]:
     found = []
     for board in BOARDS.values():
@@ -131,6 +138,7 @@ def _build_sections(place: BoardLocation, board_query: BoardQuery) -> list[dict[
                 "full_url": f"?{board_query.query(panel=panel.id)}",
                 "csv_url": f"{board_url(place, 'csv')}?{board_query.query(panel=panel.id)}",
                 "pin_url": pin_url(place.board.key, panel.id, place.endpoint, board_query.worker),
+                "rule_url": rule_url(place.board.key, panel.id, place.endpoint),
             }
             for panel in section.panels
             if board_query.panel in ("", panel.id)

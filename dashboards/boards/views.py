@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from console.accounts.permissions import allows
 from dashboards.boards import answers, page
 from dashboards.boards.answers import BoardLocation
 from dashboards.boards.panels import FIRST
@@ -38,4 +39,5 @@ def _build_context(
     request: HttpRequest, place: BoardLocation, workers: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     chosen, problems = answers.parse_query(request.GET, time.time())
-    return page.build_context(place, chosen, problems, workers)
+    context = page.build_context(place, chosen, problems, workers)
+    return context | {"may_create_rules": allows(request.user, "operator")}

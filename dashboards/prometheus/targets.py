@@ -20,7 +20,11 @@ from console.processkit.files import write_private
 from console.processkit.metrics import CONTENT_TYPE, Registry
 from console.telemetry import meters
 from dashboards.alerts.settings.rule_file import rule_file_location
-from dashboards.boards.queries.metric_names import ENDPOINT_TRANSITION, WORKER_STARTING
+from dashboards.boards.queries.metric_names import (
+    ENDPOINT_PHASE,
+    ENDPOINT_TRANSITION,
+    WORKER_STARTING,
+)
 from dashboards.prometheus.collector import MetricsCollector
 from dashboards.prometheus.config.scrape_config import TARGETS_FILE
 from dashboards.prometheus.sources import selectors as metrics
@@ -75,6 +79,22 @@ class Transitions(MetricsCollector[transitions.ExpectedAbsence]):
         for worker in row.workers:
             text = "1 while the worker starts for the first time and is not overdue."
             registry.gauge(WORKER_STARTING, text, endpoint_name=name, worker=worker).set(1)
+
+
+class Phases(MetricsCollector[tuple[str, str, str]]):
+    """Phase and reason of each endpoint."""
+
+    unknown = "phases_unknown"
+    kept_s: ClassVar[float] = 5.0
+
+    def read(self) -> Sequence[tuple[str, str, str]]:
+        return endpoint_selectors.phases()
+
+    def add_series(self, registry: Registry, row: tuple[str, str, str]) -> None:
+        name, phase, reason = row
+        text = "1 for the endpoint's current phase and reason."
+        labels = {"namespace": endpoint_selectors.NAMESPACE, "endpoint": name}
+        registry.gauge(ENDPOINT_PHASE, text, **labels, phase=phase, reason=reason).set(1)
 
 
 def list_targets() -> Iterator[ScrapeTarget]:

@@ -6,6 +6,8 @@ requests that kvaware could not route. Queues without a limit are never full.
 
 from __future__ import annotations
 
+from functools import partial
+
 from dashboards.alerts.rules.parameter import Parameter
 from dashboards.alerts.rules.rule import (
     PAGE,
@@ -57,6 +59,12 @@ def _counted(metric: str, inner: str, span: str) -> str:
     return f"sum by ({_ENDPOINT}) (increase({select(metric, inner)}[{span}]))"
 
 
+def _phase(inner: str) -> str:
+    return f"sum by ({_ENDPOINT}) ({select(q.ENDPOINT_PHASE, inner)})"
+
+
+_phase_rule = partial(Rule, condition="<measured> == 1", severity=PAGE)
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "EndpointNoHealthyWorker",
@@ -86,6 +94,21 @@ RULES: tuple[Rule, ...] = (
         "If the worker serves requests, check /metrics on its port; otherwise check its log.",
         condition=f"<measured> == 0 {unless_starting()}",
         about="endpoint_name",
+    ),
+    _phase_rule(
+        "WorkersCrashLooping",
+        _phase('reason="WorkersCrashLooping"'),
+        "1m",
+        "workers end again and again before they are ready",
+        "Check the exit code and the end of the workers' logs on the endpoint page, and correct "
+        "the arguments or the model.",
+    ),
+    _phase_rule(
+        "EndpointFailed",
+        _phase('phase="Failed"'),
+        "2m",
+        "the endpoint is in phase Failed and serves no request",
+        "The endpoint page has the reason and the remedy.",
     ),
     Rule(
         "WorkerEngineStuck",

@@ -134,6 +134,16 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         "Lower concurrency (--max-num-seqs) or context length, or add workers.",
         "Check preemptions: without them, high utilization is efficient and needs no action.",
     ),
+    "WorkersCrashLooping": (
+        "Read the reason of the phase on the endpoint page: it has exit code and last log line.",
+        _LOGS,
+        _REVISIONS,
+    ),
+    "EndpointFailed": (
+        "Read reason and remedy of the phase on the endpoint page.",
+        _LOGS,
+        _REVISIONS,
+    ),
     "Preemptions": (
         "Lower --max-num-seqs, or increase device memory (--gpu-memory-utilization).",
         "Check for very long requests: one of 100,000 tokens displaces many short ones.",

@@ -77,8 +77,8 @@ class OwnRuleForm(ActionForm):
     severity = forms.ChoiceField(choices=_SEVERITIES, initial="ticket", label="Severity")
     enabled = forms.BooleanField(required=False, initial=True, label="Enabled")
 
-    def __init__(self, *args: Any, row: OwnRule | None = None) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, row: OwnRule | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.fields["for"] = forms.CharField(
             label="Duration (for)",
             initial=format_duration(row.lasting_s) if row else "5m",

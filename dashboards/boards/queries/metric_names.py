@@ -147,6 +147,7 @@ COPIED = (
     *(POD_PHASE, POD_MEMORY),
 )
 
-# The console: expected absences, excluded from alerts.
+# The console: phases of endpoints, and expected absences, which are excluded from alerts.
+ENDPOINT_PHASE = "emberline_endpoint_phase"
 ENDPOINT_TRANSITION = "emberline_endpoint_transition"
 WORKER_STARTING = "emberline_worker_starting"

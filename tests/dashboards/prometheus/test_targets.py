@@ -20,7 +20,7 @@ from console.processkit.metrics import Registry
 from dashboards import tasks
 from dashboards.prometheus.config.scrape_config import TARGETS_FILE
 from dashboards.prometheus.sources import actions as metrics
-from dashboards.prometheus.targets import TargetsFile, Transitions
+from dashboards.prometheus.targets import Phases, TargetsFile, Transitions
 from endpoints.models import EndpointStatus
 from tests.support.console import browser, make_endpoint, person, pretend_ready
 
@@ -64,6 +64,16 @@ def test_console_metrics_name_endpoints_that_start() -> None:
     shown = registry.render()
     assert 'emberline_endpoint_transition{endpoint_name="fresh",kind="start"} 1' in shown
     assert 'endpoint_name="served"' not in shown
+
+
+def test_console_metrics_have_the_phase_of_each_endpoint() -> None:
+    make_endpoint("fresh")
+    pretend_ready(make_endpoint("served"))
+    registry = Registry()
+    Phases()(registry)
+    shown = registry.render()
+    assert 'namespace="default",endpoint="fresh",phase="Pending"' in shown
+    assert 'namespace="default",endpoint="served",phase="Ready"' in shown
 
 
 def test_own_prometheus_reads_targets_from_a_file(tmp_path: Path, settings: Any) -> None:

@@ -26,11 +26,15 @@ from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings import actions, documents, selectors, trials
 from dashboards.alerts.settings.forms import OwnRuleForm, SettingForm
-from dashboards.boards.queries import Scope
+from dashboards.boards import queries
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.queries import Scope, Times
 from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 from endpoints.refusals import NotFoundError
 
+PANEL_WINDOW_S = 300
+"""Window of rates in a condition taken from a panel."""
 Page = Callable[..., HttpResponse]
 """Renders a page for a status and more context."""
 
@@ -170,10 +174,31 @@ def reset(request: HttpRequest, rule: str, name: str = "") -> HttpResponseBase:
 @require_http_methods(GET_OR_POST)
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
-    form = OwnRuleForm(posted(request))
+    form = OwnRuleForm(posted(request), initial=_from_panel(request))
     return _save_or_show(
         request, form, lambda: _create(request, form), partial(new_page, request, form)
     )
+
+
+def _from_panel(request: HttpRequest) -> dict[str, str]:
+    """Return the condition on the first query of the panel named by `?board=&panel=&endpoint=`.
+
+    Its threshold, 0, is to be replaced by the user.
+    """
+    named = {name: request.GET.get(name, "")[:80] for name in ("board", "panel", "endpoint")}
+    board = BOARDS.get(named["board"])
+    if board is None:
+        return {}
+    endpoint = named["endpoint"]
+    if endpoint and not endpoints.endpoints(request.user).filter(name=endpoint).exists():
+        raise Http404(endpoint)
+    panels = board.panels(one=bool(endpoint))
+    panel = next((one for one in panels if one.id == named["panel"]), None)
+    if panel is None:
+        raise Http404(named["panel"])
+    scope = Scope(endpoint, endpoints.NAMESPACE) if endpoint else Scope()
+    query = queries.render_plain(panel.lines[0].query, scope, Times(PANEL_WINDOW_S, PANEL_WINDOW_S))
+    return {"expr": f"{query} > 0", "summary": f"{panel.title} is above 0"}
 
 
 def new_page(

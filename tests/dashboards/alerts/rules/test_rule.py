@@ -65,6 +65,11 @@ def requests(good: float, bad: float) -> Series:
     )
 
 
+def phase(name: str, reason: str) -> Series:
+    labels = f'{E},phase="{name}",reason="{reason}"'
+    return {f"emberline_endpoint_phase{{{labels}}}": "1x60"}
+
+
 def failures(reason: str, values: str) -> Series:
     return router("request_errors_total", values, f'{E},reason="{reason}"')
 
@@ -109,6 +114,10 @@ CASES: list[tuple[str, Series, bool]] = [
     ("RouterDown", up("router", "1x60") | up("vllm", "0x60"), False),
     ("EngineTargetDown", up("vllm", "0x60"), True),
     ("EngineTargetDown", up("vllm", "0x39 1x20"), False),
+    ("WorkersCrashLooping", phase("Degraded", "WorkersCrashLooping"), True),
+    ("WorkersCrashLooping", phase("Degraded", "WorkersNotReady"), False),
+    ("EndpointFailed", phase("Failed", "WorkersCrashLooping"), True),
+    ("EndpointFailed", phase("Degraded", "WorkersCrashLooping"), False),
     ("WorkerEngineStuck", router("worker_stuck", "1x60", W), True),
     ("WorkerEngineStuck", router("worker_stuck", "0x60", W), False),
     ("RouterInternalErrors", failures("internal_error", "0x30 1x30"), True),
@@ -226,7 +235,8 @@ def test_router_rules_use_metrics_exported_by_routers() -> None:
     expressions = " ".join(rule.expression(Setting()) for rule in rules)
     watched = set(re.findall(r"\bemberline_\w+", expressions))
     assert len(watched) > 10
-    assert watched - exported == {q.ENDPOINT_TRANSITION, q.WORKER_STARTING}, "the console's own"
+    own = {q.ENDPOINT_PHASE, q.ENDPOINT_TRANSITION, q.WORKER_STARTING}
+    assert watched - exported == own, "the console's own"
 
 
 def test_no_rule_fires_during_a_first_start(tmp_path: Path) -> None:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from django.utils.html import escape
 
 from dashboards.alerts.evaluation.history import query_history
 from dashboards.alerts.rules.rule_file import BY_NAME, DEFAULT_SETTINGS, GROUPS, RULES, UserRule
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
+from dashboards.boards.page import rule_url
+from dashboards.boards.panels import BOARDS
 from dashboards.boards.queries import Scope
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Series
 from tests.support import query_counts
 from tests.support.console import browser, make_endpoint
 from tests.support.http_stub import http_stub
+from tests.support.prometheus import PROMTOOL
 
 pytestmark = pytest.mark.django_db
 KEPT = Path(__file__).parent / "query_counts.json"
@@ -235,3 +241,33 @@ def test_lists_need_a_constant_number_of_queries() -> None:
         if number in (1, 4):  # equal counts for two and five endpoints
             for path in ("/alerts/", "/alerts/rules/", ONE):
                 query_counts.check(client, path, KEPT)
+
+
+def test_rule_form_takes_its_condition_from_any_panel(tmp_path: Path) -> None:
+    """Prometheus accepts the condition of each panel of each board."""
+    make_endpoint("demo")
+    operator, rules = browser("operator"), []
+    for board in BOARDS.values():
+        for endpoint in ("", "demo"):
+            for panel in board.panels(one=bool(endpoint)):
+                url = rule_url(board.key, panel.id, endpoint)
+                page = operator.get(url)
+                assert page.status_code == 200, url
+                expr = page.context["form"].initial["expr"]
+                assert expr.endswith("> 0")
+                assert ('"demo"' in expr) is bool(endpoint), url
+                assert escape(expr) in page.text
+                rules.append({"alert": f"A{len(rules)}", "expr": expr})
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps({"groups": [{"name": "g", "rules": rules}]}))
+    checked = subprocess.run(
+        [PROMTOOL, "check", "rules", str(file)], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert len(rules) > 100
+    assert operator.get(rule_url("overview", "missing")).status_code == 404
+    assert operator.get(rule_url("overview", panel.id, "missing")).status_code == 404
+    first = BOARDS["overview"].panels(one=False)[0]
+    link = escape(rule_url("overview", first.id))
+    assert link in operator.get("/dashboards/").text
+    assert link not in browser("viewer").get("/dashboards/").text
