@@ -133,8 +133,8 @@ fuzz: install ## ten minutes of coverage-guided fuzzing; findings go to var/fuzz
 
 lock: install ## refresh locks/ from pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
-	  --extra console --extra router --extra tracing --extra kubernetes --extra postgres --extra dev pyproject.toml -o locks/dev.txt
-	@for image in "console --extra console --extra kubernetes --extra postgres" "engine --extra router --extra tracing" "compile --extra compile"; do set -- $$image; name=$$1; shift; \
+	  --extra console --extra router --extra tracing --extra kubernetes --extra postgres --extra aws --extra dev pyproject.toml -o locks/dev.txt
+	@for image in "console --extra console --extra kubernetes --extra postgres --extra aws" "engine --extra router --extra tracing" "compile --extra compile"; do set -- $$image; name=$$1; shift; \
 	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --constraint locks/dev.txt "$$@" pyproject.toml -o locks/$$name.txt; done
 

@@ -7,7 +7,6 @@ import ssl
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -58,8 +57,11 @@ class Login:
             pair = f"{self.username}:{self.secret}".encode()
             found["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         elif self.auth is Auth.SIGV4:
-            scope = aws.Scope(self.region, self.service)
-            found |= aws.sign(self._aws(), scope, method, url, body, datetime.now(UTC), found)
+            key = (self.username, self.secret) if self.secret else None
+            try:
+                found |= aws.sign(key, self.region, self.service, method, url, body, found)
+            except aws.SigningError as error:
+                raise LoginError(str(error)) from None
         return found
 
     def tls(self) -> ssl.SSLContext:
@@ -89,11 +91,3 @@ class Login:
                     "The certificate and key are not a matching PEM pair, or the key is encrypted."
                 )
                 raise LoginError(text) from None
-
-    def _aws(self) -> aws.Credentials:
-        if self.secret:
-            return aws.Credentials(self.username, self.secret)
-        try:
-            return aws.lender.credentials(self.region)
-        except aws.NoCredentialsError as error:
-            raise LoginError(str(error)) from None

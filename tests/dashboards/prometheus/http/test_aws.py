@@ -1,21 +1,17 @@
-"""AWS: the signer against published vectors, and the sources of credentials."""
+"""AWS: signatures against published vectors, and the sources of credentials."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import botocore.auth
 import pytest
 
-from dashboards.prometheus.http.aws import (
-    Credentials,
-    CredentialsProvider,
-    NoCredentialsError,
-    Scope,
-    sign,
-)
+from dashboards.prometheus.http import aws
+from dashboards.prometheus.http.aws import SigningError, sign
 from tests.support.http_stub import http_stub
 
 AT = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
@@ -62,41 +58,69 @@ VECTORS: list[tuple[str, str, str, Mapping[str, str], bytes, str]] = [
 ]
 
 
+@pytest.fixture
+def at_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the clock of botocore to that of the published vectors."""
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda *_: AT)
+
+
+@pytest.mark.usefixtures("at_that_time")
 @pytest.mark.parametrize("vector", VECTORS, ids=[one[0] for one in VECTORS])
 def test_signatures_equal_the_published_vectors(
     vector: tuple[str, str, str, Mapping[str, str], bytes, str],
 ) -> None:
     _, method, path, headers, body, signature = vector
-    scope = Scope("us-east-1", "service")
     for host in (HOST, f"{HOST}:443"):
-        found = sign(Credentials(*KEY), scope, method, f"{host}{path}", body, AT, headers)
-        assert found["Authorization"].rpartition("Signature=")[2] == signature
+        made = sign(KEY, "us-east-1", "service", method, f"{host}{path}", body, headers)
+        assert made["Authorization"].rpartition("Signature=")[2] == signature
 
 
-def test_session_token_is_signed_too() -> None:
-    scope = Scope("us-east-1", "service")
-    found = sign(Credentials(*KEY, TOKEN), scope, "GET", f"{HOST}/", b"", AT, {})
-    assert found["X-Amz-Security-Token"] == TOKEN
-    assert found["Authorization"].endswith(
-        "SignedHeaders=host;x-amz-date;x-amz-security-token, "
-        "Signature=07ec1639c89043aa0e3e2de82b96708f198cceab042d4a97044c66dd9f74e7f8"
+def test_space_in_a_query_is_signed_as_servers_read_it() -> None:
+    plus, percent = (
+        sign(KEY, "r", "aps", "GET", f"{HOST}/?query=a{space}b", b"", {}) for space in ("+", "%20")
     )
+    assert plus["Authorization"] == percent["Authorization"]
 
 
-def get_credentials(env: Mapping[str, str]) -> Credentials:
-    quiet = {"AWS_SHARED_CREDENTIALS_FILE": "/nowhere"}
-    return CredentialsProvider().credentials("eu-central-1", {**quiet, **env})
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Begin without any source of credentials, cached ones included."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "nowhere"))
+    aws._session.cache_clear()
+    yield
+    aws._session.cache_clear()
 
 
-def test_environment_precedes_the_file(tmp_path: Path) -> None:
+def signed() -> dict[str, str]:
+    return sign(None, "eu-central-1", "aps", "GET", f"{HOST}/", b"", {})
+
+
+def key_id(headers: Mapping[str, str]) -> str:
+    return headers["Authorization"].split("Credential=")[1].split("/")[0]
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_environment_precedes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SigningError, match="enter an access key"):
+        signed()
     file = tmp_path / "credentials"
-    file.write_text("[work]\naws_access_key_id = F\naws_secret_access_key = %s\n")
-    of_file = {"AWS_SHARED_CREDENTIALS_FILE": str(file), "AWS_PROFILE": "work"}
-    assert get_credentials(of_file) == Credentials("F", "%s")
-    of_both = {**of_file, "AWS_ACCESS_KEY_ID": "E", "AWS_SECRET_ACCESS_KEY": "s"}
-    assert get_credentials(of_both) == Credentials("E", "s")
-    with pytest.raises(NoCredentialsError, match="enter an access key"):
-        get_credentials({})
+    file.write_text("[default]\naws_access_key_id = F\naws_secret_access_key = x\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    aws._session.cache_clear()
+    assert key_id(signed()) == "F"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "E")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    aws._session.cache_clear()
+    assert key_id(signed()) == "E"
+
+
+def test_metadata_service_of_the_machine_is_not_used() -> None:
+    providers = aws._session("eu-central-1").get_component("credential_provider").providers
+    assert "iam-role" not in [one.METHOD for one in providers]
+    assert "container-role" in [one.METHOD for one in providers]
 
 
 def sts_response(minutes: int) -> str:
@@ -110,46 +134,51 @@ def sts_response(minutes: int) -> str:
     )
 
 
-@pytest.mark.parametrize(("minutes", "questions"), [(60, 1), (4, 2)])
-def test_web_identity_is_cached_until_shortly_before_it_expires(
-    tmp_path: Path, minutes: int, questions: int
-) -> None:
-    (tmp_path / "token").write_text("jwt-of-the-pod\n")
-    with http_stub({"/": (200, sts_response(minutes))}) as stub:
-        env = {
-            "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
-            "AWS_ROLE_ARN": "arn:aws:iam::1:role/emberline",
-            "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
-            "AWS_ENDPOINT_URL_STS": stub.url,
-        }
-        lender = CredentialsProvider()
-        for _ in range(2):
-            assert lender.credentials("eu-central-1", env) == Credentials("ASIA", "s", "t+")
-        method, path, body = stub.seen[0]
-        assert (method, path, b"WebIdentityToken=jwt-of-the-pod" in body) == ("POST", "/", True)
-        assert len(stub.seen) == questions
-
-
-def test_sts_error_is_reported_without_its_token(tmp_path: Path) -> None:
+@pytest.fixture
+def web_identity(
+    no_credentials: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> pytest.MonkeyPatch:
     (tmp_path / "token").write_text("jwt-of-the-pod")
-    env = {"AWS_ROLE_ARN": "r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token")}
-    with http_stub({"/": (403, "<Error><Code>AccessDenied</Code></Error>")}) as stub:
-        with pytest.raises(NoCredentialsError, match=r"^STS denied access: AccessDenied\.$"):
-            get_credentials({**env, "AWS_ENDPOINT_URL_STS": stub.url})
-    with pytest.raises(NoCredentialsError, match="cannot be read"):
-        get_credentials({**env, "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere"})
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/emberline")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    return monkeypatch
 
 
-def test_container_agent_is_queried_with_its_token(tmp_path: Path) -> None:
+def test_web_identity_is_cached_until_it_expires(web_identity: pytest.MonkeyPatch) -> None:
+    with http_stub({"/": (200, sts_response(60))}) as stub:
+        web_identity.setenv("AWS_ENDPOINT_URL_STS", stub.url)
+        for _ in range(2):
+            headers = signed()
+            assert (key_id(headers), headers["X-Amz-Security-Token"]) == ("ASIA", "t+")
+        ((method, path, body),) = stub.seen
+        assert (method, path, b"WebIdentityToken=jwt-of-the-pod" in body) == ("POST", "/", True)
+
+
+def test_sts_error_is_reported_without_its_token(web_identity: pytest.MonkeyPatch) -> None:
+    denied = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>"
+    with http_stub({"/": (403, denied)}) as stub:
+        web_identity.setenv("AWS_ENDPOINT_URL_STS", stub.url)
+        with pytest.raises(SigningError, match=r"^AWS denied access: AccessDenied\.$"):
+            signed()
+    web_identity.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/nowhere")
+    aws._session.cache_clear()
+    with pytest.raises(SigningError, match="cannot be read"):
+        signed()
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_container_agent_is_queried_with_its_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "token").write_text("of-the-pod")
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    found = {"AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t", "Expiration": until}
-    with http_stub({"/v1/credentials": (200, json.dumps(found))}) as stub:
-        env = {
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{stub.url}/v1/credentials",
-            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "token"),
-        }
-        assert get_credentials(env) == Credentials("A", "s", "t")
+    made = {"AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t", "Expiration": until}
+    with http_stub({"/v1/credentials": (200, json.dumps(made))}) as stub:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{stub.url}/v1/credentials")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+        assert key_id(signed()) == "A"
         assert stub.headers[0]["Authorization"] == "of-the-pod"
-    with pytest.raises(NoCredentialsError, match="not a container credentials endpoint"):
-        get_credentials({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://example.com/"})
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.com/")
+    aws._session.cache_clear()
+    with pytest.raises(SigningError, match="cannot be read"):
+        signed()
