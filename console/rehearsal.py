@@ -4,7 +4,7 @@
         endpoint = actions.update(...)   # checks rights and rules like the real change
 
 Nothing remains in the database or the audit log, and no task is sent. Code with other side effects
-checks `rehearsing` first.
+checks `is_rehearsing` first.
 """
 
 from __future__ import annotations

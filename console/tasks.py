@@ -57,7 +57,8 @@ breaker = _Breaker()
 
 
 class BaseTask(Task):
-    """`@shared_task(base=BaseTask, throws=(Expected,))`; arguments are ids, never objects.
+    """Base class of the console's Celery tasks. `@shared_task(base=BaseTask, throws=(Expected,))`;
+    arguments are ids, never objects.
 
     An exception listed in `throws` is an expected outcome: it is logged in one line and counted as
     `expected`.

@@ -27,7 +27,7 @@ MAX_TOKENS = 8000
 
 @dataclass(frozen=True, slots=True)
 class EndpointLoad:
-    """`in_flight`: requests now; `served`: requests since the router started."""
+    """Load of an endpoint. `in_flight`: requests now; `served`: since the router started."""
 
     in_flight: int
     served: int

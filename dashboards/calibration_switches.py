@@ -23,7 +23,9 @@ FIELD = "auto_calibration"
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """`default` applies to endpoints without an own value in `of` (by endpoint id)."""
+    """Switches of automatic calibration. `default` applies to endpoints without an own value in
+    `of` (by endpoint id).
+    """
 
     default: bool
     of: Mapping[Any, bool]

@@ -55,7 +55,9 @@ class EndpointRun(models.Model):
 
 
 class ProofRun(EndpointRun):
-    """`shots` and `verdicts` hold cache_proof.Shot and ProofStepVerdict as JSON."""
+    """Run of the cache proof. `shots` and `verdicts` hold cache_proof.Shot and ProofStepVerdict as
+    JSON.
+    """
 
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.CASCADE, related_name="proof_runs"

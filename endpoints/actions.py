@@ -50,7 +50,7 @@ Actor = Any  # User | System | AnonymousUser: `require` rejects actors without a
 
 def create(actor: Actor, data: Any, *, team: str | None = None, note: Any = "") -> Endpoint:
     """Create an endpoint. Raise SpecErrors if the spec is invalid. `team` is a slug (see
-    `teams.for_new`); `note` is the author's comment on the revision.
+    `teams.team_of_new`); `note` is the author's comment on the revision.
     """
     owner = teams.team_of_new(actor, team)
     why = parse_note(note)

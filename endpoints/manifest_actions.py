@@ -56,7 +56,9 @@ class PlannedChange:
 
 @dataclass(frozen=True, slots=True)
 class ManifestTarget:
-    """`cluster` "": this machine. A namespace in an object takes precedence."""
+    """Where a manifest is applied. `cluster` "": this machine. A namespace in an object takes
+    precedence.
+    """
 
     cluster: str = ""
     namespace: str = ""

@@ -18,7 +18,9 @@ _MAX_PREVIOUS = 3
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`previous` holds earlier rings with the time until which they count, newest first."""
+    """Rings that place keys on nodes. `previous` holds earlier rings with the time until which they
+    count, newest first.
+    """
 
     ring: Rendezvous
     previous: tuple[tuple[float, Rendezvous], ...] = ()

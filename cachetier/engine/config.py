@@ -73,8 +73,8 @@ class DiskConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`memory_bytes` bounds the stored values; values being received may use `receiving_bytes`
-    more. `pool` labels the metrics.
+    """Configuration of a cache node. `memory_bytes` bounds the stored values; values being received
+    may use `receiving_bytes` more. `pool` labels the metrics.
     """
 
     listen: ListenAddress

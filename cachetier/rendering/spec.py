@@ -35,9 +35,9 @@ class L1:
 
 @dataclass(frozen=True, slots=True)
 class L2:
-    """`url` is a `cachetier.client.node_list` URL. `model_id` identifies the weights.
-    `password_file` holds the password; `url_file` a whole URL with password, needed by LMCache
-    only.
+    """L2 cache of the workers to render. `url` is a `cachetier.client.node_list` URL. `model_id`
+    identifies the weights. `password_file` holds the password; `url_file` a whole URL with
+    password, needed by LMCache only.
     """
 
     url: str = ""
@@ -61,7 +61,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Mooncake:
-    """`master` is HOST:PORT of mooncake_master; `device` an RDMA device ("" = auto)."""
+    """Mooncake Store as the L2 cache. `master` is HOST:PORT of mooncake_master; `device` an RDMA
+    device ("" = auto).
+    """
 
     master: str
     protocol: str = "rdma"
@@ -103,9 +105,9 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """`secret_env` maps a variable to the file with its value. `companion` is the argv of a process
-    needed beside the machine's workers. `memory_bytes` is the pod's additional memory for the
-    cache. `sizes` explains the numbers.
+    """Rendered cache configuration of a worker. `secret_env` maps a variable to the file with its
+    value. `companion` is the argv of a process needed beside the machine's workers. `memory_bytes`
+    is the pod's additional memory for the cache. `sizes` explains the numbers.
     """
 
     args: tuple[str, ...]

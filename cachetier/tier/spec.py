@@ -36,11 +36,11 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TierSpec:
-    """`memory_bytes` and `disk_bytes` are per node; 0 means no disk. `copies` is the number of
-    nodes per value. `cluster` "" is this machine; `namespace` and `storage_class` "" are the
-    cluster's defaults. On a cluster a node requests `cpu_millis`, and its memory plus
-    `NODE_OVERHEAD_BYTES`; `cpu_limit_millis` 0 means no limit, `memory_limit_bytes` 0 as
-    requested.
+    """Specification of a cache tier. `memory_bytes` and `disk_bytes` are per node; 0 means no disk.
+    `copies` is the number of nodes per value. `cluster` "" is this machine; `namespace` and
+    `storage_class` "" are the cluster's defaults. On a cluster a node requests `cpu_millis`, and
+    its memory plus `NODE_OVERHEAD_BYTES`; `cpu_limit_millis` 0 means no limit, `memory_limit_bytes`
+    0 as requested.
     """
 
     memory_bytes: int = GIB

@@ -29,8 +29,9 @@ LOAD_TIMEOUT_MS = 2000
 
 @dataclass(frozen=True, slots=True)
 class L2Target:
-    """`model_id` identifies the weights (see `model_identity`): different models under one path
-    need different namespaces. `ttl_s` 0 keeps values until eviction.
+    """L2 cache that a worker connects to. `model_id` identifies the weights (see `model_identity`):
+    different models under one path need different namespaces. `ttl_s` 0 keeps values until
+    eviction.
     """
 
     url: str

@@ -37,7 +37,7 @@ IF_MATCH: Final = OpenApiParameter(
 
 
 def read_flag(request: Request, name: str) -> bool:
-    """Return a boolean parameter; invalid values were rejected by KnownParameters."""
+    """Return a boolean parameter; `ParameterValidator` rejected invalid values."""
     return request.query_params.get(name, "false") == "true"
 
 
@@ -85,7 +85,7 @@ class Filter:
 
 
 class DeclaredFilters(BaseFilterBackend):
-    """Apply the view's `filters` (DRF hook); values were validated by `KnownParameters`."""
+    """Apply the view's `filters` (DRF hook); values were validated by `ParameterValidator`."""
 
     def filter_queryset(self, request: Any, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
         for one in getattr(view, "filters", ()):

@@ -1,10 +1,10 @@
 """Tamper evidence of the audit log: each row is sealed when written, then linked into a chain.
 
-`row_seal` is an HMAC of a row's content, computed by the writer without a lock. A background task
-links committed rows in order: a linked row's seal is an HMAC of its content, its position and the
-previous seal, and `AuditChain` seals both ends. Changing, removing, inserting or reordering rows
-breaks the chain. The key is stored encrypted: database access without EMBERLINE_ENCRYPTION_KEY does
-not suffice to compute a seal.
+The first seal is an HMAC of a row's content, computed by the writer without a lock. A background
+task links committed rows in order: a linked row's seal is an HMAC of its content, its position and
+the previous seal, and `AuditChain` seals both ends. Changing, removing, inserting or reordering
+rows breaks the chain. The key is stored encrypted: database access without
+EMBERLINE_ENCRYPTION_KEY does not suffice to compute a seal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP requests to one console with safe retries, pagination and typed errors.
 
 The token is sent only to the console's own address, whatever links a response contains. Requests
-are retried only if they cannot take effect twice. A response uses at most `MOST_BYTES` of memory.
+are retried only if they cannot take effect twice. A response uses at most `MAX_BYTES` of memory.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """`etag` is the value for If-Match, "" if absent; `replayed`: an earlier request with the same
-    Idempotency-Key took effect.
+    """Decoded response of the REST API. `etag` is the value for If-Match, "" if absent; `replayed`:
+    an earlier request with the same Idempotency-Key took effect.
     """
 
     status: int

@@ -36,7 +36,9 @@ Place = tuple[str, str]
 
 
 class ClusterWatches(threading.Thread):
-    """`announce(owners)` reconciles owners such as `endpoint/demo` soon."""
+    """Watches of all clusters, one thread each. `announce(owners)` reconciles owners such as
+    `endpoint/demo` soon.
+    """
 
     def __init__(self, announce: Callable[[set[str]], None]) -> None:
         super().__init__(name="cluster-watches", daemon=True)

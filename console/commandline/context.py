@@ -60,7 +60,9 @@ class LocalConsole(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """`answer` is text or a document; `exit_code` is for verbs that return a verdict."""
+    """Result of a verb. `answer` is text or a document; `exit_code` is for verbs that return a
+    verdict.
+    """
 
     answer: Any
     exit_code: int = 0
@@ -112,7 +114,7 @@ class CommandContext:
 
 @dataclass(frozen=True, slots=True)
 class CommandEnded:
-    """`text` is the result, or the error if `ok` is false."""
+    """End of a command before its result. `text` is the result, or the error if `ok` is false."""
 
     text: str
     exit_code: int

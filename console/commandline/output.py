@@ -1,4 +1,4 @@
-"""Output formats: aligned tables, JSON, YAML, and names for `xargs`."""
+"""Output formats: aligned tables, JSON, YAML, and names for xargs."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`plain`: http:// to another machine is allowed."""
+    """Address and credentials of a console. `plain`: http:// to another machine is allowed."""
 
     url: str
     token: str = field(default="", repr=False)

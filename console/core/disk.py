@@ -42,7 +42,9 @@ class DiskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """`inodes` is 0 on file systems without a limit. `full_in_s` is None without a trend."""
+    """Space of a file system. `inodes` is 0 on file systems without a limit. `full_in_s` is None
+    without a trend.
+    """
 
     path: Path
     total_bytes: int

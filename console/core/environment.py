@@ -1,8 +1,8 @@
 """Typed configuration of a console process from environment variables.
 
 An invalid value stops the start with a message that names the variable, its value and the fix.
-Every secret may come from a file (`NAME_FILE`). Generated secrets are random, created once and
-readable only by their owner.
+Every secret may come from a file named by a variable that ends in _FILE. Generated secrets are
+random, created once and readable only by their owner.
 """
 
 from __future__ import annotations
@@ -390,7 +390,7 @@ def _path(env: Mapping[str, str], name: str, default: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """`settings.MAIL`. Without a host no mail is sent."""
+    """SMTP server of the console. `settings.MAIL`. Without a host no mail is sent."""
 
     host: str = ""
     port: int = 587

@@ -31,7 +31,9 @@ class StateStoreError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StateStore:
-    """`password_file` "": no password; `ca`: PEM, "" for the system's CAs."""
+    """Redis or Valkey through which routers share state. `password_file` "": no password; `ca`:
+    PEM, "" for the system's CAs.
+    """
 
     url: str
     username: str = ""

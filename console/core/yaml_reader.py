@@ -26,7 +26,9 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class YamlError(ValueError):
-    """`problem` contains no value of the text; `line` and `column` count from 1, 0 if unknown."""
+    """Rejected YAML text. `problem` contains no value of the text; `line` and `column` count from
+    1, 0 if unknown.
+    """
 
     def __init__(self, problem: str, line: int = 0, column: int = 0) -> None:
         place = f" (line {line}, column {column})" if line else ""

@@ -117,7 +117,9 @@ class Scrape:
 
 @dataclass(frozen=True, slots=True)
 class Autoscale:
-    """`triggers` in KEDA format; none: scale by CPU with the cluster's own autoscaler."""
+    """Autoscaling of a workload. `triggers` in KEDA format; none: scale by CPU with the cluster's
+    own autoscaler.
+    """
 
     minimum: int
     maximum: int

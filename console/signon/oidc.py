@@ -2,7 +2,8 @@
 
 django-allauth provides state, PKCE and OAuth 2. Added here: the metadata's issuer must match the
 configuration, the ID token's signature and nonce are verified, and userinfo must have the same
-subject. Raises `Departure` if the provider is unreachable and `Rejected` for an invalid response.
+subject. Raises `ProviderUnavailable` if the provider is unreachable and `Rejected` for an invalid
+response.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from django.utils import timezone
 
 
 class Advice(models.Model):
-    """`run`: the survey, an analysis of `routing.whatif`. `generation`: of the endpoint's spec that
-    was surveyed. `facts`: prices, L2 tier and misses, see `facts.collect_facts`. `applied`: rows
-    that were applied, by key, with the outcome, and layouts that callers may apply; `waiting`: one
-    waits for recorded requests. Revisions up to `checked_generation` and the L2 tier of
-    `checked_tier_generation` were compared with the rows; the layouts are next checked at
-    `layouts_at`.
+    """Row of a survey with its advice. `run`: the survey, an analysis of `routing.whatif`.
+    `generation`: of the endpoint's spec that was surveyed. `facts`: prices, L2 tier and misses, see
+    `facts.collect_facts`. `applied`: rows that were applied, by key, with the outcome, and layouts
+    that callers may apply; `waiting`: one waits for recorded requests. Revisions up to
+    `checked_generation` and the L2 tier of `checked_tier_generation` were compared with the rows;
+    the layouts are next checked at `layouts_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -30,8 +30,9 @@ class ApplyLink:
 
 @dataclass(frozen=True, slots=True)
 class AdviceReport:
-    """`refusal`: why the recording gives no answer; the ledger's rows may still be there.
-    `notes`: what is left out, with its remedy. `stated`: causes that are in the notes.
+    """Advice of a survey for pages and REST. `refusal`: why the recording gives no answer; the
+    ledger's rows may still be there. `notes`: what is left out, with its remedy. `stated`: causes
+    that are in the notes.
     """
 
     advice: Advice

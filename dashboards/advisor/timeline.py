@@ -28,9 +28,9 @@ _SAME_SIZE = 0.02  # forms round sizes
 
 @dataclass(frozen=True, slots=True)
 class TimedConfiguration:
-    """`flat`: fields of the revision and, where L2 is on the advised tier, of that tier. `l2_gib`:
-    size of that tier for distinct values, 0 without one. `tier`: its name if its change, not the
-    revision, began this configuration.
+    """Configuration in force from a moment on. `flat`: fields of the revision and, where L2 is on
+    the advised tier, of that tier. `l2_gib`: size of that tier for distinct values, 0 without one.
+    `tier`: its name if its change, not the revision, began this configuration.
     """
 
     at: datetime
@@ -76,8 +76,8 @@ def _configuration(
 
 @dataclass(frozen=True, slots=True)
 class AdvisedChange:
-    """`fields`: values of the spec. `l2_gib`: size of the tier, 0 if that stays; reached by it or
-    more if it `grows`, else by it or less.
+    """Advised change that may have been applied. `fields`: values of the spec. `l2_gib`: size of
+    the tier, 0 if that stays; reached by it or more if it `grows`, else by it or less.
     """
 
     row: AdviceRow

@@ -22,9 +22,9 @@ LIVE = (BenchmarkState.QUEUED, BenchmarkState.RUNNING)
 
 
 class Benchmark(models.Model):
-    """`job` is generator.job.Job as JSON; `endpoint_facts` the endpoint's state at the start;
-    `progress` and `result` come from the generator (player). `after` is the run that must end
-    first. `left`: process or folder may still exist.
+    """Run of a benchmark. `job` is generator.job.Job as JSON; `endpoint_facts` the endpoint's state
+    at the start; `progress` and `result` come from the generator (player). `after` is the run that
+    must end first. `left`: process or folder may still exist.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -82,7 +82,9 @@ class Benchmark(models.Model):
 
 
 class BenchmarkData(models.Model):
-    """`trace`: gzipped lines in Mooncake's format; `samples`: as packed by generator.files."""
+    """Large data of a benchmark. `trace`: gzipped lines in Mooncake's format; `samples`: as packed
+    by generator.files.
+    """
 
     run = models.OneToOneField(
         Benchmark, on_delete=models.CASCADE, primary_key=True, related_name="data"

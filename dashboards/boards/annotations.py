@@ -40,7 +40,9 @@ _LABELS = ("alertname", "endpoint", "endpoint_name", "namespace", "worker", "pod
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`at` and `end` in epoch seconds; `end` None: a moment, or not ended yet."""
+    """Annotation on a chart. `at` and `end` in epoch seconds; `end` None: a moment, or not ended
+    yet.
+    """
 
     at: int
     kind: Kind

@@ -62,8 +62,9 @@ _MAX_ID_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class BoardQuery:
-    """`until`: end of a fixed range in epoch seconds; None means now. `refresh` in seconds: 0
-    never, None the range's default. `panel`: the only panel to show, "" for all.
+    """Query of a board's page. `until`: end of a fixed range in epoch seconds; None means now.
+    `refresh` in seconds: 0 never, None the range's default. `panel`: the only panel to show, "" for
+    all.
     """
 
     range: Range = DEFAULT_RANGE

@@ -1,7 +1,7 @@
 """Rows of daily usage, prices and budgets, kept longer than Prometheus' retention.
 
-`hours` writes MeasuredHour and CostDay, `valuation` the prices in CostDay, `actions` TierPrice and
-Budget, `budgets` BudgetCrossing.
+`ledger.hours` writes MeasuredHour and CostDay, `actions` TierPrice and Budget, `budgets`
+BudgetCrossing.
 """
 
 from __future__ import annotations

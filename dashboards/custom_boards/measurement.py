@@ -82,7 +82,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class BoardPlan:
-    """`notices`: by panel id, why it has no data."""
+    """Queries of a custom board. `notices`: by panel id, why it has no data."""
 
     groups: Sequence[_Group]
     queries: Sequence[BoardPanel]

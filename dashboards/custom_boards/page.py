@@ -28,8 +28,8 @@ _MAX_NAME = 253
 
 @dataclass(frozen=True, slots=True)
 class CustomBoardQuery(BoardQuery):
-    """`endpoint` replaces the endpoints of all panels; "" keeps them. `edit`: with the controls
-    that arrange panels.
+    """Query of a custom board's page. `endpoint` replaces the endpoints of all panels; "" keeps
+    them. `edit`: with the controls that arrange panels.
     """
 
     endpoint: str = ""

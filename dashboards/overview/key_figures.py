@@ -78,7 +78,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Sparkline:
-    """`shapes`: points of polylines in a box of 100 x 30."""
+    """Small chart beside a figure. `shapes`: points of polylines in a box of 100 x 30."""
 
     shapes: tuple[str, ...]
     spoken: str
@@ -86,7 +86,9 @@ class Sparkline:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """`latest`: value at the end of the sparkline. `note`: why there is no value."""
+    """Figure on the Overview. `latest`: value at the end of the sparkline. `note`: why there is no
+    value.
+    """
 
     key: str
     label: str
@@ -101,7 +103,9 @@ class KeyFigure:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigures:
-    """`why`: reason that no metric is available. `missing`: reason of partial values."""
+    """Figures of the Overview. `why`: reason that no metric is available. `missing`: reason of
+    partial values.
+    """
 
     cost: KeyFigure
     measured: tuple[KeyFigure, ...] = ()

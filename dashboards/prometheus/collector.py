@@ -23,7 +23,9 @@ Row = TypeVar("Row")
 
 
 class MetricsCollector(ABC, Generic[Row]):
-    """`unknown` counts scrapes without rows because the database could not be read."""
+    """Base class of the console's own metrics from rows. `unknown` counts scrapes without rows
+    because the database could not be read.
+    """
 
     unknown: ClassVar[str]
     kept_s: ClassVar[float] = 30.0

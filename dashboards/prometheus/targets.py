@@ -37,7 +37,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """`address` is HOST:PORT, scraped at /metrics. Empty labels are omitted."""
+    """Target that Prometheus scrapes. `address` is HOST:PORT, scraped at /metrics. Empty labels are
+    omitted.
+    """
 
     address: str
     job: str

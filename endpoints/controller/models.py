@@ -41,7 +41,9 @@ class Follow(Desired):
 
 
 class FollowStatus(Observed):
-    """`seen_at`: last successful listing of the objects."""
+    """Observed state of following a cluster's objects. `seen_at`: last successful listing of the
+    objects.
+    """
 
     follow = models.OneToOneField(
         Follow, primary_key=True, on_delete=models.CASCADE, related_name="status"

@@ -78,7 +78,9 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class FitFinding:
-    """`blocks`: vLLM or the cluster would refuse it. `field`: the field changed by the fix."""
+    """Finding of the capacity check. `blocks`: vLLM or the cluster would refuse it. `field`: the
+    field changed by the fix.
+    """
 
     field: str
     message: str

@@ -105,7 +105,9 @@ APACHE, MIT = "Apache 2.0", "MIT"
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """`gated`: a download needs a Hugging Face token with access granted by the publisher."""
+    """Model of the catalogue. `gated`: a download needs a Hugging Face token with access granted by
+    the publisher.
+    """
 
     name: str
     licence: str

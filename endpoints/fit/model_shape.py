@@ -24,9 +24,10 @@ _QUANTIZED_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """`kv_layers`: layers that keep KV of every token. `latent_dim`: size of the compressed vector
-    kept instead of keys and values (MLA), else 0. `linear_params` are quantized; `other_params`
-    (embeddings, head, norms) are not. `weight_bytes`: measured on disk, 0 if unknown.
+    """Shape of a model that determines its memory. `kv_layers`: layers that keep KV of every token.
+    `latent_dim`: size of the compressed vector kept instead of keys and values (MLA), else 0.
+    `linear_params` are quantized; `other_params` (embeddings, head, norms) are not. `weight_bytes`:
+    measured on disk, 0 if unknown.
     """
 
     name: str

@@ -20,9 +20,10 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class EndpointFacts:
-    """`model_folder`: local model files, "" without any or for simulated workers, which have their
-    own tokenizer. `cluster_namespace`: namespace of its objects, "" on this machine. `l1_tokens`:
-    size of a worker's L1; 0: none, or the model's KV bytes are unknown.
+    """Facts of an endpoint that its components need. `model_folder`: local model files, "" without
+    any or for simulated workers, which have their own tokenizer. `cluster_namespace`: namespace of
+    its objects, "" on this machine. `l1_tokens`: size of a worker's L1; 0: none, or the model's KV
+    bytes are unknown.
     """
 
     id: str
@@ -52,8 +53,8 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """`ready`: serving exactly the given workers. `impairment`: serving, but not as requested,
-    which makes the endpoint Degraded.
+    """Observed state of a component of an endpoint. `ready`: serving exactly the given workers.
+    `impairment`: serving, but not as requested, which makes the endpoint Degraded.
 
     `url` is for callers; `ask_url` is the console's own way to it, "" for the same URL. `facts`
     may hold "workers": {name: {"state": up|down|draining, "in_flight": n}}; while a draining

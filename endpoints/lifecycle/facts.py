@@ -22,9 +22,9 @@ NEEDS_ACTION = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorker:
-    """`current`: runs the desired spec. `surplus`: above the desired count. `crashes`: since it was
-    last ready. `leaving`: terminating; a replacement is counted separately. `stage` and `reason`:
-    startup progress and what blocks it, if reported.
+    """Observed worker of an endpoint. `current`: runs the desired spec. `surplus`: above the
+    desired count. `crashes`: since it was last ready. `leaving`: terminating; a replacement is
+    counted separately. `stage` and `reason`: startup progress and what blocks it, if reported.
     """
 
     name: str

@@ -34,7 +34,9 @@ Text = Callable[[LifecycleFacts], str]
 
 @dataclass(frozen=True, slots=True)
 class PhaseDecision:
-    """`remedy` "" stands for the reason's default (see remedies)."""
+    """Phase of an endpoint with its reason. `remedy` "" stands for the reason's default (see
+    remedies).
+    """
 
     phase: Phase
     reason: str

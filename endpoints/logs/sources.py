@@ -35,8 +35,8 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """`at`: time of the line (RFC 3339), "" if unknown. `anew`: earlier lines are repeated from
-    here. `ended`: end-of-log marker without a line.
+    """Line of a log stream. `at`: time of the line (RFC 3339), "" if unknown. `anew`: earlier lines
+    are repeated from here. `ended`: end-of-log marker without a line.
     """
 
     text: str

@@ -240,7 +240,7 @@ def _texts(value: Any, path: str) -> Iterator[Problem]:
 
 
 class NoteMark(StrEnum):
-    """`KEPT`: stored in the manifest, without effect."""
+    """Mark of a note about a manifest. `KEPT`: stored in the manifest, without effect."""
 
     WARNING = "warning"
     KEPT = "kept"

@@ -29,7 +29,9 @@ _RANK = {FitVerdict.FITS: 0, FitVerdict.TIGHT: 1, FitVerdict.UNKNOWN: 2, FitVerd
 
 @dataclass(frozen=True, slots=True)
 class MachineFit:
-    """`machine`: name of the instance type, "this machine", or "" if unknown."""
+    """Result of the capacity check for one machine. `machine`: name of the instance type, "this
+    machine", or "" if unknown.
+    """
 
     machine: str
     price_usd_hour: float | None
@@ -50,8 +52,8 @@ class RouterCapacity:
 
 @dataclass(frozen=True, slots=True)
 class CapacityReport:
-    """`judged` in order of preference; `best` is the most favourable. `routers`: None on this
-    machine.
+    """Result of the capacity check. `judged` in order of preference; `best` is the most favourable.
+    `routers`: None on this machine.
     """
 
     model: str

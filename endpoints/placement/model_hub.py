@@ -45,7 +45,7 @@ class HubStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """`reason`: why the name was not checked. `params` 0: unknown."""
+    """Model on the hub. `reason`: why the name was not checked. `params` 0: unknown."""
 
     name: str
     status: HubStatus

@@ -18,8 +18,8 @@ from endpoints.placement import capacity_check, installation
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """`local`: the files are on this machine. `here`: this machine, or the cluster's node pools;
-    None if unknown. `instance`: the cheapest instance type of the catalogue.
+    """Entry of the model list. `local`: the files are on this machine. `here`: this machine, or the
+    cluster's node pools; None if unknown. `instance`: the cheapest instance type of the catalogue.
     """
 
     name: str

@@ -30,7 +30,9 @@ PLACEHOLDER_ADDRESS = "redis://address-of-the-cache-tier:6379"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`objects`: Kubernetes objects, on a cluster; `refused`: why there are none."""
+    """Preview of what an endpoint creates. `objects`: Kubernetes objects, on a cluster; `refused`:
+    why there are none.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]

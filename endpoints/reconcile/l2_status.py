@@ -30,7 +30,9 @@ CHECK_S = 0.7
 
 @dataclass(frozen=True, slots=True)
 class L2Check:
-    """`access`: None while no address is known; `part`: None if L2 is off."""
+    """Observed reachability of an endpoint's L2. `access`: None while no address is known; `part`:
+    None if L2 is off.
+    """
 
     access: L2Access | None = None
     part: ObservedComponent | None = None

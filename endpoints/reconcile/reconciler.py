@@ -57,8 +57,8 @@ UNANNOUNCED_ON_CLUSTER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """`provisioners` returns the provisioner of a spec; `prove(url, key, model)` sends one request
-    and returns "" or the error.
+    """Reconciler of endpoints. `provisioners` returns the provisioner of a spec; `prove(url, key,
+    model)` sends one request and returns "" or the error.
     """
 
     provisioners: Callable[[EndpointSpec], Provisioner]

@@ -36,8 +36,9 @@ class Transition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAbsence:
-    """`transition` is None for an endpoint that should serve now; `workers` are those that may not
-    be ready yet."""
+    """Absence that raises no alert. `transition` is None for an endpoint that should serve now;
+    `workers` are those that may not be ready yet.
+    """
 
     endpoint: str
     transition: Transition | None

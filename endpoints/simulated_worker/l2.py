@@ -26,7 +26,9 @@ _MAX_WAITING_STORES = 64
 
 
 class L2:
-    """`namespace` separates different workers, and simulated from real blocks."""
+    """L2 cache of a simulated worker. `namespace` separates different workers, and simulated from
+    real blocks.
+    """
 
     def __init__(
         self,

@@ -19,8 +19,9 @@ from endpoints.spec.fields import CLUSTER_FIELDS
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """`capabilities` None: not observed yet. `why_not`: cause and fix of a missing capability.
-    `worker_image`, `engine_image`: whether the installation sets one.
+    """Facts of a cluster that a spec is checked against. `capabilities` None: not observed yet.
+    `why_not`: cause and fix of a missing capability. `worker_image`, `engine_image`: whether the
+    installation sets one.
     """
 
     name: str

@@ -28,8 +28,8 @@ _FIXED, _LIVE = Effect.FIXED, Effect.LIVE
 
 @dataclass(frozen=True, slots=True)
 class PlacementSpec:
-    """`cluster` "": this machine; `namespace` "": the cluster's default. `instance_types` in order
-    of preference.
+    """Placement of an endpoint. `cluster` "": this machine; `namespace` "": the cluster's default.
+    `instance_types` in order of preference.
     """
 
     cluster: str = declare(
@@ -158,8 +158,8 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSpec:
-    """`deadline_s`: limit for a rollout to serve; `drain_s`: limit for a terminating worker's
-    requests.
+    """Rollout of an endpoint. `deadline_s`: limit for a rollout to serve; `drain_s`: limit for a
+    terminating worker's requests.
     """
 
     deadline_s: int = declare(
@@ -279,9 +279,9 @@ class StateStoreSpec:
 
 @dataclass(frozen=True, slots=True)
 class RouterSpec:
-    """`replicas` 0: the location's default. `max_replicas` above `replicas`: autoscaled by the
-    router's load. `cpus` and `memory_gib` are requests per replica; `cpu_limit` 0: no limit,
-    `memory_limit_gib` 0: equal to the request.
+    """Routers of an endpoint. `replicas` 0: the location's default. `max_replicas` above
+    `replicas`: autoscaled by the router's load. `cpus` and `memory_gib` are requests per replica;
+    `cpu_limit` 0: no limit, `memory_limit_gib` 0: equal to the request.
     """
 
     replicas: int = declare(

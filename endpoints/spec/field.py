@@ -65,9 +65,9 @@ _EFFECT_LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """`kind`: str, int, float, bool, tuple (of str), dict (JSON object) or list (JSON values).
-    `default` None: required. `from_text` parses a value sent as one text, and returns the text if
-    it cannot.
+    """Field of an endpoint's spec. `kind`: str, int, float, bool, tuple (of str), dict (JSON
+    object) or list (JSON values). `default` None: required. `from_text` parses a value sent as one
+    text, and returns the text if it cannot.
     """
 
     path: str

@@ -33,7 +33,9 @@ _ORIGIN_LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class ChosenStore:
-    """`ca_file`: named by the endpoint, `ca`: PEM of the installation's."""
+    """State store in force for an endpoint. `ca_file`: named by the endpoint, `ca`: PEM of the
+    installation's.
+    """
 
     origin: StoreOrigin
     url: str

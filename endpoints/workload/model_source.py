@@ -57,7 +57,9 @@ for where, _, names in os.walk(source):
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """`model`: argument of vLLM; `model_id`: identifies the weights in L2 keys."""
+    """Source of a model's files. `model`: argument of vLLM; `model_id`: identifies the weights in
+    L2 keys.
+    """
 
     model: str
     model_id: str

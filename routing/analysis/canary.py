@@ -74,8 +74,8 @@ class ArmTotals:
 
 @dataclass(frozen=True, slots=True)
 class CanaryResult:
-    """`intervals`: per measure, None before there are enough sessions. The difference of TTFT is
-    that of its logarithm, those of `hit` and `errors` are in shares.
+    """Result of a strategy canary. `intervals`: per measure, None before there are enough sessions.
+    The difference of TTFT is that of its logarithm, those of `hit` and `errors` are in shares.
     """
 
     verdict: str

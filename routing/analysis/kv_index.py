@@ -107,9 +107,9 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class KvIndex:
-    """`compared`: result of the tokenizer comparison, "" if none yet; `trust`: its effect on
-    routing. `tiers`: blocks by worker and tier. `skipped`: why a worker's last probe was
-    skipped. `recent` is None if not reported.
+    """KV block index as a router reports it. `compared`: result of the tokenizer comparison, "" if
+    none yet; `trust`: its effect on routing. `tiers`: blocks by worker and tier. `skipped`: why a
+    worker's last probe was skipped. `recent` is None if not reported.
     """
 
     telling: bool

@@ -19,7 +19,9 @@ _L2_ON = {"cache.l1.enabled": True, "cache.l2.enabled": True}
 
 @dataclass(frozen=True, slots=True)
 class MissFix:
-    """`changes`: spec values by path. `button`: label of the link to the form with them."""
+    """Link to a change that avoids misses. `changes`: spec values by path. `button`: label of the
+    link to the form with them.
+    """
 
     button: str
     changes: Mapping[str, Any]

@@ -54,10 +54,10 @@ class TemplateTotals:
 
 @dataclass(slots=True)
 class MissTotals:
-    """`keys` and `prefixes`: tokens by cause of each API key and of each first prompt block, with
-    `prefix_requests`; routers of earlier versions do not count those.
-    `hours`: by start of the hour (Unix time, s). `unreported`: answers without cached tokens.
-    `templates`: those whose prompts change early, by ID.
+    """Computed prompt tokens by cause. `keys` and `prefixes`: tokens by cause of each API key and
+    of each first prompt block, with `prefix_requests`; routers of earlier versions do not count
+    those. `hours`: by start of the hour (Unix time, s). `unreported`: answers without cached
+    tokens. `templates`: those whose prompts change early, by ID.
     """
 
     requests: int = 0
@@ -175,7 +175,9 @@ def _active_at(decisions: Sequence[RoutingDecision], worker: str, at: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class MissRemedy:
-    """`page`: URL name of the page that carries it out, `button` its label."""
+    """Remedy of a cause of misses. `page`: URL name of the page that carries it out, `button` its
+    label.
+    """
 
     text: str
     button: str = ""

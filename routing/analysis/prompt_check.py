@@ -30,7 +30,9 @@ class PromptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CheckedPrompt:
-    """`tools`: as sent, since templates render their keys in this order."""
+    """Prompt as the router reads it. `tools`: as sent, since templates render their keys in this
+    order.
+    """
 
     data: bytes
     sketch: sketch.PromptSketch

@@ -58,7 +58,7 @@ class StrategySerializer(serializers.Serializer[Any]):
 
 
 class RoutingSerializer(serializers.Serializer[Any]):
-    """`note`: set if some routers did not respond."""
+    """Routing of an endpoint. `note`: set if some routers did not respond."""
 
     strategy = serializers.CharField()
     session_key = serializers.CharField()
@@ -200,7 +200,9 @@ class TokensSerializer(serializers.Serializer[Any]):
 
 
 class ChatAnswerSerializer(serializers.Serializer[Any]):
-    """`error` is empty on success; times are in seconds, measured by the console."""
+    """Response to a prompt. `error` is empty on success; times are in seconds, measured by the
+    console.
+    """
 
     text = serializers.CharField(allow_blank=True)
     endpoint = serializers.CharField()

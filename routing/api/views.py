@@ -111,9 +111,9 @@ class RouterIndexSerializer(serializers.Serializer[Any]):
 
 
 class KvIndexSerializer(serializers.Serializer[Any]):
-    """`kv` is the record of the first router that responded, null if its strategy uses no KV index.
-    `stale`: why the data of `at` is not current, "" if it is. `routers`: each of several;
-    `differences`: where their indexes disagree.
+    """KV block index of an endpoint. `kv` is the record of the first router that responded, null if
+    its strategy uses no KV index. `stale`: why the data of `at` is not current, "" if it is.
+    `routers`: each of several; `differences`: where their indexes disagree.
     """
 
     strategy = serializers.CharField(allow_blank=True)
@@ -177,7 +177,7 @@ class ExchangeSerializer(serializers.Serializer[Any]):
 
 
 class RouterReportSerializer(RouterIndexSerializer):
-    """`exchange` is null if no state store is configured."""
+    """Report of one router. `exchange` is null if no state store is configured."""
 
     strategy = serializers.CharField(allow_blank=True)
     in_flight = serializers.IntegerField(help_text="Requests of all routers that it knows of.")
@@ -195,8 +195,8 @@ class ChosenStoreSerializer(serializers.Serializer[Any]):
 
 
 class RouterReportsSerializer(serializers.Serializer[Any]):
-    """`differences`: what the routers report differently. `state_store`: as configured, null for
-    one router and without any.
+    """Reports of an endpoint's routers. `differences`: what the routers report differently.
+    `state_store`: as configured, null for one router and without any.
     """
 
     state_store = ChosenStoreSerializer(allow_null=True)
@@ -224,7 +224,7 @@ class Routers(APIView):
 
 
 class FindingSerializer(serializers.Serializer[Any]):
-    """`code` is stable; `fix` states the remedy."""
+    """Finding of the doctor. `code` is stable; `fix` states the remedy."""
 
     code = serializers.CharField()
     severity = serializers.ChoiceField([str(one) for one in Severity])
@@ -235,7 +235,7 @@ class FindingSerializer(serializers.Serializer[Any]):
 
 
 class CheckSerializer(serializers.Serializer[Any]):
-    """`why`: the reason a check was skipped."""
+    """Check of the doctor. `why`: the reason a check was skipped."""
 
     code = serializers.CharField()
     title = serializers.CharField()
@@ -244,7 +244,9 @@ class CheckSerializer(serializers.Serializer[Any]):
 
 
 class ExaminationSerializer(serializers.Serializer[Any]):
-    """`verdict` is the worst finding's severity; the worst findings come first."""
+    """Examination by the doctor. `verdict` is the worst finding's severity; the worst findings come
+    first.
+    """
 
     endpoint = serializers.CharField()
     strategy = serializers.CharField(allow_blank=True)
@@ -269,7 +271,7 @@ class Doctor(APIView):
 
 
 class PrefixGroupSerializer(serializers.Serializer[Any]):
-    """`digest` is a keyed hash of the prefix; its text is not stored."""
+    """Prompts with one prefix. `digest` is a keyed hash of the prefix; its text is not stored."""
 
     digest = serializers.CharField()
     name = serializers.CharField(allow_blank=True)

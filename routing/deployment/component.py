@@ -48,9 +48,9 @@ ROUTING_FALLBACK = "RoutingFallback"
 
 
 class RouterComponent:
-    """`provisioner` returns that of the endpoint's cluster; `image` is the router image there;
-    `secrets_folder` holds the files that endpoints may name; `canary` returns the settings of the
-    running canary, `state_store` the installation's store.
+    """Router component of endpoints. `provisioner` returns that of the endpoint's cluster; `image`
+    is the router image there; `secrets_folder` holds the files that endpoints may name; `canary`
+    returns the settings of the running canary, `state_store` the installation's store.
     """
 
     name = "router"

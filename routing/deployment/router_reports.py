@@ -41,8 +41,8 @@ class ExchangeState:
 
 @dataclass(frozen=True, slots=True)
 class RouterReport:
-    """`error` is "" if it responded. `kv` is None if its strategy uses no KV index; `exchange` is
-    None if no state store is configured.
+    """State that a router reports. `error` is "" if it responded. `kv` is None if its strategy uses
+    no KV index; `exchange` is None if no state store is configured.
     """
 
     name: str = ""

@@ -86,7 +86,9 @@ class PlacementFacts:
 
 @dataclass(frozen=True, slots=True)
 class RouterFacts(RouterReport):
-    """`kv` is None also if it did not report one; `decisions` are newest first."""
+    """Facts of a router that the doctor judges. `kv` is None also if it did not report one;
+    `decisions` are newest first.
+    """
 
     refused: str = ""
     needs_restart: tuple[str, ...] = ()

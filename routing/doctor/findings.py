@@ -14,7 +14,7 @@ from routing.doctor.facts import FleetFacts, Statement, WorkerFacts
 
 
 class Severity(StrEnum):
-    """`error`: broken. `warning`: degraded. `info`: no action needed."""
+    """Severity of a finding. `error`: broken. `warning`: degraded. `info`: no action needed."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -14,7 +14,9 @@ from routing.engine.observe.metrics import package_version
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`field`: dotted path in the configuration; "": handled elsewhere."""
+    """Command-line flag of the router. `field`: dotted path in the configuration; "": handled
+    elsewhere.
+    """
 
     name: str
     field: str

@@ -19,7 +19,9 @@ BURST = 100.0
 
 
 class Retries:
-    """`send`: sends a request again. `busy`: the end of a request will call `ended`."""
+    """Retries of requests without a response. `send`: sends a request again. `busy`: the end of a
+    request will call `ended`.
+    """
 
     def __init__(self, send: Callable[[RoutedRequest], None], busy: Callable[[], bool]) -> None:
         self._send = send

@@ -31,7 +31,7 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class HourRow:
-    """`gap_hours`: hours without recorded requests before it."""
+    """Recorded hour of the traces page. `gap_hours`: hours without recorded requests before it."""
 
     hour: RecordedHour
     gap_hours: int

@@ -61,8 +61,8 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """`route`: "" uses the endpoint's strategy, else the named one; `worker` pins a worker. `salt`
-    prevents prefix cache hits ("" for none).
+    """Conversation of the playground. `route`: "" uses the endpoint's strategy, else the named one;
+    `worker` pins a worker. `salt` prevents prefix cache hits ("" for none).
     """
 
     messages: tuple[dict[str, str], ...] = field(repr=False)

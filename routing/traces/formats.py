@@ -21,7 +21,9 @@ Lines = Iterable[str | bytes]
 
 @dataclass(frozen=True, slots=True)
 class TraceFormat:
-    """`block_tokens`: of its ids; `any_blocks`: other sizes are possible, too."""
+    """Format of trace files. `block_tokens`: of its ids; `any_blocks`: other sizes are possible,
+    too.
+    """
 
     label: str
     block_tokens: int

@@ -30,7 +30,9 @@ MAX_TITLE = 80
 
 @dataclass(frozen=True, slots=True)
 class WhatIfRequest:
-    """`given`: changed values by field name. `begin`, `end` None: the newest recorded hours."""
+    """Request of a what-if analysis. `given`: changed values by field name. `begin`, `end` None:
+    the newest recorded hours.
+    """
 
     given: Mapping[str, Any]
     begin: datetime | None = None

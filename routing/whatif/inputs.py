@@ -33,7 +33,9 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """`low`, `high`: bounds, allowed themselves; `choices` of a text; `blank`: may be unknown."""
+    """Input of a what-if analysis. `low`, `high`: bounds, allowed themselves; `choices` of a text;
+    `blank`: may be unknown.
+    """
 
     name: str
     label: str

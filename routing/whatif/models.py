@@ -27,9 +27,10 @@ LIVE = (WhatIfState.QUEUED, WhatIfState.RUNNING)
 
 
 class WhatIf(models.Model):
-    """`present`, `candidate`: values of inputs.FIELDS; `candidates`: those of a survey, whose
-    `candidate` is the present. `trace`: imported trace that is replayed instead of the recorded
-    requests, "" for none. `result`: model.analysis.as_document or as_survey.
+    """Row of a what-if analysis. `present`, `candidate`: values of inputs.FIELDS; `candidates`:
+    those of a survey, whose `candidate` is the present. `trace`: imported trace that is replayed
+    instead of the recorded requests, "" for none. `result`: model.analysis.as_document or
+    as_survey.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

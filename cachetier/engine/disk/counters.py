@@ -40,9 +40,9 @@ class DiskCounters:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """`used_bytes` is the size of the files; `capacity_bytes` drops below the configured value
-    while the file system is full. `risen` entries are in memory as well; `waiting_bytes` are in
-    memory until written.
+    """Counters of the disk tier. `used_bytes` is the size of the files; `capacity_bytes` drops
+    below the configured value while the file system is full. `risen` entries are in memory as well;
+    `waiting_bytes` are in memory until written.
     """
 
     used_bytes: int

@@ -27,7 +27,9 @@ _RESERVE_BYTES: Final = 1024 * 1024
 
 
 class MemoryShortage:
-    """`shed` evicts a part of the values. `end` is called with the reason if that does not help."""
+    """Reaction to a shortage of memory. `shed` evicts a part of the values. `end` is called with
+    the reason if that does not help.
+    """
 
     def __init__(self, shed: Callable[[float], None], end: Callable[[str], None]) -> None:
         self._shed = shed

@@ -35,7 +35,9 @@ class Goal(StrEnum):
 
 @dataclass(slots=True)
 class Replica:
-    """`spec_hash` is empty while unknown: between two steps, or adopted."""
+    """Stored state of one process. `spec_hash` is empty while unknown: between two steps, or
+    adopted.
+    """
 
     spec_hash: str = ""
     goal: Goal = Goal.RUN

@@ -29,7 +29,9 @@ LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class CandidateOptions:
-    """`replicas`, `l2`: may be changed; an autoscaler and an external Redis have their own."""
+    """What the advisor may change. `replicas`, `l2`: may be changed; an autoscaler and an external
+    Redis have their own.
+    """
 
     worker_price: WorkerPrice
     replicas: bool = True

@@ -25,9 +25,10 @@ _SAME = 0.01  # TTFT gains that differ by less are alike
 
 @dataclass(frozen=True, slots=True)
 class AdviceRow:
-    """`money`: gain in USD per month. `bill`: change of what workers and tiers cost, USD per month.
-    `ttft_p50`, `ttft_p90`, `hit_rate`: changes, `seconds`: TTFT p90 before and after. `changes`:
-    label, before, after. `fields`: changed values of the what-if model.
+    """One row of advice with its gains. `money`: gain in USD per month. `bill`: change of what
+    workers and tiers cost, USD per month. `ttft_p50`, `ttft_p90`, `hit_rate`: changes, `seconds`:
+    TTFT p90 before and after. `changes`: label, before, after. `fields`: changed values of the
+    what-if model.
     """
 
     key: str
@@ -50,7 +51,9 @@ class AdviceRow:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """`l2`: of a GiB of L2 (USD/h). None: unknown; `why` states what is missing."""
+    """Prices that gains are computed with. `l2`: of a GiB of L2 (USD/h). None: unknown; `why`
+    states what is missing.
+    """
 
     l2: float | None = None
     why: str = ""

@@ -33,8 +33,8 @@ _AVOIDABLE = (
 
 @dataclass(frozen=True, slots=True)
 class LayoutUse:
-    """`changed`: requests with the early change. `tokens`: computed because of it, or again though
-    they had been cached.
+    """Use of a prompt layout. `changed`: requests with the early change. `tokens`: computed because
+    of it, or again though they had been cached.
     """
 
     requests: int

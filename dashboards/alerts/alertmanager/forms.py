@@ -34,7 +34,9 @@ _MOMENT = {"type": "datetime-local"}
 
 
 class ValuesForm(ActionForm):
-    """`given` returns the submitted values in the shape that the actions take."""
+    """Form whose values an action validates. `given` returns the submitted values in the shape that
+    the actions take.
+    """
 
     def given(self) -> dict[str, Any]:
         return {name: self.text_of(name) for name in self.fields}

@@ -22,8 +22,9 @@ _LATE = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class NotificationStatus:
-    """`trouble` is empty while alerts reach receivers. `managed`: the console writes the
-    configuration of its Alertmanager; `elsewhere`: metrics sources with one of their own.
+    """Whether alerts reach their receivers. `trouble` is empty while alerts reach receivers.
+    `managed`: the console writes the configuration of its Alertmanager; `elsewhere`: metrics
+    sources with one of their own.
     """
 
     looked_at: datetime | None

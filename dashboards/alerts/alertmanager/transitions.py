@@ -47,7 +47,9 @@ PROMETHEUS_UNREACHABLE, NO_PROMETHEUS, WATCHING = "PrometheusAway", "NoPrometheu
 
 @dataclass(frozen=True, slots=True)
 class FiringState:
-    """`unknown`: other alerts may be firing, for the reason `why`."""
+    """Firing alerts of all metrics sources. `unknown`: other alerts may be firing, for the reason
+    `why`.
+    """
 
     alerts: tuple[FiringAlert, ...] = ()
     why: str = ""

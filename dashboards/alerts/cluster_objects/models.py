@@ -45,9 +45,9 @@ class ClusterAlerts(Desired):
 
 
 class ClusterAlertsStatus(Observed):
-    """`there`: kind, namespace and name of each object that may exist, written before it is
-    created. `tried`: digest of the latest desired state. `corrected`: number of reverted foreign
-    changes, the latest at `corrected_at`.
+    """Observed state of a cluster's alert objects. `there`: kind, namespace and name of each object
+    that may exist, written before it is created. `tried`: digest of the latest desired state.
+    `corrected`: number of reverted foreign changes, the latest at `corrected_at`.
     """
 
     alerts = models.OneToOneField(

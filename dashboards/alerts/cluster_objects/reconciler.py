@@ -66,7 +66,9 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class DesiredObjects:
-    """`trouble`: why some objects are missing, with its `reason`; the others are kept anyway."""
+    """Alert objects that a cluster should have. `trouble`: why some objects are missing, with its
+    `reason`; the others are kept anyway.
+    """
 
     bodies: tuple[dict[str, Any], ...]
     reason: str = ""

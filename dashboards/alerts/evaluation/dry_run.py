@@ -61,9 +61,9 @@ class ConditionValues:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`now`: result with the current parameters, None if they are the same. `known_s`: seconds with
-    scraped data; `measured_s`: seconds with values of the measure, None if it may legitimately be
-    absent.
+    """Result of a rule over past data. `now`: result with the current parameters, None if they are
+    the same. `known_s`: seconds with scraped data; `measured_s`: seconds with values of the
+    measure, None if it may legitimately be absent.
     """
 
     key: str

@@ -24,9 +24,9 @@ _SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace
 
 @dataclass(frozen=True, slots=True)
 class FiringAlert:
-    """`remedy` is empty for rules that are not ours. `labels`: as in Prometheus. Pending: the
-    condition holds, but not yet for the rule's `for` duration. `value`: current value of the rule's
-    measure, None if unknown.
+    """Firing or pending alert. `remedy` is empty for rules that are not ours. `labels`: as in
+    Prometheus. Pending: the condition holds, but not yet for the rule's `for` duration. `value`:
+    current value of the rule's measure, None if unknown.
     """
 
     name: str
@@ -52,8 +52,8 @@ class FiringAlert:
 
 @dataclass(frozen=True, slots=True)
 class FiringAlerts:
-    """`why`: reason why nothing is known, else empty. `missing`: reason of a partial result, if one
-    of several sources did not respond.
+    """Alerts of one query. `why`: reason why nothing is known, else empty. `missing`: reason of a
+    partial result, if one of several sources did not respond.
     """
 
     alerts: tuple[FiringAlert, ...] = ()

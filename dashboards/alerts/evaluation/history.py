@@ -38,7 +38,7 @@ _MOST_EPISODES = 50
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """`until` is None while the alert fires."""
+    """Time in which a rule fired. `until` is None while the alert fires."""
 
     whose: str
     since: datetime
@@ -48,7 +48,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class RuleHistory:
-    """`why`: reason why nothing is known."""
+    """Past values and firings of a rule. `why`: reason why nothing is known."""
 
     key: str
     episodes: tuple[Episode, ...] = ()

@@ -59,8 +59,8 @@ class FiringSummary:
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """`about`: sorted by firing time, longest first. `enabled`: of the rule; the result is for the
-    enabled one.
+    """When a rule would have fired. `about`: sorted by firing time, longest first. `enabled`: of
+    the rule; the result is for the enabled one.
     """
 
     about: tuple[FiringSummary, ...] = ()

@@ -26,8 +26,8 @@ _OWN = ("__name__", "alertname", "alertstate", "severity", "job", "instance", "e
 
 @dataclass(frozen=True, slots=True)
 class MeasureChart:
-    """`left`: number of series not drawn, of the lowest values if `falls`. `undrawn`: there is a
-    threshold, but not as a single number.
+    """Chart of a rule's measure. `left`: number of series not drawn, of the lowest values if
+    `falls`. `undrawn`: there is a threshold, but not as a single number.
     """
 
     chart: Chart | None = None
@@ -38,8 +38,8 @@ class MeasureChart:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """`thresholds`: numbers, or PromQL that may evaluate to one. `falls`: low values are bad.
-    `heavy`: user-written and possibly expensive.
+    """Measured value of a rule. `thresholds`: numbers, or PromQL that may evaluate to one. `falls`:
+    low values are bad. `heavy`: user-written and possibly expensive.
     """
 
     value: str

@@ -20,8 +20,9 @@ _MATCHING = re.compile(r"\s*(?:on|ignoring|group_left|group_right)\b\s*(?:\([^)]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`thresholds`: operands compared with `value`, empty if unknown. `falls`: low values are
-    bad."""
+    """Comparison at the top of a condition. `thresholds`: operands compared with `value`, empty if
+    unknown. `falls`: low values are bad.
+    """
 
     value: str
     thresholds: tuple[str, ...] = ()

@@ -16,7 +16,9 @@ _DURATION = re.compile(r"(\d{1,9})\s*(s|m|min|h|d|w)?")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`choices`: the allowed values; if empty, any from `low` to `high`."""
+    """Parameter of a built-in rule. `choices`: the allowed values; if empty, any from `low` to
+    `high`.
+    """
 
     name: str
     label: str

@@ -72,10 +72,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`lasting`: the `for` duration in Prometheus syntax. `about`: label that identifies the
-    subject; alerts on endpoints have the label `endpoint` whatever the metric's label is.
-    `needs`: exporter required, empty for our own metrics. `measured_in`: unit of the measure; None:
-    that of the threshold.
+    """Built-in alert rule. `lasting`: the `for` duration in Prometheus syntax. `about`: label that
+    identifies the subject; alerts on endpoints have the label `endpoint` whatever the metric's
+    label is. `needs`: exporter required, empty for our own metrics. `measured_in`: unit of the
+    measure; None: that of the threshold.
     """
 
     name: str

@@ -57,7 +57,9 @@ class UserRule:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`of_endpoints`: by rule, then by endpoint. `console_url` is empty if unknown."""
+    """Settings of all rules. `of_endpoints`: by rule, then by endpoint. `console_url` is empty if
+    unknown.
+    """
 
     everywhere: Mapping[str, Setting] = field(default_factory=dict)
     of_endpoints: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)

@@ -23,7 +23,9 @@ _STATES = {"": None, "on": True, "off": False}
 
 
 class SettingForm(ActionForm):
-    """`mine`: own settings; `wide`: inherited ones, shown as placeholders of empty fields."""
+    """Form of a rule's setting. `mine`: own settings; `wide`: inherited ones, shown as placeholders
+    of empty fields.
+    """
 
     def __init__(self, rule: Rule, mine: Setting, wide: Setting, *args: Any) -> None:
         super().__init__(*args)

@@ -50,7 +50,9 @@ _READ = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RuleFileLocation:
-    """`file`: path that Prometheus reads; `good`: copy of the last file it loaded."""
+    """Rule file of the bundled Prometheus. `file`: path that Prometheus reads; `good`: copy of the
+    last file it loaded.
+    """
 
     file: Path
     url: str

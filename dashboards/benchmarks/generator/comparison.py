@@ -31,7 +31,9 @@ _MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """`change`, `low`, `high`: B / A - 1. None: not measured, or too few samples."""
+    """One compared figure of two runs. `change`, `low`, `high`: B / A - 1. None: not measured, or
+    too few samples.
+    """
 
     label: str
     a: float | None

@@ -29,7 +29,9 @@ RUNNING, DONE, ABORTED, LOST = "running", "done", "aborted", "lost"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`workers` maps names to URLs whose /metrics export token sources."""
+    """Work of a load generator process. `workers` maps names to URLs whose /metrics export token
+    sources.
+    """
 
     job: Job
     url: str

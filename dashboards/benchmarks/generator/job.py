@@ -90,8 +90,8 @@ class TraceRow:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`nonce` begins every prompt: only jobs with the same nonce share cached prompts. `rows` are
-    the rows of a trace, else empty.
+    """Load to generate. `nonce` begins every prompt: only jobs with the same nonce share cached
+    prompts. `rows` are the rows of a trace, else empty.
     """
 
     workload: str = CHAT

@@ -28,7 +28,7 @@ Publish = Callable[[dict[str, Any]], None]
 
 
 class Player:
-    """`abort` is safe to call from a signal handler."""
+    """Sender of a job's requests. `abort` is safe to call from a signal handler."""
 
     def __init__(self, task: Task, publish: Publish) -> None:
         self._task = task

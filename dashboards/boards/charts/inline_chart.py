@@ -19,7 +19,9 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """`style` is a class of benchmarks.css; `shapes` are the points of polylines or polygons."""
+    """Line of an inline chart. `style` is a class of benchmarks.css; `shapes` are the points of
+    polylines or polygons.
+    """
 
     label: str
     style: str

@@ -77,10 +77,11 @@ class UnpricedPanel:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`job` exports `metric`, or one of the equivalent `or_metrics`; if all are missing, `since` is
-    the version that has them. `job` "" means an exporter outside the console's targets, named by
-    `needs`. `cause` is the precondition of any value; `empty` explains no value despite the cause,
-    `zero` explains values that are all 0. Both hold for the panel's own counters.
+    """Declaration of a panel. `job` exports `metric`, or one of the equivalent `or_metrics`; if all
+    are missing, `since` is the version that has them. `job` "" means an exporter outside the
+    console's targets, named by `needs`. `cause` is the precondition of any value; `empty` explains
+    no value despite the cause, `zero` explains values that are all 0. Both hold for the panel's own
+    counters.
 
     `styles` go by series name, beside those of single lines; other names get one in turn. A share
     that is not `of_whole` is scaled to its values, not to 100 %. `unpriced` replaces the notice
@@ -134,7 +135,9 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class PanelSection:
-    """`anchor` keeps the links of a section whose title was reworded; "" is the title's slug."""
+    """Section of a board. `anchor` keeps the links of a section whose title was reworded; "" is the
+    title's slug.
+    """
 
     title: str
     panels: tuple[Panel, ...]
@@ -156,8 +159,8 @@ class Documented:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """`fleet` and `one`: sections for many endpoints and for one; () without such a board.
-    `documented`: metric names from other documentation, listed in a table.
+    """Declaration of a board. `fleet` and `one`: sections for many endpoints and for one; ()
+    without such a board. `documented`: metric names from other documentation, listed in a table.
     """
 
     key: str
@@ -184,7 +187,9 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """`step_s` keeps a line under 600 points; `poll_s` is the page's refresh interval."""
+    """Time range of a board. `step_s` keeps a line under 600 points; `poll_s` is the page's refresh
+    interval.
+    """
 
     key: str
     label: str

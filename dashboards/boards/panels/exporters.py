@@ -12,8 +12,9 @@ from dashboards.boards.queries import metric_names
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """`how` is the installation hint; a panel's `needs` is its name. The exporter is present if the
-    metric `sign` exists; `more` explains how to enable metrics that are off by default.
+    """Exporter outside the console's targets. `how` is the installation hint; a panel's `needs` is
+    its name. The exporter is present if the metric `sign` exists; `more` explains how to enable
+    metrics that are off by default.
     """
 
     name: str

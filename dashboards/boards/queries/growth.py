@@ -252,7 +252,7 @@ WORKER_LABELS: Final = ("engine", "instance", "pod", "worker")  # labels removed
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`sums_only`: without series of single workers."""
+    """Family of recording rules. `sums_only`: without series of single workers."""
 
     every_s: int
     prefix: str

@@ -1,4 +1,4 @@
-"""Metric names of the queried exporters as of vLLM 0.32; `_OLD` names are former ones.
+"""Metric names of the queried exporters as of vLLM 0.32; names that end in OLD are former ones.
 
 LMCache's names contain a colon, or an underscore in OpenMetrics.
 """

@@ -61,9 +61,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """`scrape_s`: scrape interval. `kept`: intervals (s) of the recording rules that cover the
-    whole range and replace the raw counters (queries.growth). `fleet`: those of which the sums of
-    all endpoints cover it, too.
+    """Times of a query. `scrape_s`: scrape interval. `kept`: intervals (s) of the recording rules
+    that cover the whole range and replace the raw counters (queries.growth). `fleet`: those of
+    which the sums of all endpoints cover it, too.
     """
 
     step_s: int

@@ -49,9 +49,9 @@ def is_counted(line: PanelLine) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceScope:
-    """`end` is the exact end of the range; the last point of a coarse chart is earlier. `covered`:
-    intervals (s) of all recording rules that cover it. `exported`: counters of the totals that have
-    a series in it, if known.
+    """Scope in which absence is examined. `end` is the exact end of the range; the last point of a
+    coarse chart is earlier. `covered`: intervals (s) of all recording rules that cover it.
+    `exported`: counters of the totals that have a series in it, if known.
     """
 
     scope: Scope

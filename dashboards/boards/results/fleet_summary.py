@@ -25,7 +25,7 @@ class TierShare:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`why` explains missing values; "" if there are none."""
+    """Summary of the fleet. `why` explains missing values; "" if there are none."""
 
     tiers: tuple[TierShare, ...] = ()
     ttft_p50_s: float | None = None

@@ -21,7 +21,9 @@ from routing.engine.misses.attribution import CAUSES
 
 
 class MissSumSerializer(serializers.Serializer[Any]):
-    """`seconds`: prefill time; `usd_error`: ± of `usd`. Null: not calibrated, or no price."""
+    """Computed tokens of one cause. `seconds`: prefill time; `usd_error`: ± of `usd`. Null: not
+    calibrated, or no price.
+    """
 
     code = serializers.CharField(allow_blank=True)
     name = serializers.CharField(source="label")
@@ -147,8 +149,8 @@ class Misses(APIView):
 
 
 class MissGroupSerializer(serializers.Serializer[Any]):
-    """`seconds`, `usd`: null where no endpoint of it is calibrated or priced; else without the
-    tokens that `uncalibrated_tokens` and `unpriced_tokens` count.
+    """Computed tokens of one group. `seconds`, `usd`: null where no endpoint of it is calibrated or
+    priced; else without the tokens that `uncalibrated_tokens` and `unpriced_tokens` count.
     """
 
     name = serializers.CharField()

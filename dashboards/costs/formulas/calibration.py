@@ -35,7 +35,9 @@ class CalibrationSample:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationResult:
-    """`seconds_per_token` is None if the measurement failed; `problem` holds the reason."""
+    """Result of a calibration run. `seconds_per_token` is None if the measurement failed; `problem`
+    holds the reason.
+    """
 
     worker: str = ""
     samples: tuple[CalibrationSample, ...] = ()

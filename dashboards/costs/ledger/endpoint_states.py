@@ -25,7 +25,9 @@ _APART = ("routers", "router_cpus", "router_memory_bytes")
 
 @dataclass(frozen=True, slots=True)
 class EndpointState:
-    """`team_id` None: no team. `since`: creation time, None for deleted endpoints."""
+    """State of an endpoint at a cost pass. `team_id` None: no team. `since`: creation time, None
+    for deleted endpoints.
+    """
 
     needs: Needs
     team_id: int | None

@@ -88,7 +88,9 @@ def switch(request: HttpRequest, name: str) -> HttpResponseBase:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRow:
-    """`own`: the endpoint's own switch, None for the default; `enabled`: the effective one."""
+    """Row of the calibrations page. `own`: the endpoint's own switch, None for the default;
+    `enabled`: the effective one.
+    """
 
     endpoint: Endpoint
     known: KnownSlope | None

@@ -31,7 +31,9 @@ REMEDY = "Enter USD per hour of the whole machine, such as 1.20."
 
 @dataclass(frozen=True, slots=True)
 class MissingPrice:
-    """`size`: resources of the machine, None if unknown (set them under Instance types)."""
+    """Machine without a price. `size`: resources of the machine, None if unknown (set them under
+    Instance types).
+    """
 
     machine: str
     endpoints: tuple[str, ...]

@@ -25,7 +25,7 @@ _READ = (
 
 @dataclass(frozen=True, slots=True)
 class KnownSlope:
-    """`lent`: measured on another, equivalent endpoint."""
+    """Calibration used for an endpoint. `lent`: measured on another, equivalent endpoint."""
 
     calibration: Calibration
     lent: bool

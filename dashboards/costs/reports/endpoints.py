@@ -47,8 +47,9 @@ DEFAULT_RANGE = "24h"
 
 @dataclass(frozen=True, slots=True)
 class EndpointCostRow:
-    """`known`: calibration used for the saving; `latest`: the endpoint's own latest run; `lent_by`:
-    endpoint of the calibration, if it is another one that the viewer may see.
+    """Row of the costs by endpoint. `known`: calibration used for the saving; `latest`: the
+    endpoint's own latest run; `lent_by`: endpoint of the calibration, if it is another one that the
+    viewer may see.
     """
 
     endpoint: Endpoint

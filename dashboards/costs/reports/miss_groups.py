@@ -78,7 +78,9 @@ class MissGroup:
 
 @dataclass(frozen=True, slots=True)
 class MissGroups:
-    """`causes`: a group for each cause; both with most tokens first. `tags`: keys to group by."""
+    """Costs of misses by group. `causes`: a group for each cause; both with most tokens first.
+    `tags`: keys to group by.
+    """
 
     key: str
     by: str

@@ -31,7 +31,7 @@ COLUMNS = ("month", "group", "name", "team", *_NUMBERS, "covered")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`by`: endpoint, team, model, machine or tag:KEY."""
+    """Table of a monthly report. `by`: endpoint, team, model, machine or tag:KEY."""
 
     by: str
     lines: Sequence[CostLine]

@@ -31,8 +31,8 @@ _SAME_WORKER = f"and on (namespace, endpoint_name) {_SERVER}"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`sources`: alternative expressions of the same value; on equal labels the first wins.
-    `meaning`: description of the counted value.
+    """Recording rule. `sources`: alternative expressions of the same value; on equal labels the
+    first wins. `meaning`: description of the counted value.
     """
 
     name: str

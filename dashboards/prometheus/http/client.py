@@ -72,7 +72,9 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`detail` is shown to users; it never contains a password from the URL."""
+    """Reason why a query failed. `detail` is shown to users; it never contains a password from the
+    URL.
+    """
 
     kind: FaultKind
     detail: str
@@ -107,7 +109,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`values[i]` is the value at `start + i * step`; None where there is none."""
+    """Series of a query's result. `values[i]` is the value at `start + i * step`; None where there
+    is none.
+    """
 
     labels: tuple[tuple[str, str], ...]
     values: tuple[float | None, ...]
@@ -133,9 +137,9 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`window` None evaluates at `at` only. `join` merges series with equal labels from several
-    sources; `apart` adds the label `metrics_source` instead. `heavy`: a user-written query of
-    unknown cost.
+    """Query to Prometheus. `window` None evaluates at `at` only. `join` merges series with equal
+    labels from several sources; `apart` adds the label `metrics_source` instead. `heavy`: a
+    user-written query of unknown cost.
     """
 
     query: str
@@ -361,7 +365,7 @@ def connect(url: str, login: Login | None = None, name: str = "") -> Prometheus:
 
 
 class _QueryError(Exception):
-    """`is_late`: the server was reached but exceeded the deadline."""
+    """Failed query. `is_late`: the server was reached but exceeded the deadline."""
 
     def __init__(self, fault: Fault, *, is_late: bool = False) -> None:
         super().__init__(fault.detail)

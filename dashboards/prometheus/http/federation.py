@@ -42,8 +42,8 @@ class RefusingAsker:
 
 
 class Federated:
-    """`owners` maps endpoints to the name of their source; other endpoints may come from any
-    source.
+    """Several metrics sources queried as one. `owners` maps endpoints to the name of their source;
+    other endpoints may come from any source.
     """
 
     def __init__(self, parts: Iterable[FederatedSource], owners: Mapping[str, str]) -> None:

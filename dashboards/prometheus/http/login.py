@@ -30,9 +30,10 @@ class LoginError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """`username` is also the AWS access key id; `secret` is the token, the password or the AWS
-    secret key (without one, the AWS credentials of the console's machine or pod are used). `ca`,
-    `certificate` and `key` are PEM; without `ca` the system's CAs apply.
+    """Credentials of a metrics source. `username` is also the AWS access key id; `secret` is the
+    token, the password or the AWS secret key (without one, the AWS credentials of the console's
+    machine or pod are used). `ca`, `certificate` and `key` are PEM; without `ca` the system's CAs
+    apply.
     """
 
     auth: Auth = Auth.NONE

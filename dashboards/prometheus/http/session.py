@@ -174,7 +174,7 @@ class _Session(requests.Session):
 
 
 class _SigningAuth:
-    """`requests` auth hook that signs each request before it is sent."""
+    """Signer of requests. `requests` auth hook that signs each request before it is sent."""
 
     def __init__(self, login: Login) -> None:
         self._login = login

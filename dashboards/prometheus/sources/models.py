@@ -15,10 +15,10 @@ AUTHS = tuple(Auth)
 
 
 class MetricsSource(models.Model):
-    """`cluster`: the cluster whose endpoints' metrics the source holds; null means all clusters
-    without a source of their own. `sealed` maps field names to sealed secrets; `*_file` are names
-    in the console's folder of secret files and take precedence. `found` is the result of the last
-    examination, made at `verified_at`.
+    """Prometheus that the console queries. `cluster`: the cluster whose endpoints' metrics the
+    source holds; null means all clusters without a source of their own. `sealed` maps field names
+    to sealed secrets; `*_file` are names in the console's folder of secret files and take
+    precedence. `found` is the result of the last examination, made at `verified_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -21,7 +21,9 @@ SERVING = "serving"
 
 @dataclass(frozen=True, slots=True)
 class RevisionSide:
-    """`key` in the URL: a revision number or one of the names above."""
+    """Side of a comparison of revisions. `key` in the URL: a revision number or one of the names
+    above.
+    """
 
     key: str
     label: str

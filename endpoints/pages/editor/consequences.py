@@ -25,8 +25,8 @@ class ConsequenceLine:
 
 @dataclass(frozen=True, slots=True)
 class Consequences:
-    """`restarts`: None if unknown. `running`: the revision still serving during a rollout, 0 if it
-    is the desired one; `to_running`: the differences from it.
+    """Consequences of an edit. `restarts`: None if unknown. `running`: the revision still serving
+    during a rollout, 0 if it is the desired one; `to_running`: the differences from it.
     """
 
     changes: tuple[FieldChange, ...] = ()

@@ -72,7 +72,9 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class EditConflict:
-    """`generation`: the one edited here; `revisions`: those since, latest first."""
+    """Concurrent change of an edited endpoint. `generation`: the one edited here; `revisions`:
+    those since, latest first.
+    """
 
     generation: int
     revisions: tuple[Revision, ...]

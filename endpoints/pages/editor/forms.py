@@ -51,8 +51,9 @@ _ASK_AGAIN = {
 
 
 class EndpointForm(Styled, forms.Form):
-    """`spec`: initial values, of the edited endpoint or of the cloned one (`changing` False).
-    Options come from `context`. Cluster fields are present once a cluster is selected.
+    """Form of an endpoint. `spec`: initial values, of the edited endpoint or of the cloned one
+    (`changing` False). Options come from `context`. Cluster fields are present once a cluster is
+    selected.
     """
 
     def __init__(

@@ -34,7 +34,9 @@ class FilledField:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """`values` by path; `ignored`: the reason by the parameter that is not filled in."""
+    """Values that a URL fills into the form. `values` by path; `ignored`: the reason by the
+    parameter that is not filled in.
+    """
 
     values: dict[str, Any]
     ignored: dict[str, str]

@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PresetSetting:
-    """`value` of the field at `path`. `cluster`: True for clusters, False for this machine, None
-    for both.
+    """Setting of a preset. `value` of the field at `path`. `cluster`: True for clusters, False for
+    this machine, None for both.
     """
 
     path: str

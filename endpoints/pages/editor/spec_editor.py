@@ -44,7 +44,9 @@ class Pane:
 
 @dataclass(frozen=True, slots=True)
 class PaneReading:
-    """`applied`: `form` holds the values of the pane, which may have errors of single fields."""
+    """Result of reading the YAML pane. `applied`: `form` holds the values of the pane, which may
+    have errors of single fields.
+    """
 
     form: EndpointForm
     pane: Pane
@@ -53,9 +55,10 @@ class PaneReading:
 
 
 class SpecEditor:
-    """`present`: the edited endpoint; `source`: the cloned one; `left_off`: the preset sets L2, but
-    there is no cache tier at the workers' location; `filled`, `not_filled`,
-    `linked_note`: fields that a link changed, its other parameters with the reason, and its note.
+    """State of the endpoint editor. `present`: the edited endpoint; `source`: the cloned one;
+    `left_off`: the preset sets L2, but there is no cache tier at the workers' location; `filled`,
+    `not_filled`, `linked_note`: fields that a link changed, its other parameters with the reason,
+    and its note.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ NOT_APPLIED = frozenset({"type", "unknown_field", "unreadable", "cluster_only"})
 
 @dataclass(frozen=True, slots=True)
 class LineError:
-    """`line` counts from 1; 0 if unknown."""
+    """Error in a line of the YAML pane. `line` counts from 1; 0 if unknown."""
 
     line: int
     field: str

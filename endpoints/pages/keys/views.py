@@ -294,8 +294,8 @@ def _revoke(request: HttpRequest, key_id: str, within: str, back: str) -> HttpRe
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """`used`: over the last `SHOWN_DAYS` days. `spent`: tokens used of the present budget period
-    and their share; None without a budget.
+    """Row of the keys page. `used`: over the last `SHOWN_DAYS` days. `spent`: tokens used of the
+    present budget period and their share; None without a budget.
     """
 
     key: InferenceKey

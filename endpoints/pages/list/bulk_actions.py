@@ -20,7 +20,9 @@ MAX_ITEMS = 200
 
 @dataclass(frozen=True, slots=True)
 class BulkItem:
-    """`generation`: as displayed on selection; None disables the check."""
+    """Selected endpoint of a bulk action. `generation`: as displayed on selection; None disables
+    the check.
+    """
 
     name: str
     generation: int | None = None
@@ -28,9 +30,9 @@ class BulkItem:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`ask`: confirmation, as in "Pause these 3 endpoints?"; `done`: result label; `what`: effect
-    on each endpoint; `danger`: irreversible. `act` takes the actor, the item, the number of
-    replicas and the request's id.
+    """Bulk action on endpoints. `ask`: confirmation, as in "Pause these 3 endpoints?"; `done`:
+    result label; `what`: effect on each endpoint; `danger`: irreversible. `act` takes the actor,
+    the item, the number of replicas and the request's id.
     """
 
     key: str

@@ -18,7 +18,9 @@ KEY = "endpoints.columns"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`sort`: sort key in the URL, "" for none. `number`: right-aligned."""
+    """Column of the endpoint list. `sort`: sort key in the URL, "" for none. `number`:
+    right-aligned.
+    """
 
     key: str
     label: str
@@ -29,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`why`: reason for a missing text."""
+    """Cell of the endpoint list. `why`: reason for a missing text."""
 
     text: str = ""
     why: str = ""

@@ -53,8 +53,8 @@ class PeerDemand(Protocol):
 
 
 class RequestAdmission:
-    """`room()` returns True if a worker has a free slot; `waited` records every request's queue
-    time.
+    """Admission of requests to the queue. `room()` returns True if a worker has a free slot;
+    `waited` records every request's queue time.
     """
 
     def __init__(self, room: Callable[[], bool], waited: Histogram) -> None:

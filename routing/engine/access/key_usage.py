@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_KEYS = 4096
 """Maximum number of keys with usage. Ids come from the key file, never from callers. Beyond the
 limit, keys removed from the file are dropped, longest idle first, and their usage is added to
-`FORGOTTEN`.
+`REMOVED_KEYS`.
 """
 REMOVED_KEYS = "(forgotten)"
 _SUM_FIELDS = (

@@ -123,7 +123,9 @@ def likely_path(path: bytes) -> str:
 
 
 class PathRules:
-    """`open_paths`: exact paths, or prefixes ending in `*` (except control words)."""
+    """Rules of forwarded paths. `open_paths`: exact paths, or prefixes ending in `*` (except
+    control words).
+    """
 
     def __init__(self, open_paths: tuple[str, ...] = ()) -> None:
         self._all = "*" in open_paths

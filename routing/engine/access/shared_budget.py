@@ -13,8 +13,9 @@ MAX_ROUTERS = 256  # remembered of a key, ended ones included
 
 
 class SharedBudget:
-    """`left`: tokens when `included` (tokens by router instance) were counted; None: the whole
-    budget, as nothing was received. `spent`, `reserved`: tokens of the other routers beyond that.
+    """Token budget shared by several routers. `left`: tokens when `included` (tokens by router
+    instance) were counted; None: the whole budget, as nothing was received. `spent`, `reserved`:
+    tokens of the other routers beyond that.
     """
 
     __slots__ = ("_adopted", "_included", "_reserved", "_used", "left", "reserved", "spent")

@@ -26,7 +26,7 @@ _WRITE_HIGH_BYTES = 256 * 1024
 
 
 class AnswerReceiver:
-    """`head_only`: HEAD request, no body follows."""
+    """Receiver of a worker's response. `head_only`: HEAD request, no body follows."""
 
     __slots__ = ("head_only",)
 

@@ -39,7 +39,7 @@ class RemovalObserver(Protocol):
 
 
 class Index:
-    """`secret` keys the names (`chain.root`)."""
+    """Index of the KV blocks of all workers. `secret` keys the names (`chain.root`)."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret

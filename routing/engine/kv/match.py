@@ -39,8 +39,8 @@ class Blocks:
 
 @dataclass(slots=True, eq=False)
 class Matches:
-    """`workers`: best rank of each worker, by id. `anywhere`: tokens that any worker can load from
-    shared storage.
+    """Match of a prompt with the index. `workers`: best rank of each worker, by id. `anywhere`:
+    tokens that any worker can load from shared storage.
     """
 
     workers: dict[str, Match]

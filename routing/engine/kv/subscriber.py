@@ -65,7 +65,9 @@ class _FollowedWorker:
 
 
 class Subscriber:
-    """`failures`: exception types of `SubscriptionTarget.ask`."""
+    """Subscriber to the KV events of all workers. `failures`: exception types of
+    `SubscriptionTarget.ask`.
+    """
 
     def __init__(self, index: Index, log: LogEvent, failures: tuple[type[Exception], ...]) -> None:
         self.index = index

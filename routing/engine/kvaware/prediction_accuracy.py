@@ -22,9 +22,10 @@ _AGREED_SAMPLES = 10
 
 @dataclass(slots=True)
 class PredictionAccuracy:
-    """`over`: share of predicted tokens missing; `under`: share of reported tokens not predicted
-    (EWMAs). `lying`: not used until `renewed`. `doubted`: rebuilding has not helped, since the
-    worker caches other tokens than are predicted; not used until predictions agree again.
+    """Accuracy of predicted cached tokens. `over`: share of predicted tokens missing; `under`:
+    share of reported tokens not predicted (EWMAs). `lying`: not used until `renewed`. `doubted`:
+    rebuilding has not helped, since the worker caches other tokens than are predicted; not used
+    until predictions agree again.
     """
 
     answers: int = 0

@@ -60,7 +60,9 @@ _PROMPT_WORDS = [
 
 @dataclass(frozen=True, slots=True)
 class ProbeVerdict:
-    """`remedy` and `error` are empty on success; `path`: API used."""
+    """Result of a comparison with the engine's tokenizer. `remedy` and `error` are empty on
+    success; `path`: API used.
+    """
 
     result: str
     at: float
@@ -88,8 +90,8 @@ LogEvent = Callable[..., None]
 
 
 class Prober:
-    """`model`: model to request; `ranks`: number of ranks of a worker, 0 until all are followed;
-    ranks are probed in turn.
+    """Prober of tokenizers. `model`: model to request; `ranks`: number of ranks of a worker, 0
+    until all are followed; ranks are probed in turn.
     """
 
     def __init__(

@@ -68,7 +68,9 @@ class AnswerDiagnostics:
 
 @dataclass(frozen=True, slots=True)
 class SketchedPrompt:
-    """`chat`: messages, whose ends are exact; a text may go on within its last line."""
+    """Sketch of a prompt with its text. `chat`: messages, whose ends are exact; a text may go on
+    within its last line.
+    """
 
     sketch: PromptSketch
     pieces: list[bytes]

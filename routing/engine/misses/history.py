@@ -57,7 +57,7 @@ NOT_CACHEABLE = SeenPrompt([])
 
 @dataclass(slots=True, eq=False)
 class Tenure:
-    """`key`: its memory's name in the index."""
+    """Time of a worker's memory. `key`: its memory's name in the index."""
 
     worker: str
     slot: int
@@ -213,7 +213,7 @@ def missing_blocks(facts: RequestFacts, cached: int) -> Iterator[int]:
 
 @dataclass(slots=True, eq=False)
 class _Departure:
-    """`tenure` None: the worker had computed nothing."""
+    """Departure of a worker. `tenure` None: the worker had computed nothing."""
 
     at: float
     tenure: Tenure | None

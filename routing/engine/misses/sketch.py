@@ -77,9 +77,10 @@ def _digest_of(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PromptChange:
-    """`end`: bytes up to which the earlier prompt is repeated after the change at `offset`;
-    `stable`: the repeated ones of them. `foreign`: another API key sent the earlier prompt.
-    `template`: what the prompts of one template share, 0 for a change of their seed.
+    """Change between two prompts. `end`: bytes up to which the earlier prompt is repeated after the
+    change at `offset`; `stable`: the repeated ones of them. `foreign`: another API key sent the
+    earlier prompt. `template`: what the prompts of one template share, 0 for a change of their
+    seed.
     """
 
     kind: str

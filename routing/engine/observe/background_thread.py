@@ -17,7 +17,8 @@ _STOP_WAIT_S = 2.0
 
 
 class BackgroundThread(ABC, Generic[Item]):
-    """`work(items)` runs in the thread with one or more items, in order.
+    """Thread that works on queued items. `work(items)` runs in the thread with one or more items,
+    in order.
 
     `linger_s`: batching delay after the first item. `dropped`: items rejected while `limit` were
     waiting. The thread starts at once: subclasses set their own attributes first.

@@ -129,7 +129,7 @@ class EndedRequest(NamedTuple):
 
 
 class Exporter(BackgroundThread[EndedRequest]):
-    """`sent`, `failed`: numbers of requests, written by the thread only."""
+    """Exporter of spans. `sent`, `failed`: numbers of requests, written by the thread only."""
 
     def __init__(self, config: TracingConfig, resource: dict[str, str]) -> None:
         """Raise ConfigError if the OpenTelemetry packages are missing."""

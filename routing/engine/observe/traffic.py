@@ -43,7 +43,9 @@ Digest = Callable[[bytes], str]
 
 @dataclass(frozen=True, slots=True)
 class CacheScopes:
-    """`isolation`: scope of KV cache reuse in force. `groups`: key group by API key."""
+    """Scopes of cache reuse. `isolation`: scope of KV cache reuse in force. `groups`: key group by
+    API key.
+    """
 
     isolation: str = "shared"
     groups: Mapping[str, str] = field(default_factory=dict)

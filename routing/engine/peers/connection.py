@@ -91,7 +91,9 @@ def parse_reply(data: bytes, at: int, depth: int = 0) -> tuple[Any, int] | None:
 
 
 class StoreConnection(asyncio.Protocol):
-    """`on_message` gets published messages; everything else answers the oldest command."""
+    """Connection to the state store. `on_message` gets published messages; everything else answers
+    the oldest command.
+    """
 
     def __init__(self, on_message: OnMessage) -> None:
         self._on_message = on_message

@@ -44,7 +44,7 @@ _REPLIES = (
 
 @dataclass(frozen=True, slots=True)
 class StoreFailure:
-    """`reason` is a metric label."""
+    """Failure of the state store. `reason` is a metric label."""
 
     reason: str
     error: str

@@ -26,7 +26,8 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 
 class StoreLink:
-    """`on_message` gets every message; `changed` each failed attempt, None once connected.
+    """Link to the state store, reconnected for ever. `on_message` gets every message; `changed`
+    each failed attempt, None once connected.
 
     `serve` uses the connection for commands other than publish.
     """

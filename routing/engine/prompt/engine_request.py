@@ -52,11 +52,11 @@ _OPENING_EVENTS = {b"/v1/messages": 2, b"/v1/responses": 4}
 
 
 class EngineRequest:
-    """`path`: percent-decoded. `answers`: texts to generate; `choices`: per prompt. `most`: token
-    limit of one answer, 0: none. `adds_usage`: the router requested the stream's usage. `isolated`:
-    the body has the router's salt; `opening`: text to insert while streaming the body.
-    `skips_cache`: the engine computes the whole prompt, whatever it has cached.
-    `previous_response`: ID of the stored response that it continues.
+    """Fields of a request that the engine acts on. `path`: percent-decoded. `answers`: texts to
+    generate; `choices`: per prompt. `most`: token limit of one answer, 0: none. `adds_usage`: the
+    router requested the stream's usage. `isolated`: the body has the router's salt; `opening`: text
+    to insert while streaming the body. `skips_cache`: the engine computes the whole prompt,
+    whatever it has cached. `previous_response`: ID of the stored response that it continues.
     """
 
     stream: bool = False

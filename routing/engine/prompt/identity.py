@@ -124,8 +124,8 @@ class Identity:
 
 
 class Identifier:
-    """`hash_key` keys block hashes: empty, or equal for routers that should agree. `show_key` keys
-    the hashes on display.
+    """Identifier of prompts by block hashes. `hash_key` keys block hashes: empty, or equal for
+    routers that should agree. `show_key` keys the hashes on display.
     """
 
     def __init__(

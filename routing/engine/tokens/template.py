@@ -144,7 +144,7 @@ class TemplateUnusable(Exception):
 
 
 class _Generation(jinja2.ext.Extension):
-    """`{% generation %}` tag; renders its content unchanged."""
+    """Template tag of generated text. `{% generation %}` tag; renders its content unchanged."""
 
     tags = {"generation"}
 

@@ -218,7 +218,9 @@ def load_model_files(path: Path, chat_template: Path | None = None) -> ModelFile
 
 
 class LocalTokens:
-    """`template_problem`: why chats are unavailable, "" if they are."""
+    """Tokenizer and chat template of a model. `template_problem`: why chats are unavailable, "" if
+    they are.
+    """
 
     def __init__(self, files: ModelFiles, defaults: ServerDefaults) -> None:
         self.tokenizer = files.tokenizer

@@ -115,7 +115,9 @@ def _unfinished_tail(data: bytes) -> bytes:
 
 
 class EngineFingerprint(Protocol):
-    """`fingerprint`: the worker's `system_fingerprint`, "" for none, None while unknown."""
+    """Fingerprint of an engine. `fingerprint`: the worker's `system_fingerprint`, "" for none, None
+    while unknown.
+    """
 
     fingerprint: str | None
 

@@ -102,9 +102,9 @@ def _tier(tokens: int, policy: str) -> TierModel | None:
 
 @dataclass(frozen=True)
 class Analysis:
-    """`comparisons`: one for each candidate; none if the backtest forbids an answer.
-    `isolation`: effect of a changed cache isolation, also if only the hit rate passed the backtest.
-    `prompt_tokens`: of the replayed requests.
+    """Result of a what-if analysis. `comparisons`: one for each candidate; none if the backtest
+    forbids an answer. `isolation`: effect of a changed cache isolation, also if only the hit rate
+    passed the backtest. `prompt_tokens`: of the replayed requests.
     """
 
     requests: int

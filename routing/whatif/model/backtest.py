@@ -23,7 +23,9 @@ _PARTS = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class BacktestRow:
-    """`error`: predicted / measured - 1; of the hit rate the difference. `bound` None: none."""
+    """Figure of the backtest. `error`: predicted / measured - 1; of the hit rate the difference.
+    `bound` None: none.
+    """
 
     name: str
     predicted: float

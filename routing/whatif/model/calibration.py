@@ -44,8 +44,9 @@ class CalibrationError(Exception):
 
 @dataclass(frozen=True)
 class Calibration:
-    """`draws`: constants fitted to resampled sessions. `error`: robust relative
-    error of the observations. `noise`: factors by which times of the same work differ.
+    """Calibrated constants of a worker. `draws`: constants fitted to resampled sessions. `error`:
+    robust relative error of the observations. `noise`: factors by which times of the same work
+    differ.
     """
 
     constants: Constants

@@ -57,7 +57,9 @@ class SharedPrefix:
 
 @dataclass(frozen=True)
 class Sharing:
-    """`first_elsewhere`: prompt tokens by scope whose prefix only other scopes had sent before."""
+    """Sharing of prefixes between scopes. `first_elsewhere`: prompt tokens by scope whose prefix
+    only other scopes had sent before.
+    """
 
     first_elsewhere: dict[str, int]
     prefixes: list[SharedPrefix]
@@ -65,8 +67,9 @@ class Sharing:
 
 @dataclass(frozen=True)
 class ScopeEffect:
-    """`replay_tokens`: added computed tokens in the whole replay, which begins with empty caches;
-    the other figures are of its counted part. `added_usd_per_month` None: no price.
+    """Effect of isolation on one scope. `replay_tokens`: added computed tokens in the whole replay,
+    which begins with empty caches; the other figures are of its counted part. `added_usd_per_month`
+    None: no price.
     """
 
     scope: str  # "": all

@@ -16,9 +16,10 @@ _PRIOR_ERROR = 3.0  # relative
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """`value` is modelled as the sum of `parts` x coefficients. Errors are relative to a mean of
-    `size` and the modelled value: with it, values k times too large and k times too small balance
-    each other. Relative to `size` alone, noisy values are modelled as much too small.
+    """Observation of the least-squares fit. `value` is modelled as the sum of `parts` x
+    coefficients. Errors are relative to a mean of `size` and the modelled value: with it, values k
+    times too large and k times too small balance each other. Relative to `size` alone, noisy values
+    are modelled as much too small.
     """
 
     value: float

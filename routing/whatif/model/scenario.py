@@ -19,8 +19,9 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Scenario:
-    """`rate`: factor of the recorded arrival rate. `hardware`: constants and memory of a worker.
-    `candidate`: strategy of a canary, for the requests that it placed when they were recorded.
+    """Configuration that is replayed. `rate`: factor of the recorded arrival rate. `hardware`:
+    constants and memory of a worker. `candidate`: strategy of a canary, for the requests that it
+    placed when they were recorded.
     """
 
     strategy: str

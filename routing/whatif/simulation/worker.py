@@ -74,8 +74,8 @@ class Job:
 
 
 class FleetWorker:
-    """`submit` jobs, then `advance` to a time no later than `next_at`; returns each finished job
-    once.
+    """Model of one worker in virtual time. `submit` jobs, then `advance` to a time no later than
+    `next_at`; returns each finished job once.
     """
 
     def __init__(

@@ -67,6 +67,7 @@ def test_panel_is_pinned_by_keyboard_arranged_and_opened_by_link(operator: Watch
     expect(page.get_by_text("Requests/s: position 2 of 2.")).to_be_attached()
     page.get_by_label("Requests/s: width").select_option("full")
     until(lambda: CustomBoard.objects.get().panels[1]["width"] == "full", what="the new width")
+    expect(page.locator("div.col-12:has(> [data-panel])").nth(1)).to_have_class("col-12")
     titles = page.locator("[data-panel] .card-title")
     titles.nth(1).drag_to(titles.nth(0))
     until(lambda: order() == ["requests", "ttft"], what="the dragged panel")

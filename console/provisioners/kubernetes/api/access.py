@@ -30,8 +30,9 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """`kubeconfig` is the text of a kubeconfig (kind kubeconfig only). `context` is one of its
-    contexts, or of this machine's kubeconfig (kind context); "" is the current one.
+    """Access to a Kubernetes API server. `kubeconfig` is the text of a kubeconfig (kind kubeconfig
+    only). `context` is one of its contexts, or of this machine's kubeconfig (kind context); "" is
+    the current one.
     """
 
     kind: str

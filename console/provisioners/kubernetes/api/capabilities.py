@@ -24,7 +24,9 @@ LOAD_BALANCER = "load-balancer"
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """`label` is the display name, `gives` the features it enables, `remedy` how to install it."""
+    """Optional feature of a cluster. `label` is the display name, `gives` the features it enables,
+    `remedy` how to install it.
+    """
 
     name: str
     label: str

@@ -33,7 +33,9 @@ _MOST = 600
 
 
 class FieldConflictError(PermanentError):
-    """`fields`: each contested field, as the server writes it, and its manager."""
+    """Fields of an object that another manager owns. `fields`: each contested field, as the server
+    writes it, and its manager.
+    """
 
     def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(reason, message)

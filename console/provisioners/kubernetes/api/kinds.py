@@ -16,8 +16,9 @@ from console.provisioners.kubernetes.api import capabilities as can
 
 @dataclass(frozen=True, slots=True)
 class ObjectKind:
-    """`capability` is the one that provides the kind, "" if every cluster has it. A kind that is
-    not `namespaced` cannot be owned by a namespaced object, so it is deleted separately.
+    """Kind of Kubernetes objects. `capability` is the one that provides the kind, "" if every
+    cluster has it. A kind that is not `namespaced` cannot be owned by a namespaced object, so it is
+    deleted separately.
     """
 
     api_version: str

@@ -39,7 +39,9 @@ _PLUGIN_REMEDY = (
 
 
 class KubeconfigError(ValueError):
-    """`path` names the part of the document; messages contain none of its values."""
+    """Rejected kubeconfig. `path` names the part of the document; messages contain none of its
+    values.
+    """
 
     def __init__(self, path: str, message: str, remedy: str) -> None:
         super().__init__(f"{message} {remedy}")

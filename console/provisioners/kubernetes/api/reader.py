@@ -37,7 +37,9 @@ class QueryFailed(Exception):
 
 @dataclass(slots=True)
 class Reader:
-    """`budget_s` covers all queries together, so that a survey fits into one task."""
+    """Reader of a cluster's objects for the survey. `budget_s` covers all queries together, so that
+    a survey fits into one task.
+    """
 
     access: ClusterAccess
     budget_s: float = 40.0
@@ -63,7 +65,7 @@ class Reader:
         return found
 
     def items(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        """Yield every object of a list, page by page; raise `NotSaid` beyond `MAX_PAGES`."""
+        """Yield every object of a list, page by page; raise `QueryFailed` beyond `MAX_PAGES`."""
         token = ""
         for _ in range(MAX_PAGES):
             more = {"continue": token} if token else {}

@@ -85,7 +85,9 @@ class Offers:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """`shares`: drivers for existing storage were found, usable or not."""
+    """Result of a survey of a cluster. `shares`: drivers for existing storage were found, usable or
+    not.
+    """
 
     server_version: str = ""
     findings: tuple[CapabilityFinding, ...] = ()

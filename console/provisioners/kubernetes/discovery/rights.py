@@ -46,8 +46,9 @@ class ResourceVerbs:
 
 @dataclass(frozen=True, slots=True)
 class Right(ResourceVerbs):
-    """`capability`: only if the cluster has it (`shares`: if it has drivers for existing storage).
-    `names`: only these objects. `part`: only while that feature group is used.
+    """Permission that the console needs in a cluster. `capability`: only if the cluster has it
+    (`shares`: if it has drivers for existing storage). `names`: only these objects. `part`: only
+    while that feature group is used.
     """
 
     capability: str = ""
@@ -172,7 +173,9 @@ class MissingRight(ResourceVerbs):
 
 @dataclass(frozen=True, slots=True)
 class GrantedRights:
-    """`who` is our user name in the cluster; `manifest` grants all that is missing."""
+    """Permissions of the console in a cluster. `who` is our user name in the cluster; `manifest`
+    grants all that is missing.
+    """
 
     who: str = ""
     namespace: str = ""

@@ -52,8 +52,9 @@ def watched_versions(
 
 
 class ObjectWatch(threading.Thread):
-    """`changed(owners)` gets owners such as `endpoint/demo`, `reported(error)` each outcome of a
-    stream, "" when one begins. Both are called in this thread and must not raise or block.
+    """Watch of one kind of objects in one cluster. `changed(owners)` gets owners such as
+    `endpoint/demo`, `reported(error)` each outcome of a stream, "" when one begins. Both are called
+    in this thread and must not raise or block.
     """
 
     def __init__(

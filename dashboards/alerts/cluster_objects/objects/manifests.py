@@ -32,7 +32,9 @@ _MOST_LABELS = 20
 
 
 class Placement(NamedTuple):
-    """`labels` are set on each object of the installation `install`."""
+    """Where alert objects are written. `labels` are set on each object of the installation
+    `install`.
+    """
 
     install: str
     namespace: str

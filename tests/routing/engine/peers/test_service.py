@@ -134,7 +134,11 @@ async def test_routers_share_load_and_placements(valkey, folder):
             )
             assert chosen.own_in_flight == 0
             assert chosen.load > 0
-            assert two.router.policy.sizes() == one.router.policy.sizes() != {}
+            # Placements follow in a message of their own.
+            await until(
+                lambda: two.router.policy.sizes() == one.router.policy.sizes() != {},
+                "placements of the peer",
+            )
         await until(lambda: chosen.in_flight == 0, "load of the ended request removed")
         first.script = second.script = None
         two.router.policy.set_share(chosen.id, 0.93)

@@ -16,6 +16,7 @@ from dashboards.alerts.evaluation.history import query_history
 from dashboards.alerts.rules.rule_file import BY_NAME, DEFAULT_SETTINGS, GROUPS, RULES, UserRule
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
+from dashboards.alerts.settings.pages.alerts import RULES_PER_PAGE
 from dashboards.boards.page import rule_url
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.queries import Scope
@@ -76,7 +77,8 @@ def test_pages_report_missing_prometheus_and_list_rules(settings: Any) -> None:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="")
     viewer = browser("viewer")
     assert "Alert state unknown" in viewer.get("/alerts/").text
-    text = "".join(viewer.get(f"/alerts/rules/?page={page}").text for page in (1, 2, 3))
+    pages = range(1, -(-len(RULES) // RULES_PER_PAGE) + 1)
+    text = "".join(viewer.get(f"/alerts/rules/?page={page}").text for page in pages)
     for rule in RULES:
         assert text.count(f'data-rule="{rule.name}"') == 1
     assert "kube-state-metrics" in text
