@@ -217,6 +217,20 @@ def unmatched_tests(code: Code) -> list[str]:
     return found
 
 
+def unnamed_classes(code: Code) -> list[str]:
+    """Classes whose docstring begins with an attribute and never says what the class is."""
+    return [
+        f"{code.paths[module]}:{node.lineno} {node.name}"
+        for module, tree in code.trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and (ast.get_docstring(node) or "").startswith("`")
+    ]
+
+
+def count_lines(folder: str, suffix: str) -> int:
+    return sum((ROOT / p).read_text().count("\n") for p in tracked(folder) if p.endswith(suffix))
+
+
 def measures() -> list[Measure]:
     code = read_code()
     real = [m for m in code.paths if not code.is_package(m) or code.lines[m] > 3]
@@ -246,6 +260,7 @@ def measures() -> list[Measure]:
     long_pages = [p for p, n in pages.items() if n > 200 and "/reference/" not in p]
     readme = (ROOT / "README.md").read_text().count("\n")
     sizes = [code.lines[m] for m in real]
+    unnamed = unnamed_classes(code)
     print(
         f"{len(real)} modules, {sum(sizes):,} lines, median {statistics.median(sizes):.0f}, "
         f"{len(small)} under 60 lines"
@@ -263,6 +278,9 @@ def measures() -> list[Measure]:
         Measure("class names defined three times or more", len(shared), 12,
                 [f"{name}: {', '.join(where)}" for name, where in shared.items()]),
         Measure("module names that are no nouns", len(vague), 15, vague),
+        Measure("class docstrings that begin with an attribute", len(unnamed), 0, unnamed),
+        Measure("lines of bench", count_lines("bench", ".py"), 6000, []),
+        Measure("lines of docs", count_lines("docs", ".md"), 6000, []),
         Measure("single modules in the no-Django contract", len(flat), 5, flat),
         Measure("test files without a module or journey", len(unmatched), 0, unmatched),
         Measure("README lines", readme, 150, []),

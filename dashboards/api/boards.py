@@ -93,6 +93,10 @@ class NumbersSerializer(serializers.Serializer[Any]):
     endpoint = serializers.CharField(help_text='"": all visible endpoints.')
     window = WindowSerializer()
     scraped = serializers.CharField(help_text="Targets up and known.")
+    first_data = serializers.IntegerField(
+        allow_null=True,
+        help_text="Epoch seconds of the earliest values if the range begins well before them.",
+    )
     fault = MessageSerializer(allow_null=True, help_text="Prometheus error, if any.")
     panels = PanelNumbersSerializer(many=True)
     notes = serializers.ListField(
@@ -148,6 +152,7 @@ class BoardView(APIView):
                 "endpoint": place.endpoint,
                 "window": asdict(found.window),
                 "scraped": found.scraped,
+                "first_data": found.first_data,
                 "fault": asdict(found.fault) if found.fault else None,
                 "panels": [_panel_numbers(shown) for shown in found.panels],
                 **notes,

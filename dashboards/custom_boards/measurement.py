@@ -144,7 +144,10 @@ def measure_board(
         "window": window,
         "zone": get_axis_zone(window["end"]),
         "fault": next((answer["fault"] for answer in answers if answer["fault"]), None),
-        "scraped": answers[0]["scraped"] if len(planned.groups) == 1 else "",
+        **{
+            name: answers[0][name] if len(planned.groups) == 1 else ""
+            for name in ("scraped", "first_data")
+        },
         "panels": [shown[panel.id] for panel in panels],
     }
 

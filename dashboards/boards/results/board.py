@@ -50,7 +50,8 @@ class PanelResult:
 @dataclass(frozen=True, slots=True)
 class BoardResult:
     """The board's values before rendering. `fault` concerns the whole board; with `compare` the
-    panels have the previous period, too. `notes`: what a query leaves out, by its name.
+    panels have the previous period, too. `first_data`: epoch seconds of the earliest values if
+    the range begins well before them. `notes`: what a query leaves out, by its name.
     """
 
     now: float
@@ -61,6 +62,7 @@ class BoardResult:
     panels: Sequence[PanelResult]
     compare: bool = False
     notes: Mapping[str, str] = field(default_factory=dict)
+    first_data: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ def document(found: BoardResult) -> dict[str, Any]:
         "zone": get_axis_zone(found.window.end),
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
+        "first_data": "" if found.first_data is None else format_clock(found.first_data),
         "panels": [_render_panel(shown, found) for shown in found.panels],
     }
 
@@ -149,7 +152,20 @@ def measure(request: BoardRequest) -> BoardResult:
         _judge(request, plan, answers, facts, fault),
         request.compare,
         notes,
+        _find_first_data([answers[name] for name in _list_names(request)], plan.window),
     )
+
+
+def _find_first_data(answers: Sequence[QueryResult], window: Window) -> int | None:
+    """Return the time of the earliest value; None if there is none, or if it is in the first
+    twentieth of the window.
+    """
+    every = (series.values for answer in answers for series in answer.series)
+    firsts = (
+        next((at for at, value in enumerate(one) if value is not None), None) for one in every
+    )
+    first = min((one for one in firsts if one is not None), default=0)
+    return window.start + first * window.step if first > window.points // 20 else None
 
 
 def _survey(request: BoardRequest) -> targets.RangeSurvey:
@@ -162,6 +178,10 @@ def _survey(request: BoardRequest) -> targets.RangeSurvey:
         texts = (growth.render_plain(name, request.scope, times) for name in _list_names(request))
         for family, back_s in growth.select_families(texts, times).items():
             reach_s[family] = max(reach_s.get(family, 0), length_s + max(step_s, back_s))
+    if any(panel.kind == "numbers" for panel in request.panels):
+        totals = growth.COPIES
+        if chosen.length_s > evidence.LONG_TOTAL_S and totals not in reach_s:
+            reach_s[totals] = length_s
     longest_s = length_s + max(step_s, times.rate_s)
     counters = find_counters(request.panels, request.scope, chosen.length_s)
     return targets.survey_range(

@@ -22,7 +22,7 @@ from routing.analysis.label_names import get_name
 
 MAX_WINDOWS_READ: Final = 5_000  # windows of all targets read for one total
 _MAX_NEWEST_READ: Final = 30_000  # seconds of all targets read for the newest points of a line
-_MAX_LATE_S, _PERCENT = 300, 100
+_MAX_LATE_S: Final = 300  # s; longest interval of rules whose sums may lack the newest values
 _TAIL_S: Final = 900  # s; possible lag of recording rules
 _LAG: Final = 3  # the same in intervals of the rule
 _MANY: Final = 12  # intervals of a rule in the range of a count
@@ -93,8 +93,7 @@ def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Questio
     lines = (line for panel in panels for line in panel.lines)
     names = [line.query for line in lines if is_counted(line)]
     expensive = _is_expensive(at.targets, at.length_s)
-    late_s = at.length_s // _PERCENT
-    kept = tuple(s for s in at.covered if s <= max(late_s, _MAX_LATE_S))
+    kept = tuple(s for s in at.covered if s <= _MAX_LATE_S)
     if not expensive:
         kept = (min(kept),) if kept and at.length_s > LONG_TOTAL_S else ()
     if kept or not expensive:

@@ -118,7 +118,8 @@
     const old = data.fault && data.panels.every((panel) => panel.state === "prometheus"); // of several sources one may be away
     if (!old) good = data.at;
     const targets = data.scraped && !old ? `Targets up: ${data.scraped} · ` : "";
-    say(old && good ? `${data.fault.title}.` : `${targets}${old ? "Checked" : "Updated"} ${data.at}`, Boolean(old && good));
+    const first = data.first_data && !old ? `First data ${data.first_data} · ` : "";
+    say(old && good ? `${data.fault.title}.` : `${targets}${first}${old ? "Checked" : "Updated"} ${data.at}`, Boolean(old && good));
   };
   const ask = async () => {
     const url = board.dataset.url;

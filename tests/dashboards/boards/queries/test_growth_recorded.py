@@ -17,13 +17,16 @@ from dashboards.boards.panels import BOARDS
 from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope, Times, growth, promql
 from dashboards.boards.results import board as results_board
+from dashboards.boards.results import evidence
 from dashboards.boards.results.board import BoardRequest
+from dashboards.boards.results.evidence import EvidenceScope
 from dashboards.prometheus.config import recording_rules
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
 from tests.dashboards.prometheus.config.test_recording_rules import expression_test, of
 from tests.support.prometheus import PROMTOOL
 
 KEPT = Times(7200, 14_400, kept=(300,))
+DAY = 86_400
 MINUTES = Times(60, 3600, kept=(300, 60))  # its steps of one family, what it ranks by of both
 HOUR, FIVE, ONE = growth.FAMILIES
 
@@ -108,6 +111,36 @@ def test_comparison_of_recorded_series_can_fail(tmp_path: Path) -> None:
     """The same, held to what no two ways of reckoning agree on."""
     done = promtool(tmp_path, of(SERIES, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
     assert 'endpoint_name="a"' in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("length_s", [7 * DAY, 30 * DAY])
+def test_totals_of_weeks_include_the_newest_hour(tmp_path: Path, length_s: int) -> None:
+    """An endpoint of 90 minutes has the same totals in a month as in two hours."""
+    panels = [one for one in BOARDS["overview"].panels(one=True) if one.kind == "numbers"]
+    covered = tuple(family.every_s for family in growth.FAMILIES)
+
+    def plan(length_s: int, targets: int, covered: tuple[int, ...]) -> dict[str, Question]:
+        times = Times(300, length_s, kept=covered)
+        at = EvidenceScope(Scope("a"), times, 1.8e9, targets, covered)
+        return evidence.plan_totals(panels, at)
+
+    weeks, hours = plan(length_s, 5, covered), plan(7200, 1, ())
+    series = SERIES | {  # nothing is reused in the first 45 minutes
+        worker("vllm:prompt_tokens_by_source_total", "a-0", source="local_compute"): (
+            "0+60x45 2700+5x255"
+        ),
+        'emberline_router_requests_total{namespace="default",endpoint="a",code="200"}': "0+9x300",
+    }
+    questions = [expression_test(f"absent({long.query})", at="90m") for long in weeks.values()]
+    for name, long in weeks.items():
+        assert "emberline" in long.query
+        assert HOUR.all not in long.query
+        short = hours[name].query
+        away = f"abs(({long.query}) / ({short}) - 1) > 0.001"
+        missing = f"(({long.query}) unless ({short})) or (({short}) unless ({long.query}))"
+        questions.append(expression_test(f"({away}) or ({missing})", at="90m"))
+    done = promtool(tmp_path, of(series, *questions))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_board_counter_is_recorded() -> None:
@@ -241,6 +274,14 @@ def test_comparison_period_needs_coverage_too() -> None:
     panels = BOARDS["overview"].panels(one=False)
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True))
     assert f"[{14 * 86_400 + 43_200}s:" in stub.recorded_questions["missing_300"].query
+
+
+def test_totals_of_a_month_ask_for_rules_that_end_now() -> None:
+    """Its charts have steps of two hours, for which rules of every hour suffice."""
+    stub = Stub(QueryResult())
+    panels = [one for one in BOARDS["overview"].panels(one=True) if one.id == "good"]
+    results_board.measure(BoardRequest(stub, panels, Scope("a"), RANGES["30d"], 1.8e9))
+    assert f"[{30 * DAY}s:" in stub.recorded_questions["missing_300"].query
 
 
 class Late:
