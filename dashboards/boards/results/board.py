@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
@@ -160,11 +161,9 @@ def _find_first_data(answers: Sequence[QueryResult], window: Window) -> int | No
     """Return the time of the earliest value; None if there is none, or if it is in the first
     twentieth of the window.
     """
-    every = (series.values for answer in answers for series in answer.series)
-    firsts = (
-        next((at for at, value in enumerate(one) if value is not None), None) for one in every
-    )
-    first = min((one for one in firsts if one is not None), default=0)
+    rows = [series.values for answer in answers for series in answer.series]
+    columns = enumerate(zip_longest(*rows))
+    first = next((n for n, column in columns if any(v is not None for v in column)), 0)
     return window.start + first * window.step if first > window.points // 20 else None
 
 
