@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",  # Swagger UI assets
     "allauth.account",
+    "allauth.mfa",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
     "console",  # management commands
@@ -165,7 +166,19 @@ OIDC_PROVIDERS = signon.load_providers(os.environ)
 MAIL = environment.load_mail(os.environ)
 # External address for links in messages; "" omits the links.
 PUBLIC_URL = environment.text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/")
-# django-allauth provides OpenID Connect; its pages and accounts are not used.
+# django-allauth provides second factors and OpenID Connect. Our login limits count across processes
+# and do not let strangers lock a user out; allauth's would count the same attempts again.
+ACCOUNT_ADAPTER = "console.signon.flow.AccountAdapter"
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_LOGIN_TIMEOUT = 600  # s from the password to the second factor
+ACCOUNT_RATE_LIMITS = False
+MFA_ADAPTER = "console.signon.factors.FactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_RECOVERY_CODE_DIGITS = 10
+MFA_TOTP_TOLERANCE = 1  # steps of clock skew in either direction
+MFA_WEBAUTHN_USER_VERIFICATION = "required"
 SOCIALACCOUNT_ADAPTER = "console.signon.oidc.SocialAdapter"
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 5
 # Failures before a wait (per name and network, and per network), failures after which unknown

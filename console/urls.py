@@ -14,6 +14,7 @@ urlpatterns = [
     path("", include("dashboards.urls")),
     path("", include("console.web.urls")),
     path("", include("console.signon.urls")),
+    path("", include("console.signon.factor_urls")),
     path("", include("console.people.urls")),
     path("audit/", include("console.audit.urls")),
     path("system/", include("console.system.urls")),

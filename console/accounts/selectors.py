@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from allauth.mfa.models import Authenticator
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from console.accounts.models import ApiToken, Membership, Role, Team, User
@@ -34,7 +35,8 @@ def list_users(search: str = "", role: str = "", team: str = "", state: str = ""
     if state == "nothing":
         found = found.filter(role=Role.MEMBER, memberships=None)
     # Login methods belong to signon; loaded here for the badges of the list.
-    rows = found.select_related("factor").prefetch_related(
+    factors = Authenticator.objects.filter(user=OuterRef("pk"), type__in=("totp", "webauthn"))
+    rows = found.annotate(has_factor=Exists(factors)).prefetch_related(
         Prefetch("memberships", mine), "identities"
     )
     return rows.order_by("-is_active", "username")

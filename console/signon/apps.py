@@ -9,13 +9,13 @@ class SignonConfig(AppConfig):
     verbose_name = "Sign-on"
 
     def ready(self) -> None:
-        from console.signon import confirmation, flow, totp  # noqa: F401  (they register themselves)
+        from console.signon import confirmation, factors, flow  # noqa: F401  (flow connects signals)
         from console.signon.pages.settings import CARD
         from console.vault import key_rotation
         from console.web.shell import cards, navigation
         from console.web.shell.search import register_pages
 
-        key_rotation.register(totp.SEALED)
+        key_rotation.register(factors.SEALED)
         cards.register_card(CARD)
         navigation.register_item(
             navigation.NavItem("Single sign-on", "signon:settings", "login", 86, role="admin")
@@ -34,8 +34,11 @@ class SignonConfig(AppConfig):
             "accounts:person-role",
             "accounts:person-password",
             "signon:factor-reset",
-            "signon:factor-off",
-            "signon:recovery-codes",
+            "mfa_activate_totp",
+            "mfa_deactivate_totp",
+            "mfa_add_webauthn",
+            "mfa_remove_webauthn",
+            "mfa_generate_recovery_codes",
             "signon:link",
             "signon:unlink",
         )

@@ -10,7 +10,9 @@ from __future__ import annotations
 import time
 from typing import Any, cast
 
+from allauth.mfa.webauthn.internal import auth as webauthn
 from django.conf import settings
+from django.contrib import messages
 from django.http import (
     HttpRequest,
     HttpResponse,
@@ -27,9 +29,9 @@ from django.views.decorators.http import require_POST
 from console.accounts.models import User
 from console.core import request_log
 from console.core.errors import error_document
-from console.signon import flow, login_limits, totp
+from console.signon import factors, flow, login_limits
 from console.signon.models import Identity
-from console.signon.pages.forms import ConfirmForm
+from console.signon.pages.forms import ConfirmForm, PasskeyConfirmForm
 from console.web.server.client_address import client_address, network_of
 
 PREFIX = "again_"
@@ -95,6 +97,7 @@ def render_form(
         "to": action or request.get_full_path(),
         "carried": carried,
         "providers": [one for one in settings.OIDC_PROVIDERS if one.id in linked],
+        **_passkey_context(request, user),
     }
     # Not 401 or 403: browsers and htmx must render the page.
     response = render(request, "console/signon/confirm.html", context)
@@ -103,7 +106,15 @@ def render_form(
 
 
 def form_for(user: User, data: Any = None) -> ConfirmForm:
-    return ConfirmForm(data, password=user.has_usable_password(), code=totp.is_on(user))
+    return ConfirmForm(data, password=user.has_usable_password(), code=factors.is_on(user))
+
+
+def _passkey_context(request: HttpRequest, user: User) -> dict[str, Any]:
+    """Return the browser's request for a passkey; htmx does not run the script that it needs."""
+    usable = factors.are_passkeys_usable(request) and not request.headers.get("HX-Request")
+    if not usable or not factors.has_passkey(user):
+        return {}
+    return {"js_data": {"request_options": webauthn.begin_authentication(user)}}
 
 
 def refuse_program(demand: tuple[str, str, str]) -> HttpResponseBase:
@@ -125,8 +136,9 @@ def confirm(request: HttpRequest) -> HttpResponse:
     to = request.POST.get("to", "")
     if not _is_own_target(request, to):
         return redirect("signon:security")
-    form = form_for(user, request.POST)
-    if not form.fields or not form.is_valid():
+    passkey = request.POST.get("again_passkey")
+    form = form_for(user, None if passkey else request.POST)
+    if not passkey and (not form.fields or not form.is_valid()):
         return render_form(request, form, to)
     # Counted for the session's owner; other users cannot use up the limit.
     who = (f"{user.username} (again)", network_of(client_address(request)), f"again-{user.pk}")
@@ -134,9 +146,9 @@ def confirm(request: HttpRequest) -> HttpResponse:
         flow.record_refusal(request, user, "too many confirmations")
         flow.log_out(request)
         return redirect("signon:login")
-    if not _is_right(user, form):
+    if not (_is_passkey_right(user, passkey) if passkey else _is_right(user, form)):
         flow.record_refusal(request, user, "confirmation")
-        form.add_error(None, "Invalid password or code. Try again.")
+        messages.error(request, "Invalid passkey, password or code. Try again.")
         return render_form(request, form, to)
     login_limits.forgive_attempt(*who)
     mark_confirmed(request)
@@ -148,7 +160,12 @@ def _is_right(user: User, form: ConfirmForm) -> bool:
     given = form.cleaned_data
     if "again_password" in form.fields and not user.check_password(given["again_password"]):
         return False
-    return "again_code" not in form.fields or bool(totp.use_code(user, given["again_code"]))
+    return "again_code" not in form.fields or bool(factors.use_code(user, given["again_code"]))
+
+
+def _is_passkey_right(user: User, credential: str) -> bool:
+    """Check a passkey, which verifies its owner by PIN or biometrics."""
+    return bool(PasskeyConfirmForm({"credential": credential}, user=user).is_valid())
 
 
 def _is_own_target(request: HttpRequest, to: str) -> bool:

@@ -1,26 +1,34 @@
-"""Login flow from verified identity to session, for passwords and providers.
+"""Login flow from verified identity to session, for passwords, providers and passkeys.
 
-Each login gets a new session key. Logins, rejections and logouts are audited with address and
-reason, never with the entered name or password.
+allauth runs the steps between (second factor) and the session. Each login gets a new session key.
+Logins, rejections and logouts are audited with address and reason, never with the entered name or
+password.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.internal.flows.login import get_authentication_records, perform_login
+from allauth.account.models import Login
+from allauth.account.stages import LoginStage
+from allauth.account.utils import get_login_redirect_url
+from allauth.mfa.models import Authenticator
+from allauth.mfa.stages import AuthenticateStage
 from django.conf import settings
 from django.contrib import auth
 from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.crypto import constant_time_compare
 
 from console.accounts.models import Role, User
 from console.audit.record import record
-from console.signon import totp
+from console.signon import factors, login_limits
 from console.signon.models import FACTS, Session
 from console.web.server.client_address import client_address
 
@@ -46,25 +54,91 @@ def login_facts(request: HttpRequest) -> dict[str, Any]:
 
 
 log = logging.getLogger(__name__)
-BACKEND = "django.contrib.auth.backends.ModelBackend"
 LOCAL_METHOD = "with a password"
+_PASSKEY_METHOD = "with a passkey"
+_FACTOR_NAMES = {
+    Authenticator.Type.TOTP: "a code",
+    Authenticator.Type.RECOVERY_CODES: "a recovery code",
+    Authenticator.Type.WEBAUTHN: "a passkey",
+}
 UNKNOWN = "user/(unknown)"
 BREAK_GLASS = "break-glass"
-_PENDING = "signon_pending"
-_PENDING_S = 600
 
 
-@dataclass(frozen=True, slots=True)
-class PendingLogin:
-    """Login accepted by password or provider, with a pending second factor."""
+class SecondFactorStage(AuthenticateStage):
+    """Asks for the second factor, unless the identity provider verified one."""
 
-    user: int
-    method: str
-    next: str
-    at: float
-    more: dict[str, str]
-    # Session auth hash: a password reset ends the pending login. "" in older sessions.
-    proof: str = ""
+    def handle(self) -> tuple[Any, bool]:
+        if (self.login.signal_kwargs or {}).get("trusted"):
+            return None, True
+        return super().handle()
+
+
+class UnchangedAccountStage(LoginStage):
+    """Ends a login whose account was deactivated or whose password was reset meanwhile."""
+
+    key = "unchanged_account"
+
+    def handle(self) -> tuple[Any, bool]:
+        user = self.login.user
+        proof = (self.login.signal_kwargs or {}).get("proof")
+        is_unchanged = (
+            isinstance(user, User)
+            and user.is_active
+            and (proof is None or constant_time_compare(proof, user.get_session_auth_hash()))
+        )
+        return (None, True) if is_unchanged else (redirect("signon:login"), False)
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    """allauth adapter: our stages, session data and audit log around its login."""
+
+    def get_login_stages(self) -> list[str]:
+        return [
+            f"{__name__}.{stage.__name__}" for stage in (SecondFactorStage, UnchangedAccountStage)
+        ]
+
+    def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:  # noqa: ARG002
+        """Return False: confirmation.py asks, also users without a password."""
+        return False
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        return client_address(request)
+
+    def pre_login(self, request: HttpRequest, user: User, **hook: Any) -> HttpResponse | None:
+        """Reject a passkey where only break-glass admins log in without a provider."""
+        if hook["signal_kwargs"] is None and not may_use_password(user.username):
+            record_refusal(request, user, "local login is disabled", _PASSKEY_METHOD)
+            self.add_message(request, 40, message="Log in with single sign-on.")
+            return redirect("signon:login")
+        return None
+
+    def post_login(
+        self,
+        request: HttpRequest,
+        user: User,
+        *,
+        signal_kwargs: dict[str, Any] | None,
+        redirect_url: str | None,
+        **_hook: Any,
+    ) -> HttpResponse:
+        facts = signal_kwargs or {"method": _PASSKEY_METHOD, "trusted": False, "more": {}}
+        method = facts["method"] + _describe_factor(request, user, facts["method"])
+        add_facts(request, method=method, trusted=facts["trusted"], **facts["more"])
+        # No other job deletes expired sessions, and a login writes anyway.
+        request.session.clear_expired()
+        local = method.startswith((LOCAL_METHOD, _PASSKEY_METHOD))
+        broken = settings.SIGNON.local_login == BREAK_GLASS and local
+        verb = "user.login.break_glass" if broken else "user.login"
+        record(user, verb, target(user), {"method": method, **_where(request)})
+        response = redirect(get_login_redirect_url(request, redirect_url))
+        login_limits.remember_device(request, response, user.username)
+        return response
+
+
+def _describe_factor(request: HttpRequest, user: User, method: str) -> str:
+    kinds = [one["type"] for one in get_authentication_records(request, user) if "type" in one]
+    return f" and {_FACTOR_NAMES[kinds[-1]]}" if kinds and method != _PASSKEY_METHOD else ""
 
 
 def begin_login(
@@ -75,55 +149,28 @@ def begin_login(
     *,
     trusted: bool = False,
     more: dict[str, str] | None = None,
-) -> bool:
-    """Log in, or start the second factor; return whether the user is logged in.
+) -> HttpResponse:
+    """Log in, or redirect to the second factor; `method` is a phrase such as "with a password".
 
     `trusted`: the provider checked a second factor. `more` is stored in the session.
     """
-    if trusted or not totp.is_on(user):
-        finish_login(request, user, method, trusted=trusted, more=more)
-        return True
     request.session.flush()  # drops old data and rotates the key
+    # A password reset ends the pending login.
     proof = user.get_session_auth_hash()
-    kept = PendingLogin(user.pk, method, next_, time.time(), more or {}, proof)
-    request.session[_PENDING] = asdict(kept)
-    return False
-
-
-def pending_login(request: HttpRequest) -> tuple[PendingLogin, User] | None:
-    kept = request.session.get(_PENDING)
-    if kept is None or kept["at"] < time.time() - _PENDING_S:
-        return None
-    found = PendingLogin(**kept)
-    user = User.objects.filter(pk=found.user, is_active=True).first()
-    if user is None or not constant_time_compare(found.proof, user.get_session_auth_hash()):
-        return None
-    return found, user
-
-
-def finish_login(
-    request: HttpRequest,
-    user: User,
-    method: str,
-    *,
-    trusted: bool = False,
-    more: dict[str, str] | None = None,
-) -> None:
-    """Log in; `method` is a phrase such as "with a password and a code"."""
-    request.session.pop(_PENDING, None)
-    auth.login(request, user, backend=BACKEND)
-    add_facts(request, method=method, trusted=trusted, **(more or {}))
-    # No other job deletes expired sessions, and a login writes anyway.
-    request.session.clear_expired()
-    broken = settings.SIGNON.local_login == BREAK_GLASS and method.startswith(LOCAL_METHOD)
-    verb = "user.login.break_glass" if broken else "user.login"
-    record(user, verb, target(user), {"method": method, **_where(request)})
+    facts = {"method": method, "trusted": trusted, "more": more or {}, "proof": proof}
+    return perform_login(request, Login(user=user, redirect_url=next_, signal_kwargs=facts))
 
 
 def must_have_factor(request: HttpRequest, user: User) -> bool:
     wanted = settings.SIGNON.second_factor
     required = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
-    return required and not login_facts(request).get("trusted") and not totp.is_on(user)
+    return required and not login_facts(request).get("trusted") and not factors.is_on(user)
+
+
+def may_use_password(username: str) -> bool:
+    """Return whether the user may log in without a provider."""
+    policy = settings.SIGNON
+    return policy.local_login != BREAK_GLASS or username.casefold() in policy.break_glass
 
 
 def record_refusal(

@@ -74,13 +74,13 @@ def _uses_token(request: HttpRequest) -> bool:
 
 def _is_login_page(request: HttpRequest) -> bool:
     match = request.resolver_match
-    return match is not None and match.app_name == "signon"
+    return match is not None and (match.app_name == "signon" or match.view_name.startswith("mfa_"))
 
 
 def _to_setup(request: HttpRequest) -> HttpResponseBase:
     if request.headers.get("HX-Request") == "true":
-        return HttpResponse(status=401, headers={"HX-Redirect": reverse("signon:factor")})
-    return redirect("signon:factor")
+        return HttpResponse(status=401, headers={"HX-Redirect": reverse("mfa_activate_totp")})
+    return redirect("mfa_activate_totp")
 
 
 def _is_user_activity(request: HttpRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Sessions, login attempts, provider identities and second factors.
+"""Sessions, login attempts and provider identities.
 
 A session is stored under a digest of its key, so that no row can be used to log in.
 """
@@ -17,6 +17,7 @@ from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import OperationalError, models
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils import timezone
 
 from console.accounts.models import User
@@ -125,24 +126,6 @@ class Identity(models.Model):
         return f"{self.shown_as or self.subject} at {self.provider}"
 
 
-class Factor(models.Model):
-    """Second factor of a user: TOTP secret and recovery codes."""
-
-    user = models.OneToOneField(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="factor"
-    )
-    secret = models.TextField()  # encrypted
-    recovery = models.TextField()  # encrypted; unused codes
-    recovery_left = models.PositiveSmallIntegerField(default=0)
-    # Time step of the last accepted code; a code is accepted once.
-    last_step = models.BigIntegerField(default=0)
-    created_at = models.DateTimeField(default=timezone.now)
-    last_used_at = models.DateTimeField(null=True, blank=True)
-
-    def __str__(self) -> str:
-        return f"second factor of {self.user_id}"
-
-
 log = logging.getLogger(__name__)
 
 FACTS = "signon"
@@ -219,6 +202,11 @@ class SessionStore(DatabaseStore):
 
     async def _aget_session_from_db(self) -> Session | None:
         return await sync_to_async(self._get_session_from_db)()
+
+
+def own_session(request: HttpRequest) -> str:
+    """Return the primary key of the request's session."""
+    return digest(request.session.session_key or "")
 
 
 def live_sessions(user: User) -> QuerySet[Session]:

@@ -10,16 +10,12 @@ from console.signon.pages import login, security, settings, single_signon
 app_name = "signon"
 urlpatterns = [
     path("login/", login.LoginView.as_view(), name="login"),
-    path("login/code/", login.second_factor, name="code"),
     path("login/with/<slug:provider_id>/", single_signon.start, name="start"),
     path("login/with/<slug:provider_id>/back/", single_signon.callback, name="callback"),
     path("login/again/", confirmation.confirm, name="again"),
     path("login/again/with/<slug:provider_id>/", single_signon.confirm_with, name="confirm-with"),
     path("logout/", login.logout, name="logout"),
     path("profile/security/", security.security, name="security"),
-    path("profile/security/factor/", security.factor, name="factor"),
-    path("profile/security/factor/off/", security.factor_off, name="factor-off"),
-    path("profile/security/recovery/", security.recovery_codes, name="recovery-codes"),
     path("profile/security/link/<slug:provider_id>/", single_signon.link, name="link"),
     path("profile/security/unlink/<int:pk>/", single_signon.unlink, name="unlink"),
     path("profile/security/sessions/end/", security.sessions_end, name="sessions-end"),

@@ -17,13 +17,14 @@ from console.vault import encryption
 
 @dataclass(frozen=True, slots=True)
 class EncryptedColumns:
-    """Columns with one encrypted text each or (JSON) several by name. `purpose` receives the column
-    or the name. `title` is the audit target, which rows may share.
+    """Columns with one encrypted text each or (JSON) several by name, or lists of them. `purpose`
+    receives the column or the name, and returns None for a value that is not encrypted. `title` is
+    the audit target, which rows may share.
     """
 
     model: type[models.Model]
     columns: tuple[str, ...]
-    purpose: Callable[[Any, str], str]
+    purpose: Callable[[Any, str], str | None]
     title: Callable[[Any], str]
 
 
@@ -90,13 +91,21 @@ def _renew(row: models.Model, sealed: EncryptedColumns) -> tuple[list[str], bool
         new = {}
         for name, text in texts.items():
             try:
-                new[name] = _renewed(text, sealed.purpose(row, name))
+                new[name] = _renew_value(text, sealed.purpose(row, name))
             except encryption.Unreadable:
                 new[name], lost = text, True
         if new != texts:
             setattr(row, column, new if isinstance(value, dict) else new[column])
             changed.append(column)
     return changed, lost
+
+
+def _renew_value(value: Any, purpose: str | None) -> Any:
+    if purpose is None:
+        return value
+    if isinstance(value, list):
+        return [_renewed(text, purpose) for text in value]
+    return _renewed(value, purpose)
 
 
 def _renewed(text: str, purpose: str) -> str:

@@ -42,8 +42,7 @@ PERMISSIONS_POLICY = ", ".join(
     f"{feature}=()"
     for feature in (
         "accelerometer", "camera", "display-capture", "geolocation", "gyroscope", "hid",
-        "magnetometer", "microphone", "midi", "payment", "publickey-credentials-get", "serial",
-        "usb", "xr-spatial-tracking",
+        "magnetometer", "microphone", "midi", "payment", "serial", "usb", "xr-spatial-tracking",
     )
 )  # fmt: skip
 

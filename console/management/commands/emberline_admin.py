@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from console.accounts import selectors
 from console.accounts.models import ApiToken, Role, User
 from console.people import actions
-from console.signon import totp
+from console.signon import factors
 
 
 class Command(BaseCommand):
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             password, ended = actions.reset_password(None, user)
             self._print(username, password)
             self.stdout.write(str(ended))
-            if totp.turn_off(None, user):
+            if factors.turn_off(None, user):
                 self.stdout.write(
                     "The second factor was removed. Set up a new one after the login."
                 )

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from console.accounts.models import User
 from console.accounts.permissions import actor_of
 from console.audit.record import record
-from console.signon import flow, models, totp
+from console.signon import factors, flow, models
 from console.signon.models import Session
 
 _TAGS = ["access"]
@@ -88,7 +88,7 @@ class PersonFactor(GenericAPIView[Session]):
         sessions of the user end.
         """
         person = get_object_or_404(User, username=username)
-        if not totp.turn_off(actor_of(request), person):
+        if not factors.turn_off(actor_of(request), person):
             raise Http404
         flow.end_sessions(person)
         return Response(status=204)

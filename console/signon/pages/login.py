@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 from urllib.parse import urlencode
 
+from allauth.mfa.base.views import AuthenticateView
+from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_not_required
@@ -13,12 +15,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_POST
 
 from console.accounts.models import User
 from console.core.counters import increment
-from console.signon import flow, login_limits, totp
-from console.signon.pages.forms import CodeForm, LoginForm
+from console.signon import factors, flow, login_limits
+from console.signon.pages.forms import CodeForm, LoginForm, PasskeyFactorForm
 from console.web.server.client_address import client_address, network_of
 from console.web.templatetags.emberline import duration
 
@@ -37,18 +39,14 @@ class LoginView(auth_views.LoginView):
         return super().post(request, *args, **kwargs)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return super().get_context_data(**kwargs) | login_methods()
+        return super().get_context_data(**kwargs) | login_methods(self.request)
 
     def form_valid(self, form: Any) -> HttpResponse:
         user = cast(User, form.get_user())
-        if not may_use_password(user.username):
+        if not flow.may_use_password(user.username):
             return self._without_password(form, user)
         login_limits.forgive_attempt(*_who(self.request, self._name()))
-        if not flow.begin_login(self.request, user, flow.LOCAL_METHOD, self.get_success_url()):
-            return redirect("signon:code")
-        response = redirect(self.get_success_url())
-        login_limits.remember_device(self.request, response, user.username)
-        return response
+        return flow.begin_login(self.request, user, flow.LOCAL_METHOD, self.get_success_url())
 
     def form_invalid(self, form: Any) -> HttpResponse:
         user = User.objects.filter(username=self._name()).first()
@@ -66,34 +64,23 @@ class LoginView(auth_views.LoginView):
         return self.request.POST.get("username", "")
 
 
-@login_not_required
-@never_cache
-@require_http_methods(["GET", "POST"])
-def second_factor(request: HttpRequest) -> HttpResponse:
-    """Ask for the second factor after a correct first one."""
-    found = flow.pending_login(request)
-    if found is None:
-        return redirect("signon:login")
-    waiting, user = found
-    form = CodeForm(request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid():
-        # The visitor has the password: count by name only.
-        wait = login_limits.count_attempt(f"{user.username} (code)", "", device=f"code-{user.pk}")
-        if wait:
-            increment("login_throttled")
-            flow.record_refusal(request, user, "too many codes", waiting.method)
-            return render_too_many(request, wait, waiting.next)
-        how = totp.use_code(user, form.cleaned_data["code"])
-        if how:
-            login_limits.forgive_attempt(f"{user.username} (code)", "", device=f"code-{user.pk}")
-            method = f"{waiting.method} and {how}"
-            flow.finish_login(request, user, method, more=waiting.more)
-            response = redirect(waiting.next)
-            login_limits.remember_device(request, response, user.username)
-            return response
-        flow.record_refusal(request, user, "second factor", waiting.method)
-        form.add_error("code", "Invalid or already used code. Enter the next code.")
-    return render(request, "console/signon/code.html", {"form": form})
+class SecondFactorView(AuthenticateView):
+    """Asks for the second factor after a correct first one."""
+
+    form_class = CodeForm
+    webauthn_form_class = PasskeyFactorForm
+    template_name = "console/signon/code.html"
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        response = super().form_invalid(form)
+        if form.has_error("code", "too_many_login_attempts"):
+            response.status_code = 429
+        return response
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        user = self.stage.login.user
+        usable = factors.are_passkeys_usable(self.request) and factors.has_passkey(user)
+        return {**super().get_context_data(**kwargs), "passkey": usable}
 
 
 @never_cache
@@ -111,21 +98,18 @@ def logout(request: HttpRequest) -> HttpResponse:
     return render(request, "console/signon/left.html", context)
 
 
-def login_methods() -> dict[str, Any]:
+def login_methods(request: HttpRequest) -> dict[str, Any]:
+    passkeys = Authenticator.objects.filter(type=Authenticator.Type.WEBAUTHN)
     return {
         "providers": settings.OIDC_PROVIDERS,
         "break_glass": settings.SIGNON.local_login == flow.BREAK_GLASS,
+        "passkey": factors.are_passkeys_usable(request) and passkeys.exists(),
     }
-
-
-def may_use_password(username: str) -> bool:
-    policy = settings.SIGNON
-    return policy.local_login != flow.BREAK_GLASS or username.casefold() in policy.break_glass
 
 
 def render_login(request: HttpRequest, text: str, status: int, next_: str = "") -> HttpResponse:
     """Render the login page with an error."""
-    context = {"form": LoginForm(request), "refused": text, "next": next_, **login_methods()}
+    context = {"form": LoginForm(request), "refused": text, "next": next_, **login_methods(request)}
     return render(request, "console/login.html", context, status=status)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.contrib import messages
 from django.db.models import Count
@@ -19,10 +20,10 @@ from django.views.decorators.http import require_GET, require_POST
 from console.accounts.gate import role_required
 from console.accounts.models import Role, Team, User
 from console.audit.record import record
-from console.signon import flow, oidc, totp
+from console.signon import factors, flow, oidc
 from console.signon.core.configuration import ROLES, Provider
 from console.signon.flow import BREAK_GLASS
-from console.signon.models import Factor, Identity
+from console.signon.models import Identity
 from console.web.shell.cards import Card, Fact
 from console.web.templatetags.emberline import duration
 
@@ -104,7 +105,8 @@ def _break_glass() -> list[tuple[str, str]]:
 
 def _admins_without_factor() -> list[str]:
     admins = User.objects.filter(role=Role.ADMIN, is_active=True)
-    bare = admins.exclude(pk__in=Factor.objects.values("user"))
+    enabled = Authenticator.objects.filter(type__in=factors.FACTORS)
+    bare = admins.exclude(pk__in=enabled.values("user"))
     return list(bare.order_by("username").values_list("username", flat=True)[:50])
 
 
@@ -113,7 +115,7 @@ def _admins_without_factor() -> list[str]:
 def factor_reset(request: HttpRequest, pk: int) -> HttpResponse:
     """Remove the second factor and end the sessions, since the device may be stolen."""
     person = get_object_or_404(User, pk=pk)
-    if totp.turn_off(cast(User, request.user), person):
+    if factors.turn_off(cast(User, request.user), person):
         flow.end_sessions(person)
         text = f"Second factor of {person.username} reset. All sessions ended; API"
         messages.success(request, f"{text} tokens stay valid.")

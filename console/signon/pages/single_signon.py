@@ -17,9 +17,9 @@ from django.views.decorators.http import require_GET, require_POST
 
 from console.accounts.models import User
 from console.core.counters import increment
-from console.signon import confirmation, flow, login_limits, oidc, provider_users
+from console.signon import confirmation, flow, oidc, provider_users
 from console.signon.core.configuration import Provider
-from console.signon.models import Identity, digest
+from console.signon.models import Identity, own_session
 from console.signon.pages.login import render_login
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def unlink(request: HttpRequest, pk: int) -> HttpResponse:
     user = cast(User, request.user)
     identity = get_object_or_404(Identity, pk=pk, user=user)
     try:
-        provider_users.unlink_identity(user, identity, digest(request.session.session_key or ""))
+        provider_users.unlink_identity(user, identity, own_session(request))
     except ValidationError as error:
         messages.error(request, " ".join(error.messages))
     else:
@@ -95,7 +95,7 @@ def _finish_login(request: HttpRequest, person: oidc.ProviderUser) -> HttpRespon
     user = provider_users.resolve_user(person)
     trusted = provider.second_factor == "provider"
     # A login starts a new session, even after another user of the browser.
-    done = flow.begin_login(
+    return flow.begin_login(
         request,
         user,
         _method(provider),
@@ -107,11 +107,6 @@ def _finish_login(request: HttpRequest, person: oidc.ProviderUser) -> HttpRespon
             "provider": provider.id,
         },
     )
-    if not done:
-        return redirect("signon:code")
-    response = redirect(person.state["next"])
-    login_limits.remember_device(request, response, user.username)
-    return response
 
 
 def _finish_link(request: HttpRequest, person: oidc.ProviderUser) -> HttpResponse:

@@ -14,11 +14,11 @@ from console.accounts.models import Membership, MembershipSource, Team, User
 from console.accounts.permissions import allows
 from console.audit.models import AuditEvent
 from console.people import actions, team_actions, token_actions
-from console.signon import oidc, totp
+from console.signon import factors, oidc
 from console.signon import provider_users as people
 from console.signon.core.configuration import Provider
 from console.signon.models import Identity
-from tests.console.signon.test_totp import code
+from tests.console.signon.test_factors import code, with_factor
 from tests.support.people import PASSWORD, Cast, client_of
 
 pytestmark = pytest.mark.django_db
@@ -118,21 +118,16 @@ def _team_deleted(access: Access) -> None:
     team_actions.delete(access.ada, "search")
 
 
-def _factor(access: Access) -> None:
-    secret = totp.new_secret()
-    assert totp.turn_on(access.alice, secret, code(0, secret))
-
-
 def _factor_reset(access: Access) -> None:
-    _factor(access)
+    with_factor(access.alice)
     client_of(access.ada).post(f"/access/{access.alice.pk}/factor/reset/")
-    assert not totp.is_on(access.alice)
+    assert not factors.is_on(access.alice)
 
 
 def _factor_off(access: Access) -> None:
-    _factor(access)
+    with_factor(access.alice)
     access.own.post("/profile/security/factor/off/")
-    assert not totp.is_on(access.alice)
+    assert not factors.is_on(access.alice)
 
 
 def _linked(access: Access, *, leads: bool) -> Identity:
@@ -195,9 +190,8 @@ def test_each_revoked_token_is_audited_with_its_reason(access: Access) -> None:
 
 
 def test_password_reset_ends_a_login_awaiting_its_code(access: Access) -> None:
-    secret = totp.new_secret()
-    assert totp.turn_on(access.alice, secret, code(-1, secret))
+    with_factor(access.alice)
     thief = _log_in("alice")
     actions.reset_password(access.ada, access.alice)
-    thief.post("/login/code/", {"code": code(1, secret)})
+    thief.post("/login/code/", {"code": code()})
     assert not _inside(thief)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
+from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from console.accounts.models import User
 from console.api.access import identify_sender
 from console.people import actions, token_actions
+from console.signon import factors
 from console.signon.models import Session, SessionStore, digest, name_agent
-from tests.support.people import PASSWORD, Cast
+from console.vault import encryption
+from tests.console.signon.test_factors import SECRET
+from tests.support.people import PASSWORD, Cast, client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -154,3 +164,41 @@ def test_sender_of_a_body_is_known_before_it_is_read(
     assert origin() == origin(cookie=f"{settings.SESSION_COOKIE_NAME}=x") == ""
     actions.set_active(people.ada, people.alice, False)
     assert origin(cookie=cookie) == origin("/api/v1/tokens/", authorization=bearer) == ""
+
+
+@pytest.fixture
+def before_allauth(transactional_db: None) -> Iterator[Any]:
+    """Return the models before factors moved; the test's end migrates forwards again."""
+    executor = MigrationExecutor(connection)
+    latest = executor.loader.graph.leaf_nodes()
+    old = [("signon", "0002_sign_on_and_factors")]
+    executor.migrate(old)
+    yield MigrationExecutor(connection).loader.project_state(old).apps
+    MigrationExecutor(connection).migrate(latest)
+
+
+def test_factors_of_an_earlier_version_keep_working(before_allauth: Any) -> None:
+    alice, charlie = (User.objects.create_user(name, password="x") for name in ("alice", "charlie"))
+    rows = before_allauth.get_model("signon", "Factor").objects
+    purpose = f"signon/factor/{alice.pk}"
+    used = int(time.time()) // 30
+    rows.create(
+        user_id=alice.pk,
+        secret=encryption.seal(SECRET, purpose),
+        recovery=encryption.seal(json.dumps(["abcde-fghij", "klmnp-qrstu"]), purpose),
+        recovery_left=2,
+        last_step=used,
+    )
+    rows.create(user_id=charlie.pk, secret="unreadable", recovery="unreadable", recovery_left=1)
+    MigrationExecutor(connection).migrate([("signon", "0003_factors_to_allauth")])
+    assert factors.use_code(alice, factors.current_code(SECRET, used)) is None, "already used"
+    assert factors.use_code(alice, factors.current_code(SECRET, used + 1))
+    assert factors.use_code(alice, "ABCDE fghij")
+    assert factors.use_code(alice, "abcde-fghij") is None
+    assert factors.use_code(alice, "klmnp-qrstu")
+    assert factors.is_on(charlie)
+    assert factors.use_code(charlie, factors.current_code(SECRET)) is None
+    client = client_of(alice)
+    assert "0 unused codes left" in client.get("/profile/security/").content.decode()
+    client.post("/profile/security/recovery/new/")
+    assert "10 unused codes left" in client.get("/profile/security/").content.decode()

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.apps import apps
 from django.conf import settings as live
 from pytest_django import Settings
 
+from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.audit.record import record
 from console.clusters import actions as clusters
 from console.commandline.context import FAILED, CommandError
 from console.launcher.layout import ROOT
-from console.signon import oidc, totp
+from console.signon import factors, oidc
 from console.signon.core.configuration import Provider
 from console.system import preflight
 from console.vault import encryption, key_rotation, store
@@ -29,12 +31,11 @@ from dashboards.prometheus.sources import selectors
 from dashboards.prometheus.sources.models import MetricsSource
 from endpoints.commandline.local_machine import ThisMachine
 from tests.console.clusters.conftest import api, kubeconfig  # noqa: F401
-from tests.console.signon.test_totp import code
+from tests.console.signon.test_factors import with_factor
 from tests.support.console import person, program
 
 pytestmark = pytest.mark.django_db
 NEW, LATER = "n" * 32, "l" * 32
-TOTP = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 ACME = Provider("acme", "Acme", "https://acme.example", "id")
 TOKEN = re.compile(r"gAAAAA[\w-]{60,}=*")  # prefix of Fernet texts, whatever the key
 
@@ -45,8 +46,7 @@ SEALERS = {
     "console.audit.chain": 1,
     "console.clusters.actions": 1,
     "console.vault.key_rotation": 1,
-    "console.signon.totp": 2,
-    "console.signon.pages.security": 1,  # during TOTP setup; if unreadable, a new one is created
+    "console.signon.factors": 1,
     "console.vault.store": 1,
     "dashboards.prometheus.sources.actions": 1,
 }
@@ -68,7 +68,13 @@ def encrypted_rows() -> dict[str, Any]:
     hook = {"name": "hook", "url": "https://h.example/T0KEN", "secret": "of-the-receiver-0"}
     receiver = receivers.create(ada, hook)
     oidc.store_secret("acme", "of-acme")
-    recovery = totp.turn_on(ada, TOTP, code(-1, TOTP))
+    recovery = with_factor(ada)
+    bob = User.objects.create_user("bob")  # codes moved by the migration
+    Authenticator.objects.create(
+        user=bob,
+        type=Authenticator.Type.RECOVERY_CODES,
+        data={"migrated_codes": [factors.FactorAdapter().encrypt("abcdefghij")]},
+    )
     body = {"name": "mail", "kind": "webhook", "url": "https://h.example/x"}
     program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
     return {"cluster": cluster, "source": source, "receiver": receiver, "recovery": recovery}
@@ -112,7 +118,8 @@ def test_every_encrypted_value_is_reencrypted(
     assert store.get(receiver.secret_name("url")) == "https://h.example/T0KEN"
     assert store.get(receiver.secret_name("secret")) == "of-the-receiver-0"
     assert oidc.secret_source(ACME) == "vault"
-    assert totp.use_code(person("admin"), encrypted_rows["recovery"][0]) == totp.RECOVERY
+    assert factors.use_code(person("admin"), encrypted_rows["recovery"][0])
+    assert factors.use_code(User.objects.get(username="bob"), "ABCDE-fghij")
     body = {"name": "mail", "kind": "webhook", "url": "https://h.example/x"}
     again = program("admin").post("/api/v1/receivers/", body, headers={"Idempotency-Key": "k"})
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (201, "true")
@@ -125,9 +132,16 @@ def test_rotation_reports_its_work_and_runs_once(
     reported = ThisMachine().rekey()
     receiver = encrypted_rows["receiver"].pk
     titles = {
-        *("cluster/work", "metrics-source/mimir", "user/one-admin", "answers/kept", "audit/log"),
+        *(
+            "cluster/work",
+            "metrics-source/mimir",
+            "user/one-admin",
+            "user/bob",
+            "answers/kept",
+            "audit/log",
+        ),
         *("vault/signon/acme/client_secret", f"vault/notify/{receiver}/url"),
-        f"vault/notify/{receiver}/secret",
+        *("user/bob", f"vault/notify/{receiver}/secret"),
         f"vault/notify/{Receiver.objects.get(name='mail').pk}/url",
     }
     assert reported == f"Re-encrypted: {', '.join(rekeyed_order(reported))}."
@@ -178,7 +192,7 @@ def test_doctor_states_whether_an_earlier_key_can_be_removed(
     keys(settings, NEW, *old)
     before = sealed_texts()
     assert report().startswith("note  stored secrets: those of ")
-    assert " and 4 more still require a previous key. Run `emberline rekey`" in report()
+    assert " and 5 more still require a previous key. Run `emberline rekey`" in report()
     assert sealed_texts() == before, "it only looks"
     key_rotation.rekey(record)
     assert report().startswith("ok")
@@ -190,7 +204,7 @@ def test_doctor_states_whether_an_earlier_key_can_be_removed(
 def test_every_encrypting_module_is_registered() -> None:
     """Fails for new encryption code until it is registered here."""
     rooms = ("console", "endpoints", "cachetier", "routing", "dashboards")
-    files = (file for room in rooms for file in (ROOT / room).rglob("*.py"))
+    files = (file for room in rooms for file in (ROOT / room).rglob("[!0]*.py"))  # no migration
     found = {_module(file): _seals(file.read_text(encoding="utf-8")) for file in files}
     assert {module: count for module, count in found.items() if count} == SEALERS
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from django.test import Client
 from playwright.sync_api import Browser, expect
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from console.accounts.models import ApiToken, Team, User
-from console.signon import totp
+from console.signon import factors
 from console.signon.core.configuration import Provider
 from console.signon.models import Session
 from tests.console.signon.test_confirmation import old
@@ -156,5 +156,73 @@ def test_unreachable_provider_leaves_the_page_usable(
     page.wait_for_selector("aside.navbar")
 
 
+def with_virtual_authenticator(watched: Watched) -> None:
+    """Give Chromium an authenticator that stores passkeys and has verified its owner."""
+    session = watched.page.context.new_cdp_session(watched.page)
+    session.send("WebAuthn.enable")
+    options = {
+        "protocol": "ctap2",
+        "transport": "internal",
+        "hasResidentKey": True,
+        "hasUserVerification": True,
+        "isUserVerified": True,
+        "automaticPresenceSimulation": True,
+    }
+    session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1280, "dark"), (390, "light")])
+def test_passkey_logs_in_alone_and_as_second_factor_and_confirms(
+    chrome: Browser, live_server: LiveServer, settings: Settings, width: int, theme: str
+) -> None:
+    people = cast()
+    watched = watch(chrome, live_server.url, width, theme)
+    page = watched.page
+    with_virtual_authenticator(watched)
+    watched.open("/login/?next=/profile/security/")
+    expect(page.get_by_role("button", name="Log in with a passkey")).to_have_count(0)
+    page.get_by_label("User name").fill("alice")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Add a passkey").click()
+    picture(watched, f"passkey-{width}")
+    assert not watched.overflows()
+    page.get_by_label("Name", exact=True).fill("laptop")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator("h1")).to_have_text("Recovery codes")
+    page.get_by_role("link", name="Done").click()
+    expect(page.get_by_text("logs in without password")).to_be_visible()
+    picture(watched, f"security-passkey-{width}")
+    assert not watched.overflows()
+    page.get_by_role("button", name="Log out").last.click()
+    watched.open("/login/?next=/profile/security/")
+    picture(watched, f"login-passkey-{width}")
+    page.get_by_role("button", name="Log in with a passkey").click()
+    expect(page.locator("h1")).to_have_text("Security")
+    assert Session.objects.get(user=people.alice).method == "with a passkey"
+    page.get_by_role("button", name="Log out").last.click()
+    watched.open("/login/?next=/profile/security/")
+    page.get_by_label("User name").fill("alice")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.locator("h1")).to_have_text("Security")
+    session = Session.objects.get(user=people.alice)
+    assert session.method == "with a password and a passkey"
+    (cookie,) = (
+        one for one in page.context.cookies() if one["name"] == settings.SESSION_COOKIE_NAME
+    )
+    client = Client()
+    client.cookies[settings.SESSION_COOKIE_NAME] = cookie["value"]
+    old(client)
+    page.get_by_role("button", name="Remove laptop").click()
+    page.locator("[data-confirm-go]").click()
+    picture(watched, f"confirm-passkey-{width}")
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.get_by_text("Passkey removed")).to_be_visible()
+    assert watched.complaints == []
+    assert not factors.is_on(people.alice)
+
+
 def now(secret: str) -> str:
-    return totp.code_at(secret, int(time.time()) // 30)
+    return factors.current_code(secret)

@@ -5,10 +5,10 @@ from django.test import Client
 
 from console.audit.models import AuditEvent
 from console.people import token_actions
-from console.signon import totp
+from console.signon import factors
 from console.signon.models import Session
 from tests.console.signon.test_confirmation import old
-from tests.console.signon.test_totp import with_factor
+from tests.console.signon.test_factors import with_factor
 from tests.support.people import Cast, client_of
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +43,7 @@ def test_admin_ends_sessions_and_resets_the_second_factor(people: Cast) -> None:
         assert admin.delete(path).status_code == 204
         assert session.get("/profile/").status_code == 302
         session = client_of(people.alice)
-    assert not totp.is_on(people.alice)
+    assert not factors.is_on(people.alice)
     assert AuditEvent.objects.get(verb="user.factor.reset").actor == people.ada
     assert admin.delete("/api/v1/users/alice/factor/").status_code == 404
     assert admin.delete("/api/v1/users/nobody/sessions/").status_code == 404
