@@ -42,6 +42,7 @@ class FactorAdapter(DefaultMFAAdapter):
     error_messages = {
         **DefaultMFAAdapter.error_messages,
         "incorrect_code": "Invalid or already used code. Enter the next code.",
+        "cannot_generate_recovery_codes": "Set up an authenticator app or a passkey first.",
     }
 
     def encrypt(self, text: str) -> str:

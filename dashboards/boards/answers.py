@@ -46,6 +46,7 @@ from endpoints import selectors as endpoints
 
 MAX_CACHED = 64  # boards of different ranges or viewers, a few hundred KB each
 _REFRESHES_PER_STEP = 12  # refreshes per coarse step, whose last point is still incomplete
+_MAX_AGE_S = 60  # of the current values on a board of weeks
 CUSTOM = "custom"
 REFRESHES = (0, 5, 10, 30, 60)
 PREVIOUS = "previous"
@@ -273,7 +274,7 @@ def locate(board: str, endpoint: str = "") -> BoardLocation:
 
 def render(place: BoardLocation, board_query: BoardQuery, request: results.BoardRequest) -> bytes:
     """Return the board's JSON without annotations, rendered at most once per new point."""
-    good_s = max(SCRAPE_S - 1, request.window.step / _REFRESHES_PER_STEP)
+    good_s = max(SCRAPE_S - 1, min(request.window.step / _REFRESHES_PER_STEP, _MAX_AGE_S))
     body: bytes = CACHE.get(
         _make_cache_key(place, board_query, request),
         good_s,

@@ -14,6 +14,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 
@@ -91,6 +92,11 @@ class RemovePasskey(_AuditedChange, RemoveWebAuthnView):
 class GenerateRecoveryCodes(_AuditedChange, GenerateRecoveryCodesView):
     http_method_names = ["post"]
     audit_action = "user.factor.recovery_codes"
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        """Report that there is no factor that codes could replace."""
+        messages.error(self.request, " ".join(form.non_field_errors()))
+        return redirect("signon:security")
 
 
 @method_decorator(never_cache, name="dispatch")

@@ -108,11 +108,6 @@
     if (target.hasAttribute("data-live") && target.textContent.trim() === fresh.textContent.trim()) {
       event.detail.shouldSwap = false;
     }
-    if (target.id === "yaml-pane" && target.contains(document.activeElement)) event.detail.shouldSwap = false;
-    if (target.id === "form-parts") {
-      if (target.contains(document.activeElement)) event.detail.shouldSwap = false;
-      target.querySelectorAll("details[open]").forEach(function (one) { opened[one.id] = true; });
-    }
   });
   document.addEventListener("htmx:beforeSwap", function (event) {
     if (event.detail.target.id !== "look") return;

@@ -69,17 +69,24 @@ def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str,
 
 
 def table(panel: Panel, drawn: list[StyledSeries]) -> dict[str, Any]:
-    """Return one row per series, including zero series that the chart hides."""
+    """Return one row per series, including zero series that the chart hides. A series with a value
+    over the whole range shows it instead of the mean of its points, which is not the same for
+    ratios and percentiles.
+    """
+    has_total = _has_total(drawn)
     rows = []
     for item in drawn:
         numbers = item.numbers
         picked: tuple[float | None, ...] = (None,) * 4
         if numbers:
-            last = item.values[-1] if item.total is None else item.total
-            picked = (last, sum(numbers) / len(numbers), min(numbers), max(numbers))
+            last, least, most = item.values[-1], min(numbers), max(numbers)
+            if has_total:
+                picked = (item.total, last, least, most)
+            else:
+                picked = (last, sum(numbers) / len(numbers), least, most)
         rows.append([item.style.label, *(format_value(panel.unit, value) for value in picked)])
-    first = "Whole range" if _has_total(drawn) else "Last"
-    return {"head": ["Series", first, "Mean", "Min", "Max"], "rows": rows}
+    head = ["Whole range", "Last"] if has_total else ["Last", "Mean"]
+    return {"head": ["Series", *head, "Min", "Max"], "rows": rows}
 
 
 def make_text_alternative(panel: Panel, drawn: list[StyledSeries]) -> str:

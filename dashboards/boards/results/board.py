@@ -135,8 +135,7 @@ def measure(request: BoardRequest) -> BoardResult:
     """Plan the queries, send them and judge the results; `document` renders them."""
     plan = _plan(request)
     answers = request.prometheus.ask(plan.questions)
-    if plan.evidence_scope.times.kept:
-        answers = evidence.splice_newest(answers, plan.window)
+    answers = evidence.splice_newest(answers, plan.window)
     notes: dict[str, str] = {}
     if plan.ranked:
         answers, notes = ranking.keep_busiest(answers, plan.ranked)
@@ -177,7 +176,7 @@ def _survey(request: BoardRequest) -> targets.RangeSurvey:
         texts = (growth.render_plain(name, request.scope, times) for name in _list_names(request))
         for family, back_s in growth.select_families(texts, times).items():
             reach_s[family] = max(reach_s.get(family, 0), length_s + max(step_s, back_s))
-    if any(panel.kind == "numbers" for panel in request.panels):
+    if evidence.has_totals(request.panels):
         totals = growth.COPIES
         if chosen.length_s > evidence.LONG_TOTAL_S and totals not in reach_s:
             reach_s[totals] = length_s
@@ -223,11 +222,11 @@ def _plan(request: BoardRequest) -> QueryPlan:
     questions |= targets.plan_facts(panels, scope, at)
     # Read by the annotations right after: the client remembers the answer.
     questions["alerts"] = targets.plan_alerts(request.scope, window)
-    if numbers := [panel for panel in panels if panel.kind == "numbers"]:
-        questions |= evidence.plan_totals(numbers, evidence_scope)
+    questions |= evidence.plan_totals(panels, evidence_scope)
     if times.kept:
-        near = evidence.plan_newest(panels, evidence_scope, window, appeared)
-        questions |= near
+        questions |= evidence.plan_newest(panels, evidence_scope, window, appeared)
+    if window.step > SCRAPE_S:
+        questions |= evidence.plan_current(panels, evidence_scope)
     if request.compare:
         earlier = lines.questions(get_previous_window(window), times, appeared)
         questions |= {ranking.PREVIOUS + name: question for name, question in earlier.items()}
@@ -346,7 +345,7 @@ def _make_panel_result(
     own = [(line, _apply_factor(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = style_series(panel, [(line, answer.series) for line, answer in own])
-    if panel.kind == "numbers":
+    if evidence.has_totals([panel]):
         totals = [(line, evidence.get_total(answers, line).series) for line in panel.lines]
         drawn = add_totals(drawn, totals)
     points = _summarize_points(drawn, window)

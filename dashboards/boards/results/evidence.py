@@ -89,20 +89,65 @@ class EvidenceScope:
 
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
-    """Return the questions for the totals that big numbers show."""
-    lines = (line for panel in panels for line in panel.lines)
-    names = [line.query for line in lines if is_counted(line)]
-    expensive = _is_expensive(at.targets, at.length_s)
-    kept = tuple(s for s in at.covered if s <= _MAX_LATE_S)
-    if not expensive:
-        kept = (min(kept),) if kept and at.length_s > LONG_TOTAL_S else ()
-    if kept or not expensive:
-        exported = None if kept else at.exported
-        fleet = at.times.fleet
-        found = _plan_exact(names, at.scope, at.length_s, at.end, kept, fleet, exported)
-    else:
-        found = _plan_estimated(names, at.scope, at.length_s, at.end)
+    """Return the questions for the values over the whole range: of big numbers, and percentiles,
+    of which the mean of a chart's points is none.
+    """
+    numbers: list[str] = []
+    percentiles: list[str] = []
+    for panel in panels:
+        for line in panel.lines:
+            if is_percentile(line):
+                percentiles.append(line.query)
+            elif panel.kind == "numbers" and is_counted(line):
+                numbers.append(line.query)
+    found = _plan_numbers(numbers, at) | _plan_percentiles(percentiles, at)
     return {_TOTAL + name: question for name, question in found.items()}
+
+
+def plan_current(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
+    """Return the questions for the current values of gauges shown as big numbers: the last point of
+    a long range is minutes old.
+    """
+    lines = (line for panel in panels if panel.kind == "numbers" for line in panel.lines)
+    names = [line.query for line in lines if not is_counted(line)]
+    now = int(at.end) // SCRAPE_S * SCRAPE_S
+    times = Times(at.times.scrape_s, at.length_s, at.times.scrape_s)
+    return {
+        _NEWEST + name: Question(queries.render_plain(name, at.scope, times), now) for name in names
+    }
+
+
+def has_totals(panels: Iterable[Panel]) -> bool:
+    return any(panel.kind == "numbers" or any(map(is_percentile, panel.lines)) for panel in panels)
+
+
+def is_percentile(line: PanelLine) -> bool:
+    text = queries.render_plain(line.query, Scope(), Times(1, 1))
+    return text.startswith("histogram_quantile(")
+
+
+def _plan_percentiles(names: Sequence[str], at: EvidenceScope) -> dict[str, Question]:
+    """Read the histogram of the whole range."""
+    kept = _choose_rules(at)
+    if not kept:
+        return _plan_estimated(names, at.scope, at.length_s, at.end)
+    return _plan_exact(names, at.scope, at.length_s, at.end, kept, at.times.fleet)
+
+
+def _plan_numbers(names: Sequence[str], at: EvidenceScope) -> dict[str, Question]:
+    kept = _choose_rules(at)
+    if not kept and _is_expensive(at.targets, at.length_s):
+        return _plan_estimated(names, at.scope, at.length_s, at.end)
+    exported = None if kept else at.exported
+    return _plan_exact(names, at.scope, at.length_s, at.end, kept, at.times.fleet, exported)
+
+
+def _choose_rules(at: EvidenceScope) -> tuple[int, ...]:
+    """Return the intervals of the recording rules that totals read; () for samples."""
+    kept = tuple(s for s in at.covered if s <= _MAX_LATE_S)
+    if _is_expensive(at.targets, at.length_s):
+        return kept
+    return (min(kept),) if kept and at.length_s > LONG_TOTAL_S else ()
 
 
 def ask_recent_totals(

@@ -38,7 +38,8 @@
   boards.legend = (card, { figure, table }) => {
     const list = card.querySelector(".panel-legend"), chart = card.querySelector(".panel-chart");
     const traces = figure && card.dataset.kind !== "numbers" ? figure.data.filter(({ type, meta }) => type !== "heatmap" && meta !== "before") : [];
-    const latest = new Map(table.rows.map(([name, value]) => [name, value]));
+    const last = table.head.indexOf("Last");
+    const latest = new Map(table.rows.map((cells) => [cells[0], cells[last]]));
     const held = list.contains(document.activeElement) ? [...list.querySelectorAll("button")].indexOf(document.activeElement) : -1;
     list.hidden = !traces.length;
     list.replaceChildren(...traces.map((trace) => key(chart, trace, latest.get(trace.name) || "")));

@@ -20,7 +20,7 @@ from endpoints.models import Endpoint
 from endpoints.pages.editor import consequences, edit_conflict
 from endpoints.pages.editor.consequences import command_lines
 from endpoints.pages.editor.forms import EndpointForm, live_id
-from endpoints.pages.editor.spec_editor import Pane, SpecEditor
+from endpoints.pages.editor.spec_editor import SpecEditor
 from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.placement import capacity_check as fitting
 from endpoints.placement import installation
@@ -43,68 +43,34 @@ def change(request: HttpRequest, name: str) -> HttpResponse:
 
 def typed_spec(request: HttpRequest, present: Endpoint | None = None) -> EndpointSpec:
     """Return the spec as typed; unreadable fields have their defaults."""
-    return SpecEditor(request, present=present).typed.spec()
+    return SpecEditor(request, present=present).read().form.spec()
 
 
 def _feedback(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
-    text_changed, form_changed = desk.changed()
-    both = text_changed and form_changed and "yaml" in desk.sent
-    if (text_changed or desk.sent.get("by") == "yaml") and not both:
-        return _by_text(request, desk)
-    form = desk.typed
-    errors = desk.judged(form.spec_data())
-    pane = desk.kept_pane(both=True) if both else desk.pane(form)
-    return _render_feedback(request, desk, form, errors, pane, drawn=False, by_text=False)
-
-
-def _by_text(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
-    """Update the form from the YAML; if it is invalid, keep the form and show the errors."""
-    reading = desk.read_pane()
-    form, errors, pane = reading.form, reading.errors, reading.pane
-    if not reading.applied:
-        return _render_feedback(request, desk, form, errors, pane, drawn=False, text_only=True)
-    form.refuse(errors)
-    return _render_feedback(request, desk, form, errors, pane, drawn=True)
-
-
-def _render_feedback(
-    request: HttpRequest,
-    desk: SpecEditor,
-    form: EndpointForm,
-    errors: tuple[Problem, ...],
-    pane: Pane,
-    *,
-    drawn: bool,
-    by_text: bool = True,
-    text_only: bool = False,
-) -> HttpResponse:
-    """Render the feedback. `drawn`: the form was built from the YAML and replaces the displayed
-    one; `text_only`: errors are in the YAML only.
-    """
+    sent = desk.read()
+    form, errors = sent.form, sent.errors
     spec = form.spec()
     touched = frozenset(desk.sent.get("touched", "").split())
     generation = generation_of(request)
     endpoint = desk.present
-    found = consequences.find_consequences(spec, endpoint, [one.field for one in errors])
     shown = errors
-    if endpoint is None and not drawn and not text_only:
+    if endpoint is None and sent.yaml is None:
         shown = _errors_after_edits(errors, touched)
     context: dict[str, Any] = {
         "form": form,
         "endpoint": endpoint,
         "errors": [_error_row(one, form) for one in shown],
         "missing": [_error_row(one, form) for one in errors if one not in shown],
-        "text_only": text_only,
-        "consequences": found,
+        "consequences": consequences.find_consequences(
+            spec, endpoint, [one.field for one in errors]
+        ),
         "report": fitting.check_capacity(spec) if spec.model and not spec.simulated else None,
-        "pane": pane,
-        "by_text": by_text,
-        "drawn": drawn,
-        "slots": [] if drawn or text_only else _slots(form, shown, touched),
-        "groups": _groups(form, shown),
+        "yaml": sent.yaml,
+        "is_readable": sent.is_readable,
+        "slots": _slots(form, shown, touched) if sent.yaml is None else [],
+        "groups": _groups(form, shown) if sent.yaml is None else [],
         "notes": list(filter(None, [installation.unvalidated_arguments(spec)])),
         "warnings": [*_warnings(spec, form, errors)],
-        "look_url": request.path,
         "start": desk.start,
         "moved_on": endpoint is not None and edit_conflict.moved_on(endpoint, generation),
     }

@@ -1,6 +1,6 @@
-"""State of the endpoint editor: base spec, submitted form, YAML pane.
+"""State of the endpoint editor: base spec and the submitted form or YAML.
 
-Form and YAML edit the same values. The one changed last wins; if both changed, the user chooses.
+Form and YAML are two tabs of the same values. Only the open one is submitted; switching converts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from endpoints.pages.editor.form_fields import MARK
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.prefill import FilledField, Prefill, list_filled, read_prefill
 from endpoints.pages.editor.presets import BY_KEY, Preset
-from endpoints.pages.editor.spec_text import NOT_APPLIED, LineError, SpecText, digest
+from endpoints.pages.editor.spec_text import NOT_APPLIED, LineError, SpecText
 from endpoints.refusals import LONGEST_NOTE, fixed_name
 from endpoints.spec.endpoint_spec import SpecErrors, flatten, nest
 from endpoints.spec.fields import BY_PATH, FIELDS
@@ -30,28 +30,24 @@ LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Pane:
-    """The YAML pane. The digests are of pane and form when they last agreed, to detect later
-    changes.
-    """
+class YamlTab:
+    """The YAML as shown, with its errors."""
 
     text: str
-    text_agreed: str
-    form_agreed: str
     errors: tuple[LineError, ...] = ()
-    both: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class PaneReading:
-    """Result of reading the YAML pane. `applied`: `form` holds the values of the pane, which may
-    have errors of single fields.
+class Submission:
+    """Submitted values. `yaml` is None if the form was open. `form` holds the values unless
+    `is_readable` is False: then the YAML has errors that no field of the form can hold.
     """
 
     form: EndpointForm
-    pane: Pane
-    errors: tuple[Problem, ...]
-    applied: bool
+    data: Mapping[str, Any]
+    errors: tuple[Problem, ...] = ()
+    yaml: YamlTab | None = None
+    is_readable: bool = True
 
 
 class SpecEditor:
@@ -72,6 +68,7 @@ class SpecEditor:
         self._link = read_prefill(request.GET.dict()) if present else Prefill({}, {})
         self.linked_note = request.GET.get("note", "")[:LONGEST_NOTE] if present else ""
         self.sent: dict[str, str] = {name: str(value) for name, value in request.POST.items()}
+        self.is_yaml = "yaml" in self.sent
         self.context = teams.context_of(request.user, present, self.sent.get("team", ""))
         key = self.sent.get("start", request.GET.get("start", ""))
         self.start: Preset | None = None if present else BY_KEY.get(key)
@@ -144,56 +141,29 @@ class SpecEditor:
             return (fixed_name(present.name, spec.name),)
         return ()
 
-    def pane(self, form: EndpointForm) -> Pane:
-        text = self.text_of(form)
-        return Pane(text, digest(text), digest(text))
-
-    def kept_pane(self, errors: tuple[LineError, ...] = (), *, both: bool = False) -> Pane:
-        """Return the submitted pane, because it is invalid or (`both`) conflicts with the form."""
-        sent = self.sent
-        agreed = sent.get("text_agreed", ""), sent.get("form_agreed", "")
-        return Pane(sent.get("yaml", ""), *agreed, errors, both)
-
-    def applied_pane(self, form: EndpointForm, errors: tuple[LineError, ...] = ()) -> Pane:
-        """Return the submitted pane after its values were applied to the form."""
-        text = self.sent.get("yaml", "")
-        return Pane(text, digest(text), digest(self.text_of(form)), errors)
-
     def text_of(self, form: EndpointForm) -> str:
         """Return the form's YAML, as resubmitting the form would give it."""
         sent = form if form.is_bound else self.holding(form.flat())
         return spec_text.to_text(nest(sent.flat()))
 
-    def changed(self) -> tuple[bool, bool]:
-        """Return whether pane and form were changed since they agreed."""
-        if "yaml" not in self.sent:
-            return False, True
-        text = digest(self.sent["yaml"]) != self.sent.get("text_agreed", "")
-        form = digest(self.text_of(self.drawn_anew())) != self.sent.get("form_agreed", "")
-        return text, form
-
-    def meant(self) -> tuple[EndpointForm, Pane]:
-        """Return the submitted values from whichever side was changed."""
-        if not self.changed()[0]:
+    def read(self) -> Submission:
+        """Read the submitted tab and check its values."""
+        if not self.is_yaml:
             form = self.typed
-            return form, self.pane(form)
-        reading = self.read_pane()
-        pane = self.pane(reading.form) if reading.applied else reading.pane
-        return reading.form, pane
-
-    def read_pane(self) -> PaneReading:
-        """Return the submitted YAML as a form; the submitted form if the YAML is invalid."""
+            data = form.spec_data()
+            return Submission(form, data, self.judged(data))
+        source = self.sent["yaml"]
         try:
-            text = spec_text.parse_text(self.sent.get("yaml", ""))
+            text = spec_text.parse_text(source)
         except SpecErrors as error:
-            pane = self.kept_pane(spec_text.syntax_errors(error))
-            return PaneReading(self.typed, pane, error.errors, applied=False)
-        errors = self.judged(self.whole(text.data))
-        lines = spec_text.locate_errors(errors, text.lines)
+            shown = YamlTab(source, spec_text.syntax_errors(error))
+            return Submission(self._form(None), {}, error.errors, shown, is_readable=False)
+        data = self.whole(text.data)
+        errors = self.judged(data)
+        shown = YamlTab(source, spec_text.locate_errors(errors, text.lines))
         if not can_apply(errors):
-            return PaneReading(self.typed, self.kept_pane(lines), errors, applied=False)
-        form = self.of_text(text)
-        return PaneReading(form, self.applied_pane(form, lines), errors, applied=True)
+            return Submission(self._form(None), data, errors, shown, is_readable=False)
+        return Submission(self.of_text(text), data, errors, shown)
 
     def _begin(self, start: Preset, flat: Mapping[str, Any]) -> EndpointForm:
         """Apply a preset; L2 stays off if there is no cache tier at the workers' location."""

@@ -5,7 +5,6 @@ Writing and reading round-trip. Invalid text is never applied in part.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,7 +25,7 @@ NOT_APPLIED = frozenset({"type", "unknown_field", "unreadable", "cluster_only"})
 
 @dataclass(frozen=True, slots=True)
 class LineError:
-    """Error in a line of the YAML pane. `line` counts from 1; 0 if unknown."""
+    """Error in a line of the YAML. `line` counts from 1; 0 if unknown."""
 
     line: int
     field: str
@@ -82,12 +81,6 @@ def syntax_errors(refusal: SpecErrors) -> tuple[LineError, ...]:
     """Return the errors of invalid YAML."""
     line = getattr(refusal.__cause__, "line", 0)
     return tuple(LineError(line, one.field, one.message, one.remedy) for one in refusal.errors)
-
-
-def digest(text: str) -> str:
-    """Hash the text with normalised line ends."""
-    plain = text.replace("\r\n", "\n").strip()
-    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _line(path: str, lines: Mapping[str, int]) -> int:

@@ -22,7 +22,7 @@ from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.pages.editor import edit_conflict, presets, spec_text
 from endpoints.pages.editor.forms import EndpointForm
-from endpoints.pages.editor.spec_editor import Pane, SpecEditor, can_apply
+from endpoints.pages.editor.spec_editor import SpecEditor, YamlTab
 from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.placement import model_hub, model_list
 from endpoints.placement.model_hub import HubStatus
@@ -94,49 +94,43 @@ def _save_submission(request: HttpRequest, desk: SpecEditor, save: Save) -> Http
     drawn = request.GET.get("drawn")
     if drawn == "start":
         return _page(request, desk, desk.started(desk.sent.get("start_with", "")))
-    if drawn == "yaml":
-        return _draw_text(request, desk)
+    if drawn == "yaml" and not desk.is_yaml:
+        form = desk.typed
+        return _page(request, desk, form, yaml=YamlTab(desk.text_of(form)))
+    if desk.is_yaml:
+        return _draw_yaml(request, desk, drawn) if drawn else _save_yaml(request, desk, save)
     if drawn is not None:
         return _page(request, desk, desk.drawn_anew())
-    text_changed, form_changed = desk.changed()
-    if text_changed and form_changed:
-        form = desk.typed
-        return _page(request, desk, form, desk.kept_pane(), status=400, both=True)
-    return _save_text(request, desk, save) if text_changed else _save_form(request, desk, save)
-
-
-def _save_form(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
     form = desk.typed
     try:
         return redirect(save(form.spec_data()))
     except Refused as error:
-        return _render_refusal(request, desk, form, error, desk.pane)
+        return _render_refusal(request, desk, form, error)
 
 
-def _draw_text(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
-    """Redraw the form from the YAML."""
-    reading = desk.read_pane()
-    if reading.applied:
-        reading.form.refuse(reading.errors)
-    status = 200 if reading.applied else 400
-    return _page(request, desk, reading.form, reading.pane, status=status)
+def _draw_yaml(request: HttpRequest, desk: SpecEditor, tab: str) -> HttpResponse:
+    """Show the YAML's values in the form, or the YAML again if no form can hold them."""
+    sent = desk.read()
+    if tab == "yaml" or not sent.is_readable:
+        status = 200 if sent.is_readable else 400
+        return _page(request, desk, sent.form, yaml=sent.yaml, status=status)
+    sent.form.refuse(sent.errors)
+    return _page(request, desk, sent.form)
 
 
-def _save_text(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
+def _save_yaml(request: HttpRequest, desk: SpecEditor, save: Save) -> HttpResponseBase:
     try:
-        text = spec_text.parse_text(desk.sent.get("yaml", ""))
+        text = spec_text.parse_text(desk.sent["yaml"])
     except SpecErrors:
-        return _draw_text(request, desk)
+        sent = desk.read()
+        return _page(request, desk, sent.form, yaml=sent.yaml, status=400)
     try:
         return redirect(save(desk.whole(text.data)))
     except Refused as error:
-        _reraise_stale(error)
         lines = spec_text.locate_errors(error.errors, text.lines)
-        if not can_apply(error.errors):
-            status = error.status_code
-            return _page(request, desk, desk.typed, desk.kept_pane(lines), status=status)
-        form = desk.of_text(text)
-        return _render_refusal(request, desk, form, error, lambda _: desk.applied_pane(form, lines))
+        return _render_refusal(
+            request, desk, desk.read().form, error, YamlTab(desk.sent["yaml"], lines)
+        )
 
 
 def _render_refusal(
@@ -144,13 +138,14 @@ def _render_refusal(
     desk: SpecEditor,
     form: EndpointForm,
     error: Refused,
-    pane: Callable[[EndpointForm], Pane],
+    yaml: YamlTab | None = None,
 ) -> HttpResponse:
     _reraise_stale(error)
-    form.refuse(one for one in error.errors if one.field not in _SIDE_FIELDS)
+    if yaml is None:
+        form.refuse(one for one in error.errors if one.field not in _SIDE_FIELDS)
     beside = {one.field: one for one in error.errors if one.field in _SIDE_FIELDS}
     status = error.status_code
-    return _page(request, desk, form, pane(form), status=status, beside=beside)
+    return _page(request, desk, form, yaml=yaml, status=status, beside=beside)
 
 
 _SIDE_FIELDS = ("note", "team")
@@ -163,9 +158,11 @@ def _reraise_stale(error: Refused) -> None:
 
 
 def _conflict(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
-    form, pane = desk.meant()
-    conflict = edit_conflict.find_conflict(endpoint, generation_of(request), form.flat())
-    return _page(request, desk, form, pane, status=409, conflict=conflict)
+    sent = desk.read()
+    if not sent.is_readable:
+        return _page(request, desk, sent.form, yaml=sent.yaml, status=400)
+    conflict = edit_conflict.find_conflict(endpoint, generation_of(request), sent.form.flat())
+    return _page(request, desk, sent.form, yaml=sent.yaml, status=409, conflict=conflict)
 
 
 def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
@@ -173,7 +170,7 @@ def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpRe
     seen = desk.sent.get("seen_generation", "")
     if seen != str(endpoint.generation):
         return _conflict(request, desk, endpoint)
-    mine = desk.meant()[0].flat()
+    mine = desk.read().form.flat()
     conflict = edit_conflict.find_conflict(endpoint, generation_of(request), mine)
     form = desk.holding(conflict.merged(mine, desk.sent))
     desk.sent["generation"] = seen
@@ -184,11 +181,10 @@ def _page(
     request: HttpRequest,
     desk: SpecEditor,
     form: EndpointForm,
-    pane: Pane | None = None,
     *,
+    yaml: YamlTab | None = None,
     status: int = 200,
     conflict: edit_conflict.EditConflict | None = None,
-    both: bool = False,
     merged: bool = False,
     beside: dict[str, Problem] | None = None,
 ) -> HttpResponse:
@@ -199,8 +195,8 @@ def _page(
         "machine": desk.context,
         "endpoint": endpoint,
         "source": source,
-        "pane": pane or desk.pane(form),
-        "starts": _preset_context(form) if endpoint is None and source is None else [],
+        "yaml": yaml,
+        "starts": _preset_context(form) if not (endpoint or source or yaml) else [],
         "start": desk.start,
         "teams": [] if endpoint else teams.choices(request.user),
         "team": desk.sent.get("team", team),
@@ -208,7 +204,6 @@ def _page(
         "note": desk.sent.get("note", desk.linked_note),
         "generation": desk.sent.get("generation", endpoint.generation if endpoint else ""),
         "conflict": conflict,
-        "both": both,
         "owner": owner_of(endpoint.name) if endpoint else None,
         "left_off": desk.left_off,
         "filled": desk.filled if not form.errors else [],
@@ -216,7 +211,7 @@ def _page(
         "merged": merged,
         "beside": beside or {},
         "dirty": request.method == "POST" or bool(desk.filled),
-        "wrong": bool(form.errors or beside or (pane and pane.errors)),
+        "wrong": bool(form.errors or beside or (yaml and yaml.errors)),
     }
     template = "endpoints/form.html" if endpoint is None else "endpoints/edit.html"
     return render(request, template, context, status=status)

@@ -299,3 +299,10 @@ def test_malformed_passkey_is_rejected(people: Cast, credential: str) -> None:
     again = {"again_passkey": credential or "x", "to": "/profile/tokens/"}
     assert client.post("/login/again/", again).status_code == 200
     assert not factors.is_on(people.charlie)
+
+
+def test_recovery_codes_need_a_factor(people: Cast) -> None:
+    client = client_of(people.alice)
+    page = client.post("/profile/security/recovery/new/", follow=True).content.decode()
+    assert "Set up an authenticator app or a passkey first." in page
+    assert not Authenticator.objects.exists()

@@ -67,7 +67,7 @@ def test_panels_of_several_scopes_equal_those_of_their_boards() -> None:
     assert found["fault"] is None
     assert latest(panels["a"])["p50"] == "100 ms"
     assert (panels["a"]["title"], panels["again"]["title"]) == ("Time to first token", "Again")
-    assert panels["again"]["spoken"].startswith("Again. Last: p50")
+    assert panels["again"]["spoken"].startswith("Again. Over the range: p50")
     assert panels["b"]["state"] == "ok"
     assert "L1 and L2" not in latest(panels["a"])
     assert set(latest(panels["c"])) == {"demo", "idle", "left", "old"}

@@ -155,7 +155,7 @@ PARITY = {
     "keys:key-revoke": f"DELETE {GROUPS}{{group_id}}/keys/{{key_id}}/",
 }
 # All pages of these are about how a person comes in; a program comes in by its token.
-OF_PEOPLE = ("signon:", "accounts:profile")
+OF_PEOPLE = ("signon:", "mfa_", "accounts:profile")
 
 
 def verbs() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The beginning of the data in a board's range."""
+"""The beginning of the data in a board's range, and values beside those of its points."""
 
 from __future__ import annotations
 
@@ -53,3 +53,36 @@ def test_board_says_how_far_its_data_reaches(back_s: int, is_said: bool) -> None
     if found.first_data is not None:
         assert 0 <= found.first_data - (NOW - back_s) <= found.window.step
     assert bool(board.document(found)["first_data"]) is is_said
+
+
+class Steady:
+    """Prometheus whose charts show 1, and whose values of one moment are 2 or those of `now`."""
+
+    def __init__(self, **now: float) -> None:
+        self.now = now
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
+        return {name: self._answer(name, question) for name, question in questions.items()}
+
+    def _answer(self, name: str, question: Question) -> QueryResult:
+        if question.window is not None:
+            return QueryResult((Series((), (1.0,) * question.window.points),))
+        query = name.removeprefix("newest_").removeprefix("total_")
+        return QueryResult((Series((), (self.now.get(query, 2.0),)),))
+
+
+@pytest.mark.parametrize("key", ["15m", "1h", "24h", "30d"])
+def test_current_state_is_of_now_and_percentiles_of_the_whole_range(key: str) -> None:
+    panels = [p for p in BOARDS["overview"].panels(one=True) if p.id in ("now", "ttft")]
+    prometheus = Steady(workers_up=7.0, ttft_p90=3.0)
+    request = BoardRequest(prometheus, panels, Scope("a"), RANGES[key], NOW + 299)
+    found = board.document(board.measure(request))
+    now, ttft = (
+        next(panel["table"] for panel in found["panels"] if panel["id"] == name)
+        for name in ("now", "ttft")
+    )
+    assert now["head"][1] == "Last"
+    assert now["rows"][0][1] == ("1" if key == "15m" else "7")
+    assert ttft["head"][1:3] == ["Whole range", "Last"]
+    whole = [row[1:3] for row in ttft["rows"]]
+    assert whole[:3] == [["2.00 s", "1.00 s"], ["3.00 s", "1.00 s"], ["2.00 s", "1.00 s"]]

@@ -84,6 +84,28 @@ def test_totals_of_hours_read_the_finest_rules_if_there_are_any(
         assert "emberline5m" not in question.query
 
 
+@pytest.mark.parametrize(
+    ("length_s", "covered", "expected"),
+    [
+        (900, (60,), "rate(vllm:time_to_first_token_seconds_bucket"),
+        (6 * HOUR, (), "rate(vllm:time_to_first_token_seconds_bucket"),
+        (6 * HOUR, (60, 300), "emberline1m:vllm:time_to_first_token_seconds_bucket"),
+        (7 * DAY, (60, 300), "emberline5m:vllm:time_to_first_token_seconds_bucket"),
+    ],
+)
+def test_percentiles_read_the_histogram_of_the_whole_range(
+    length_s: int, covered: tuple[int, ...], expected: str
+) -> None:
+    panel = next(p for p in BOARDS["overview"].panels(one=True) if p.id == "ttft")
+    found = evidence.plan_totals([panel], scope(length_s, covered))
+    assert set(found) == {f"total_ttft_p{share}" for share in (50, 90, 95, 99)}
+    for question in found.values():
+        assert question.query.startswith("histogram_quantile(")
+        assert f"{expected}{{" in question.query
+        assert f"[{length_s}s]" in question.query or f"[{1000 * length_s - 1}ms]" in question.query
+        assert (question.window, question.at > NOW - 10) == (None, True)
+
+
 def test_totals_of_unexported_counters_keep_their_place() -> None:
     panels = [p for p in BOARDS["overview"].panels(one=True) if p.kind == "numbers"]
     counters = board.find_counters(panels, Scope("a"), 900)

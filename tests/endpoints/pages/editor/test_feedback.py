@@ -14,7 +14,7 @@ from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from tests.endpoints.pages.detail.test_views import text_of
-from tests.endpoints.pages.editor.test_views import EDIT, NEW, sent
+from tests.endpoints.pages.editor.test_views import EDIT, NEW, sent, sent_yaml
 from tests.support.console import browser
 
 pytestmark = pytest.mark.django_db
@@ -93,48 +93,25 @@ def test_partial_and_empty_numbers_are_no_crash(page: Client) -> None:
         {},
         {"resources.memory_gib": "4x"},
         {"pod.env": "{"},
-        {"yaml": "{", "by": "yaml"},
+        {"yaml": "{"},
     ):
         assert page.post(LOOK, typed).status_code == 200, typed
     assert not Endpoint.objects.exists()
 
 
-def test_yaml_follows_the_form(page: Client) -> None:
-    answer = page.post(LOOK, sent(page.get(NEW), name="demo"))
-    assert "name: demo" in answer.content.decode()
-    assert 'id="yaml-pane" hx-swap-oob="innerHTML"' in answer.content.decode()
-    assert 'id="form-parts"' not in answer.content.decode(), "nobody's hands are taken off"
-
-
-def test_form_follows_the_yaml(page: Client) -> None:
-    text = "name: demo\nmodel: smollm2-135m-instruct\nreplicas: 70\nrouting: {strategy: session}\n"
-    answer = page.post(LOOK, sent(page.get(NEW), yaml=text, by="yaml"))
-    html = answer.content.decode()
-    assert 'id="form-parts" hx-swap-oob="innerHTML"' in html
-    assert '<option value="session" selected>' in html
-    assert 'id="yaml-pane"' not in html, "the text is left to who types it"
+def test_yaml_is_validated_by_line(page: Client) -> None:
+    text = "name: demo\nmodel: smollm2-135m-instruct\nreplicas: 70\n"
+    answer = page.post(LOOK, sent_yaml(page.get(NEW), text))
+    assert 'id="yaml-errors" hx-swap-oob="innerHTML"' in answer.content.decode()
     assert "Line 3</button>: <code>replicas" in text_of(answer)
+    assert "Capacity check" in text_of(answer)
+    assert 'id="live-' not in answer.content.decode(), "no field is on the page"
 
 
-@pytest.mark.parametrize("by", ["yaml", "form"])
-def test_invalid_yaml_changes_nothing(page: Client, by: str) -> None:
-    answer = page.post(LOOK, sent(page.get(NEW), name="", yaml="name: [", by=by))
-    html = answer.content.decode()
-    assert "the form keeps its previous values" in text_of(answer)
+def test_unreadable_yaml_has_its_line_and_no_consequences(page: Client) -> None:
+    answer = page.post(LOOK, sent_yaml(page.get(NEW), "name: ["))
     assert "Line 1</button>" in text_of(answer)
-    for part in ("form-parts", "yaml-pane"):
-        assert f'id="{part}"' not in html, "neither is drawn over what is typed"
-
-
-@pytest.mark.parametrize("by", ["yaml", "form"])
-def test_conflicting_edits_redraw_nothing(page: Client, by: str) -> None:
-    first = sent(page.get(NEW))
-    text = first["yaml"].replace("replicas: 1", "replicas: 3")
-    answer = page.post(LOOK, {**first, "name": "by-form", "yaml": text, "by": by})
-    html = answer.content.decode()
-    assert "Use the form" in html
-    for part in ("form-parts", "yaml-pane"):
-        assert f'id="{part}"' not in html
+    assert "Capacity check" not in text_of(answer)
 
 
 def test_change_states_its_consequences(page: Client, demo_endpoint: Endpoint) -> None:

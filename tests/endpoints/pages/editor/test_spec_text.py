@@ -91,8 +91,3 @@ def test_cluster_object_is_redirected_to_manifests() -> None:
     with pytest.raises(SpecErrors) as refused:
         spec_text.parse_text(text)
     assert "page Import" in refused.value.errors[0].remedy
-
-
-def test_browsers_change_only_line_ends() -> None:
-    assert spec_text.digest("a\nb\n") == spec_text.digest("a\r\nb")
-    assert spec_text.digest("a\nb") != spec_text.digest("a\n b")

@@ -67,6 +67,13 @@ def yaml_of(answer: Any) -> str:
     return sent(answer)["yaml"].replace("\r\n", "\n")
 
 
+def sent_yaml(answer: Any, text: str) -> dict[str, str]:
+    """Return what the YAML tab submits: no field of the form."""
+    beside = ("generation", "start", "touched", "note", "team")
+    form = sent(answer)
+    return {name: form[name] for name in beside if name in form} | {"yaml": text}
+
+
 def test_untouched_page_changes_nothing(page: Client, data: dict[str, Any]) -> None:
     cache = {"l1": {"size_gib": 0.1}, "l2": {"enabled": True, "ttl_s": 77}}
     made = actions.create(SYSTEM, merge(data, {"cache": cache, "tags": {"a": "1"}}))
@@ -137,9 +144,10 @@ def test_collapsed_groups_open_for_set_or_invalid_fields(page: Client) -> None:
 
 
 def test_yaml_alone_can_be_edited_and_saved(page: Client) -> None:
-    answer = page.get(NEW)
-    text = yaml_of(answer).replace("name: ''", "name: demo").replace("replicas: 1", "replicas: 3")
+    answer = page.post(f"{NEW}?drawn=yaml", sent(page.get(NEW), name="demo"))
+    text = yaml_of(answer).replace("replicas: 1", "replicas: 3")
     assert "name: demo" in text
+    assert 'name="replicas"' not in answer.content.decode(), "one tab is submitted"
     assert page.post(NEW, sent(answer, yaml=text)).status_code == 302
     assert Endpoint.objects.get().parsed.replicas == 3
 
@@ -150,7 +158,7 @@ def test_fields_missing_in_yaml_get_defaults_and_the_manifest_stays(page: Client
     actions.create(SYSTEM, merge(base, kept))
     answer = page.get(EDIT)
     text = "model: smollm2-135m-instruct\nengine: simulated\nreplicas: 2\n"
-    assert page.post(EDIT, sent(answer, yaml=text)).status_code == 302
+    assert page.post(EDIT, sent_yaml(answer, text)).status_code == 302
     spec = Endpoint.objects.get().parsed
     assert (spec.name, spec.replicas, spec.manifest) == ("demo", 2, {"kind": "K"})
 
@@ -167,11 +175,12 @@ def test_fields_missing_in_yaml_get_defaults_and_the_manifest_stays(page: Client
         ("name: demo\nmodel: smollm2-135m-instruct\npod:\n  image: x\n", "Line 4"),
     ],
 )
-@pytest.mark.parametrize("address", [NEW, f"{NEW}?drawn=yaml"])
+@pytest.mark.parametrize("address", [NEW, f"{NEW}?drawn=yaml", f"{NEW}?drawn=form"])
 def test_invalid_yaml_is_kept_with_the_error_line(
     page: Client, text: str, message: str, address: str
 ) -> None:
-    answer = page.post(address, sent(page.get(NEW), yaml=text))
+    answer = page.post(address, sent_yaml(page.get(NEW), text))
+    assert answer.status_code == 400
     assert not Endpoint.objects.exists()
     assert message in text_of(answer)
     assert yaml_of(answer) == text.rstrip("\n") or yaml_of(answer) == text
@@ -181,34 +190,17 @@ def test_invalid_yaml_is_kept_with_the_error_line(
     assert mended.status_code == 302
 
 
-def test_yaml_is_applied_to_the_form(page: Client) -> None:
+def test_yaml_is_converted_to_the_form_and_back(page: Client) -> None:
     text = "name: demo\nmodel: smollm2-135m-instruct\nworker_args: [--xa=1, --xb=2]\nreplicas: 70\n"
-    answer = page.post(f"{NEW}?drawn=yaml", sent(page.get(NEW), yaml=text))
+    answer = page.post(f"{NEW}?drawn=form", sent_yaml(page.get(NEW), text))
     form = sent(answer)
+    assert "yaml" not in form
     assert form["worker_args"] == "--xa=1\r\n--xb=2"
     assert form["replicas"] == "70", "a value out of range has its place"
     assert 'id="id_replicas_error"' in answer.content.decode()
-    assert "Line 4</button>: <code>replicas" in text_of(answer)
+    assert "replicas: 70" in yaml_of(page.post(f"{NEW}?drawn=yaml", form))
     assert page.post(NEW, {**form, "replicas": "2"}).status_code == 302
     assert Endpoint.objects.get().parsed.replicas == 2
-
-
-def test_conflict_of_form_and_yaml_is_resolved_by_the_user(page: Client) -> None:
-    answer = page.get(NEW)
-    text = yaml_of(answer).replace("name: ''", "name: by-text")
-    both = sent(answer, name="by-form", yaml=text)
-    refused = page.post(NEW, both)
-    assert refused.status_code == 400
-    assert "form and YAML differ" in text_of(refused)
-    again = sent(refused)
-    assert (again["name"], again["yaml"].replace("\r\n", "\n")) == ("by-form", text)
-    assert page.post(NEW, again).status_code == 400, "still not said"
-    by_form = sent(page.post(f"{NEW}?drawn=form", again))
-    assert by_form["name"] == "by-form"
-    assert "name: by-form" in by_form["yaml"]
-    by_text = sent(page.post(f"{NEW}?drawn=yaml", again))
-    assert by_text["name"] == "by-text"
-    assert not Endpoint.objects.exists()
 
 
 def test_concurrent_change_is_shown_and_merged(page: Client, demo_endpoint: Endpoint) -> None:
@@ -240,14 +232,19 @@ def test_change_saved_a_moment_earlier_is_shown_too(
     page: Client, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, by_text: bool
 ) -> None:
     opened = page.get(EDIT)
+    if by_text:
+        shown = page.post(f"{EDIT}?drawn=yaml", sent(opened))
+        text = yaml_of(shown).replace("strategy: prefixaware", "strategy: session")
+        typed = sent_yaml(opened, text)
+    else:
+        typed = {**sent(opened), "routing.strategy": "session"}
     actions.patch(SYSTEM, "demo", {"replicas": 1})
     monkeypatch.setattr(edit_conflict, "moved_on", lambda *_: False)
-    text = yaml_of(opened).replace("strategy: prefixaware", "strategy: session")
-    typed = {"yaml": text} if by_text else {"routing.strategy": "session"}
-    met = page.post(EDIT, {**sent(opened), **typed})
+    met = page.post(EDIT, typed)
     assert met.status_code == 409
     assert "was changed since you opened it" in text_of(met)
-    assert sent(met)["routing.strategy"] == "session"
+    kept = "strategy: session" in yaml_of(met) if by_text else sent(met)["routing.strategy"]
+    assert kept in (True, "session")
 
 
 def test_merge_shows_a_further_concurrent_change(page: Client, demo_endpoint: Endpoint) -> None:
@@ -261,22 +258,26 @@ def test_merge_shows_a_further_concurrent_change(page: Client, demo_endpoint: En
 
 
 def test_concurrent_change_is_detected_for_yaml_too(page: Client, demo_endpoint: Endpoint) -> None:
-    opened = page.get(EDIT)
+    opened = page.post(f"{EDIT}?drawn=yaml", sent(page.get(EDIT)))
     actions.patch(SYSTEM, "demo", {"routing": {"strategy": "kvaware"}})
     text = yaml_of(opened).replace("replicas: 2", "replicas: 3")
     met = page.post(EDIT, sent(opened, yaml=text))
     assert met.status_code == 409
-    assert sent(met)["replicas"] == "3"
+    assert "replicas: 3" in yaml_of(met)
     both = sent(page.post(f"{EDIT}?drawn=merge", sent(met)))
     assert (both["replicas"], both["routing.strategy"]) == ("3", "kvaware")
 
 
-def test_rejected_change_keeps_its_conflict(page: Client, demo_endpoint: Endpoint) -> None:
+def test_unreadable_yaml_of_a_concurrent_change_is_kept(
+    page: Client, demo_endpoint: Endpoint
+) -> None:
     opened = page.get(EDIT)
     actions.patch(SYSTEM, "demo", {"replicas": 1})
-    met = page.post(EDIT, sent(opened, yaml="name: demo\nmodel: [broken"))
-    assert met.status_code == 409
-    assert "model: [broken" in sent(met)["yaml"]
+    met = page.post(EDIT, sent_yaml(opened, "name: demo\nmodel: [broken"))
+    assert met.status_code == 400
+    assert "model: [broken" in yaml_of(met)
+    mended = {"yaml": "name: demo\nmodel: smollm2-135m-instruct\nreplicas: 3\n"}
+    assert page.post(EDIT, {**sent(met), **mended}).status_code == 409
 
 
 def test_copy_is_a_new_endpoint_with_the_same_spec(page: Client, demo_endpoint: Endpoint) -> None:

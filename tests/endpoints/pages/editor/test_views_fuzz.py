@@ -33,7 +33,7 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12) | st.sam
     ]
 )
 OTHERS = (
-    *("yaml", "by", "touched", "start", "start_with", "generation", "note", "team"),
+    *("yaml", "touched", "start", "start_with", "generation", "note", "team"),
     *("text_agreed", "form_agreed", "seen_generation", "on_cluster", "set_aside"),
 )
 PATHS = st.sampled_from([field.path for field in FIELDS if field.kind is str])
@@ -85,15 +85,12 @@ def page(db: None) -> Client:
         st.sampled_from(
             [
                 "yaml",
-                "by",
                 "touched",
                 "start",
                 "start_with",
                 "generation",
                 "note",
                 "team",
-                "text_agreed",
-                "form_agreed",
                 "seen_generation",
                 "on_cluster",
                 "set_aside",
@@ -102,10 +99,12 @@ def page(db: None) -> Client:
         TEXTS,
         max_size=4,
     ),
-    drawn=st.sampled_from(["", "?drawn=anew", "?drawn=yaml", "?drawn=start", "?drawn=merge"]),
+    drawn=st.sampled_from(
+        ["", *(f"?drawn={tab}" for tab in ("anew", "form", "yaml", "start", "merge"))]
+    ),
 )
 @example(typed={}, more={"generation": "9" * 40, "yaml": "\x00"}, drawn="?drawn=merge")
-@example(typed={"placement.cluster": "x"}, more={"yaml": "a: &a [*a]", "by": "yaml"}, drawn="")
+@example(typed={"placement.cluster": "x"}, more={"yaml": "a: &a [*a]"}, drawn="")
 @pytest.mark.django_db
 def test_no_page_crashes(
     page: Client, typed: dict[str, str], more: dict[str, Any], drawn: str
