@@ -35,9 +35,9 @@ def ensure_default_tier() -> CacheTier:
     Safe under concurrent calls. A default tier being deleted is returned as it is; a call after
     its removal creates it again.
     """
-    found = CacheTier.objects.filter(name=DEFAULT_TIER).first()
-    if found is not None:
-        return found
+    cache_tier = CacheTier.objects.filter(name=DEFAULT_TIER).first()
+    if cache_tier is not None:
+        return cache_tier
     where = clusters.default_cluster()
     most = TierSpec().memory_bytes if where else selectors.spare_capacity().memory_bytes
     spec = TierSpec(memory_bytes=min(TierSpec().memory_bytes, most), cluster=where)

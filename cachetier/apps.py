@@ -23,4 +23,6 @@ class CachetierConfig(AppConfig):
 
         navigation.register_item(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))
         related_objects.register_users(selectors.tiers_by_cluster)
-        outbound.register_admin_addresses(lambda: [one.address for one in selectors.targets()])
+        outbound.register_admin_addresses(
+            lambda: [target.address for target in selectors.targets()]
+        )

@@ -49,7 +49,7 @@ class CacheTier(Desired):
 
     @property
     def spec(self) -> TierSpec:
-        return TierSpec(**{one.name: getattr(self, one.name) for one in fields(TierSpec)})
+        return TierSpec(**{field.name: getattr(self, field.name) for field in fields(TierSpec)})
 
     @property
     def imbalance(self) -> float | None:
@@ -122,7 +122,7 @@ class CacheNode(models.Model):
     @property
     def share(self) -> float | None:
         """Return the node's share of the tier's blocks, None if unknown. Prefetch `nodes`."""
-        return balance.share_of(self.blocks, [one.blocks for one in self.tier.nodes.all()])
+        return balance.share_of(self.blocks, [node.blocks for node in self.tier.nodes.all()])
 
     @property
     def share_percent(self) -> float | None:

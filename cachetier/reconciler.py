@@ -114,8 +114,8 @@ def _node_list_url(tier: CacheTier) -> str:
     """Return the node list URL: a local file, or a DNS name on a cluster."""
     if not tier.cluster:
         return node_admin.node_list_url(node_list_file(tier.name), tier.copies)
-    facts = NodeFacts(tier.name, tier.spec, password_file())
-    return nodes_url(facts, clusters.namespace(tier.cluster, tier.namespace))
+    node_facts = NodeFacts(tier.name, tier.spec, password_file())
+    return nodes_url(node_facts, clusters.namespace(tier.cluster, tier.namespace))
 
 
 def _count_leaving_nodes(tier: CacheTier, provisioner: Provisioner) -> int:

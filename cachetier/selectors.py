@@ -190,7 +190,7 @@ def list_specs(name: str, since: datetime) -> list[tuple[datetime, TierSpec]]:
     if tier is None:
         return []
     begin, spec = max(since, tier.created_at), tier.spec
-    known = {one.name for one in fields(TierSpec)}
+    known = {field.name for field in fields(TierSpec)}
     found = []
     for event in trail.list_events().filter(
         verb="change", target=f"cache-tier/{name}", at__gt=begin
@@ -205,7 +205,7 @@ def numbers(tier: CacheTier) -> TierNumbers:
     nodes = list(tier.nodes.all())
     seen = [node.stats_at for node in nodes if node.stats_at is not None]
     return TierNumbers(
-        **{one.name: _sum_known(nodes, one.name) for one in fields(NodeNumbers)},
+        **{field.name: _sum_known(nodes, field.name) for field in fields(NodeNumbers)},
         seen_at=min(seen, default=None),
     )
 
@@ -224,16 +224,16 @@ def summaries(viewer: Somebody = None) -> list[Summary]:
 
 def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
     stats = [NodeStats.of_json(node.stats) for node in tier.nodes.all() if node.stats]
-    found = compute_what_if(
-        [one.curve for one in stats if one.curve is not None], tier.spec.total_memory_bytes
+    what = compute_what_if(
+        [stat.curve for stat in stats if stat.curve is not None], tier.spec.total_memory_bytes
     )
     return Detail(
         tier,
         numbers(tier),
         visible_users(viewer).get(tier.name, []),
-        merge_namespaces([one.namespaces for one in stats]),
-        found,
-        draw_curve(found) if found else None,
+        merge_namespaces([stat.namespaces for stat in stats]),
+        what,
+        draw_curve(what) if what else None,
     )
 
 

@@ -53,11 +53,11 @@ def _run(words: list[str]) -> int:
 
 
 def _run_command(options: dict[str, Any]) -> context.CommandEnded:
-    found = profiles.select_console(options, os.environ)
-    if found is None:
+    console = profiles.select_console(options, os.environ)
+    if console is None:
         return _run_locally(options)
-    profile = found.profile
-    options["named_by"] = found.named_by
+    profile = console.profile
+    options["named_by"] = console.named_by
 
     def connect() -> Client:
         return Client(profile.url, profile.token, ca_file=profile.ca_file)

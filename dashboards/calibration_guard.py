@@ -45,7 +45,9 @@ def read_load(endpoint: Endpoint) -> EndpointLoad | None:
         workers = admin_client.workers(url, ROUTER_S)
     except RouterSilentError:
         return None
-    return EndpointLoad(sum(one.in_flight for one in workers), sum(one.served for one in workers))
+    return EndpointLoad(
+        sum(worker.in_flight for worker in workers), sum(worker.served for worker in workers)
+    )
 
 
 class CalibrationAbandonedError(Exception):

@@ -208,7 +208,7 @@ def _number_paths(error: Problem, index: int, count: int) -> Problem:
 
 
 def _duplicate_errors(planned: list[PlannedChange]) -> list[Problem]:
-    names = [one.name for one in planned]
+    names = [change.name for change in planned]
     return [
         Problem(
             f"[{index}].metadata.name",

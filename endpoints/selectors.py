@@ -177,9 +177,9 @@ def prometheus_targets_workers() -> list[WorkerTarget]:
 
 
 def simulated_names(viewer: Somebody = None) -> list[str]:
-    seen = endpoints(viewer).select_related(None)
-    wanted = seen.filter(spec__engine="simulated")
-    running = seen.filter(replicas__simulated=True)
+    related = endpoints(viewer).select_related(None)
+    wanted = related.filter(spec__engine="simulated")
+    running = related.filter(replicas__simulated=True)
     return list((wanted | running).distinct().order_by("name").values_list("name", flat=True))
 
 

@@ -49,16 +49,16 @@ def find_workers(viewer: Any, text: str) -> Sequence[Hit]:
 def find_keys(viewer: Any, text: str) -> Sequence[Hit]:
     """Find inference keys by name or displayed prefix, and key groups by name."""
     named = keys.visible_keys(viewer).filter(Q(name__icontains=text) | Q(prefix__startswith=text))
-    found = [
+    hits = [
         Hit("key", key.name, _key_page(key), "key", str(key.endpoint or key.group))
         for key in named[:MAX_HITS_PER_FINDER]
     ]
     groups = keys.groups(viewer).prefetch_related(None).filter(name__icontains=text)
-    found += [
-        Hit("key group", one.name, reverse("keys:group", args=[one.pk]), "key")
-        for one in groups.order_by("name")[:MAX_HITS_PER_FINDER]
+    hits += [
+        Hit("key group", group.name, reverse("keys:group", args=[group.pk]), "key")
+        for group in groups.order_by("name")[:MAX_HITS_PER_FINDER]
     ]
-    return found
+    return hits
 
 
 def _key_page(key: InferenceKey) -> str:
@@ -72,9 +72,9 @@ def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
     if row is None:
         return []
     return [
-        Hit("tab", f"{row.name}: {one['tab'].label}", one["url"], one["tab"].icon)
-        for one in navigation.list_tabs("endpoint", row.name, "")
-        if f" {word}" in f" {one['tab'].group} {one['tab'].label}".casefold()
+        Hit("tab", f"{row.name}: {tab['tab'].label}", tab["url"], tab["tab"].icon)
+        for tab in navigation.list_tabs("endpoint", row.name, "")
+        if f" {word}" in f" {tab['tab'].group} {tab['tab'].label}".casefold()
     ]
 
 

@@ -109,11 +109,11 @@ def _choose(slug: str | None, actor: Any) -> Problem:
 
 
 def endpoints_by_team() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    endpoints: dict[str, list[str]] = {}
     rows = Endpoint.objects.exclude(team=None).order_by("name").values_list("team__slug", "name")
     for slug, name in rows:
-        found.setdefault(slug, []).append(f"endpoint {name}")
-    return found
+        endpoints.setdefault(slug, []).append(f"endpoint {name}")
+    return endpoints
 
 
 def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
@@ -189,8 +189,8 @@ def may_take_over(endpoint: Endpoint, cluster: str, namespace: str) -> bool:
 
 
 def team_of_namespace(cluster: str, namespace: str) -> Team | None:
-    found = [team for team in Team.objects.all() if has_namespace(team, cluster, namespace)]
-    return found[0] if len(found) == 1 else None
+    teams = [team for team in Team.objects.all() if has_namespace(team, cluster, namespace)]
+    return teams[0] if len(teams) == 1 else None
 
 
 def move(actor: Any, name: str, slug: Any) -> Endpoint:

@@ -35,18 +35,21 @@ def name_prefix(actor: Any, endpoint_name: str, digest: str, name: Any) -> str:
         message, remedy = "Unknown prefix.", "Use a prefix ID from the list: 16 hexadecimal digits."
         raise Refused(Problem("prefix", digest, message, remedy, "invalid"))
     with transaction.atomic():
-        found = PrefixName.objects.filter(endpoint=endpoint, digest=digest).first()
-        before = found.name if found else ""
+        prefix_name = PrefixName.objects.filter(endpoint=endpoint, digest=digest).first()
+        before = prefix_name.name if prefix_name else ""
         if before == text:
             return text
-        if found is None and PrefixName.objects.filter(endpoint=endpoint).count() >= MAX_NAMES:
+        if (
+            prefix_name is None
+            and PrefixName.objects.filter(endpoint=endpoint).count() >= MAX_NAMES
+        ):
             message = f"The limit of {MAX_NAMES} named prefixes is reached."
             raise Refused(Problem("name", text, message, "Remove a name first.", "too_many"))
         if text:
             named = {"name": text, "named_by": stored_actor(actor), "named_at": timezone.now()}
             PrefixName.objects.update_or_create(endpoint=endpoint, digest=digest, defaults=named)
-        elif found:
-            found.delete()
+        elif prefix_name:
+            prefix_name.delete()
         changes = {f"prefixes.{digest}": [before or None, text or None]}
         record(stored_actor(actor), "name prefix", f"endpoint/{endpoint_name}", changes)
     return text

@@ -80,7 +80,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         model = CacheTier
         fields = (
             "name",
-            *(one.name for one in fields(TierSpec)),
+            *(field.name for field in fields(TierSpec)),
             "generation",
             "observed_generation",
             "phase",

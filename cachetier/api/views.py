@@ -37,7 +37,7 @@ TIERS = Resource(
     change=actions.change,
     delete=actions.delete,
     facts=lambda tier: asdict(tier.spec),
-    labels={one.name: (one.label, str(one.effect)) for one in FIELDS},
+    labels={field.name: (field.label, str(field.effect)) for field in FIELDS},
     example_field="memory_bytes",
     users=selectors.visible_users,
 )

@@ -62,15 +62,15 @@ def parse_slots(reply: Any, sender: Address) -> list[tuple[int, int, Address]]:
 
     Keys in slots without an owner go to any node, which redirects them.
     """
-    found = []
+    slots = []
     for entry in reply if isinstance(reply, list) else ():
         match entry:
             case [int(first), int(last), [host, int(port), *_], *_]:
                 name = host.decode(errors="replace") if isinstance(host, bytes) else ""
                 if 0 <= first <= last < SLOTS and 0 < port < 65536 and _HOST.fullmatch(name):
                     redirect = Redirect(True, first, name, port)
-                    found.append((first, last, redirect.address(sender)))
-    return found
+                    slots.append((first, last, redirect.address(sender)))
+    return slots
 
 
 class SlotMap:

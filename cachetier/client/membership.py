@@ -130,12 +130,12 @@ class Membership:
 
     def counters(self) -> dict[str, Counters]:
         with self._lock:
-            found: dict[str, Counters] = {}
+            counterses: dict[str, Counters] = {}
             known = (*self._listed.items(), *self._retired.items())
             present = [(self.label(name), one.counters) for name, one in known]
             for label, counters in (*self._gone.items(), *present):
-                found.setdefault(label, Counters()).absorb(counters)
-        return found
+                counterses.setdefault(label, Counters()).absorb(counters)
+        return counterses
 
     def label(self, name: str) -> str:
         return name if name in self._named else OTHER_NODES_LABEL
@@ -256,7 +256,7 @@ class Membership:
         raise trouble
 
     def _cluster_sources(self) -> list[Address]:
-        healthy = [one for one in self.clients().values() if not one.breaker.is_open]
+        healthy = [client for client in self.clients().values() if not client.breaker.is_open]
         return list(dict.fromkeys((*(one.address for one in healthy), *self._nodes.addresses)))
 
     def _in_trouble(self, text: str) -> None:

@@ -59,7 +59,7 @@ class Nodes:
         if self.kind == "file":
             return f"file://{self.path}"
         first = self.addresses[0]
-        hosts = ",".join(f"{one.host}:{one.port}" for one in self.addresses)
+        hosts = ",".join(f"{address.host}:{address.port}" for address in self.addresses)
         suffix = "" if self.kind == "list" else f"?nodes={self.kind}"
         return f"{'rediss' if first.tls else 'redis'}://{hosts}/{first.database}{suffix}"
 

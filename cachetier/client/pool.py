@@ -120,11 +120,11 @@ class CachePool:
 
     def open_breakers(self) -> dict[str, bool]:
         """Return whether the breaker is open, per current node, with the labels of `by_node`."""
-        found: dict[str, bool] = {}
+        breakers: dict[str, bool] = {}
         for name, node in self._members.clients().items():
             label = self._members.label(name)
-            found[label] = found.get(label, False) or node.breaker.is_open
-        return found
+            breakers[label] = breakers.get(label, False) or node.breaker.is_open
+        return breakers
 
     @property
     def is_open(self) -> bool:

@@ -158,9 +158,9 @@ def _read_value(
     waiting = [memoryview(header), target]
     for offset, length in runs:
         while length:
-            wanted = _take_prefix(waiting, length)
+            prefix = _take_prefix(waiting, length)
             try:
-                count = os.preadv(fd, wanted, offset)
+                count = os.preadv(fd, prefix, offset)
             except OSError:
                 return None
             if not count:
@@ -174,14 +174,14 @@ def _read_value(
 
 def _take_prefix(views: Sequence[memoryview], count: int) -> list[memoryview]:
     """Return views on the first `count` bytes."""
-    found = []
+    prefix = []
     for view in views:
         part = view[:count]
-        found.append(part)
+        prefix.append(part)
         count -= part.nbytes
         if not count:
             break
-    return found
+    return prefix
 
 
 def parse_lease(reply: Any, keys: int) -> Lease:

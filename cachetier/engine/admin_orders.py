@@ -97,14 +97,14 @@ class AdminCommands:
                 400, "missing", "missing size: use /resize?memory=4GiB", "memory"
             )
         try:
-            wanted = parse_size(text)
+            size = parse_size(text)
         except ConfigError as exc:
             raise AdminCommandError(400, "invalid", str(exc), "memory") from None
         least = max([MIB, *self._node.config.quotas.values()])
-        if wanted < least:
-            why = f"{wanted} bytes are too few: at least {least} (1MiB, and every --quota)"
+        if size < least:
+            why = f"{size} bytes are too few: at least {least} (1MiB, and every --quota)"
             raise AdminCommandError(400, "invalid", why, "memory")
-        declined = self._node.resize(wanted, time.monotonic())
+        declined = self._node.resize(size, time.monotonic())
         if isinstance(declined, Declined):
             text = declined.detail or "not possible at the moment"
             raise AdminCommandError(409, declined.reason.value, text, "memory")

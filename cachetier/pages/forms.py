@@ -34,11 +34,11 @@ class TierForm(ActionForm):
     ) -> None:
         self.changing = spec is not None
         self.offered = [("", "This machine"), *((name, name) for name in sorted(clusters))]
-        self.shown = [one for one in FIELDS if self._shows(one, spec)]
+        self.shown = [field for field in FIELDS if self._shows(field, spec)]
         shown = (spec or TierSpec()).to_dict()
         initial = {
-            one.name: _format_gib(shown[one.name]) if _is_in_gib(one) else shown[one.name]
-            for one in FIELDS
+            field.name: _format_gib(shown[field.name]) if _is_in_gib(field) else shown[field.name]
+            for field in FIELDS
         }
         known = {one.name for one in self.shown}
         self.filled = {name: text[:40] for name, text in (filled or {}).items() if name in known}

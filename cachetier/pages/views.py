@@ -162,13 +162,13 @@ def preview_create(request: HttpRequest) -> HttpResponse:
 def preview_change(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.get_tier_or_404(name)
     form = TierForm(request.POST, spec=found.spec)
-    wanted: list[TierSpec] = []
+    tier_specs: list[TierSpec] = []
     problems = _render_errors(
-        lambda: wanted.append(
+        lambda: tier_specs.append(
             spec.change_spec(found.spec, form.typed(), selectors.spare_capacity())
         )
     )
-    changes = spec.list_changes(found.spec, wanted[0]) if wanted else {}
+    changes = spec.list_changes(found.spec, tier_specs[0]) if tier_specs else {}
     return _render_preview(request, form, problems, found, changes)
 
 
@@ -192,18 +192,18 @@ def _render_preview(
         "tier": found,
         "problems": [
             {
-                "problem": one,
-                "label": form.fields[one.field].label if one.field in form.fields else "",
+                "problem": problem,
+                "label": form.fields[problem.field].label if problem.field in form.fields else "",
             }
-            for one in problems
+            for problem in problems
         ],
         "slots": [
             {
                 **row,
                 "errors": [
-                    one
-                    for one in problems
-                    if one.field == row["field"].name and one.field in touched
+                    problem
+                    for problem in problems
+                    if problem.field == row["field"].name and problem.field in touched
                 ],
             }
             for row in form.rows()

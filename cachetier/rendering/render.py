@@ -86,15 +86,15 @@ def _render_native(spec: CacheSpec) -> Rendered:
         )
     except ValueError as exc:
         raise RenderError(str(exc)) from None
-    found = sizes.compute_rows(spec.l1, spec.shape)
-    shm = sizes.shared_memory_bytes(found.used_bytes, spec.shape)
+    rows = sizes.compute_rows(spec.l1, spec.shape)
+    shm = sizes.shared_memory_bytes(rows.used_bytes, spec.shape)
     secret = {PASSWORD_ENV: l2.password_file} if l2 is not None and l2.password_file else {}
     return Rendered(
         args=_transfer(config),
         secret_env=secret,
         volumes=(Volume("l1", SHM, shm),),
         memory_bytes=shm,
-        sizes=sizes.explain_sizes(spec.l1, spec.shape, found, shm),
+        sizes=sizes.explain_sizes(spec.l1, spec.shape, rows, shm),
     )
 
 

@@ -74,7 +74,9 @@ class NodeStats(NodeNumbers):
         """Parse the output of `as_json`; fields missing in data of older versions take defaults."""
         known = {one.name for one in fields(cls)}
         facts = {name: value for name, value in data.items() if name in known}
-        facts["namespaces"] = tuple(Namespace(**one) for one in facts.get("namespaces", ()))
+        facts["namespaces"] = tuple(
+            Namespace(**namespace) for namespace in facts.get("namespaces", ())
+        )
         curve = facts.get("curve")
         facts["curve"] = _curve(curve) if isinstance(curve, dict) else None
         return cls(**facts)

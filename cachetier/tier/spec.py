@@ -173,7 +173,7 @@ FIELDS = (
         text=True,
     ),
 )
-BY_NAME = {one.name: one for one in FIELDS}
+BY_NAME = {field.name: field for field in FIELDS}
 
 
 def check_name(name: Any) -> str:
@@ -214,19 +214,19 @@ def _check_values(before: TierSpec, data: Mapping[str, Any], room: SpareCapacity
     problems = [problem for name, value in data.items() for problem in _check_field(name, value)]
     if problems:
         raise Refused(*problems)
-    wanted = replace(before, **data)
-    problems = [*_check_placement(wanted, room), *_check_rules(wanted, before, room)]
+    values = replace(before, **data)
+    problems = [*_check_placement(values, room), *_check_rules(values, before, room)]
     if problems:
         raise Refused(*problems)
-    return wanted
+    return values
 
 
 def list_changes(before: TierSpec, wanted: TierSpec) -> dict[str, list[Any]]:
     """Return the differences, such as {"memory_bytes": [old, new]}."""
     return {
-        one.name: [getattr(before, one.name), getattr(wanted, one.name)]
-        for one in fields(TierSpec)
-        if getattr(before, one.name) != getattr(wanted, one.name)
+        field.name: [getattr(before, field.name), getattr(wanted, field.name)]
+        for field in fields(TierSpec)
+        if getattr(before, field.name) != getattr(wanted, field.name)
     }
 
 
@@ -280,7 +280,11 @@ def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
         remedy = f"Choose one of: {known}; or add it on the Clusters page."
         return [Problem("cluster", wanted.cluster, text, remedy, "unknown_cluster")]
     found = []
-    for name in ("namespace", "storage_class", *(one.name for one in FIELDS if one.on_cluster)):
+    for name in (
+        "namespace",
+        "storage_class",
+        *(field.name for field in FIELDS if field.on_cluster),
+    ):
         value = getattr(wanted, name)
         if value != getattr(TierSpec(), name):
             text = f"{BY_NAME[name].label} applies only to tiers on a cluster."
@@ -291,37 +295,37 @@ def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
 
 def _check_rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:
     """Check rules between fields. Shrinking a tier is never rejected for lack of capacity."""
-    found = []
+    rules = []
     here = not wanted.cluster
     if here and wanted.total_memory_bytes > max(room.memory_bytes, before.total_memory_bytes):
         largest = room.memory_bytes // wanted.node_count
         size = f"{wanted.node_count} x {wanted.memory_bytes / GIB:.1f} GiB"
         text = f"{size} exceeds the memory available on this machine."
         remedy = f"Enter at most {largest} bytes ({largest / GIB:.1f} GiB), or fewer nodes."
-        found.append(Problem("memory_bytes", wanted.memory_bytes, text, remedy, "max_value"))
-    found += [*_check_disk(wanted, before, room), *_check_limits(wanted)]
+        rules.append(Problem("memory_bytes", wanted.memory_bytes, text, remedy, "max_value"))
+    rules += [*_check_disk(wanted, before, room), *_check_limits(wanted)]
     if wanted.copies > wanted.node_count:
         text = f"Replication factor {wanted.copies} requires {wanted.copies} nodes."
         remedy = "Add a node, or set the replication factor to 1."
-        found.append(Problem("copies", wanted.copies, text, remedy, "too_few_nodes"))
-    return found
+        rules.append(Problem("copies", wanted.copies, text, remedy, "too_few_nodes"))
+    return rules
 
 
 def _check_limits(wanted: TierSpec) -> list[Problem]:
     """Check that limits are not below requests, which clusters reject."""
-    found = []
+    limits = []
     if 0 < wanted.cpu_limit_millis < wanted.cpu_millis:
         text = f"The CPU limit is below the request of {wanted.cpu_millis} millicores."
         remedy = f"Enter 0 for no limit, or at least {wanted.cpu_millis}."
         value = wanted.cpu_limit_millis
-        found.append(Problem("cpu_limit_millis", value, text, remedy, "min_value"))
+        limits.append(Problem("cpu_limit_millis", value, text, remedy, "min_value"))
     least = wanted.memory_bytes + NODE_OVERHEAD_BYTES
     if 0 < wanted.memory_limit_bytes < least:
         text = f"The node needs {least} bytes: its memory and {NODE_OVERHEAD_BYTES // MIB} MiB."
         remedy = f"Enter 0 for that minimum, or at least {least}."
         value = wanted.memory_limit_bytes
-        found.append(Problem("memory_limit_bytes", value, text, remedy, "min_value"))
-    return found
+        limits.append(Problem("memory_limit_bytes", value, text, remedy, "min_value"))
+    return limits
 
 
 def _check_disk(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:

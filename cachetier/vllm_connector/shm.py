@@ -82,15 +82,15 @@ def _is_locked(path: Path) -> bool:
 
 def _open_files(proc: Path) -> set[tuple[int, int]]:
     """Return (device, inode) of the L1 files open or mapped in any readable process."""
-    found: set[tuple[int, int]] = set()
+    files: set[tuple[int, int]] = set()
     for folder in proc.glob("[0-9]*"):
         for name in ("fd", "map_files"):
             for entry in _entries(folder / name):
                 with contextlib.suppress(OSError):
                     if Path(entry).readlink().name.startswith("vllm_offload_"):
                         status = Path(entry).stat()
-                        found.add((status.st_dev, status.st_ino))
-    return found
+                        files.add((status.st_dev, status.st_ino))
+    return files
 
 
 def _entries(folder: Path) -> Iterable[str]:

@@ -38,7 +38,9 @@ class Command:
         return count == self.arity if self.arity >= 0 else count >= -self.arity
 
     def subcommand(self, name: str) -> Command | None:
-        return next((one for one in self.subcommands if one.name == name), None)
+        return next(
+            (subcommand for subcommand in self.subcommands if subcommand.name == name), None
+        )
 
 
 _READ = ("readonly", "fast")

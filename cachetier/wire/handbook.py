@@ -31,8 +31,8 @@ def _rows(command: Command) -> list[str]:
         return [_row(command.name, command)]
     name = command.name
     rows = [_row(name, command)] if command.arity == -1 or command.differs else []
-    shown = [one for one in command.subcommands if one.name != "help"]
-    return rows + [_row(f"{name} {one.name}", one) for one in shown]
+    subcommands = [subcommand for subcommand in command.subcommands if subcommand.name != "help"]
+    return rows + [_row(f"{name} {subcommand.name}", subcommand) for subcommand in subcommands]
 
 
 def _row(name: str, command: Command) -> str:

@@ -87,7 +87,7 @@ def filter_references(words: Sequence[str], user: Somebody) -> list[str]:
         for word, kind in _kinds.items()
         for name in (kind.names(user) if isinstance(user, User) else ())
     }
-    kept = [one for one in words if one in seen or one.partition(" ")[0] not in _kinds]
+    kept = [word for word in words if word in seen or word.partition(" ")[0] not in _kinds]
     hidden = len(words) - len(kept)
     return [*kept, f"{hidden} of other teams"] if hidden else kept
 
@@ -96,8 +96,8 @@ def get_subject(request: HttpRequest) -> OwnedObject | None:
     """Return the object of this request, cached on the request."""
     kept = vars(request)
     if _SUBJECT not in kept:
-        found = parse_route(request.resolver_match)
-        kept[_SUBJECT] = found[0].find(found[1]) if found else None
+        route = parse_route(request.resolver_match)
+        kept[_SUBJECT] = route[0].find(route[1]) if route else None
     thing: OwnedObject | None = kept[_SUBJECT]
     return thing
 
@@ -161,10 +161,10 @@ class GateMiddleware:
         try:
             check_access(request, user)
         except Http404:
-            found = parse_route(request.resolver_match)
-            if found and request.method == "GET" and request.headers.get("HX-Request") == "true":
+            route = parse_route(request.resolver_match)
+            if route and request.method == "GET" and request.headers.get("HX-Request") == "true":
                 # The object was deleted while its page polled.
-                return HttpResponse(headers={"HX-Redirect": reverse(found[0].list_url)})
+                return HttpResponse(headers={"HX-Redirect": reverse(route[0].list_url)})
             raise
         return None
 

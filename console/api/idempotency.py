@@ -87,12 +87,16 @@ def _replay(facts: dict[str, str], mark: str) -> Response:
     if row.fingerprint != mark:
         raise _reused_error(facts["key"])
     try:
-        kept = json.loads(encryption.unseal(row.sealed, _purpose(row)))
+        document = json.loads(encryption.unseal(row.sealed, _purpose(row)))
     except encryption.Unreadable:
         raise _lost_error(facts["key"]) from None
-    headers = {**kept["headers"], "Idempotency-Replayed": "true"}
-    response = Response(kept["body"], status=row.status, headers=headers)
-    return response if kept["generation"] is None else with_generation(response, kept["generation"])
+    headers = {**document["headers"], "Idempotency-Replayed": "true"}
+    response = Response(document["body"], status=row.status, headers=headers)
+    return (
+        response
+        if document["generation"] is None
+        else with_generation(response, document["generation"])
+    )
 
 
 def _pack(response: Response) -> str:

@@ -186,12 +186,14 @@ def _ordering(queryset: QuerySet[Any]) -> tuple[Any, ...]:
 
 
 def _keys(model: type[Model], order: Sequence[Any]) -> list[_OrderColumn]:
-    found = [_OrderColumn(str(name).removeprefix("-"), str(name).startswith("-")) for name in order]
+    columns = [
+        _OrderColumn(str(name).removeprefix("-"), str(name).startswith("-")) for name in order
+    ]
     unique = {"pk", "id", model._meta.pk.name if model._meta.pk else "pk"}
-    last = found[-1].down if found else False
-    if not any(key.name in unique for key in found):
-        found.append(_OrderColumn("pk", last))
-    return found
+    last = columns[-1].down if columns else False
+    if not any(key.name in unique for key in columns):
+        columns.append(_OrderColumn("pk", last))
+    return columns
 
 
 def _sort_rows(key: _OrderColumn, back: bool) -> OrderBy:

@@ -38,10 +38,10 @@ def expected_generation(request: Request) -> int | None:
     text = request.headers.get("If-Match", "").strip()
     if text in ("", "*"):
         return None
-    found = _OWN_ETAG.fullmatch(text)
-    if found is None:
+    match = _OWN_ETAG.fullmatch(text)
+    if match is None:
         raise _mismatch_error(text)
-    return int(found[1])
+    return int(match[1])
 
 
 def require_match(request: Request, data: Any) -> None:
@@ -49,11 +49,11 @@ def require_match(request: Request, data: Any) -> None:
     text = request.headers.get("If-Match", "").strip()
     if text in ("", "*"):
         return
-    found = _DIGEST.fullmatch(text)
-    if found is None:
+    match = _DIGEST.fullmatch(text)
+    if match is None:
         raise _mismatch_error(text)
     now = request.accepted_renderer.render(data, request.accepted_media_type, {})
-    if found[1] != digest(now if isinstance(now, bytes) else now.encode()):
+    if match[1] != digest(now if isinstance(now, bytes) else now.encode()):
         raise stale_error("The object was changed meanwhile.")
 
 

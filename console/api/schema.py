@@ -79,12 +79,12 @@ def load_extensions() -> None:
 
 class ConsoleAutoSchema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
-        found = list(super().get_override_parameters())
+        override_parameters = list(super().get_override_parameters())
         if self.method == "GET":
-            found += [_IF_NONE_MATCH, _ETAG]
+            override_parameters += [_IF_NONE_MATCH, _ETAG]
         if self._marked("idempotent"):
-            found.append(IDEMPOTENCY_KEY)
-        return found
+            override_parameters.append(IDEMPOTENCY_KEY)
+        return override_parameters
 
     def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
         found: dict[str, Any] = dict(super()._get_response_bodies(direction))
@@ -116,7 +116,7 @@ class ConsoleAutoSchema(AutoSchema):
 
     def _takes(self, header: str) -> bool:
         parameters = self.get_override_parameters()
-        return any(getattr(one, "name", "") == header for one in parameters)
+        return any(getattr(parameter, "name", "") == header for parameter in parameters)
 
     def _marked(self, mark: str) -> bool:
         return bool(getattr(getattr(self.view, self.method.lower(), None), mark, False))
@@ -188,8 +188,8 @@ def build_document() -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _build(_urls: str) -> dict[str, Any]:
-    found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
-    return found
+    schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+    return schema
 
 
 class YamlRenderer(OpenApiYamlRenderer):

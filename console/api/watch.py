@@ -125,8 +125,8 @@ class WatchedList(ListModelMixin, GenericAPIView[Row]):
         return self.list(request, *args, **kwargs)
 
     def _by_name(self) -> dict[str, Any]:
-        found = self.filter_queryset(self.get_queryset())
+        queryset = self.filter_queryset(self.get_queryset())
         return {
             watch_object["name"]: watch_object
-            for watch_object in self.get_serializer(found, many=True).data
+            for watch_object in self.get_serializer(queryset, many=True).data
         }

@@ -40,17 +40,17 @@ class ChainState:
 
 
 def chain_state() -> ChainState | None:
-    found = AuditChain.objects.filter(pk=1).first()
-    if found is None:
+    audit_chain = AuditChain.objects.filter(pk=1).first()
+    if audit_chain is None:
         return None
     oldest = None
-    if found.checked_at is not None and not found.problem:
+    if audit_chain.checked_at is not None and not audit_chain.problem:
         oldest = AuditEvent.objects.filter(sequence=None).order_by("pk").first()
     return ChainState(
-        found.checked_at,
-        found.problem,
-        found.first_sequence,
-        found.last_sequence,
+        audit_chain.checked_at,
+        audit_chain.problem,
+        audit_chain.first_sequence,
+        audit_chain.last_sequence,
         oldest.at if oldest else None,
     )
 
@@ -73,12 +73,12 @@ def compare(head: str) -> str:
     place, _, seal = head.partition(":")
     if not place.isdecimal() or not seal:
         return f"--head {head!r} cannot be used: write it as an earlier verification printed it."
-    kept = AuditChain.objects.get(pk=1)
-    if int(place) < kept.first_sequence:
+    audit_chain = AuditChain.objects.get(pk=1)
+    if int(place) < audit_chain.first_sequence:
         return ""  # pruned since; verified by the chain itself
     known = (
-        kept.first_seal
-        if int(place) == kept.first_sequence
+        audit_chain.first_seal
+        if int(place) == audit_chain.first_sequence
         else getattr(AuditEvent.objects.filter(sequence=int(place)).first(), "seal", "")
     )
     if known.startswith(seal):

@@ -23,14 +23,14 @@ def list_events(
     actor: str = "", verb: str = "", target: str = "", viewer: Somebody = None
 ) -> QuerySet[AuditEvent]:
     """Return events, newest first; `actor` matches exactly, `verb` and `target` by prefix."""
-    found = events_visible_to(viewer)
+    events = events_visible_to(viewer)
     if actor:
-        found = found.filter(actor_name__iexact=actor)
+        events = events.filter(actor_name__iexact=actor)
     if verb:
-        found = found.filter(verb__istartswith=verb)
+        events = events.filter(verb__istartswith=verb)
     if target:
-        found = found.filter(target__istartswith=target)
-    return found
+        events = events.filter(target__istartswith=target)
+    return events
 
 
 def list_verbs(viewer: Somebody = None) -> list[str]:

@@ -23,8 +23,8 @@ class Entry:
 
 def list_entries() -> list[Entry]:
     own = {row.name: row for row in InstanceType.objects.select_related("changed_by")}
-    found = [Entry(one, "built-in") for name, one in BUILTIN.items() if name not in own]
-    found += [
+    entries = [Entry(one, "built-in") for name, one in BUILTIN.items() if name not in own]
+    entries += [
         Entry(
             row.instance,
             "changed" if name in BUILTIN else "added",
@@ -32,7 +32,7 @@ def list_entries() -> list[Entry]:
         )
         for name, row in own.items()
     ]
-    return sorted(found, key=_order)
+    return sorted(entries, key=_order)
 
 
 def _order(entry: Entry) -> tuple[str, int, int, str]:

@@ -43,7 +43,7 @@ class ApiError(EmberlineError):
     """Error response. The first of `problems` is also available as `code`, `field` and so on."""
 
     def __init__(self, status: int, problems: tuple[Problem, ...], request_id: str = "") -> None:
-        super().__init__("\n".join(str(one) for one in problems))
+        super().__init__("\n".join(str(problem) for problem in problems))
         self.status = status
         self.problems = problems
         self.request_id = request_id
@@ -97,7 +97,7 @@ def error_from_response(status: int, body: Any, request_id: str) -> ApiError:
     if not isinstance(body, Mapping) or "code" not in body:
         text = f"The console answered {status} without a message."
         return kind(status, (Problem("unknown", text),), request_id)
-    listed = [one for one in body.get("errors") or () if isinstance(one, Mapping)]
+    listed = [error for error in body.get("errors") or () if isinstance(error, Mapping)]
     problems = tuple(_parse_problem(one) for one in listed or [body])
     return kind(status, problems, str(body.get("request_id") or request_id))
 

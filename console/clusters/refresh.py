@@ -72,7 +72,7 @@ def refresh(cluster_id: str) -> ClusterObservation | None:
     if cluster is None:
         return None
     try:
-        seen = survey_cluster(
+        observation = survey_cluster(
             cluster,
             related_objects.followed_namespaces(cluster.name),
             related_objects.required_parts(cluster.name),
@@ -81,16 +81,16 @@ def refresh(cluster_id: str) -> ClusterObservation | None:
         # Delay the next attempt, so that one bad row cannot occupy a worker.
         held.release(AFTER_CRASH_S)
         raise
-    increment("cluster_looks", outcome=seen.reason)
+    increment("cluster_looks", outcome=observation.reason)
     held.write(
         observed_generation=cluster.generation,
-        phase=seen.phase,
-        reason=seen.reason,
-        message=seen.message,
-        **seen.facts,
+        phase=observation.phase,
+        reason=observation.reason,
+        message=observation.message,
+        **observation.facts,
     )
-    held.release(AGAIN_S[seen.phase])
-    return seen
+    held.release(AGAIN_S[observation.phase])
+    return observation
 
 
 def refresh_now(cluster_id: str) -> None:
@@ -101,13 +101,13 @@ def refresh_now(cluster_id: str) -> None:
     """
     until, patient_until = time.monotonic() + CLAIM_S, 0.0
     while time.monotonic() < until:
-        seen = refresh(cluster_id)
-        if seen is None:
+        observation = refresh(cluster_id)
+        if observation is None:
             if not Cluster.objects.filter(pk=cluster_id).exists():
                 return
             time.sleep(_WAIT_S)
             continue
-        missing = seen.reason == ClusterReason.RIGHTS_MISSING
+        missing = observation.reason == ClusterReason.RIGHTS_MISSING
         patient_until = patient_until or time.monotonic() + PATIENCE_S
         if not missing or time.monotonic() > patient_until:
             outcome = "still_missing" if missing else "answered"

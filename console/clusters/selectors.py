@@ -51,7 +51,7 @@ class ClusterDetail:
 
     @property
     def present(self) -> list[CapabilityFinding]:
-        return [one for one in self.inventory.findings if one.present]
+        return [finding for finding in self.inventory.findings if finding.present]
 
 
 def default_cluster() -> str:
@@ -68,11 +68,13 @@ def provisioner(cluster: str = "", namespace: str = "") -> Provisioner:
     name = cluster or default_cluster()
     if not name:
         return registry.get_provisioner(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
-    found = _find_placement(name)
+    placement = _find_placement(name)
     # Lazy: it imports the Kubernetes client, which a single-machine console does not need.
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 
-    return KubernetesProvisioner(found.access, namespace or found.namespace, found.capabilities)
+    return KubernetesProvisioner(
+        placement.access, namespace or placement.namespace, placement.capabilities
+    )
 
 
 def inventory(cluster: str = "") -> Inventory | None:
@@ -90,9 +92,9 @@ def capabilities(cluster: str = "") -> frozenset[str] | None:
 def missing_reason(cluster: str, capability: str) -> str:
     """Return why the capability is missing and the fix; "" if present or unknown."""
     found = inventory(cluster)
-    for one in found.findings if found is not None else ():
-        if one.name == capability and not one.present:
-            return f"{one.why_not} {one.remedy}"
+    for finding in found.findings if found is not None else ():
+        if finding.name == capability and not finding.present:
+            return f"{finding.why_not} {finding.remedy}"
     return ""
 
 
@@ -143,8 +145,8 @@ def get(name: str) -> Cluster | None:
 
 def access(name: str) -> tuple[ClusterAccess, str]:
     """Return the cluster's credentials and default namespace. Raises like `provisioner`."""
-    found = _find_placement(name)
-    return found.access, found.namespace
+    placement = _find_placement(name)
+    return placement.access, placement.namespace
 
 
 @dataclass(frozen=True, slots=True)

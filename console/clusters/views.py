@@ -74,20 +74,22 @@ def contexts(request: HttpRequest) -> HttpResponse:
     """Return the contexts of the pasted kubeconfig or of the server's; stores nothing."""
     form = ClusterForm(request.POST, request.FILES)
     kind, text = request.POST.get("kind") or KUBECONFIG, form.typed().get("kubeconfig", "")
-    seen: tuple[ContextSeen, ...] = ()
+    context_seens: tuple[ContextSeen, ...] = ()
     current = error = ""
     if kind == CONTEXT:
-        seen = tuple(ContextSeen(one) for one in machine_contexts())
-        current = seen[0].name if seen else ""
-        error = "" if seen else "The console's machine has no kubeconfig."
+        context_seens = tuple(
+            ContextSeen(machine_context) for machine_context in machine_contexts()
+        )
+        current = context_seens[0].name if context_seens else ""
+        error = "" if context_seens else "The console's machine has no kubeconfig."
     elif kind == KUBECONFIG and text:
         try:
-            found = parse_kubeconfig(text)
-            seen, current = found.contexts, found.current
+            kubeconfig = parse_kubeconfig(text)
+            context_seens, current = kubeconfig.contexts, kubeconfig.current
         except KubeconfigError as refused:
             error = str(refused)
     chosen = request.POST.get("context") or current
-    context = {"form": form, "seen": seen, "chosen": chosen, "error": error, "kind": kind}
+    context = {"form": form, "seen": context_seens, "chosen": chosen, "error": error, "kind": kind}
     return render(request, "clusters/htmx/contexts.html", context)
 
 

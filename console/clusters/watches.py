@@ -129,15 +129,15 @@ class ClusterWatches(threading.Thread):
 
 def wanted_places() -> dict[Place, ClusterAccess]:
     """Return the watches to run; clusters without readable credentials are left out."""
-    found: dict[Place, ClusterAccess] = {}
+    accesses: dict[Place, ClusterAccess] = {}
     for cluster, namespaces in related_objects.namespaces_by_cluster().items():
         try:
             access, default = selectors.access(cluster)
         except ProvisionError:
             continue  # the endpoints' passes report it
         for namespace in {one or default for one in namespaces}:
-            found[cluster, namespace] = access
-    return found
+            accesses[cluster, namespace] = access
+    return accesses
 
 
 def _store(place: Place, kind: str, error: str) -> None:

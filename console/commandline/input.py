@@ -55,7 +55,7 @@ def read_objects(path: str) -> list[dict[str, Any]]:
     files = sorted(one for one in Path(path).iterdir() if one.suffix in _ENDINGS)
     if not files:
         raise CommandError(f"{path} has no files ending in {', '.join(_ENDINGS)}.", USAGE)
-    return [item for one in files for item in _objects(str(one))]
+    return [item for file in files for item in _objects(str(file))]
 
 
 def _objects(path: str) -> list[dict[str, Any]]:
@@ -141,13 +141,13 @@ def merge(*parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pairs(words: list[str]) -> list[tuple[str, str]]:
-    found = []
+    pairs = []
     for word in words:
         path, separator, value = word.partition("=")
         if not separator:
             raise CommandError(f"{word!r}: expected FIELD=VALUE, for example replicas=2.", USAGE)
-        found.append((path.strip(), value))
-    return found
+        pairs.append((path.strip(), value))
+    return pairs
 
 
 def _value(path: str, text: str) -> Any:

@@ -77,8 +77,8 @@ def read(path: Path) -> dict[str, Profile]:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             text = f"{path} contains tokens and is readable by other users. Run: chmod 600 {path}"
             raise CommandError(text, USAGE)
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {str(name): Profile(**facts) for name, facts in found.items()}
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): Profile(**facts) for name, facts in document.items()}
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -93,7 +93,7 @@ def write(path: Path, profiles: Mapping[str, Profile]) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({name: asdict(one) for name, one in profiles.items()}, file, indent=2)
+            json.dump({name: asdict(profile) for name, profile in profiles.items()}, file, indent=2)
         new.replace(path)
     except OSError as error:
         new.unlink(missing_ok=True)

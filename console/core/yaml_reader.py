@@ -140,10 +140,10 @@ def read_documents(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> l
 
 def read_document(text: str | bytes, max_characters: int = MAX_CHARACTERS) -> Any:
     """Return the value of a single document, None if empty."""
-    found = read_documents(text, max_characters)
-    if len(found) > 1:
+    documents = read_documents(text, max_characters)
+    if len(documents) > 1:
         raise YamlError("the text contains more than one document")
-    return found[0] if found else None
+    return documents[0] if documents else None
 
 
 def key_lines(text: str, sections: Collection[str]) -> dict[str, int]:

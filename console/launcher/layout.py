@@ -84,10 +84,10 @@ def default_layout() -> Layout:
 
 def read_facts(layout: Layout) -> dict[str, Any]:
     try:
-        facts = json.loads(layout.facts.read_text())
+        document = json.loads(layout.facts.read_text())
     except (FileNotFoundError, ValueError):
         return {}
-    return facts if isinstance(facts, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def write_facts(layout: Layout, **changes: object) -> dict[str, Any]:

@@ -351,11 +351,11 @@ def _wait_for_end(layout: Layout, supervisor: subprocess.Popen[bytes]) -> int:
 
 def status(layout: Layout) -> int:
     """Print a line per program; return 1 if nothing runs."""
-    known = stack.list_programs(layout)
-    if known is None:
+    programs = stack.list_programs(layout)
+    if programs is None:
         print_line("Emberline is not running. Start it: make up")
         return 1
-    for name, program in sorted(known.items()):
+    for name, program in sorted(programs.items()):
         process = f"pid {program.pid}" if program.pid else program.spawn_error
         print_line(f"{name:28} {program.state.name:10} {process}".rstrip())
     _summary(layout)

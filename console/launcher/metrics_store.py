@@ -74,21 +74,21 @@ def recover(data: Path, log: Path) -> Loss | None:
 
 def list_losses(prometheus: Path) -> tuple[Loss, ...]:
     """Return the losses still stored, oldest first."""
-    found = []
+    losses = []
     for file in sorted((prometheus / SET_ASIDE).glob("*/why.json")):
         try:
-            facts = json.loads(file.read_text())
-            found.append(Loss(**{**facts, "moved": tuple(facts["moved"])}))
+            document = json.loads(file.read_text())
+            losses.append(Loss(**{**document, "moved": tuple(document["moved"])}))
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return tuple(found)
+    return tuple(losses)
 
 
 def last_repair(log: Path) -> datetime | None:
     """Return when Prometheus last cut off a damaged write-ahead log, which it does by itself."""
     for line in reversed(_tail(log, _REPAIR_BYTES)):
-        if "attempting repair" in line and (found := _AT.search(line)):
-            return datetime.fromisoformat(found[1])
+        if "attempting repair" in line and (match := _AT.search(line)):
+            return datetime.fromisoformat(match[1])
     return None
 
 
@@ -97,8 +97,8 @@ def last_failure(log: Path) -> str:
     for line in reversed(_tail(log, _TAIL_BYTES)[-_LAST_LINES:]):
         if any(words in line for words in _SINCE_THEN):
             return ""
-        if found := _FAILURE.search(line):
-            return found[1].rstrip('"')
+        if match := _FAILURE.search(line):
+            return match[1].rstrip('"')
     return ""
 
 

@@ -155,26 +155,26 @@ def _state_store(layout: Layout, services: Services) -> dict[str, str]:
 def service_programs(layout: Layout, services: Services) -> list[Program]:
     python = sys.executable
     shared = console_environment(layout, services)
-    found = []
+    programs = []
     if services.valkey is not None:
-        found.append(
+        programs.append(
             Program("valkey", (str(services.valkey), str(_valkey_config(layout))), priority=1)
         )
     if services.prometheus is not None:
-        found.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
+        programs.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
     if services.alertmanager is not None:
         port = read_facts(layout)["alertmanager_port"]
         public = text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/") or services.url
         argv = alertmanager.arguments(layout, services.alertmanager, port, public)
-        found.append(Program("alertmanager", argv, priority=1))
+        programs.append(Program("alertmanager", argv, priority=1))
     behind_proxy = flag(os.environ, "EMBERLINE_HTTPS")
     worker = {**shared, own.WORKER_SCHEDULES: "1"}  # so that no beat runs
     web = own.web_arguments(services.host, services.port, behind_proxy=behind_proxy)
-    found += [
+    programs += [
         Program("web", (python, *web), env=shared, priority=10),
         Program("celery-worker", (python, *own.worker_arguments()), env=worker, priority=20),
     ]
-    return found
+    return programs
 
 
 def write_config(layout: Layout, services: Services) -> Path:

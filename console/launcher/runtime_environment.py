@@ -41,10 +41,10 @@ def save_environment(layout: Layout, supervisor: int, env: Mapping[str, str]) ->
 def bind_supervisor(layout: Layout, supervisor: int) -> None:
     """Validate the stored environment for this supervisord."""
     try:
-        kept = json.loads(layout.kept_environment.read_text())
-        if kept["supervisor"] != supervisor:
-            kept["supervisor"] = supervisor
-            write_private(layout.kept_environment, json.dumps(kept, indent=1, sort_keys=True))
+        document = json.loads(layout.kept_environment.read_text())
+        if document["supervisor"] != supervisor:
+            document["supervisor"] = supervisor
+            write_private(layout.kept_environment, json.dumps(document, indent=1, sort_keys=True))
     except (OSError, ValueError, KeyError, TypeError):
         return  # commands then use only their own environment
 
@@ -77,8 +77,8 @@ def supervisor_pid(layout: Layout) -> int:
 def _running_environment(layout: Layout) -> dict[str, str]:
     """Ignore the environment of an earlier run or of a product that crashed."""
     try:
-        kept = json.loads(layout.kept_environment.read_text())
-        pid, environment = kept["supervisor"], dict(kept["environment"])
+        document = json.loads(layout.kept_environment.read_text())
+        pid, environment = document["supervisor"], dict(document["environment"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     if not pid or pid != supervisor_pid(layout):

@@ -101,16 +101,16 @@ def find_leftovers(layout: Layout) -> list[psutil.Process]:
     """
     mark = str(layout.var)
     family = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    found = []
+    leftovers = []
     for process in psutil.process_iter():
         if process.pid in family:
             continue
         try:
             if process.environ().get(MARK) == mark or _is_broker(process, layout):
-                found.append(process)
+                leftovers.append(process)
         except psutil.Error:
             continue
-    return found
+    return leftovers
 
 
 def _is_broker(process: psutil.Process, layout: Layout) -> bool:
@@ -121,14 +121,14 @@ def _is_broker(process: psutil.Process, layout: Layout) -> bool:
 def kill_leftovers(layout: Layout) -> list[str]:
     """Kill processes that outlived supervisord and return a description of each."""
     killed = []
-    found = find_leftovers(layout)
-    for process in found:
+    leftovers = find_leftovers(layout)
+    for process in leftovers:
         try:
             killed.append(f"{process.pid} {' '.join(process.cmdline())[:120]}")
             process.kill()
         except psutil.Error:
             continue
-    psutil.wait_procs(found, timeout=_KILLED_S)  # their ports are in use until then
+    psutil.wait_procs(leftovers, timeout=_KILLED_S)  # their ports are in use until then
     return killed
 
 

@@ -91,11 +91,11 @@ def unpack_debian_package(layout: Layout, name: str) -> None:
 
 def ensure_prometheus(layout: Layout) -> Path | None:
     """Return Prometheus, fetched if necessary; None if unavailable."""
-    found = prometheus_server(layout)
-    if found is None and shutil.which("apt-get") and shutil.which("dpkg"):
+    path = prometheus_server(layout)
+    if path is None and shutil.which("apt-get") and shutil.which("dpkg"):
         unpack_debian_package(layout, "prometheus")
-        found = prometheus_server(layout)
-    return found
+        path = prometheus_server(layout)
+    return path
 
 
 def ensure_chromium() -> Path:
@@ -127,11 +127,11 @@ def ensure_headless_shell(layout: Layout) -> Path | None:
         with suppress(StepFailed, OSError):
             unpack_debian_package(layout, "chromium-common")
             unpack_debian_package(layout, "chromium-headless-shell")
-        if found := headless_shell(layout):
+        if path := headless_shell(layout):
             try:
-                run([found, "--version"], f"{found} does not run", timeout_s=60)
+                run([path, "--version"], f"{path} does not run", timeout_s=60)
             except StepFailed:
-                found.unlink()
+                path.unlink()
     return headless_shell(layout)
 
 

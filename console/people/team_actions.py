@@ -39,22 +39,22 @@ def create(actor: User, data: Mapping[str, Any]) -> Team:
     require(actor, Role.ADMIN)
     facts = {"description": "", "namespaces": [], "grants": [], **_check_fields(data)}
     facts.setdefault("slug", slugify(str(facts.get("name") or ""))[:40].strip("-"))
-    wanted = _check_values(facts)
-    if not _SLUG.fullmatch(str(wanted["slug"])):
+    values = _check_values(facts)
+    if not _SLUG.fullmatch(str(values["slug"])):
         raise _refusal(
             "slug",
-            wanted["slug"],
+            values["slug"],
             "Invalid slug.",
             "Use up to 40 lower-case letters, digits and hyphens.",
             "invalid_slug",
         )
     with transaction.atomic():
-        _check_unique(wanted)
+        _check_unique(values)
         try:
-            team = Team.objects.create(**wanted)
+            team = Team.objects.create(**values)
         except IntegrityError:  # created concurrently
-            raise _taken_error("slug", wanted["slug"]) from None
-        record(actor, "team.create", _target(team), diff({}, wanted), of=team)
+            raise _taken_error("slug", values["slug"]) from None
+        record(actor, "team.create", _target(team), diff({}, values), of=team)
     return team
 
 
@@ -64,17 +64,17 @@ def change(actor: User, slug: str, data: Mapping[str, Any]) -> Team:
     with transaction.atomic():
         team = _lock_team(slug)
         before = facts(team)
-        wanted = _check_values({**before, **_check_fields(data)})
-        if wanted["slug"] != slug:
+        values = _check_values({**before, **_check_fields(data)})
+        if values["slug"] != slug:
             text, remedy = "The slug is part of URLs and cannot change.", "Omit it."
-            raise _refusal("slug", wanted["slug"], text, remedy, "fixed")
-        if wanted == before:
+            raise _refusal("slug", values["slug"], text, remedy, "fixed")
+        if values == before:
             return team
-        _check_unique(wanted, team)
-        for name, value in wanted.items():
+        _check_unique(values, team)
+        for name, value in values.items():
             setattr(team, name, value)
-        team.save(update_fields=list(wanted))
-        record(actor, "team.change", _target(team), diff(before, wanted), of=team)
+        team.save(update_fields=list(values))
+        record(actor, "team.change", _target(team), diff(before, values), of=team)
     return team
 
 
@@ -111,20 +111,20 @@ def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
         text = f"User {username} does not exist."
         remedy = "Ask an administrator to add the user, or ask the user to log in once."
         raise _refusal("username", username, text, remedy, "unknown_user", 404)
-    found = Membership.objects.filter(team=team, user=user).first()
-    if found is not None and found.role == role:
-        return found
-    before = found.role if found else None
-    if found is None:
-        found = Membership.objects.create(team=team, user=user, role=role)
+    membership = Membership.objects.filter(team=team, user=user).first()
+    if membership is not None and membership.role == role:
+        return membership
+    before = membership.role if membership else None
+    if membership is None:
+        membership = Membership.objects.create(team=team, user=user, role=role)
     else:
-        _check_manual(found)
-        found.role = role
-        found.save(update_fields=["role"])
+        _check_manual(membership)
+        membership.role = role
+        membership.save(update_fields=["role"])
     forget_memberships(user)
     record(actor, "team.member", _target(team, user), {"role": [before, role]}, of=team)
     limit_tokens(actor, user, f"the role in {team.name} was lowered")
-    return found
+    return membership
 
 
 @transaction.atomic
@@ -134,15 +134,21 @@ def remove_member(actor: User, slug: str, username: str) -> None:
     leaving = isinstance(actor, User) and actor.username == username and actor.role_cap is None
     if not leaving:
         require(actor, Role.ADMIN, of=team)
-    found = Membership.objects.filter(team=team, user__username=username).first()
-    if found is None:
+    membership = Membership.objects.filter(team=team, user__username=username).first()
+    if membership is None:
         text = f"{username} is not a member of {team.name}."
         raise _refusal("username", username, text, "No change is needed.", "not_found", 404)
-    _check_manual(found)
-    found.delete()
-    forget_memberships(found.user)
-    record(actor, "team.leave", _target(team, found.user), {"role": [found.role, None]}, of=team)
-    limit_tokens(actor, found.user, f"the person left {team.name}")
+    _check_manual(membership)
+    membership.delete()
+    forget_memberships(membership.user)
+    record(
+        actor,
+        "team.leave",
+        _target(team, membership.user),
+        {"role": [membership.role, None]},
+        of=team,
+    )
+    limit_tokens(actor, membership.user, f"the person left {team.name}")
 
 
 def facts(team: Team) -> dict[str, Any]:

@@ -61,8 +61,8 @@ class Launch(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> Launch:
-        facts = json.loads((folder / LAUNCH_DIR / "launch.json").read_text(encoding="utf-8"))
-        return cls(tuple(facts["argv"]), facts["env"], facts["grace_s"])
+        document = json.loads((folder / LAUNCH_DIR / "launch.json").read_text(encoding="utf-8"))
+        return cls(tuple(document["argv"]), document["env"], document["grace_s"])
 
 
 class LaunchRun(NamedTuple):
@@ -172,16 +172,16 @@ def _supervise(child: int, grace_s: float) -> tuple[int, bool]:
 
 def _reap(child: int) -> int | None:
     """Reap every dead child and adopted orphan; return the status if `child` is among them."""
-    found = None
+    reap = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return reap
         if pid == 0:
-            return found
+            return reap
         if pid == child:
-            found = os.waitstatus_to_exitcode(status)
+            reap = os.waitstatus_to_exitcode(status)
 
 
 def _end_descendants() -> None:

@@ -112,11 +112,11 @@ def _works_in(process: Process, folder: Path) -> bool:
 
 
 def _ancestors(pid: int) -> set[int]:
-    found: set[int] = set()
-    while pid > 1 and pid not in found:
-        found.add(pid)
+    ancestors: set[int] = set()
+    while pid > 1 and pid not in ancestors:
+        ancestors.add(pid)
         process = _read(pid)
         if process is None:
             break
         pid = process.parent
-    return found
+    return ancestors

@@ -162,8 +162,8 @@ def _message(first: str, lines: list[_Line], at: int) -> str:
             break
         words.append(line.text.strip())
     message = " ".join(filter(None, words))
-    found = _PYDANTIC.match(message)
-    return found[1] if found else message
+    match = _PYDANTIC.match(message)
+    return match[1] if match else message
 
 
 def _root_cause(chain: list[_Found]) -> str:
@@ -174,7 +174,7 @@ def _root_cause(chain: list[_Found]) -> str:
 
 
 def _one_liner(text: str) -> str:
-    return next((found[1] for one in _ONE_LINERS if (found := one.match(text))), "")
+    return next((match[1] for liner in _ONE_LINERS if (match := liner.match(text))), "")
 
 
 def _last_error(lines: list[_Line]) -> str:

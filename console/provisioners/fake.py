@@ -184,11 +184,11 @@ def _observe(name: str, workload: _Workload) -> tuple[ReplicaObservation, ...]:
 
 def _load(path: Path) -> _FakeState:
     try:
-        facts = json.loads(path.read_text())
+        document = json.loads(path.read_text())
     except FileNotFoundError:
         return _FakeState()
-    state = _FakeState(next_port=facts["next_port"])
-    for name, workload in facts["workloads"].items():
+    state = _FakeState(next_port=document["next_port"])
+    for name, workload in document["workloads"].items():
         replicas = {
             int(index): _Replica(**{**replica, "state": ReplicaState(replica["state"])})
             for index, replica in workload["replicas"].items()

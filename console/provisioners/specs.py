@@ -77,22 +77,24 @@ def check_spec(spec: WorkloadSpec) -> None:
             raise PermanentError(
                 "BadSpec", f"{variable!r} is not a valid environment variable name."
             )
-    seen: set[PurePosixPath] = set()
+    paths: set[PurePosixPath] = set()
     for given in (*(file.path for file in (*spec.files, *spec.live_files)), *spec.secret_files):
         path = PurePosixPath(given)
         inside = path.parts and not path.is_absolute() and ".." not in path.parts
         if not inside or path.parts[0] == RESERVED_FOLDER:
             raise PermanentError("BadSpec", f"File {given!r} is outside the replica's folder.")
-        if path in seen:
+        if path in paths:
             raise PermanentError("BadSpec", f"File {given!r} is given twice.")
-        seen.add(path)
+        paths.add(path)
 
 
 def _check_placeholders(spec: WorkloadSpec) -> None:
-    facts = ReplicaFacts("", "", 0, dict.fromkeys(spec.ports, 0), dict.fromkeys(spec.channels, ""))
+    replica_facts = ReplicaFacts(
+        "", "", 0, dict.fromkeys(spec.ports, 0), dict.fromkeys(spec.channels, "")
+    )
     files = (file.content for file in (*spec.files, *spec.live_files))
     for text in (*spec.argv, *spec.env.values(), *files):
-        facts.fill(text)
+        replica_facts.fill(text)
 
 
 def _check_name(name: str) -> None:
@@ -110,7 +112,7 @@ def read_secrets(
     """Read the files in `named` (name to path); those in `within` only from that folder. Strip a
     trailing line end.
     """
-    found = {}
+    secrets = {}
     for name, path in named.items():
         folder = (within or {}).get(name, "")
         try:
@@ -119,7 +121,7 @@ def read_secrets(
                 if folder
                 else Path(path).read_text("utf-8")
             )
-            found[name] = text.rstrip("\r\n")
+            secrets[name] = text.rstrip("\r\n")
         except FileRefused as refused:
             kind = PermanentError if refused.outside else TemporaryError
             raise kind(
@@ -129,4 +131,4 @@ def read_secrets(
             raise TemporaryError(
                 "SecretMissing", f"The secret for {name} cannot be read from {path}."
             ) from error
-    return found
+    return secrets

@@ -96,7 +96,7 @@ def render_form(
         "form": form or form_for(user),
         "to": action or request.get_full_path(),
         "carried": carried,
-        "providers": [one for one in settings.OIDC_PROVIDERS if one.id in linked],
+        "providers": [provider for provider in settings.OIDC_PROVIDERS if provider.id in linked],
         **_passkey_context(request, user),
     }
     # Not 401 or 403: browsers and htmx must render the page.

@@ -137,7 +137,11 @@ class AccountAdapter(DefaultAccountAdapter):
 
 
 def _describe_factor(request: HttpRequest, user: User, method: str) -> str:
-    kinds = [one["type"] for one in get_authentication_records(request, user) if "type" in one]
+    kinds = [
+        authentication_record["type"]
+        for authentication_record in get_authentication_records(request, user)
+        if "type" in authentication_record
+    ]
     return f" and {_FACTOR_NAMES[kinds[-1]]}" if kinds and method != _PASSKEY_METHOD else ""
 
 

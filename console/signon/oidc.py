@@ -121,7 +121,9 @@ class ProviderUser:
 
 
 def find_provider(provider_id: str) -> Provider | None:
-    return next((one for one in settings.OIDC_PROVIDERS if one.id == provider_id), None)
+    return next(
+        (provider for provider in settings.OIDC_PROVIDERS if provider.id == provider_id), None
+    )
 
 
 def begin_authorization(
@@ -129,7 +131,7 @@ def begin_authorization(
 ) -> str:
     """Return the authorization URL; state, nonce and PKCE verifier are stored in the session."""
     adapter = Adapter(request, provider.id)
-    facts = load_metadata(adapter, provider)
+    metadata = load_metadata(adapter, provider)
     pair = generate_code_challenge()
     nonce = secrets.token_urlsafe(24)
     kept = {**state, "nonce": nonce, "pkce_code_verifier": pair["code_verifier"]}
@@ -142,7 +144,7 @@ def begin_authorization(
         "code_challenge": pair["code_challenge"].decode(),
         "code_challenge_method": pair["code_challenge_method"],
     }
-    return str(client.get_redirect_url(facts["authorization_endpoint"], provider.scopes, params))
+    return str(client.get_redirect_url(metadata["authorization_endpoint"], provider.scopes, params))
 
 
 def finish_authorization(request: HttpRequest, provider: Provider) -> ProviderUser:
@@ -152,7 +154,7 @@ def finish_authorization(request: HttpRequest, provider: Provider) -> ProviderUs
     state = _unstash(request, social)
     if "error" in request.GET or "code" not in request.GET:
         raise Rejected("the provider rejected the request")
-    facts = load_metadata(adapter, provider)
+    metadata = load_metadata(adapter, provider)
     try:
         client = adapter.get_client(request, social.app)
         answer = client.get_access_token(
@@ -160,19 +162,19 @@ def finish_authorization(request: HttpRequest, provider: Provider) -> ProviderUs
         )
         claims = id_token.verify_token(
             answer["id_token"],
-            _fetch_json(facts["jwks_uri"]),
+            _fetch_json(metadata["jwks_uri"]),
             issuer=provider.issuer,
             client_id=provider.client_id,
             nonce=state["nonce"],
         )
-        more = _userinfo(facts, answer["access_token"])
+        more = _userinfo(metadata, answer["access_token"])
     except OSError as error:  # requests' exceptions derive from it
         raise ProviderUnavailable(type(error).__name__) from error
     except _BROKEN as error:
         raise Rejected(f"the provider rejected the code ({type(error).__name__})") from error
     if more and more.get("sub") != claims["sub"]:
         raise Rejected("userinfo has another subject")
-    end = facts.get("end_session_endpoint", "")
+    end = metadata.get("end_session_endpoint", "")
     return ProviderUser(
         provider, claims["sub"], {**more, **claims}, state, end if is_safe_url(end) else ""
     )
@@ -192,9 +194,9 @@ def _unstash(request: HttpRequest, social: Any) -> dict[str, Any]:
 def load_metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
     """Return the discovery document, checked against the configuration."""
     try:
-        found: dict[str, Any] = adapter.openid_config
-        missing = [name for name in _ENDPOINTS if not is_safe_url(found.get(name))]
-        issuer = found.get("issuer")
+        metadata: dict[str, Any] = adapter.openid_config
+        missing = [name for name in _ENDPOINTS if not is_safe_url(metadata.get(name))]
+        issuer = metadata.get("issuer")
     except OSError as error:
         raise ProviderUnavailable(type(error).__name__) from error
     except _BROKEN as error:
@@ -203,7 +205,7 @@ def load_metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
         raise Rejected(f"the metadata has another issuer: {str(issuer)[:200]}")
     if missing:
         raise ProviderUnavailable(f"its metadata lacks {', '.join(missing)}")
-    return found
+    return metadata
 
 
 def _userinfo(facts: dict[str, Any], token: str) -> dict[str, Any]:

@@ -97,9 +97,9 @@ class ChangeListener(threading.Thread):
 
 def start_watches(**_: Any) -> ClusterWatches:
     """Watch the clusters in use in this process."""
-    found = ClusterWatches(announce)
-    found.start()
-    return found
+    watches = ClusterWatches(announce)
+    watches.start()
+    return watches
 
 
 def start_listener(**_: Any) -> ChangeListener | None:

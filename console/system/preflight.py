@@ -60,11 +60,11 @@ def ask() -> list[PreflightResult]:
 
 
 def _settings() -> Iterator[PreflightResult]:
-    found = [message for message in run_checks() if not message.is_silenced()]
-    for message in found:
+    messages = [message for message in run_checks() if not message.is_silenced()]
+    for message in messages:
         serious = message.level >= ERROR
         yield PreflightResult("settings", False, str(message.msg), message.hint or "", serious)
-    if not found:
+    if not messages:
         yield PreflightResult("settings", True, "consistent")
 
 
@@ -179,10 +179,10 @@ def _cluster() -> Iterator[PreflightResult]:
     if not default_cluster():
         return
     namespace = own_namespace()
-    seen = refresh.query_own_cluster(namespace)
-    text = f"{seen.reason} (namespace {namespace}). {seen.message}".strip()
+    own_cluster = refresh.query_own_cluster(namespace)
+    text = f"{own_cluster.reason} (namespace {namespace}). {own_cluster.message}".strip()
     remedy = "The chart's Role grants it; so does `emberline cluster role`."
-    yield PreflightResult("cluster", seen.phase == ClusterPhase.READY, text, remedy)
+    yield PreflightResult("cluster", own_cluster.phase == ClusterPhase.READY, text, remedy)
 
 
 _CHECKS: tuple[Callable[[], Iterator[PreflightResult]], ...] = (

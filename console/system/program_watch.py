@@ -47,12 +47,12 @@ def observe() -> None:
     known = {row.name: row for row in ProcessSeen.objects.all()}
     found = programs.list_programs(settings.EMBERLINE.var)
     changed = set()
-    for seen in found.programs:
-        row = known.pop(seen.name, None)
-        verdict = compare_marks(_mark(row), found.supervisor, seen)
+    for program in found.programs:
+        row = known.pop(program.name, None)
+        verdict = compare_marks(_mark(row), found.supervisor, program)
         if verdict.step is not ProgramStep.SAME:
-            _store(row, found.supervisor, seen, verdict)
-            changed.add(seen.owner)
+            _store(row, found.supervisor, program, verdict)
+            changed.add(program.owner)
     changes.announce(changed)
     ProcessSeen.objects.filter(pk__in=[row.pk for row in known.values()]).delete()
 

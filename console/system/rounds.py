@@ -72,11 +72,11 @@ def list_rounds() -> tuple[Round, ...]:
 
 def round_checks() -> Iterator[PreflightResult]:
     try:
-        found = list_rounds()
+        rounds = list_rounds()
     except DatabaseError:
         return  # reported by the database check
     now = timezone.now()
-    for one in found:
+    for one in rounds:
         last = f" Last run {timesince(one.last_at, now)} ago." if one.last_at else ""
         yield PreflightResult(one.name, one.fine, f"{one.text}{last}", one.remedy, needed=False)
 

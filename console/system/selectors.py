@@ -96,7 +96,9 @@ def load_system() -> System:
             f"{problem} Crashed processes are not restarted until it responds.",
             "Run `make down`, then `make up`.",
         )
-    return System(tuple(_process(seen, remembered.get(seen.name)) for seen in found.programs))
+    return System(
+        tuple(_process(program, remembered.get(program.name)) for program in found.programs)
+    )
 
 
 def is_known(name: str) -> bool:

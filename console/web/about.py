@@ -85,19 +85,19 @@ def _database() -> str:
 def _vllm(python: Path) -> str:
     """Return vLLM's version from its environment's folder; importing it would take seconds."""
     for folder in python.parent.parent.glob("lib/python*/site-packages/vllm*.dist-info"):
-        found = _VLLM.match(folder.name)
-        if found:
-            return f"{found[2]} ({found[1].replace('_', '-')})"
+        match = _VLLM.match(folder.name)
+        if match:
+            return f"{match[2]} ({match[1].replace('_', '-')})"
     return ""
 
 
 def _packages() -> Iterator[SoftwarePart]:
     seen = set()
-    for one in metadata.distributions():
-        name = one.metadata["Name"]
+    for distribution in metadata.distributions():
+        name = distribution.metadata["Name"]
         if name and name not in seen:
             seen.add(name)
-            yield SoftwarePart(name, one.version, _licence(one.metadata))
+            yield SoftwarePart(name, distribution.version, _licence(distribution.metadata))
 
 
 def _licence(facts: metadata.PackageMetadata) -> str:

@@ -18,9 +18,9 @@ def check_reach(**_: Any) -> list[CheckMessage]:
     host = settings.EMBERLINE.host
     if host in LOOPBACK:
         return []
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     if settings.DEBUG:
-        found.append(
+        messages.append(
             Error(
                 f"EMBERLINE_DEBUG is on while the console listens on {host}.",
                 hint="Unset EMBERLINE_DEBUG, or listen on 127.0.0.1: debug pages show settings.",
@@ -28,7 +28,7 @@ def check_reach(**_: Any) -> list[CheckMessage]:
             )
         )
     if host in ("0.0.0.0", "::") and set(settings.ALLOWED_HOSTS) <= {*LOOPBACK, "[::1]"}:
-        found.append(
+        messages.append(
             Error(
                 f"The console listens on {host} but accepts local host names only.",
                 hint="Set EMBERLINE_ALLOWED_HOSTS to the host names in use, separated by commas.",
@@ -36,26 +36,26 @@ def check_reach(**_: Any) -> list[CheckMessage]:
             )
         )
     if not settings.SESSION_COOKIE_SECURE:
-        found.append(
+        messages.append(
             Caution(
                 f"Passwords travel in clear text to {host}.",
                 hint="Put TLS in front of the console and set EMBERLINE_HTTPS=1.",
                 id="emberline.W003",
             )
         )
-    return found
+    return messages
 
 
 @register()
 def workers(**_: Any) -> list[CheckMessage]:
     emberline = settings.EMBERLINE
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     if (
         emberline.workers == "vllm"
         and emberline.provisioner == "local"
         and not emberline.vllm_python.exists()
     ):
-        found.append(
+        messages.append(
             Caution(
                 f"No vLLM at {emberline.vllm_python}: workers of this console cannot start.",
                 hint="Run `make up`, which installs it; or name another Python in "
@@ -64,14 +64,14 @@ def workers(**_: Any) -> list[CheckMessage]:
             )
         )
     if emberline.workers == "vllm" and emberline.provisioner == "fake":
-        found.append(
+        messages.append(
             Caution(
                 "WORKERS=vllm has no effect with EMBERLINE_PROVISIONER=fake, which starts nothing.",
                 hint="Set WORKERS=simulated, or EMBERLINE_PROVISIONER=local.",
                 id="emberline.W005",
             )
         )
-    return found
+    return messages
 
 
 @register()

@@ -93,7 +93,11 @@ def _detect(advice: Advice, configurations: Sequence[TimedConfiguration]) -> Non
     """Remember the row that each new configuration applied."""
     listed = frozenset(row.key for row in gains.choose_rows(selectors.list_replayed(advice)))
     known = {(one["revision"], one["at"]) for one in advice.applied.values()}
-    changes = [one for one in list_advised_changes(advice) if one.row.key not in advice.applied]
+    changes = [
+        advised_change
+        for advised_change in list_advised_changes(advice)
+        if advised_change.row.key not in advice.applied
+    ]
     for at, change in find_applications(changes, configurations, listed):
         now = configurations[at]
         if (now.revision, now.at.isoformat()) not in known:
@@ -135,11 +139,11 @@ def _entry(
 def _trace(advice: Advice, begin: datetime, end: datetime) -> Trace:
     """Return the newest recorded requests of a period; none if the recording is damaged."""
     try:
-        found = load_trace(advice.endpoint, begin, end)
+        trace = load_trace(advice.endpoint, begin, end)
     except TraceError:
         return Trace(BLOCK_TOKENS, [])
-    left_out = max(len(found.requests) - MAX_REQUESTS, 0)
-    return replace(found, requests=found.requests[left_out:])
+    left_out = max(len(trace.requests) - MAX_REQUESTS, 0)
+    return replace(trace, requests=trace.requests[left_out:])
 
 
 def _compare(
@@ -203,7 +207,9 @@ def _expect(
         return None  # prompts that share now cannot be told apart
     limits = inputs.engine_limits(advice.endpoint.parsed)
     values = {**present, "device_tokens": result["device_tokens"]}
-    constants = {name: one["value"] for name, one in result["calibration"]["constants"].items()}
+    constants = {
+        name: constant["value"] for name, constant in result["calibration"]["constants"].items()
+    }
     configuration = inputs.make_configuration(values, limits)
     simulated = simulate_requests(before, after, configuration, constants)
     old, new = (outcome.summarize(one, seed) for seed, one in enumerate(simulated))

@@ -27,7 +27,9 @@ def first_check(created_at: datetime) -> datetime:
 
 def check_layouts(advice: Advice, now: datetime) -> None:
     """Update the entries of `advice.applied`, and set `advice.layouts_at` to the next check."""
-    templates = {f"layout={one['code']}": one for one in advice.facts["misses"]["templates"]}
+    templates = {
+        f"layout={template['code']}": template for template in advice.facts["misses"]["templates"]
+    }
     for row in selectors.list_prompt_changes(advice):
         if row.verdict == ADVISED and "use" in templates.get(row.key, {}):
             entry = _entry(advice, row, templates[row.key])
@@ -73,7 +75,7 @@ def _judge(one: dict[str, Any], windows: Sequence[MissTotals], now: datetime) ->
     one["prefixes"] = list(dict.fromkeys(seen))[-_MAX_PREFIXES:]
     uses = [layouts.measure_layout(totals, code, one["prefixes"]) for totals in windows[:-1]]
     before = layouts.LayoutUse(**one["use"])
-    found = layouts.judge_layout(before, one["promised"], uses)
-    one["verdict"], one["text"] = found.verdict, found.text
-    if found.verdict != outcome.NOT_APPLIED and one["at"] is None and uses[-1].requests:
+    layout = layouts.judge_layout(before, one["promised"], uses)
+    one["verdict"], one["text"] = layout.verdict, layout.text
+    if layout.verdict != outcome.NOT_APPLIED and one["at"] is None and uses[-1].requests:
         one["at"] = now.isoformat()

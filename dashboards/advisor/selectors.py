@@ -66,13 +66,13 @@ def list_applied(name: str) -> list[dict[str, Any]]:
     layouts that are not applied, those of the latest advice.
     """
     rows = Advice.objects.filter(endpoint__name=name).order_by("-created_at", "-id")
-    found = [
+    applied = [
         one
         for place, advice in enumerate(rows.only("applied")[:EARLIER])
         for one in list_outcomes(advice)
         if place == 0 or one["verdict"] != outcome.NOT_APPLIED
     ]
-    return sorted(found, key=lambda one: one["at"] or "", reverse=True)
+    return sorted(applied, key=lambda one: one["at"] or "", reverse=True)
 
 
 def list_outcomes(advice: Advice) -> list[dict[str, Any]]:
@@ -201,27 +201,27 @@ def list_apply_links(advice: Advice, row: AdviceRow) -> list[ApplyLink]:
 def list_spec_changes(advice: Advice, row: AdviceRow) -> dict[str, Any]:
     """Return the changed fields of the spec; none if the change is outside of it."""
     fields, l2 = row.fields, advice.facts["l2"]
-    found: dict[str, Any] = {}
+    spec_changes: dict[str, Any] = {}
     if "strategy" in fields:
-        found |= {"routing.strategy": fields["strategy"], "routing.enabled": True}
+        spec_changes |= {"routing.strategy": fields["strategy"], "routing.enabled": True}
     if "replicas" in fields:
-        found["replicas"] = fields["replicas"]
+        spec_changes["replicas"] = fields["replicas"]
     if "l1_gib" in fields:
-        found["cache.l1.enabled"] = bool(fields["l1_gib"])
+        spec_changes["cache.l1.enabled"] = bool(fields["l1_gib"])
         if fields["l1_gib"]:
-            found["cache.l1.size_gib"] = fields["l1_gib"]
+            spec_changes["cache.l1.size_gib"] = fields["l1_gib"]
     if "l2_gib" in fields and l2:
         if not fields["l2_gib"]:
-            found["cache.l2.enabled"] = False
+            spec_changes["cache.l2.enabled"] = False
         elif not advice.run.present["l2_gib"]:
-            found |= {
+            spec_changes |= {
                 "cache.l2.enabled": True,
                 "cache.l2.backend": "tieredstorage",
                 "cache.l2.tier": l2["tier"],
             }
     if row.kind == "salts" and row.changes:
-        found["routing.cache_isolation"] = row.changes[0][2]
-    return found
+        spec_changes["routing.cache_isolation"] = row.changes[0][2]
+    return spec_changes
 
 
 def _tier_links(advice: Advice, row: AdviceRow) -> list[ApplyLink]:

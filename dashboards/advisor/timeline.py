@@ -111,13 +111,13 @@ class AdvisedChange:
 def list_advised_changes(advice: Advice) -> list[AdvisedChange]:
     """Return the changes that a configuration can show."""
     present = advice.run.present["l2_gib"]
-    found = []
+    advised_changes = []
     for row in [*selectors.list_replayed(advice), *selectors.list_prompt_changes(advice)]:
         if row.verdict in (gains.ADVISED, gains.TRADE_OFF):
             size = row.fields.get("l2_gib", 0.0)
             fields = selectors.list_spec_changes(advice, row)
-            found.append(AdvisedChange(row, fields, size, size > present))
-    return found
+            advised_changes.append(AdvisedChange(row, fields, size, size > present))
+    return advised_changes
 
 
 def find_applications(
@@ -128,10 +128,14 @@ def find_applications(
     """Yield the number of each configuration that first met a change, and that change: of several
     the one with the most fields, then the closest size, then a listed one.
     """
-    open_changes = {one.row.key: one for one in changes}
+    open_changes = {change.row.key: change for change in changes}
     for at in range(1, len(configurations)):
         before, now = configurations[at - 1], configurations[at]
-        met = [one for one in open_changes.values() if one.is_met(now) and not one.is_met(before)]
+        met = [
+            change
+            for change in open_changes.values()
+            if change.is_met(now) and not change.is_met(before)
+        ]
         if met:
             best = max(
                 met,

@@ -96,7 +96,7 @@ def _announcement(latest: Advice | None) -> str:
 def _report_context(found: Endpoint, advice: Advice) -> dict[str, Any]:
     report = selectors.build_report(advice)
     result = advice.run.result
-    applied = {one["key"]: one for one in selectors.list_outcomes(advice)}
+    applied = {outcome["key"]: outcome for outcome in selectors.list_outcomes(advice)}
 
     def shown(rows: Any) -> list[dict[str, Any]]:
         return [

@@ -154,7 +154,7 @@ class BoardView(APIView):
                 "scraped": found.scraped,
                 "first_data": found.first_data,
                 "fault": asdict(found.fault) if found.fault else None,
-                "panels": [_panel_numbers(shown) for shown in found.panels],
+                "panels": [_panel_numbers(panel) for panel in found.panels],
                 **notes,
             }
         )

@@ -84,35 +84,35 @@ def build_page(row: Benchmark) -> dict[str, Any]:
 
 def list_settings(row: Benchmark) -> list[tuple[str, str]]:
     job = row.job
-    found = [("Load", MODES[job["mode"]]), ("API", job["api"])]
-    for one in FIELDS:
-        if applies_to(one, job["workload"], job["mode"]):
-            unit = f" {one.unit}" if one.unit else ""
-            found.append((one.label, f"{job.get(one.name, one.default):g}{unit}"))
-    return found
+    settings = [("Load", MODES[job["mode"]]), ("API", job["api"])]
+    for field in FIELDS:
+        if applies_to(field, job["workload"], job["mode"]):
+            unit = f" {field.unit}" if field.unit else ""
+            settings.append((field.label, f"{job.get(field.name, field.default):g}{unit}"))
+    return settings
 
 
 def list_caveats(a: Benchmark, b: Benchmark) -> list[str]:
-    found = []
+    caveats = []
     other = list_differences(a.job, b.job)
     if other or a.trace_digest != b.trace_digest:
         listed = "; ".join(other) or "different trace"
-        found.append(f"The runs have different parameters: {listed}.")
+        caveats.append(f"The runs have different parameters: {listed}.")
     for which, row in (("A", a), ("B", b)):
         if row.state != BenchmarkState.DONE:
-            found.append(f"{which} did not finish ({row.get_state_display().lower()}).")
+            caveats.append(f"{which} did not finish ({row.get_state_display().lower()}).")
         if row.progress.get("stopped_by") == "errors" or row.result.get("failed"):
-            found.append(f"{which} had failed requests: {row.result.get('failed', 0)}.")
+            caveats.append(f"{which} had failed requests: {row.result.get('failed', 0)}.")
         if row.progress.get("generator", {}).get("late"):
-            found.append(f"The load generator of {which} was late, which affects its times.")
+            caveats.append(f"The load generator of {which} was late, which affects its times.")
     if a.simulated != b.simulated:
-        found.append("One run used simulated workers, whose times are not representative.")
+        caveats.append("One run used simulated workers, whose times are not representative.")
     if a.job["mode"] != RATE:
-        found.append(
+        caveats.append(
             "At fixed concurrency the faster endpoint receives more requests. Compare at a fixed "
             "request rate for a verdict on latency."
         )
-    return found
+    return caveats
 
 
 def build_document(row: Benchmark) -> dict[str, Any]:

@@ -63,12 +63,14 @@ class BenchmarkForm(ActionForm):
                 help_text="Mooncake format, one JSON object per line, up to 8 MiB. Without a file, "
                 "a built-in sample of 300 requests is used.",
             )
-        self.numbers = [one for one in FIELDS if applies_to(one, self.workload, self.mode)]
-        for one in self.numbers:
-            self.fields[one.name] = _number(one)
+        self.numbers = [field for field in FIELDS if applies_to(field, self.workload, self.mode)]
+        for number in self.numbers:
+            self.fields[number.name] = _number(number)
 
     def work(self) -> list[Any]:
-        return [self[one.name] for one in self.numbers if one.name not in (*LIMITS, "seed")]
+        return [
+            self[number.name] for number in self.numbers if number.name not in (*LIMITS, "seed")
+        ]
 
     def limits(self) -> list[Any]:
         return [self[name] for name in LIMITS]
@@ -77,10 +79,10 @@ class BenchmarkForm(ActionForm):
         data: Mapping[str, Any] = self.data
         given: dict[str, Any] = {"workload": self.workload, "mode": self.mode}
         given["api"] = data.get("api") or CHAT_API
-        for one in self.numbers:
-            value = data.get(one.name)
+        for number in self.numbers:
+            value = data.get(number.name)
             if value not in (None, ""):
-                given[one.name] = value
+                given[number.name] = value
         return BenchmarkRequest(
             given,
             title=str(data.get("title", "")),

@@ -71,34 +71,34 @@ def _remove_orphans() -> None:
     if not found:
         return
     known = {str(pk) for pk in Benchmark.objects.filter(pk__in=found).values_list("pk", flat=True)}
-    kept = make_keeper(settings.EMBERLINE.provisioner, var)
+    keeper = make_keeper(settings.EMBERLINE.provisioner, var)
     for run in found - known:
         try:
-            if kept.gone(run):
+            if keeper.gone(run):
                 shutil.rmtree(folder_of(var, run), ignore_errors=True)
             else:
-                kept.stop(run)
+                keeper.stop(run)
         except ProvisionError as error:
             log.warning("Cannot stop deleted benchmark %s, retrying: %s", run, error.message)
 
 
 def process_run(row: Benchmark) -> None:
-    kept = make_keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+    keeper = make_keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
     if row.state == BenchmarkState.QUEUED:
-        _start_run(row, kept)
+        _start_run(row, keeper)
     elif row.host != get_hostname():
         _fail_abandoned(row)
     elif row.state == BenchmarkState.RUNNING:
-        _observe_run(row, kept)
+        _observe_run(row, keeper)
     elif row.left:
-        _clean_up(row, kept)
+        _clean_up(row, keeper)
 
 
 def read_current_progress(row: Benchmark) -> dict[str, Any]:
     if row.state == BenchmarkState.RUNNING and row.host == get_hostname():
-        found = files.read_progress(_folder(row))
-        if found is not None:
-            return found
+        current_progress = files.read_progress(_folder(row))
+        if current_progress is not None:
+            return current_progress
     return row.progress
 
 

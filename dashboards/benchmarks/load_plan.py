@@ -86,7 +86,7 @@ class LoadPreview:
 
     @property
     def workers(self) -> int:
-        return sum(len(one.workers) for one in self.endpoints)
+        return sum(len(endpoint.workers) for endpoint in self.endpoints)
 
 
 def make_preview(job: Job, found: list[Endpoint]) -> LoadPreview:

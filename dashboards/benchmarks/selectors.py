@@ -31,10 +31,10 @@ def get_run(name: str, run: UUID) -> Benchmark:
     rows = Benchmark.objects.select_related(
         "endpoint__status", "endpoint__team", "started_by", "after__endpoint"
     )
-    found = rows.filter(endpoint__name=name, pk=run).first()
-    if found is None:
+    benchmark = rows.filter(endpoint__name=name, pk=run).first()
+    if benchmark is None:
         raise make_not_found(run)
-    return found
+    return benchmark
 
 
 def get_visible_run(viewer: Somebody, run: Any) -> Benchmark:
@@ -42,10 +42,10 @@ def get_visible_run(viewer: Somebody, run: Any) -> Benchmark:
         wanted = run if isinstance(run, UUID) else UUID(str(run))
     except ValueError:
         raise make_not_found(run) from None
-    found = list_runs(viewer).filter(pk=wanted).first()
-    if found is None:
+    visible_run = list_runs(viewer).filter(pk=wanted).first()
+    if visible_run is None:
         raise make_not_found(run)
-    return found
+    return visible_run
 
 
 def count_live() -> int:
@@ -57,8 +57,8 @@ def get_live_run(endpoint: Endpoint) -> Benchmark | None:
 
 
 def read_samples(run: Benchmark) -> list[RequestSample]:
-    kept = BenchmarkData.objects.filter(run=run).values_list("samples", flat=True).first()
-    return files.unpack(bytes(kept)) if kept else []
+    benchmark_data = BenchmarkData.objects.filter(run=run).values_list("samples", flat=True).first()
+    return files.unpack(bytes(benchmark_data)) if benchmark_data else []
 
 
 def list_followers(run: Benchmark) -> Iterable[Benchmark]:

@@ -56,17 +56,17 @@ class Note:
 def list_notes(asker: Asker, viewer: Somebody, scope: Scope, window: Window) -> dict[str, Any]:
     start = datetime.fromtimestamp(window.start, UTC)
     end = datetime.fromtimestamp(window.end + window.step, UTC)  # up to the next point
-    found: list[Note] = []
+    notes: list[Note] = []
     for rows in (
         _list_revisions(viewer, scope, start, end),
         _list_events(viewer, scope, start, end),
         () if scope.endpoint else _list_node_changes(viewer, start, end),
         _list_alerts(asker, scope, window),
     ):
-        found += rows
-    found.sort(key=lambda note: (-note.at, note.kind, note.endpoint))
-    kept = found[:MAX_NOTES]
-    return {"notes": [asdict(note) for note in kept], "notes_left_out": len(found) - len(kept)}
+        notes += rows
+    notes.sort(key=lambda note: (-note.at, note.kind, note.endpoint))
+    kept = notes[:MAX_NOTES]
+    return {"notes": [asdict(note) for note in kept], "notes_left_out": len(notes) - len(kept)}
 
 
 def _list_revisions(

@@ -119,18 +119,18 @@ def rule_url(board: str, panel: str, endpoint: str = "") -> str:
 
 
 def _build_tabs(place: BoardLocation, board_query: BoardQuery) -> list[Choice]:
-    found = []
+    tabs = []
     for board in BOARDS.values():
         other = replace(place, board=board)
         if other.panels:
             url = f"{board_url(other)}?{board_query.query(panel='')}"
             here = board.key == place.board.key
-            found.append(Choice(board.title, url, here, board.about, board.icon))
-    return found
+            tabs.append(Choice(board.title, url, here, board.about, board.icon))
+    return tabs
 
 
 def _build_sections(place: BoardLocation, board_query: BoardQuery) -> list[dict[str, Any]]:
-    found = []
+    sections = []
     for section in place.board.sections(one=bool(place.endpoint)):
         panels = [
             {
@@ -147,8 +147,10 @@ def _build_sections(place: BoardLocation, board_query: BoardQuery) -> list[dict[
             anchor = section.anchor or slugify(section.title)
             # open state shared by the endpoint and fleet boards
             key = f"{place.board.key}/{anchor}"
-            found.append({"title": section.title, "panels": panels, "anchor": anchor, "key": key})
-    return found
+            sections.append(
+                {"title": section.title, "panels": panels, "anchor": anchor, "key": key}
+            )
+    return sections
 
 
 def _zoom_out(board_query: BoardQuery) -> BoardQuery:

@@ -82,10 +82,10 @@ def _number(text: str) -> float | str:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def page(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = find_endpoint(name)
+    endpoint = find_endpoint(name)
     if request.method == "POST":
-        return _start(request, found)
-    return _show(request, found)
+        return _start(request, endpoint)
+    return _show(request, endpoint)
 
 
 def _form(found: Endpoint, data: Any = None) -> CanaryForm:

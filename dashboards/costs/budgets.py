@@ -68,8 +68,8 @@ class BudgetState:
 
     @property
     def passed(self) -> list[int]:
-        found = [mark for mark in MARKS if self.used * 100 >= mark]
-        return [*found, FORESEEN] if self.used < 1 < (self.forecast or 0.0) else found
+        marks = [mark for mark in MARKS if self.used * 100 >= mark]
+        return [*marks, FORESEEN] if self.used < 1 < (self.forecast or 0.0) else marks
 
 
 def budgets(viewer: Somebody = None) -> QuerySet[Budget]:
@@ -134,7 +134,7 @@ def _of(budget: Budget, lines: Iterable[CostLine]) -> list[CostLine]:
 
 def record_crossings(now: datetime) -> list[BudgetCrossing]:
     """Record new crossings, once per month and mark."""
-    month, found = months.month_of(now).first, []
+    month, crossings = months.month_of(now).first, []
     for state in budget_states(budgets(), now):
         for mark in state.passed:
             values = {"spent": state.spent, "usd": state.budget.usd, "at": now}
@@ -143,10 +143,10 @@ def record_crossings(now: datetime) -> list[BudgetCrossing]:
                     budget=state.budget, month=month, mark=mark, defaults=values
                 )
                 if new:
-                    found.append(made)
+                    crossings.append(made)
                     changes = {"mark": mark, "spent": round(state.spent, 2), "month": str(month)}
                     record(None, "pass", f"budget/{state.budget.name}", changes)
-    return found
+    return crossings
 
 
 def budget_banner(viewer: Somebody) -> Banner | None:

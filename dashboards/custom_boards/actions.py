@@ -112,7 +112,7 @@ def add_panel(actor: Any, board_id: UUID, data: Mapping[str, Any]) -> CustomBoar
     """Append a panel; its id is chosen here."""
 
     def add(panels: Panels) -> Panels:
-        made = parse_panel({**data, "id": documents.make_id({one.id for one in panels})})
+        made = parse_panel({**data, "id": documents.make_id({panel.id for panel in panels})})
         if len(panels) >= MAX_PANELS:
             text, remedy = f"A board has at most {MAX_PANELS} panels.", "Remove a panel first."
             raise Refused(Problem("to", None, text, remedy, "too_many"), status_code=409)
@@ -294,8 +294,8 @@ def _find(panels: Panels, wanted: str) -> int:
 def _facts(board: CustomBoard) -> dict[str, Any]:
     """Return the audit record, without queries and endpoints, which not every reader may see."""
     names = [
-        f"{one['id']}: {one['title'] or one.get('panel', '')} ({one['width']})"
-        for one in board.panels
+        f"{panel['id']}: {panel['title'] or panel.get('panel', '')} ({panel['width']})"
+        for panel in board.panels
     ]
     return {"title": board.title, "owner": board.owner, "shared": board.shared, "panels": names}
 

@@ -83,7 +83,7 @@ class BoardDocument:
 
 def read_stored(panels: Sequence[Mapping[str, Any]]) -> tuple[BoardPanel, ...]:
     known = {field.name for field in fields(BoardPanel)}
-    return tuple(BoardPanel(**{k: v for k, v in one.items() if k in known}) for one in panels)
+    return tuple(BoardPanel(**{k: v for k, v in panel.items() if k in known}) for panel in panels)
 
 
 def parse_board(data: Any, stored: Sequence[BoardPanel] = ()) -> BoardDocument:

@@ -175,14 +175,14 @@ class QueryForm(PanelForm):
 
 
 def list_owners(viewer: Any) -> list[tuple[str, str]]:
-    found = []
+    owners = []
     if (account := selectors.get_account(viewer)) is not None:
-        found.append((f"user/{account.username}", "Personal"))
+        owners.append((f"user/{account.username}", "Personal"))
     teams = accounts.list_teams_with_role(viewer, "operator")
-    found += [(f"team/{team.slug}", f"Team {team.name}") for team in teams]
+    owners += [(f"team/{team.slug}", f"Team {team.name}") for team in teams]
     if allows(viewer, "operator"):
-        found.append((CONSOLE, "All console-wide roles"))
-    return found
+        owners.append((CONSOLE, "All console-wide roles"))
+    return owners
 
 
 def _name_board(board: CustomBoard) -> str:

@@ -104,7 +104,7 @@ def plan(viewer: Somebody, panels: Sequence[BoardPanel]) -> BoardPlan:
             notices[panel.id] = _UNKNOWN
         else:
             groups.setdefault((panel.endpoint, panel.worker), []).append(panel)
-    return BoardPlan([_Group(*key, found) for key, found in groups.items()], queries, notices)
+    return BoardPlan([_Group(*key, group) for key, group in groups.items()], queries, notices)
 
 
 def _explain(panel: BoardPanel) -> Message:
@@ -130,10 +130,10 @@ def measure_board(
         answers = list(pool.map(lambda context, job: context.run(job), contexts, jobs))
     shown = {key: _make_notice(key, message) for key, message in planned.notices.items()}
     for group, answer in zip(planned.groups, answers, strict=False):
-        by_id = {one["id"]: one for one in answer["panels"]}
-        shown |= {one.id: _name(one, by_id[_source_id(one)]) for one in group.panels}
+        by_id = {panel["id"]: panel for panel in answer["panels"]}
+        shown |= {panel.id: _name(panel, by_id[_source_id(panel)]) for panel in group.panels}
     if planned.queries:
-        shown |= {one["id"]: one for one in answers[-1]["panels"]}
+        shown |= {panel["id"]: panel for panel in answers[-1]["panels"]}
     chosen = board_query.range
     whole = asdict(Window.ending(end, chosen.length_s, chosen.step_s))
     window = answers[0]["window"] if answers else whole

@@ -54,14 +54,14 @@ class CustomBoardQuery(BoardQuery):
     @property
     def plain(self) -> BoardQuery:
         """Return the query of a built-in board with the same times."""
-        return BoardQuery(**{one.name: getattr(self, one.name) for one in fields(BoardQuery)})
+        return BoardQuery(**{field.name: getattr(self, field.name) for field in fields(BoardQuery)})
 
 
 def parse_board_query(
     given: Mapping[str, Any], now: float, *, may_edit: bool = False
 ) -> tuple[CustomBoardQuery, tuple[Problem, ...]]:
     board_query, problems = parse_query(given, now)
-    known = {one.name: getattr(board_query, one.name) for one in fields(BoardQuery)} | {
+    known = {field.name: getattr(board_query, field.name) for field in fields(BoardQuery)} | {
         "worker": ""
     }
     endpoint = str(given.get("endpoint", "")).replace("\0", "")[:_MAX_NAME]

@@ -86,7 +86,7 @@ def read_panels(
     if allows(viewer, "viewer") or (mine is not None and mine.pk == board.user_id):
         return panels
     seen = list_visible_endpoints(viewer, panels) if endpoints is None else endpoints
-    return tuple(one if can_see(viewer, one, seen) else one.hide() for one in panels)
+    return tuple(panel if can_see(viewer, panel, seen) else panel.hide() for panel in panels)
 
 
 def list_visible_endpoints(viewer: Somebody, panels: Sequence[BoardPanel]) -> Collection[str]:

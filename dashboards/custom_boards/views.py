@@ -78,11 +78,11 @@ def query_csv(request: HttpRequest, board_id: UUID) -> HttpResponse:
     ]
     if not panels or not board_query.panel:
         raise Http404(board_query.panel)
-    found = query_panels.measure_queries(
+    queries = query_panels.measure_queries(
         sources.fleet(), panels, board_query, board_query.end(time.time())
     )
-    filename = csv_export.make_filename(found, slugify(shown.title), "")
-    response = HttpResponse(csv_export.format_csv(found), content_type="text/csv; charset=utf-8")
+    filename = csv_export.make_filename(queries, slugify(shown.title), "")
+    response = HttpResponse(csv_export.format_csv(queries), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
 

@@ -140,16 +140,21 @@ class Measurements:
 def load_key_figures(asker: Asker, scope: Scope, viewer: Somebody) -> KeyFigures:
     """Return the figures; prices are read anew, metrics at most every `CACHED_S`."""
     source = asker.parts if isinstance(asker, Federated) else asker
-    found: Measurements = CACHE.get(
+    measurements: Measurements = CACHE.get(
         ("key figures", source, scope), CACHED_S, lambda: measure(asker, scope, time.time())
     )
-    cost = _make_cost(found, viewer)
-    faults = [answer.fault for answer in found.now.values() if answer.fault]
-    if len(faults) == len(found.now):
+    cost = _make_cost(measurements, viewer)
+    faults = [answer.fault for answer in measurements.now.values() if answer.fault]
+    if len(faults) == len(measurements.now):
         return KeyFigures(cost, why=faults[0].detail)
-    answers = (*found.now.values(), *found.before.values(), *found.points.values(), found.workers)
+    answers = (
+        *measurements.now.values(),
+        *measurements.before.values(),
+        *measurements.points.values(),
+        measurements.workers,
+    )
     missing = {fault.detail for answer in answers for fault in answer.missing}
-    measured = tuple(_make_measured(figure, found) for figure in _MEASURED)
+    measured = tuple(_make_measured(figure, measurements) for figure in _MEASURED)
     return KeyFigures(cost, measured, missing=" ".join(sorted(missing)))
 
 
@@ -241,9 +246,9 @@ def _make_cost(found: Measurements, viewer: Somebody) -> KeyFigure:
 def _price_points(workers: Sequence[Series], prices: Mapping[str, float]) -> list[float | None]:
     """Return USD/h at each point; None where no priced worker is known."""
     priced = [
-        (one.values, prices[one.label("endpoint_name")])
-        for one in workers
-        if one.label("endpoint_name") in prices
+        (worker.values, prices[worker.label("endpoint_name")])
+        for worker in workers
+        if worker.label("endpoint_name") in prices
     ]
     length = max((len(values) for values, _ in priced), default=0)
     return [
@@ -324,7 +329,7 @@ def draw(figure: Figure, values: Values) -> Sparkline | None:
 
 
 def _format_latest(figure: Figure, points: Values) -> str:
-    value = next((one for one in reversed(points) if one is not None), None)
+    value = next((point for point in reversed(points) if point is not None), None)
     return "" if value is None else _format(figure, value)
 
 

@@ -139,8 +139,8 @@ def overview_data(request: HttpRequest) -> JsonResponse:
 @require_safe
 def numbers(request: HttpRequest) -> HttpResponse:
     scope = selectors.get_fleet_scope(request.user)
-    found = load_key_figures(connections.fleet(), scope, request.user)
-    return render(request, "dashboards/htmx/key_figures.html", {"found": found})
+    key_figures = load_key_figures(connections.fleet(), scope, request.user)
+    return render(request, "dashboards/htmx/key_figures.html", {"found": key_figures})
 
 
 @never_cache

@@ -66,6 +66,6 @@ def _close_connections() -> None:
     """Close database connections. The admin port's thread has no request whose end would close
     them.
     """
-    for one in connections.all(initialized_only=True):
-        if not one.in_atomic_block:
-            one.close_if_unusable_or_obsolete()
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()

@@ -139,10 +139,10 @@ class GroupKeyRotation(GenericAPIView[InferenceKey]):
 
 
 def _group(request: Request, group_id: Any) -> KeyGroup:
-    found = selectors.groups(request.user).filter(pk=group_id).first()
-    if found is None:
+    key_group = selectors.groups(request.user).filter(pk=group_id).first()
+    if key_group is None:
         raise Http404
-    return found
+    return key_group
 
 
 def _save_group(request: Request, group_id: str | None) -> KeyGroup:

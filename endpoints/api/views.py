@@ -100,8 +100,8 @@ class Endpoints(GenericAPIView[Endpoint]):
         return self.get_paginated_response([selectors.document(endpoint) for endpoint in page])
 
     def _by_name(self) -> dict[str, Any]:
-        found = self.filter_queryset(self.get_queryset())
-        return {endpoint.name: selectors.document(endpoint) for endpoint in found}
+        queryset = self.filter_queryset(self.get_queryset())
+        return {endpoint.name: selectors.document(endpoint) for endpoint in queryset}
 
     @operation(
         "Create an endpoint",

@@ -102,7 +102,10 @@ def is_ours(definition: Json) -> bool:
 
 def is_established(definition: Json) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or []
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    return any(
+        condition["type"] == "Established" and condition["status"] == "True"
+        for condition in conditions
+    )
 
 
 def waiting() -> TemporaryError:

@@ -179,13 +179,13 @@ def _endpoint(row: Owned | None) -> Endpoint | None:
 
 
 def _endpoint_summary(row: Owned) -> EndpointSummary:
-    seen = EndpointSummary(refused=row.refused, refused_reason=row.refused_reason)
+    endpoint_summary = EndpointSummary(refused=row.refused, refused_reason=row.refused_reason)
     endpoint = _endpoint(row)
     if endpoint is None:
-        return seen
+        return endpoint_summary
     status, spec = endpoint.status, endpoint.parsed
     return replace(
-        seen,
+        endpoint_summary,
         phase=str(endpoint.shown_phase),
         reason=status.reason,
         message=" ".join(filter(None, (status.message, status.remedy))),

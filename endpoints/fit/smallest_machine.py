@@ -33,11 +33,11 @@ def smallest(shape: ModelShape, machines: tuple[Machine, ...]) -> Placement:
     """
     limited = Placement(FitVerdict.DOES_NOT_FIT)
     for machine in machines:
-        found = on_gpus(shape, machine)
-        if found.verdict is FitVerdict.FITS:
-            return found
-        if found.context and not limited.context:
-            limited = found
+        placement = on_gpus(shape, machine)
+        if placement.verdict is FitVerdict.FITS:
+            return placement
+        if placement.context and not limited.context:
+            limited = placement
     return limited
 
 
@@ -48,11 +48,11 @@ def on_gpus(shape: ModelShape, machine: Machine) -> Placement:
         if gpus > machine.gpus or shape.heads % gpus:
             continue
         worker = WorkerRequirements(tensor=gpus, max_context=_least(shape))
-        found = _placement(shape, machine, gpus, estimate(shape, machine, worker))
-        if found.verdict is FitVerdict.FITS:
-            return found
-        if found.context > best.context:
-            best = found
+        placement = _placement(shape, machine, gpus, estimate(shape, machine, worker))
+        if placement.verdict is FitVerdict.FITS:
+            return placement
+        if placement.context > best.context:
+            best = placement
     return best
 
 

@@ -135,15 +135,15 @@ def save_group(
         with transaction.atomic():
             group = held_group(actor, group_id) if group_id else KeyGroup(created_by=user_of(actor))
             old = [] if group_id is None else list(group.endpoints.all())
-            wanted = _members(actor, members)
+            endpoints = _members(actor, members)
             facts = {"name": group.name, "endpoints": sorted(one.name for one in old)}
             group.name, group.description = label, text
             group.save(force_insert=group_id is None)
-            group.endpoints.set(wanted)
-            now = {"name": label, "endpoints": sorted(one.name for one in wanted)}
+            group.endpoints.set(endpoints)
+            now = {"name": label, "endpoints": sorted(endpoint.name for endpoint in endpoints)}
             verb = "change_key_group" if group_id else "create_key_group"
             record(user_of(actor), verb, f"key-group/{label}", diff(facts, now))
-            _nudge_all({*old, *wanted})
+            _nudge_all({*old, *endpoints})
     except IntegrityError as error:
         raise SpecErrors([group_taken(label)]) from error
     return group
@@ -231,7 +231,7 @@ def _nudge_all(opened: Iterable[Endpoint]) -> None:
 def _members(actor: Actor, names: Any) -> list[Endpoint]:
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise SpecErrors([bad_body("endpoints", names, "Send a list of endpoint names.")])
-    found = {one.name: one for one in Endpoint.objects.filter(name__in=names)}
+    found = {endpoint.name: endpoint for endpoint in Endpoint.objects.filter(name__in=names)}
     for name in names:
         if name not in found:
             raise no_endpoint(name)

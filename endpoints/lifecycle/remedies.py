@@ -138,17 +138,17 @@ def _crash_remedy(verdict: PhaseDecision) -> str:
     """Return the fix of a crash with a known cause."""
     if verdict.reason != PhaseReason.WORKERS_CRASH_LOOPING:
         return ""
-    found = (fix for pattern, fix in _CRASHED if re.search(pattern, verdict.message))
-    fix = next(found, "")
+    fixes = (fix for pattern, fix in _CRASHED if re.search(pattern, verdict.message))
+    fix = next(fixes, "")
     return f"{fix} The rollout retries automatically." if fix else ""
 
 
 def scheduling_remedy(message: str) -> str:
     """Return the fix for each scheduler message, "" for unknown ones."""
-    found = _SCHEDULER.search(message)
-    if found is None:
+    match = _SCHEDULER.search(message)
+    if match is None:
         return ""
-    why = found[1].partition("preemption:")[0]
+    why = match[1].partition("preemption:")[0]
     known = [text for pattern, text in _NOT_PLACED if re.search(pattern, why)]
     if not known:
         return ""

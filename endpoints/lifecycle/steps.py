@@ -100,21 +100,21 @@ def _stage_steps(facts: LifecycleFacts) -> list[StepNow]:
     coming = [w for w in facts.living if w.current]
     stages = [order.index(Stage(w.stage)) for w in coming]
     waiting = facts.cache is not None and not facts.cache.usable and not facts.workers
-    found = []
+    stage_steps = []
     begun = not waiting
     for step, stage in _PASSED.items():
         passed = sum(at >= order.index(stage) for at in stages)
         if passed >= facts.wanted:
-            found.append(StepNow(step, DONE, f"{passed}/{facts.wanted}"))
+            stage_steps.append(StepNow(step, DONE, f"{passed}/{facts.wanted}"))
         elif not begun:
-            found.append(StepNow(step, WAITING))
+            stage_steps.append(StepNow(step, WAITING))
         else:
             held = next((w for w in coming if w.stage == order[order.index(stage) - 1]), None)
             why = (held.message or held.reason) if held else ""
             text = f"{passed}/{facts.wanted}{f'. {why}' if why else ''}"
-            found.append(StepNow(step, ACTIVE, text))
+            stage_steps.append(StepNow(step, ACTIVE, text))
         begun = begun and passed > 0
-    return found
+    return stage_steps
 
 
 _EXPOSURE = {"certificate": ProgressStep.CERTIFICATE_READY}

@@ -36,13 +36,13 @@ def read_documents(text: str) -> list[dict[str, Any]]:
     if lost:
         raise _unreadable(f"{lost}.", "Copy it with its leading spaces.")
     try:
-        found = yaml_reader.read_documents(text)
+        documents = yaml_reader.read_documents(text)
     except YamlError as error:
         message = f"The text cannot be read: {error}."
         has_tabs = "'\\t'" in str(error)
         remedy = "Indent with spaces." if has_tabs else "Send YAML or JSON."
         raise _unreadable(message, remedy) from error
-    return check_documents([item for item in found if item is not None])
+    return check_documents([item for item in documents if item is not None])
 
 
 def check_documents(found: list[Any]) -> list[dict[str, Any]]:

@@ -235,15 +235,15 @@ def _cache(spec: Mapping[str, Any], is_vllm: bool) -> Flat:
 def _routing(spec: Mapping[str, Any], is_vllm: bool) -> Flat:
     given = spec.get("intelligentRoutingSpec") or {}
     enabled = bool(given.get("enabled", False)) and is_vllm
-    found: Flat = {
+    routing: Flat = {
         "routing.enabled": enabled,
         "routing.strategy": given.get("routingStrategy", "prefixaware"),
     }
     scaling = given.get("autoScalingSpec")
     if scaling is not None:
-        found["router.replicas"] = max(1, scaling.get("minReplicaCount", 1))
-        found["router.max_replicas"] = scaling.get("maxReplicaCount", 5)
-    return found
+        routing["router.replicas"] = max(1, scaling.get("minReplicaCount", 1))
+        routing["router.max_replicas"] = scaling.get("maxReplicaCount", 5)
+    return routing
 
 
 def _placement(spec: Mapping[str, Any]) -> Flat:
@@ -279,17 +279,17 @@ def _kubernetes(spec: Mapping[str, Any]) -> Flat:
     """Return native pod fields, without the model claim's volume, which the source mounts."""
     given = spec.get("kubernetes") or {}
     taken = spec["worker"]["modelVolumeMount"]["name"] if claim_of(spec) else None
-    found: Flat = {}
+    kubernetes: Flat = {}
     volumes = [volume for volume in given.get("volumes") or [] if volume["name"] != taken]
     if volumes:
-        found["pod.volumes"] = volumes
+        kubernetes["pod.volumes"] = volumes
     if given.get("initContainers"):
-        found["pod.init_containers"] = list(given["initContainers"])
+        kubernetes["pod.init_containers"] = list(given["initContainers"])
     if given.get("serviceAccountName"):
-        found["pod.service_account"] = given["serviceAccountName"]
+        kubernetes["pod.service_account"] = given["serviceAccountName"]
     if given.get("schedulerName"):
-        found["placement.scheduler"] = given["schedulerName"]
-    return found
+        kubernetes["placement.scheduler"] = given["schedulerName"]
+    return kubernetes
 
 
 def _pd(given: Mapping[str, Any] | None) -> Flat:

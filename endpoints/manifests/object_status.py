@@ -97,7 +97,7 @@ def _conditions(
         wanted.insert(1, (SYNCED, not seen.departed, reason, text))
     earlier = {str(one.get("type")): one for one in before}
     generation = {"observedGeneration": seen.generation} if seen.generation else {}
-    found = []
+    conditions = []
     for kind, true, reason, message in wanted:
         word = "True" if true else "False"
         then = earlier.get(kind) or {}
@@ -109,8 +109,8 @@ def _conditions(
             "message": message[:_LONGEST],
             "lastTransitionTime": then.get("lastTransitionTime", now) if same else now,
         }
-        found.append(condition | generation)
-    return found
+        conditions.append(condition | generation)
+    return conditions
 
 
 def _deployment(seen: EndpointSummary, before: Mapping[str, Any], now: str) -> dict[str, Any]:

@@ -114,10 +114,12 @@ def clean(document: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {
         key: value for key, value in document["metadata"].items() if key not in SERVER_FIELDS
     }
-    kept = [one for one in metadata.get("finalizers") or [] if one != FINALIZER]
-    if "finalizers" in metadata and kept != metadata["finalizers"]:
-        metadata["finalizers"] = kept
-        if not kept:
+    finalizers = [
+        finalizer for finalizer in metadata.get("finalizers") or [] if finalizer != FINALIZER
+    ]
+    if "finalizers" in metadata and finalizers != metadata["finalizers"]:
+        metadata["finalizers"] = finalizers
+        if not finalizers:
             del metadata["finalizers"]
     annotations = metadata.get("annotations")
     if annotations and LAST_APPLIED in annotations:

@@ -35,9 +35,9 @@ def errors(manifest: Manifest) -> list[Problem]:
 
 
 def _placement(spec: Spec) -> Found:
-    given = [name for name in ("instanceType", "instanceTypes", "nodeAffinity") if spec.get(name)]
-    for name in given[1:]:
-        message = f"{name} excludes {given[0]}."
+    names = [name for name in ("instanceType", "instanceTypes", "nodeAffinity") if spec.get(name)]
+    for name in names[1:]:
+        message = f"{name} excludes {names[0]}."
         remedy = "Keep one of instanceType, instanceTypes and nodeAffinity."
         yield schema_error(f"spec.{name}", None, message, remedy, "exclusive")
 

@@ -187,8 +187,8 @@ def _monitoring(spec: Object, wanted: Flat) -> None:
 def _kubernetes(spec: Object, wanted: Flat) -> None:
     block = spec.setdefault("kubernetes", {})
     own = spec["worker"]["modelVolumeMount"]["name"] if wanted["source.type"] == "pvc" else None
-    kept = [volume for volume in block.get("volumes") or [] if volume["name"] == own]
-    set_value(block, "volumes", [*kept, *wanted["pod.volumes"]], [])
+    volumes = [volume for volume in block.get("volumes") or [] if volume["name"] == own]
+    set_value(block, "volumes", [*volumes, *wanted["pod.volumes"]], [])
     set_value(block, "initContainers", wanted["pod.init_containers"], [])
     set_value(block, "serviceAccountName", wanted["pod.service_account"], "")
     set_value(block, "schedulerName", wanted["placement.scheduler"], "")

@@ -83,18 +83,18 @@ def _type_hint(value: Any, wanted: str) -> str:
 
 
 def _object(value: dict[Any, Any], schema: Schema, path: str) -> Iterator[Problem]:
-    known: Mapping[str, Schema] = schema.get("properties", {})
+    schemas: Mapping[str, Schema] = schema.get("properties", {})
     others = schema.get("additionalProperties")
     for name in schema.get("required", ()):
         if name not in value:
             yield schema_error(_at(path, name), None, "Missing value.", "Add it.", "required")
     for name, item in value.items():
-        if name in known:
-            yield from check(item, known[name], _at(path, name))
+        if name in schemas:
+            yield from check(item, schemas[name], _at(path, name))
         elif isinstance(others, Mapping):
             yield from check(item, others, f"{path}[{name}]")
-        elif known or not schema.get("x-kubernetes-preserve-unknown-fields"):
-            yield _unknown(_at(path, str(name)), str(name), item, known)
+        elif schemas or not schema.get("x-kubernetes-preserve-unknown-fields"):
+            yield _unknown(_at(path, str(name)), str(name), item, schemas)
 
 
 def _unknown(path: str, name: str, value: Any, known: Mapping[str, Schema]) -> Problem:

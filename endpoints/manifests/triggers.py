@@ -79,8 +79,8 @@ def _cloudwatch(item: Mapping[str, Any], region: str) -> Trigger:
     metadata = _metadata(item, _CLOUDWATCH)
     dimensions = item.get("dimensions") or []
     if dimensions:
-        metadata["dimensionName"] = ";".join(one["name"] for one in dimensions)
-        metadata["dimensionValue"] = ";".join(one["value"] for one in dimensions)
+        metadata["dimensionName"] = ";".join(dimension["name"] for dimension in dimensions)
+        metadata["dimensionValue"] = ";".join(dimension["value"] for dimension in dimensions)
     if region:
         metadata["awsRegion"] = region
     return _trigger(CLOUDWATCH, item, metadata)

@@ -35,10 +35,10 @@ def parse_quantity(value: Any) -> float | None:
     if isinstance(value, int | float):
         return float(value)
     text = str(value).replace("Ki", "ki")
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         return None
-    digits, suffix = found.groups()
+    digits, suffix = match.groups()
     if suffix[:1] in "eE" and len(suffix) > 1 and suffix[1] != "i":
         return float(digits + suffix)
     scale = _SCALES.get(suffix.replace("ki", "Ki"))

@@ -67,7 +67,7 @@ def read_figures(endpoint: Endpoint) -> Sequence[HeadFigure]:
     """Return the figures of all sources, cached; a failed source gives none."""
     found: list[HeadFigure] | None = cache.get(_figures_key(endpoint))
     if found is None:
-        found = [one for source in _sources for one in _read_source(source, endpoint)]
+        found = [figure for source in _sources for figure in _read_source(source, endpoint)]
         cache.set(_figures_key(endpoint), found, FIGURES_S)
     return found
 

@@ -75,17 +75,17 @@ def hub_name(spec: EndpointSpec) -> str:
 
 
 def cached(name: str) -> HubModel | None:
-    found: HubModel | None = cache.get(_key(name))
-    return found
+    hub_model: HubModel | None = cache.get(_key(name))
+    return hub_model
 
 
 def lookup(name: str) -> HubModel:
     """Return the hub's answer, from the cache if there is one. Connects at most once a minute while
     the hub does not answer.
     """
-    known = cached(name)
-    if known is not None:
-        return known
+    hub_model = cached(name)
+    if hub_model is not None:
+        return hub_model
     if not settings.EMBERLINE.model_hub:
         return HubModel(name, HubStatus.NOT_CHECKED, "the check is off (EMBERLINE_MODEL_HUB)")
     silent: str | None = cache.get(_SILENT)

@@ -76,7 +76,7 @@ class _Places:
         pools: Iterable[Machine] = (
             capacity_check.node_pools(cluster, gpus=True).values() if cluster else ()
         )
-        self.pools = order((None, one) for one in pools)
+        self.pools = order((None, pool) for pool in pools)
 
     def here(self, shape: ModelShape) -> Placement | None:
         if not self.cluster:

@@ -54,7 +54,9 @@ def preview(spec: EndpointSpec, refused: Iterable[Problem] = ()) -> Preview:
         image=workload.image,
         notes=tuple(filter(None, notes)),
     )
-    reasons = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in refused)
+    reasons = " ".join(
+        f"{problem.field}: {problem.message} {problem.remedy}" for problem in refused
+    )
     if reasons:
         return replace(shown, refused=reasons)
     if not spec.on_cluster:

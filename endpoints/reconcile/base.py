@@ -101,7 +101,7 @@ class Pass:
         errors = standing_errors(self.spec, teams.apply_context(self.endpoint))
         if not errors or not self.spec.replicas:
             return False
-        text = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in errors)
+        text = " ".join(f"{error.field}: {error.message} {error.remedy}" for error in errors)
         self.trouble = Trouble(True, PhaseReason.SPEC_REFUSED, text)
         return True
 
@@ -186,10 +186,10 @@ class Pass:
         probes need it.
         """
         clear = storage.read_console_key(self.endpoint.name)
-        found = selectors.facts(self.endpoint)
-        stored = {key.sha256 for key in found.keys if key.id == storage.CONSOLE}
+        endpoint_facts = selectors.facts(self.endpoint)
+        stored = {key.sha256 for key in endpoint_facts.keys if key.id == storage.CONSOLE}
         if clear and storage.hash_key(clear) in stored:
-            return found
+            return endpoint_facts
         storage.renew_console_key(self.endpoint)
         return selectors.facts(self.endpoint)
 
@@ -208,7 +208,9 @@ class Pass:
             and self.status.phase == Phase.READY
             and not (workload.live_files or found.draining)
             and len(found.workers) == workload.replicas
-            and all(one.ready and one.current and not one.surplus for one in found.workers)
+            and all(
+                worker.ready and worker.current and not worker.surplus for worker in found.workers
+            )
         )
 
     def _facts(

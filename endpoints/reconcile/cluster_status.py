@@ -57,7 +57,7 @@ def drift_happenings(
     before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]
 ) -> list[Occurrence]:
     old, new = _by_key(before), _by_key(now)
-    found = [
+    occurrences = [
         Occurrence(
             EventKind.DRIFT_FOUND,
             f"{row['manager'] or 'An unknown manager'} set {key} to {_short(row['found'])}; "
@@ -69,7 +69,7 @@ def drift_happenings(
         if key not in old or old[key]["found"] != row["found"]
     ]
     ended = (row for key, row in old.items() if key not in new)
-    return found + [
+    return occurrences + [
         Occurrence(EventKind.DRIFT_ENDED, f"{row['key']} no longer drifts.", row["object"])
         for row in ended
     ]

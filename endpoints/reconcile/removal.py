@@ -48,8 +48,8 @@ def remove(
                 return None
     if workers is None:
         workers = _stopping(row.name for row in selectors.workers(endpoint))
-    facts = LifecycleFacts(wanted=0, deleting=True, components_left=left, workers=workers)
-    _write(held, endpoint, facts, trouble)
+    lifecycle_facts = LifecycleFacts(wanted=0, deleting=True, components_left=left, workers=workers)
+    _write(held, endpoint, lifecycle_facts, trouble)
     return next_pass_s(endpoint)
 
 

@@ -84,10 +84,10 @@ class RollingPass(Pass):
         return not (recent and settled and stand and status.applied == mark)
 
     def _apply(self, workload: WorkloadSpec) -> Observation | None:
-        seen = super()._apply(workload)
+        observation = super()._apply(workload)
         if self.trouble is None:
             self.applied = _workload_hash(workload)
-        return seen
+        return observation
 
     def _wanted(self) -> int:
         """Return the autoscaler's count if there is one; paused endpoints are not scaled."""
@@ -133,8 +133,8 @@ class RollingPass(Pass):
         every = [*([own] if own else []), *others]
         around = collect_surroundings(every, self.ref.name)
         observed = {name for name, _ in every}
-        kept = [row for row in self.status.drift if row["workload"] not in observed]
-        return replace(around, drift=[*around.drift, *kept])
+        rows = [row for row in self.status.drift if row["workload"] not in observed]
+        return replace(around, drift=[*around.drift, *rows])
 
     def _cluster_outcome(self, facts: LifecycleFacts) -> ClusterOutcome:
         url = next((p.seen.url for p in self.statuses.values() if p.seen and p.seen.url), "")

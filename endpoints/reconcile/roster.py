@@ -56,25 +56,25 @@ def compare_workers(
     before: Iterable[Replica], seen: Iterable[ReplicaObservation], demand: WorkerDemand
 ) -> Roster:
     known = {row.name: row for row in before}
-    found = Roster()
+    roster = Roster()
     for replica in seen:
         row = known.pop(replica.name, None)
-        found.happenings += _worker_events(row, replica, demand)
+        roster.happenings += _worker_events(row, replica, demand)
         facts = _facts(row, replica, demand)
         if row is None:
             row = Replica(endpoint=demand.endpoint, name=replica.name)
         if _has_changed(row, facts):
-            found.changed.append(row)
+            roster.changed.append(row)
         for name, value in facts.items():
             setattr(row, name, value)
-        found.rows.append(row)
-        found.workers.append(_worker(row, replica, demand))
+        roster.rows.append(row)
+        roster.workers.append(_worker(row, replica, demand))
     for row in known.values():
-        found.removed.append(row)
-        found.happenings.append(
+        roster.removed.append(row)
+        roster.happenings.append(
             Occurrence(EventKind.WORKER_REMOVED, f"{row.name} was removed.", row.name)
         )
-    return found
+    return roster
 
 
 def worker_facts(rows: Iterable[Replica]) -> tuple[WorkerFacts, ...]:
@@ -188,30 +188,30 @@ def _has_changed(row: Replica, facts: Mapping[str, Any]) -> bool:
 def _worker_events(
     row: Replica | None, seen: ReplicaObservation, demand: WorkerDemand
 ) -> list[Occurrence]:
-    found = []
+    worker_events = []
     name = seen.name
     if row is None:
-        found.append(Occurrence(EventKind.WORKER_STARTED, f"{name} started.", name))
+        worker_events.append(Occurrence(EventKind.WORKER_STARTED, f"{name} started.", name))
     elif seen.spec_hash != row.spec_hash:
         text = f"{name} restarted with the changed spec."
-        found.append(Occurrence(EventKind.WORKER_STARTED, text, name))
+        worker_events.append(Occurrence(EventKind.WORKER_STARTED, text, name))
     elif _was_restarted(row, seen):
-        found.append(_restart(row, seen))
+        worker_events.append(_restart(row, seen))
     elif row.state == ReplicaState.READY and seen.state not in (
         ReplicaState.READY,
         ReplicaState.STOPPING,
     ):
         text = f"{name} is unavailable: {(seen.message or str(seen.state)).rstrip('.')}."
-        found.append(Occurrence(EventKind.WORKER_LOST, text, name, Severity.WARNING))
+        worker_events.append(Occurrence(EventKind.WORKER_LOST, text, name, Severity.WARNING))
     if seen.index in demand.leaving and (row is None or row.draining_since is None):
         text = f"{name} is draining: no new requests."
-        found.append(Occurrence(EventKind.WORKER_DRAINING, text, name))
+        worker_events.append(Occurrence(EventKind.WORKER_DRAINING, text, name))
     if seen.state is ReplicaState.READY and (row is None or row.state != ReplicaState.READY):
         start_s = _start_s(row, seen, demand.now)
         known = row is not None and row.start_s == start_s
         text = _ready_text(name, None if known else start_s)
-        found.append(Occurrence(EventKind.WORKER_READY, text, name))
-    return found
+        worker_events.append(Occurrence(EventKind.WORKER_READY, text, name))
+    return worker_events
 
 
 def _was_restarted(row: Replica, seen: ReplicaObservation) -> bool:

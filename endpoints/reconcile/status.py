@@ -252,7 +252,7 @@ def _parts(outcome: PassOutcome) -> dict[str, Any]:
 def _part_happenings(
     outcome: PassOutcome, before: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[Occurrence]:
-    found = []
+    part_happenings = []
     for key, part in now.items():
         old = before.get(key)
         title = key[:1].upper() + key[1:]
@@ -260,14 +260,14 @@ def _part_happenings(
         was_ready = bool(old and old["ready"])
         if old and any(mark in old and old[mark] != part.get(mark, old[mark]) for mark in _MARKS):
             text = f"{name} restarted or was replaced."
-            found.append(Occurrence(f"{title}Restarted", text, key, Severity.WARNING))
+            part_happenings.append(Occurrence(f"{title}Restarted", text, key, Severity.WARNING))
         if part["ready"] and not was_ready:
-            found.append(Occurrence(f"{title}Ready", f"{name} is ready.", key))
+            part_happenings.append(Occurrence(f"{title}Ready", f"{name} is ready.", key))
         # During a rollout, a component that takes it over is not lost.
         if was_ready and not part["ready"] and outcome.facts.served:
             text = part["message"] or f"{name} is unreachable."
-            found.append(Occurrence(f"{title}Lost", text, key, Severity.WARNING))
-    return found
+            part_happenings.append(Occurrence(f"{title}Lost", text, key, Severity.WARNING))
+    return part_happenings
 
 
 def _proof_happenings(outcome: PassOutcome) -> list[Occurrence]:

@@ -51,15 +51,15 @@ class L2:
     async def load(self, blocks: Sequence[Hash]) -> tuple[set[Hash], float]:
         """Return the blocks found by a prefix walk, and the lookup time (s)."""
         start = time.monotonic()
-        found: set[Hash] = set()
+        hashes: set[Hash] = set()
         loop = asyncio.get_running_loop()
         for first in range(0, len(blocks), _BATCH):
             batch = blocks[first : first + _BATCH]
             outcomes = await loop.run_in_executor(self._threads, self._load, batch)
-            found.update(b for b, o in zip(batch, outcomes, strict=True) if o is KeyOutcome.OK)
+            hashes.update(b for b, o in zip(batch, outcomes, strict=True) if o is KeyOutcome.OK)
             if outcomes[-1] is not KeyOutcome.OK:
                 break
-        return found, time.monotonic() - start
+        return hashes, time.monotonic() - start
 
     def store(self, blocks: Sequence[Hash]) -> None:
         """Store in the background; drop the blocks if the queue is full."""

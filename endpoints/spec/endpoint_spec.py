@@ -95,14 +95,14 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leaves(data: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    leaves: list[tuple[str, Any]] = []
     for key, value in data.items():
         path = f"{prefix}{key}"
         if path in SECTIONS and isinstance(value, Mapping):
-            found.extend(_leaves(value, f"{path}."))
+            leaves.extend(_leaves(value, f"{path}."))
         else:
-            found.append((path, value))
-    return found
+            leaves.append((path, value))
+    return leaves
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:

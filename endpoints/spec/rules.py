@@ -381,7 +381,9 @@ def _tier_near(spec: EndpointSpec, context: Context) -> Found:
     there = context.tier_clusters.get(tier, here)
     if not spec.needs_cache_tier or there == here:
         return
-    near = sorted(name for name, at in context.tier_clusters.items() if at == here)
+    near = sorted(
+        name for name, tier_cluster in context.tier_clusters.items() if tier_cluster == here
+    )
     message = f"Cache tier {tier} is on {_place(there)}, the endpoint on {_place(here)}."
     known = ", ".join(near) or "none yet"
     remedy = f"Choose one of: {known}; or create one there on the page Cache."

@@ -202,7 +202,7 @@ def url_files(url: str) -> tuple[str, ...]:
         nodes = Nodes.parse(url)
     except ValueError:
         return ()
-    named = [(one.ca_file, one.cert_file, one.key_file) for one in nodes.addresses]
+    named = [(address.ca_file, address.cert_file, address.key_file) for address in nodes.addresses]
     return tuple(dict.fromkeys(path for files in named for path in files if path))
 
 

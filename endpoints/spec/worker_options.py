@@ -38,10 +38,10 @@ def options_of(version: str) -> Mapping[str, str] | None:
     if not version or not re.fullmatch(r"[0-9.]+", version):
         return None
     try:
-        found: dict[str, str] = json.loads((_FOLDER / f"{version}.json").read_text("utf-8"))
+        document: dict[str, str] = json.loads((_FOLDER / f"{version}.json").read_text("utf-8"))
     except FileNotFoundError:
         return None
-    return found
+    return document
 
 
 def supported_versions() -> tuple[str, ...]:
@@ -116,7 +116,9 @@ def _resolve(given: str, options: Mapping[str, str]) -> list[str]:
     name = f"--{name[2:].replace('_', '-')}" if name.startswith("--") else name
     if name in options:
         return [name]
-    return [one for one in options if one.startswith(name)] if name.startswith("--") else []
+    return (
+        [option for option in options if option.startswith(name)] if name.startswith("--") else []
+    )
 
 
 def _unknown(given: str, found: Sequence[str], options: Mapping[str, str], version: str) -> Problem:

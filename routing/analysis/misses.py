@@ -140,20 +140,20 @@ def explain_miss(decision: RoutingDecision) -> str:
 def find_examples(decisions: Sequence[RoutingDecision], cause: str, most: int) -> list[MissExample]:
     """Return decisions with this cause, those with the most tokens first."""
     found = []
-    for one in decisions:
-        misses = _dict(one.raw.get("misses"))
+    for decision in decisions:
+        misses = _dict(decision.raw.get("misses"))
         tokens = _tokens(misses.get("causes"))[cause]
         if tokens:
-            at = as_number(misses.get("evicted_at"))
+            number = as_number(misses.get("evicted_at"))
             offset = as_number(misses.get("changed_offset"))
             found.append(
                 MissExample(
-                    one,
+                    decision,
                     tokens,
                     as_number(misses.get("age_s")),
                     None if offset is None else int(offset),
                     str(misses.get("changed_part") or ""),
-                    "" if at is None else _active_at(decisions, one.chosen, at),
+                    "" if number is None else _active_at(decisions, decision.chosen, number),
                 )
             )
     found.sort(key=lambda item: -item.tokens)
@@ -163,13 +163,13 @@ def find_examples(decisions: Sequence[RoutingDecision], cause: str, most: int) -
 def _active_at(decisions: Sequence[RoutingDecision], worker: str, at: float) -> str:
     """Return the decision with the most computed tokens that the worker was serving then."""
     best, most = "", 0
-    for one in decisions:
-        if one.chosen != worker or one.time is None:
+    for decision in decisions:
+        if decision.chosen != worker or decision.time is None:
             continue
-        began = one.time.timestamp()
-        computed = sum(_tokens(_dict(one.raw.get("misses")).get("causes")).values())
-        if began <= at <= began + (one.duration_s or 0.0) and computed > most:
-            best, most = one.id, computed
+        began = decision.time.timestamp()
+        computed = sum(_tokens(_dict(decision.raw.get("misses")).get("causes")).values())
+        if began <= at <= began + (decision.duration_s or 0.0) and computed > most:
+            best, most = decision.id, computed
     return best
 
 

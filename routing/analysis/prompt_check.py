@@ -85,9 +85,13 @@ def read_text(text: str, number: int = 1) -> CheckedPrompt:
 
 def _entries(text: str) -> list[Any]:
     try:
-        found = orjson.loads(text)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError:
-        lines = [(at, one) for at, one in enumerate(text.splitlines(), 1) if one.strip()]
+        lines = [
+            (at, splitline)
+            for at, splitline in enumerate(text.splitlines(), 1)
+            if splitline.strip()
+        ]
         out = []
         for number, line in lines:
             try:
@@ -98,7 +102,7 @@ def _entries(text: str) -> list[Any]:
                     "request body per line."
                 ) from None
         return out
-    return found if isinstance(found, list) else [found]
+    return document if isinstance(document, list) else [document]
 
 
 def read_prompt(entry: Any, number: int = 1) -> CheckedPrompt:
@@ -187,8 +191,8 @@ def compare(old: CheckedPrompt, new: CheckedPrompt, number: int = 1) -> PromptFi
 
 def _sorted(tools: bytes) -> list[bytes]:
     """Return each tool with its keys in order."""
-    found = orjson.loads(tools)
-    listed = found if isinstance(found, list) else [found]
+    document = orjson.loads(tools)
+    listed = document if isinstance(document, list) else [document]
     return sorted(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in listed)
 
 
@@ -220,17 +224,17 @@ def as_document(prompts: int, findings: Sequence[PromptFinding]) -> Mapping[str,
         "prompts": prompts,
         "findings": [
             {
-                "prompts": list(one.pair),
-                "pairs": one.count,
-                "cause": one.cause,
-                "part": one.part,
-                "character": one.character,
-                "offset": one.offset,
-                "stable_tokens": one.stable_tokens,
-                "before": one.before,
-                "after": one.after,
-                "remedy": one.remedy,
+                "prompts": list(finding.pair),
+                "pairs": finding.count,
+                "cause": finding.cause,
+                "part": finding.part,
+                "character": finding.character,
+                "offset": finding.offset,
+                "stable_tokens": finding.stable_tokens,
+                "before": finding.before,
+                "after": finding.after,
+                "remedy": finding.remedy,
             }
-            for one in findings
+            for finding in findings
         ],
     }

@@ -115,16 +115,18 @@ def _replay(
     strategy: str, policy: RoutingPolicy | None, requests: list[_Request], chains: bool
 ) -> ReplayOutcome:
     """Replay one strategy; `policy` None keeps the recorded placement."""
-    known: dict[str, RoutingTarget] = {}
+    targets: dict[str, RoutingTarget] = {}
     memory = PrefixAware(_MEMORY_BLOCKS)
     moved = tokens = cached = 0
     shares: Counter[str] = Counter()
     for turn, request in enumerate(requests, 1):
-        fleet = _fleet(request, known)
+        fleet = _fleet(request, targets)
         if policy is None:
-            chosen = known.get(request.chosen)
+            chosen = targets.get(request.chosen)
         else:
-            chosen = known[policy.rank(request.facts, fleet).worker.id] if fleet.eligible else None
+            chosen = (
+                targets[policy.rank(request.facts, fleet).worker.id] if fleet.eligible else None
+            )
         if chosen is None:
             continue
         chosen.last_pick = turn

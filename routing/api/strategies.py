@@ -165,7 +165,8 @@ class Explain(APIView):
         strategy, key = given.get("strategy", ""), given.get("key", "")
         words = selectors.explain(endpoint, body | fields, strategy, headers, key)
         found = [
-            {"error": one.error, "ranking": one.answer.raw if one.answer else None} for one in words
+            {"error": word.error, "ranking": word.answer.raw if word.answer else None}
+            for word in words
         ]
         return Response({"routers": found})
 

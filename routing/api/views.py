@@ -55,7 +55,7 @@ _FILTERS = [
     OpenApiParameter("worker", str, description="Chosen worker."),
     OpenApiParameter("key", str, description="ID of the inference key."),
     OpenApiParameter("session", str, description="Session hash, as in decisions."),
-    OpenApiParameter("outcome", str, enum=[one for one in OUTCOMES if one]),
+    OpenApiParameter("outcome", str, enum=[outcome for outcome in OUTCOMES if outcome]),
 ]
 
 
@@ -138,14 +138,14 @@ class KvIndex(APIView):
             raise RouterUnavailable(seen.error)
         kv = seen.raw.get("kv") if seen.index is not None else None
         fields = tuple(RouterIndexSerializer().fields)
-        replies = [one.data() for one in seen.replies]
+        replies = [reply.data() for reply in seen.replies]
         return Response(
             {
                 "strategy": seen.strategy,
                 "at": seen.at,
                 "stale": seen.error,
                 "kv": kv,
-                "routers": [{name: one[name] for name in fields} for one in replies],
+                "routers": [{name: reply[name] for name in fields} for reply in replies],
                 "differences": seen.differences,
             }
         )

@@ -40,16 +40,16 @@ def start(actor: Any, name: str, data: Any, note: Any = "") -> Canary:
         if Canary.objects.filter(endpoint=endpoint, state=CanaryState.RUNNING).exists():
             raise _already_running()
         control = endpoint.parsed.routing.effective_strategy
-        wanted = _check(fields, control)
+        canary_fields = _check(fields, control)
         try:
             with transaction.atomic():
                 canary = Canary.objects.create(
                     endpoint=endpoint,
                     control=control,
-                    strategy=wanted.strategy,
-                    share=wanted.share,
-                    session_key=wanted.session_key,
-                    settle_s=wanted.settle_s,
+                    strategy=canary_fields.strategy,
+                    share=canary_fields.share,
+                    session_key=canary_fields.session_key,
+                    settle_s=canary_fields.settle_s,
                     started_by=stored_actor(actor),
                 )
         except IntegrityError:
@@ -119,11 +119,11 @@ def propose(canary: Canary) -> None:
 
 def _lock_running(endpoint: Endpoint) -> Canary:
     rows = Canary.objects.select_for_update().filter(endpoint=endpoint)
-    found = rows.filter(state=CanaryState.RUNNING).first()
-    if found is None:
+    lock_running = rows.filter(state=CanaryState.RUNNING).first()
+    if lock_running is None:
         message, remedy = "No canary is running.", "Start one first."
         raise Refused(Problem("", None, message, remedy, "no_canary"), status_code=409)
-    return found
+    return lock_running
 
 
 def _check(fields: Mapping[str, Any], control: str) -> CanaryFields:
@@ -133,14 +133,14 @@ def _check(fields: Mapping[str, Any], control: str) -> CanaryFields:
         remedy = f"Use {', '.join(FIELDS)}."
         raise Refused(Problem(str(unknown), fields[unknown], "Unknown field.", remedy, "unknown"))
     try:
-        wanted: CanaryFields = convert({"id": "new", **fields}, CanaryFields, "canary")
-        parse_canary(wanted, control, _MEMORY_BLOCKS)
+        canary_fields: CanaryFields = convert({"id": "new", **fields}, CanaryFields, "canary")
+        parse_canary(canary_fields, control, _MEMORY_BLOCKS)
     except ConfigError as error:
         field = error.field.removeprefix("canary.")
         message = f"{error.message[0].upper()}{error.message[1:]}."
         problem = Problem(field, error.value, message, error.remedy, "invalid")
         raise Refused(problem) from None
-    return wanted
+    return canary_fields
 
 
 def _already_running() -> Refused:

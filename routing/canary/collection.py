@@ -122,8 +122,10 @@ def _add_point(canary: Canary, result: CanaryResult) -> None:
             "requests": requests,
             "sessions": sum(result.arms[name].sessions for name in ARMS),
             "intervals": {
-                name: None if one is None else [one.difference, one.low, one.high]
-                for name, one in result.intervals.items()
+                name: None
+                if interval is None
+                else [interval.difference, interval.low, interval.high]
+                for name, interval in result.intervals.items()
             },
             "arms": {name: result.arms[name].data() for name in ARMS},
         }

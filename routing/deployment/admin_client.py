@@ -59,7 +59,7 @@ STATES = ("up", "draining", "down")  # of a worker, the worst last
 def merge_workers(reports: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
     """Merge the reports of several routers into one row per worker. Pure."""
     found: dict[str, RouterWorker] = {}
-    for worker in (worker for one in reports for worker in one):
+    for worker in (worker for report in reports for worker in report):
         before = found.get(worker.id)
         if before is None:
             found[worker.id] = worker

@@ -127,12 +127,12 @@ def worker_service(endpoint: str) -> str:
 def _admission(spec: EndpointSpec, shared: bool) -> dict[str, Any]:
     """Return the limits per worker, divided among routers that do not share state."""
     limits, routers = spec.limits, spec.routers
-    found: dict[str, Any] = {}
+    admission: dict[str, Any] = {}
     if limits.max_concurrent:
-        found["worker_max_in_flight"] = -(-limits.max_concurrent // (1 if shared else routers))
+        admission["worker_max_in_flight"] = -(-limits.max_concurrent // (1 if shared else routers))
     if limits.max_queue >= 0:
-        found["queue"] = {"depth": -(-limits.max_queue * max(spec.replicas, 1) // routers)}
-    return found
+        admission["queue"] = {"depth": -(-limits.max_queue * max(spec.replicas, 1) // routers)}
+    return admission
 
 
 def _channels(worker: WorkerFacts) -> dict[str, str]:

@@ -76,8 +76,8 @@ class RouterComponent:
     ) -> ComponentStatus:
         store = self._state_store()
         config = compile_config(endpoint, workers, self._canary(endpoint), store)
-        wanted = RouterRequirements(config, compile_keys(endpoint, store))
-        spec = router_spec(endpoint.name, wanted.config, wanted.keys)
+        requirements = RouterRequirements(config, compile_keys(endpoint, store))
+        spec = router_spec(endpoint.name, requirements.config, requirements.keys)
         folder = self._secrets_folder()
         if endpoint.spec.on_cluster:
             spec = to_pods(spec, endpoint, self._image(), folder, store)
@@ -91,12 +91,12 @@ class RouterComponent:
         count = seen.wanted or spec.replicas
         if len(serving) < count:
             text = _why_not(seen) if count == 1 else _too_few(seen, len(serving), count)
-            taken = any(one.reason == PORT_TAKEN for one in seen.replicas)
+            taken = any(replica.reason == PORT_TAKEN for replica in seen.replicas)
             reason = PhaseReason.ROUTER_PORT_TAKEN if taken else "RouterStarting"
             return ComponentStatus(False, reason, text, workload=name, seen=seen)
         if provisioner.name == "fake":
             return _simulated_status(serving[0], workers)
-        judged = [self._judge(wanted, replica, endpoint, workers) for replica in serving]
+        judged = [self._judge(requirements, replica, endpoint, workers) for replica in serving]
         found = replace(_merge_statuses(judged), workload=name, seen=seen)
         if not endpoint.spec.on_cluster:
             return found
@@ -156,20 +156,20 @@ def _merge_statuses(judged: list[ComponentStatus]) -> ComponentStatus:
     """Combine the routers' statuses: the worst one, with in-flight totals per worker."""
     if len(judged) == 1:
         return judged[0]
-    worst = next((one for one in judged if not one.ready), None)
-    shown = worst or next((one for one in judged if one.impairment), judged[0])
+    worst = next((status for status in judged if not status.ready), None)
+    shown = worst or next((status for status in judged if status.impairment), judged[0])
     workers: dict[str, Any] = {}
-    for one in judged:
-        for name, facts in one.facts.get("workers", {}).items():
+    for status in judged:
+        for name, facts in status.facts.get("workers", {}).items():
             before = workers.setdefault(name, {**facts, "in_flight": 0})
             before["in_flight"] += facts["in_flight"]
             before["state"] = max(before["state"], facts["state"], key=STATES.index)
     facts = {
         **shown.facts,
         "workers": workers,
-        "restarts": sum(one.facts.get("restarts", 0) for one in judged),
-        "started_at": max(one.facts.get("started_at", 0.0) for one in judged),
-        "admin_urls": [one.admin_url for one in judged],
+        "restarts": sum(status.facts.get("restarts", 0) for status in judged),
+        "started_at": max(status.facts.get("started_at", 0.0) for status in judged),
+        "admin_urls": [status.admin_url for status in judged],
     }
     if worst is not None:
         return replace(shown, facts=facts)
@@ -287,7 +287,9 @@ def _why_not(seen: Observation) -> str:
 
 
 def _too_few(seen: Observation, serving: int, wanted: int) -> str:
-    late = next((one for one in seen.replicas if one.state is not ReplicaState.READY), None)
+    late = next(
+        (replica for replica in seen.replicas if replica.state is not ReplicaState.READY), None
+    )
     why = (
         f" {late.name} is {late.state.value}: {(late.message or late.reason).rstrip('.')}."
         if late

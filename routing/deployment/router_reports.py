@@ -60,7 +60,7 @@ class RouterReport:
     def followed(self) -> int:
         """Return the number of workers whose KV events it receives."""
         sources = self.kv.sources if self.kv is not None else ()
-        return len({one.worker for one in sources if one.following})
+        return len({source.worker for source in sources if source.following})
 
     @property
     def exchange_words(self) -> str:
@@ -134,7 +134,7 @@ def read_exchange(data: Mapping[str, Any]) -> ExchangeState | None:
 
 def disagreements(reports: Sequence[RouterReport]) -> tuple[str, ...]:
     """Return what the routers that responded report differently, one line per fact."""
-    answered = [one for one in reports if not one.error]
+    answered = [report for report in reports if not report.error]
     found = [*_difference("strategy", {one.name: one.strategy for one in answered})]
     for worker_id in sorted({worker.id for one in answered for worker in one.workers}):
         states = {
@@ -147,7 +147,7 @@ def disagreements(reports: Sequence[RouterReport]) -> tuple[str, ...]:
 
 def index_disagreements(reports: Sequence[RouterReport]) -> tuple[str, ...]:
     """Return where the KV indexes of the routers that responded differ."""
-    indexed = {one.name: one.kv for one in reports if one.kv is not None}
+    indexed = {report.name: report.kv for report in reports if report.kv is not None}
     found: list[str] = []
     for worker_id in sorted({s.worker for kv in indexed.values() for s in kv.sources}):
         sources = {
@@ -175,7 +175,9 @@ def _difference(what: str, values: Mapping[str, object]) -> Iterator[str]:
 def unheard(reports: Sequence[RouterReport]) -> tuple[str, ...]:
     """Return which connected routers do not hear another one that is connected, too."""
     joined = [
-        (one.name, one.exchange) for one in reports if one.exchange and one.exchange.connected
+        (report.name, report.exchange)
+        for report in reports
+        if report.exchange and report.exchange.connected
     ]
     return tuple(
         f"{name} does not hear {other_name}"

@@ -55,7 +55,9 @@ def to_pods(
     return replace(
         spec,
         argv=("python3", *spec.argv[1:]),
-        live_files=tuple(replace(one, secret=one.path in _SECRET) for one in spec.live_files),
+        live_files=tuple(
+            replace(live_file, secret=live_file.path in _SECRET) for live_file in spec.live_files
+        ),
         image=image,
         replicas=wanted.routers,
         cpus=router.cpus,

@@ -34,13 +34,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--timeout", type=float, default=Limits().all_s, help="total timeout in seconds"
     )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    given = parser.parse_args(arguments)
-    workers = [_named(parser, word) for word in given.worker] or None
-    urls = [url.rstrip("/") for url in given.admin]
-    found = examine("", urls, workers, Limits(all_s=given.timeout))
+    args = parser.parse_args(arguments)
+    workers = [_named(parser, word) for word in args.worker] or None
+    urls = [url.rstrip("/") for url in args.admin]
+    found = examine("", urls, workers, Limits(all_s=args.timeout))
     shown = (
         json.dumps(found.data(), indent=2)
-        if given.output == "json"
+        if args.output == "json"
         else examination.format_examination(found)
     )
     sys.stdout.write(shown + "\n")

@@ -51,8 +51,8 @@ def _merge(made: Sequence[tuple[str, CheckOutcome]]) -> CheckOutcome:
         return made[0][1]
     found: dict[tuple[Severity, str, str], dict[str, DoctorFinding]] = {}
     for name, outcome in checked:
-        for one in outcome.findings:
-            found.setdefault((one.severity, one.what, one.fix), {})[name] = one
+        for finding in outcome.findings:
+            found.setdefault((finding.severity, finding.what, finding.fix), {})[name] = finding
     findings = tuple(_merge_finding(of, len(checked)) for of in found.values())
     state = CheckState.FOUND if findings else CheckState.PASSED
     return replace(checked[0][1], state=state, findings=findings)
@@ -60,15 +60,15 @@ def _merge(made: Sequence[tuple[str, CheckOutcome]]) -> CheckOutcome:
 
 def _merge_finding(of_routers: dict[str, DoctorFinding], routers: int) -> DoctorFinding:
     first = next(iter(of_routers.values()))
-    same = all(one.evidence == first.evidence for one in of_routers.values())
+    same = all(router.evidence == first.evidence for router in of_routers.values())
     if same and len(of_routers) == routers:
         return first
     evidence = tuple(
         f"Router {name}: {line}" if line else f"Router {name}"
-        for name, one in of_routers.items()
-        for line in one.evidence or ("",)
+        for name, router in of_routers.items()
+        for line in router.evidence or ("",)
     )
-    workers = dict.fromkeys(name for one in of_routers.values() for name in one.workers)
+    workers = dict.fromkeys(name for router in of_routers.values() for name in router.workers)
     return replace(first, evidence=evidence, workers=tuple(workers))
 
 

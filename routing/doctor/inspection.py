@@ -86,8 +86,8 @@ def gather_facts(
     try:
         queried = [_query_router(pool, url, limits) for url in admin_urls]
         routers = tuple(_router(futures, end) for futures in queried)
-        named = {one.name: one.url for one in workers or ()}
-        for known in (one for router in routers for one in router.workers):
+        named = {worker.name: worker.url for worker in workers or ()}
+        for known in (worker for router in routers for worker in router.workers):
             named.setdefault(known.id, known.url)
         futures = {
             name: pool.submit(_worker, name, url, limits.question_s, end)
@@ -183,7 +183,7 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
     if not version.status:  # unreachable: further requests would time out too
         return _unreachable_worker(name, url, version.error)
     models = ask("/v1/models", _read_models)
-    facts = WorkerFacts(
+    worker_facts = WorkerFacts(
         name=name,
         url=url,
         version=version,
@@ -192,15 +192,15 @@ def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
         publishers=ask("/kv_event_sources", _read_publishers),
     )
     if not models.found:
-        return facts
+        return worker_facts
     model = models.found[0].id
     tokens: dict[str, tuple[int, ...] | None] = {}
     for probe, body in PROBES.items():
         reply = ask("/tokenize", _read_tokens, {"model": model, **body})
         if reply.found is None and reply.status not in (400, 422):
-            return replace(facts, tokens=Statement(error=reply.error, status=reply.status))
+            return replace(worker_facts, tokens=Statement(error=reply.error, status=reply.status))
         tokens[probe] = reply.found
-    return replace(facts, tokens=Statement(tokens, status=200))
+    return replace(worker_facts, tokens=Statement(tokens, status=200))
 
 
 def _unreachable_worker(name: str, url: str, error: str) -> WorkerFacts:

@@ -175,5 +175,5 @@ def find_error_event(tail: bytes) -> bytes:
     """Return the error that a worker reported in the last events of a stream, or b""."""
     if b'"error"' not in tail:  # quotes of texts are escaped
         return b""
-    found = _ERROR_EVENT.search(tail)
-    return b"" if found is None else found[1]
+    match = _ERROR_EVENT.search(tail)
+    return b"" if match is None else match[1]

@@ -66,12 +66,12 @@ class DecisionStream:
 
 
 def render_rows(name: str, news: list[RoutingDecision]) -> dict[str, Any]:
-    return {"rows": [{"id": one.id, "html": _row(name, one)} for one in news]}
+    return {"rows": [{"id": decision.id, "html": _row(name, decision)} for decision in news]}
 
 
 def render_records(_name: str, news: list[RoutingDecision]) -> dict[str, Any]:
     """Render decisions for programs, as in GET responses."""
-    return {"decisions": [one.raw for one in news]}
+    return {"decisions": [decision.raw for decision in news]}
 
 
 def _stamp(decision: RoutingDecision) -> str:

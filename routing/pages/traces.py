@@ -76,22 +76,22 @@ def _rows(hours: list[RecordedHour]) -> list[HourRow]:
 @require_POST
 @role_required("operator")
 def switch(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = find_endpoint(name)
+    endpoint = find_endpoint(name)
     wanted = request.POST.get("record") == "on"
     try:
-        endpoint_actions.patch(request.user, found.name, {"routing": {"record_traffic": wanted}})
+        endpoint_actions.patch(request.user, endpoint.name, {"routing": {"record_traffic": wanted}})
     except Refused as refused:
-        return _render(request, found, refused.errors, refused.status_code)
+        return _render(request, endpoint, refused.errors, refused.status_code)
     done = "Recording starts" if wanted else "Recording ends"
     messages.success(request, f"{done} when the routers have reloaded, in some seconds.")
-    return redirect("routing:traces", found.name)
+    return redirect("routing:traces", endpoint.name)
 
 
 @require_safe
 @role_required("operator")
 def export(request: HttpRequest, name: str) -> HttpResponseBase:
     """Download recorded hours from `first` to `last`, or the imported trace `name`."""
-    found = find_endpoint(name)
+    endpoint = find_endpoint(name)
     last = _time(request.GET.get("last", ""))
     size = request.GET.get("block_tokens", "")
     query = {
@@ -102,9 +102,9 @@ def export(request: HttpRequest, name: str) -> HttpResponseBase:
         "block_tokens": int(size) if size.isdecimal() and len(size) < 9 else 0,
     }
     try:
-        return export_response(request.user, found.name, query)
+        return export_response(request.user, endpoint.name, query)
     except Refused as refused:
-        return _render(request, found, refused.errors, refused.status_code)
+        return _render(request, endpoint, refused.errors, refused.status_code)
 
 
 def _time(text: str) -> datetime | None:
@@ -118,37 +118,37 @@ def _time(text: str) -> datetime | None:
 @require_POST
 @role_required("operator")
 def import_file(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = find_endpoint(name)
+    endpoint = find_endpoint(name)
     file = request.FILES.get("file")
     size = request.POST.get("block_tokens", "")
     try:
         row = actions.import_trace(
             request.user,
-            found.name,
+            endpoint.name,
             request.POST.get("name", "").strip(),
             request.POST.get("trace_format", ""),
             file.read(MAX_FILE_BYTES + 1) if file is not None else b"",
             int(size) if size.isdecimal() and len(size) < 9 else 0,
         )
     except Refused as refused:
-        return _render(request, found, refused.errors, refused.status_code)
+        return _render(request, endpoint, refused.errors, refused.status_code)
     messages.success(request, f"Trace {row.name} imported. Requests: {row.requests}.")
-    return redirect("routing:traces", found.name)
+    return redirect("routing:traces", endpoint.name)
 
 
 @require_POST
 @role_required("operator")
 def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     """Delete the imported trace `trace`, or the recorded hour `hour`."""
-    found = find_endpoint(name)
+    endpoint = find_endpoint(name)
     trace, hour = request.POST.get("trace", ""), _time(request.POST.get("hour", ""))
     try:
         if hour is not None:
-            actions.delete_hours(request.user, found.name, hour, hour + _HOUR)
+            actions.delete_hours(request.user, endpoint.name, hour, hour + _HOUR)
             messages.success(request, "The recorded hour was deleted.")
         else:
-            actions.delete_imported(request.user, found.name, trace)
+            actions.delete_imported(request.user, endpoint.name, trace)
             messages.success(request, f"Trace {trace} was deleted.")
     except Refused as refused:
-        return _render(request, found, refused.errors, refused.status_code)
-    return redirect("routing:traces", found.name)
+        return _render(request, endpoint, refused.errors, refused.status_code)
+    return redirect("routing:traces", endpoint.name)

@@ -145,13 +145,13 @@ def facts(endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation) 
 async def events(endpoint: Endpoint, ask: PromptRequest, conversation: Conversation) -> Source:
     answer = PromptAnswer()
     async with aclosing(stream(ask)) as pieces:
-        async for one in pieces:
-            if isinstance(one, str):
-                yield ServerSentEvent({"text": one}, "piece")
+        async for piece in pieces:
+            if isinstance(piece, str):
+                yield ServerSentEvent({"text": piece}, "piece")
                 continue
-            answer = one
-            if not one.duration_s:
-                yield ServerSentEvent({"worker": one.worker, "decision": one.decision}, "head")
+            answer = piece
+            if not piece.duration_s:
+                yield ServerSentEvent({"worker": piece.worker, "decision": piece.decision}, "head")
     # Fetching the router's record may take up to its deadline.
     yield ServerSentEvent(
         await asyncio.to_thread(_render_facts, endpoint, answer, conversation), "done"

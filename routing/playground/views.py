@@ -123,8 +123,8 @@ def _parse_conversation(request: HttpRequest) -> Conversation:
 
 def _error_response(refused: Refused) -> HttpResponse:
     errors = [
-        {"field": one.field, "detail": one.message, "remedy": one.remedy, "code": one.code}
-        for one in refused.errors
+        {"field": error.field, "detail": error.message, "remedy": error.remedy, "code": error.code}
+        for error in refused.errors
     ]
     return JsonResponse({**errors[0], "errors": errors}, status=refused.status_code)
 
@@ -141,7 +141,10 @@ def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
         "second": second,
         "suggested": next(ready, here).name,
         "others": others,
-        "parameters": [(one, request.POST.get(one.name, one.initial)) for one in PARAMETERS],
+        "parameters": [
+            (parameter, request.POST.get(parameter.name, parameter.initial))
+            for parameter in PARAMETERS
+        ],
         "typed": request.POST,
         "may_send": allows(request.user, "operator", of=here),
     }

@@ -225,7 +225,7 @@ def _stop(given: Any, problems: list[Problem]) -> tuple[str, ...]:
 def _parse_choice(name: str, value: Any, choices: tuple[str, ...], problems: list[Problem]) -> str:
     if value in choices and isinstance(value, str):
         return value
-    remedy = f"Choose one of: {', '.join(one or '(empty)' for one in choices)}."
+    remedy = f"Choose one of: {', '.join(choice or '(empty)' for choice in choices)}."
     problems.append(_problem(name, value, "Unknown value.", remedy))
     return choices[0]
 

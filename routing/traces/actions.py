@@ -125,8 +125,8 @@ def _load(
             remedy = "Give begin and end, or the name of an imported trace."
             raise _refused("begin", None, "No range given.", remedy, "required")
         check_range(begin, end)
-        if (found := count_requests(endpoint, begin, end)) > MAX_EXPORTED:
-            message = f"{found} requests are recorded in {_span(begin, end)}."
+        if (requests := count_requests(endpoint, begin, end)) > MAX_EXPORTED:
+            message = f"{requests} requests are recorded in {_span(begin, end)}."
             remedy = f"Choose fewer hours, with at most {MAX_EXPORTED} requests."
             raise _refused("begin", begin.isoformat(), message, remedy, "too_many")
         trace = load_trace(endpoint, begin, end)

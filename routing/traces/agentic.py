@@ -222,14 +222,14 @@ def _shared_sizes(firsts: list[TraceRequest]) -> list[tuple[int, int]]:
     tools: dict[int, int] = {}
     systems: dict[int, int] = {}
     used: set[Hashable] = set()
-    found = []
+    shared_sizes = []
     for first in firsts:
         blocks = _whole(first)
         most = users[blocks[0]] if blocks else 0
         level = _while(blocks, users, most) if most > 1 else 0
         deepest = _while(blocks, users, 2) if most > 1 else 0
         if not level:
-            found.append((0, 0))
+            shared_sizes.append((0, 0))
             continue
         tool = tools.get(blocks[0])
         if tool is None:
@@ -240,8 +240,8 @@ def _shared_sizes(firsts: list[TraceRequest]) -> list[tuple[int, int]]:
             if name not in systems:
                 systems[name] = _free(used, tool, deepest * BLOCK_TOKENS)
             system = max(systems[name] - tool, 0)
-        found.append((tool, system))
-    return found
+        shared_sizes.append((tool, system))
+    return shared_sizes
 
 
 def _while(blocks: tuple[int, ...], users: Counter[int], least: int) -> int:

@@ -27,7 +27,7 @@ def resize_blocks(trace: Trace, block_tokens: int) -> Trace:
             f"Blocks of {before} tokens cannot be made from or into blocks of {block_tokens}: "
             "choose a multiple."
         )
-    longest = max((one.prompt_tokens for one in trace.requests), default=0)
+    longest = max((request.prompt_tokens for request in trace.requests), default=0)
     if longest > _MOST_PROMPT_BLOCKS * block_tokens:
         raise TraceError(
             f"A prompt of {longest} tokens has more than {_MOST_PROMPT_BLOCKS} blocks of "

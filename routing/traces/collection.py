@@ -40,7 +40,10 @@ def collect() -> int:
     """Run one round; return the number of routers that responded."""
     now = timezone.now()
     TraceSource.objects.filter(active=True, seen_at__lt=now - _GIVEN_UP).update(active=False)
-    sources = {(one.endpoint_id, one.url): one for one in TraceSource.objects.filter(active=True)}
+    sources = {
+        (trace_source.endpoint_id, trace_source.url): trace_source
+        for trace_source in TraceSource.objects.filter(active=True)
+    }
     unfinished = {endpoint for endpoint, _ in sources}
     followed = [
         (endpoint, url, sources.get((endpoint.pk, url)))

@@ -59,12 +59,13 @@ def write_trace(format_name: str, trace: Trace, block_tokens: int = 0) -> Iterat
 
 
 def _block_tokens(format_name: str, block_tokens: int) -> int:
-    found = _find(format_name)
-    if not block_tokens or block_tokens == found.block_tokens:
-        return found.block_tokens
-    if not found.any_blocks:
+    trace_format = _find(format_name)
+    if not block_tokens or block_tokens == trace_format.block_tokens:
+        return trace_format.block_tokens
+    if not trace_format.any_blocks:
+        size = trace_format.block_tokens
         raise TraceError(
-            f"{found.label} has blocks of {found.block_tokens} tokens. Leave the block size out."
+            f"{trace_format.label} has blocks of {size} tokens. Leave the block size out."
         )
     if not 1 <= block_tokens <= 65_536:
         raise TraceError("The block size is a whole number of tokens from 1 to 65536.")
@@ -72,8 +73,8 @@ def _block_tokens(format_name: str, block_tokens: int) -> int:
 
 
 def _find(format_name: str) -> TraceFormat:
-    found = FORMATS.get(format_name)
-    if found is None:
+    trace_format = FORMATS.get(format_name)
+    if trace_format is None:
         known = ", ".join(FORMATS)
         raise TraceError(f"Unknown format {format_name[:40]!r}. Choose one of {known}.")
-    return found
+    return trace_format

@@ -115,7 +115,7 @@ class RecordedRequests(JoinedRequests):
         prompts get large blocks.
         """
         facts = self._facts
-        numbers = [n for n, one in enumerate(facts) if begin <= one.arrived_s < end]
+        numbers = [n for n, fact in enumerate(facts) if begin <= fact.arrived_s < end]
         self.order_by_arrival(numbers)
         for number in numbers:
             facts[number] = replace(
@@ -185,7 +185,7 @@ def _read_row(
     end = known.ends[before] if before >= 0 else 0.0
     step = (prompt - end) / (len(names) - len(way) + 0.5)
     shared = int(known.match(before, step, cached) // BLOCK_TOKENS)
-    facts = TraceRequest(
+    request = TraceRequest(
         hour + at_ms / 1000,
         prompt,
         output or 0,
@@ -201,7 +201,7 @@ def _read_row(
         *row[13:],
     )
     head = known.owner(before) if before >= 0 else -1
-    number = found.add(facts, head, shared)
+    number = found.add(request, head, shared)
     if len(way) < len(names):
         numbers += known.add(before, names[len(way) :], number, prompt)
         before = numbers[-1]

@@ -24,7 +24,7 @@ def describe(endpoint: Endpoint, begin: datetime, end: datetime, recorded: Trace
     named = "; ".join(map(_name, found[:_MAX_NAMED]))
     more = f"; {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
     text = f"A strategy canary ran in this period ({named}{more})."
-    if all(one.strategy for one in recorded.requests):
+    if all(request.strategy for request in recorded.requests):
         return f"{text} The backtest replays each request with the strategy that placed it."
     return (
         f"{text} The recording of an earlier version does not name the strategy of each request; "

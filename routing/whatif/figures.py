@@ -161,12 +161,12 @@ def list_backtest(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def list_constants(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return label, value and interval of each fitted constant."""
-    found = []
+    constants = []
     for name, values in result.get("calibration", {}).get("constants", {}).items():
         label, factor, unit = _CONSTANTS[name]
         texts = [f"{values[key] * factor:.3g}" for key in ("value", "low", "high")]
-        found.append((f"{label} ({unit})", texts[0], f"{texts[1]} to {texts[2]}"))
-    return found
+        constants.append((f"{label} ({unit})", texts[0], f"{texts[1]} to {texts[2]}"))
+    return constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ ISOLATION_COLUMNS = (
 
 def list_scopes(result: Mapping[str, Any]) -> list[ScopeRow]:
     """Return the rows of an isolation preview; the first has all requests."""
-    found = []
+    scopes = []
     for row in (result.get("isolation") or {}).get("rows", ()):
         now = _cell(row["present"].get("hit_rate"), _percent)
         isolated = _cell(row["candidate"].get("hit_rate"), _percent)
@@ -208,8 +208,8 @@ def list_scopes(result: Mapping[str, Any]) -> list[ScopeRow]:
             _added(row["added_usd_per_month"], lambda value: f"{value:+,.2f}"),
         ]
         elsewhere = row["first_sent_elsewhere_tokens"]
-        found.append(ScopeRow(_scope_label(row), row["requests"], elsewhere, tuple(cells)))
-    return found
+        scopes.append(ScopeRow(_scope_label(row), row["requests"], elsewhere, tuple(cells)))
+    return scopes
 
 
 _TIMES = ("ttft_p50_s", "ttft_p90_s")

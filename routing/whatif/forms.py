@@ -43,11 +43,13 @@ class WhatIfForm(ActionForm):
             self.fields[one.name] = _field(one, present)
 
     def values(self) -> list[Any]:
-        return [self[one.name] for one in FIELDS]
+        return [self[field.name] for field in FIELDS]
 
     def read(self) -> WhatIfRequest:
         """Return the submitted wish. Raise Refused for a time that cannot be read."""
-        given = {one.name: self.text_of(one.name) for one in FIELDS if one.name in self.data}
+        given = {
+            field.name: self.text_of(field.name) for field in FIELDS if field.name in self.data
+        }
         return WhatIfRequest(
             given,
             begin=self._time("begin"),

@@ -50,7 +50,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 
 def summarize(row: WhatIf) -> dict[str, Any]:
     result = row.result
-    rows = {one.label: one for one in figures.list_figures(result)}
+    rows = {figure.label: figure for figure in figures.list_figures(result)}
     return {
         "run": row,
         "colour": COLOURS[WhatIfState(row.state)],
@@ -129,7 +129,7 @@ def isolation(request: HttpRequest, name: str) -> HttpResponse:
     try:
         row = actions.start(request.user, name, analysis)
     except Refused as refused:
-        context["refused"] = " ".join(f"{one.message} {one.remedy}" for one in refused.errors)
+        context["refused"] = " ".join(f"{error.message} {error.remedy}" for error in refused.errors)
         return render(request, "whatif/htmx/isolation.html", context)
     context |= {**summarize(row), **_isolation({})}
     return render(request, "whatif/htmx/isolation.html", context)

@@ -51,26 +51,26 @@ class SetOptions:
 
 def parse_set_options(words: Sequence[bytes]) -> SetOptions:
     """Parse the words after key and value in SET."""
-    found = SetOptions()
+    set_options = SetOptions()
     options = iter(words)
     for option in options:
         name = option.upper()
-        has_life = found.ttl_s is not None or found.keep_ttl
+        has_life = set_options.ttl_s is not None or set_options.keep_ttl
         if name in _LIFETIME_UNITS and not has_life:
             unit_s, is_moment = _LIFETIME_UNITS[name]
             word = next(options, None)
             if word is None:
                 raise CommandError(SYNTAX)
-            found.ttl_s = parse_lifetime(word, unit_s, "set", is_moment=is_moment)
+            set_options.ttl_s = parse_lifetime(word, unit_s, "set", is_moment=is_moment)
         elif name == b"KEEPTTL" and not has_life:
-            found.keep_ttl = True
-        elif name in (b"NX", b"XX") and found.condition is Condition.ALWAYS:
-            found.condition = Condition.ABSENT if name == b"NX" else Condition.PRESENT
+            set_options.keep_ttl = True
+        elif name in (b"NX", b"XX") and set_options.condition is Condition.ALWAYS:
+            set_options.condition = Condition.ABSENT if name == b"NX" else Condition.PRESENT
         elif name == b"GET":
             raise CommandError("ERR SET with GET is not known to this node, read the key first")
         else:
             raise CommandError(SYNTAX)
-    return found
+    return set_options
 
 
 def parse_lifetime(word: bytes, unit_s: float, command: str, *, is_moment: bool = False) -> float:
@@ -123,6 +123,9 @@ def make_container(name: str, handlers: Mapping[str, Handler]) -> Handler:
 def _encode_help(table: Command) -> bytes:
     name = table.name.upper()
     lines = [f"{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
-    for one in table.subcommands:
-        lines += [f"{one.name.upper()} {one.usage}".rstrip(), f"    {one.summary}"]
+    for subcommand in table.subcommands:
+        lines += [
+            f"{subcommand.name.upper()} {subcommand.usage}".rstrip(),
+            f"    {subcommand.summary}",
+        ]
     return replies.array([replies.simple(line) for line in lines])

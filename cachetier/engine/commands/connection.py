@@ -270,10 +270,10 @@ def _make_kill_filter(
 
 def _close(asking: ClientSession, chosen: list[OpenSession]) -> None:
     """Close the connections, the caller's own last: its reply is still to be sent."""
-    for one in chosen:
-        one.closing = True
-        if one is not asking:
-            one.hang_up()
+    for session in chosen:
+        session.closing = True
+        if session is not asking:
+            session.hang_up()
 
 
 def _parse_client_id(word: bytes, refusal: str) -> int:

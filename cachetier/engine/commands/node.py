@@ -28,8 +28,8 @@ def info(session: ClientSession, words: list[bytes]) -> None:
     standard = not wanted or "default" in wanted
     everything = bool(wanted & {"all", "everything"})
     parts = [
-        f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in facts.items())
-        for title, facts in _sections(session.node).items()
+        f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in section.items())
+        for title, section in _sections(session.node).items()
         if everything
         or title.lower() in wanted
         or (standard and title.lower() not in _EXPLICIT_SECTIONS)

@@ -54,9 +54,9 @@ def fetch_from_disk(session: ClientSession, key: bytes, value: DiskValue) -> Val
     except GeneratorExit:  # client disconnected
         reading.abandon()
         raise
-    found = reading.value
-    _count_lookup(session, key, found=found is not None)
-    return found
+    lookup = reading.value
+    _count_lookup(session, key, found=lookup is not None)
+    return lookup
 
 
 class _ShortReservation:

@@ -129,13 +129,13 @@ def _reply_all(session: ClientSession, pattern: Pattern[bytes]) -> ReplySteps:
 def _filter_existing(
     session: ClientSession, candidates: list[bytes], pattern: Pattern[bytes] | None
 ) -> Generator[None, None, list[bytes]]:
-    store, found = session.node.store, []
+    store, existing = session.node.store, []
     for key in candidates:
         is_match = pattern is None or pattern.fullmatch(key)
         if is_match and store.ttl(key, time.monotonic()) is not None:
-            found.append(key)
+            existing.append(key)
         yield
-    return found
+    return existing
 
 
 HANDLERS: dict[str, Handler] = {"scan": scan, "keys": keys}

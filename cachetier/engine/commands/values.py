@@ -101,11 +101,11 @@ def exists(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
 
 
 def _key_exists(node: Node, key: bytes) -> bool:
-    found = node.store.touch(key, time.monotonic())
-    node.counters.operations["exists", "hit" if found else "miss"] += 1
+    key_exists = node.store.touch(key, time.monotonic())
+    node.counters.operations["exists", "hit" if key_exists else "miss"] += 1
     if key.startswith(envelope.PREFIX):
-        node.looked_up(key, found)
-    return found
+        node.looked_up(key, key_exists)
+    return key_exists
 
 
 def _count(

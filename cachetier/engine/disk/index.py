@@ -157,10 +157,10 @@ class Index:
         ]
 
     def oldest(self) -> Segment | None:
-        return next((one for one in self.segments.values() if not one.is_active), None)
+        return next((segment for segment in self.segments.values() if not segment.is_active), None)
 
     def emptiest(self, below: float) -> Segment | None:
         """Return the segment with the smallest live share, if below `below` of its size."""
-        sealed = [one for one in self.segments.values() if not one.is_active]
+        sealed = [segment for segment in self.segments.values() if not segment.is_active]
         found = min(sealed, key=lambda one: one.live_bytes / one.size, default=None)
         return found if found is not None and found.live_bytes < below * found.size else None

@@ -68,12 +68,12 @@ class Arena:
     def _map_private(self, count: int) -> mmap.mmap:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         try:
-            found = mmap.mmap(-1, self._limit * PAGE_BYTES, flags=flags | _MAP_NORESERVE)
+            private = mmap.mmap(-1, self._limit * PAGE_BYTES, flags=flags | _MAP_NORESERVE)
         except OSError:  # address space is limited: no growth possible
-            found = mmap.mmap(-1, max(count, 1) * PAGE_BYTES, flags=flags)
+            private = mmap.mmap(-1, max(count, 1) * PAGE_BYTES, flags=flags)
         for advice in ("MADV_HUGEPAGE", "MADV_DONTDUMP"):
-            _advise(found, getattr(mmap, advice, None))
-        return found
+            _advise(private, getattr(mmap, advice, None))
+        return private
 
     def _map_shared(self, count: int) -> mmap.mmap:
         path = Path(wire.FOLDER, self.shm)
@@ -90,10 +90,10 @@ class Arena:
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size = self._limit * PAGE_BYTES
         os.ftruncate(self._fd, size)
-        found = mmap.mmap(self._fd, size)
+        shared = mmap.mmap(self._fd, size)
         head = wire.pack(wire.Header(PAGE_BYTES, os.getpid(), self.token, size))
         os.pwrite(self._fd, head, 0)
-        return found
+        return shared
 
     def close(self) -> None:
         """Remove the file; memory is freed with its last mapping."""

@@ -98,19 +98,19 @@ _EC2: dict[str, tuple[float, str, date]] = {
 
 
 def _make_instance() -> dict[str, Instance]:
-    found: dict[str, Instance] = {}
+    instance: dict[str, Instance] = {}
     for name, (gpu, gpus, vcpus, gib, price) in _AWS.items():
         plain = Instance(name, vcpus, gib * GIB, gpu, gpus, _GPU_BYTES[gpu])
         if name in _EC2:
             amount, source, day = _EC2[name]
             plain = replace(plain, price_usd_hour=amount, price_date=day, price_source=source)
-        found[name] = plain
+        instance[name] = plain
         hosted = Instance(f"ml.{name}", vcpus, gib * GIB, gpu, gpus, _GPU_BYTES[gpu])
         if price is not None:
             source, day = _SAGEMAKER
             hosted = replace(hosted, price_usd_hour=price, price_date=day, price_source=source)
-        found[hosted.name] = hosted
-    return found
+        instance[hosted.name] = hosted
+    return instance
 
 
 BUILTIN = _make_instance()

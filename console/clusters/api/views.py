@@ -69,7 +69,9 @@ class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
         Filter(
             "phase", "status__phase", "Filter by phase.", choices=[str(one) for one in ClusterPhase]
         ),
-        Filter("kind", "kind", "Filter by connection method.", choices=[str(one) for one in KINDS]),
+        Filter(
+            "kind", "kind", "Filter by connection method.", choices=[str(kind) for kind in KINDS]
+        ),
     )
 
 

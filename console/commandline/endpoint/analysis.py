@@ -69,7 +69,7 @@ def _format_examination(found: Examination) -> str:
 
 def _summary(found: Examination, skipped: int) -> str:
     severities = [finding["severity"] for finding in found["findings"]]
-    counts = {one: severities.count(one) for one in _SEVERITIES}
+    counts = {severity: severities.count(severity) for severity in _SEVERITIES}
     words = [f"{count} {one}{'s' if count != 1 else ''}" for one, count in counts.items() if count]
     passed = sum(check["state"] == "passed" for check in found["checks"])
     left = f", {skipped} skipped" if skipped else ""
@@ -162,11 +162,11 @@ def _body(options: dict[str, Any]) -> dict[str, Any]:
 
 def _routers(routers: list[dict[str, Any]]) -> Iterator[str]:
     """Format the result of each router; raise if none returned one."""
-    if routers and all(one["error"] for one in routers):
-        raise CommandError("\n".join(dict.fromkeys(one["error"] for one in routers)), FAILED)
-    for number, one in enumerate(routers, 1):
+    if routers and all(router["error"] for router in routers):
+        raise CommandError("\n".join(dict.fromkeys(router["error"] for router in routers)), FAILED)
+    for number, router in enumerate(routers, 1):
         head = [f"Router {number} of {len(routers)}:"] if len(routers) > 1 else []
-        yield "\n".join([*head, one["error"] or format_decision(one["ranking"] or {})])
+        yield "\n".join([*head, router["error"] or format_decision(router["ranking"] or {})])
 
 
 def _spec(context: CommandContext) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _spec(context: CommandContext) -> dict[str, Any]:
 def fit(context: CommandContext) -> CommandResult:
     found = context.client.endpoints.fit(_spec(context))
     judged = found["judged"]
-    good = any(not any(one["blocks"] for one in each["findings"]) for each in judged)
+    good = any(not any(finding["blocks"] for finding in each["findings"]) for each in judged)
     return CommandResult(found, OK if good or not judged else FAILED)
 
 
@@ -199,9 +199,9 @@ def _format_fit(found: dict[str, Any]) -> Iterator[str]:
         for line in each["lines"]:
             formula = f"  ({line['formula']})" if line["formula"] else ""
             yield f"  {line['name']}: {_amount(line)}{formula}"
-        for one in each["findings"]:
-            mark = "✗" if one["blocks"] else "!"
-            yield f"  {mark} {one['field']}: {one['message']} {one['remedy']}".rstrip()
+        for finding in each["findings"]:
+            mark = "✗" if finding["blocks"] else "!"
+            yield f"  {mark} {finding['field']}: {finding['message']} {finding['remedy']}".rstrip()
     routers = found["routers"]
     if routers is not None:
         price = routers["usd_hour"]
@@ -229,23 +229,23 @@ def _format_preview(found: dict[str, Any]) -> Iterator[str]:
 
 def _format_routers(found: dict[str, Any]) -> str:
     rows = []
-    for one in found["routers"]:
-        exchange = one["exchange"] or {}
-        state = "off" if one["exchange"] is None else "connected"
-        if one["error"]:
-            state = f"no response: {one['error']}"
+    for router in found["routers"]:
+        exchange = router["exchange"] or {}
+        state = "off" if router["exchange"] is None else "connected"
+        if router["error"]:
+            state = f"no response: {router['error']}"
         elif exchange and not exchange["connected"]:
             state = f"away {output.format_age(exchange['away_since'])}: {exchange['error']}"
         lag = exchange.get("lag_s")
         rows.append(
             (
-                one["name"],
-                one["strategy"] or "-",
+                router["name"],
+                router["strategy"] or "-",
                 state,
                 "-" if lag is None else f"{lag * 1000:.1f} ms",
                 output.cell(len(exchange["peers"]) if exchange else None),
-                output.cell(one["in_flight"]),
-                output.cell(one["kv_blocks"]),
+                output.cell(router["in_flight"]),
+                output.cell(router["kv_blocks"]),
             )
         )
     head = ("ROUTER", "STRATEGY", "EXCHANGE", "LAG", "HEARD", "IN FLIGHT", "KV BLOCKS")
@@ -271,12 +271,12 @@ def _format_index(found: dict[str, Any]) -> str:
     lines.append(output.table(("WORKER", "KV EVENTS", "BLOCKS", "LAG (S)"), rows))
     routers = [
         (
-            one["name"],
-            output.cell(one["kv_blocks"]),
-            output.cell(one["kv_workers_followed"]),
-            one["error"],
+            router["name"],
+            output.cell(router["kv_blocks"]),
+            output.cell(router["kv_workers_followed"]),
+            router["error"],
         )
-        for one in found["routers"]
+        for router in found["routers"]
     ]
     if routers:
         lines += ["", output.table(("ROUTER", "BLOCKS", "WORKERS FOLLOWED", "ERROR"), routers)]

@@ -58,11 +58,11 @@ def _format_plan(found: dict[str, Any]) -> Iterator[str]:
         f"{found['answer_tokens']:,} output tokens in {found['seconds']:,.0f} s. "
         f"Ends by: {found['ends_by']}."
     )
-    for one in found["endpoints"]:
-        others = "unknown" if one["in_flight"] is None else one["in_flight"]
+    for row in found["endpoints"]:
+        others = "unknown" if row["in_flight"] is None else row["in_flight"]
         yield (
-            f"  {one['name']} ({one['phase']}, {one['strategy']}) on {one['where']}: "
-            f"{output.count(len(one['workers']), 'worker')}, other requests in flight: {others}"
+            f"  {row['name']} ({row['phase']}, {row['strategy']}) on {row['where']}: "
+            f"{output.count(len(row['workers']), 'worker')}, other requests in flight: {others}"
         )
 
 

@@ -36,10 +36,10 @@ def _format_state(found: dict[str, Any], options: Mapping[str, Any]) -> Iterator
         if text:
             yield f"  {text}"
     yield output.table(_HEAD, [_arm(title, arm) for title, arm in canary["arms"].items()])
-    for measure, one in canary["intervals"].items():
-        if one is not None:
+    for measure, interval in canary["intervals"].items():
+        if interval is not None:
             title = _NAMES.get(measure, measure)
-            yield f"  {title}, candidate against control: {_interval(measure, one)}"
+            yield f"  {title}, candidate against control: {_interval(measure, interval)}"
     if canary["state"] == "running" and canary["verdict"] == "better":
         yield f"The candidate is better. Promote it: emberline endpoint canary promote {name}"
 

@@ -17,41 +17,41 @@ def _format_misses(found: dict[str, Any]) -> str:
     head += f", {output.count(found['requests'], 'request')}"
     rows = [
         (
-            one["code"],
-            f"{one['tokens']:,}",
-            f"{one['share']:.1%}",
-            "-" if one["seconds"] is None else f"{one['seconds']:,.1f} s",
-            "-" if one["usd"] is None else f"{one['usd']:,.4f}",
-            one["remedy"],
+            cause["code"],
+            f"{cause['tokens']:,}",
+            f"{cause['share']:.1%}",
+            "-" if cause["seconds"] is None else f"{cause['seconds']:,.1f} s",
+            "-" if cause["usd"] is None else f"{cause['usd']:,.4f}",
+            cause["remedy"],
         )
-        for one in found["causes"]
+        for cause in found["causes"]
     ]
     parts = [head]
     if rows:
         parts += ["", output.table(("CAUSE", "TOKENS", "SHARE", "PREFILL", "USD", "REMEDY"), rows)]
     examples = [
         (
-            one["decision"],
-            f"{one['tokens']:,}",
-            "" if one["age_s"] is None else f"{one['age_s']:,.0f} s",
-            "" if one["changed_offset"] is None else str(one["changed_offset"]),
+            example["decision"],
+            f"{example['tokens']:,}",
+            "" if example["age_s"] is None else f"{example['age_s']:,.0f} s",
+            "" if example["changed_offset"] is None else str(example["changed_offset"]),
         )
-        for one in found["examples"]
+        for example in found["examples"]
     ]
     if examples:
         parts += ["", output.table(("DECISION", "TOKENS", "LAST USED", "CHANGED AT"), examples)]
     layouts = [
         (
-            one["template"],
-            one["cause"],
-            f"{one['changed_offset']} {one['changed_part']}".strip(),
-            f"{one['stable_tokens']:,}",
-            f"{one['requests']:,}",
-            f"{one['tokens']:,}",
-            f"{one['saved_tokens']:,}",
-            "-" if one["saved_usd"] is None else f"{one['saved_usd']:,.4f}",
+            template["template"],
+            template["cause"],
+            f"{template['changed_offset']} {template['changed_part']}".strip(),
+            f"{template['stable_tokens']:,}",
+            f"{template['requests']:,}",
+            f"{template['tokens']:,}",
+            f"{template['saved_tokens']:,}",
+            "-" if template["saved_usd"] is None else f"{template['saved_usd']:,.4f}",
         )
-        for one in found["templates"]
+        for template in found["templates"]
     ]
     if layouts:
         head_row = ("TEMPLATE", "CHANGE", "AT TOKEN", "STABLE", "REQUESTS", "TOKENS", "SAVING")

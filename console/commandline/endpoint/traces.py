@@ -19,14 +19,14 @@ def _format_traces(found: dict[str, Any]) -> str:
     parts = [f"Recording is {state}. Kept: {kept}."]
     hours = [
         (
-            output.format_time(one["hour"]),
-            f"{one['requests']:,}",
-            f"{one['prompt_tokens']:,}",
-            "-" if one["hit_rate"] is None else f"{one['hit_rate']:.1%}",
-            f"{one['lost_requests']:,}",
-            f"{one['bytes']:,}",
+            output.format_time(hour["hour"]),
+            f"{hour['requests']:,}",
+            f"{hour['prompt_tokens']:,}",
+            "-" if hour["hit_rate"] is None else f"{hour['hit_rate']:.1%}",
+            f"{hour['lost_requests']:,}",
+            f"{hour['bytes']:,}",
         )
-        for one in found["hours"]
+        for hour in found["hours"]
     ]
     if hours:
         head = ("HOUR", "REQUESTS", "PROMPT TOKENS", "HIT RATE", "LOST", "BYTES")

@@ -102,10 +102,10 @@ def _format_run(run: dict[str, Any]) -> Iterator[str]:
 def _format_isolation(found: dict[str, Any]) -> Iterator[str]:
     yield f"  isolation by {found['isolation']}:"
     yield _SCOPES.text(found["rows"])
-    for one in found["prefixes"]:
+    for prefix in found["prefixes"]:
         yield (
-            f"  shared prefix: {one['tokens']} tokens, {one['scopes']} scopes, "
-            f"{one['requests']} requests"
+            f"  shared prefix: {prefix['tokens']} tokens, {prefix['scopes']} scopes, "
+            f"{prefix['requests']} requests"
         )
 
 

@@ -58,10 +58,10 @@ def _lines(found: Cluster) -> Iterator[str]:
     seen = f"{output.format_time(found['seen_at'])} UTC, {output.format_age(found['seen_at'])} ago"
     yield f"  checked {seen}" if found["phase"] in _VERDICTS else f"Last response {seen}:"
     yield f"  Kubernetes {found['server_version']}"
-    for one in found["capabilities"]:
-        mark = "?" if one["unsure"] else "+" if one["present"] else "-"
-        text = one["detail"] or f"{one['why_not']} {one['remedy']}"
-        yield f"  {mark} {one['title']}: {text}"
+    for capability in found["capabilities"]:
+        mark = "?" if capability["unsure"] else "+" if capability["present"] else "-"
+        text = capability["detail"] or f"{capability['why_not']} {capability['remedy']}"
+        yield f"  {mark} {capability['title']}: {text}"
     for pool in found["node_pools"]:
         free = "unknown" if pool["gpus_free"] is None else str(pool["gpus_free"])
         gpus = f", {free} of {pool['gpus']} x {pool['gpu']} free" if pool["gpus"] else ""

@@ -70,10 +70,10 @@ def replace_board(context: CommandContext) -> Any:
 
 
 def delete_board(context: CommandContext) -> None:
-    found = _find_board(context)
-    text = f"Board {found['title']} of {found['owner']} is removed for everyone who uses it."
-    confirm(context, found["title"], text)
-    context.client.custom_boards.delete(found["id"])
+    board = _find_board(context)
+    text = f"Board {board['title']} of {board['owner']} is removed for everyone who uses it."
+    confirm(context, board["title"], text)
+    context.client.custom_boards.delete(board["id"])
 
 
 def _read_board(context: CommandContext) -> dict[str, Any]:

@@ -42,12 +42,12 @@ def change_user(context: CommandContext, **facts: Any) -> dict[str, Any]:
 
 
 def reset_password(context: CommandContext) -> str:
-    found = context.client.users.new_password(context.options["username"])
+    password = context.client.users.new_password(context.options["username"])
     context.report(
-        f"Ended {output.count(found['sessions_ended'], 'session')}, revoked "
-        f"{output.count(found['tokens_revoked'], 'API token')}."
+        f"Ended {output.count(password['sessions_ended'], 'session')}, revoked "
+        f"{output.count(password['tokens_revoked'], 'API token')}."
     )  # only the password goes to standard output
-    return str(found["password"])
+    return str(password["password"])
 
 
 _USERS = Table(
@@ -134,7 +134,7 @@ def _facts(context: CommandContext) -> dict[str, Any]:
     if context.options["title"] is not None:
         facts["name"] = context.options["title"]
     if "grants" in facts:
-        facts["grants"] = [one for one in facts["grants"] if one != _NO_GRANT]
+        facts["grants"] = [grant for grant in facts["grants"] if grant != _NO_GRANT]
     return facts
 
 

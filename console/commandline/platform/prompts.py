@@ -48,16 +48,16 @@ def check(context: CommandContext) -> CommandResult:
 
 
 def _format(found: dict[str, Any]) -> Iterator[str]:
-    for one in found["findings"]:
-        first, second = one["prompts"]
-        pairs = f" and {one['pairs'] - 1} more" if one["pairs"] > 1 else ""
-        yield f"Prompts {first} and {second}{pairs}: {_CAUSES[one['cause']]} ({one['cause']})"
-        if one["part"]:
-            yield f"  at:     {one['part']}, character {one['character']}, byte {one['offset']}"
-            yield f"  before: {one['before'] or '(nothing)'}"
-            yield f"  after:  {one['after'] or '(nothing)'}"
-        yield f"  stable: about {one['stable_tokens']:,} tokens behind it are computed again"
-        yield f"  remedy: {one['remedy']}"
+    for row in found["findings"]:
+        first, second = row["prompts"]
+        pairs = f" and {row['pairs'] - 1} more" if row["pairs"] > 1 else ""
+        yield f"Prompts {first} and {second}{pairs}: {_CAUSES[row['cause']]} ({row['cause']})"
+        if row["part"]:
+            yield f"  at:     {row['part']}, character {row['character']}, byte {row['offset']}"
+            yield f"  before: {row['before'] or '(nothing)'}"
+            yield f"  after:  {row['after'] or '(nothing)'}"
+        yield f"  stable: about {row['stable_tokens']:,} tokens behind it are computed again"
+        yield f"  remedy: {row['remedy']}"
         yield ""
     count = len(found["findings"])
     result = f"{count} finding{'s' if count != 1 else ''}" if count else "no early changes"

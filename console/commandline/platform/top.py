@@ -127,12 +127,12 @@ class Collector:
 def _latest_values(board: Mapping[str, Any]) -> dict[str, float]:
     """Return the last measured value of each line."""
     lines = [line for panel in board["panels"] for line in panel["lines"]]
-    found = {}
+    latest_values = {}
     for line in lines:
         values = [value for value in line["values"][-3:] if value is not None]
         if values:
-            found[str(line["name"])] = float(values[-1])
-    return found
+            latest_values[str(line["name"])] = float(values[-1])
+    return latest_values
 
 
 def format_frame(frame: Mapping[str, Any], *, console: str = "", every_s: float = 0.0) -> str:
@@ -295,8 +295,12 @@ _STALE = "Stale data:"
 
 def _size() -> os.terminal_size:
     """Return the current size; unlike shutil's, not the one COLUMNS and LINES had at the start."""
-    found = os.get_terminal_size(sys.stdout.fileno())
-    return found if found.columns and found.lines else os.terminal_size((80, 24))
+    terminal_size = os.get_terminal_size(sys.stdout.fileno())
+    return (
+        terminal_size
+        if terminal_size.columns and terminal_size.lines
+        else os.terminal_size((80, 24))
+    )
 
 
 @contextmanager

@@ -70,9 +70,9 @@ PAGE = 50
 @require_safe
 def tokens(request: HttpRequest) -> HttpResponse:
     wanted = {name: request.GET.get(name, "").strip() for name in ("q", "state")}
-    found = selectors.list_all_tokens(search=wanted["q"], state=wanted["state"])
+    all_tokens = selectors.list_all_tokens(search=wanted["q"], state=wanted["state"])
     context = {
-        "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
+        "page": Paginator(all_tokens, PAGE).get_page(request.GET.get("page")),
         "wanted": wanted,
         "states": selectors.TOKEN_STATES,
         "filtered": any(wanted.values()),

@@ -88,12 +88,12 @@ def person_password(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _people(request: HttpRequest, form: Form, status: int = 200, **context: Any) -> HttpResponse:
     wanted = {name: request.GET.get(name, "").strip() for name in FILTERS}
-    found = selectors.list_users(
+    users = selectors.list_users(
         search=wanted["q"], role=wanted["role"], team=wanted["team"], state=wanted["state"]
     )
     context |= {
         "form": form,
-        "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
+        "page": Paginator(users, PAGE).get_page(request.GET.get("page")),
         "roles": Role.choices,
         "teams": selectors.list_teams_with_role(None),
         "wanted": wanted,

@@ -62,10 +62,10 @@ class KubernetesProvisioner:
     def observe(self, ref: Ref) -> Observation:
         check_ref(ref, self.name)
         possible = kinds.possible_kinds(self._capabilities())
-        found = observe.observe(self._client, ref.name, possible, self._seen(ref.name))
-        if not found.exists:
+        observation = observe.observe(self._client, ref.name, possible, self._seen(ref.name))
+        if not observation.exists:
             MEMORY.forget(self._key(ref.name))
-        return found
+        return observation
 
     def delete(self, ref: Ref) -> None:
         check_ref(ref, self.name)

@@ -29,18 +29,18 @@ def observe(
     var: Path, workload: Workload, infos: Mapping[str, ProcessInfo], probe: bool = True
 ) -> tuple[ReplicaObservation, ...]:
     """Return observations; without `probe`, a running replica counts as starting."""
-    seen = [
+    observations = [
         _observe_replica(var, workload.name, index, replica, infos.get(f"{workload.name}-{index}"))
         for index, replica in sorted(workload.replicas.items())
     ]
     if not probe:
-        return tuple(seen)
-    running = [r for r in seen if r.state is ReplicaState.STARTING]
+        return tuple(observations)
+    running = [r for r in observations if r.state is ReplicaState.STARTING]
     probed = [r for r in running if workload.replicas[r.index].probe_port]
     answers = probes.probe_targets([_target(workload.replicas[r.index]) for r in probed])
     judged = {r.index: _probe_state(r, answer) for r, answer in zip(probed, answers, strict=True)}
-    pids = {r.pid for r in seen if r.pid}  # may share a port
-    return tuple(_with_port(workload, judged.get(r.index, r), pids) for r in seen)
+    pids = {r.pid for r in observations if r.pid}  # may share a port
+    return tuple(_with_port(workload, judged.get(r.index, r), pids) for r in observations)
 
 
 def _observe_replica(

@@ -87,10 +87,10 @@ def probe_targets(targets: Sequence[ProbeTarget]) -> list[str]:
 
 def _expire(asking: Sequence[_ProbeRequest], selector: selectors.BaseSelector) -> None:
     now = time.monotonic()
-    for one in asking:
-        if not one.answer and now >= one.deadline:
-            one.answer = f"{LATE} {one.target.timeout_s:g} s"
-            selector.unregister(one.socket)
+    for request in asking:
+        if not request.answer and now >= request.deadline:
+            request.answer = f"{LATE} {request.target.timeout_s:g} s"
+            selector.unregister(request.socket)
 
 
 def _judge(line: bytes) -> str:

@@ -265,7 +265,7 @@ class LocalProvisioner:
     ) -> list[ReplicaObservation]:
         """Return observations for planning; a required replica that is down counts as missing."""
         current = all(r.spec_hash == spec.spec_hash for r in workload.replicas.values())
-        found = []
+        observations = []
         for replica in observation.observe(self._var, workload, infos, probe=not current):
             known, info = workload.replicas[replica.index], infos.get(replica.name)
             replacing = known.goal is Goal.REPLACE and (info is None or info.state in AT_REST)
@@ -278,8 +278,8 @@ class LocalProvisioner:
             ):
                 # It exits because another process holds its port: assign a new one.
                 replica = replace(replica, spec_hash="")
-            found.append(replica)
-        return found
+            observations.append(replica)
+        return observations
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:

@@ -169,7 +169,7 @@ class Supervisor:
 
 
 def _infos(answer: object) -> dict[str, ProcessInfo]:
-    found = {}
+    process_infos = {}
     for facts in cast(list[dict[str, Any]], answer):
         info = ProcessInfo(
             group=facts["group"],
@@ -178,8 +178,8 @@ def _infos(answer: object) -> dict[str, ProcessInfo]:
             started_at=float(facts["start"]) if facts["pid"] else 0.0,
             spawn_error=facts["spawnerr"],
         )
-        found[info.group] = info
-    return found
+        process_infos[info.group] = info
+    return process_infos
 
 
 def _retyped(method: str, fault: xmlrpc.client.Fault) -> TemporaryError:

@@ -76,13 +76,13 @@ def replica_dir(var: Path, name: str, index: int) -> Path:
 def load(var: Path, name: str) -> Workload | None:
     """Return the state, None if absent or unreadable."""
     try:
-        facts = json.loads(_path(var, name).read_text(encoding="utf-8"))
+        document = json.loads(_path(var, name).read_text(encoding="utf-8"))
         replicas = {
             int(index): Replica(**{**replica, "goal": Goal(replica["goal"])})
-            for index, replica in facts["replicas"].items()
+            for index, replica in document["replicas"].items()
         }
-        role = facts.get("role", "")  # missing in files of the first version
-        return Workload(name, facts["owner"], role, facts["deleting"], replicas)
+        role = document.get("role", "")  # missing in files of the first version
+        return Workload(name, document["owner"], role, document["deleting"], replicas)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

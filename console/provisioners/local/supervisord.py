@@ -118,11 +118,11 @@ def render_program(var: Path, program: Program, directory: Path) -> str:
 
 
 def _folder(var: Path) -> Path:
-    found = var.resolve()
-    if odd := sorted(set("%*?[") & set(str(found))):
+    folder = var.resolve()
+    if odd := sorted(set("%*?[") & set(str(folder))):
         # supervisor expands a log path twice, and globs the folder of its own file.
-        raise UnsafeValueError(f"supervisor cannot work in {found}: its path contains {odd[0]}")
-    return found
+        raise UnsafeValueError(f"supervisor cannot work in {folder}: its path contains {odd[0]}")
+    return folder
 
 
 def _value(raw: object) -> str:

@@ -69,11 +69,11 @@ def parse_providers(text: str) -> tuple[Provider, ...]:
     entries = document.get("providers") if isinstance(document, dict) else None
     if not isinstance(entries, list) or set(document) != {"providers"}:
         raise SettingError(_SETTING, "...", "add `providers:` with a list")
-    found = tuple(_provider(entry, f"providers[{at}]") for at, entry in enumerate(entries))
-    for one in found:
-        if sum(other.id == one.id for other in found) > 1:
-            raise SettingError(f"{_SETTING} id", one.id, "use a unique id for each provider")
-    return found
+    providers = tuple(_provider(entry, f"providers[{at}]") for at, entry in enumerate(entries))
+    for provider in providers:
+        if sum(other.id == provider.id for other in providers) > 1:
+            raise SettingError(f"{_SETTING} id", provider.id, "use a unique id for each provider")
+    return providers
 
 
 def _single(env: Mapping[str, str], issuer: str) -> Provider:

@@ -74,7 +74,7 @@ def _render_page(request: HttpRequest, form: ChangePasswordForm, status: int = 2
         "passkeys_usable": factors.are_passkeys_usable(request),
         "demanded": flow.must_have_factor(request, user),
         "identities": identities,
-        "linkable": [one for one in settings.OIDC_PROVIDERS if one.id not in linked],
+        "linkable": [provider for provider in settings.OIDC_PROVIDERS if provider.id not in linked],
         "sessions": live[:50],
         "own": models.own_session(request),
         "idle": settings.SIGNON.idle.total_seconds(),

@@ -40,7 +40,9 @@ def overview(request: HttpRequest) -> HttpResponse:
             name: getattr(settings.SIGNON, name).total_seconds()
             for name in ("idle", "longest", "confirm")
         },
-        "providers": [_shown(request, one, known, people) for one in settings.OIDC_PROVIDERS],
+        "providers": [
+            _shown(request, provider, known, people) for provider in settings.OIDC_PROVIDERS
+        ],
         "break_glass": _break_glass(),
         "without_factor": _admins_without_factor(),
         "roles": ROLES,
@@ -89,7 +91,7 @@ def _shown(
 
 def _break_glass() -> list[tuple[str, str]]:
     """Return each break-glass user with its problem, found before the provider fails."""
-    found = []
+    break_glass = []
     for name in settings.SIGNON.break_glass:
         user = User.objects.filter(username__iexact=name).first()
         wrong = ""
@@ -99,8 +101,8 @@ def _break_glass() -> list[tuple[str, str]]:
             wrong = "not an active admin"
         elif not user.has_usable_password():
             wrong = "no password set"
-        found.append((name, wrong))
-    return found
+        break_glass.append((name, wrong))
+    return break_glass
 
 
 def _admins_without_factor() -> list[str]:
@@ -145,7 +147,7 @@ _FACTOR = {
 def facts(_viewer: Any) -> Sequence[Fact]:
     policy = settings.SIGNON
     only = policy.local_login == BREAK_GLASS
-    names = ", ".join(one.name for one in settings.OIDC_PROVIDERS)
+    names = ", ".join(provider.name for provider in settings.OIDC_PROVIDERS)
     return (
         Fact("Providers", names or "none"),
         Fact("Password login", "break-glass admins only" if only else "all users"),

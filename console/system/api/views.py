@@ -53,8 +53,8 @@ class Processes(APIView):
     @extend_schema(tags=["system"], summary="List managed processes", responses=SystemSerializer)
     def get(self, _request: Request) -> Response:
         """While supervisord is unreachable: the last known state, with reason and remedy."""
-        found = selectors.load_system()
-        shown = {field: getattr(found, field) for field in found.__dataclass_fields__}
+        system = selectors.load_system()
+        shown = {field: getattr(system, field) for field in system.__dataclass_fields__}
         return Response(SystemSerializer({**shown, "disk": selectors.disk_usage()}).data)
 
 

@@ -35,7 +35,7 @@ register_banner = _providers.register
 
 
 def list_banners(viewer: Somebody) -> list[Banner]:
-    found = []
+    banners = []
     for provider in _providers:
         try:
             banner = provider(viewer)
@@ -43,8 +43,8 @@ def list_banners(viewer: Somebody) -> list[Banner]:
             log.exception("Banner provider failed; the banner is omitted")
             continue
         if banner is not None:
-            found.append(banner)
-    return found
+            banners.append(banner)
+    return banners
 
 
 def shell_context(request: HttpRequest) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _may(request: HttpRequest, role: str) -> bool:
 
 
 def _menu(request: HttpRequest) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    menu: list[dict[str, Any]] = [
         {"item": item, "url": url, "active": False}
         for item in navigation.list_items()
         if navigation.may_open(request.user, item) and (url := navigation.url_of(item))
@@ -81,11 +81,11 @@ def _menu(request: HttpRequest) -> list[dict[str, Any]]:
     named = gate.parse_route(request.resolver_match)
     of_list = str(reverse(named[0].list_url)) if named else ""
     for path in (request.path, of_list):
-        here = [entry for entry in found if _is_at(path, str(entry["url"]))]
+        here = [entry for entry in menu if _is_at(path, str(entry["url"]))]
         if here:  # longest match, for nested paths
             max(here, key=lambda entry: len(str(entry["url"])))["active"] = True
             break
-    return found
+    return menu
 
 
 def _is_at(path: str, url: str) -> bool:

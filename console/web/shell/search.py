@@ -71,7 +71,7 @@ def search_all(viewer: Any, text: str) -> list[HitGroup]:
     groups: dict[str, list[Hit]] = {}
     for hit in sorted(hits, key=lambda hit: _rank(hit, wanted))[:MAX_HITS]:
         groups.setdefault(hit.kind, []).append(hit)
-    return [HitGroup(heading(kind), found) for kind, found in groups.items()]
+    return [HitGroup(heading(kind), group) for kind, group in groups.items()]
 
 
 def _rank(hit: Hit, wanted: str) -> tuple[bool, bool, int]:

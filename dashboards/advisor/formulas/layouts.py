@@ -63,10 +63,10 @@ def judge_layout(before: LayoutUse, promised: float, windows: Sequence[LayoutUse
     """`promised`: fewer computed tokens per request. `windows`: sums up to now, the shortest first;
     the shortest one with enough requests counts.
     """
-    after = next((one for one in windows if one.requests >= MIN_REQUESTS), None)
+    after = next((window for window in windows if window.requests >= MIN_REQUESTS), None)
     if after is None:
-        most = max((one.requests for one in windows), default=0)
-        verdict = WAITING if not any(one.changed for one in windows) else NOT_APPLIED
+        most = max((window.requests for window in windows), default=0)
+        verdict = WAITING if not any(window.changed for window in windows) else NOT_APPLIED
         return Verdict(
             verdict,
             f"{most:,} requests of this template since the advice; {MIN_REQUESTS} are needed.",

@@ -45,13 +45,13 @@ def summarize(requests: Sequence[TraceRequest], seed: int = 0) -> dict[str, Any]
     """Return JSON: figures, figures of resampled sessions, and the mix of the requests. Samples
     that are compared need different seeds: equal ones would draw sessions in pairs.
     """
-    timed = sum(one.ttft_s is not None for one in requests)
+    timed = sum(request.ttft_s is not None for request in requests)
     found: dict[str, Any] = {"requests": len(requests), "timed": timed}
     if timed < MIN_REQUESTS:
         return found
     groups: dict[object, list[TraceRequest]] = {}
-    for number, one in enumerate(requests):
-        groups.setdefault(one.session or number, []).append(one)
+    for number, request in enumerate(requests):
+        groups.setdefault(request.session or number, []).append(request)
     listed = list(groups.values())
     ordered = sorted(
         (one.ttft_s, at)
@@ -70,8 +70,8 @@ def summarize(requests: Sequence[TraceRequest], seed: int = 0) -> dict[str, Any]
     draws = [_figures(ordered, sums, [1] * len(listed))]
     for _ in range(_DRAWS):
         weights = [0] * len(listed)
-        for at in chance.choices(range(len(listed)), k=len(listed)):
-            weights[at] += 1
+        for choice in chance.choices(range(len(listed)), k=len(listed)):
+            weights[choice] += 1
         draws.append(_figures(ordered, sums, weights))
     count = len(requests)
     span = requests[-1].arrived_s - requests[0].arrived_s
@@ -81,8 +81,8 @@ def summarize(requests: Sequence[TraceRequest], seed: int = 0) -> dict[str, Any]
         "draws": {name: [draw[name] for draw in draws[1:]] for name in _MEASURES},
         "mix": {
             "requests_per_s": count / max(span, 1e-9),
-            "prompt_tokens": sum(one.prompt_tokens for one in requests) / count,
-            "output_tokens": sum(one.output_tokens for one in requests) / count,
+            "prompt_tokens": sum(request.prompt_tokens for request in requests) / count,
+            "output_tokens": sum(request.output_tokens for request in requests) / count,
         },
     }
 
@@ -94,15 +94,15 @@ def _figures(
 ) -> dict[str, float | None]:
     heights = list(accumulate(weights[at] for _, at in ordered))
     total = heights[-1]
-    found: dict[str, float | None] = {}
+    figures: dict[str, float | None] = {}
     for name, part in (("ttft_p50_s", 0.5), ("ttft_p90_s", 0.9)):
         place = next((at for at, height in enumerate(heights) if height > part * total), -1)
-        found[name] = ordered[place][0]
+        figures[name] = ordered[place][0]
     cached, prompt = (
         sum(weight * one[at] for weight, one in zip(weights, sums, strict=True)) for at in (0, 1)
     )
-    found["hit_rate"] = cached / prompt if prompt else None
-    return found
+    figures["hit_rate"] = cached / prompt if prompt else None
+    return figures
 
 
 def measure_changes(
@@ -115,15 +115,15 @@ def measure_changes(
     `expected`: the same requests as a model answers them without the change; what differs there is
     taken off, draw by draw, since draws of the same seed have the same sessions.
     """
-    found = {}
+    estimates = {}
     for name in _MEASURES:
         samples = [_sample(one, name) for one in (before, after, *(expected or ()))]
         if any(value is None for value in chain.from_iterable(samples)):
             continue
         changes = [_change(name, *one) for one in zip(*samples, strict=True)]
         low, high = interval(changes[1:])
-        found[name] = Estimate(changes[0], min(low, changes[0]), max(high, changes[0]))
-    return found
+        estimates[name] = Estimate(changes[0], min(low, changes[0]), max(high, changes[0]))
+    return estimates
 
 
 def _sample(summary: Mapping[str, Any], name: str) -> list[Any]:
@@ -139,7 +139,7 @@ def _change(
 
 
 def describe_drift(drift: Mapping[str, Estimate]) -> str:
-    parts = [f"{_MEASURES[name]} {_text(name, one)}" for name, one in drift.items()]
+    parts = [f"{_MEASURES[name]} {_text(name, estimate)}" for name, estimate in drift.items()]
     return f"Taken off as the effect of other requests, by the model: {', '.join(parts)}."
 
 

@@ -63,9 +63,9 @@ def list_prompt_rows(facts: Mapping[str, Any], price: TokenPrice) -> list[Advice
     if misses["error"] or not misses["hours"]:
         return []
     rows = [
-        _layout_row(one, misses, price)
-        for one in misses["templates"]
-        if one["computed"] >= MIN_TOKENS
+        _layout_row(template, misses, price)
+        for template in misses["templates"]
+        if template["computed"] >= MIN_TOKENS
     ]
     rows.sort(key=sort_key)
     del rows[MAX_TEMPLATES:]

@@ -79,7 +79,7 @@ def forwards() -> Callable[[str], bool]:
     if not facts.alertmanager_url:
         return lambda _endpoint: False
     sources = metrics_sources.list_in_use()
-    sent = {one.name for one in sources if one.alertmanager_url}
+    sent = {source.name for source in sources if source.alertmanager_url}
     if facts.prometheus_embedded or facts.alertmanager_file is None:
         sent.add(OWN)
     owners, default = metrics_sources.map_endpoints(sources), sources[0].name

@@ -83,12 +83,12 @@ def with_secrets(config: AlertmanagerConfig) -> AlertmanagerConfig:
     """
     stored = selectors.stored_secrets()
     receivers = []
-    for one in config.receivers:
-        secrets = {name: stored.get((one.name, name), "") for name in one.secrets}
+    for receiver in config.receivers:
+        secrets = {name: stored.get((receiver.name, name), "") for name in receiver.secrets}
         if all(secrets.values()):
-            receivers.append(replace(one, values={**one.values, **secrets}))
-    names = {one.name for one in receivers}
-    routes = [one for one in config.routes if one.receiver in names]
+            receivers.append(replace(receiver, values={**receiver.values, **secrets}))
+    names = {receiver.name for receiver in receivers}
+    routes = [route for route in config.routes if route.receiver in names]
     return replace(config, receivers=receivers, routes=routes)
 
 
@@ -109,8 +109,8 @@ def _load(path: Path, config: AlertmanagerConfig, digest: str) -> None:
         _record(ConfigState.WAITING, digest, text)
         return
     if status == 200:
-        loaded = {one.name for one in whole.receivers}
-        lost = sorted({one.name for one in config.receivers} - loaded)
+        loaded = {receiver.name for receiver in whole.receivers}
+        lost = sorted({receiver.name for receiver in config.receivers} - loaded)
         unread = f"Secrets of {', '.join(lost)} cannot be decrypted. Enter them again."
         _record(ConfigState.LOADED, digest, unread if lost else "")
         return
@@ -128,10 +128,13 @@ def _amtool_fault(config: AlertmanagerConfig) -> str:
         return ""
     receivers = [
         replace(
-            one,
-            values={**one.values, **dict.fromkeys(one.secrets, "https://example.org/secret")},
+            receiver,
+            values={
+                **receiver.values,
+                **dict.fromkeys(receiver.secrets, "https://example.org/secret"),
+            },
         )
-        for one in config.receivers
+        for receiver in config.receivers
     ]
     shown = replace(
         config,

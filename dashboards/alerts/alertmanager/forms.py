@@ -68,7 +68,7 @@ class ChangeSilenceForm(SilenceForm):
 
     def __init__(self, silence: Silence, begun: bool, data: Any = None) -> None:
         shown = {
-            "matchers": "\n".join(str(one) for one in silence.conditions),
+            "matchers": "\n".join(str(condition) for condition in silence.conditions),
             "starts_at": _typed(silence.starts_at),
             "ends_at": _typed(silence.ends_at),
             "duration": "",
@@ -133,12 +133,12 @@ class ReceiverForm(ValuesForm):
             del self.fields["enabled"]
         else:
             del self.fields["everything"]
-        fields |= {one.name: _field(one, known) for one in KINDS[kind].fields}
+        fields |= {field.name: _field(field, known) for field in KINDS[kind].fields}
         self.fields = {**fields, **self.fields}
 
     def given(self) -> dict[str, Any]:
         """Return the submitted values without empty secrets of an existing receiver."""
-        secrets = {one.name for one in KINDS[self.kind].fields if one.secret}
+        secrets = {field.name for field in KINDS[self.kind].fields if field.secret}
         values: dict[str, Any] = {
             name: text
             for name, text in super().given().items()

@@ -19,14 +19,16 @@ DURATION_REMEDY: Final = "Examples: 30m, 2h, 1d, 1h30m."
 
 def parse_mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
     """Return the body as a mapping; raise `Refused` for unknown fields."""
-    given = expect_object(data)
+    mapping = expect_object(data)
     names = list(known)
-    unknown = [name for name in given if name not in names]
+    unknown = [name for name in mapping if name not in names]
     if unknown:
         remedy = f"Known fields: {', '.join(names)}."
         fault = "Unknown field."
-        raise Refused(*(Problem(str(one), given[one], fault, remedy, "unknown") for one in unknown))
-    return given
+        raise Refused(
+            *(Problem(str(one), mapping[one], fault, remedy, "unknown") for one in unknown)
+        )
+    return mapping
 
 
 def parse_text(data: Mapping[str, Any], name: str, longest: int, *, needed: bool = False) -> str:
@@ -61,14 +63,14 @@ def parse_flag(data: Mapping[str, Any], name: str, default: bool) -> bool:
 def parse_seconds(data: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
     """Parse a number of seconds or a Prometheus duration."""
     value = data.get(name, default)
-    found = value if isinstance(value, int) and not isinstance(value, bool) else None
+    seconds = value if isinstance(value, int) and not isinstance(value, bool) else None
     if isinstance(value, str):
-        found = _spelled(value.strip())
-    if found is None or not low <= found <= high:
+        seconds = _spelled(value.strip())
+    if seconds is None or not low <= seconds <= high:
         remedy = f"{DURATION_REMEDY} Range: {format_duration(low)} to {format_duration(high)}."
         problem = "Invalid duration."
         raise Refused(Problem(name, value, problem, remedy, "duration"))
-    return found
+    return seconds
 
 
 def parse_time(data: Mapping[str, Any], name: str) -> datetime | None:
@@ -99,7 +101,7 @@ def format_duration(number: int) -> str:
 def _spelled(value: str) -> int | None:
     if value.isascii() and value.isdecimal() and len(value) < 9:
         return int(value)
-    found = _DURATION.fullmatch(value)
-    if found is None or not value:
+    match = _DURATION.fullmatch(value)
+    if match is None or not value:
         return None
-    return sum(int(n or 0) * size for n, size in zip(found.groups(), _UNITS, strict=True))
+    return sum(int(n or 0) * size for n, size in zip(match.groups(), _UNITS, strict=True))

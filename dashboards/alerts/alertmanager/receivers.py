@@ -57,11 +57,11 @@ def create(actor: Any, data: Any) -> Receiver:
     gathered = Gathered()
     kind = gathered.take(_kind, expect_object(data)) or ""
     fields = _fields(kind) if kind else tuple(data)
-    given = input_values.parse_mapping(data, ("name", "kind", "everything", *fields))
-    name = gathered.take(_name, given) or ""
+    mapping = input_values.parse_mapping(data, ("name", "kind", "everything", *fields))
+    name = gathered.take(_name, mapping) or ""
     made = Receiver(name=name, kind=kind, created_by=stored_actor(actor))
-    everything = gathered.take(input_values.parse_flag, given, "everything", False)
-    secrets = _take(made, given, gathered) if kind else {}
+    everything = gathered.take(input_values.parse_flag, mapping, "everything", False)
+    secrets = _take(made, mapping, gathered) if kind else {}
     gathered.end()
     try:
         with transaction.atomic():
@@ -83,10 +83,10 @@ def change(actor: Any, name: str, data: Any, *, expected: int | None = None) -> 
     require(actor, "admin")
     with transaction.atomic():
         row = _locked(name, expected)
-        given = input_values.parse_mapping(data, _fields(row.kind))
+        mapping = input_values.parse_mapping(data, _fields(row.kind))
         before = _facts(row)
         gathered = Gathered()
-        secrets = _take(row, given, gathered)
+        secrets = _take(row, mapping, gathered)
         gathered.end()
         row.generation += 1
         row.changed_at = timezone.now()
@@ -201,7 +201,7 @@ def _expect_version(kind: str) -> None:
 
 
 def _fields(kind: str) -> tuple[str, ...]:
-    return (*(one.name for one in KINDS[kind].fields), *COMMON)
+    return (*(field.name for field in KINDS[kind].fields), *COMMON)
 
 
 def _name(given: Mapping[str, Any]) -> str:
@@ -282,7 +282,7 @@ def _refuse_mail() -> None:
 
 def _shown(row: Receiver, secrets: Mapping[str, str]) -> str:
     """Return the destination without secrets: the host of a URL, or the public fields."""
-    urls = [one.name for one in KINDS[row.kind].fields if one.url and one.secret]
+    urls = [field.name for field in KINDS[row.kind].fields if field.url and field.secret]
     for name in urls:
         if name in secrets:
             parts = urlsplit(secrets[name])

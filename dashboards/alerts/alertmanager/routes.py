@@ -33,9 +33,9 @@ _TIMES: Final = (
 
 def create(actor: Any, data: Any) -> Route:
     require(actor, "admin")
-    given = input_values.parse_mapping(data, FIELDS)
+    mapping = input_values.parse_mapping(data, FIELDS)
     made = Route(group_by=list(GROUP_BY))
-    _take(made, given, new=True)
+    _take(made, mapping, new=True)
     with transaction.atomic():
         made.save(force_insert=True)
         record(actor, "create", f"alert-route/{made.pk}", facts(made))
@@ -45,11 +45,11 @@ def create(actor: Any, data: Any) -> Route:
 
 def change(actor: Any, pk: UUID, data: Any, *, expected: int | None = None) -> Route:
     require(actor, "admin")
-    given = input_values.parse_mapping(data, FIELDS)
+    mapping = input_values.parse_mapping(data, FIELDS)
     with transaction.atomic():
         found = _locked(pk, expected)
         before = facts(found)
-        _take(found, given)
+        _take(found, mapping)
         found.generation += 1
         found.save()
         changes = diff(before, facts(found))
@@ -73,7 +73,7 @@ def facts(route: Route) -> dict[str, Any]:
     }
     return {
         "receiver": route.receiver.name,
-        "matchers": [str(one) for one in route.conditions],
+        "matchers": [str(condition) for condition in route.conditions],
         "group_by": list(route.group_by),
         **times,
     }
@@ -87,7 +87,7 @@ def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
     )
     if "matchers" in given:
         matchers = gathered.take(label_matchers.parse, given["matchers"]) or ()
-        route.matchers = [one.data() for one in matchers]
+        route.matchers = [matcher.data() for matcher in matchers]
     if "group_by" in given:
         route.group_by = gathered.take(_labels, given["group_by"]) or []
     for name, column, _default, low, high in _TIMES:
@@ -103,15 +103,15 @@ def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
 def _labels(value: Any) -> list[str]:
     listed = re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else value
     good = isinstance(listed, list) and all(isinstance(one, str) for one in listed)
-    found = list(dict.fromkeys(filter(None, listed))) if good else []
-    if not good or len(found) > 10 or not all(_LABEL.fullmatch(one) for one in found):
+    labels = list(dict.fromkeys(filter(None, listed))) if good else []
+    if not good or len(labels) > 10 or not all(_LABEL.fullmatch(label) for label in labels):
         remedy = "Enter at most 10 label names, such as alertname, endpoint."
         text = "Invalid grouping labels."
         raise Refused(Problem("group_by", value, text, remedy, "labels"))
-    return found
+    return labels
 
 
 def _locked(pk: UUID, expected: int | None) -> Route:
-    found = selectors.get_or_refuse(Route.objects.select_for_update(), "route", pk=pk)
-    expect_generation("This route", found.generation, expected)
-    return found
+    locked = selectors.get_or_refuse(Route.objects.select_for_update(), "route", pk=pk)
+    expect_generation("This route", locked.generation, expected)
+    return locked

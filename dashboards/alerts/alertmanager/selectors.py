@@ -37,9 +37,15 @@ def config() -> AlertmanagerConfig:
     where = f"{mail.host}:{mail.port}" if mail.host else ""
     server = MailServer(where, mail.sender, mail.security != "none", mail.user, mail.password)
     receivers = [
-        ReceiverConfig(one.name, one.kind, one.config, tuple(one.secrets), one.send_resolved)
-        for one in enabled_receivers()
-        if where or one.kind != "email"
+        ReceiverConfig(
+            enabled_receiver.name,
+            enabled_receiver.kind,
+            enabled_receiver.config,
+            tuple(enabled_receiver.secrets),
+            enabled_receiver.send_resolved,
+        )
+        for enabled_receiver in enabled_receivers()
+        if where or enabled_receiver.kind != "email"
     ]
     names = {one.name for one in receivers}
     shown_routes = [
@@ -91,8 +97,8 @@ def find_receivers(viewer: Any, text: str) -> Sequence[Hit]:
         return []
     rows = receivers().filter(name__icontains=text)[:MAX_HITS_PER_FINDER]
     return [
-        Hit("alert receiver", one.name, reverse("notify:receiver", args=[one.name]), "send")
-        for one in rows
+        Hit("alert receiver", row.name, reverse("notify:receiver", args=[row.name]), "send")
+        for row in rows
     ]
 
 

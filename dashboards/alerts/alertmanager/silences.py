@@ -92,7 +92,7 @@ class SilenceList:
 
     def muting(self, labels: Mapping[str, str]) -> Silence | None:
         """Return the active silence or acknowledgement of an alert."""
-        active = (one for one in self.rows if one.state == "active")
+        active = (row for row in self.rows if row.state == "active")
         return next((one for one in active if matchers.matches(one.conditions, labels)), None)
 
 
@@ -103,9 +103,9 @@ def list_silences(viewer: Any) -> SilenceList:
     read = _read(api_client.list_alertmanagers())
     if allows(viewer, "viewer"):
         return read
-    pinned = [one.endpoint for one in read.rows if one.endpoint]
+    pinned = [row.endpoint for row in read.rows if row.endpoint]
     seen = endpoints.existing(pinned, viewer)
-    return SilenceList(tuple(one for one in read.rows if one.endpoint in seen), read.faults)
+    return SilenceList(tuple(row for row in read.rows if row.endpoint in seen), read.faults)
 
 
 def get(viewer: Any, identity: str) -> Silence:
@@ -123,17 +123,17 @@ def get(viewer: Any, identity: str) -> Silence:
 def create(actor: Any, data: Any) -> list[Silence]:
     """Create the silence in each Alertmanager concerned; return one row for each."""
     require_in_any_team(actor, "operator")
-    given = input_values.parse_mapping(data, FIELDS)
-    return _create(actor, given, "silence")
+    mapping = input_values.parse_mapping(data, FIELDS)
+    return _create(actor, mapping, "silence")
 
 
 def acknowledge(actor: Any, data: Any) -> list[Silence]:
     """Acknowledge the firing alerts of a rule and endpoint ("" for alerts without endpoint)."""
-    given = input_values.parse_mapping(data, ACKNOWLEDGE_FIELDS)
+    mapping = input_values.parse_mapping(data, ACKNOWLEDGE_FIELDS)
     gathered = Gathered()
-    alert = gathered.take(input_values.parse_text, given, "alert", 80, needed=True) or ""
-    endpoint = gathered.take(input_values.parse_text, given, "endpoint", 63) or ""
-    note = gathered.take(input_values.parse_text, given, "note", 490) or ""
+    alert = gathered.take(input_values.parse_text, mapping, "alert", 80, needed=True) or ""
+    endpoint = gathered.take(input_values.parse_text, mapping, "endpoint", 63) or ""
+    note = gathered.take(input_values.parse_text, mapping, "note", 490) or ""
     gathered.end()
     _expect_firing(actor, alert, endpoint)
     conditions = Matcher("alertname", "=", alert), Matcher("endpoint", "=", endpoint)
@@ -143,9 +143,9 @@ def acknowledge(actor: Any, data: Any) -> list[Silence]:
             remedy = "Undo that acknowledgement first to replace it."
             raise Refused(Problem("alert", alert, text, remedy, "acknowledged"), status_code=409)
     fields = {
-        "matchers": [str(one) for one in conditions],
+        "matchers": [str(condition) for condition in conditions],
         "comment": f"{ACKNOWLEDGED} {note}".strip(),
-        "duration": given.get("duration") or _LONGEST_ACKNOWLEDGEMENT,
+        "duration": mapping.get("duration") or _LONGEST_ACKNOWLEDGEMENT,
     }
     return _create(actor, fields, "acknowledge")
 
@@ -177,8 +177,8 @@ def change(actor: Any, row: Silence, data: Any) -> Silence:
     if row.state == "expired":
         text, remedy = "This silence has expired.", "Create a new one."
         raise Refused(Problem("", None, text, remedy, "ended"), status_code=409)
-    given = input_values.parse_mapping(data, FIELDS)
-    conditions, times, comment, endpoint = _validate(actor, given, row)
+    mapping = input_values.parse_mapping(data, FIELDS)
+    conditions, times, comment, endpoint = _validate(actor, mapping, row)
     manager = _manager(row)
     body = {**make_body(conditions, times, row.author, comment), "id": row.id}
     try:
@@ -203,7 +203,7 @@ def expire(actor: Any, row: Silence) -> None:
         return
     _expire(row)
     verb = "undo acknowledgement" if row.acknowledges else "end silence"
-    facts = {"matchers": [str(one) for one in row.conditions]}
+    facts = {"matchers": [str(condition) for condition in row.conditions]}
     record(actor, verb, f"silence/{row.id}", facts, of=endpoint)
 
 
@@ -221,7 +221,7 @@ def end_resolved(rows: Iterable[Silence], firing: Sequence[Mapping[str, str]]) -
 def read_acknowledgements() -> list[Silence]:
     """Return the active acknowledgements of all Alertmanagers."""
     rows = _read(api_client.list_alertmanagers()).rows
-    return [one for one in rows if one.acknowledges and one.state == "active"]
+    return [row for row in rows if row.acknowledges and row.state == "active"]
 
 
 def make_fault(faults: Iterable[str]) -> Refused:
@@ -235,7 +235,9 @@ def _read(managers: Iterable[Alertmanager]) -> SilenceList:
     faults: list[str] = []
     for manager in managers:
         try:
-            rows += [_parse(manager.source, one) for one in api_client.list_silences(manager)]
+            rows += [
+                _parse(manager.source, silence) for silence in api_client.list_silences(manager)
+            ]
         except (NoReplyError, KeyError, TypeError, AttributeError) as error:
             faults.append(str(api_client.refusal(manager, error)))
     rows.sort(key=lambda one: (one.updated_at, one.id), reverse=True)
@@ -245,11 +247,11 @@ def _read(managers: Iterable[Alertmanager]) -> SilenceList:
 def _parse(source: str, row: Mapping[str, Any]) -> Silence:
     conditions = tuple(
         Matcher(
-            str(one["name"]),
-            _OPERATORS[bool(one.get("isEqual", True)), bool(one["isRegex"])],
-            str(one["value"]),
+            str(matcher["name"]),
+            _OPERATORS[bool(matcher.get("isEqual", True)), bool(matcher["isRegex"])],
+            str(matcher["value"]),
         )
-        for one in row["matchers"]
+        for matcher in row["matchers"]
     )
     return Silence(
         id=str(row["id"]),
@@ -277,12 +279,12 @@ def make_body(
     return {
         "matchers": [
             {
-                "name": one.name,
-                "value": one.value,
-                "isRegex": one.op.endswith("~"),
-                "isEqual": not one.op.startswith("!"),
+                "name": condition.name,
+                "value": condition.value,
+                "isRegex": condition.op.endswith("~"),
+                "isEqual": not condition.op.startswith("!"),
             }
-            for one in conditions
+            for condition in conditions
         ],
         "startsAt": times[0].isoformat(),
         "endsAt": times[1].isoformat(),
@@ -330,7 +332,7 @@ def _endpoint_of(row: Silence) -> Any:
 
 def _facts(row: Silence, *, starts: bool = True) -> dict[str, Any]:
     facts = {
-        "matchers": [str(one) for one in row.conditions],
+        "matchers": [str(condition) for condition in row.conditions],
         "starts_at": row.starts_at,
         "ends_at": row.ends_at,
         "comment": row.reason,
@@ -379,7 +381,7 @@ def _conditions(given: Mapping[str, Any]) -> Matchers:
         text = "The matchers would match every alert."
         remedy = 'Add a matcher such as alertname="HighTTFT" or endpoint="chat".'
         raise Refused(Problem("matchers", given.get("matchers"), text, remedy, "too_wide"))
-    if any(one.name == TEAM for one in conditions):
+    if any(condition.name == TEAM for condition in conditions):
         text = "Alerts have no label team."
         raise Refused(Problem("matchers", TEAM, text, "Match endpoints instead.", "team"))
     return conditions
@@ -390,9 +392,9 @@ def _bound_to(actor: Any, conditions: Matchers) -> Any:
     operator.
     """
     name = matchers.pinned_value(conditions, "endpoint")
-    found = endpoints.endpoints(actor).filter(name=name).first() if name else None
-    if found is not None:
-        require(actor, "operator", of=found)
+    bound = endpoints.endpoints(actor).filter(name=name).first() if name else None
+    if bound is not None:
+        require(actor, "operator", of=bound)
     elif not allows(actor, "operator"):
         text = (
             f"Unknown endpoint {name}." if name else "The matchers may match other teams' alerts."
@@ -400,7 +402,7 @@ def _bound_to(actor: Any, conditions: Matchers) -> Any:
         remedy = 'Add a matcher for one of your endpoints: endpoint="NAME".'
         problem = Problem("matchers", name, text, remedy, "endpoint_needed")
         raise Refused(problem, status_code=403)
-    return found
+    return bound
 
 
 def _times(

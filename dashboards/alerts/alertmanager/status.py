@@ -39,7 +39,7 @@ def notification_status() -> NotificationStatus:
     """Return the status from rows alone."""
     row = AlertWatch.objects.filter(pk=1).first()
     managers = api_client.list_alertmanagers()
-    elsewhere = tuple(one.source for one in managers if one.source != OWN)
+    elsewhere = tuple(manager.source for manager in managers if manager.source != OWN)
     doing, trouble, remedy = _trouble(row, bool(managers))
     looked_at = row.looked_at if row else None
     managed = settings.EMBERLINE.alertmanager_file is not None

@@ -55,15 +55,15 @@ class Lane:
 
     @property
     def severity(self) -> str:
-        return _worst(one.severity for one in self.intervals)
+        return _worst(interval.severity for interval in self.intervals)
 
     @property
     def ongoing(self) -> bool:
-        return any(one.ongoing for one in self.intervals)
+        return any(interval.ongoing for interval in self.intervals)
 
     @property
     def firing_s(self) -> int:
-        return sum(one.duration_s for one in self.intervals)
+        return sum(interval.duration_s for interval in self.intervals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Timeline:
     @property
     def intervals(self) -> list[AlertInterval]:
         """Return all intervals, the latest first."""
-        every = [one for lane in self.lanes for one in lane.intervals]
+        every = [interval for lane in self.lanes for interval in lane.intervals]
         return sorted(every, key=lambda one: (one.start, one.rule, one.endpoint), reverse=True)
 
 
@@ -110,9 +110,10 @@ def read_timeline(viewer: Any, key: str) -> Timeline:
 def find_interval(timeline: Timeline, rule: str, endpoint: str, at: int) -> AlertInterval | None:
     return next(
         (
-            one
-            for one in timeline.intervals
-            if (one.rule, one.endpoint) == (rule, endpoint) and one.start <= at <= one.end
+            interval
+            for interval in timeline.intervals
+            if (interval.rule, interval.endpoint) == (rule, endpoint)
+            and interval.start <= at <= interval.end
         ),
         None,
     )
@@ -128,7 +129,9 @@ def measure_at_start(asker: Asker, settings: Settings, interval: AlertInterval) 
     text = rule.value(settings.of(rule, interval.endpoint), only)
     for series in asker.ask({"value": Question(text, interval.start)})["value"].series:
         own = {pair for pair in series.labels if pair[0] != "__name__"}
-        if series.latest is not None and any(own <= set(one.items()) for one in interval.alerts):
+        if series.latest is not None and any(
+            own <= set(alert.items()) for alert in interval.alerts
+        ):
             return format_value(rule.unit, series.latest)
     return ""
 
@@ -165,5 +168,5 @@ def _merge(rows: Iterable[AlertRecord], now: int) -> list[AlertInterval]:
 
 
 def _worst(severities: Iterable[str]) -> str:
-    every = sorted({one for one in severities if one})
+    every = sorted({severity for severity in severities if severity})
     return PAGE if PAGE in every else (every[0] if every else "")

@@ -82,9 +82,9 @@ def read_firing() -> FiringState:
     """Return the firing alerts of all metrics sources."""
     if not connections.any_known():
         return FiringState(why=NO_PROMETHEUS)
-    found = firing_alerts.query_firing(connections.fleet(), Scope())
-    why = found.why or found.missing
-    return FiringState(found.alerts, why, unknown=bool(why))
+    firing = firing_alerts.query_firing(connections.fleet(), Scope())
+    why = firing.why or firing.missing
+    return FiringState(firing.alerts, why, unknown=bool(why))
 
 
 def record_alerts(state: FiringState, now: datetime) -> None:
@@ -129,13 +129,13 @@ def _last_evaluations(rows: Sequence[AlertRecord], now: datetime) -> list[dateti
         text = f"max(max_over_time(timestamp(ALERTS{alert})[10m:5s]))"
         questions[str(row.pk)] = Question(text, int(now.timestamp()))
     answers = connections.fleet().ask(questions) if questions else {}
-    found: list[datetime | None] = []
+    last_evaluations: list[datetime | None] = []
     for row in rows:
         series = answers[str(row.pk)].series
         latest = series[0].latest if series else None
         moment = datetime.fromtimestamp(latest, UTC) if latest else None
-        found.append(max(moment, row.started_at) if moment else None)
-    return found
+        last_evaluations.append(max(moment, row.started_at) if moment else None)
+    return last_evaluations
 
 
 def prune(now: datetime) -> None:
@@ -172,7 +172,7 @@ def _forward(state: FiringState, now: datetime) -> None:
     if manager is None:
         return
     is_forwarded = api_client.forwards()
-    alerts = [_body(one, now) for one in state.alerts if is_forwarded(one.endpoint)]
+    alerts = [_body(alert, now) for alert in state.alerts if is_forwarded(alert.endpoint)]
     alerts += _no_metrics(state, now)
     if not alerts:
         return
@@ -220,7 +220,7 @@ def _end_acknowledgements(state: FiringState) -> None:
         return
     recent = AlertRecord.objects.filter(ended_at=None).values_list("labels", flat=True)
     silences.end_resolved(
-        silences.read_acknowledgements(), [*(one.labels for one in state.alerts), *recent]
+        silences.read_acknowledgements(), [*(alert.labels for alert in state.alerts), *recent]
     )
 
 

@@ -64,8 +64,8 @@ def facts(row: ClusterAlerts) -> dict[str, Any]:
 
 
 def _merge_fields(before: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    given = input_values.parse_mapping(data, FIELDS)
-    whole = {**before, **given}
+    mapping = input_values.parse_mapping(data, FIELDS)
+    whole = {**before, **mapping}
     namespace, labels = input_values.parse_text(whole, "namespace", 63), whole["labels"]
     wrong = label_name_problem(namespace)
     if wrong is not None:

@@ -133,32 +133,42 @@ def reconcile(alerts_id: str) -> None:
     if row is None:
         return
     try:
-        seen = _pass(row, held)
+        reconcile_result = _pass(row, held)
     except Exception:
         # Deferred, so that one bad row cannot occupy a worker.
         held.release(AFTER_CRASH_S)
         raise
-    increment("alert_object_passes", outcome=seen.reason)
+    increment("alert_object_passes", outcome=reconcile_result.reason)
     held.write(
         observed_generation=row.generation,
-        phase=seen.phase,
-        reason=seen.reason,
-        message=seen.message,
-        **seen.facts,
+        phase=reconcile_result.phase,
+        reason=reconcile_result.reason,
+        message=reconcile_result.message,
+        **reconcile_result.facts,
     )
-    over = not row.on and not seen.facts.get("there", row.status.there)
-    held.release(None if over else SOON_S if seen.soon else AGAIN_S[ClusterPhase(seen.phase)])
+    over = not row.on and not reconcile_result.facts.get("there", row.status.there)
+    held.release(
+        None
+        if over
+        else SOON_S
+        if reconcile_result.soon
+        else AGAIN_S[ClusterPhase(reconcile_result.phase)]
+    )
 
 
 def _pass(row: ClusterAlerts, held: Claim) -> ReconcileResult:
-    seen, known = ReconcileResult(), load_facts()
-    seen.facts["tried"] = desired_digest(row, known)
+    reconcile_result, known = ReconcileResult(), load_facts()
+    reconcile_result.facts["tried"] = desired_digest(row, known)
     try:
-        _bring(row, build_desired(row, known), held, seen)
+        _bring(row, build_desired(row, known), held, reconcile_result)
     except ProvisionError as error:
-        seen.phase, seen.reason, seen.message = ClusterPhase.FAILED, error.reason, error.message
-        seen.soon = error.reason == "StillStopping"
-    return seen
+        reconcile_result.phase, reconcile_result.reason, reconcile_result.message = (
+            ClusterPhase.FAILED,
+            error.reason,
+            error.message,
+        )
+        reconcile_result.soon = error.reason == "StillStopping"
+    return reconcile_result
 
 
 def _bring(row: ClusterAlerts, want: DesiredObjects, held: Claim, seen: ReconcileResult) -> None:

@@ -130,8 +130,10 @@ def related_objects(viewer: Any) -> list[RelatedObject]:
     """Return the entries of all clusters with desired or remaining objects."""
     if not allows(viewer, "viewer"):
         return []
-    rows = [one for one in cluster_summaries() if one.phase != OFF]
-    return [replace(_line(one), title=one.name) for one in rows]
+    rows = [
+        cluster_summary for cluster_summary in cluster_summaries() if cluster_summary.phase != OFF
+    ]
+    return [replace(_line(row), title=row.name) for row in rows]
 
 
 def _line(one: ClusterAlertsSummary) -> RelatedObject:

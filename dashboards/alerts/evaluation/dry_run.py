@@ -103,7 +103,7 @@ def dry_run(
     """Evaluate `draft`, and `now` unless it is None (the rule does not exist yet)."""
     moment = time.time()
     before = now.conditions if now and now != draft else ()
-    longest = max(one.lasting_s for one in draft.conditions)
+    longest = max(condition.lasting_s for condition in draft.conditions)
     length, step, rarely = RANGES[key]
     if min(one.lasting_s for one in (*draft.conditions, *before)) >= _LONG_S:
         step = rarely
@@ -115,14 +115,14 @@ def dry_run(
     questions = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
     for one in dict.fromkeys((*draft.conditions, *before)):
         questions |= _questions(one, windows)
-    answers = asker.ask({key: replace(one, heavy=True) for key, one in questions.items()})
+    answers = asker.ask({key: replace(question, heavy=True) for key, question in questions.items()})
     _all_there({key: answer for key, answer in answers.items() if key not in optional})
 
     def judged(numbers: ConditionValues) -> RuleVerdict:
         found = [
-            (series, one.lasting_s)
-            for one in numbers.conditions
-            for series in _joined(answers, one, windows)
+            (series, condition.lasting_s)
+            for condition in numbers.conditions
+            for series in _joined(answers, condition, windows)
         ]
         return judge_rule(found, sample_times, enabled=numbers.enabled)
 
@@ -195,7 +195,10 @@ def _windows(
 def _questions(one: Condition, windows: Sequence[Window]) -> dict[str, Question]:
     # x ^ 0 is 1 for every x, infinity included, which JSON numbers cannot express.
     text = f"(\n{one.expr}\n) ^ 0"
-    return {f"{place} {one.expr}": Question(text, at.end, at) for place, at in enumerate(windows)}
+    return {
+        f"{place} {one.expr}": Question(text, window.end, window)
+        for place, window in enumerate(windows)
+    }
 
 
 def _all_there(answers: Mapping[str, QueryResult]) -> None:
@@ -209,18 +212,18 @@ def _joined(
 ) -> list[Series]:
     """Concatenate each series over all windows."""
     parts = [answers[f"{place} {one.expr}"].series for place in range(len(windows))]
-    rows = [{series.labels: series.values for series in found} for found in parts]
-    found = []
+    rows = [{series.labels: series.values for series in part} for part in parts]
+    joined = []
     for labels in dict.fromkeys(labels for row in rows for labels in row):
         values: list[float | None] = []
         for row, window in zip(rows, windows, strict=True):
             values += row.get(labels, (None,) * window.points)
-        found.append(Series(labels, tuple(values)))
-    return found
+        joined.append(Series(labels, tuple(values)))
+    return joined
 
 
 def _seconds(lines: Sequence[Series], window: Window) -> int:
     there = sum(
-        any(one.values[place] is not None for one in lines) for place in range(1, window.points)
+        any(line.values[place] is not None for line in lines) for place in range(1, window.points)
     )
     return there * window.step

@@ -73,7 +73,7 @@ def query_active(
     found = _query(prometheus, scope, queries.alerts_active(scope), settings)
     values = _values(prometheus, found.alerts, settings)
     return replace(
-        found, alerts=tuple(replace(one, value=values.get(id(one))) for one in found.alerts)
+        found, alerts=tuple(replace(alert, value=values.get(id(alert))) for alert in found.alerts)
     )
 
 

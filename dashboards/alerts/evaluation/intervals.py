@@ -68,15 +68,15 @@ class RuleVerdict:
 
     @property
     def times(self) -> int:
-        return sum(one.times for one in self.about)
+        return sum(summary.times for summary in self.about)
 
     @property
     def firing_s(self) -> int:
-        return sum(one.firing_s for one in self.about)
+        return sum(summary.firing_s for summary in self.about)
 
     @property
     def unsure(self) -> int:
-        return sum(one.unsure for one in self.about)
+        return sum(summary.unsure for summary in self.about)
 
     @property
     def longest(self) -> tuple[FiringSummary, ...]:
@@ -84,7 +84,7 @@ class RuleVerdict:
 
     @property
     def fired(self) -> list[FiringSummary]:
-        return [one for one in self.about if one.times]
+        return [summary for summary in self.about if summary.times]
 
 
 def judge_rule(
@@ -102,29 +102,29 @@ def summarize_firing(series: Series, sample_times: SampleTimes, lasting_s: int) 
     times = total = longest = unsure = 0
     last, still = None, False
     wait = -(-lasting_s // sample_times.step)  # samples until the `for` duration has passed
-    for one in find_runs(series.values):
-        ends = sample_times.at(one.last + 1)
+    for run in find_runs(series.values):
+        ends = sample_times.at(run.last + 1)
         if ends <= sample_times.since:
             continue
-        if one.first + wait > one.last:
-            unsure += ends - sample_times.at(one.first - 1) >= lasting_s > 0
+        if run.first + wait > run.last:
+            unsure += ends - sample_times.at(run.first - 1) >= lasting_s > 0
             continue
-        begins = max(sample_times.at(one.first + wait), sample_times.since)
+        begins = max(sample_times.at(run.first + wait), sample_times.since)
         times, total = times + 1, total + ends - begins
         longest = max(longest, ends - begins)
         last = datetime.fromtimestamp(begins, UTC)
-        still = one.last == len(series.values) - 1
+        still = run.last == len(series.values) - 1
     return FiringSummary(series_label(series), times, total, longest, last, still, unsure)
 
 
 def find_runs(values: Values) -> list[SampleRun]:
     """Return the runs of consecutive values that are not None."""
-    found: list[SampleRun] = []
+    runs: list[SampleRun] = []
     for place, value in enumerate(values):
         if value is None:
             continue
-        if found and found[-1].last == place - 1:
-            found[-1] = SampleRun(found[-1].first, place)
+        if runs and runs[-1].last == place - 1:
+            runs[-1] = SampleRun(runs[-1].first, place)
         else:
-            found.append(SampleRun(place, place))
-    return found
+            runs.append(SampleRun(place, place))
+    return runs

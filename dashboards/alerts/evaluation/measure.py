@@ -50,9 +50,9 @@ class Measure:
 
     def questions(self, window: Window) -> dict[str, Question]:
         questions = {VALUE: self.value}
-        for place, one in enumerate(self.thresholds):
-            if isinstance(one, str):
-                questions[f"threshold{place}"] = one
+        for place, threshold in enumerate(self.thresholds):
+            if isinstance(threshold, str):
+                questions[f"threshold{place}"] = threshold
         return {
             key: Question(text, window.end, window, heavy=self.heavy)
             for key, text in questions.items()
@@ -61,9 +61,9 @@ class Measure:
     def drawn(self, answers: Mapping[str, QueryResult], window: Window) -> MeasureChart:
         lines = answers[VALUE].series
         levels: list[Values] = []
-        for place, one in enumerate(self.thresholds):
-            if not isinstance(one, str):
-                levels.append((one,) * window.points)
+        for place, threshold in enumerate(self.thresholds):
+            if not isinstance(threshold, str):
+                levels.append((threshold,) * window.points)
             elif len(found := answers[f"threshold{place}"].series) == 1:
                 levels.append(found[0].values)
         left = max(0, len(lines) - MOST_LINES)
@@ -80,7 +80,7 @@ class Measure:
 
         sign = 1 if self.falls else -1
         known = sorted(
-            (one for one in lines if one.latest is not None),
+            (line for line in lines if line.latest is not None),
             key=lambda one: sign * (one.latest or 0.0),
         )
         if not known:
@@ -88,7 +88,7 @@ class Measure:
         shown = [
             (series_label(one), f"n{n}", one.values) for n, one in enumerate(known[:MOST_LINES])
         ]
-        shown += [(_THRESHOLD, "threshold", tuple(one)) for one in levels]
+        shown += [(_THRESHOLD, "threshold", tuple(level)) for level in levels]
         marks = [_clock(window, part / 4) for part in range(5)]
         return make_line_chart("measured", "Measured value", shown, marks, format_measured)
 
@@ -102,11 +102,11 @@ def built_in_measure(rule: Rule, setting: Setting, only: EndpointSelection) -> M
 
 def user_rule_measure(condition: str) -> Measure:
     """Return the measure of a user-written rule, limited to the top series."""
-    found = parse_comparison(condition)
-    levels = [(one, parse_number(one)) for one in found.thresholds]
-    most = f"{'bottomk' if found.falls else 'topk'}({_ASKED}, {found.value})"
+    comparison = parse_comparison(condition)
+    levels = [(threshold, parse_number(threshold)) for threshold in comparison.thresholds]
+    most = f"{'bottomk' if comparison.falls else 'topk'}({_ASKED}, {comparison.value})"
     thresholds = tuple(text if number is None else number for text, number in levels)
-    return Measure(most, thresholds, falls=found.falls, heavy=True)
+    return Measure(most, thresholds, falls=comparison.falls, heavy=True)
 
 
 def _clock(window: Window, share: float) -> str:

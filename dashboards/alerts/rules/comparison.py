@@ -40,16 +40,16 @@ def parse_comparison(condition: str) -> Comparison:
     """Split the condition; `and` and `unless` clauses are dropped, since they measure nothing."""
     text = _bare(condition)
     tokens = list(_outside(text))
-    words = [one.text.lower() for one in tokens]
+    words = [token.text.lower() for token in tokens]
     if "or" in words:
         return Comparison(text)
-    narrowing = next((one for one in tokens if one.text.lower() in _NARROWING), None)
+    narrowing = next((token for token in tokens if token.text.lower() in _NARROWING), None)
     if narrowing is not None:
         return parse_comparison(text[: narrowing.start])
-    signs = [one for one in tokens if one.text in _SIGNS]
+    signs = [token for token in tokens if token.text in _SIGNS]
     if not signs or "bool" in words:
         return Comparison(text)
-    starts, ends = [0, *(one.end for one in signs)], [*(one.start for one in signs), len(text)]
+    starts, ends = [0, *(sign.end for sign in signs)], [*(sign.start for sign in signs), len(text)]
     value, *others = (_unmatched(text[begin:end]) for begin, end in zip(starts, ends, strict=True))
     falls = signs[0].text in ("<", "<=")
     if len(others) == 1 and parse_number(value) is not None:
@@ -98,6 +98,6 @@ def _is_one_pair(text: str) -> bool:
 
 def _unmatched(text: str) -> str:
     """Remove vector matching keywords from the start of an operand."""
-    while found := _MATCHING.match(text):
-        text = text[found.end() :]
+    while match := _MATCHING.match(text):
+        text = text[match.end() :]
     return text.strip()

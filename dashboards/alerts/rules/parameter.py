@@ -66,7 +66,7 @@ class Parameter:
     @property
     def bounds(self) -> str:
         if self.choices:
-            return f"One of {', '.join(self.shown(one) for one in self.choices)}."
+            return f"One of {', '.join(self.shown(choice) for choice in self.choices)}."
         return f"Range: {self.shown(self.low)} to {self.shown(self.high)}."
 
 
@@ -97,7 +97,7 @@ def format_value(unit: str, value: float) -> str:
 
 def parse_duration(text: str) -> int | None:
     """Parse "5m", "5 min", "90" or "90s"; return None for other texts."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
         return None
-    return int(found[1]) * _UNITS_S[(found[2] or "s")[0]]
+    return int(match[1]) * _UNITS_S[(match[2] or "s")[0]]

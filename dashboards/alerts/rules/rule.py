@@ -43,7 +43,7 @@ class EndpointSelection:
         """Filter an expression whose endpoint label only exists in the result."""
         if not self.names:
             return expr
-        named = (f'label_replace(vector(0), "endpoint", "{one}", "", "")' for one in self.names)
+        named = (f'label_replace(vector(0), "endpoint", "{name}", "", "")' for name in self.names)
         return (
             f"({expr}) {'unless' if self.without else 'and'} on (endpoint) ({' or '.join(named)})"
         )
@@ -94,7 +94,9 @@ class Rule:
     def unit(self) -> str:
         if self.measured_in is not None:
             return self.measured_in
-        return next((one.unit for one in self.parameters if one.name == "threshold"), "")
+        return next(
+            (parameter.unit for parameter in self.parameters if parameter.name == "threshold"), ""
+        )
 
     @property
     def per_endpoint(self) -> bool:
@@ -108,7 +110,7 @@ class Rule:
 
     @property
     def defaults(self) -> Setting:
-        values = {one.name: one.default for one in self.parameters}
+        values = {parameter.name: parameter.default for parameter in self.parameters}
         return Setting(values, parse_duration(self.lasting), self.severity, True)
 
     @property
@@ -125,12 +127,17 @@ class Rule:
     def summarize(self, setting: Setting) -> str:
         """Return the summary with the values of the setting."""
         values = setting.over(self.defaults).values
-        shown = {one.name: one.shown(values[one.name]) for one in self.parameters}
+        shown = {
+            parameter.name: parameter.shown(values[parameter.name]) for parameter in self.parameters
+        }
         return _PLACE.sub(lambda found: shown[found[1]], self.summary_template)
 
     def _filled(self, text: str, setting: Setting, only: EndpointSelection) -> str:
         values = setting.over(self.defaults).values
-        written = {one.name: one.written(values[one.name]) for one in self.parameters}
+        written = {
+            parameter.name: parameter.written(values[parameter.name])
+            for parameter in self.parameters
+        }
         label = self.about if self.about in _ENDPOINTS else ""
         written["only"] = only.matcher(label) if label else ""
         text = _PLACE.sub(lambda found: self.measured if found[1] == "measured" else found[0], text)

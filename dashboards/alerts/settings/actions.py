@@ -67,7 +67,7 @@ def reset_rule(
     actor: Any, name: str, endpoint: str, *, expected_generation: int | None = None
 ) -> RuleSetting:
     """Reset the setting to the platform-wide one, or to the defaults."""
-    every = {one.name: None for one in selectors.built_in(name).parameters}
+    every = {parameter.name: None for parameter in selectors.built_in(name).parameters}
     fields = {**every, "for": None, "severity": None, "enabled": None}
     return set_rule(actor, name, endpoint, fields, expected_generation=expected_generation)
 
@@ -113,19 +113,19 @@ def change_user_rule(
     if columns.get("expr", selectors.user_rule(name).expr) != selectors.user_rule(name).expr:
         _check(columns["expr"])
     with transaction.atomic():
-        found = selectors.user_rule(name)
-        expect_generation(name, found.generation, expected_generation)
-        before = user_rule_facts(found)
+        own_rule = selectors.user_rule(name)
+        expect_generation(name, own_rule.generation, expected_generation)
+        before = user_rule_facts(own_rule)
         for column, value in columns.items():
-            setattr(found, column, value)
-        changes = diff(before, user_rule_facts(found))
+            setattr(own_rule, column, value)
+        changes = diff(before, user_rule_facts(own_rule))
         if changes:
-            found.generation += 1
-            found.changed_at, found.changed_by = timezone.now(), account(actor)
-            found.save()
+            own_rule.generation += 1
+            own_rule.changed_at, own_rule.changed_by = timezone.now(), account(actor)
+            own_rule.save()
             record(actor, "change", f"alert-rule/{name}", changes)
             tasks.load.nudge()
-    return found
+    return own_rule
 
 
 def delete_user_rule(actor: Any, name: str, *, expected_generation: int | None = None) -> None:

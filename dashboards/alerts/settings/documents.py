@@ -85,7 +85,7 @@ def built_in_document(rule: Rule, settings: Settings, row: RuleSetting | None) -
         "endpoints": sorted(settings.of_endpoints.get(rule.name, {})),
         "expr": rule.expression(effective),
         **_common(effective),
-        "parameters": [_parameter(one, effective) for one in rule.parameters],
+        "parameters": [_parameter(parameter, effective) for parameter in rule.parameters],
         **_changed(row),
         "changed": row is not None and selectors.as_setting(row) != Setting(),
     }
@@ -122,7 +122,7 @@ def endpoint_rule_document(
         "endpoint": endpoint,
         "summary": rule.summarize(effective),
         **_common(effective),
-        "parameters": [_parameter(one, effective) for one in rule.parameters],
+        "parameters": [_parameter(parameter, effective) for parameter in rule.parameters],
         "own": {
             **mine.values,
             **({} if mine.lasting_s is None else {"for": mine.lasting_s}),
@@ -135,7 +135,10 @@ def endpoint_rule_document(
 
 def brief_settings(facts: Mapping[str, Any]) -> str:
     """Return the parameters as one table cell."""
-    numbers = [f"{lower_label(one['label'])} {one['shown']}" for one in facts["parameters"]]
+    numbers = [
+        f"{lower_label(parameter['label'])} {parameter['shown']}"
+        for parameter in facts["parameters"]
+    ]
     return "; ".join(
         [
             *numbers,

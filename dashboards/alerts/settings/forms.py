@@ -29,8 +29,8 @@ class SettingForm(ActionForm):
 
     def __init__(self, rule: Rule, mine: Setting, wide: Setting, *args: Any) -> None:
         super().__init__(*args)
-        for one in rule.parameters:
-            self.fields[one.name] = _field(one, mine, wide)
+        for parameter in rule.parameters:
+            self.fields[parameter.name] = _field(parameter, mine, wide)
         self.fields["for"] = forms.CharField(
             required=False,
             label="Duration (for)",

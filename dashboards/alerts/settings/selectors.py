@@ -47,8 +47,10 @@ def platform_settings() -> QuerySet[RuleSetting]:
 def endpoint_settings_of_rule(name: str, viewer: Somebody) -> QuerySet[RuleSetting]:
     """Return the settings of visible endpoints for the rule, by name."""
     rows = RuleSetting.objects.filter(rule=name, endpoint__isnull=False)
-    seen = filter_visible(rows.select_related("endpoint", "changed_by"), viewer, "endpoint__team")
-    return seen.order_by("endpoint__name")
+    visible = filter_visible(
+        rows.select_related("endpoint", "changed_by"), viewer, "endpoint__team"
+    )
+    return visible.order_by("endpoint__name")
 
 
 def settings_of_endpoint(name: str) -> QuerySet[RuleSetting]:
@@ -75,10 +77,10 @@ def user_rules() -> QuerySet[OwnRule]:
 
 
 def user_rule(name: str) -> OwnRule:
-    found = user_rules().filter(name=name).first()
-    if found is None:
+    own_rule = user_rules().filter(name=name).first()
+    if own_rule is None:
         raise rule_not_found(name)
-    return found
+    return own_rule
 
 
 def built_in(name: str) -> Rule:

@@ -122,8 +122,8 @@ def _number(given: Any) -> Any:
     try:
         return float(given)
     except ValueError:
-        found = parse_duration(given)
-        return given if found is None else found
+        duration = parse_duration(given)
+        return given if duration is None else duration
 
 
 def _seconds(given: Any) -> int | None:

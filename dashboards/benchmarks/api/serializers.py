@@ -33,7 +33,7 @@ class JobSerializer(serializers.Serializer[Any]):
     api = serializers.ChoiceField(choices=list(APIS.items()), default="chat")
 
     def get_fields(self) -> dict[str, Any]:
-        return {**super().get_fields(), **{one.name: _number(one) for one in FIELDS}}
+        return {**super().get_fields(), **{field.name: _number(field) for field in FIELDS}}
 
 
 class NewBenchmarkSerializer(JobSerializer):

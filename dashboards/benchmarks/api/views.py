@@ -91,9 +91,11 @@ class PlanView(APIView):
         benchmark = parse_request(request.data)
         names = [name, benchmark.second] if benchmark.second else [name]
         found = [endpoints.get(one, viewer=request.user) for one in names]
-        seen = load_plan.make_preview(benchmark.job(), found)
-        facts = {**asdict(seen.plan), "at_most": seen.bound, "requests_s": seen.requests_s}
-        return Response({**facts, "endpoints": [asdict(one) for one in seen.endpoints]})
+        preview = load_plan.make_preview(benchmark.job(), found)
+        facts = {**asdict(preview.plan), "at_most": preview.bound, "requests_s": preview.requests_s}
+        return Response(
+            {**facts, "endpoints": [asdict(endpoint) for endpoint in preview.endpoints]}
+        )
 
 
 class BenchmarkView(APIView):
@@ -134,8 +136,8 @@ class Samples(APIView):
         responses={200: SamplesSerializer, 404: ErrorSerializer},
     )
     def get(self, _request: Request, name: str, run: UUID) -> Response:
-        found = selectors.read_samples(selectors.get_run(name, run))
-        return Response({"columns": COLUMNS, "rows": [as_row(sample) for sample in found]})
+        samples = selectors.read_samples(selectors.get_run(name, run))
+        return Response({"columns": COLUMNS, "rows": [as_row(sample) for sample in samples]})
 
 
 class Compare(APIView):

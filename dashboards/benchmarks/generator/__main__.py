@@ -39,15 +39,15 @@ OK, FAILED, USAGE, ABORTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(argv)
-    if given.folder:
-        return _run(_managed(given.folder, given.listen))
+    args = _parser().parse_args(argv)
+    if args.folder:
+        return _run(_managed(args.folder, args.listen))
     try:
-        task = _task(given)
+        task = _task(args)
     except (Refused, ValueError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return USAGE
-    return _run(_for_a_person(task, given.json, given.samples))
+    return _run(_for_a_person(task, args.json, args.samples))
 
 
 def _run(work: Coroutine[Any, Any, int]) -> int:
@@ -147,9 +147,9 @@ async def _for_a_person(task: files.Task, as_json: bool, samples: Path | None) -
 
 def _task(given: argparse.Namespace) -> files.Task:
     facts = {name: getattr(given, name) for name in ("workload", "mode", "api", "nonce")}
-    for one in FIELDS:
-        if (value := getattr(given, one.name)) is not None:
-            facts[one.name] = value
+    for field in FIELDS:
+        if (value := getattr(given, field.name)) is not None:
+            facts[field.name] = value
     rows: tuple[TraceRow, ...] = ()
     if given.workload == "trace":
         rows = traces.parse(given.trace.read_text()) if given.trace else traces.sample()
@@ -189,9 +189,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--trace", type=Path, help="Mooncake format; default: a built-in sample")
     add("--json", action="store_true", help="print the report as JSON")
     add("--samples", type=Path, help="file for all requests (gzipped JSON)")
-    for one in FIELDS:
-        text = f"{one.label} ({one.default:g}{' ' + one.unit if one.unit else ''}). {one.help}"
-        add(f"--{one.name.replace('_', '-')}", type=float, help=text.replace("%", "%%"))
+    for field in FIELDS:
+        unit = f" {field.unit}" if field.unit else ""
+        text = f"{field.label} ({field.default:g}{unit}). {field.help}"
+        add(f"--{field.name.replace('_', '-')}", type=float, help=text.replace("%", "%%"))
     return parser
 
 

@@ -121,9 +121,9 @@ class Job:
 
     def as_json(self) -> dict[str, Any]:
         """Return the job without trace rows (up to thousands), which are stored separately."""
-        facts = asdict(self)
-        del facts["rows"]
-        return facts
+        json = asdict(self)
+        del json["rows"]
+        return json
 
 
 def applies_to(one: Field, workload: str, mode: str) -> bool:
@@ -192,15 +192,19 @@ def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
 
 
 def _validate_combinations(job: Job) -> list[Problem]:
-    found = []
+    validate_combinations = []
     if job.workload == TRACE and not job.rows:
         remedy = "Upload a file with one JSON object per line, or use the built-in sample."
-        found.append(Problem("trace", "", "The trace has no requests.", remedy, "required"))
+        validate_combinations.append(
+            Problem("trace", "", "The trace has no requests.", remedy, "required")
+        )
     if job.warmup_s >= job.duration_s:
         remedy = "Set a warm-up shorter than the duration."
         text = "The warm-up covers the whole run, so no request is counted."
-        found.append(Problem("warmup_s", job.warmup_s, text, remedy, "out_of_range"))
-    return found
+        validate_combinations.append(
+            Problem("warmup_s", job.warmup_s, text, remedy, "out_of_range")
+        )
+    return validate_combinations
 
 
 def _unknown(name: str, value: Any) -> Problem:

@@ -49,20 +49,20 @@ def report(seen: Mapping[str, Any]) -> str:
 
 
 def list_doubts(seen: Mapping[str, Any]) -> list[str]:
-    own, found = seen["generator"], []
+    own, doubts = seen["generator"], []
     if own["late"]:
         lag = seen.get("result", seen["now"])["lag"]
-        found.append(
+        doubts.append(
             f"The load generator was late (up to {ms(lag['max'])}) and below the rate. "
             "The delay is included in the times above."
         )
     if own["busy"]:
-        found.append(
+        doubts.append(
             f"The load generator used {own['cpu_share']:.0%} of a core, which may affect the times."
         )
     if seen["not_sent"]:
-        found.append(f"{seen['not_sent']} scheduled requests were not sent: too many in flight.")
-    return found
+        doubts.append(f"{seen['not_sent']} scheduled requests were not sent: too many in flight.")
+    return doubts
 
 
 def ms(seconds: float | None) -> str:

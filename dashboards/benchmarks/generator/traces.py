@@ -81,15 +81,15 @@ def sample() -> tuple[TraceRow, ...]:
 
 def _row(number: int, line: str) -> TraceRow:
     try:
-        facts = json.loads(line)
+        document = json.loads(line)
     except ValueError:
         raise _refused(number, "The line is not JSON.", "Use one JSON object per line.") from None
-    if not isinstance(facts, dict):
+    if not isinstance(document, dict):
         raise _refused(number, "The line is not a JSON object.", "Use one JSON object per line.")
-    at = _number(number, facts, "timestamp", 1e15)
-    prompt = int(_number(number, facts, "input_length", _MAX_LENGTH))
-    answer = int(_number(number, facts, "output_length", _MAX_LENGTH))
-    blocks = facts.get("hash_ids", [])
+    at = _number(number, document, "timestamp", 1e15)
+    prompt = int(_number(number, document, "input_length", _MAX_LENGTH))
+    answer = int(_number(number, document, "output_length", _MAX_LENGTH))
+    blocks = document.get("hash_ids", [])
     if not isinstance(blocks, list) or not all(_plain_int(name) for name in blocks):
         raise _refused(number, "hash_ids is not a list of integers.", "Use a list such as [0, 17].")
     if len(blocks) > _MAX_LENGTH // BLOCK_TOKENS:

@@ -65,7 +65,7 @@ def _arrivals(job: Job, per_session: int) -> Iterator[float]:
 
 def _chats(job: Job) -> Iterator[WorkloadSession]:
     opening = partial(_opening, job.nonce, job.system_tokens, f"system {job.seed}")
-    for number, at in enumerate(_arrivals(job, job.turns)):
+    for number, arrival in enumerate(_arrivals(job, job.turns)):
         turns = tuple(
             Turn(
                 partial(words, job.turn_tokens, f"chat {job.seed} {number} {turn}"),
@@ -75,19 +75,19 @@ def _chats(job: Job) -> Iterator[WorkloadSession]:
             )
             for turn in range(job.turns)
         )
-        yield WorkloadSession(number, at, opening, job.system_tokens, turns)
+        yield WorkloadSession(number, arrival, opening, job.system_tokens, turns)
 
 
 def _documents(job: Job) -> Iterator[WorkloadSession]:
     chance = random.Random(f"documents {job.seed}")
     weights = list(itertools.accumulate(1 / (rank + 1) for rank in range(job.documents)))
     names = range(job.documents)
-    for number, at in enumerate(_arrivals(job, 1)):
+    for number, arrival in enumerate(_arrivals(job, 1)):
         name = chance.choices(names, cum_weights=weights)[0]
         opening = partial(_opening, job.nonce, job.document_tokens, f"document {job.seed} {name}")
         question = partial(words, job.question_tokens, f"question {job.seed} {number}")
         turn = Turn(question, job.question_tokens, job.answer_tokens)
-        yield WorkloadSession(number, at, opening, job.document_tokens, (turn,))
+        yield WorkloadSession(number, arrival, opening, job.document_tokens, (turn,))
 
 
 def _trace(job: Job) -> Iterator[WorkloadSession]:

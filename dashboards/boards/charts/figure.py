@@ -298,15 +298,17 @@ def _number_annotations(
     place = max(at for at, value in enumerate(item.values) if value is not None)
     number = item.values[place] if item.total is None else item.total
     value, label = format_value(panel.unit, number), item.style.label
-    found = [
+    number_annotations = [
         base | {"text": f"<b>{value}</b>", "yshift": -16, "font": {"size": 24}},
         base | {"text": label, "font": {"size": 12}},
     ]
     if item.total is None and place < len(item.values) - 1:
         when = localize(window.start + place * window.step)
         day = "" if window.length_s <= _DAY_S else f"{when:%b} {when.day}, "
-        found.append(base | {"text": f"at {day}{when:%H:%M}", "yshift": -46, "font": {"size": 12}})
-    return found
+        number_annotations.append(
+            base | {"text": f"at {day}{when:%H:%M}", "yshift": -46, "font": {"size": 12}}
+        )
+    return number_annotations
 
 
 def _sparkline(item: StyledSeries, window: Window, ending: str) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def _sum_of_sources(scope: Scope, times: Times) -> str:
         f"{rate(n.BY_SOURCE, hits, times)} unless on (pod) {cached}",
         f"{rates(_QUERIES, scope.engines(), times)} unless on (pod) {by_source}",
     )
-    sums = (_label(sum_by("", one), "part", str(place)) for place, one in enumerate(vectors))
+    sums = (_label(sum_by("", vector), "part", str(place)) for place, vector in enumerate(vectors))
     return sum_by("", " or ".join(sums))
 
 

@@ -38,12 +38,12 @@ def _pods(vector: str) -> str:
 
 def _select_pods(vector: str, scope: Scope) -> str:
     """Limit the selector to the scope's pods by either label, as far as they are known."""
-    found = _SELECTOR.fullmatch(vector)
-    if not scope.pods or found is None:
+    match = _SELECTOR.fullmatch(vector)
+    if not scope.pods or match is None:
         return vector
     names = escape_label("|".join(map(re.escape, scope.pods)))
     parts = (
-        f"{found[1]}{{{','.join(filter(None, [found[2], matcher]))}}}{found[3]}"
+        f"{match[1]}{{{','.join(filter(None, [match[2], matcher]))}}}{match[3]}"
         for matcher in (f'pod=~"{names}"', f'exported_pod=~"{names}"')
     )
     return f"({' or '.join(parts)})"

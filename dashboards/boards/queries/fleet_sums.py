@@ -38,7 +38,7 @@ def collect_labels(calls: Iterable[tuple[str, re.Match[str]]]) -> dict[str, set[
     """Return the labels by which each counter must be recorded, from calls with their expression;
     the second group of a call is its metric, the third its braces.
     """
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     for expression, call in calls:
         around = None if names_endpoint(expression) else _sum_around(expression, call)
         if around is None:
@@ -46,5 +46,5 @@ def collect_labels(calls: Iterable[tuple[str, re.Match[str]]]) -> dict[str, set[
         before, after = around
         made = set(re.findall(r"\w+", before[1] or ""))
         named = {*_MATCHED.findall(call[3] or ""), *_RELABELED.findall(after[0])}
-        found.setdefault(call[2], set()).update(made | named - {""})
-    return found
+        labels.setdefault(call[2], set()).update(made | named - {""})
+    return labels

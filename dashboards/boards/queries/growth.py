@@ -350,15 +350,14 @@ def select_families(
     """Return the families to query, with the seconds each reads before a step. `among`: intervals
     of the available families; None means all.
     """
-    known = [
-        one for one in _usable_families(times.scrape_s) if among is None or one.every_s in among
-    ]
+    usable = _usable_families(times.scrape_s)
+    families = [family for family in usable if among is None or family.every_s in among]
     found: dict[Family, int] = {}
     for expression in expressions:
         is_of_one = names_one(expression)
         for one in GROWTH_CALL.finditer(expression):
             length_s = window_s(one)
-            family = _serving(known, length_s, times.step_s, is_of_one)
+            family = _serving(families, length_s, times.step_s, is_of_one)
             if family is not None:
                 back_s = 0 if one[6] else length_s
                 found[family] = max(found.get(family, 0), back_s)
@@ -396,7 +395,7 @@ def _usable_families(scrape_s: int) -> tuple[Family, ...]:
 def _serving(
     families: Sequence[Family], window_s: int, step_s: int, is_of_one: bool
 ) -> Family | None:
-    able = (one for one in families if not (is_of_one and one.sums_only))
+    able = (family for family in families if not (is_of_one and family.sums_only))
     return next((family for family in able if family.serves(window_s, step_s)), None)
 
 

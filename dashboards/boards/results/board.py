@@ -127,7 +127,7 @@ def document(found: BoardResult) -> dict[str, Any]:
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
         "first_data": "" if found.first_data is None else format_clock(found.first_data),
-        "panels": [_render_panel(shown, found) for shown in found.panels],
+        "panels": [_render_panel(panel, found) for panel in found.panels],
     }
 
 
@@ -135,7 +135,8 @@ def measure(request: BoardRequest) -> BoardResult:
     """Plan the queries, send them and judge the results; `document` renders them."""
     plan = _plan(request)
     answers = request.prometheus.ask(plan.questions)
-    answers = evidence.splice_newest(answers, plan.window)
+    if any(name.startswith(evidence.NEWEST) for name in answers):
+        answers = evidence.splice_newest(answers, plan.window)
     notes: dict[str, str] = {}
     if plan.ranked:
         answers, notes = ranking.keep_busiest(answers, plan.ranked)
@@ -176,7 +177,7 @@ def _survey(request: BoardRequest) -> targets.RangeSurvey:
         texts = (growth.render_plain(name, request.scope, times) for name in _list_names(request))
         for family, back_s in growth.select_families(texts, times).items():
             reach_s[family] = max(reach_s.get(family, 0), length_s + max(step_s, back_s))
-    if evidence.has_totals(request.panels):
+    if any(map(_has_total, request.panels)):
         totals = growth.COPIES
         if chosen.length_s > evidence.LONG_TOTAL_S and totals not in reach_s:
             reach_s[totals] = length_s
@@ -194,6 +195,15 @@ def find_counters(panels: Iterable[Panel], scope: Scope, length_s: int) -> set[t
     lines = (line for panel in panels if panel.kind == "numbers" for line in panel.lines)
     times = Times(length_s, length_s)
     return growth.find_counters(queries.render_plain(line.query, scope, times) for line in lines)
+
+
+def _has_total(panel: Panel) -> bool:
+    """Return whether a value over the whole range is shown beside the points."""
+    return panel.kind == "numbers" or any(_is_percentile(line.query) for line in panel.lines)
+
+
+def _is_percentile(query: str) -> bool:
+    return growth.render_plain(query, Scope(), Times(1, 1)).startswith("histogram_quantile(")
 
 
 def _list_names(request: BoardRequest) -> list[str]:
@@ -222,11 +232,15 @@ def _plan(request: BoardRequest) -> QueryPlan:
     questions |= targets.plan_facts(panels, scope, at)
     # Read by the annotations right after: the client remembers the answer.
     questions["alerts"] = targets.plan_alerts(request.scope, window)
-    questions |= evidence.plan_totals(panels, evidence_scope)
+    numbers = [panel for panel in panels if panel.kind == "numbers"]
+    if percentiles := [name for name in lines.names if _is_percentile(name)]:
+        questions |= evidence.plan_percentiles(percentiles, evidence_scope)
+    if numbers:
+        questions |= evidence.plan_totals(numbers, evidence_scope)
     if times.kept:
         questions |= evidence.plan_newest(panels, evidence_scope, window, appeared)
-    if window.step > SCRAPE_S:
-        questions |= evidence.plan_current(panels, evidence_scope)
+    if numbers and window.step > SCRAPE_S:
+        questions |= evidence.plan_current(numbers, evidence_scope)
     if request.compare:
         earlier = lines.questions(get_previous_window(window), times, appeared)
         questions |= {ranking.PREVIOUS + name: question for name, question in earlier.items()}
@@ -245,14 +259,16 @@ def _judge(
         factors = request.factors
         return _make_panel_result(panel, answers, facts, plan.window, fault, factors, proof)
 
-    shown = [judge_one(panel) for panel in request.panels]
-    doubtful = [one.panel for one in shown if fault is None and one.state in _ABSENCE_STATES]
+    results = [judge_one(panel) for panel in request.panels]
+    doubtful = [
+        result.panel for result in results if fault is None and result.state in _ABSENCE_STATES
+    ]
     if not doubtful:
-        return shown
+        return results
     proofs = evidence.gather(request.prometheus, doubtful, plan.evidence_scope)
     return [
-        judge_one(one.panel, proofs[one.panel.id]) if one.panel.id in proofs else one
-        for one in shown
+        judge_one(result.panel, proofs[result.panel.id]) if result.panel.id in proofs else result
+        for result in results
     ]
 
 
@@ -345,7 +361,7 @@ def _make_panel_result(
     own = [(line, _apply_factor(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = style_series(panel, [(line, answer.series) for line, answer in own])
-    if evidence.has_totals([panel]):
+    if _has_total(panel):
         totals = [(line, evidence.get_total(answers, line).series) for line in panel.lines]
         drawn = add_totals(drawn, totals)
     points = _summarize_points(drawn, window)

@@ -47,9 +47,9 @@ def _make_wide_rows(found: BoardResult) -> Iterator[list[str]]:
 def _make_long_rows(found: BoardResult) -> Iterator[list[str]]:
     yield ["panel", "line", "unit", "time", "value"]
     moments = list(_moments(found))
-    for shown in found.panels:
-        for label, values in _columns(shown):
-            head = [escape_formula(shown.panel.id), escape_formula(label), shown.panel.unit]
+    for panel in found.panels:
+        for label, values in _columns(panel):
+            head = [escape_formula(panel.panel.id), escape_formula(label), panel.panel.unit]
             for moment, value in zip(moments, values, strict=True):
                 if value is not None:
                     yield [*head, moment, _number(value)]

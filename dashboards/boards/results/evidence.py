@@ -30,7 +30,7 @@ _MAX_PEAK_POINTS: Final = 20_000
 _MAX_PEAK_READ: Final = 100_000  # points of all targets read for the peak of a gauge
 LONG_TOTAL_S: Final = 3600  # s; totals of longer ranges read recording rules, if they cover them
 _MAX_NAMED_SERIES: Final = 6
-_TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
+_TOTAL, _PLAIN, _TAIL, NEWEST = "total_", "plain_", "tail_", "newest_"
 _MIDDLES: Final = ("middle_", "late_")
 _KINDS: Final = (_TAIL, *reversed(_MIDDLES), _PLAIN, _TOTAL)
 _EXPORTED: Final = "exported"
@@ -89,57 +89,28 @@ class EvidenceScope:
 
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
-    """Return the questions for the values over the whole range: of big numbers, and percentiles,
-    of which the mean of a chart's points is none.
-    """
-    numbers: list[str] = []
-    percentiles: list[str] = []
-    for panel in panels:
-        for line in panel.lines:
-            if is_percentile(line):
-                percentiles.append(line.query)
-            elif panel.kind == "numbers" and is_counted(line):
-                numbers.append(line.query)
-    found = _plan_numbers(numbers, at) | _plan_percentiles(percentiles, at)
-    return {_TOTAL + name: question for name, question in found.items()}
-
-
-def plan_current(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
-    """Return the questions for the current values of gauges shown as big numbers: the last point of
-    a long range is minutes old.
-    """
-    lines = (line for panel in panels if panel.kind == "numbers" for line in panel.lines)
-    names = [line.query for line in lines if not is_counted(line)]
-    now = int(at.end) // SCRAPE_S * SCRAPE_S
-    times = Times(at.times.scrape_s, at.length_s, at.times.scrape_s)
-    return {
-        _NEWEST + name: Question(queries.render_plain(name, at.scope, times), now) for name in names
-    }
-
-
-def has_totals(panels: Iterable[Panel]) -> bool:
-    return any(panel.kind == "numbers" or any(map(is_percentile, panel.lines)) for panel in panels)
-
-
-def is_percentile(line: PanelLine) -> bool:
-    text = queries.render_plain(line.query, Scope(), Times(1, 1))
-    return text.startswith("histogram_quantile(")
-
-
-def _plan_percentiles(names: Sequence[str], at: EvidenceScope) -> dict[str, Question]:
-    """Read the histogram of the whole range."""
-    kept = _choose_rules(at)
-    if not kept:
-        return _plan_estimated(names, at.scope, at.length_s, at.end)
-    return _plan_exact(names, at.scope, at.length_s, at.end, kept, at.times.fleet)
-
-
-def _plan_numbers(names: Sequence[str], at: EvidenceScope) -> dict[str, Question]:
+    """Return the questions for the totals that big numbers show."""
+    lines = (line for panel in panels for line in panel.lines)
+    names = [line.query for line in lines if is_counted(line)]
     kept = _choose_rules(at)
     if not kept and _is_expensive(at.targets, at.length_s):
-        return _plan_estimated(names, at.scope, at.length_s, at.end)
-    exported = None if kept else at.exported
-    return _plan_exact(names, at.scope, at.length_s, at.end, kept, at.times.fleet, exported)
+        questions = _plan_estimated(names, at.scope, at.length_s, at.end)
+    else:
+        exported = None if kept else at.exported
+        fleet = at.times.fleet
+        questions = _plan_exact(names, at.scope, at.length_s, at.end, kept, fleet, exported)
+    return {_TOTAL + name: question for name, question in questions.items()}
+
+
+def plan_percentiles(names: Iterable[str], at: EvidenceScope) -> dict[str, Question]:
+    """Return the questions for percentiles of the whole range, from its histogram: the mean of a
+    chart's points is another number.
+    """
+    if kept := _choose_rules(at):
+        questions = _plan_exact(names, at.scope, at.length_s, at.end, kept, at.times.fleet)
+    else:
+        questions = _plan_estimated(names, at.scope, at.length_s, at.end)
+    return {_TOTAL + name: question for name, question in questions.items()}
 
 
 def _choose_rules(at: EvidenceScope) -> tuple[int, ...]:
@@ -148,6 +119,19 @@ def _choose_rules(at: EvidenceScope) -> tuple[int, ...]:
     if _is_expensive(at.targets, at.length_s):
         return kept
     return (min(kept),) if kept and at.length_s > LONG_TOTAL_S else ()
+
+
+def plan_current(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
+    """Return the questions for the current values of gauges shown as big numbers: the last point of
+    a long range is minutes old.
+    """
+    lines = (line for panel in panels for line in panel.lines)
+    names = [line.query for line in lines if not is_counted(line)]
+    now = int(at.end) // SCRAPE_S * SCRAPE_S
+    times = Times(at.times.scrape_s, at.length_s, at.times.scrape_s)
+    return {
+        NEWEST + name: Question(queries.render_plain(name, at.scope, times), now) for name in names
+    }
 
 
 def ask_recent_totals(
@@ -223,7 +207,7 @@ def plan_newest(
     near = Times(times.step_s, max(tail.length_s, times.rate_s), times.scrape_s)
     is_read = at.targets * near.range_s <= _MAX_NEWEST_READ
     has_copies = growth.has_copies(times)
-    found = {}
+    newest = {}
     for line in (line for panel in panels for line in panel.lines):
         if is_counted(line):
             points = tail if is_read else None
@@ -231,17 +215,19 @@ def plan_newest(
             points = Window(window.end, window.end, window.step) if has_copies else None
         if points is not None:
             query = growth.render_every(line.query, at.scope, near, appeared)
-            found[_NEWEST + line.query] = Question(query, points.end, points)
-    return found
+            newest[NEWEST + line.query] = Question(query, points.end, points)
+    return newest
 
 
 def splice_newest(answers: dict[str, QueryResult], window: Window) -> dict[str, QueryResult]:
-    found = {name: answer for name, answer in answers.items() if not name.startswith(_NEWEST)}
-    for name in answers.keys() - found.keys():
-        query = name.removeprefix(_NEWEST)
-        if answers[name].fault is None and found[query].fault is None:
-            found[query] = _join_values(found[query], answers[name], window)
-    return found
+    query_results = {
+        name: answer for name, answer in answers.items() if not name.startswith(NEWEST)
+    }
+    for name in answers.keys() - query_results.keys():
+        query = name.removeprefix(NEWEST)
+        if answers[name].fault is None and query_results[query].fault is None:
+            query_results[query] = _join_values(query_results[query], answers[name], window)
+    return query_results
 
 
 def _join_values(long: QueryResult, tail: QueryResult, window: Window) -> QueryResult:
@@ -251,8 +237,11 @@ def _join_values(long: QueryResult, tail: QueryResult, window: Window) -> QueryR
     nothing = (None,) * window.points
     labels = dict.fromkeys((*rows, *ends))
     series = tuple(
-        Series(one, rows.get(one, nothing)[: window.points - size] + ends.get(one, nothing[:size]))
-        for one in sorted(labels)
+        Series(
+            label,
+            rows.get(label, nothing)[: window.points - size] + ends.get(label, nothing[:size]),
+        )
+        for label in sorted(labels)
     )
     return replace(long, series=series)
 
@@ -292,12 +281,12 @@ def _drop_unexported(
     known = {series.label("metric") for series in answer.series}
     absent = {
         name.removeprefix(from_samples)
-        for name, found in counters.items()
-        if found and known.isdisjoint(metric for metric, _ in found)
+        for name, counter in counters.items()
+        if counter and known.isdisjoint(metric for metric, _ in counter)
     }
     dropped = {kind + query for kind in (_PLAIN, from_samples) for query in absent}
     kept = {name: question for name, question in questions.items() if name not in dropped}
-    for name in kept.keys() & {name for name, found in counters.items() if found}:
+    for name in kept.keys() & {name for name, counter in counters.items() if counter}:
         query = name.removeprefix(from_samples)
         again = _plan_exact([query], at.scope, length_s, at.end, exported=known)
         kept[name] = again[query]

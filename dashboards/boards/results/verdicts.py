@@ -215,8 +215,8 @@ def _make_absent_message(panel: Panel, job: JobTargets, exported: Collection[str
 
 def _parse_since(text: str) -> tuple[str, str]:
     """Split `since` into vLLM's version and the required arguments; "" if it is not about vLLM."""
-    found = _SINCE.fullmatch(text)
-    return (found[1], found[2] or "") if found else ("", "")
+    match = _SINCE.fullmatch(text)
+    return (match[1], match[2] or "") if match else ("", "")
 
 
 def _format_value(since: str, before: str) -> str:

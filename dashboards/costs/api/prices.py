@@ -62,8 +62,8 @@ class Prices(APIView):
         user: Any = request.user
         specs = selectors.endpoints(user).values_list("name", "spec")
         wanted = [(name, parse_stored_needs(spec)) for name, spec in specs]
-        found: list[MissingPrice] = list_missing(wanted, instances_by_name())
-        return Response(MissingPriceSerializer(found, many=True).data)
+        missing: list[MissingPrice] = list_missing(wanted, instances_by_name())
+        return Response(MissingPriceSerializer(missing, many=True).data)
 
 
 class OnePrice(APIView):

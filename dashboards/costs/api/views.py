@@ -293,10 +293,10 @@ def _save_budget(request: Request, found: Budget | None = None) -> Response:
 
 
 def _price(name: str) -> TierPrice:
-    found = selectors.last_tier_price(name)
-    if found is None:
+    price = selectors.last_tier_price(name)
+    if price is None:
         raise NotFound(f"{name} has no price.")
-    return found
+    return price
 
 
 def _object(request: Request) -> dict[str, Any]:

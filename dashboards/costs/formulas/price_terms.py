@@ -63,7 +63,7 @@ def parse_stored_needs(spec: Mapping[str, Any]) -> Needs:
     router = _of(spec, "router")
     has_l1 = l1.get("enabled", _L1.enabled)
     engine = str(spec.get("engine", _PARSED.engine))
-    args = sorted(str(one) for one in spec.get("worker_args") or ())
+    args = sorted(str(worker_arg) for worker_arg in spec.get("worker_args") or ())
     # Without GPUs the token cost depends on the number of CPUs.
     alike = [
         spec.get("model"),

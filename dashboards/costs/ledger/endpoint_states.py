@@ -77,10 +77,10 @@ def stored_needs(row: CostDay) -> Needs:
 
 
 def _gone(names: Collection[str], end: datetime) -> dict[str, EndpointState]:
-    found = {name: EndpointState(Needs("", "", 0, 0.0, 0, 0), None, "") for name in names}
+    gone = {name: EndpointState(Needs("", "", 0, 0.0, 0, 0), None, "") for name in names}
     days = CostDay.objects.filter(
         endpoint_name__in=names, day__lte=end.date(), day__gte=(end - _REMEMBERED).date()
     )
     for row in days.order_by("day", "pk"):
-        found[row.endpoint_name] = EndpointState(stored_needs(row), row.team_id, row.team)
-    return found
+        gone[row.endpoint_name] = EndpointState(stored_needs(row), row.team_id, row.team)
+    return gone

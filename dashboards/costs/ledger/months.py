@@ -80,18 +80,18 @@ def month_of(moment: datetime) -> Month:
 
 
 def parse_month(text: str) -> Month | None:
-    found = _WRITTEN.fullmatch(text)
-    return Month(date(int(found[1]), int(found[2]), 1)) if found else None
+    match = _WRITTEN.fullmatch(text)
+    return Month(date(int(match[1]), int(match[2]), 1)) if match else None
 
 
 def stored_months(now: datetime) -> list[Month]:
     """Return the months with data and the current one, latest first."""
     first = CostDay.objects.order_by("day").values_list("day", flat=True).first()
-    month, found = month_of(now), [month_of(now)]
+    month, months = month_of(now), [month_of(now)]
     while first is not None and month.first > first:
         month = month.before
-        found.append(month)
-    return found
+        months.append(month)
+    return months
 
 
 def coverage(month: Month, now: datetime) -> Coverage:

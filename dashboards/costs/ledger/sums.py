@@ -203,20 +203,20 @@ def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
 
 def group_lines(lines: Iterable[CostLine], by: str) -> list[CostLine]:
     """Group by one of `BY` or tag:KEY, highest cost first."""
-    found: dict[str, CostLine] = {}
+    cost_lines: dict[str, CostLine] = {}
     name_of = _names(by)
     for line in lines:
         name = name_of(line)
-        before = found.get(name)
-        found[name] = replace(line, name=name) if before is None else add_lines(before, line)
-    return sorted(found.values(), key=lambda line: (-line.total_usd, line.name))
+        before = cost_lines.get(name)
+        cost_lines[name] = replace(line, name=name) if before is None else add_lines(before, line)
+    return sorted(cost_lines.values(), key=lambda line: (-line.total_usd, line.name))
 
 
 def total(lines: Iterable[CostLine]) -> CostLine:
-    found = CostLine("")
+    cost_line = CostLine("")
     for line in lines:
-        found = add_lines(found, line)
-    return found
+        cost_line = add_lines(cost_line, line)
+    return cost_line
 
 
 def add_lines(one: CostLine, other: CostLine) -> CostLine:

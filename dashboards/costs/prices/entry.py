@@ -128,12 +128,12 @@ def _measure(machine: str) -> Instance | None:
 
 def _measure_pools() -> dict[str, Instance]:
     """Return the node sizes that the clusters report, by instance type."""
-    found = {}
+    instances = {}
     for cluster in clusters.clusters():
         for pool in cluster.inventory.pools if cluster.status.seen_at else ():
             gpus = pool.gpus_per_node if pool.gpu_memory_bytes else 0
             if pool.instance_type and pool.cpus and pool.memory_bytes:
-                found[pool.instance_type] = Instance(
+                instances[pool.instance_type] = Instance(
                     pool.instance_type,
                     max(1, int(pool.cpus)),
                     pool.memory_bytes,
@@ -141,7 +141,7 @@ def _measure_pools() -> dict[str, Instance]:
                     gpus,
                     pool.gpu_memory_bytes if gpus else 0,
                 )
-    return found
+    return instances
 
 
 MAX_OFFERS = 3
@@ -186,12 +186,14 @@ class PriceOffer:
 
 
 def find_offer(name: str) -> PriceOffer | None:
-    return next((_offer(one) for one in _priced() if one.name == name), None)
+    return next((_offer(instance) for instance in _priced() if instance.name == name), None)
 
 
 def list_offers(like: Instance) -> list[PriceOffer]:
     """Return the list prices of machines with the same GPUs, the closest in processors first."""
-    same = [one for one in _priced() if (one.gpu, one.gpus) == (like.gpu, like.gpus)]
+    same = [
+        instance for instance in _priced() if (instance.gpu, instance.gpus) == (like.gpu, like.gpus)
+    ]
     same.sort(key=lambda one: (abs(one.vcpus - like.vcpus), one.name))
     return [_offer(one) for one in same[:MAX_OFFERS]]
 

@@ -135,29 +135,29 @@ def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str
     """Return the rates of our tiers and of priced external ones on that day, in three queries."""
     stated = stated_prices()
     ours = {tier.name: tier for tier in cachetier.tiers()}
-    found = {}
+    tier_rates = {}
     for name in {*stated.rows, *ours}:
         tier, tier_price = ours.get(name), stated.on(name, day)
         if tier is not None:
             place = CostPlace.CLUSTER if tier.spec.cluster else CostPlace.HERE
             rate = _ours(name, tier.spec, terms(name, place, tier_price, machines, price), machines)
-            found[name] = replace(rate, place=place, since=tier.created_at)
+            tier_rates[name] = replace(rate, place=place, since=tier.created_at)
         elif tier_price is not None:
-            found[name] = _theirs(name, tier_price, machines, price)
-    return found
+            tier_rates[name] = _theirs(name, tier_price, machines, price)
+    return tier_rates
 
 
 def tier_cost_shares(
     known: Mapping[str, TierRate], uses: Uses, begin: float, end: float
 ) -> dict[str, TierCostShare]:
     """Return each user's part of its tier between two times (epoch seconds)."""
-    found = {}
+    shares = {}
     for tier in {tier for tier, _ in uses.values() if tier}:
         rate = known.get(tier) or unknown_rate(tier)
         users = split_shares({name: counts for name, (one, counts) in uses.items() if one == tier})
         for name, share in users.items():
-            found[name] = TierCostShare(rate, share, rate.hours_within(begin, end))
-    return found
+            shares[name] = TierCostShare(rate, share, rate.hours_within(begin, end))
+    return shares
 
 
 def unknown_rate(tier: str) -> TierRate:

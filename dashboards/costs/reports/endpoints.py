@@ -203,8 +203,8 @@ def _rows(
     end: float,
 ) -> list[EndpointCostRow]:
     # Only two columns: a status has a dozen texts to decode.
-    wanted = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
-    listed = [(one, parse_stored_needs(one.spec)) for one in wanted.only(*_READ)]
+    related = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
+    listed = [(one, parse_stored_needs(one.spec)) for one in related.only(*_READ)]
     slopes = known((one.pk, needs) for one, needs in listed)
     latest = latest_runs()
     l2 = _l2(listed, counted, viewer, catalogue, (begin, end))
@@ -258,8 +258,8 @@ _NOT_SPLIT = L2Cost(None, "Usage of the cache tier is unknown while Prometheus i
 
 def _tag_words(rows: Sequence[EndpointCostRow]) -> Sequence[str]:
     """Return all tags as KEY=VALUE."""
-    found = {f"{key}={value}" for row in rows for key, value in row.needs.tags.items()}
-    return sorted(found)
+    tag_words = {f"{key}={value}" for row in rows for key, value in row.needs.tags.items()}
+    return sorted(tag_words)
 
 
 def latest_runs() -> dict[Any, Calibration]:

@@ -91,16 +91,16 @@ class MissGroups:
 
     @property
     def tokens(self) -> int:
-        return sum(one.tokens for one in self.groups)
+        return sum(group.tokens for group in self.groups)
 
     @property
     def uncalibrated(self) -> int:
-        return sum(one.uncalibrated for one in self.groups)
+        return sum(group.uncalibrated for group in self.groups)
 
     @property
     def unpriced(self) -> int:
         """Return the calibrated tokens without a price."""
-        return sum(one.unpriced for one in self.groups) - self.uncalibrated
+        return sum(group.unpriced for group in self.groups) - self.uncalibrated
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class _Priced:
 def report(prometheus: Asker, key: str, by: str, now: float, viewer: Somebody = None) -> MissGroups:
     """Return the tokens of the endpoints that the viewer may see. `by`: see `BY`, or tag:KEY."""
     found, fault = _count(prometheus, RANGES[key], now)
-    wanted = selectors.endpoints(viewer).select_related(None).select_related("team")
+    related = selectors.endpoints(viewer).select_related(None).select_related("team")
     listed = [
         (one.pk, one.name, one.team.slug if one.team else "", parse_stored_needs(one.spec))
-        for one in wanted.only("name", "spec", "team__slug")
+        for one in related.only("name", "spec", "team__slug")
     ]
     prices = _prices((pk, needs) for pk, name, _, needs in listed if name in found)
     groups: dict[str, MissGroup] = {}
@@ -128,7 +128,7 @@ def report(prometheus: Asker, key: str, by: str, now: float, viewer: Somebody = 
             label = _label(by, name, team, needs)
             _add(groups.setdefault(label, MissGroup(label)), cause, tokens, prices[pk])
             _add(causes.setdefault(cause, MissGroup(cause)), cause, tokens, prices[pk])
-    total = sum(one.tokens for one in groups.values())
+    total = sum(group.tokens for group in groups.values())
     for one in (*groups.values(), *causes.values()):
         one.share = one.tokens / total if total else 0.0
     tags = sorted({tag for *_, needs in listed for tag in needs.tags})
@@ -160,16 +160,16 @@ def _prices(listed: Iterable[tuple[Any, Needs]]) -> Mapping[Any, _Priced]:
     slopes, catalogue = known(listed), instances_by_name()
     used = {slope.calibration.pk for slope in slopes.values()}
     samples = dict(Calibration.objects.filter(pk__in=used).values_list("pk", "samples"))
-    found = {}
+    priceds = {}
     for pk, needs in listed:
         slope, hourly = slopes.get(pk), rate(needs, catalogue).usd_hour
         if slope is None:
-            found[pk] = _Priced(None, None, 0.0)
+            priceds[pk] = _Priced(None, None, 0.0)
             continue
         usd = None if hourly is None else slope.slope * hourly / HOUR_S
         error = slope_error(samples.get(slope.calibration.pk), slope.slope) or 0.0
-        found[pk] = _Priced(slope.slope, usd, error)
-    return found
+        priceds[pk] = _Priced(slope.slope, usd, error)
+    return priceds
 
 
 def _label(by: str, name: str, team: str, needs: Needs) -> str:

@@ -114,14 +114,14 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
     templates = [
         TemplateRow(
             code,
-            one,
+            template,
             row(
-                *(one.main_cause, get_name("cause", one.main_cause), one.tokens),
-                find_remedy(one.main_cause),
+                *(template.main_cause, get_name("cause", template.main_cause), template.tokens),
+                find_remedy(template.main_cause),
             ),
-            row("", "", one.saved),
+            row("", "", template.saved),
         )
-        for code, one in totals.templates.items()
+        for code, template in totals.templates.items()
     ]
     templates.sort(key=lambda one: (-one.cost.tokens, one.code))
 

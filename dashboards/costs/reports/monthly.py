@@ -116,7 +116,9 @@ def report_document(found: MonthReport) -> dict[str, Any]:
         "coverage": {**asdict(found.coverage), "share": found.coverage.share},
         "missing": found.partial,
         "total": line_document(found.total),
-        "groups": {table.by: [line_document(one) for one in table.lines] for table in found.tables},
+        "groups": {
+            table.by: [line_document(line) for line in table.lines] for table in found.tables
+        },
         "tiers": {pool.name: [asdict(part) for part in pool.parts] for pool in found.pools},
         "keys": allocation_document(found.keys),
     }

@@ -68,17 +68,17 @@ def allocate(
     for use in uses:
         place = use.endpoint, use.day
         weights[place] = weights.get(place, 0.0) + weighted_tokens(use.used, weight)
-    found: dict[str, KeyLine] = {}
+    key_lines: dict[str, KeyLine] = {}
     given = 0.0
     for use in uses:
         place = use.endpoint, use.day
         weighed = weights[place]
         usd = busy.get(place, 0.0) * weighted_tokens(use.used, weight) / weighed if weighed else 0.0
         given += usd
-        found[use.key_id] = _more(found.get(use.key_id), use, usd)
+        key_lines[use.key_id] = _more(key_lines.get(use.key_id), use, usd)
     unreported = max(0.0, whole.busy_usd - given)
     return Allocation(
-        _named(found), weight, whole.busy_usd, whole.idle_usd, whole.tier_usd, unreported
+        _named(key_lines), weight, whole.busy_usd, whole.idle_usd, whole.tier_usd, unreported
     )
 
 
@@ -144,11 +144,11 @@ def pools(month: Month, viewer: Somebody) -> list[TierPool]:
 
 
 def _pool(whole: TierLine, mine: Sequence[TierLine]) -> TierPool:
-    parts = [_part(one.team or sums.NO_TEAM, one, whole) for one in mine]
+    parts = [_part(tier_line.team or sums.NO_TEAM, tier_line, whole) for tier_line in mine]
     parts.sort(key=lambda part: (-part.share, part.team))
     rest = whole
-    for one in mine:
-        rest = rest.minus(one)
+    for tier_line in mine:
+        rest = rest.minus(tier_line)
     if rest.hours > whole.hours * 1e-9:
         parts.append(_part(OTHERS, rest, whole))
     return TierPool(whole.tier, parts)

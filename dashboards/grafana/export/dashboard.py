@@ -91,7 +91,7 @@ def list_exports(*, recorded: bool = False) -> tuple[DashboardExport, ...]:
 
 
 def find_export(uid: str) -> DashboardExport | None:
-    return next((one for one in list_exports() if one.uid == uid), None)
+    return next((export for export in list_exports() if export.uid == uid), None)
 
 
 def make_dashboard(wanted: DashboardExport, console_url: str = "") -> Object:
@@ -115,7 +115,7 @@ def make_dashboard(wanted: DashboardExport, console_url: str = "") -> Object:
 
 
 def _links(wanted: DashboardExport, console_url: str) -> list[Object]:
-    found: list[Object] = [
+    objects: list[Object] = [
         _LINK
         | {"title": "Emberline's boards", "type": "dashboards", "tags": [_TAG], "asDropdown": True}
         | {"icon": "external link", "includeVars": True, "keepTime": True}
@@ -124,12 +124,12 @@ def _links(wanted: DashboardExport, console_url: str) -> list[Object]:
         whose = "endpoints/${endpoint}/" if wanted.one else ""
         when = "from=${__from:date:seconds}&to=${__to:date:seconds}"
         url = f"{console_url.rstrip('/')}/dashboards/{whose}{wanted.board.key}/?{when}"
-        found.append(
+        objects.append(
             _LINK
             | {"title": "In Emberline", "type": "link", "icon": "dashboard", "url": url}
             | {"targetBlank": True}
         )
-    return found
+    return objects
 
 
 def _variables(*, one: bool) -> Iterator[Object]:
@@ -154,7 +154,7 @@ def _variable(
     name: str, label: str, series: str, of: str, *, several: bool, every: str = ".+"
 ) -> Object:
     query = f"label_values({series}, {of})"
-    found: Object = {
+    variable: Object = {
         "name": name,
         "label": label,
         "type": "query",
@@ -168,8 +168,8 @@ def _variable(
         "includeAll": several,
     }
     if several:
-        found |= {"allValue": every, "current": {"text": "All", "value": "$__all"}}
-    return found
+        variable |= {"allValue": every, "current": {"text": "All", "value": "$__all"}}
+    return variable
 
 
 def _alerts() -> Object:
@@ -261,7 +261,7 @@ def make_files(
     """`recorded`: use and include the recording rules for large fleets."""
     fleet = recording_rules.render(recording_rules.groups(recording_rules.FLEET_GROUPS))
     return (
-        *(board(one, console_url) for one in list_exports(recorded=recorded)),
+        *(board(export, console_url) for export in list_exports(recorded=recorded)),
         ExportFile("grafana-provider.yaml", _PROVIDER, _YAML),
         ExportFile("rules/emberline-alerts.yml", alert_rules, _YAML),
         ExportFile("rules/emberline-recording.yml", recording_rules.render(), _YAML),

@@ -188,15 +188,15 @@ _KINDS: Final = {"numbers": _numbers, "heatmap": _heatmap}
 
 
 def _defaults(declared: Panel) -> Object:
-    found: Object = {
+    defaults: Object = {
         "unit": UNITS[declared.unit],
         "min": 0,
         "color": {"mode": "palette-classic-by-name"},
         "noValue": "no data",
     }
     if declared.unit == "share" and declared.of_whole:
-        found["max"] = 1
-    return found
+        defaults["max"] = 1
+    return defaults
 
 
 def _make_override(key: str, style: Style) -> Object:

@@ -145,35 +145,35 @@ def list_fleet_counters() -> dict[str, tuple[str, ...]]:
 
 def make_rules(family: growth.Family) -> list[dict[str, str]]:
     jobs = "|".join(JOBS)
-    found = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
+    rules = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
     for metric in list_counters():
         if family.sums_only:
-            found.append({"record": family.all + metric, "expr": _average(family, metric)})
+            rules.append({"record": family.all + metric, "expr": _average(family, metric)})
             continue
         grown = growth.rewrite_for_total(f"rate({metric}[{family.every_s}s])", growth.FINE_S)
         summed = f"sum without ({', '.join(growth.WORKER_LABELS)}) ({family.each}{metric})"
-        found += [
+        rules += [
             {"record": family.each + metric, "expr": grown},
             {"record": family.all + metric, "expr": summed},
         ]
-    found.append({"record": family.all + cache.TIER_TOKENS, "expr": _sum_tiers(family)})
-    found += _sum_fleet(family)
+    rules.append({"record": family.all + cache.TIER_TOKENS, "expr": _sum_tiers(family)})
+    rules += _sum_fleet(family)
     if family == growth.COPIES:
-        found += [{"record": family.now + metric, "expr": metric} for metric in metric_names.COPIED]
-    return found
+        rules += [{"record": family.now + metric, "expr": metric} for metric in metric_names.COPIED]
+    return rules
 
 
 def _sum_fleet(family: growth.Family) -> list[dict[str, str]]:
     """Sum the sums of the endpoints, which precede in the same group."""
-    found = [{"record": family.fleet_scraped, "expr": family.scraped}]
+    fleet = [{"record": family.fleet_scraped, "expr": family.scraped}]
     for metric, labels in list_fleet_counters().items():
         summed = sum_by(", ".join(labels), family.all + metric)
-        found.append({"record": family.fleet + metric, "expr": summed})
+        fleet.append({"record": family.fleet + metric, "expr": summed})
     for name in cluster.FLEET_GAUGES if family == growth.COPIES else ():
         times = Times(family.every_s, family.every_s, kept=(family.every_s,))
         expr = growth.render_declared(name, Scope(), times)
-        found.append({"record": family.fleet + name, "expr": expr})
-    return found
+        fleet.append({"record": family.fleet + name, "expr": expr})
+    return fleet
 
 
 def _sum_tiers(family: growth.Family) -> str:

@@ -212,7 +212,9 @@ class Prometheus:
                 answers[name] = QueryResult(fault=late)
         if any(answer.fault is late for answer in answers.values()) and self._probe.is_alive():
             slow = QueryResult(fault=Fault(FaultKind.TOO_SLOW, late.detail))
-            return {key: slow if one.fault is late else one for key, one in answers.items()}
+            return {
+                key: slow if answer.fault is late else answer for key, answer in answers.items()
+            }
         if answers and all(answer.fault is late for answer in answers.values()):
             self._leave_alone(late)
         return answers
@@ -376,8 +378,8 @@ class _QueryError(Exception):
 def _parse(result: Any, window: Window | None) -> tuple[Series, ...]:
     if not isinstance(result, list):
         raise TypeError("expected a list of series")
-    found = [_series(item, window) for item in result]
-    return tuple(sorted(found, key=lambda series: series.labels))
+    serieses = [_series(item, window) for item in result]
+    return tuple(sorted(serieses, key=lambda series: series.labels))
 
 
 def _series(item: Any, window: Window | None) -> Series:

@@ -128,15 +128,15 @@ class LivenessProbe:
 
 def parse_refusal(text: str) -> tuple[int, str, str]:
     """Parse status, error type and message; the last two are "" unless Prometheus wrote them."""
-    found = _REFUSAL.search(text)
-    if found is None:
+    match = _REFUSAL.search(text)
+    if match is None:
         return 0, "", ""
     try:
-        body = jsons.loads(ast.literal_eval(found[2]))
+        body = jsons.loads(ast.literal_eval(match[2]))
         kind, words = str(body["errorType"]), str(body["error"])
     except (ValueError, SyntaxError, TypeError, KeyError):
-        return int(found[1]), "", ""
-    return int(found[1]), kind, words if len(words) <= 300 else f"{words[:299]}…"
+        return int(match[1]), "", ""
+    return int(match[1]), kind, words if len(words) <= 300 else f"{words[:299]}…"
 
 
 def describe_error(error: requests.RequestException) -> str:
@@ -153,7 +153,7 @@ def _last_cause(error: BaseException) -> str:
     """Return the innermost text, such as "certificate verify failed: unable to get issuer"."""
     found: BaseException = error
     while True:
-        inner = next((one for one in found.args if isinstance(one, BaseException)), None)
+        inner = next((arg for arg in found.args if isinstance(arg, BaseException)), None)
         inner = inner or getattr(found, "reason", None)
         if not isinstance(inner, BaseException):
             break

@@ -59,11 +59,11 @@ def examine(source: MetricsSourceRef) -> dict[str, Any]:
         "endpoints": [],
     }
     findings = list(_query_facts(source, found))
-    levels = {one.level for one in findings}
+    levels = {finding.level for finding in findings}
     found["verdict"] = next((level for level in _SEVERITIES if level in levels), "ok")
     found["findings"] = [
-        {"level": one.level, "title": one.title, "text": one.text, "fix": one.fix}
-        for one in findings
+        {"level": finding.level, "title": finding.title, "text": finding.text, "fix": finding.fix}
+        for finding in findings
     ]
     return found
 
@@ -73,7 +73,7 @@ def _query_facts(source: MetricsSourceRef, found: dict[str, Any]) -> Sequence[So
         fix = "Enter the secret again, or provide the file in the console's secrets folder."
         return [SourceDiagnosis("danger", "Missing secret", source.why_not, fix)]
     findings = _server(source, found)
-    if not any(one.level == "danger" for one in findings):
+    if not any(finding.level == "danger" for finding in findings):
         findings += _contents(source, found)
     if source.alertmanager_url:
         findings += _alertmanager(source, found)

@@ -81,11 +81,11 @@ class Alertmanager:
 
 
 def fleet() -> Asker:
-    found = list_in_use()
-    if len(found) == 1:
-        return found[0].asker()
-    parts = [FederatedSource(one.name, one.asker()) for one in found if one.url]
-    return Federated(parts, map_endpoints(found))
+    refs = list_in_use()
+    if len(refs) == 1:
+        return refs[0].asker()
+    parts = [FederatedSource(ref.name, ref.asker()) for ref in refs if ref.url]
+    return Federated(parts, map_endpoints(refs))
 
 
 def connect_endpoint(name: str) -> Asker:
@@ -94,20 +94,20 @@ def connect_endpoint(name: str) -> Asker:
 
 def connect_endpoints(names: Collection[str]) -> Mapping[str, Asker]:
     """Return the client of each endpoint, with the queries of one."""
-    found = list_in_use()
-    owners = map_endpoints(found) if len(found) > 1 and names else {}
-    askers = {one.name: one.asker() for one in found}
-    return {name: askers[owners.get(name, found[0].name)] for name in names}
+    refs = list_in_use()
+    owners = map_endpoints(refs) if len(refs) > 1 and names else {}
+    askers = {ref.name: ref.asker() for ref in refs}
+    return {name: askers[owners.get(name, refs[0].name)] for name in names}
 
 
 def alertmanagers() -> tuple[Alertmanager, ...]:
     """Return the Alertmanagers that metrics sources name."""
     return tuple(
         Alertmanager(
-            one.name, one.cluster, one.alertmanager_url.rstrip("/"), one.why_not, one.login
+            ref.name, ref.cluster, ref.alertmanager_url.rstrip("/"), ref.why_not, ref.login
         )
-        for one in list_in_use()
-        if one.alertmanager_url
+        for ref in list_in_use()
+        if ref.alertmanager_url
     )
 
 
@@ -230,7 +230,7 @@ def _content(path: Path | None) -> str:
 
 
 def map_endpoints(sources: Sequence[MetricsSourceRef]) -> dict[str, str]:
-    by_cluster = {one.cluster or "": one.name for one in sources}
+    by_cluster = {source.cluster or "": source.name for source in sources}
     default = by_cluster[""]
     return {name: by_cluster.get(cluster, default) for name, cluster in _list_placements()}
 
@@ -245,7 +245,7 @@ def get_source_of_endpoint(endpoint: str, sources: Sequence[MetricsSourceRef]) -
 
 def get_source_of_cluster(cluster: str, sources: Sequence[MetricsSourceRef]) -> MetricsSourceRef:
     where = cluster or default_cluster()
-    return next((one for one in sources if where and one.cluster == where), sources[0])
+    return next((source for source in sources if where and source.cluster == where), sources[0])
 
 
 def _list_placements(only: str = "") -> list[tuple[str, str]]:

@@ -62,31 +62,31 @@ def _present(present: MetricsSource | None) -> dict[str, Any]:
 
 
 def _shapes(data: Mapping[str, Any]) -> list[Problem]:
-    found = []
+    shapes = []
     for key, value in data.items():
         if key not in FIELDS:
             remedy = f"Fields: {', '.join(FIELDS)}."
-            found.append(Problem(key, None, "Unknown field.", remedy, "unknown"))
+            shapes.append(Problem(key, None, "Unknown field.", remedy, "unknown"))
         elif key == "enabled":
             if not isinstance(value, bool):
-                found.append(Problem(key, value, "Not a boolean.", "Send true or false.", "type"))
+                shapes.append(Problem(key, value, "Not a boolean.", "Send true or false.", "type"))
         elif not (isinstance(value, str) or (key == "cluster" and value is None)):
-            found.append(Problem(key, None, "Not a string.", "Send a string.", "type"))
+            shapes.append(Problem(key, None, "Not a string.", "Send a string.", "type"))
         elif isinstance(value, str) and (len(value) > _LONGEST.get(key, _PEM) or "\0" in value):
             remedy = f"Enter text of at most {_LONGEST.get(key, _PEM)} characters."
-            found.append(Problem(key, None, "Too long, or not text.", remedy, "too_long"))
-    return found
+            shapes.append(Problem(key, None, "Too long, or not text.", remedy, "too_long"))
+    return shapes
 
 
 def _addresses(whole: Mapping[str, Any]) -> list[Problem]:
-    found = []
+    addresses = []
     for key in ("url", "alertmanager_url"):
         value = whole[key]
         reason = url_problem(value) if value or key == "url" else ""
         if reason:
             remedy = "Enter http:// or https://, a host, and the path before /api/ if any."
-            found.append(Problem(key, value.rpartition("@")[2], reason, remedy, "invalid"))
-    return found
+            addresses.append(Problem(key, value.rpartition("@")[2], reason, remedy, "invalid"))
+    return addresses
 
 
 def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Problem]:
@@ -142,18 +142,20 @@ def _cluster(whole: Mapping[str, Any]) -> list[Problem]:
 
 def _validate_pem(whole: Mapping[str, Any]) -> list[Problem]:
     """Validate PEM texts. A certificate whose key is in a file or stored is tested on use only."""
-    found = []
+    validate_pem = []
     try:
         Login(ca=whole["ca"]).tls()
     except LoginError as error:
-        found.append(Problem("ca", None, str(error), "Paste the complete PEM text.", "invalid"))
+        validate_pem.append(
+            Problem("ca", None, str(error), "Paste the complete PEM text.", "invalid")
+        )
     if whole["certificate"] and whole.get("key"):
         try:
             Login(certificate=whole["certificate"], key=whole["key"]).tls()
         except LoginError as error:
             remedy = "Paste both completely; the key must be unencrypted."
-            found.append(Problem("certificate", None, str(error), remedy, "invalid"))
-    return found
+            validate_pem.append(Problem("certificate", None, str(error), remedy, "invalid"))
+    return validate_pem
 
 
 def _validate_address_change(
@@ -161,11 +163,11 @@ def _validate_address_change(
 ) -> list[Problem]:
     """Require secrets again for a new address: else a user who may change it could capture them."""
     moved = [key for key in ("url", "alertmanager_url") if whole[key] != getattr(present, key)]
-    kept = [key for key in present.sealed if not given.get(key) and not whole.get(f"{key}_file")]
-    if not moved or not kept or not whole[moved[0]]:
+    keys = [key for key in present.sealed if not given.get(key) and not whole.get(f"{key}_file")]
+    if not moved or not keys or not whole[moved[0]]:
         return []
-    text = f"The {moved[0]} was changed; the stored {kept[0]} is not sent to another address."
-    return [Problem(kept[0], None, text, "Enter it again.", "required")]
+    text = f"The {moved[0]} was changed; the stored {keys[0]} is not sent to another address."
+    return [Problem(keys[0], None, text, "Enter it again.", "required")]
 
 
 def _make_problem(field: str, value: Any, remedy: str) -> Problem:

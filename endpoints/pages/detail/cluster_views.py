@@ -68,8 +68,8 @@ def logs(request: HttpRequest, name: str) -> HttpResponse:
     endpoint = find_endpoint(name)
     at = _choose_container(request, endpoint)
     groups: dict[str, list[sources.Container]] = {}
-    for one in sources.containers(endpoint):
-        groups.setdefault(one.replica, []).append(one)
+    for container in sources.containers(endpoint):
+        groups.setdefault(container.replica, []).append(container)
     context: dict[str, Any] = {"endpoint": endpoint, "groups": groups, "chosen": at}
     return render(request, "endpoints/logs.html", context)
 

@@ -63,15 +63,15 @@ def compare_sides(old: RevisionSide, new: RevisionSide) -> Comparison:
     changes = diff(old.spec, new.spec)
     rows = [
         FieldComparison(
-            one.label,
-            one.path,
-            format_value(one.before),
-            format_value(one.after),
-            one.effect.label,
+            change.label,
+            change.path,
+            format_value(change.before),
+            format_value(change.after),
+            change.effect.label,
         )
-        for one in changes
+        for change in changes
     ]
-    return Comparison(rows, any(one.effect is Effect.RESTART for one in changes))
+    return Comparison(rows, any(change.effect is Effect.RESTART for change in changes))
 
 
 def _number(key: str) -> int:

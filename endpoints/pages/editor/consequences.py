@@ -105,4 +105,6 @@ def _running(endpoint: Endpoint) -> tuple[int, EndpointSpec | None]:
 def _without_fields(
     refused: frozenset[str], changes: tuple[FieldChange, ...]
 ) -> tuple[FieldChange, ...]:
-    return tuple(one for one in changes if one.path not in refused and one.path != "manifest")
+    return tuple(
+        change for change in changes if change.path not in refused and change.path != "manifest"
+    )

@@ -50,9 +50,9 @@ def merged(
     mine: Mapping[str, Any], found: tuple[Difference, ...], chosen: Mapping[str, str]
 ) -> dict[str, Any]:
     taken = {
-        one.path: one.theirs
-        for one in found
-        if not one.clash or chosen.get(one.path, MINE) == THEIRS
+        difference.path: difference.theirs
+        for difference in found
+        if not difference.clash or chosen.get(difference.path, MINE) == THEIRS
     }
     return {**mine, **taken}
 
@@ -82,7 +82,10 @@ class EditConflict:
 
     def merged(self, mine: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
         """`sent` holds the choices as "take.PATH"."""
-        chosen = {one.path: str(sent.get(f"take.{one.path}", "")) for one in self.differences}
+        chosen = {
+            difference.path: str(sent.get(f"take.{difference.path}", ""))
+            for difference in self.differences
+        }
         return merged(mine, self.differences, chosen)
 
 

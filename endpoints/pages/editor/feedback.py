@@ -60,9 +60,9 @@ def _feedback(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
         "form": form,
         "endpoint": endpoint,
         "errors": [_error_row(one, form) for one in shown],
-        "missing": [_error_row(one, form) for one in errors if one not in shown],
+        "missing": [_error_row(error, form) for error in errors if error not in shown],
         "consequences": consequences.find_consequences(
-            spec, endpoint, [one.field for one in errors]
+            spec, endpoint, [error.field for error in errors]
         ),
         "report": fitting.check_capacity(spec) if spec.model and not spec.simulated else None,
         "yaml": sent.yaml,
@@ -82,7 +82,7 @@ def _warnings(
 ) -> Iterator[dict[str, Any]]:
     """Yield what the spec costs, unless an error of the same fields may be the reason."""
     text = installation.separate_routers_warning(spec)
-    refused = any(one.field.startswith("router.") for one in errors)
+    refused = any(error.field.startswith("router.") for error in errors)
     if text and not refused and "router.replicas" in form.fields:
         bound = form["router.replicas"]
         yield {"label": bound.label, "href": bound.id_for_label, "text": text}
@@ -96,7 +96,7 @@ def _errors_after_edits(
     """
     if not touched:
         return ()
-    return tuple(one for one in errors if one.field in touched or not _is_empty(one))
+    return tuple(error for error in errors if error.field in touched or not _is_empty(error))
 
 
 def _is_empty(error: Problem) -> bool:
@@ -130,7 +130,7 @@ def _slots(
 
 def _groups(form: EndpointForm, errors: tuple[Problem, ...]) -> list[dict[str, Any]]:
     wrong = {error.field for error in errors}
-    return [{**one, "wrong": len(wrong & one["paths"])} for one in form.summaries()]
+    return [{**summary, "wrong": len(wrong & summary["paths"])} for summary in form.summaries()]
 
 
 @require_POST

@@ -155,8 +155,8 @@ def parse_value(spec_field: SpecField, typed: str) -> Any:
         return typed
     try:
         if spec_field.kind in (dict, list):
-            found = yaml_reader.read_document(typed, MAX_CHARACTERS)
-            return typed if isinstance(found, str) else found  # YAML folds line breaks
+            document = yaml_reader.read_document(typed, MAX_CHARACTERS)
+            return typed if isinstance(document, str) else document  # YAML folds line breaks
         return int(typed) if spec_field.kind is int else float(typed)
     except ValueError:
         return typed
@@ -164,15 +164,15 @@ def parse_value(spec_field: SpecField, typed: str) -> Any:
 
 def to_form_data(flat: Mapping[str, Any]) -> dict[str, str]:
     """Return the form data a browser would submit; only ticked checkboxes are included."""
-    found: dict[str, str] = {}
+    form_data: dict[str, str] = {}
     for path, value in flat.items():
         spec_field = BY_PATH.get(path)
         if spec_field is None:
             continue
         if spec_field.kind is bool:
-            found |= {path: "on"} if value else {}
+            form_data |= {path: "on"} if value else {}
         else:
-            found[path] = str(format_value(spec_field, value))
+            form_data[path] = str(format_value(spec_field, value))
     if flat.get("placement.cluster"):
-        found[MARK] = str(flat["placement.cluster"])
-    return found
+        form_data[MARK] = str(flat["placement.cluster"])
+    return form_data

@@ -99,7 +99,7 @@ def manifest(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _report_applied(request: HttpRequest, planned: list[PlannedChange]) -> HttpResponseBase:
-    changed = [one for one in planned if one.changes]
+    changed = [change for change in planned if change.changes]
     if not changed:
         messages.info(request, "No changes: the endpoints match the manifest.")
         return redirect("endpoints:list")

@@ -28,10 +28,10 @@ class Preset:
     settings: tuple[PresetSetting, ...]
 
     def here(self, *, cluster: bool) -> tuple[PresetSetting, ...]:
-        return tuple(one for one in self.settings if one.cluster in (None, cluster))
+        return tuple(setting for setting in self.settings if setting.cluster in (None, cluster))
 
     def over(self, flat: Mapping[str, Any], *, cluster: bool) -> dict[str, Any]:
-        return {**flat, **{one.path: one.value for one in self.here(cluster=cluster)}}
+        return {**flat, **{setting.path: setting.value for setting in self.here(cluster=cluster)}}
 
 
 _L1_ON = PresetSetting("cache.l1.enabled", True, "Evicted device blocks stay in L1.")

@@ -107,9 +107,9 @@ class SpecEditor:
         if self.start is None or was == there:
             return self.holding(flat)
         before = self.start.over(self._form(None).usual, cluster=was)
-        kept = {path for path in before if not is_same(path, flat[path], before[path])}
+        paths = {path for path in before if not is_same(path, flat[path], before[path])}
         begun = self._begin(self.start, flat).flat()
-        return self.holding({**begun, **{path: flat[path] for path in kept}})
+        return self.holding({**begun, **{path: flat[path] for path in paths}})
 
     def started(self, key: str) -> EndpointForm:
         form = self.drawn_anew()
@@ -169,7 +169,11 @@ class SpecEditor:
         """Apply a preset; L2 stays off if there is no cache tier at the workers' location."""
         cluster = flat["placement.cluster"]
         begun = start.over(flat, cluster=bool(cluster))
-        near = [name for name, at in self.context.tier_clusters.items() if at == cluster]
+        near = [
+            name
+            for name, tier_cluster in self.context.tier_clusters.items()
+            if tier_cluster == cluster
+        ]
         if cluster and begun["cache.l2.enabled"] and begun["cache.l2.tier"] not in near:
             begun["cache.l2.enabled"] = bool(near)
             begun["cache.l2.tier"] = min(near, default=begun["cache.l2.tier"])
@@ -198,4 +202,4 @@ class SpecEditor:
 def can_apply(errors: tuple[Problem, ...]) -> bool:
     """Return whether all errors belong to form fields."""
     known = {field.path for field in FIELDS}
-    return all(one.code not in NOT_APPLIED and one.field in known for one in errors)
+    return all(error.code not in NOT_APPLIED and error.field in known for error in errors)

@@ -80,7 +80,9 @@ def locate_errors(errors: Iterable[Problem], lines: Mapping[str, int]) -> tuple[
 def syntax_errors(refusal: SpecErrors) -> tuple[LineError, ...]:
     """Return the errors of invalid YAML."""
     line = getattr(refusal.__cause__, "line", 0)
-    return tuple(LineError(line, one.field, one.message, one.remedy) for one in refusal.errors)
+    return tuple(
+        LineError(line, error.field, error.message, error.remedy) for error in refusal.errors
+    )
 
 
 def _line(path: str, lines: Mapping[str, int]) -> int:

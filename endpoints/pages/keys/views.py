@@ -101,11 +101,11 @@ def group(request: HttpRequest, group_id: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator", somewhere=True)
 def delete_group(request: HttpRequest, group_id: str) -> HttpResponseBase:
-    one = _group(request, group_id)
-    if request.POST.get("name", "").strip() != one.name:
+    key_group = _group(request, group_id)
+    if request.POST.get("name", "").strip() != key_group.name:
         messages.error(
             request,
-            f"Name does not match: type {one.name} to delete the group. Nothing was deleted.",
+            f"Name does not match: type {key_group.name} to delete the group. Nothing was deleted.",
         )
         return redirect("keys:group", group_id)
     try:
@@ -113,7 +113,7 @@ def delete_group(request: HttpRequest, group_id: str) -> HttpResponseBase:
     except Refused as error:
         messages.error(request, str(error))
         return redirect("keys:group", group_id)
-    messages.success(request, f"Group {one.name} and its keys were deleted.")
+    messages.success(request, f"Group {key_group.name} and its keys were deleted.")
     return redirect("keys:index")
 
 
@@ -130,8 +130,8 @@ def create_in_group(request: HttpRequest, group_id: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator", somewhere=True)
 def edit_in_group(request: HttpRequest, group_id: str, key_id: str) -> HttpResponseBase:
-    one = _group(request, group_id)
-    return _edit(request, _key(one.keys, key_id), group_id, {"group": one})
+    key_group = _group(request, group_id)
+    return _edit(request, _key(key_group.keys, key_id), group_id, {"group": key_group})
 
 
 @never_cache
@@ -185,24 +185,24 @@ def _index_page(request: HttpRequest, *, status: int = 200, **more: Any) -> Http
 def _group_page(
     request: HttpRequest, group_id: str, *, status: int = 200, **more: Any
 ) -> HttpResponse:
-    one = _group(request, group_id)
+    key_group = _group(request, group_id)
     context = {
-        "group": one,
-        "rows": key_rows(selectors.keys_of_group(one)),
+        "group": key_group,
+        "rows": key_rows(selectors.keys_of_group(key_group)),
         "days": SHOWN_DAYS,
         "key_form": KeyForm(),
-        "group_form": GroupForm(None, selectors.changeable_names(request.user), one),
-        "may_operate": selectors.may_change(request.user, one),
+        "group_form": GroupForm(None, selectors.changeable_names(request.user), key_group),
+        "may_operate": selectors.may_change(request.user, key_group),
         **more,
     }
     return render(request, "endpoints/key_group.html", context, status=status)
 
 
 def _group(request: HttpRequest, group_id: str) -> KeyGroup:
-    one = selectors.groups(request.user).filter(pk=group_id).first()
-    if one is None:
+    key_group = selectors.groups(request.user).filter(pk=group_id).first()
+    if key_group is None:
         raise Http404("Key group not found.")
-    return one
+    return key_group
 
 
 def _key(of: Any, key_id: str) -> InferenceKey:

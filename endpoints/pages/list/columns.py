@@ -72,7 +72,7 @@ def columns() -> tuple[Column, ...]:
     """Return all columns in display order: built-in, registered, age."""
     return (
         *BUILT_IN_COLUMNS[:-1],
-        *(one.column for one in _filled_columns.values()),
+        *(filled_column.column for filled_column in _filled_columns.values()),
         BUILT_IN_COLUMNS[-1],
     )
 
@@ -85,17 +85,22 @@ def choose_columns(kept: Any) -> tuple[Column, ...]:
 
 def cells(shown: Sequence[Column], rows: Sequence[Endpoint]) -> dict[str, dict[str, Cell]]:
     """Return the cells of registered columns; a failing `fill` leaves dashes."""
-    wanted = [one for one in _filled_columns.values() if one.column in shown]
+    filled_columns = [
+        filled_column for filled_column in _filled_columns.values() if filled_column.column in shown
+    ]
     answers: dict[Any, Mapping[str, Mapping[str, Cell]]] = {}
-    for one in wanted:
-        if one.fill not in answers:
-            answers[one.fill] = _fill_column(one, rows)
+    for filled_column in filled_columns:
+        if filled_column.fill not in answers:
+            answers[filled_column.fill] = _fill_column(filled_column, rows)
     lost = Cell("", "Query failed; see the console log.")
     return {
-        one.column.key: {
-            row.name: answers[one.fill].get(one.column.key, {}).get(row.name, lost) for row in rows
+        filled_column.column.key: {
+            row.name: answers[filled_column.fill]
+            .get(filled_column.column.key, {})
+            .get(row.name, lost)
+            for row in rows
         }
-        for one in wanted
+        for filled_column in filled_columns
     }
 
 

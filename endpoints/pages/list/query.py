@@ -114,24 +114,26 @@ def _annotated(found: QuerySet[Endpoint]) -> QuerySet[Endpoint]:
 
 
 def _conditions(wanted: ListQuery) -> list[Q]:
-    found = [Q(name__icontains=word) | Q(model_name__icontains=word) for word in wanted.q.split()]
+    conditions = [
+        Q(name__icontains=word) | Q(model_name__icontains=word) for word in wanted.q.split()
+    ]
     if wanted.phase == Phase.DELETING:
-        found.append(Q(deleted_at__isnull=False))
+        conditions.append(Q(deleted_at__isnull=False))
     elif wanted.phase:
-        found.append(Q(status__phase=wanted.phase, deleted_at__isnull=True))
+        conditions.append(Q(status__phase=wanted.phase, deleted_at__isnull=True))
     if wanted.strategy == ROUND_ROBIN:
-        found.append(Q(spec__routing__enabled=False))
+        conditions.append(Q(spec__routing__enabled=False))
     elif wanted.strategy:
-        found.append(Q(spec__routing__enabled=True, spec__routing__strategy=wanted.strategy))
+        conditions.append(Q(spec__routing__enabled=True, spec__routing__strategy=wanted.strategy))
     if wanted.cluster == NONE_VALUE:
-        found.append(Q(spec__placement__cluster="") | Q(spec__placement__cluster__isnull=True))
+        conditions.append(Q(spec__placement__cluster="") | Q(spec__placement__cluster__isnull=True))
     elif wanted.cluster:
-        found.append(Q(spec__placement__cluster=wanted.cluster))
+        conditions.append(Q(spec__placement__cluster=wanted.cluster))
     if wanted.team:
-        found.append(Q(team=None) if wanted.team == NONE_VALUE else Q(team__slug=wanted.team))
+        conditions.append(Q(team=None) if wanted.team == NONE_VALUE else Q(team__slug=wanted.team))
     if wanted.model:
-        found.append(Q(spec__model=wanted.model))
-    return found
+        conditions.append(Q(spec__model=wanted.model))
+    return conditions
 
 
 def _order(sort: str) -> list[str]:

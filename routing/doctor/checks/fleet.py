@@ -195,7 +195,7 @@ def hash_seed(facts: FleetFacts) -> Iterator[DoctorFinding]:
         "affected, but blocks in L2 are not found by other workers or after a restart.",
         "Use --prefix-caching-hash-algo sha256, or set PYTHONHASHSEED=0 for every worker "
         "(workers do not report whether it is set).",
-        {name: found for name, found in algorithms.items() if found in _RANDOM_SEED},
+        {name: algorithm for name, algorithm in algorithms.items() if algorithm in _RANDOM_SEED},
     )
 
 

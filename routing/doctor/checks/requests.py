@@ -31,7 +31,7 @@ _UNREPORTED_SHARE = 0.9
 
 def _recent_decisions(facts: FleetFacts) -> list[PlacementFacts]:
     """Return the newest decisions within the age limit."""
-    return [one for one in facts.router.decisions if one.time > facts.now - WINDOW_S]
+    return [decision for decision in facts.router.decisions if decision.time > facts.now - WINDOW_S]
 
 
 def _shares(counted: Counter[str], total: int) -> tuple[str, ...]:
@@ -83,7 +83,11 @@ def check_unsupported_forms(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 @doctor_check("CachedTokensNotReported", "Engines report cached tokens", require_router)
 def cached_not_reported(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    good = [one for one in _recent_decisions(facts) if one.status == 200 and one.prompt_tokens]
+    good = [
+        recent_decision
+        for recent_decision in _recent_decisions(facts)
+        if recent_decision.status == 200 and recent_decision.prompt_tokens
+    ]
     silent = [one for one in good if one.cached_tokens is None]
     if len(good) >= MIN_REQUESTS and len(silent) > _UNREPORTED_SHARE * len(good):
         yield DoctorFinding(

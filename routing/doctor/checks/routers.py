@@ -32,7 +32,9 @@ def check_disagreement(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 @doctor_check("RoutersSeparate", "Several routers share state", require_two_routers, kv=False)
 def check_separate(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    alone = [one.name for one in facts.routers if not one.error and one.exchange is None]
+    alone = [
+        router.name for router in facts.routers if not router.error and router.exchange is None
+    ]
     if alone and len(facts.routers) > 1:
         yield DoctorFinding(
             Severity.WARNING,
@@ -48,10 +50,10 @@ def check_separate(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check("StateStoreAway", "The state store of the routers responds", require_router, kv=False)
 def check_store_away(facts: FleetFacts) -> Iterator[DoctorFinding]:
     away = [
-        f"{one.name}: {one.exchange.store}: {one.exchange.error or 'not connected'}. "
-        f"{one.exchange.remedy}".rstrip()
-        for one in facts.routers
-        if one.exchange is not None and not one.exchange.connected
+        f"{router.name}: {router.exchange.store}: {router.exchange.error or 'not connected'}. "
+        f"{router.exchange.remedy}".rstrip()
+        for router in facts.routers
+        if router.exchange is not None and not router.exchange.connected
     ]
     if away:
         yield DoctorFinding(
@@ -68,10 +70,10 @@ def check_unheard(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lines = unheard(facts.routers)
     if lines:
         rejected = tuple(
-            f"{one.name} rejected {count} messages: {reason}"
-            for one in facts.routers
-            if one.exchange is not None
-            for reason, count in one.exchange.rejected.items()
+            f"{router.name} rejected {count} messages: {reason}"
+            for router in facts.routers
+            if router.exchange is not None
+            for reason, count in router.exchange.rejected.items()
         )
         yield DoctorFinding(
             Severity.ERROR,

@@ -29,13 +29,15 @@ def _finding(found: list[Difference], what: str) -> DoctorFinding:
         Severity.ERROR,
         what,
         found[0].fix,
-        tuple(f"{one.probe}: {one.what}" for one in found),
+        tuple(f"{difference.probe}: {difference.what}" for difference in found),
     )
 
 
 @doctor_check("TokenizerMismatch", "Router and workers use the same tokenizer")
 def tokenizer_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    plain = [one for one in _differences(facts) if one.probe.startswith(_PLAIN)]
+    plain = [
+        difference for difference in _differences(facts) if difference.probe.startswith(_PLAIN)
+    ]
     if plain:
         yield _finding(
             plain,
@@ -46,7 +48,9 @@ def tokenizer_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 @doctor_check("TemplateMismatch", "Router and workers use the same chat template")
 def template_mismatch(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    chats = [one for one in _differences(facts) if not one.probe.startswith(_PLAIN)]
+    chats = [
+        difference for difference in _differences(facts) if not difference.probe.startswith(_PLAIN)
+    ]
     if chats and len(chats) == len(_differences(facts)):
         yield _finding(
             chats,

@@ -140,7 +140,7 @@ class DiscoveryConfig(Section, frozen=True):
 
     @property
     def tls(self) -> bool:
-        return any(name.tls for name in self.dns) or any(one.tls for one in self.services)
+        return any(name.tls for name in self.dns) or any(service.tls for service in self.services)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
 
 def parse_address(name: str, value: str) -> Address:
     """Parse `HOST:PORT` or `[IPv6]:PORT`; port 0 selects a free port."""
-    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%a-z]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})", value)
-    if found is None or int(found[3]) > 65535:
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%a-z]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})", value)
+    if match is None or int(match[3]) > 65535:
         raise ConfigError(name, value, "must be HOST:PORT", "For example 127.0.0.1:9000.")
-    return Address(found[1] or found[2], int(found[3]))
+    return Address(match[1] or match[2], int(match[3]))
 
 
 def parse_strategy(value: str) -> str:
@@ -60,24 +60,24 @@ def parse_worker_url(name: str, url: str) -> tuple[Address, bool]:
 
 
 def parse_dns(name: str, value: str) -> DnsName:
-    found = _DNS.fullmatch(value)
-    if found is None or not 0 < int(found[4]) < 65536:
+    match = _DNS.fullmatch(value)
+    if match is None or not 0 < int(match[4]) < 65536:
         raise ConfigError(
             name, value, "must be NAME:PORT", "For example workers.default.svc:8000, or https://..."
         )
-    return DnsName(found[2], int(found[4]), tls=bool(found[1]))
+    return DnsName(match[2], int(match[4]), tls=bool(match[1]))
 
 
 def parse_service(name: str, value: str) -> Service:
-    found = _SERVICE.fullmatch(value)
-    if found is None:
+    match = _SERVICE.fullmatch(value)
+    if match is None:
         raise ConfigError(
             name,
             value,
             "must be NAMESPACE/SERVICE or NAMESPACE/SERVICE:PORT-NAME",
             "For example default/workers:http, or https://default/workers.",
         )
-    return Service(found[2], found[3], found[4] or "", tls=bool(found[1]))
+    return Service(match[2], match[3], match[4] or "", tls=bool(match[1]))
 
 
 def parse_open_paths(items: Any) -> tuple[str, ...]:

@@ -100,18 +100,18 @@ def worker_context(config: WorkerTlsConfig) -> ssl.SSLContext:
 
 def _read_files(section: str, names: dict[str, str], base_dir: Path) -> tuple[dict[str, Path], str]:
     """Return the paths of the named files and the digest of their contents."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     digest = hashlib.sha256()
     for field, name in names.items():
         if name:
-            found[field], content = read_file(f"{section}.{field}", name, base_dir)
+            paths[field], content = read_file(f"{section}.{field}", name, base_dir)
             digest.update(b"%d:%b" % (len(content), content))
-    if ("cert" in found) != ("key" in found):
-        missing = "key" if "cert" in found else "cert"
+    if ("cert" in paths) != ("key" in paths):
+        missing = "key" if "cert" in paths else "cert"
         raise ConfigError(
             f"{section}.{missing}", "", "is missing", "Set certificate and key, or neither."
         )
-    return found, digest.hexdigest() if found else ""
+    return paths, digest.hexdigest() if paths else ""
 
 
 def parse_tls(named: TlsFiles, base_dir: Path) -> TlsConfig | None:

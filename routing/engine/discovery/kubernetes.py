@@ -49,7 +49,7 @@ def workers_of_service(
     slices: Iterable[Mapping[str, Any]], service: Service, source: str, known: Collection[str]
 ) -> tuple[WorkerConfig, ...]:
     """Return the workers of a Service. `known`: ids of the previous workers."""
-    found: dict[str, WorkerConfig] = {}
+    worker_configs: dict[str, WorkerConfig] = {}
     for data in sorted(slices, key=_address_order):
         port = _find_port(data, service.port_name)
         if not port or data.get("addressType") not in ("IPv4", "IPv6"):
@@ -65,10 +65,12 @@ def workers_of_service(
             serving = conditions.get("ready") is not False and not conditions.get("terminating")
             if not serving and name not in known:
                 continue
-            before = found.get(name)
+            before = worker_configs.get(name)
             if before is None or (before.draining and serving):
-                found[name] = _make_worker(name, address, service, source, draining=not serving)
-    return tuple(found[name] for name in sorted(found))
+                worker_configs[name] = _make_worker(
+                    name, address, service, source, draining=not serving
+                )
+    return tuple(worker_configs[name] for name in sorted(worker_configs))
 
 
 def _make_worker(
@@ -183,10 +185,12 @@ class EndpointSlices(WorkerFinder):
     def _apply_slices(self) -> None:
         known = {worker.id for worker in self.workers}
         try:
-            found = workers_of_service(self._slices.values(), self._service, self.name, known)
+            worker_configs = workers_of_service(
+                self._slices.values(), self._service, self.name, known
+            )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             self._version = ""  # the version cannot be trusted
             raise DiscoveryError(
                 "bad_answer", f"the API response is not an EndpointSlice: {error}"
             ) from None
-        self.succeeded(found)
+        self.succeeded(worker_configs)

@@ -186,8 +186,8 @@ class AdapterLoader:
         self._unloaded &= set().union(*(paths for _, paths in self._listed.values()))
         for name, path in found.items():
             if path not in self._unloaded:
-                known = orjson.loads(self._orders.get(name, b"{}"))
-                if known.get("lora_path") != path:
+                document = orjson.loads(self._orders.get(name, b"{}"))
+                if document.get("lora_path") != path:
                     self._orders[name] = orjson.dumps({"lora_name": name, "lora_path": path})
             elif name in self._orders and orjson.loads(self._orders[name])["lora_path"] == path:
                 del self._orders[name]

@@ -280,13 +280,13 @@ class WorkersByLoad:
             bits, later = bits & ~below, bits & below
         else:
             later = 0
-        found: list[RoutingTarget] = []
-        while len(found) < count:
+        targets: list[RoutingTarget] = []
+        while len(targets) < count:
             if not bits:
                 if not later:
                     break
                 bits, later = later, 0
             lowest = bits & -bits
-            found.append(self._by_slot[lowest.bit_length() - 1])
+            targets.append(self._by_slot[lowest.bit_length() - 1])
             bits ^= lowest
-        return found
+        return targets

@@ -189,10 +189,10 @@ def _parse_target(method: bytes, target: bytes) -> bytes:
 
 def parse_request(head: bytes) -> RequestHead:
     """Parse a head that ends with the last header's line end, without the empty line."""
-    found = _REQUEST.fullmatch(head)
-    if found is None:
+    match = _REQUEST.fullmatch(head)
+    if match is None:
         raise Refusal("bad_request", "the request head is not valid HTTP/1.1")
-    method, target, major, minor, block = found.groups()
+    method, target, major, minor, block = match.groups()
     if major != b"1" or minor not in b"01":
         raise Refusal("version_not_supported", "only HTTP/1.1 and HTTP/1.0 are served")
     if method in _NOT_PROXIED:
@@ -259,10 +259,10 @@ def parse_request(head: bytes) -> RequestHead:
 
 def parse_response(head: bytes) -> ResponseHead:
     """Parse a worker's head. Raise ProtocolError if it is ambiguous."""
-    found = _RESPONSE.fullmatch(head)
-    if found is None:
+    match = _RESPONSE.fullmatch(head)
+    if match is None:
         raise ProtocolError("the worker's response head is not valid HTTP/1.1")
-    status_line, minor, status, block = found.groups()
+    status_line, minor, status, block = match.groups()
     if minor == b"0":
         status_line = b"HTTP/1.1" + status_line[8:]  # the version is hop-by-hop
     out = ResponseHead(status_line, int(status), 1 if minor == b"1" else 0)
@@ -383,10 +383,10 @@ class ChunkedBody:
 
     def _read_whole(self, data: bytes, pos: int) -> int:
         """Parse one chunk; fast if it is complete."""
-        found = _CHUNK_LINE.match(data, pos)
-        if found is not None:
-            start = found.end()
-            size = int(found[1], 16)
+        match = _CHUNK_LINE.match(data, pos)
+        if match is not None:
+            start = match.end()
+            size = int(match[1], 16)
             stop = start + size
             if size and start - pos <= MAX_LINE_BYTES and data[stop : stop + 2] == b"\r\n":
                 self._count(size)

@@ -80,8 +80,8 @@ def _spans(index: Index, chains: Mapping[int, Sequence[int]]) -> tuple[dict[int,
             anywhere = max(anywhere, shared * size)
         else:
             ends = (_walk_device(index, names), [], [])
-        for column, found in enumerate(ends):
-            for blocks, mask in found:
+        for column, end in enumerate(ends):
+            for blocks, mask in end:
                 _record_span(spans, column, blocks * size, mask)
     return spans, anywhere
 

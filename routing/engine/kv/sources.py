@@ -51,18 +51,18 @@ def resolve_endpoint(endpoint: str, host: str) -> str:
             f"{endpoint[:200]!r} is relative to the folder the worker runs in. Name it here by its "
             "full path: --kv-events URL=ipc:///FOLDER/NAME.",
         )
-    found = _TCP.fullmatch(endpoint)
-    if found is None or not 0 < int(found[2]) < 65536:
+    match = _TCP.fullmatch(endpoint)
+    if match is None or not 0 < int(match[2]) < 65536:
         raise SourceError(
             "endpoint_unusable",
             f"{endpoint[:200]!r} cannot be reached from another process. "
             "Use tcp://*:PORT in the worker's --kv-events-config.",
         )
-    if found[1] == "0.0.0.0":  # vLLM connects to this address instead of binding it
+    if match[1] == "0.0.0.0":  # vLLM connects to this address instead of binding it
         raise SourceError("endpoint_dials_out", DIALS_OUT)
-    if found[1] in _WILDCARD_HOSTS:
+    if match[1] in _WILDCARD_HOSTS:
         name = f"[{host}]" if ":" in host else host
-        return f"tcp://{name}:{found[2]}"
+        return f"tcp://{name}:{match[2]}"
     return endpoint
 
 

@@ -122,12 +122,12 @@ class KvAwareRun:
 
     async def _prepare(self) -> None:
         local = await self._load(self._config)
-        wanted = TokensConfig(
+        tokens_config = TokensConfig(
             threads=self._config.threads,
             wait_s=self._config.wait_s,
             cache_bytes=self._config.cache_bytes,
         )
-        service = self.routing.tokens = TokenService(wanted, local, self._ask_any)
+        service = self.routing.tokens = TokenService(tokens_config, local, self._ask_any)
         while local is not None:
             found = await comparison.compare_tokens(
                 local, self._ask_any, self._model(), ASK_TIMEOUT_S
@@ -216,8 +216,8 @@ class KvAwareRun:
                 "findings": []
                 if report is None
                 else [
-                    {"probe": one.probe, "what": one.what, "fix": one.fix}
-                    for one in report.findings
+                    {"probe": finding.probe, "what": finding.what, "fix": finding.fix}
+                    for finding in report.findings
                 ],
             },
         }

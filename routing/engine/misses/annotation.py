@@ -29,8 +29,8 @@ _START = re.compile(rb'"type":\s*"message_start"')
 
 def find_answer_id(begin: bytes) -> str:
     """Return the ID of an answer from its first bytes, or ""."""
-    found = _ID.search(begin, 0, _ID_BYTES)
-    return "" if found is None else found[1].decode("latin-1")
+    match = _ID.search(begin, 0, _ID_BYTES)
+    return "" if match is None else match[1].decode("latin-1")
 
 
 def add_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:

@@ -195,7 +195,7 @@ class PromptHistory:
 
     def ended_since(self, worker: str, moment: float) -> bool:
         return bool(self._ended) and any(
-            one.worker == worker and one.at >= moment for one in self._ended
+            tenure.worker == worker and tenure.at >= moment for tenure in self._ended
         )
 
     def ended(self) -> Sequence[Tenure]:

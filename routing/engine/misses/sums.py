@@ -38,10 +38,10 @@ class _HourSums:
 
     def pair(self, pair: Pair) -> _PairSums:
         name = pair if len(self.pairs) < PAIRS_KEPT else _OTHER
-        found = self.pairs.get(name)
-        if found is None:
-            found = self.pairs[name] = _PairSums()
-        return found
+        pair_sums = self.pairs.get(name)
+        if pair_sums is None:
+            pair_sums = self.pairs[name] = _PairSums()
+        return pair_sums
 
     def show(self, digest: Callable[[int], str]) -> dict[str, Any]:
         keys: dict[str, dict[str, int]] = {}

@@ -110,10 +110,10 @@ def begin_trace(head: RequestHead, share: float) -> Trace | None:
 
 def parse_traceparent(traceparent: bytes) -> Parent | None:
     """Return None for an invalid header, which the standard ignores."""
-    found = _TRACEPARENT.fullmatch(traceparent)
-    if found is None:
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None:
         return None
-    version, trace, span, flags, more = found.groups()
+    version, trace, span, flags, more = match.groups()
     if version == b"ff" or (version == b"00" and more is not None):
         return None
     parent = Parent(int(trace, 16), int(span, 16), int(flags, 16))

@@ -81,11 +81,11 @@ def parse_reply(data: bytes, at: int, depth: int = 0) -> tuple[Any, int] | None:
         sort, each = _LISTS[kind]
         items = sort()
         for _ in range(number * each):
-            found = parse_reply(data, end, depth + 1)
-            if found is None:
+            reply = parse_reply(data, end, depth + 1)
+            if reply is None:
                 return None
-            items.append(found[0])
-            end = found[1]
+            items.append(reply[0])
+            end = reply[1]
         return items, end
     raise StoreError("invalid reply")
 
@@ -179,11 +179,11 @@ class StoreConnection(asyncio.Protocol):
         at = 0
         try:
             while at < len(data):
-                found = parse_reply(data, at)
-                if found is None:
+                reply = parse_reply(data, at)
+                if reply is None:
                     break
-                at = found[1]
-                self._receive(found[0])
+                at = reply[1]
+                self._receive(reply[0])
         except StoreError as error:
             self._fail(error if self._answered else StoreError(NO_REPLY))
             return

@@ -178,14 +178,14 @@ class Outbox:
         return Batch(messages.VERSION, self.router_id, 0, self.dialect, False, [], placed)
 
     def _next_placements(self) -> list[Placement]:
-        found: list[Placement] = []
+        next_placements: list[Placement] = []
         room = _BATCH_BYTES
-        while self._placed and len(found) < messages.MAX_PLACEMENTS and room > 0:
+        while self._placed and len(next_placements) < messages.MAX_PLACEMENTS and room > 0:
             first = self._placed.popleft()
             room -= len(first.names)
             self._placed_bytes -= len(first.names)
-            found.append(first)
-        return found
+            next_placements.append(first)
+        return next_placements
 
     @staticmethod
     def _parted(numbers: list[int]) -> tuple[list[int], list[int]]:
@@ -213,9 +213,9 @@ class Outbox:
 
     def _changed_prompts(self, complete: bool) -> list[WorkerPrompts]:
         """Return this router's prompts in flight, where policies compare their room."""
-        found: list[WorkerPrompts] = []
+        changed_prompts: list[WorkerPrompts] = []
         if self._table.fleet.order is not None:
-            return found
+            return changed_prompts
         room = messages.MAX_PROMPTS
         for worker in self._table.workers.values():
             changed, prompts = worker.changed_prompts, worker.prompts
@@ -229,8 +229,10 @@ class Outbox:
             room -= len(stated)
             if stated:
                 counts = [tokens[name] for name in stated]
-                found.append(WorkerPrompts(worker.id, messages.pack_names(stated), counts))
-        return found
+                changed_prompts.append(
+                    WorkerPrompts(worker.id, messages.pack_names(stated), counts)
+                )
+        return changed_prompts
 
     def _changed_callers(
         self, callers: Iterable[tuple[str, int, int]], complete: bool

@@ -133,10 +133,10 @@ class PeerView:
                 self.ignored += 1
             elif not placement.block_size:
                 chain = messages.unpack_names(placement.names)
-                facts = RequestFacts(chain, 0, placement.block_tokens, b"")
+                request_facts = RequestFacts(chain, 0, placement.block_tokens, b"")
                 if placement.share:
                     self._state.policy.set_share(worker.id, placement.share)
-                self._state.policy.sent(facts, worker)
+                self._state.policy.sent(request_facts, worker)
             elif peer is not None:
                 self._expect(peer, placement)
 

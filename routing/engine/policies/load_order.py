@@ -104,7 +104,7 @@ class HashRing:
         workers = self._workers
         count = len(points)
         best = _MASK
-        found: RoutingTarget | None = None
+        target: RoutingTarget | None = None
         throw = key
         step = (key * _MULTIPLIER) & _MASK | 1
         for _ in range(PROBES if count else 0):
@@ -118,8 +118,8 @@ class HashRing:
                     break
                 worker = workers[point & ((1 << _INDEX_BITS) - 1)]
                 if fits is None or fits(worker):
-                    best, found = distance, worker
+                    best, target = distance, worker
                     break
                 at += 1
             throw = (throw + step) & _MASK
-        return found, best
+        return target, best

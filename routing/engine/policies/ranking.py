@@ -45,9 +45,9 @@ class SparseKnowledge:
         self.get = tokens.get
         groups: dict[int, int] = {}
         slots = fleet.slots
-        for worker_id, known in tokens.items():
-            if known and worker_id in slots:
-                groups[known] = groups.get(known, 0) | 1 << slots[worker_id]
+        for worker_id, token in tokens.items():
+            if token and worker_id in slots:
+                groups[token] = groups.get(token, 0) | 1 << slots[worker_id]
         self.levels = sorted(groups.items(), reverse=True)
 
 
@@ -66,8 +66,8 @@ def rank(
     """Rank by `matched` tokens per worker id (absent: 0). `hit`: reason of a pick with a match."""
     if fleet.order is None:
         return rank_few(facts, fleet, matched, hit, shown, displaced)
-    known = SparseKnowledge(matched, fleet)
-    return rank_many(facts, fleet, fleet.order, known, hit, shown, displaced)
+    knowledge = SparseKnowledge(matched, fleet)
+    return rank_many(facts, fleet, fleet.order, knowledge, hit, shown, displaced)
 
 
 def rank_few(
@@ -134,15 +134,15 @@ def _ineligible_candidates(
 ) -> list[Candidate]:
     """Return ineligible workers, longest match first."""
     tokens = facts.tokens
-    found: list[Candidate] = []
+    ineligible_candidates: list[Candidate] = []
     for worker in fleet.others:
         has = get(worker.id, 0)
         cost = cost_of(worker.load, tokens - has)
-        found.append((worker.id, has, worker.in_flight, cost, False))
-    if len(found) > max(room, 1):
-        found.sort(key=lambda item: -item[1])
-        del found[max(room, 1) :]
-    return found
+        ineligible_candidates.append((worker.id, has, worker.in_flight, cost, False))
+    if len(ineligible_candidates) > max(room, 1):
+        ineligible_candidates.sort(key=lambda item: -item[1])
+        del ineligible_candidates[max(room, 1) :]
+    return ineligible_candidates
 
 
 # -- large fleets

@@ -194,8 +194,10 @@ class Identifier:
         self, size: int, model: str, session: bytes, data: dict[str, Any] | None = None
     ) -> Identity:
         ratio = self._ratios.of(model)
-        facts = RequestFacts(_NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session)
-        return Identity(facts, model, data)
+        request_facts = RequestFacts(
+            _NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session
+        )
+        return Identity(request_facts, model, data)
 
     def scan(self, body: bytes, session: bytes) -> Identity:
         """Identify without parsing JSON, for strategies that use the length only."""
@@ -293,10 +295,10 @@ class Identifier:
         ratio = _ID_BYTES if ids else self._ratios.of(model)
         # Anthropic's usage may omit cached tokens: unusable for calibration.
         learnable = size if exact and not ids and path != _ANTHROPIC else 0
-        facts = RequestFacts(
+        request_facts = RequestFacts(
             chain, int(size / ratio), self._block_bytes / ratio, session, learnable
         )
-        return Identity(facts, model, data)
+        return Identity(request_facts, model, data)
 
 
 def find_session(head: RequestHead, key: SessionKey | None) -> bytes:

@@ -108,7 +108,7 @@ def _message_names(tree: nodes.Template) -> list[str]:
 def _macro_parameters(tree: nodes.Template, macro: nodes.Macro, messages: list[str]) -> set[str]:
     """Return macro parameters that receive a message's content."""
     names = [argument.name for argument in macro.args]
-    found: set[str] = set()
+    macro_parameters: set[str] = set()
     for call in tree.find_all(nodes.Call):
         if not (isinstance(call.node, nodes.Name) and call.node.name == macro.name):
             continue
@@ -116,8 +116,8 @@ def _macro_parameters(tree: nodes.Template, macro: nodes.Macro, messages: list[s
         given += [(word.key, word.value) for word in call.kwargs if word.key in names]
         for name, value in given:
             if any(_is_reference(value, message, "content") for message in messages):
-                found.add(name)
-    return found
+                macro_parameters.add(name)
+    return macro_parameters
 
 
 def _content_loops(tree: nodes.Template) -> Iterator[bool]:

@@ -58,14 +58,14 @@ class AddedToken(msgspec.Struct, frozen=True):
 def read_json(path: Path) -> Json:
     """Return {} if the file does not exist."""
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise TokenizerUnusable(f"{path} cannot be read: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise TokenizerUnusable(f"{path} does not contain an object")
-    return found
+    return document
 
 
 class LocalTokenizer:
@@ -104,10 +104,12 @@ class LocalTokenizer:
 
     def _encode(self, texts: list[str], add_special_tokens: bool) -> list[array[int]]:
         try:
-            found = self._tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+            batch_fast = self._tokenizer.encode_batch_fast(
+                texts, add_special_tokens=add_special_tokens
+            )
         except Exception as error:  # noqa: BLE001 - the library raises bare Exception
             raise TokenizerUnusable(f"the tokenizer failed: {type(error).__name__}") from None
-        return [array("I", item.ids) for item in found]
+        return [array("I", item.ids) for item in batch_fast]
 
     def _surroundings(self) -> tuple[array[int], array[int]]:
         """Return the ids added before and after a text; record a doubt if they vary."""
@@ -134,22 +136,22 @@ def _special_tokens(settings: Json) -> dict[str, str]:
 
 def _find_doubts(settings: Json, model_type: str, added: list[AddedToken]) -> tuple[str, ...]:
     """Return names of deviations of transformers from tokenizer.json."""
-    found: list[str] = []
+    doubts: list[str] = []
     if settings.get("tokenizer_class") not in _PLAIN_CLASSES:
-        found.append("tokenizer_class")
+        doubts.append("tokenizer_class")
     if settings.get("auto_map"):
-        found.append("remote_code")
+        doubts.append("remote_code")
     if "add_bos_token" in settings or "add_eos_token" in settings:
-        found.append("added_bos_or_eos")
+        doubts.append("added_bos_or_eos")
     if settings.get("split_special_tokens"):
-        found.append("split_special_tokens")
+        doubts.append("split_special_tokens")
     if "mistral" in model_type or "pixtral" in model_type or "voxtral" in model_type:
-        found.append("mistral_regex")
+        doubts.append("mistral_regex")
     if model_type in _OWN_RENDERERS:
-        found.append("own_renderer")
+        doubts.append("own_renderer")
     if _changes_tokens(settings, added):
-        found.append("added_tokens")
-    return tuple(found)
+        doubts.append("added_tokens")
+    return tuple(doubts)
 
 
 def _changes_tokens(settings: Json, added: list[AddedToken]) -> bool:

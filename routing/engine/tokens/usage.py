@@ -77,10 +77,10 @@ def read_usage(tail: bytes) -> TokenUsage | None:
     """Return the last usage object in the tail, or None."""
     at = tail.rfind(_MARK)
     while at >= 0:
-        found = _OBJECT.match(tail, at + len(_MARK), at + _MAX_OBJECT_BYTES)
-        if found is not None:
+        match = _OBJECT.match(tail, at + len(_MARK), at + _MAX_OBJECT_BYTES)
+        if match is not None:
             try:
-                return _parse_counts(orjson.loads(found[1]))
+                return _parse_counts(orjson.loads(match[1]))
             except orjson.JSONDecodeError:
                 pass  # an earlier one may be complete
         at = tail.rfind(_MARK, 0, at)
@@ -224,7 +224,8 @@ class StreamFilter:
         if not fingerprint:
             return events
         return [
-            _add_fingerprint(one, fingerprint) if self._is_terminal(one) else one for one in events
+            _add_fingerprint(event, fingerprint) if self._is_terminal(event) else event
+            for event in events
         ]
 
     def end(self) -> list[bytes]:

@@ -28,7 +28,7 @@ def _field(one: InputField) -> serializers.Field[Any, Any, Any, Any]:
 
 class WhatIfValuesSerializer(serializers.Serializer[Any]):
     def get_fields(self) -> dict[str, Any]:
-        return {**super().get_fields(), **{one.name: _field(one) for one in FIELDS}}
+        return {**super().get_fields(), **{field.name: _field(field) for field in FIELDS}}
 
 
 class NewWhatIfAnalysisSerializer(WhatIfValuesSerializer):

@@ -165,10 +165,10 @@ def survey(
     """
     report(0.0, "Calibration")
     early, warm = split_trace(recorded)
-    isolates = any(one.isolation != present.isolation for one in candidates)
+    isolates = any(candidate.isolation != present.isolation for candidate in candidates)
     source = recorded if workload is None else workload
     if isolates:
-        kinds = (present.isolation, *(one.isolation for one in candidates))
+        kinds = (present.isolation, *(candidate.isolation for candidate in candidates))
         isolation.check_recording(source, kinds)
     uncalibrated = ""
     try:
@@ -191,7 +191,8 @@ def survey(
         tokens = _fit_capacity(early, present, calibration.constants, progress)
         present = replace(present, device_tokens=tokens)
         candidates = [
-            one if one.device_tokens else replace(one, device_tokens=tokens) for one in candidates
+            candidate if candidate.device_tokens else replace(candidate, device_tokens=tokens)
+            for candidate in candidates
         ]
     tested = _backtest(recorded, planned, warm, present, calibration, progress)
     if uncalibrated:
@@ -207,15 +208,17 @@ def survey(
         base = replay(present, "Present configuration")
         noise = calibration.noise
         before = resample_runs(base, present.price, noise, 0)
-        for number, one in enumerate(candidates, 1):
+        for number, candidate in enumerate(candidates, 1):
             many = len(candidates) > 1
-            runs = replay(one, f"Candidate {number} of {len(candidates)}" if many else "Candidate")
+            runs = replay(
+                candidate, f"Candidate {number} of {len(candidates)}" if many else "Candidate"
+            )
             if not tested.refusal:
-                after = resample_runs(runs, one.price, noise, number)
+                after = resample_runs(runs, candidate.price, noise, number)
                 comparisons.append(compare(before, after, tested.errors()))
-            if one.isolation != present.isolation:
+            if candidate.isolation != present.isolation:
                 step = partial(report, 1.0, "Effect on each scope")
-                effects = _isolation_effects(source, base, runs, one, tested, noise, step)
+                effects = _isolation_effects(source, base, runs, candidate, tested, noise, step)
     requests = replayed.requests
     seconds = requests[-1].at - requests[0].at if requests else 0.0
     return Analysis(
@@ -244,10 +247,12 @@ def _recorded_scenario(
     """Return the present scenario with the other strategy that placed recorded requests: that of a
     canary, or the endpoint's before a promotion.
     """
-    found = Counter(one.strategy for one in planned.requests if one.strategy in STRATEGIES)
-    del found[present.strategy]
+    counter = Counter(
+        request.strategy for request in planned.requests if request.strategy in STRATEGIES
+    )
+    del counter[present.strategy]
     scenario = present.scenario(constants)
-    return replace(scenario, candidate=max(found, key=found.__getitem__, default=""))
+    return replace(scenario, candidate=max(counter, key=counter.__getitem__, default=""))
 
 
 def _fit_capacity(
@@ -345,14 +350,14 @@ def as_survey(analysis: Analysis) -> dict[str, Any]:
         **document,
         "prompt_tokens": analysis.prompt_tokens,
         "candidates": [
-            {side: _estimates(getattr(one, side)) for side in ("candidate", "change")}
-            for one in analysis.comparisons
+            {side: _estimates(getattr(comparison, side)) for side in ("candidate", "change")}
+            for comparison in analysis.comparisons
         ],
     }
 
 
 def _estimates(figures: Mapping[str, Estimate]) -> dict[str, Any]:
-    return {name: asdict(one) for name, one in figures.items()}
+    return {name: asdict(figure) for name, figure in figures.items()}
 
 
 def as_document(analysis: Analysis) -> dict[str, Any]:

@@ -75,12 +75,12 @@ def split_trace(trace: Trace) -> tuple[Trace, float]:
 
 def measure(requests: Sequence[TraceRequest]) -> dict[str, float]:
     """Return the measured figures; those without data are absent."""
-    ttft = sorted(one.ttft_s for one in requests if one.ttft_s is not None)
+    ttft = sorted(request.ttft_s for request in requests if request.ttft_s is not None)
     found: dict[str, float] = {}
     if ttft:
         for name, part in zip(TTFT, _PARTS, strict=True):
             found[name] = ttft[min(len(ttft) - 1, int(part * len(ttft)))]
-    reported = [one for one in requests if one.cached_tokens is not None]
+    reported = [request for request in requests if request.cached_tokens is not None]
     prompts = sum(one.prompt_tokens for one in reported)
     if prompts:
         found["hit_rate"] = sum(one.cached_tokens or 0 for one in reported) / prompts
@@ -102,14 +102,14 @@ def backtest(
         model, real = figures[name], measured[name]
         error = model - real if name == "hit_rate" else model / max(real, 1e-9) - 1
         rows.append(BacktestRow(name, model, real, error, BOUNDS.get(name)))
-    reported = sum(one.cached_tokens is not None for one in requests)
+    reported = sum(request.cached_tokens is not None for request in requests)
     return Backtest(len(requests), tuple(rows), _refusal(rows, requests, slower, noise), reported)
 
 
 def _refusal(
     rows: Sequence[BacktestRow], requests: Sequence[TraceRequest], slower: float, noise: float
 ) -> str:
-    timed = sum(one.ttft_s is not None for one in requests)
+    timed = sum(request.ttft_s is not None for request in requests)
     if timed < MIN_REQUESTS:
         return (
             f"Only {timed} requests with a TTFT are in the backtest; {MIN_REQUESTS} are needed. "

@@ -32,13 +32,13 @@ def simulate_requests(
         found.append(
             [
                 replace(
-                    one,
+                    request,
                     ttft_s=None
-                    if one.ttft_s is None
+                    if request.ttft_s is None
                     else job.first_at - job.arrived + scenario.hardware.overhead_s,
-                    cached_tokens=None if one.cached_tokens is None else job.cached,
+                    cached_tokens=None if request.cached_tokens is None else job.cached,
                 )
-                for one, job in zip(trace.requests, jobs, strict=True)
+                for request, job in zip(trace.requests, jobs, strict=True)
             ]
         )
     return found[0], found[1]

@@ -39,7 +39,7 @@ class ReplayPair:
         self, jobs: Sequence[tuple[Job, Job]]
     ) -> tuple[tuple[SimulatedRun, Hardware], tuple[SimulatedRun, Hardware]]:
         """Return both runs with these jobs only."""
-        before, after = ([one[side] for one in jobs] for side in (0, 1))
+        before, after = ([job[side] for job in jobs] for side in (0, 1))
         return (
             (replace(self.present, jobs=before, warm=0), self.before),
             (replace(self.candidate, jobs=after, warm=0), self.after),
@@ -190,7 +190,7 @@ def compare_scopes(
             continue  # in the warm-up only
         parts = [pair.parts(split[scope]) for pair, split in zip(pairs, counted, strict=True)]
         before, after = (
-            outcome.resample_runs([one[side] for one in parts], None, noise, side)
+            outcome.resample_runs([part[side] for part in parts], None, noise, side)
             for side in (0, 1)
         )
         seconds = _added_seconds([split[scope] for split in counted], pairs)
@@ -260,8 +260,8 @@ def show_effects(
     return {
         "isolation": isolation,
         "calibrated": calibrated,
-        "rows": [_show_effect(one, names, calibrated) for one in effects],
-        "prefixes": [asdict(one) for one in sharing.prefixes],
+        "rows": [_show_effect(effect, names, calibrated) for effect in effects],
+        "prefixes": [asdict(prefix) for prefix in sharing.prefixes],
     }
 
 

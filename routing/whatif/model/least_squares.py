@@ -60,7 +60,7 @@ def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[li
     found = list(prior)
     scale = 1.0
     for _ in range(_ROUNDS):
-        errors = [_error(one, found)[0] for one in observations]
+        errors = [_error(observation, found)[0] for observation in observations]
         scale = max(deviation(errors), _MIN_SCALE)
         before = found
         found = solve_normal(normal(observations, found, scale), prior, scale)
@@ -83,16 +83,16 @@ def normal(
     width = len(coefficients)
     matrix = [[0.0] * width for _ in range(width)]
     vector = [0.0] * width
-    for one in observations:
-        error, size = _error(one, coefficients)
+    for observation in observations:
+        error, size = _error(observation, coefficients)
         ratio = abs(error) / (_TUNING * scale)
         weight = (1.0 if ratio <= 1 else 1 / ratio) / (size * size)
-        for at, part in enumerate(one.parts):
+        for at, part in enumerate(observation.parts):
             if part:
                 weighted = weight * part
-                vector[at] += weighted * one.value
+                vector[at] += weighted * observation.value
                 line = matrix[at]
-                for other, factor in enumerate(one.parts):
+                for other, factor in enumerate(observation.parts):
                     line[other] += weighted * factor
     return matrix, vector
 

@@ -198,7 +198,7 @@ def _estimate(
     model_error: Mapping[str, float],
 ) -> Estimate:
     found = value[name]
-    low, high = interval([one[name] for one in draws])
+    low, high = interval([draw[name] for draw in draws])
     error = abs(model_error.get(name, 0.0))
     if name in TTFT:
         low, high = min(low, found / (1 + error)), max(high, found * (1 + error))

@@ -114,21 +114,21 @@ class RouterChooser:
         """Return the routers' facts of a request, after all messages and events before it."""
         self._advance(now)
         scale = 1 + self._spread * (2 * self._chance.random() - 1)
-        facts = RequestFacts(
+        request_facts = RequestFacts(
             job.chain,
             round(job.prompt_tokens * scale),
             self._block_tokens * scale,
             struct.pack("q", job.session) if job.session >= 0 else b"",
         )
         if self._candidate and job.strategy == self._candidate:
-            facts.arm = CANDIDATE
+            request_facts.arm = CANDIDATE
         if self._follower is not None:
             self._apply_events(now)
             for each in self._listening:
                 if each.kvaware is not None:
                     each.kvaware.pending.tick(now)
-            facts.blocks = self._follower.blocks(job.chain, job.prompt_tokens)
-        return facts
+            request_facts.blocks = self._follower.blocks(job.chain, job.prompt_tokens)
+        return request_facts
 
     def _apply_events(self, now: float) -> None:
         assert self._follower is not None

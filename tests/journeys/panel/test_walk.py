@@ -101,9 +101,12 @@ def walk(settings: Any, url: str) -> Walk:
     return made
 
 
-@pytest.mark.parametrize("panel", ["ttft", "decisions"])
-def test_a_plain_panel_passes_few_files_and_returns_to_few(settings: Any, panel: str) -> None:
+@pytest.mark.parametrize(("panel", "more"), [("ttft", 1), ("decisions", 0)])
+def test_a_plain_panel_passes_few_files_and_returns_to_few(
+    settings: Any, panel: str, more: int
+) -> None:
+    """`more`: evidence.py for percentiles, which have a value over the whole range."""
     make_endpoint("demo")
     found = walk(settings, f"/dashboards/endpoints/demo/data?panel={panel}")
-    assert len(found.callers) <= MAX_FILES, list(found.callers)
-    assert len(found.returns) <= MAX_RETURNS, found.returns
+    assert len(found.callers) <= MAX_FILES + more, list(found.callers)
+    assert len(found.returns) <= MAX_RETURNS + more, found.returns

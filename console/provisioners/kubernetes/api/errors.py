@@ -194,8 +194,8 @@ def _causes(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _manager(message: str) -> str:
-    found = _MANAGER.search(message)
-    return found.group(1) if found else "somebody"
+    match = _MANAGER.search(message)
+    return match.group(1) if match else "somebody"
 
 
 def _short(text: str) -> str:

@@ -136,7 +136,7 @@ def parse_kubeconfig(text: str) -> Kubeconfig:
     if not isinstance(document, dict) or not isinstance(document.get("contexts"), list):
         remedy = "Paste the output of: kubectl config view --minify --flatten."
         raise KubeconfigError("contexts", "Not a kubeconfig: it has no contexts.", remedy)
-    names = [str(one["name"]) for one in document["contexts"] if _has_name(one)]
+    names = [str(context["name"]) for context in document["contexts"] if _has_name(context)]
     if not names:
         remedy = "Paste the output of: kubectl config view --minify --flatten."
         raise KubeconfigError("contexts", "The list of contexts is empty.", remedy)

@@ -98,7 +98,7 @@ class Inventory:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        return frozenset(one.name for one in self.findings if one.present)
+        return frozenset(finding.name for finding in self.findings if finding.present)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -107,15 +107,15 @@ class Inventory:
     def of_json(cls, data: Mapping[str, Any]) -> Inventory:
         """Parse the output of `to_json`, also of earlier releases: missing fields get defaults."""
         findings = tuple(
-            parse_dataclass(CapabilityFinding, one)
-            for one in data.get("findings", ())
-            if one.get("name") in CAPABILITIES
+            parse_dataclass(CapabilityFinding, finding)
+            for finding in data.get("findings", ())
+            if finding.get("name") in CAPABILITIES
         )
-        pools = tuple(parse_dataclass(NodePool, one) for one in data.get("pools", ()))
+        pools = tuple(parse_dataclass(NodePool, pool) for pool in data.get("pools", ()))
         offers = parse_dataclass(Offers, data.get("offers", {}))
         nested = {"findings": findings, "pools": pools, "offers": offers}
-        found: Inventory = parse_dataclass(cls, {**data, **nested})
-        return found
+        json: Inventory = parse_dataclass(cls, {**data, **nested})
+        return json
 
 
 def parse_dataclass(kind: Any, data: Mapping[str, Any]) -> Any:
@@ -184,22 +184,22 @@ def _pool(
         gpus_free=free,
         cpus=float(parse_quantity(allocatable.get("cpu", 0))),
         memory_bytes=int(parse_quantity(allocatable.get("memory", 0))),
-        zones=tuple(sorted({one[ZONE] for one in labels if one.get(ZONE)})),
+        zones=tuple(sorted({label[ZONE] for label in labels if label.get(ZONE)})),
         taints=tuple(sorted({taint for node in nodes for taint in _taints(node)})),
     )
 
 
 def count_gpus_taken(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
     """Return GPUs requested by scheduled, unfinished pods, by (node, resource)."""
-    found: dict[tuple[str, str], int] = {}
+    gpus_taken: dict[tuple[str, str], int] = {}
     for pod in pods:
         spec = pod.get("spec") or {}
         node = spec.get("nodeName")
         if not node or (pod.get("status") or {}).get("phase") in _ENDED:
             continue
         for resource, count in _requested(spec).items():
-            found[node, resource] = found.get((node, resource), 0) + count
-    return found
+            gpus_taken[node, resource] = gpus_taken.get((node, resource), 0) + count
+    return gpus_taken
 
 
 def _requested(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -240,7 +240,10 @@ def _gpus(node: Mapping[str, Any]) -> tuple[str, int]:
 
 def _is_ready(node: Mapping[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or []
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in conditions
+    )
 
 
 def _takes_pods(node: Mapping[str, Any]) -> bool:

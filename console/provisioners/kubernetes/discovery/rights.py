@@ -184,32 +184,32 @@ class GrantedRights:
 
     @property
     def enough(self) -> bool:
-        return all(one.optional for one in self.missing)
+        return all(right.optional for right in self.missing)
 
     @property
     def needed(self) -> tuple[MissingRight, ...]:
-        return tuple(one for one in self.missing if not one.optional)
+        return tuple(right for right in self.missing if not right.optional)
 
     @property
     def wished(self) -> tuple[MissingRight, ...]:
-        return tuple(one for one in self.missing if one.optional)
+        return tuple(right for right in self.missing if right.optional)
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> GrantedRights:
         missing = tuple(parse_dataclass(MissingRight, one) for one in data.get("missing", ()))
-        found: GrantedRights = parse_dataclass(cls, {**data, "missing": missing})
-        return found
+        json: GrantedRights = parse_dataclass(cls, {**data, "missing": missing})
+        return json
 
 
 def required_rights(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
     """Return all rights for a cluster with this inventory and these feature groups."""
     there = {"", *found.capabilities}
     return tuple(
-        one
-        for one in RIGHTS
-        if one.capability in there
-        and (found.shares or not one.shares)
-        and (not one.part or one.part in parts)
+        right
+        for right in RIGHTS
+        if right.capability in there
+        and (found.shares or not right.shares)
+        and (not right.part or right.part in parts)
     )
 
 
@@ -225,26 +225,26 @@ def check_rights(
     """
     who = _user_name(reader)
     rights = required_rights(found, (*parts, *((FOLLOW_GROUP,) if followed else ())))
-    wide = [one for one in rights if one.cluster]
+    wide = [right for right in rights if right.cluster]
     missing: list[MissingRight] = []
     documents: list[dict[str, Any]] = []
     for space in dict.fromkeys((namespace, *sorted(followed))):
         own = space == namespace
         used = {"", *(parts if own else ()), *((FOLLOW_GROUP,) if space in followed else ())}
-        here = [one for one in rights if not one.cluster and one.part in used]
+        here = [right for right in rights if not right.cluster and right.part in used]
         required = [*here, *wide] if own else [one for one in here if one.part]
         lacking = _missing_verbs(reader, required, space)
         missing += lacking if own else [replace(one, namespace=space) for one in lacking]
         if any(not one.cluster for one in lacking):
             documents += _level(here, who, space)
-    if any(one.cluster for one in missing):
+    if any(right.cluster for right in missing):
         documents += _level(wide, who, "")
     return GrantedRights(who, namespace, tuple(missing), _yaml(documents))
 
 
 def _missing_verbs(reader: Reader, required: Iterable[Right], namespace: str) -> list[MissingRight]:
     rules, whole = _rules(reader, namespace)
-    found = []
+    missing_verbs = []
     for right in required:
         verbs = tuple(
             verb
@@ -253,8 +253,8 @@ def _missing_verbs(reader: Reader, required: Iterable[Right], namespace: str) ->
         )
         if verbs:
             facts = (right.lost, right.cluster, right.optional)
-            found.append(MissingRight(right.group, right.resource, verbs, *facts))
-    return found
+            missing_verbs.append(MissingRight(right.group, right.resource, verbs, *facts))
+    return missing_verbs
 
 
 def _user_name(reader: Reader) -> str:
@@ -299,8 +299,8 @@ def _is_allowed_by_rules(
             return False
     where = "" if right.cluster else namespace
     return all(
-        is_allowed(reader, verb, right.group, right.resource, where, one)
-        for one in right.names or ("",)
+        is_allowed(reader, verb, right.group, right.resource, where, name)
+        for name in right.names or ("",)
     )
 
 
@@ -352,8 +352,8 @@ def _yaml(documents: list[dict[str, Any]]) -> str:
 
 def _level(rights: Iterable[Right], who: str, namespace: str) -> list[dict[str, Any]]:
     together: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for one in rights:
-        together.setdefault((one.group, one.verbs, one.names), []).append(one.resource)
+    for right in rights:
+        together.setdefault((right.group, right.verbs, right.names), []).append(right.resource)
     rules = [
         {
             "apiGroups": [group],

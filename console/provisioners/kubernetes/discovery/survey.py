@@ -68,7 +68,9 @@ class ClusterSurvey:
         nodes = self._list("/api/v1/nodes", "instance types and GPUs are unknown")
         found = self._pools(nodes)
         offers = self._offers(groups)
-        findings = {one.name: one for one in self._findings(groups, nodes, found, offers)}
+        findings = {
+            finding.name: finding for finding in self._findings(groups, nodes, found, offers)
+        }
         ordered = tuple(findings[name] for name in known.CAPABILITIES)
         return Inventory(version, ordered, found, offers, tuple(self._notes), self.shares)
 
@@ -189,7 +191,7 @@ class ClusterSurvey:
             return str(error)
         if found is None:
             return "it is not served"
-        return {str(one["name"]) for one in found.get("resources") or []}
+        return {str(resource["name"]) for resource in found.get("resources") or []}
 
     def _drivers(self) -> Iterable[CapabilityFinding]:
         """Report storage drivers, usable only with the right to create volumes for existing
@@ -315,8 +317,8 @@ def _names(
     facts = [one["metadata"] for one in listed]
     return tuple(
         sorted(
-            f"{one['namespace']}/{one['name']}" if with_namespace else str(one["name"])
-            for one in facts
+            f"{fact['namespace']}/{fact['name']}" if with_namespace else str(fact["name"])
+            for fact in facts
         )
     )
 

@@ -134,21 +134,21 @@ class _Step:
     def run(self) -> None:
         want, before = self.want, self.kept.items if self.kept else frozenset()
         start = anchor_record.begin_apply(want.anchor, self.kept, before | want.items)
-        kept = anchor_record.read_record(self.client.apply(start, force=True))
+        record = anchor_record.read_record(self.client.apply(start, force=True))
         surplus = sorted(before - want.items)
         for gone in surplus:  # an autoscaler first: it would reset the replica count
             if gone.kind in _SCALING:
                 remove_item(self.client, gone)
-        applied = [self._one(body, kept, before) for body in want.objects]
+        applied = [self._one(body, record, before) for body in want.objects]
         facts = anchor_record.observation_facts(want.spec, want.declined)
         if self.conflicts:
             items = before | want.items
-            stuck = anchor_record.conflicted_apply(want.anchor, kept, items, applied, facts)
+            stuck = anchor_record.conflicted_apply(want.anchor, record, items, applied, facts)
             self.client.apply(stuck, force=True)
             raise self.conflicts[0]
         held = self._remove(surplus)
         self._annotate_pods()
-        end = anchor_record.finish_apply(want.anchor, kept, want.digest, applied, facts)
+        end = anchor_record.finish_apply(want.anchor, record, want.digest, applied, facts)
         self.client.apply(anchor_record.with_items(end, want.items | held), force=True)
 
     def tidy(self, kept: AnchorRecord) -> None:

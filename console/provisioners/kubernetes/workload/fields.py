@@ -46,8 +46,8 @@ def fields_applied_by(found: Mapping[str, Any], name: str) -> Fields:
 
 def union(fields: Iterator[Fields] | list[Fields]) -> Json:
     out: Json = {}
-    for one in fields:
-        for key, below in one.items():
+    for field in fields:
+        for key, below in field.items():
             out[key] = union([out.get(key, {}), below])
     return out
 
@@ -106,9 +106,9 @@ def parse_time(stamp: Any) -> float:
 
 def _matches(entry: Mapping[str, Any], key: str) -> bool:
     """Return whether the key matches the entry; absent fields are server defaults."""
-    wanted = json.loads(key[2:])
-    return any(name in entry for name in wanted) and all(
-        entry.get(name, value) == value for name, value in wanted.items()
+    document = json.loads(key[2:])
+    return any(name in entry for name in document) and all(
+        entry.get(name, value) == value for name, value in document.items()
     )
 
 

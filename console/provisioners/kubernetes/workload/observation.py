@@ -121,9 +121,9 @@ def observe(
     anchor = client.get(kinds.CONFIG_MAP, name)
     if anchor is None or not removal.is_owned(anchor, name):
         return _observe_remains(removal.list_remaining(client, name, possible))
-    kept = anchor_record.read_record(anchor)
-    versions = _versions_before(client, name, kept)
-    looked = _with_crash_causes(client, _read_objects(client, name, kept))
+    record = anchor_record.read_record(anchor)
+    versions = _versions_before(client, name, record)
+    looked = _with_crash_causes(client, _read_objects(client, name, record))
     _check(client, looked, seen, versions)
     found = to_observation(looked)
     happened: tuple[ClusterEvent, ...] = ()
@@ -136,9 +136,9 @@ def observe(
             parts.append(PartCondition("events", False, error.reason, error.message))
     observed = replace(found, events=happened, parts=tuple(parts), drift=seen.drift)
     compared = versions is not None and versions == seen.checked and not seen.drift
-    if versions is not None and compared and not kept.ending and _is_settled(found):
+    if versions is not None and compared and not record.ending and _is_settled(found):
         until = time.monotonic() + FULL_S * random.uniform(0.8, 1.0)
-        seen.settled = SettledWorkload(observed, versions, kept.digest, kept.items, until)
+        seen.settled = SettledWorkload(observed, versions, record.digest, record.items, until)
     return observed
 
 

@@ -56,7 +56,11 @@ def replica(
         started_at=parse_time(running.get("startedAt")),
         restarts=int(mine.get("restartCount") or 0),
         message=message,
-        channels={one: f"tcp://{host}:{numbers[one]}" for one in channels if one in numbers},
+        channels={
+            channel: f"tcp://{host}:{numbers[channel]}"
+            for channel in channels
+            if channel in numbers
+        },
         reason=reason,
         node=str(spec.get("nodeName") or ""),
         created_at=parse_time(metadata.get("creationTimestamp")),
@@ -102,7 +106,7 @@ def _hung(seen: ReplicaObservation, pod: Json, probe: ClusterEvent) -> ReplicaOb
 def last_termination(container: Json) -> Json:
     """Return `terminated` of the current or previous state, {} if none."""
     states = (container.get("state") or {}, container.get("lastState") or {})
-    return next((one["terminated"] for one in states if one.get("terminated")), {})
+    return next((state["terminated"] for state in states if state.get("terminated")), {})
 
 
 def main_status(pod: Json, role: str) -> Json:
@@ -120,8 +124,8 @@ def order(pod: Json) -> tuple[float, str]:
 
 
 def ordinal(pod: Json) -> int:
-    found = _ORDINAL.search(str(pod["metadata"]["name"]))
-    return int(found.group(1)) if found else 0
+    match = _ORDINAL.search(str(pod["metadata"]["name"]))
+    return int(match.group(1)) if match else 0
 
 
 def condition(status: Mapping[str, Any], kind: str) -> Json:
@@ -237,7 +241,7 @@ def _running_step(status: Mapping[str, Any]) -> str:
 
 
 def _main(spec: Mapping[str, Any], role: str) -> str:
-    names = [str(one.get("name")) for one in spec.get("containers") or []]
+    names = [str(container.get("name")) for container in spec.get("containers") or []]
     wanted = container_name(role)
     return wanted if wanted in names else (names[0] if names else wanted)
 
@@ -252,7 +256,7 @@ def _numbers(spec: Mapping[str, Any], name: str) -> dict[str, int]:
     for container in spec.get("containers") or []:
         if container.get("name") == name:
             ports = container.get("ports") or []
-            return {str(one.get("name")): int(one["containerPort"]) for one in ports}
+            return {str(port.get("name")): int(port["containerPort"]) for port in ports}
     return {}
 
 

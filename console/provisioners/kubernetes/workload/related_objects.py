@@ -124,9 +124,9 @@ def _route(body: Json) -> PartCondition:
     parents = (body.get("status") or {}).get("parents") or []
     for kind in ("Accepted", "ResolvedRefs"):
         for parent in parents:
-            found = _of_condition("route", kind, {"status": parent})
-            if found.ready is False:
-                return found
+            route = _of_condition("route", kind, {"status": parent})
+            if route.ready is False:
+                return route
     if not parents:
         return PartCondition("route", None, "NoGateway", "Not accepted by a Gateway yet.")
     return _of_condition("route", "Accepted", {"status": parents[0]})

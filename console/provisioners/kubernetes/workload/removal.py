@@ -24,13 +24,13 @@ def delete(client: KubernetesClient, name: str, possible: Iterable[ObjectKind]) 
     """Request deletion. Repeat until nothing is left; interrupted deletions are resumed."""
     found = client.get(kinds.CONFIG_MAP, name)
     if found is not None and is_owned(found, name):
-        kept = anchor_record.read_record(found)
-        for one in kept.items:
+        record = anchor_record.read_record(found)
+        for one in record.items:
             kind = kinds.kind_of({"apiVersion": one.api_version, "kind": one.kind})
             if not kind.namespaced:  # cannot have a namespaced owner
                 client.delete(kind, one.name)
-        if not kept.ending:
-            client.delete(kinds.CONFIG_MAP, name, uid=kept.uid)
+        if not record.ending:
+            client.delete(kinds.CONFIG_MAP, name, uid=record.uid)
         return
     for kind, body in list_remaining(client, name, possible):
         metadata = body["metadata"]

@@ -23,10 +23,10 @@ from dashboards.alerts.openapi import answers, described
 def _kind_fields() -> dict[str, serializers.Field[Any, Any, Any, Any]]:
     """Return the fields of all kinds; each names the kinds that have it."""
     owners: dict[str, list[str]] = {}
-    secret = {one.name for kind in KINDS.values() for one in kind.fields if one.secret}
+    secret = {field.name for kind in KINDS.values() for field in kind.fields if field.secret}
     for name, kind in KINDS.items():
-        for one in kind.fields:
-            owners.setdefault(one.name, []).append(name)
+        for field in kind.fields:
+            owners.setdefault(field.name, []).append(name)
     return {
         name: serializers.CharField(
             required=False, write_only=name in secret, help_text=f"Of {', '.join(kinds)}."

@@ -105,11 +105,11 @@ class SilenceListView(GenericAPIView[Any]):
             raise silences.make_fault(found.faults)
         wanted = {name: request.query_params.getlist(name) for name in ("state", "endpoint")}
         rows: Sequence[Silence] = [
-            one
-            for one in found.rows
-            if (not wanted["state"] or one.state in wanted["state"])
-            and (not wanted["endpoint"] or one.endpoint in wanted["endpoint"])
-            and kind in ("", one.kind)
+            row
+            for row in found.rows
+            if (not wanted["state"] or row.state in wanted["state"])
+            and (not wanted["endpoint"] or row.endpoint in wanted["endpoint"])
+            and kind in ("", row.kind)
         ]
         page = self.paginate_queryset(rows) or []
         return self.get_paginated_response(SilenceSerializer(page, many=True).data)

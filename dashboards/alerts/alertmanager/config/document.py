@@ -93,15 +93,15 @@ class AlertmanagerConfig:
 
     def document(self, templates: str = "") -> dict[str, Any]:
         """Return alertmanager.yml; `templates`: path of the file with TEMPLATES."""
-        tests = [_test_route(one.name) for one in self.receivers]
-        routes = [self._route(one, str) for one in self.routes]
+        tests = [_test_route(receiver.name) for receiver in self.receivers]
+        routes = [self._route(route, str) for route in self.routes]
         made: dict[str, Any] = {
             "global": self._global(),
             "templates": [templates] if templates else [],
             "route": {"receiver": UNMATCHED_RECEIVER, "routes": [*tests, *routes]},
             "receivers": [
                 {"name": UNMATCHED_RECEIVER},
-                *(_receiver(one, bool(templates)) for one in self.receivers),
+                *(_receiver(receiver, bool(templates)) for receiver in self.receivers),
             ],
         }
         return {name: value for name, value in made.items() if value}
@@ -116,15 +116,18 @@ class AlertmanagerConfig:
             "route": {"receiver": UNMATCHED_RECEIVER, "routes": routes},
             "receivers": [
                 {"name": UNMATCHED_RECEIVER},
-                *(self._object_receiver(one) for one in self.receivers),
+                *(self._object_receiver(receiver) for receiver in self.receivers),
             ],
         }
 
     def yml(self) -> str:
         """Return alertmanager.yml for another Alertmanager; each secret is REPLACE."""
         marked = [
-            replace(one, values={**one.values, **dict.fromkeys(one.secrets, "https://REPLACE")})
-            for one in self.receivers
+            replace(
+                receiver,
+                values={**receiver.values, **dict.fromkeys(receiver.secrets, "https://REPLACE")},
+            )
+            for receiver in self.receivers
         ]
         mail = replace(self.mail, password="REPLACE")  # noqa: S106
         whole = replace(self, receivers=marked, mail=mail)
@@ -133,8 +136,12 @@ class AlertmanagerConfig:
     @property
     def keys(self) -> tuple[str, ...]:
         """Return the keys that the Secret of the AlertmanagerConfig must contain."""
-        keys = [secret_key(one.name, name) for one in self.receivers for name in one.secrets]
-        letters = any(one.kind == "email" for one in self.receivers)
+        keys = [
+            secret_key(receiver.name, name)
+            for receiver in self.receivers
+            for name in receiver.secrets
+        ]
+        letters = any(receiver.kind == "email" for receiver in self.receivers)
         return (*keys, MAIL_KEY) if letters and self.mail.user else tuple(keys)
 
     def object(self) -> str:

@@ -53,7 +53,7 @@ Matchers = tuple[Matcher, ...]
 
 def matches(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
     """Return whether all matchers match; no matchers match everything."""
-    return all(one.matches(labels) for one in matchers)
+    return all(matcher.matches(labels) for matcher in matchers)
 
 
 def from_data(data: Iterable[Mapping[str, Any]]) -> Matchers:
@@ -64,7 +64,7 @@ def from_data(data: Iterable[Mapping[str, Any]]) -> Matchers:
 def parse(given: Any, field: str = "matchers") -> Matchers:
     """Parse a matcher, a text with one a line, or a list. Raise `Refused`."""
     lines = given.splitlines() if isinstance(given, str) else given
-    if not isinstance(lines, Sequence) or not all(isinstance(one, str) for one in lines):
+    if not isinstance(lines, Sequence) or not all(isinstance(line, str) for line in lines):
         raise _refused(field, given, "Not a list of matchers.", "type")
     found = tuple(_one(line, field) for line in lines if line.strip())
     if len(found) > MOST:
@@ -74,14 +74,16 @@ def parse(given: Any, field: str = "matchers") -> Matchers:
 
 def pinned_value(matchers: Iterable[Matcher], name: str) -> str:
     """Return the only value the matchers allow for that label, empty if several are possible."""
-    return next((one.value for one in matchers if one.name == name and one.op == "="), "")
+    return next(
+        (matcher.value for matcher in matchers if matcher.name == name and matcher.op == "="), ""
+    )
 
 
 def _one(line: str, field: str) -> Matcher:
-    found = _LINE.fullmatch(line)
-    if found is None or len(line) > LONGEST:
+    match = _LINE.fullmatch(line)
+    if match is None or len(line) > LONGEST:
         raise _refused(field, line[:LONGEST], "Invalid matcher.", "condition")
-    name, op, value = found.groups()
+    name, op, value = match.groups()
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         if quoted is None:

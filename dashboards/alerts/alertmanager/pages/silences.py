@@ -41,7 +41,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """List pending and active silences, or expired ones with `?expired=1`."""
     expired = request.GET.get("expired") == "1"
     listed = silences.list_silences(request.user)
-    rows = [one for one in listed.rows if (one.state == "expired") is expired]
+    rows = [row for row in listed.rows if (row.state == "expired") is expired]
     page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
     mine = frozenset(rule_settings.changeable_endpoints(request.user))
     context = {
@@ -61,7 +61,9 @@ def index(request: HttpRequest) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponseBase:
     """Show the form, prefilled from `?alertname=...&endpoint=...` (the Silence button of an
     alert)."""
-    matchers = [Matcher(one, "=", request.GET[one]) for one in _LABELS if request.GET.get(one)]
+    matchers = [
+        Matcher(label, "=", request.GET[label]) for label in _LABELS if request.GET.get(label)
+    ]
     form = SilenceForm(posted(request), initial={"matchers": "\n".join(map(str, matchers))})
 
     def save() -> HttpResponse:

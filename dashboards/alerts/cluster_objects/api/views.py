@@ -127,5 +127,5 @@ class ClusterAlertsCheckView(APIView):
 
 def _shown(name: str, status: int = 200) -> Response:
     found = selectors.one(name)
-    shown = Response(ClusterAlertsSerializer(found).data, status=status)
-    return with_generation(shown, found.row.generation)
+    response = Response(ClusterAlertsSerializer(found).data, status=status)
+    return with_generation(response, found.row.generation)

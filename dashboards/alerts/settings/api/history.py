@@ -47,9 +47,10 @@ class AlertHistoryView(GenericAPIView[Any]):
             remedy = f"Use one of {', '.join(RANGES)}."
             raise Refused(Problem("range", key, "Unknown range.", remedy, "unknown_choice"))
         rows = [
-            one
-            for one in read_timeline(actor_of(request), key).intervals
-            if wanted["alert"] in ("", one.rule) and wanted["endpoint"] in ("", one.endpoint)
+            interval
+            for interval in read_timeline(actor_of(request), key).intervals
+            if wanted["alert"] in ("", interval.rule)
+            and wanted["endpoint"] in ("", interval.endpoint)
         ]
         page = self.paginate_queryset(rows) or []
         documents = [_document(one) for one in page]

@@ -58,19 +58,19 @@ class AlertListView(GenericAPIView[Any]):
         """Firing alerts, then pending ones. 409 if no Prometheus responds, instead of an empty
         list.
         """
-        found = query_active(
+        active = query_active(
             connections.fleet(),
             dashboards_selectors.get_fleet_scope(actor_of(request)),
             documents.settings_for(actor_of(request)),
         )
-        if found.why:
-            text, remedy = found.why, "Check System, or try again."
+        if active.why:
+            text, remedy = active.why, "Check System, or try again."
             raise Refused(Problem("", None, text, remedy, "not_known"), status_code=409)
         wanted = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
         rows = [
-            one
-            for one in found.alerts
-            if wanted["state"] in ("", one.state) and wanted["endpoint"] in ("", one.endpoint)
+            alert
+            for alert in active.alerts
+            if wanted["state"] in ("", alert.state) and wanted["endpoint"] in ("", alert.endpoint)
         ]
         page = self.paginate_queryset(rows) or []
         return self.get_paginated_response(AlertSerializer(page, many=True).data)
@@ -252,13 +252,13 @@ class EndpointRuleDryRunView(APIView):
 
 
 def _tried(request: Request, rule: str, endpoint: str = "") -> Response:
-    found = trials.run_trial(request.user, rule, endpoint, expect_object(request.data))
+    trial = trials.run_trial(request.user, rule, endpoint, expect_object(request.data))
     names = ("since", "until", "step_s", "for_s", "known_s", "measured_s", "left", "missing")
     whole = {
-        "range": found.key,
-        **RuleVerdictSerializer(found.new).data,
-        "now": RuleVerdictSerializer(found.now).data if found.now else None,
-        **{name: getattr(found, name) for name in names},
+        "range": trial.key,
+        **RuleVerdictSerializer(trial.new).data,
+        "now": RuleVerdictSerializer(trial.now).data if trial.now else None,
+        **{name: getattr(trial, name) for name in names},
     }
     return Response(whole)
 

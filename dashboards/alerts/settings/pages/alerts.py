@@ -42,22 +42,22 @@ _BEFORE_S = 1800  # board range before the alert, to show how it began
 @never_cache
 @require_safe
 def firing(request: HttpRequest) -> HttpResponse:
-    found = _active(request)
-    existing = endpoints.existing((one.endpoint for one in found.alerts), request.user)
-    listed = silences.list_silences(request.user) if found.alerts else silences.SilenceList()
-    mine = frozenset(selectors.changeable_endpoints(request.user)) if found.alerts else frozenset()
+    alerts = _active(request)
+    existing = endpoints.existing((alert.endpoint for alert in alerts.alerts), request.user)
+    listed = silences.list_silences(request.user) if alerts.alerts else silences.SilenceList()
+    mine = frozenset(selectors.changeable_endpoints(request.user)) if alerts.alerts else frozenset()
     context = {
-        "why": found.why,
+        "why": alerts.why,
         "rows": [
             {
-                **_row(one, existing, request.user),
-                "muting": listed.muting(one.labels),
-                "may": one.endpoint in mine or allows(request.user, "operator"),
+                **_row(alert, existing, request.user),
+                "muting": listed.muting(alert.labels),
+                "may": alert.endpoint in mine or allows(request.user, "operator"),
             }
-            for one in found.alerts
+            for alert in alerts.alerts
         ],
         "existing": existing,
-        "firing": sum(one.state == FIRING for one in found.alerts),
+        "firing": sum(alert.state == FIRING for alert in alerts.alerts),
     }
     return responses.render(request, "alerts/firing.html", "alerts/htmx/firing.html", context)
 
@@ -94,11 +94,11 @@ def _board(one: FiringAlert) -> str:
 @require_safe
 def rules(request: HttpRequest) -> HttpResponse:
     """List the rules; works without Prometheus, firing counts are added if known."""
-    found = _active(request)
+    alerts = _active(request)
     states: dict[str, dict[str, int]] = {}
-    for one in found.alerts:
-        counts = states.setdefault(one.name, {})
-        counts[one.state] = counts.get(one.state, 0) + 1
+    for alert in alerts.alerts:
+        counts = states.setdefault(alert.name, {})
+        counts[alert.state] = counts.get(alert.state, 0) + 1
     every = documents.rule_documents(request.user)
     counts = Counter(facts["group"] for facts in every)
     wanted = {name: request.GET.get(name, "").strip()[:80] for name in ("group", "q")}
@@ -120,7 +120,7 @@ def rules(request: HttpRequest) -> HttpResponse:
             (name, title, counts[name]) for name, title in documents.TITLES.items() if counts[name]
         ],
         "all": len(every),
-        "why": found.why,
+        "why": alerts.why,
         "file": selectors.rule_file(),
         "clusters": cluster_objects_selectors.related_objects(request.user),
         "may_see_own": documents.can_see_user_rules(request.user),
@@ -164,6 +164,6 @@ def endpoint_part(request: HttpRequest, name: str) -> HttpResponse:
 def _firing_part(request: HttpRequest, asker: Asker, scope: Scope) -> HttpResponse:
     """Render the firing alerts for another page, or why they are unknown."""
     found = query_firing(asker, scope)
-    existing = endpoints.existing((one.endpoint for one in found.alerts), request.user)
+    existing = endpoints.existing((alert.endpoint for alert in found.alerts), request.user)
     context = {"firing": found, "one": bool(scope.endpoint), "existing": existing}
     return render(request, "dashboards/htmx/alerts.html", context)

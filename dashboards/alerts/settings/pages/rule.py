@@ -116,8 +116,8 @@ def rule_history(request: HttpRequest, rule: str) -> HttpResponse:
     settings = documents.settings_for(request.user)
     key = request.GET.get("range", "")
     which = BY_NAME.get(rule) or selectors.as_user_rule(selectors.user_rule(rule))
-    found = query_history(connections.fleet(), which, scope, settings, key)
-    context = {"past": found, "rule": facts, "ranges": RANGES, "wanted": scope.endpoint}
+    history = query_history(connections.fleet(), which, scope, settings, key)
+    context = {"past": history, "rule": facts, "ranges": RANGES, "wanted": scope.endpoint}
     return responses.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
 
 
@@ -280,18 +280,18 @@ def _tried(request: HttpRequest, name: str, endpoint: str, form: Any, page: Page
     """Render the result; a rejection is shown as text with its remedy."""
     trial_fields = {**form.rule_fields(), "range": request.GET.get("range", "")}
     try:
-        found = trials.run_trial(request.user, name, endpoint, trial_fields)
+        trial = trials.run_trial(request.user, name, endpoint, trial_fields)
     except Refused as refused:
         status = refused.status_code
         labels = {name: str(field.label) for name, field in form.fields.items()}
-        errors = [(labels.get(one.field, ""), one) for one in refused.errors]
+        errors = [(labels.get(error.field, ""), error) for error in refused.errors]
         context: dict[str, Any] = {"refused": errors}
     else:
         status = 200
         context = {
-            "run": found,
-            "fired": found.new.fired[:MOST_SHOWN],
-            "more": max(0, len(found.new.fired) - MOST_SHOWN),
+            "run": trial,
+            "fired": trial.new.fired[:MOST_SHOWN],
+            "more": max(0, len(trial.new.fired) - MOST_SHOWN),
             "needs": BY_NAME[name].needs if name in BY_NAME else "",
         }
     if responses.wants_partial(request):

@@ -45,12 +45,14 @@ def timeline(request: HttpRequest) -> HttpResponse:
     found = read_timeline(request.user, request.GET.get("range", ""))
     wanted = {name: request.GET.get(name, "") for name in ("rule", "endpoint")}
     lanes = [
-        one
-        for one in found.lanes
-        if wanted["rule"] in ("", one.rule) and wanted["endpoint"] in ("", one.endpoint)
+        lane
+        for lane in found.lanes
+        if wanted["rule"] in ("", lane.rule) and wanted["endpoint"] in ("", lane.endpoint)
     ]
-    kept = {(one.rule, one.endpoint) for one in lanes}
-    intervals = [one for one in found.intervals if (one.rule, one.endpoint) in kept]
+    kept = {(lane.rule, lane.endpoint) for lane in lanes}
+    intervals = [
+        interval for interval in found.intervals if (interval.rule, interval.endpoint) in kept
+    ]
     page = Paginator(intervals, ROWS).get_page(request.GET.get("page"))
     base: dict[str, str] = {
         "range": found.key,
@@ -59,10 +61,10 @@ def timeline(request: HttpRequest) -> HttpResponse:
     context = {
         "found": found,
         "ranges": [(key, f"?{urlencode({**base, 'range': key})}") for key in RANGES],
-        "rules": sorted({one.rule for one in found.lanes}),
-        "endpoints": sorted({one.endpoint for one in found.lanes if one.endpoint}),
+        "rules": sorted({lane.rule for lane in found.lanes}),
+        "endpoints": sorted({lane.endpoint for lane in found.lanes if lane.endpoint}),
         "wanted": wanted,
-        "lanes": [_lane(one, found, base) for one in lanes[:MOST_LANES]],
+        "lanes": [_lane(lane, found, base) for lane in lanes[:MOST_LANES]],
         "more": max(0, len(lanes) - MOST_LANES),
         "marks": [at(found.start + found.length_s * part // 4) for part in range(5)],
         "long": found.length_s > 2 * 86_400,
@@ -74,7 +76,7 @@ def timeline(request: HttpRequest) -> HttpResponse:
             for one in page.object_list
         ],
         "opened": _opened(request, found),
-        "existing": endpoints.existing((one.endpoint for one in lanes), request.user),
+        "existing": endpoints.existing((lane.endpoint for lane in lanes), request.user),
     }
     return render(request, "alerts/timeline.html", context)
 
@@ -91,17 +93,17 @@ def interval_url(one: AlertInterval, base: Mapping[str, str]) -> str:
 def _lane(lane: Lane, found: Timeline, base: Mapping[str, str]) -> dict[str, Any]:
     scale = _WIDTH / found.length_s
     bars = []
-    for one in lane.intervals:
-        end = min(one.end, found.end)
-        width = max(_LEAST, round((end - one.start) * scale))
-        left = min(round((one.start - found.start) * scale), _WIDTH - width)
+    for interval in lane.intervals:
+        end = min(interval.end, found.end)
+        width = max(_LEAST, round((end - interval.start) * scale))
+        left = min(round((interval.start - found.start) * scale), _WIDTH - width)
         bars.append(
             {
-                "interval": one,
+                "interval": interval,
                 "x": str(max(0, left)),
                 "width": str(width),
-                "url": interval_url(one, base),
-                "start": at(one.start),
+                "url": interval_url(interval, base),
+                "start": at(interval.start),
             }
         )
     return {"lane": lane, "bars": bars}
