@@ -224,7 +224,7 @@ def summaries(viewer: Somebody = None) -> list[Summary]:
 
 def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
     stats = [NodeStats.of_json(node.stats) for node in tier.nodes.all() if node.stats]
-    what = compute_what_if(
+    estimate = compute_what_if(
         [stat.curve for stat in stats if stat.curve is not None], tier.spec.total_memory_bytes
     )
     return Detail(
@@ -232,8 +232,8 @@ def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
         numbers(tier),
         visible_users(viewer).get(tier.name, []),
         merge_namespaces([stat.namespaces for stat in stats]),
-        what,
-        draw_curve(what) if what else None,
+        estimate,
+        draw_curve(estimate) if estimate else None,
     )
 
 

@@ -130,12 +130,12 @@ class Membership:
 
     def counters(self) -> dict[str, Counters]:
         with self._lock:
-            counterses: dict[str, Counters] = {}
+            by_label: dict[str, Counters] = {}
             known = (*self._listed.items(), *self._retired.items())
             present = [(self.label(name), one.counters) for name, one in known]
             for label, counters in (*self._gone.items(), *present):
-                counterses.setdefault(label, Counters()).absorb(counters)
-        return counterses
+                by_label.setdefault(label, Counters()).absorb(counters)
+        return by_label
 
     def label(self, name: str) -> str:
         return name if name in self._named else OTHER_NODES_LABEL

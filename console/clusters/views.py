@@ -74,22 +74,20 @@ def contexts(request: HttpRequest) -> HttpResponse:
     """Return the contexts of the pasted kubeconfig or of the server's; stores nothing."""
     form = ClusterForm(request.POST, request.FILES)
     kind, text = request.POST.get("kind") or KUBECONFIG, form.typed().get("kubeconfig", "")
-    context_seens: tuple[ContextSeen, ...] = ()
+    contexts: tuple[ContextSeen, ...] = ()
     current = error = ""
     if kind == CONTEXT:
-        context_seens = tuple(
-            ContextSeen(machine_context) for machine_context in machine_contexts()
-        )
-        current = context_seens[0].name if context_seens else ""
-        error = "" if context_seens else "The console's machine has no kubeconfig."
+        contexts = tuple(ContextSeen(machine_context) for machine_context in machine_contexts())
+        current = contexts[0].name if contexts else ""
+        error = "" if contexts else "The console's machine has no kubeconfig."
     elif kind == KUBECONFIG and text:
         try:
             kubeconfig = parse_kubeconfig(text)
-            context_seens, current = kubeconfig.contexts, kubeconfig.current
+            contexts, current = kubeconfig.contexts, kubeconfig.current
         except KubeconfigError as refused:
             error = str(refused)
     chosen = request.POST.get("context") or current
-    context = {"form": form, "seen": context_seens, "chosen": chosen, "error": error, "kind": kind}
+    context = {"form": form, "seen": contexts, "chosen": chosen, "error": error, "kind": kind}
     return render(request, "clusters/htmx/contexts.html", context)
 
 

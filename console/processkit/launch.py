@@ -172,16 +172,16 @@ def _supervise(child: int, grace_s: float) -> tuple[int, bool]:
 
 def _reap(child: int) -> int | None:
     """Reap every dead child and adopted orphan; return the status if `child` is among them."""
-    reap = None
+    status_code = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return reap
+            return status_code
         if pid == 0:
-            return reap
+            return status_code
         if pid == child:
-            reap = os.waitstatus_to_exitcode(status)
+            status_code = os.waitstatus_to_exitcode(status)
 
 
 def _end_descendants() -> None:

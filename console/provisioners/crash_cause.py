@@ -174,7 +174,7 @@ def _root_cause(chain: list[_Found]) -> str:
 
 
 def _one_liner(text: str) -> str:
-    return next((match[1] for liner in _ONE_LINERS if (match := liner.match(text))), "")
+    return next((match[1] for pattern in _ONE_LINERS if (match := pattern.match(text))), "")
 
 
 def _last_error(lines: list[_Line]) -> str:

@@ -82,10 +82,10 @@ def _differing_paths(whole: Mapping[str, Any], wanted: Flat) -> set[str]:
 
 def _normalize(values: Mapping[str, Any]) -> Flat:
     """Normalise values to a spec's types: tuples to lists, whole numbers to floats."""
-    normalize = {}
+    flat = {}
     for path, value in values.items():
         if path in _NOT_IN_IT:
             continue
         kind = BY_PATH[path].kind
-        normalize[path] = list(value) if kind is tuple else float(value) if kind is float else value
-    return normalize
+        flat[path] = list(value) if kind is tuple else float(value) if kind is float else value
+    return flat

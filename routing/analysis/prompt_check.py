@@ -88,9 +88,9 @@ def _entries(text: str) -> list[Any]:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
         lines = [
-            (at, splitline)
-            for at, splitline in enumerate(text.splitlines(), 1)
-            if splitline.strip()
+            (at, line_text)
+            for at, line_text in enumerate(text.splitlines(), 1)
+            if line_text.strip()
         ]
         out = []
         for number, line in lines:

@@ -119,11 +119,11 @@ def propose(canary: Canary) -> None:
 
 def _lock_running(endpoint: Endpoint) -> Canary:
     rows = Canary.objects.select_for_update().filter(endpoint=endpoint)
-    lock_running = rows.filter(state=CanaryState.RUNNING).first()
-    if lock_running is None:
+    canary = rows.filter(state=CanaryState.RUNNING).first()
+    if canary is None:
         message, remedy = "No canary is running.", "Start one first."
         raise Refused(Problem("", None, message, remedy, "no_canary"), status_code=409)
-    return lock_running
+    return canary
 
 
 def _check(fields: Mapping[str, Any], control: str) -> CanaryFields:

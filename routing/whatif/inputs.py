@@ -109,10 +109,10 @@ def present_values(endpoint: Endpoint) -> Values:
     """Return the endpoint's values now; the device cache as its workers report it."""
     spec = endpoint.parsed
     reported = [worker.cache_tokens for worker in routing.workers(endpoint).found]
-    tokenses = [tokens for tokens in reported if tokens]
+    sizes = [tokens for tokens in reported if tokens]
     report = check_capacity(spec)
     capacity = report.judged[0].fit.capacity_tokens if report.judged else 0
-    tokens = min(tokenses) if tokenses else (0 if spec.simulated else capacity)
+    tokens = min(sizes) if sizes else (0 if spec.simulated else capacity)
     l1, l2 = spec.cache.l1, spec.cache.l2
     return {
         "strategy": spec.routing.effective_strategy,

@@ -101,11 +101,11 @@ def exists(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
 
 
 def _key_exists(node: Node, key: bytes) -> bool:
-    key_exists = node.store.touch(key, time.monotonic())
-    node.counters.operations["exists", "hit" if key_exists else "miss"] += 1
+    is_hit = node.store.touch(key, time.monotonic())
+    node.counters.operations["exists", "hit" if is_hit else "miss"] += 1
     if key.startswith(envelope.PREFIX):
-        node.looked_up(key, key_exists)
-    return key_exists
+        node.looked_up(key, is_hit)
+    return is_hit
 
 
 def _count(

@@ -252,7 +252,7 @@ class SegmentFile:
 
     def _counting(self, records: Sequence[Record]) -> list[RecoveredRecord]:
         table = os.pread(self.fd, len(records) * layout.SLOT_BYTES, layout.HEAD_BYTES)
-        counting: list[RecoveredRecord] = []
+        recovered: list[RecoveredRecord] = []
         for record in records:
             at = record.slot * layout.SLOT_BYTES
             data = table[at : at + layout.SLOT_BYTES]
@@ -260,8 +260,8 @@ class SegmentFile:
                 break
             slot = layout.parse_slot(data, self.number, record.slot)
             if slot is not None and slot[1] == record.crc:
-                counting.append(RecoveredRecord(record, slot[0]))
-        return counting
+                recovered.append(RecoveredRecord(record, slot[0]))
+        return recovered
 
     def _seal_again(self) -> None:
         """Truncate the incomplete tail and seal; a read-only disk can still be read."""

@@ -112,6 +112,6 @@ def _labels(value: Any) -> list[str]:
 
 
 def _locked(pk: UUID, expected: int | None) -> Route:
-    locked = selectors.get_or_refuse(Route.objects.select_for_update(), "route", pk=pk)
-    expect_generation("This route", locked.generation, expected)
-    return locked
+    route = selectors.get_or_refuse(Route.objects.select_for_update(), "route", pk=pk)
+    expect_generation("This route", route.generation, expected)
+    return route

@@ -121,9 +121,9 @@ class Job:
 
     def as_json(self) -> dict[str, Any]:
         """Return the job without trace rows (up to thousands), which are stored separately."""
-        json = asdict(self)
-        del json["rows"]
-        return json
+        document = asdict(self)
+        del document["rows"]
+        return document
 
 
 def applies_to(one: Field, workload: str, mode: str) -> bool:
@@ -192,19 +192,15 @@ def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
 
 
 def _validate_combinations(job: Job) -> list[Problem]:
-    validate_combinations = []
+    problems = []
     if job.workload == TRACE and not job.rows:
         remedy = "Upload a file with one JSON object per line, or use the built-in sample."
-        validate_combinations.append(
-            Problem("trace", "", "The trace has no requests.", remedy, "required")
-        )
+        problems.append(Problem("trace", "", "The trace has no requests.", remedy, "required"))
     if job.warmup_s >= job.duration_s:
         remedy = "Set a warm-up shorter than the duration."
         text = "The warm-up covers the whole run, so no request is counted."
-        validate_combinations.append(
-            Problem("warmup_s", job.warmup_s, text, remedy, "out_of_range")
-        )
-    return validate_combinations
+        problems.append(Problem("warmup_s", job.warmup_s, text, remedy, "out_of_range"))
+    return problems
 
 
 def _unknown(name: str, value: Any) -> Problem:

@@ -160,16 +160,16 @@ def _prices(listed: Iterable[tuple[Any, Needs]]) -> Mapping[Any, _Priced]:
     slopes, catalogue = known(listed), instances_by_name()
     used = {slope.calibration.pk for slope in slopes.values()}
     samples = dict(Calibration.objects.filter(pk__in=used).values_list("pk", "samples"))
-    priceds = {}
+    prices = {}
     for pk, needs in listed:
         slope, hourly = slopes.get(pk), rate(needs, catalogue).usd_hour
         if slope is None:
-            priceds[pk] = _Priced(None, None, 0.0)
+            prices[pk] = _Priced(None, None, 0.0)
             continue
         usd = None if hourly is None else slope.slope * hourly / HOUR_S
         error = slope_error(samples.get(slope.calibration.pk), slope.slope) or 0.0
-        priceds[pk] = _Priced(slope.slope, usd, error)
-    return priceds
+        prices[pk] = _Priced(slope.slope, usd, error)
+    return prices
 
 
 def _label(by: str, name: str, team: str, needs: Needs) -> str:

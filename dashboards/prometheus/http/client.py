@@ -378,8 +378,8 @@ class _QueryError(Exception):
 def _parse(result: Any, window: Window | None) -> tuple[Series, ...]:
     if not isinstance(result, list):
         raise TypeError("expected a list of series")
-    serieses = [_series(item, window) for item in result]
-    return tuple(sorted(serieses, key=lambda series: series.labels))
+    all_series = [_series(item, window) for item in result]
+    return tuple(sorted(all_series, key=lambda series: series.labels))
 
 
 def _series(item: Any, window: Window | None) -> Series:

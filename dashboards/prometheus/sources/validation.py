@@ -142,20 +142,18 @@ def _cluster(whole: Mapping[str, Any]) -> list[Problem]:
 
 def _validate_pem(whole: Mapping[str, Any]) -> list[Problem]:
     """Validate PEM texts. A certificate whose key is in a file or stored is tested on use only."""
-    validate_pem = []
+    problems = []
     try:
         Login(ca=whole["ca"]).tls()
     except LoginError as error:
-        validate_pem.append(
-            Problem("ca", None, str(error), "Paste the complete PEM text.", "invalid")
-        )
+        problems.append(Problem("ca", None, str(error), "Paste the complete PEM text.", "invalid"))
     if whole["certificate"] and whole.get("key"):
         try:
             Login(certificate=whole["certificate"], key=whole["key"]).tls()
         except LoginError as error:
             remedy = "Paste both completely; the key must be unencrypted."
-            validate_pem.append(Problem("certificate", None, str(error), remedy, "invalid"))
-    return validate_pem
+            problems.append(Problem("certificate", None, str(error), remedy, "invalid"))
+    return problems
 
 
 def _validate_address_change(

@@ -104,12 +104,12 @@ class LocalTokenizer:
 
     def _encode(self, texts: list[str], add_special_tokens: bool) -> list[array[int]]:
         try:
-            batch_fast = self._tokenizer.encode_batch_fast(
+            encodings = self._tokenizer.encode_batch_fast(
                 texts, add_special_tokens=add_special_tokens
             )
         except Exception as error:  # noqa: BLE001 - the library raises bare Exception
             raise TokenizerUnusable(f"the tokenizer failed: {type(error).__name__}") from None
-        return [array("I", item.ids) for item in batch_fast]
+        return [array("I", item.ids) for item in encodings]
 
     def _surroundings(self) -> tuple[array[int], array[int]]:
         """Return the ids added before and after a text; record a doubt if they vary."""

@@ -114,8 +114,8 @@ class Inventory:
         pools = tuple(parse_dataclass(NodePool, pool) for pool in data.get("pools", ()))
         offers = parse_dataclass(Offers, data.get("offers", {}))
         nested = {"findings": findings, "pools": pools, "offers": offers}
-        json: Inventory = parse_dataclass(cls, {**data, **nested})
-        return json
+        inventory: Inventory = parse_dataclass(cls, {**data, **nested})
+        return inventory
 
 
 def parse_dataclass(kind: Any, data: Mapping[str, Any]) -> Any:

@@ -197,8 +197,8 @@ class GrantedRights:
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> GrantedRights:
         missing = tuple(parse_dataclass(MissingRight, one) for one in data.get("missing", ()))
-        json: GrantedRights = parse_dataclass(cls, {**data, "missing": missing})
-        return json
+        rights: GrantedRights = parse_dataclass(cls, {**data, "missing": missing})
+        return rights
 
 
 def required_rights(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
