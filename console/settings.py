@@ -177,6 +177,7 @@ MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_RECOVERY_CODE_DIGITS = 10
+MFA_RATE_LIMITS = {"webauthn_login": "60/m/ip"}  # an office has one address; nothing to guess
 MFA_TOTP_TOLERANCE = 1  # steps of clock skew in either direction
 MFA_WEBAUTHN_USER_VERIFICATION = "required"
 SOCIALACCOUNT_ADAPTER = "console.signon.oidc.SocialAdapter"

@@ -11,7 +11,7 @@ from dashboards.boards.answers import BoardQuery
 from dashboards.boards.charts.series import StyledSeries, style_series
 from dashboards.boards.panels import Panel
 from dashboards.boards.panels.declarations import PanelLine, Range, Unit
-from dashboards.boards.results.board import BoardResult, PanelResult, get_previous_window
+from dashboards.boards.results.board import BoardResult, PanelResult
 from dashboards.boards.results.verdicts import Message, State, make_fault_message
 from dashboards.custom_boards.documents import BoardPanel
 from dashboards.prometheus.http.client import (
@@ -39,7 +39,7 @@ def measure_queries(
     """Return the results of PromQL panels, queried together."""
     chosen = board_query.range
     window = Window.ending(end, chosen.length_s, chosen.step_s)
-    earlier = get_previous_window(window)
+    earlier = window.previous
     questions = {
         f"{key}{panel.id}": Question(fill_in(panel.query, chosen), part.end, part, heavy=True)
         for panel in panels

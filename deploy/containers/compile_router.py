@@ -60,7 +60,6 @@ MODULES = [
     "routing.engine.prompt.identity",
     "routing.engine.recorder",
     "routing.engine.request_attempts",
-    "routing.engine.request_reader",
     "routing.engine.router",
     "routing.engine.router_state",
     "routing.engine.token_ledger",

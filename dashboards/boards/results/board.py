@@ -233,16 +233,17 @@ def _plan(request: BoardRequest) -> QueryPlan:
     # Read by the annotations right after: the client remembers the answer.
     questions["alerts"] = targets.plan_alerts(request.scope, window)
     numbers = [panel for panel in panels if panel.kind == "numbers"]
-    if percentiles := [name for name in lines.names if _is_percentile(name)]:
-        questions |= evidence.plan_percentiles(percentiles, evidence_scope)
-    if numbers:
-        questions |= evidence.plan_totals(numbers, evidence_scope)
+    percentiles = [name for name in lines.names if _is_percentile(name)]
+    if numbers or percentiles:
+        questions |= evidence.plan_ranges(
+            numbers, percentiles, evidence_scope, before=request.compare
+        )
     if times.kept:
         questions |= evidence.plan_newest(panels, evidence_scope, window, appeared)
     if numbers and window.step > SCRAPE_S:
         questions |= evidence.plan_current(numbers, evidence_scope)
     if request.compare:
-        earlier = lines.questions(get_previous_window(window), times, appeared)
+        earlier = lines.questions(window.previous, times, appeared)
         questions |= {ranking.PREVIOUS + name: question for name, question in earlier.items()}
     ranked = {name: label for name, (label, _) in rankings.items()}
     return QueryPlan(window, at, evidence_scope, questions, ranked)
@@ -345,10 +346,6 @@ def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
     return Message("warning", "Some metrics sources are unreachable", " ".join(missing), fix)
 
 
-def get_previous_window(window: Window) -> Window:
-    return Window(window.start - window.length_s, window.start, window.step)
-
-
 def _make_panel_result(
     panel: Panel,
     answers: Mapping[str, QueryResult],
@@ -362,8 +359,7 @@ def _make_panel_result(
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = style_series(panel, [(line, answer.series) for line, answer in own])
     if _has_total(panel):
-        totals = [(line, evidence.get_total(answers, line).series) for line in panel.lines]
-        drawn = add_totals(drawn, totals)
+        drawn = add_totals(drawn, evidence.list_totals(panel, answers))
     points = _summarize_points(drawn, window)
     state: State = "ok"
     message = None
@@ -384,6 +380,8 @@ def _make_panel_result(
         for line in panel.lines
     ]
     before = style_series(panel, [(line, answer.series) for line, answer in earlier])
+    if before and _has_total(panel):
+        before = add_totals(before, evidence.list_totals(panel, answers, ranking.PREVIOUS))
     return PanelResult(panel, state, message, drawn, before)
 
 

@@ -11,7 +11,6 @@ from dashboards.prometheus.http.client import Window
 
 _DASH = "2px,4px"
 _LINE_KINDS = ("lines", "stacked", "bars")
-HEADS = ("Mean (previous)", "Change")
 
 
 def add_previous_period(
@@ -74,21 +73,27 @@ def _add_change_columns(
     drawn: Sequence[StyledSeries],
     before: Sequence[StyledSeries],
 ) -> dict[str, Any]:
-    """Match rows by their first cell; rows without a match existed only in the previous period."""
+    """Match rows by their first cell; rows without a match existed only in the previous period.
+    Compared are values over the whole range where there are any, else the means of the points.
+    """
     labels = {item.key: item.style.label for item in reversed(drawn)}
-    means = {item.style.label: _mean(item) for item in drawn}
-    earlier = {labels.get(item.key, item.style.label): _mean(item) for item in before}
+    has_total = any(item.total is not None for item in drawn)
+    compared = {item.style.label: _get_compared(item) for item in drawn}
+    earlier = {labels.get(item.key, item.style.label): _get_compared(item) for item in before}
     width = len(table["head"])
     rows = [list(row) for row in table["rows"]]
     known = {row[0] for row in rows}
     rows += [[name, *(["–"] * (width - 1))] for name in earlier if name not in known]
     for row in rows:
-        now, then = means.get(row[0]), earlier.get(row[0])
+        now, then = compared.get(row[0]), earlier.get(row[0])
         row += [format_value(panel.unit, then), _format_change(panel, now, then)]
-    return {**table, "head": [*table["head"], *HEADS], "rows": rows}
+    heads = ("Whole range (previous)" if has_total else "Mean (previous)", "Change")
+    return {**table, "head": [*table["head"], *heads], "rows": rows}
 
 
-def _mean(item: StyledSeries) -> float | None:
+def _get_compared(item: StyledSeries) -> float | None:
+    if item.total is not None:
+        return item.total
     numbers = item.numbers
     return sum(numbers) / len(numbers) if numbers else None
 

@@ -16,6 +16,7 @@ from dashboards.boards.charts.series import format_value
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
 from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth, promql
 from dashboards.boards.results import targets
+from dashboards.boards.results.ranking import PREVIOUS
 from dashboards.boards.results.verdicts import Evidence
 from dashboards.prometheus.http.client import Asker, QueryResult, Question, Series, Window
 from routing.analysis.label_names import get_name
@@ -86,6 +87,20 @@ class EvidenceScope:
         spans = (self.length_s, *(_LAG * every_s for every_s in self.recorded))
         kinds = (*(_TOTAL, *_MIDDLES)[: len(self.recorded)], _TAIL)
         return dict(zip(kinds, spans, strict=True))
+
+
+def plan_ranges(
+    numbers: Sequence[Panel], percentiles: Sequence[str], at: EvidenceScope, *, before: bool
+) -> dict[str, Question]:
+    """Return the questions for values over the whole range, with `before` also over the previous
+    range of equal length.
+    """
+    questions = plan_totals(numbers, at) | plan_percentiles(percentiles, at)
+    if before:
+        earlier = replace(at, end=at.end - at.length_s)
+        previous = plan_totals(numbers, earlier) | plan_percentiles(percentiles, earlier)
+        questions |= {PREVIOUS + name: question for name, question in previous.items()}
+    return questions
 
 
 def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
@@ -188,8 +203,14 @@ def _plan_estimated(
     return {name: Question(queries.render_plain(name, scope, times), at) for name in names}
 
 
-def get_total(answers: Mapping[str, QueryResult], line: PanelLine) -> QueryResult:
-    return answers.get(_TOTAL + line.query, QueryResult())
+def list_totals(
+    panel: Panel, answers: Mapping[str, QueryResult], period: str = ""
+) -> list[tuple[PanelLine, tuple[Series, ...]]]:
+    """Return the values over the range; `period` is PREVIOUS or "" for the current one."""
+    nothing = QueryResult()
+    return [
+        (line, answers.get(period + _TOTAL + line.query, nothing).series) for line in panel.lines
+    ]
 
 
 def plan_newest(

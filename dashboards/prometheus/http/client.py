@@ -99,6 +99,10 @@ class Window:
         return cls(end - length_s // step_s * step_s, end, step_s)
 
     @property
+    def previous(self) -> Window:
+        return Window(self.start - self.length_s, self.start, self.step)
+
+    @property
     def points(self) -> int:
         return (self.end - self.start) // self.step + 1
 

@@ -67,7 +67,7 @@ class Steady:
     def _answer(self, name: str, question: Question) -> QueryResult:
         if question.window is not None:
             return QueryResult((Series((), (1.0,) * question.window.points),))
-        query = name.removeprefix("newest_").removeprefix("total_")
+        query = name.removeprefix("newest_").replace("total_", "")
         return QueryResult((Series((), (self.now.get(query, 2.0),)),))
 
 
@@ -86,3 +86,12 @@ def test_current_state_is_of_now_and_percentiles_of_the_whole_range(key: str) ->
     assert ttft["head"][1:3] == ["Whole range", "Last"]
     whole = [row[1:3] for row in ttft["rows"]]
     assert whole[:3] == [["2.00 s", "1.00 s"], ["3.00 s", "1.00 s"], ["2.00 s", "1.00 s"]]
+
+
+def test_percentiles_are_compared_with_those_of_the_previous_range() -> None:
+    panels = [p for p in BOARDS["overview"].panels(one=True) if p.id == "ttft"]
+    prometheus = Steady(ttft_p90=3.0, before_ttft_p90=6.0)
+    request = BoardRequest(prometheus, panels, Scope("a"), RANGES["24h"], NOW, compare=True)
+    (panel,) = board.document(board.measure(request))["panels"]
+    rows = {row[0]: row[-2:] for row in panel["table"]["rows"]}
+    assert rows["p90"] == ["6.00 s", "-50.0 %"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dashboards.boards.charts import figure
@@ -9,7 +10,7 @@ from dashboards.boards.charts.series import StyledSeries
 from dashboards.boards.panels.declarations import Panel, Style
 from dashboards.boards.panels.overview import SHARE, SOURCES, TTFT
 from dashboards.boards.panels.styles import TIERS
-from dashboards.boards.results import board, comparison
+from dashboards.boards.results import comparison
 from dashboards.prometheus.http.client import Window
 
 WINDOW = Window(1000, 1010, 5)
@@ -49,6 +50,14 @@ def test_table_has_the_previous_mean_and_the_change() -> None:
     assert found["table"]["rows"][0][-2:] == ["4.00 s", "-50.0 %"]
 
 
+def test_values_over_the_range_are_compared_instead_of_means() -> None:
+    now = [replace(line("p50", 1, 2, 3), total=6.0)]
+    found = compared(TTFT, now, [replace(line("p50", 4, None, 4), total=3.0)])
+    assert found["table"]["head"][1:3] == ["Whole range", "Last"]
+    assert found["table"]["head"][-2:] == ["Whole range (previous)", "Change"]
+    assert found["table"]["rows"][0][-2:] == ["3.00 s", "+100.0 %"]
+
+
 def test_shares_change_by_percentage_points() -> None:
     found = compared(SHARE, [line("a", 0.75, 0.75, 0.75)], [line("a", 0.5, 0.5, 0.5)])
     assert found["table"]["rows"][0][-1] == "+25.0 pp"
@@ -84,5 +93,5 @@ def test_no_current_values_draw_no_figure() -> None:
 
 
 def test_previous_period_ends_where_the_current_begins() -> None:
-    before = board.get_previous_window(Window(1000, 1600, 10))
+    before = Window(1000, 1600, 10).previous
     assert before == Window(400, 1000, 10)
