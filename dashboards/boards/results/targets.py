@@ -202,8 +202,10 @@ _SCRAPES = ("up", "scrape_series_added")
 
 
 def known_pods(scope: Scope, length_s: int) -> str:
+    """Pods of whole minutes of the range, and those of now, which may be younger."""
     step_s = max(_RECORDED_STEP_S, length_s // MAX_POINTS)
-    return f"count by (pod) (last_over_time(up{_scraped(scope)}[{length_s}s:{step_s}s]))"
+    up = f"up{_scraped(scope)}"
+    return f"count by (pod) ({up} or last_over_time({up}[{length_s}s:{step_s}s]))"
 
 
 def _read_names(answer: QueryResult, label: str, most: int) -> tuple[str, ...] | None:

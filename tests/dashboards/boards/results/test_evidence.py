@@ -15,9 +15,9 @@ from dashboards.boards.panels.declarations import RANGES
 from dashboards.boards.queries import Scope, Times, growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.results import board as results_board
-from dashboards.boards.results import fleet_summary
+from dashboards.boards.results import fleet_summary, targets
 from dashboards.boards.results.board import BoardRequest, PanelResult
-from dashboards.prometheus.http.client import Deadlines, Prometheus
+from dashboards.prometheus.http.client import Deadlines, Prometheus, Question
 from tests.dashboards.boards.results.sparse import Target, routed, served, write
 from tests.support.prometheus import running_prometheus
 
@@ -245,3 +245,12 @@ def test_card_equals_the_figure(
         assert card.requests_s == pytest.approx(requests_s), endpoint
     idle = fleet_summary.summarize_fleet(sparse_prometheus.prometheus, Scope("idle", "default"))
     assert idle.why == "No prompt tokens were processed in the last 15 minutes."
+
+
+def test_a_pod_younger_than_a_minute_is_known(sparse_prometheus: SparsePrometheus) -> None:
+    """Metrics of the cluster's exporters are selected by pod."""
+    query = targets.known_pods(Scope("young", "default"), SHORT)
+    question = Question(query, sparse_prometheus.end - 10)
+    (answer,) = sparse_prometheus.prometheus.ask({"pods": question}).values()
+    pods = {series.label("pod") for series in answer.series}
+    assert pods == {"young-vllm-0", "young-router-0"}
