@@ -209,12 +209,18 @@ def _page(
         "filled": desk.filled if not form.errors else [],
         "not_filled": desk.not_filled,
         "merged": merged,
+        "touched": desk.sent.get("touched", ""),
         "beside": beside or {},
-        "dirty": request.method == "POST" or bool(desk.filled),
+        "dirty": bool(desk.filled) or (request.method == "POST" and _is_edited(request, desk)),
         "wrong": bool(form.errors or beside or (yaml and yaml.errors)),
     }
     template = "endpoints/form.html" if endpoint is None else "endpoints/edit.html"
     return render(request, template, context, status=status)
+
+
+def _is_edited(request: HttpRequest, desk: SpecEditor) -> bool:
+    """Return False if only the tab was switched."""
+    return request.GET.get("drawn") not in ("form", "yaml") or bool(desk.sent.get("touched"))
 
 
 def _preset_context(form: EndpointForm) -> list[dict[str, Any]]:

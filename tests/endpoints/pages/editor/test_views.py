@@ -203,6 +203,17 @@ def test_yaml_is_converted_to_the_form_and_back(page: Client) -> None:
     assert Endpoint.objects.get().parsed.replicas == 2
 
 
+def test_switching_the_tab_is_no_unsaved_input(page: Client) -> None:
+    opened = sent(page.get(NEW))
+    for tab in ("yaml", "form"):
+        looked = page.post(f"{NEW}?drawn={tab}", opened)
+        assert "data-dirty" not in looked.content.decode()
+    edited = page.post(f"{NEW}?drawn=yaml", {**opened, "name": "demo", "touched": "name"})
+    assert "data-dirty" in edited.content.decode()
+    back = page.post(f"{NEW}?drawn=form", sent(edited))
+    assert "data-dirty" in back.content.decode()
+
+
 def test_concurrent_change_is_shown_and_merged(page: Client, demo_endpoint: Endpoint) -> None:
     opened = page.get(EDIT)
     theirs = {"replicas": 1, "routing": {"strategy": "kvaware"}}
