@@ -13,10 +13,11 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from dashboards import tasks
 from dashboards.costs.formulas.price_terms import parse_stored_needs
-from dashboards.models import LIVE, Calibration, ProofRun, RunState
+from dashboards.models import Calibration, ProofRun
 from endpoints import selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
+from endpoints.runs import RunState
 
 # Longer than the longest stage of a live run (one request deadline plus one wait).
 ABANDONED_S = 150
@@ -83,12 +84,9 @@ def get_serving_endpoint(actor: Any, name: str) -> Endpoint:
 
 
 def fail_abandoned_runs() -> None:
-    now = timezone.now()
-    end: dict[str, Any] = {
-        "state": RunState.FAILED,
-        "stage": "",
-        "message": "The background worker stopped before the end. Start it again.",
-    }
-    old = {"state__in": LIVE, "touched_at__lt": now - timedelta(seconds=ABANDONED_S)}
-    ProofRun.objects.filter(**old).update(finished_at=now, **end)
-    Calibration.objects.filter(**old).update(**end)
+    silent_since = timezone.now() - timedelta(seconds=ABANDONED_S)
+    text = "The background worker stopped before the end. Start it again."
+    ProofRun.finish(ProofRun.objects.filter(touched_at__lt=silent_since), RunState.FAILED, text)
+    Calibration.finish(
+        Calibration.objects.filter(touched_at__lt=silent_since), RunState.FAILED, text
+    )

@@ -19,7 +19,7 @@ from dashboards.calibration_guard import ReadLoad, read_load
 from dashboards.calibration_switches import read_switches
 from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.costs.prices.factors import by_settings
-from dashboards.models import LIVE, Calibration, ProofRun
+from dashboards.models import Calibration, ProofRun
 from endpoints import selectors
 from endpoints.choices import Phase
 from endpoints.models import Endpoint
@@ -98,4 +98,4 @@ def _list_attempts(settings: Iterable[str]) -> dict[str, list[datetime]]:
 
 
 def _is_any_running() -> bool:
-    return any(model.objects.filter(state__in=LIVE).exists() for model in (Calibration, ProofRun))
+    return any(model.list_live().exists() for model in (Calibration, ProofRun))

@@ -19,13 +19,14 @@ from dashboards.calibration_guard import (
     read_load,
 )
 from dashboards.costs.formulas import calibration
-from dashboards.models import Calibration, CalibrationEnd, ProofRun, RunState
+from dashboards.models import Calibration, CalibrationEnd, ProofRun
 from dashboards.proof import cache_proof
 from dashboards.proof.cache_proof import REQUEST_S, LiveTools, ProofFacts, Shot, Tools
 from endpoints import selectors
 from endpoints.models import Endpoint
 from endpoints.prompt.client import PromptAnswer
 from endpoints.reconcile import events
+from endpoints.runs import RunState
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ def _shots_as_json(shots: tuple[Shot, ...]) -> list[dict[str, Any]]:
 
 
 def _finish(run_id: str, state: RunState, **fields: Any) -> None:
-    ProofRun.update_running(run_id, state=state, stage="", finished_at=timezone.now(), **fields)
+    ProofRun.finish(ProofRun.objects.filter(pk=run_id, state=RunState.RUNNING), state, **fields)
 
 
 def run_calibration(
@@ -117,14 +118,13 @@ def run_calibration(
 def _finish_calibration(
     row: Calibration, measured: calibration.CalibrationResult, reason: str
 ) -> None:
-    Calibration.update_running(
-        str(row.pk),
-        state=RunState.FAILED if reason else RunState.DONE,
-        stage="",
+    Calibration.finish(
+        Calibration.objects.filter(pk=row.pk, state=RunState.RUNNING),
+        RunState.FAILED if reason else RunState.DONE,
+        measured.problem,
         worker=measured.worker,
         samples=[asdict(sample) for sample in measured.samples],
         seconds_per_token=measured.seconds_per_token,
-        message=measured.problem,
         reason=reason,
     )
     if not row.automatic:

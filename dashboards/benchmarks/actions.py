@@ -6,13 +6,12 @@ import gzip
 import hashlib
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from console.accounts.credentials import stored_actor
 from console.accounts.permissions import require
@@ -24,10 +23,11 @@ from dashboards.benchmarks import load_plan, tasks
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, parse_job
 from dashboards.benchmarks.generator.keeper import get_hostname, make_keeper
-from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData, BenchmarkState
+from dashboards.benchmarks.models import Benchmark, BenchmarkData
 from dashboards.benchmarks.selectors import count_live, get_live_run
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
+from endpoints.runs import RunState
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def _create_run(
             record(actor, "benchmark", f"endpoint/{endpoint.name}", facts)
     except IntegrityError:
         raise _make_running_conflict(endpoint.name) from None
-    _delete_old_runs(endpoint)
+    Benchmark.delete_old(endpoint.benchmarks.filter(left=False), KEPT)
     return run
 
 
@@ -140,13 +140,12 @@ def abort(actor: Any, run: Benchmark) -> None:
     """End the run at once. A process on another machine is stopped by that machine's sweep."""
     require(actor, "operator", of=run.endpoint)
     with transaction.atomic():
-        runs = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=LIVE)
-        if not runs.update(abort_at=timezone.now(), stage="Ending"):
+        if not Benchmark.request_cancel(run.pk):
             return
         target = f"endpoint/{run.endpoint.name}"
         record(actor, "abort benchmark", target, {"run": str(run.pk)})
         tasks.sweep.nudge()
-    if run.state != BenchmarkState.RUNNING or run.host != get_hostname():
+    if run.state != RunState.RUNNING or run.host != get_hostname():
         return
     try:
         make_keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
@@ -166,13 +165,6 @@ def delete(actor: Any, run: Benchmark) -> None:
         target = f"endpoint/{run.endpoint.name}"
         record(actor, "delete benchmark", target, {"run": str(run.pk)})
         run.delete()
-
-
-def _delete_old_runs(endpoint: Endpoint) -> None:
-    old = endpoint.benchmarks.filter(left=False).exclude(state__in=LIVE).order_by("-created_at")
-    found: Sequence[Any] = list(old.values_list("pk", flat=True)[KEPT:])
-    if found:
-        Benchmark.objects.filter(pk__in=found).delete()
 
 
 def _make_running_conflict(name: str) -> ConflictError:

@@ -8,17 +8,11 @@ from dashboards.benchmarks import lifecycle, selectors
 from dashboards.benchmarks.generator.comparison import list_differences
 from dashboards.benchmarks.generator.job import FIELDS, MODES, RATE, TRACE, WORKLOADS, applies_to
 from dashboards.benchmarks.generator.report_text import ENDS, list_doubts
-from dashboards.benchmarks.models import Benchmark, BenchmarkState
+from dashboards.benchmarks.models import Benchmark
 from dashboards.boards.charts import inline_chart
+from endpoints.runs import RunState
 from routing.analysis.label_names import get_name
 
-_COLOURS = {
-    BenchmarkState.QUEUED: "secondary",
-    BenchmarkState.RUNNING: "blue",
-    BenchmarkState.DONE: "green",
-    BenchmarkState.ABORTED: "orange",
-    BenchmarkState.FAILED: "red",
-}
 _ERRORS = {
     "timeout": "Timeout",
     "connect": "Connection failed",
@@ -35,7 +29,6 @@ def summarize_run(row: Benchmark) -> dict[str, Any]:
     result = row.result
     return {
         "run": row,
-        "colour": _COLOURS[BenchmarkState(row.state)],
         "what": describe_job(row),
         "requests": result.get("requests"),
         "failed": result.get("failed"),
@@ -99,7 +92,7 @@ def list_caveats(a: Benchmark, b: Benchmark) -> list[str]:
         listed = "; ".join(other) or "different trace"
         caveats.append(f"The runs have different parameters: {listed}.")
     for which, row in (("A", a), ("B", b)):
-        if row.state != BenchmarkState.DONE:
+        if row.state != RunState.DONE:
             caveats.append(f"{which} did not finish ({row.get_state_display().lower()}).")
         if row.progress.get("stopped_by") == "errors" or row.result.get("failed"):
             caveats.append(f"{which} had failed requests: {row.result.get('failed', 0)}.")

@@ -31,8 +31,9 @@ from dashboards.benchmarks.generator.keeper import (
     make_folder,
     make_keeper,
 )
-from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData, BenchmarkState
+from dashboards.benchmarks.models import Benchmark, BenchmarkData
 from endpoints import selectors
+from endpoints.runs import LIVE, RunState
 
 log = logging.getLogger(__name__)
 
@@ -84,18 +85,18 @@ def _remove_orphans() -> None:
 
 def process_run(row: Benchmark) -> None:
     keeper = make_keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
-    if row.state == BenchmarkState.QUEUED:
+    if row.state == RunState.QUEUED:
         _start_run(row, keeper)
     elif row.host != get_hostname():
         _fail_abandoned(row)
-    elif row.state == BenchmarkState.RUNNING:
+    elif row.state == RunState.RUNNING:
         _observe_run(row, keeper)
     elif row.left:
         _clean_up(row, keeper)
 
 
 def read_current_progress(row: Benchmark) -> dict[str, Any]:
-    if row.state == BenchmarkState.RUNNING and row.host == get_hostname():
+    if row.state == RunState.RUNNING and row.host == get_hostname():
         current_progress = files.read_progress(_folder(row))
         if current_progress is not None:
             return current_progress
@@ -103,27 +104,19 @@ def read_current_progress(row: Benchmark) -> dict[str, Any]:
 
 
 def _start_run(row: Benchmark, kept: Keeper) -> None:
-    if row.abort_at:
-        _end(row, BenchmarkState.ABORTED, "Aborted before the start.")
+    if row.cancel_at:
+        _end(row, RunState.ABORTED, "Aborted before the start.")
         return
     if row.after is not None and row.after.live:
         return
     why_not = why_not_measurable(row)
     if why_not:
-        _end(row, BenchmarkState.FAILED, why_not)
+        _end(row, RunState.FAILED, why_not)
         return
     # Before the row changes: another pass may start a run it finds RUNNING.
     make_task(row).write(make_folder(settings.EMBERLINE.var, str(row.pk)))
-    now = timezone.now()
-    mine = Benchmark.objects.filter(pk=row.pk, state=BenchmarkState.QUEUED, abort_at__isnull=True)
-    if mine.update(
-        state=BenchmarkState.RUNNING,
-        host=get_hostname(),
-        left=True,
-        started_at=now,
-        touched_at=now,
-        stage="Starting the load generator",
-    ):
+    stage = "Starting the load generator"
+    if Benchmark.claim(row.pk, host=get_hostname(), left=True, stage=stage):
         kept.start(str(row.pk))
 
 
@@ -159,28 +152,28 @@ def _observe_run(row: Benchmark, kept: Keeper) -> None:
     if seen is not None and state in (files.DONE, files.ABORTED):
         _ended(row, seen)
     elif state == files.LOST:
-        _end(row, BenchmarkState.FAILED, KILLED, progress=seen)
-    elif gone and row.abort_at:
-        _end(row, BenchmarkState.ABORTED, "", progress=seen)
+        _end(row, RunState.FAILED, KILLED, progress=seen)
+    elif gone and row.cancel_at:
+        _end(row, RunState.ABORTED, "", progress=seen)
     elif gone and not _is_just_claimed(row):
         words = kept.last_words(run)
-        _end(row, BenchmarkState.FAILED, f"{KILLED} {words}".strip()[:2000], progress=seen or {})
-    elif row.abort_at:
+        _end(row, RunState.FAILED, f"{KILLED} {words}".strip()[:2000], progress=seen or {})
+    elif row.cancel_at:
         kept.stop(run)
-        _touch(row, stage="Ending", **({"progress": seen} if seen else {}))
+        Benchmark.update_running(row.pk, stage="Ending", **({"progress": seen} if seen else {}))
     elif _is_overdue(row, seen):
         kept.stop(run)
         _end(
             row,
-            BenchmarkState.FAILED,
+            RunState.FAILED,
             "The load generator stopped reporting and was terminated.",
             progress=seen,
         )
     elif gone:
         kept.start(run)  # the pass that should have started it was killed
-        _touch(row)
+        Benchmark.update_running(row.pk)
     else:
-        _touch(row, stage="", **({"progress": seen} if seen else {}))
+        Benchmark.update_running(row.pk, stage="", **({"progress": seen} if seen else {}))
 
 
 def _is_just_claimed(row: Benchmark) -> bool:
@@ -205,11 +198,11 @@ def _ended(row: Benchmark, seen: dict[str, Any]) -> None:
     packed = files.read_samples(_folder(row))
     with transaction.atomic():
         BenchmarkData.objects.update_or_create(run=row, defaults={"samples": packed})
-        state, message = (BenchmarkState.ABORTED, "") if aborted else (BenchmarkState.DONE, "")
-        if aborted and not row.abort_at:
+        state, message = (RunState.ABORTED, "") if aborted else (RunState.DONE, "")
+        if aborted and not row.cancel_at:
             message = "Terminated externally, for example by stopping the console."
         if not aborted and not result.get("requests"):
-            state, message = BenchmarkState.FAILED, "No request was completed."
+            state, message = RunState.FAILED, "No request was completed."
         progress = {name: value for name, value in seen.items() if name != "result"}
         _end(row, state, message, progress=progress, result=result)
 
@@ -218,8 +211,8 @@ def _fail_abandoned(row: Benchmark) -> None:
     """Fail a run of another machine, which cleans up itself when it returns."""
     if timezone.now() - row.touched_at < timedelta(seconds=ABANDONED_S):
         return
-    if row.state == BenchmarkState.RUNNING:
-        _end(row, BenchmarkState.FAILED, f"The background worker of this run ({row.host}) is gone.")
+    if row.state == RunState.RUNNING:
+        _end(row, RunState.FAILED, f"The background worker of this run ({row.host}) is gone.")
     else:
         Benchmark.objects.filter(pk=row.pk).update(left=False)
 
@@ -233,21 +226,11 @@ def _clean_up(row: Benchmark, kept: Keeper) -> None:
     Benchmark.objects.filter(pk=row.pk).update(left=False)
 
 
-def _end(row: Benchmark, state: BenchmarkState, message: str, **fields: Any) -> None:
+def _end(row: Benchmark, state: RunState, message: str, **fields: Any) -> None:
     """End a live run; the first end is kept."""
-    now = timezone.now()
-    known = {name: value for name, value in fields.items() if value is not None}
-    ended = Benchmark.objects.filter(pk=row.pk, state__in=LIVE).update(
-        state=state, message=message, stage="", finished_at=now, touched_at=now, **known
-    )
-    if ended:
+    written = {name: value for name, value in fields.items() if value is not None}
+    if Benchmark.finish(Benchmark.objects.filter(pk=row.pk), state, message, **written):
         increment("benchmarks", outcome=str(state))
-
-
-def _touch(row: Benchmark, **fields: Any) -> None:
-    Benchmark.objects.filter(pk=row.pk, state=BenchmarkState.RUNNING).update(
-        touched_at=timezone.now(), **fields
-    )
 
 
 def _folder(row: Benchmark) -> Path:

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import uuid
-
-from django.conf import settings
 from django.db import models
 from django.urls import reverse
-from django.utils import timezone
+
+from endpoints.runs import CancellableRun
 
 
-class BenchmarkState(models.TextChoices):
-    QUEUED = "queued", "Queued"
-    RUNNING = "running", "Running"
-    DONE = "done", "Done"
-    ABORTED = "aborted", "Aborted"
-    FAILED = "failed", "Failed"
-
-
-LIVE = (BenchmarkState.QUEUED, BenchmarkState.RUNNING)
-
-
-class Benchmark(models.Model):
+class Benchmark(CancellableRun):
     """Run of a benchmark. `job` is generator.job.Job as JSON; `endpoint_facts` the endpoint's state
     at the start; `progress` and `result` come from the generator (player). `after` is the run that
     must end first. `left`: process or folder may still exist.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.CASCADE, related_name="benchmarks"
     )
     title = models.CharField(max_length=80, default="", blank=True)
     job = models.JSONField()
     endpoint_facts = models.JSONField(default=dict, blank=True)
-    state = models.CharField(
-        max_length=10, choices=BenchmarkState.choices, default=BenchmarkState.QUEUED
-    )
-    stage = models.CharField(max_length=120, default="", blank=True)
-    message = models.TextField(default="", blank=True)
     progress = models.JSONField(default=dict, blank=True)
     result = models.JSONField(default=dict, blank=True)
     simulated = models.BooleanField(default=False)
@@ -46,17 +27,8 @@ class Benchmark(models.Model):
     host = models.CharField(max_length=120, default="", blank=True)
     left = models.BooleanField(default=False)
     after = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="then")
-    abort_at = models.DateTimeField(null=True, blank=True)
-    started_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    created_at = models.DateTimeField(default=timezone.now)
-    started_at = models.DateTimeField(null=True, blank=True)
-    touched_at = models.DateTimeField(default=timezone.now)
-    finished_at = models.DateTimeField(null=True, blank=True)
 
-    class Meta:
-        ordering = ("-created_at", "-id")
+    class Meta(CancellableRun.Meta):
         indexes = (
             models.Index(fields=("endpoint", "-created_at"), name="benchmark_latest"),
             models.Index(fields=("state",), name="benchmark_state"),
@@ -75,10 +47,6 @@ class Benchmark(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("benchmarks:run", args=[self.endpoint.name, self.pk])
-
-    @property
-    def live(self) -> bool:
-        return self.state in LIVE
 
 
 class BenchmarkData(models.Model):

@@ -100,7 +100,7 @@ class ProofOutcome:
         return len(self.shots) == 3 and all(verdict.ok for verdict in self.verdicts)
 
 
-Progress = Callable[[str, tuple[Shot, ...]], None]
+Progress = Callable[[str, tuple[Shot, ...]], object]
 
 
 def prompt(nonce: str) -> str:

@@ -8,8 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
-from django.utils import timezone
 
 from console.accounts.credentials import stored_actor
 from console.accounts.permissions import require
@@ -18,10 +16,11 @@ from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoints
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
+from endpoints.runs import RunState
 from routing.traces.storage import load_imported
 from routing.traces.trace import TraceError
 from routing.whatif import inputs, selectors, tasks
-from routing.whatif.models import LIVE, WhatIf, WhatIfKind, WhatIfState
+from routing.whatif.models import WhatIf, WhatIfKind
 
 KEPT = 100  # per endpoint
 MAX_LIVE = 5  # per endpoint
@@ -79,7 +78,7 @@ def start(actor: Any, name: str, request: WhatIfRequest) -> WhatIf:
         )
         changed = {label: [old, new] for label, old, new in inputs.list_changes(present, candidate)}
         record(actor, "what-if", f"endpoint/{name}", {"run": str(row.pk), "changes": changed})
-        _delete_old_runs(selectors.list_runs(name))
+        WhatIf.delete_old(selectors.list_runs(name), KEPT)
         tasks.sweep.nudge()
     return row
 
@@ -104,7 +103,7 @@ def start_survey(
         stage="Queued",
         started_by=stored_actor(actor),
     )
-    _delete_old_runs(selectors.list_surveys(endpoint.name))
+    WhatIf.delete_old(selectors.list_surveys(endpoint.name), KEPT)
     tasks.sweep.nudge()
     return row
 
@@ -140,12 +139,10 @@ def cancel(actor: Any, row: WhatIf) -> None:
     """End the analysis within about a second; an ended one is unchanged."""
     require(actor, "operator", of=row.endpoint)
     with transaction.atomic():
-        now = timezone.now()
-        live = WhatIf.objects.filter(pk=row.pk, cancel_at__isnull=True, state__in=LIVE)
-        if not live.update(cancel_at=now, stage="Ending"):
+        if not WhatIf.request_cancel(row.pk):
             return
-        queued = WhatIf.objects.filter(pk=row.pk, state=WhatIfState.QUEUED)
-        queued.update(state=WhatIfState.CANCELLED, finished_at=now, stage="")
+        queued = WhatIf.objects.filter(pk=row.pk, state=RunState.QUEUED)
+        WhatIf.finish(queued, RunState.CANCELLED)
         target = f"endpoint/{row.endpoint.name}"
         record(actor, "cancel what-if", target, {"run": str(row.pk)})
 
@@ -160,10 +157,3 @@ def delete(actor: Any, row: WhatIf) -> None:
         target = f"endpoint/{row.endpoint.name}"
         record(actor, "delete what-if", target, {"run": str(row.pk)})
         row.delete()
-
-
-def _delete_old_runs(rows: QuerySet[WhatIf]) -> None:
-    old = rows.exclude(state__in=LIVE).values_list("pk", flat=True)[KEPT:]
-    found = list(old)
-    if found:
-        WhatIf.objects.filter(pk__in=found).delete()

@@ -15,18 +15,20 @@ import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
+from endpoints.runs import RunState
 from routing.traces.storage import load_imported, load_trace
 from routing.traces.trace import Trace, TraceError
 from routing.whatif import canaries, inputs
 from routing.whatif.model.analysis import analyse, as_document, as_survey, survey
 from routing.whatif.model.calibration import CalibrationError
-from routing.whatif.models import LIVE, WhatIf, WhatIfKind, WhatIfState
+from routing.whatif.models import WhatIf, WhatIfKind
 from routing.whatif.scopes import scope_names
 
 log = logging.getLogger(__name__)
@@ -44,56 +46,42 @@ class _CancelledError(Exception):
 
 
 def has_work() -> bool:
-    return WhatIf.objects.filter(state__in=LIVE).exists()
+    return WhatIf.list_live().exists()
 
 
 def sweep() -> None:
     """Fail silent and overdue rows, and start a queued one if none is running."""
     now = timezone.now()
-    running = WhatIf.objects.filter(state=WhatIfState.RUNNING)
-    overdue = running.filter(started_at__lt=now - LONGEST)
-    overdue.update(
-        state=WhatIfState.FAILED,
-        finished_at=now,
-        stage="",
-        message=f"The analysis did not end within {LONGEST.seconds // 60} minutes. Choose fewer "
+    running = WhatIf.objects.filter(state=RunState.RUNNING)
+    WhatIf.finish(
+        running.filter(started_at__lt=now - LONGEST),
+        RunState.FAILED,
+        f"The analysis did not end within {LONGEST.seconds // 60} minutes. Choose fewer "
         "hours or fewer candidates.",
     )
     # Touched in the future: by a clock that was ahead.
-    silent = running.filter(Q(touched_at__lt=now - SILENT) | Q(touched_at__gt=now + SILENT))
-    silent.update(
-        state=WhatIfState.FAILED,
-        finished_at=now,
-        stage="",
-        message="The process of the analysis ended early, for example by a restart of the console. "
+    WhatIf.finish(
+        running.filter(Q(touched_at__lt=now - SILENT) | Q(touched_at__gt=now + SILENT)),
+        RunState.FAILED,
+        "The process of the analysis ended early, for example by a restart of the console. "
         "Start the analysis again.",
     )
-    if WhatIf.objects.filter(state=WhatIfState.RUNNING).exists():
+    if running.exists():
         return
     run = _next_run()
-    if run is not None and claim(run):
+    if run is not None and WhatIf.claim(run, stage="Reading the recording"):
         _spawn(run)
 
 
 def _next_run() -> UUID | None:
     """Return the oldest queued analysis of the team whose last one began first."""
-    queued = WhatIf.objects.filter(state=WhatIfState.QUEUED).order_by("created_at", "pk")
+    queued = WhatIf.objects.filter(state=RunState.QUEUED).order_by("created_at", "pk")
     rows = list(queued.values_list("pk", "endpoint__team"))
     began = WhatIf.objects.filter(started_at__isnull=False).order_by()
     last = dict(began.values_list("endpoint__team").annotate(Max("started_at")))
     never = datetime.min.replace(tzinfo=UTC)
     rows.sort(key=lambda row: last.get(row[1], never))
     return rows[0][0] if rows else None
-
-
-def claim(run: UUID) -> bool:
-    """Mark a queued row as running; return whether this call did it."""
-    now = timezone.now()
-    rows = WhatIf.objects.filter(pk=run, state=WhatIfState.QUEUED)
-    found = rows.update(
-        state=WhatIfState.RUNNING, started_at=now, touched_at=now, stage="Reading the recording"
-    )
-    return bool(found)
 
 
 def _spawn(run: UUID) -> None:
@@ -115,18 +103,19 @@ def execute(run: UUID) -> None:
     if row is None:
         return
     report = _Reporter(run)
+    finish = partial(WhatIf.finish, WhatIf.objects.filter(pk=run, state=RunState.RUNNING))
     try:
         result = _analyse(row, report)
     except _CancelledError:
-        _end(run, WhatIfState.CANCELLED, "")
+        finish(RunState.CANCELLED)
     except (TraceError, CalibrationError) as error:
-        _end(run, WhatIfState.FAILED, str(error))
+        finish(RunState.FAILED, str(error))
     except Exception:
         log.exception("What-if analysis %s failed", run)
         message = "The analysis failed unexpectedly; the console's log has the cause."
-        _end(run, WhatIfState.FAILED, message)
+        finish(RunState.FAILED, message)
     else:
-        _end(run, WhatIfState.DONE, "", result=result, share=1.0)
+        finish(RunState.DONE, result=result, share=1.0)
 
 
 def _analyse(row: WhatIf, report: _Reporter) -> dict[str, Any]:
@@ -167,7 +156,7 @@ class _Reporter:
 
     def __init__(self, run: UUID) -> None:
         self._rows: QuerySet[WhatIf] = WhatIf.objects.filter(
-            pk=run, state=WhatIfState.RUNNING, cancel_at__isnull=True
+            pk=run, state=RunState.RUNNING, cancel_at__isnull=True
         )
         self._last = -REPORT_S
 
@@ -178,8 +167,3 @@ class _Reporter:
         self._last = now
         if not self._rows.update(share=share, stage=stage[:80], touched_at=timezone.now()):
             raise _CancelledError
-
-
-def _end(run: UUID, state: WhatIfState, message: str, **values: Any) -> None:
-    rows = WhatIf.objects.filter(pk=run, state=WhatIfState.RUNNING)
-    rows.update(state=state, message=message, stage="", finished_at=timezone.now(), **values)

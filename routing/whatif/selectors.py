@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.db.models import QuerySet
 
-from console.core.errors import Problem, Refused
-from routing.whatif.models import LIVE, WhatIf, WhatIfKind
+from endpoints.runs import find_run
+from routing.whatif.models import WhatIf, WhatIfKind
 
 
 def list_runs(name: str) -> QuerySet[WhatIf]:
@@ -23,30 +22,17 @@ def list_surveys(name: str) -> QuerySet[WhatIf]:
 
 def _of_kind(name: str, kind: WhatIfKind) -> QuerySet[WhatIf]:
     rows = WhatIf.objects.select_related("endpoint", "started_by")
-    return rows.filter(endpoint__name=name, kind=kind).order_by("-created_at", "-id")
+    return rows.filter(endpoint__name=name, kind=kind)
 
 
-def get_run(name: str, run: Any) -> WhatIf:
+def get_run(name: str, run: object) -> WhatIf:
     """Raise Refused (404) if the endpoint has no such analysis."""
-    try:
-        wanted = run if isinstance(run, UUID) else UUID(str(run))
-    except ValueError:
-        raise _not_found(run) from None
-    found = list_runs(name).select_related("endpoint__status", "endpoint__team").filter(pk=wanted)
-    row = found.first()
-    if row is None:
-        raise _not_found(run)
-    return row
+    rows = list_runs(name).select_related("endpoint__status", "endpoint__team")
+    return find_run(rows, run, "analysis")
 
 
 def count_live(name: str) -> int:
-    return WhatIf.objects.filter(endpoint__name=name, state__in=LIVE).count()
-
-
-def _not_found(run: Any) -> Refused:
-    remedy = "Choose one from the list of analyses."
-    problem = Problem("run", str(run)[:80], "Analysis not found.", remedy, "not_found")
-    return Refused(problem, status_code=404)
+    return WhatIf.list_live().filter(endpoint__name=name).count()
 
 
 def build_document(row: WhatIf) -> dict[str, Any]:

@@ -21,17 +21,10 @@ from endpoints.pages.head import find_endpoint
 from routing.models import ImportedTrace
 from routing.whatif import actions, figures, inputs, selectors
 from routing.whatif.forms import WhatIfForm
-from routing.whatif.models import WhatIf, WhatIfState
+from routing.whatif.models import WhatIf
 
 ROWS_A_PAGE = 25
 MAX_COMPARED = 4
-COLOURS = {
-    WhatIfState.QUEUED: "secondary",
-    WhatIfState.RUNNING: "blue",
-    WhatIfState.DONE: "green",
-    WhatIfState.CANCELLED: "orange",
-    WhatIfState.FAILED: "red",
-}
 
 
 @require_safe
@@ -53,7 +46,6 @@ def summarize(row: WhatIf) -> dict[str, Any]:
     rows = {figure.label: figure for figure in figures.list_figures(result)}
     return {
         "run": row,
-        "colour": COLOURS[WhatIfState(row.state)],
         "refused": bool(result.get("backtest", {}).get("refusal")),
         "changes": inputs.list_changes(row.present, row.candidate),
         "ttft": rows.get("TTFT p90"),

@@ -16,8 +16,9 @@ from dashboards.calibration_guard import EndpointLoad
 from dashboards.calibration_switches import set_default, set_endpoint
 from dashboards.costs.formulas.calibration import ROUNDS
 from dashboards.costs.tasks import calibrate
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from endpoints.models import Endpoint
+from endpoints.runs import RunState
 from tests.dashboards.costs.formulas.test_calibration import Worker
 from tests.dashboards.costs.prices.test_factors import endpoint, measured
 from tests.support.people import Cast, cast

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from console.core.errors import Problem, Refused, expect_object
 from dashboards.benchmarks.actions import CACHES, BenchmarkRequest
 from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WORKLOADS
-from dashboards.benchmarks.models import BenchmarkState
+from endpoints.runs import RunState
 
 _OWN = ("title", "caches", "second", "trace")
 
@@ -54,7 +54,7 @@ class BenchmarkSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     endpoint = serializers.CharField()
     title = serializers.CharField()
-    state = serializers.ChoiceField(choices=BenchmarkState.choices)
+    state = serializers.ChoiceField(choices=RunState.choices)
     stage = serializers.CharField(help_text="Reason for waiting while queued.")
     message = serializers.CharField(help_text="Cause of the failure.")
     simulated = serializers.BooleanField(

@@ -27,11 +27,12 @@ from dashboards.benchmarks.api.serializers import (
 )
 from dashboards.benchmarks.generator.comparison import compare
 from dashboards.benchmarks.generator.samples import COLUMNS, as_row
-from dashboards.benchmarks.models import Benchmark, BenchmarkState
+from dashboards.benchmarks.models import Benchmark
 from endpoints import selectors as endpoints
+from endpoints.runs import RunState
 
 _TAGS = ["benchmarks"]
-_STATE = Filter("state", "state", "Only this state.", choices=BenchmarkState.values)
+_STATE = Filter("state", "state", "Only this state.", choices=RunState.values)
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 
 

@@ -24,7 +24,7 @@ LEAST_MORE_TOKENS = 200
 
 Ask = Callable[[str, str], PromptAnswer]
 """Send a prompt to the named worker, "" for any."""
-Progress = Callable[[str], None]
+Progress = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)

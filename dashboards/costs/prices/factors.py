@@ -14,8 +14,9 @@ from console.accounts.permissions import Somebody
 from console.catalogue.selectors import instances_by_name
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import HOUR_S, rate
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from endpoints import selectors
+from endpoints.runs import RunState
 
 _READ = (
     *("seconds_per_token", "measured_as", "settings_hash", "created_at"),

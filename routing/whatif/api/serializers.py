@@ -7,9 +7,9 @@ from typing import Any
 from rest_framework import serializers
 
 from console.core.errors import Problem, Refused, expect_object
+from endpoints.runs import RunState
 from routing.whatif.actions import WhatIfRequest
 from routing.whatif.inputs import FIELDS, InputField
-from routing.whatif.models import WhatIfState
 
 _OWN = ("title", "trace", "begin", "end")
 
@@ -54,7 +54,7 @@ class WhatIfAnalysisSerializer(serializers.Serializer[Any]):
     trace = serializers.CharField()
     present_values = WhatIfValuesSerializer()
     candidate_values = WhatIfValuesSerializer()
-    state = serializers.ChoiceField(choices=WhatIfState.choices)
+    state = serializers.ChoiceField(choices=RunState.choices)
     share = serializers.FloatField(help_text="Completed share, 0 to 1.")
     stage = serializers.CharField()
     message = serializers.CharField(help_text="Cause of the failure.")

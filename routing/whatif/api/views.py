@@ -15,6 +15,7 @@ from console.api.idempotency import idempotent
 from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoints
+from endpoints.runs import RunState
 from routing.whatif import actions, inputs, selectors
 from routing.whatif.api.serializers import (
     NewWhatIfAnalysisSerializer,
@@ -22,7 +23,7 @@ from routing.whatif.api.serializers import (
     WhatIfValuesSerializer,
     parse_request,
 )
-from routing.whatif.models import WhatIf, WhatIfState
+from routing.whatif.models import WhatIf
 
 _TAGS = ["what-if"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
@@ -30,7 +31,7 @@ _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 
 class WhatIfs(GenericAPIView[WhatIf]):
     serializer_class = WhatIfAnalysisSerializer
-    filters = (Filter("state", "state", "Only this state.", choices=WhatIfState.values),)
+    filters = (Filter("state", "state", "Only this state.", choices=RunState.values),)
 
     def get_queryset(self) -> QuerySet[WhatIf]:
         return selectors.list_runs(self.kwargs["name"])

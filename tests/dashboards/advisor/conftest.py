@@ -10,8 +10,9 @@ import pytest
 from dashboards.advisor import actions, facts
 from dashboards.advisor.models import Advice
 from endpoints.models import Endpoint
+from endpoints.runs import RunState
 from routing.whatif import inputs
-from routing.whatif.models import WhatIf, WhatIfState
+from routing.whatif.models import WhatIf
 from tests.dashboards.advisor.surveyed import PRESENT, candidates, surveyed
 from tests.support.console import make_endpoint, person, pretend_ready
 
@@ -61,7 +62,7 @@ def queued(endpoint: Endpoint) -> Advice:
 def finished(queued: Advice) -> Advice:
     """Advice whose survey ended as on the recorded traffic."""
     WhatIf.objects.filter(pk=queued.run_id).update(
-        state=WhatIfState.DONE,
+        state=RunState.DONE,
         share=1.0,
         stage="",
         result=surveyed(),

@@ -14,8 +14,9 @@ from console.audit.models import AuditEvent
 from dashboards.advisor import selectors
 from dashboards.advisor.models import Advice
 from endpoints.models import Endpoint
+from endpoints.runs import RunState
 from routing.whatif import inputs, lifecycle
-from routing.whatif.models import WhatIf, WhatIfState
+from routing.whatif.models import WhatIf
 from tests.dashboards.advisor.surveyed import surveyed
 from tests.routing.whatif.recorded_traffic import recorded_traffic
 from tests.support.console import browser, program
@@ -58,7 +59,7 @@ def test_a_survey_is_computed_by_the_process_of_what_if_analyses(
     monkeypatch.setattr(lifecycle, "MAX_SURVEYED", 250)
     few = [one for one in queued.run.candidates if one["replicas"] == 2]
     WhatIf.objects.filter(pk=queued.run_id).update(candidates=few)
-    assert lifecycle.claim(queued.run_id)
+    assert WhatIf.claim(queued.run_id)
     lifecycle.execute(queued.run_id)
     result = Advice.objects.get().run.result
     assert result["requests"] == 250
@@ -96,7 +97,7 @@ def test_a_refused_backtest_leaves_the_rows_of_the_ledger(finished: Advice) -> N
 
 def test_a_failed_survey_states_its_cause(queued: Advice) -> None:
     message = "Only 3 recorded requests have a worker and a TTFT; 100 are needed."
-    WhatIf.objects.update(state=WhatIfState.FAILED, message=message)
+    WhatIf.objects.update(state=RunState.FAILED, message=message)
     assert message in text(browser("viewer"))
 
 
@@ -186,7 +187,7 @@ def test_viewers_read_and_other_teams_see_nothing(finished: Advice) -> None:
 
 def test_a_running_survey_is_cancelled(queued: Advice) -> None:
     browser("operator").post(f"{PAGE}cancel/")
-    assert WhatIf.objects.get().state == WhatIfState.CANCELLED
+    assert WhatIf.objects.get().state == RunState.CANCELLED
     assert "Compute advice" in text(browser("operator"))
 
 
@@ -207,13 +208,13 @@ def test_each_quarter_and_the_end_are_announced_once(queued: Advice) -> None:
     whole = text(client)
     assert 'role="status" id="advice-state"></div>' in whole and region not in whole
     assert f"{PAGE}?announced=Queued" in whole
-    WhatIf.objects.update(state=WhatIfState.RUNNING, stage="Calibration", share=0.1)
+    WhatIf.objects.update(state=RunState.RUNNING, stage="Calibration", share=0.1)
     assert f"{region}Computing advice, 0 %</div>" in part("Queued")
     WhatIf.objects.update(stage="Candidate 2 of 9, run 3 of 8", share=0.2)
     assert region not in part("Computing advice, 0 %")
     WhatIf.objects.update(share=0.26)
     assert f"{region}Computing advice, 25 %</div>" in part("Computing advice, 0 %")
-    WhatIf.objects.update(state=WhatIfState.FAILED, stage="", message="Too few.")
+    WhatIf.objects.update(state=RunState.FAILED, stage="", message="Too few.")
     assert f"{region}Advice: Failed. Too few.</div>" in part("Computing advice, 25 %")
 
 

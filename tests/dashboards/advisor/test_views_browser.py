@@ -7,7 +7,8 @@ from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
 from dashboards.advisor.models import Advice
-from routing.whatif.models import WhatIf, WhatIfState
+from endpoints.runs import RunState
+from routing.whatif.models import WhatIf
 from tests.support.browser import PHONE, watch
 from tests.support.console import browser
 
@@ -23,7 +24,7 @@ def test_updates_keep_the_focus_and_are_announced(
     page.goto(f"/advisor/endpoints/{queued.endpoint.name}/")
     expect(page.locator(".tabs-second .nav-link.active")).to_be_in_viewport(ratio=0.9)
     page.locator("#cancel-advice").focus()
-    WhatIf.objects.update(state=WhatIfState.RUNNING, share=0.5, stage="Calibration")
+    WhatIf.objects.update(state=RunState.RUNNING, share=0.5, stage="Calibration")
     expect(page.locator("#advice-state")).to_have_text("Computing advice, 50 %")
     expect(page.locator("progress")).to_have_attribute("value", "50")
     expect(page.locator("#cancel-advice")).to_be_focused()

@@ -14,8 +14,9 @@ import pytest
 from django.conf import settings
 
 from dashboards.benchmarks import lifecycle
-from dashboards.benchmarks.models import LIVE, Benchmark
+from dashboards.benchmarks.models import Benchmark
 from endpoints.models import Endpoint
+from endpoints.runs import LIVE
 from tests.support.cachenode import ROOT
 from tests.support.console import make_endpoint, pretend_ready
 from tests.support.ports import free_port
@@ -70,7 +71,7 @@ def _request_health(port: int) -> bytes:
 def tidy(transactional_db: None) -> Iterator[None]:
     """Whatever a test did, no generator of it is left."""
     yield
-    Benchmark.objects.filter(state__in=LIVE).update(abort_at="2026-01-01T00:00:00Z")
+    Benchmark.objects.filter(state__in=LIVE).update(cancel_at="2026-01-01T00:00:00Z")
     until(lambda: swept() and not Benchmark.objects.filter(left=True).exists(), what="tidied")
     shutil.rmtree(settings.EMBERLINE.var / "benchmarks", ignore_errors=True)
 

@@ -21,8 +21,9 @@ from console.audit.selectors import list_events
 from dashboards.benchmarks import actions, lifecycle, selectors
 from dashboards.benchmarks.actions import BenchmarkRequest
 from dashboards.benchmarks.generator import files, keeper
-from dashboards.benchmarks.models import Benchmark, BenchmarkState
+from dashboards.benchmarks.models import Benchmark
 from endpoints.refusals import ConflictError
+from endpoints.runs import RunState
 from tests.dashboards.benchmarks.conftest import Fleet, passes
 from tests.support.cachenode import ROOT
 from tests.support.console import make_endpoint, person, pretend_ready
@@ -108,7 +109,7 @@ def test_killed_generator_is_reported_and_its_last_progress_kept(fleet: Fleet) -
     passes(run, "failed")
     assert "exited early" in run.message
     assert run.progress["done"] > 0
-    assert start().state == BenchmarkState.QUEUED  # it does not block the next one
+    assert start().state == RunState.QUEUED  # it does not block the next one
 
 
 def test_second_process_in_the_folder_sends_nothing(fleet: Fleet) -> None:
@@ -155,7 +156,7 @@ def test_runs_of_two_endpoints_are_sequential(fleet: Fleet) -> None:
             start(name)
     lifecycle.sweep()
     second.refresh_from_db()
-    assert second.state == BenchmarkState.QUEUED
+    assert second.state == RunState.QUEUED
     assert "Waiting for demo" in second.stage
     passes(first, "done")
     passes(second, "failed", "done")  # the simulated workers have no model "other"
@@ -193,7 +194,7 @@ def test_run_of_another_machine_is_abandoned_after_a_while(fleet: Fleet) -> None
     )
     lifecycle.sweep()
     run.refresh_from_db()
-    assert run.state == BenchmarkState.RUNNING
+    assert run.state == RunState.RUNNING
     Benchmark.objects.filter(pk=run.pk).update(touched_at=moment - timedelta(seconds=61))
     passes(run, "failed")
     assert "elsewhere" in run.message

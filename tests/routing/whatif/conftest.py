@@ -40,7 +40,7 @@ def queued(endpoint: Endpoint) -> WhatIf:
 
 @pytest.fixture
 def finished(queued: WhatIf) -> WhatIf:
-    assert lifecycle.claim(queued.pk)
+    assert WhatIf.claim(queued.pk)
     lifecycle.execute(queued.pk)
     queued.refresh_from_db()
     return queued

@@ -12,10 +12,11 @@ from django.utils import timezone
 
 from console.accounts.models import Team
 from endpoints.models import Endpoint
+from endpoints.runs import RunState
 from routing.traces.trace import Trace
 from routing.whatif import actions, lifecycle
 from routing.whatif.management.commands import run_whatif
-from routing.whatif.models import WhatIf, WhatIfState
+from routing.whatif.models import WhatIf
 from tests.routing.whatif.recorded_traffic import recorded_traffic
 from tests.support.console import person
 
@@ -29,7 +30,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
 
 
 def test_an_analysis_ends_with_its_figures(finished: WhatIf) -> None:
-    assert (finished.state, finished.share, finished.message) == (WhatIfState.DONE, 1.0, "")
+    assert (finished.state, finished.share, finished.message) == (RunState.DONE, 1.0, "")
     result = finished.result
     assert result["requests"] == 300
     assert result["backtest"]["refusal"] == ""
@@ -45,7 +46,7 @@ def test_one_analysis_runs_at_a_time(queued: WhatIf, started: list[UUID]) -> Non
     for _ in range(3):
         lifecycle.sweep()
     assert started == [queued.pk]
-    WhatIf.objects.filter(pk=queued.pk).update(state=WhatIfState.DONE)
+    WhatIf.objects.filter(pk=queued.pk).update(state=RunState.DONE)
     lifecycle.sweep()
     assert started == [queued.pk, other.pk]
 
@@ -64,21 +65,21 @@ def test_teams_take_turns(queued: WhatIf, started: list[UUID]) -> None:
     queued.delete()
     for _ in rows:
         lifecycle.sweep()
-        WhatIf.objects.filter(state=WhatIfState.RUNNING).update(state=WhatIfState.DONE)
+        WhatIf.objects.filter(state=RunState.RUNNING).update(state=RunState.DONE)
     assert started == [rows[0], rows[3], rows[1], rows[2]]
 
 
 def test_an_analysis_that_takes_too_long_fails_and_ends(
     queued: WhatIf, started: list[UUID]
 ) -> None:
-    lifecycle.claim(queued.pk)
+    WhatIf.claim(queued.pk)
     report = lifecycle._Reporter(queued.pk)
     report(0.1, "Replaying")
     early = timezone.now() - lifecycle.LONGEST
     WhatIf.objects.filter(pk=queued.pk).update(started_at=early)
     lifecycle.sweep()
     queued.refresh_from_db()
-    assert queued.state == WhatIfState.FAILED
+    assert queued.state == RunState.FAILED
     assert "30 minutes. Choose fewer hours" in queued.message
     report._last -= lifecycle.REPORT_S
     with pytest.raises(lifecycle._CancelledError):
@@ -87,35 +88,35 @@ def test_an_analysis_that_takes_too_long_fails_and_ends(
 
 
 def test_a_claim_succeeds_once(queued: WhatIf) -> None:
-    assert lifecycle.claim(queued.pk)
-    assert not lifecycle.claim(queued.pk)
+    assert WhatIf.claim(queued.pk)
+    assert not WhatIf.claim(queued.pk)
 
 
 @pytest.mark.parametrize("clock", [-2, 1000])  # behind, or ahead: by a clock that was corrected
 def test_a_silent_analysis_fails(queued: WhatIf, started: list[UUID], clock: int) -> None:
-    lifecycle.claim(queued.pk)
+    WhatIf.claim(queued.pk)
     late = timezone.now() + clock * lifecycle.SILENT
     WhatIf.objects.filter(pk=queued.pk).update(touched_at=late)
     lifecycle.sweep()
     queued.refresh_from_db()
-    assert queued.state == WhatIfState.FAILED
+    assert queued.state == RunState.FAILED
     assert "Start the analysis again" in queued.message
     assert not lifecycle.has_work()
 
 
 def test_a_running_analysis_is_cancelled(queued: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "REPORT_S", 0.0)
-    lifecycle.claim(queued.pk)
+    WhatIf.claim(queued.pk)
     actions.cancel(person("operator"), queued)
     lifecycle.execute(queued.pk)
     queued.refresh_from_db()
-    assert queued.state == WhatIfState.CANCELLED
+    assert queued.state == RunState.CANCELLED
     assert queued.result == {}
 
 
 def test_a_deleted_row_ends_its_process(queued: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "REPORT_S", 0.0)
-    lifecycle.claim(queued.pk)
+    WhatIf.claim(queued.pk)
 
     def load(*_period: Any) -> Trace:
         WhatIf.objects.all().delete()
@@ -131,16 +132,16 @@ def test_too_little_or_too_much_traffic_is_reported(
     queued: WhatIf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: Trace(64, []))
-    lifecycle.claim(queued.pk)
+    WhatIf.claim(queued.pk)
     monkeypatch.setattr(run_whatif, "lower_priority", lambda: None)  # of the test process
     call_command("run_whatif", str(queued.pk))
     queued.refresh_from_db()
     assert "Record more traffic" in queued.message
-    WhatIf.objects.filter(pk=queued.pk).update(state=WhatIfState.QUEUED)
+    WhatIf.objects.filter(pk=queued.pk).update(state=RunState.QUEUED)
     monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: recorded_traffic(300))
     monkeypatch.setattr(lifecycle, "MAX_REQUESTS", 200)
-    lifecycle.claim(queued.pk)
+    WhatIf.claim(queued.pk)
     lifecycle.execute(queued.pk)
     queued.refresh_from_db()
-    assert queued.state == WhatIfState.FAILED
+    assert queued.state == RunState.FAILED
     assert "Choose a shorter period" in queued.message

@@ -16,9 +16,10 @@ from django.test import Client
 from console.accounts.models import Membership, Team, User
 from console.audit.models import AuditEvent
 from endpoints.models import Endpoint
+from endpoints.runs import RunState
 from routing.models import Canary
 from routing.whatif import actions, figures, inputs, lifecycle
-from routing.whatif.models import WhatIf, WhatIfState
+from routing.whatif.models import WhatIf
 from routing.whatif.scopes import scope_names
 from tests.routing.whatif.conftest import GIVEN
 from tests.routing.whatif.recorded_traffic import WORKERS, recorded_traffic
@@ -125,7 +126,7 @@ def test_a_canary_of_the_period_is_named(
     if not known:
         trace = replace(trace, requests=[replace(one, strategy="") for one in trace.requests])
     monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: trace)
-    lifecycle.claim(queued.pk)
+    WhatIf.claim(queued.pk)
     lifecycle.execute(queued.pk)
     named = "(kvaware for 25% of the sessions instead of prefixaware, "
     named += f"{begin:%Y-%m-%d %H:%M} UTC to {end:%Y-%m-%d %H:%M} UTC)."
@@ -157,7 +158,7 @@ def test_a_live_analysis_refreshes_itself_and_can_be_cancelled(queued: WhatIf) -
     assert 'hx-trigger="every 1s"' in text(client, queued.get_absolute_url())
     client.post(f"{queued.get_absolute_url()}cancel/")
     queued.refresh_from_db()
-    assert queued.state == WhatIfState.CANCELLED
+    assert queued.state == RunState.CANCELLED
     client.post(f"{queued.get_absolute_url()}delete/")
     assert not WhatIf.objects.exists()
     verbs = set(AuditEvent.objects.values_list("verb", flat=True))
@@ -234,7 +235,7 @@ def test_viewers_read_and_other_teams_see_nothing(queued: WhatIf) -> None:
 
 
 def test_old_analyses_are_deleted(queued: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
-    WhatIf.objects.update(state=WhatIfState.DONE)
+    WhatIf.objects.update(state=RunState.DONE)
     monkeypatch.setattr(actions, "KEPT", 0)
     actions.start(person("operator"), "demo", actions.WhatIfRequest(GIVEN))
     assert not WhatIf.objects.filter(pk=queued.pk).exists()
@@ -285,7 +286,7 @@ def test_the_editor_previews_an_isolation(shared: Endpoint) -> None:
     poll = f"{row.get_absolute_url()}?preview"
     assert f'hx-get="{poll}"' in page
     assert (row.candidate["isolation"], row.present["isolation"]) == ("key", "shared")
-    assert lifecycle.claim(row.pk)
+    assert WhatIf.claim(row.pk)
     lifecycle.execute(row.pk)
     page = text(client, poll)
     assert "Prefill (s/h)" in page and "Cost (USD/month)" in page
@@ -318,7 +319,7 @@ def test_a_preview_without_keys_in_the_recording_states_it(
     preview(client, "group")
     row = WhatIf.objects.get()
     monkeypatch.setattr(lifecycle, "load_trace", lambda *_period: recorded_traffic(300))
-    lifecycle.claim(row.pk)
+    WhatIf.claim(row.pk)
     lifecycle.execute(row.pk)
     page = text(client, f"{row.get_absolute_url()}?preview")
     assert "does not name the API keys" in page

@@ -11,10 +11,11 @@ import pytest
 from dashboards import actions, endpoint_runs
 from dashboards.costs.formulas import calibration
 from dashboards.costs.formulas.calibration import ROUNDS, CalibrationResult, calibrate
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from endpoints.models import Endpoint
 from endpoints.prompt.client import PromptAnswer
 from endpoints.refusals import ConflictError
+from endpoints.runs import RunState
 from tests.support.people import cast
 
 FIXED_S, TOKEN_S = 0.3, 0.002

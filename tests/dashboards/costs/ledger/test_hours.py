@@ -17,9 +17,10 @@ from dashboards.costs.ledger import hours, sums
 from dashboards.costs.ledger.hours import HourResult
 from dashboards.costs.models import Budget, CostDay, CostPlace, MeasuredHour, TierPrice
 from dashboards.costs.prices import tiers
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from endpoints import actions
 from endpoints.models import Endpoint, Revision
+from endpoints.runs import RunState
 from tests.dashboards.costs.conftest import HOUR_S, NOON, PRICE, USED, StubPrometheus, made
 from tests.support.people import Cast
 

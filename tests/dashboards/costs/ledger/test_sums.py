@@ -19,9 +19,10 @@ from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_nee
 from dashboards.costs.ledger import hours, months, sums
 from dashboards.costs.models import CostDay
 from dashboards.costs.reports import monthly
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from dashboards.prometheus.http.client import Prometheus
 from endpoints.models import Endpoint
+from endpoints.runs import RunState
 from tests.dashboards.costs.conftest import PRICE
 from tests.dashboards.costs.prices.test_factors import endpoint
 from tests.dashboards.costs.samples import AWAY, BEGIN, HOUR_S, HOURS, Pod, Samples, hour, scraped

@@ -10,8 +10,9 @@ import pytest
 from django.core.management import call_command
 
 from dashboards.costs.reports.misses import slope_error
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from endpoints.models import Endpoint
+from endpoints.runs import RunState
 from routing.models import PrefixName
 from tests.routing.pages.test_views import DECISION, WORKERS
 from tests.support.console import browser, make_endpoint, pretend_ready, program

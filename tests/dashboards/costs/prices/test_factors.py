@@ -10,9 +10,10 @@ from console.accounts.models import User
 from console.catalogue import actions as catalogue
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
 from dashboards.costs.prices.factors import factors, known
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from endpoints import actions
 from endpoints.models import Endpoint
+from endpoints.runs import RunState
 from endpoints.spec.endpoint_spec import parse
 from tests.support.people import cast
 

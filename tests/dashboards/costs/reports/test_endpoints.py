@@ -18,8 +18,9 @@ from console.catalogue import actions as catalogue
 from dashboards.costs.formulas.counts import count_usage
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.reports.endpoints import COLUMNS
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from dashboards.prometheus.http.client import Prometheus
+from endpoints.runs import RunState
 from tests.dashboards.costs.formulas.test_calibration import serving_endpoint
 from tests.support.people import cast, client_of
 from tests.support.prometheus import PROMTOOL, running_prometheus

@@ -10,8 +10,9 @@ import pytest
 from django.core.management import call_command
 
 from dashboards.costs.reports import miss_groups
-from dashboards.models import Calibration, RunState
+from dashboards.models import Calibration
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Series
+from endpoints.runs import RunState
 from tests.support.console import browser, make_endpoint, program
 from tests.support.http_stub import Stub, http_stub
 

@@ -1,0 +1,21 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('whatif', '0002_survey'),
+    ]
+
+    operations = [
+        migrations.AlterField(
+            model_name='whatif',
+            name='stage',
+            field=models.CharField(blank=True, default='', max_length=120),
+        ),
+        migrations.AlterField(
+            model_name='whatif',
+            name='state',
+            field=models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('aborted', 'Aborted'), ('cancelled', 'Cancelled'), ('failed', 'Failed')], default='queued', max_length=10),
+        ),
+    ]
