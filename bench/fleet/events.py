@@ -13,7 +13,7 @@ import msgspec
 import zmq
 
 from bench.fleet import prompts
-from routing.whatif.simulation.block_cache import NOTHING
+from cachetier.simulation.block_cache import NOTHING
 from routing.whatif.simulation.worker import FleetWorker
 
 

@@ -13,7 +13,7 @@ from routing.whatif.simulation.worker import FleetWorker, Job
 def _walk(worker: FleetWorker, chain: list[int], coming: set[int]) -> int:
     """Return the leading blocks cached once the queued prompts are computed."""
     matched = worker.cache.match(chain)
-    while matched < len(chain) and (chain[matched] in coming or worker.cache.holds(chain[matched])):
+    while matched < len(chain) and (chain[matched] in coming or chain[matched] in worker.cache):
         matched += 1
     return matched
 

@@ -13,12 +13,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Self
 
+from cachetier.simulation.block_cache import BlockCache
+from cachetier.simulation.tier_cache import TierCache
 from console.processkit.metrics import Number
 from endpoints.simulated_worker import tokens
-from endpoints.simulated_worker.blocks import Device, Hash, Holding, chain_hashes, make_l1
 from endpoints.simulated_worker.kv_events import CPU, GPU, KvLog
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
@@ -28,6 +28,7 @@ PREFILL_S = 0.006
 _L1_S = 0.0003
 _L2_S = 0.0006
 _DECODE_S = 0.030
+_FIRST = b""  # predecessor of a block, which KvLog knows itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,14 @@ class Timing:
     @property
     def decode_s(self) -> float:
         return _DECODE_S / self.speed
+
+
+@dataclass(slots=True)
+class _Holding:
+    """Device blocks of a running request: filled ones, and the number of blank ones."""
+
+    filled: list[bytes] = field(default_factory=list)
+    blank: int = 0
 
 
 @dataclass(slots=True)
@@ -69,11 +78,12 @@ class Engine:
         self._l2 = l2
         self._timing = Timing(options.speed)
         self._kv = kv
-        self._device = Device(options.device_blocks, partial(self._report_block, GPU))
+        self._device: BlockCache[bytes] = BlockCache(options.device_blocks, _KvJournal(GPU, kv))
         block_bytes = options.block_size * options.kv_bytes_per_token
         self._block_bytes = block_bytes
         l1_blocks = options.l1_bytes // block_bytes
-        self._l1 = make_l1(options.l1_policy, l1_blocks, partial(self._report_block, CPU))
+        self._l1: TierCache[bytes] = TierCache(l1_blocks, options.l1_policy)
+        self._l1_journal = _KvJournal(CPU, kv)
         self._seats = asyncio.Semaphore(options.max_num_seqs)
         self._lane = asyncio.Lock()
         self._freed = asyncio.Event()
@@ -83,7 +93,7 @@ class Engine:
         return Job(prompt, max_tokens, text, ended, salt)
 
     def fits(self, job: Job) -> bool:
-        return self._blocks_of(job) <= self._device.total
+        return self._blocks_of(job) <= self._device.size
 
     def reset_prefix_cache(self) -> bool:
         """Clear the device cache; L1 is kept. Return False while requests run."""
@@ -94,8 +104,8 @@ class Engine:
 
     async def run(self, job: Job) -> AsyncGenerator[str, None]:
         """Yield the text in pieces. Closing the generator aborts the job."""
-        hashes = chain_hashes(job.prompt, self._options.block_size, job.salt)
-        holding = Holding()
+        hashes = tokens.chain_hashes(job.prompt, self._options.block_size, job.salt)
+        holding = _Holding()
         try:
             with self._waiting("deferred"):
                 from_l2 = await self._ask_l2(job, hashes)
@@ -117,7 +127,7 @@ class Engine:
 
     # ---- request
 
-    async def _ask_l2(self, job: Job, hashes: Sequence[Hash]) -> set[Hash]:
+    async def _ask_l2(self, job: Job, hashes: Sequence[bytes]) -> set[bytes]:
         offload = self._telemetry.offload
         if self._l2 is None or offload is None:
             return set()
@@ -138,14 +148,14 @@ class Engine:
         offload.tiers["l2", "vllm:kv_offload_tiering_read_time_total"].add(took_s)
         return found
 
-    async def _take(self, job: Job, hashes: Sequence[Hash], from_l2: set[Hash]) -> Holding:
+    async def _take(self, job: Job, hashes: Sequence[bytes], from_l2: set[bytes]) -> _Holding:
         """Wait for free blocks, then determine the hits per tier."""
         while True:
             device = min(self._device.match(hashes), self._most_hits(job))
             fresh = self._blocks_of(job) - device
             self._freed.clear()
-            holding = self._device.take(hashes[:device], fresh)
-            if holding is not None:
+            if self._device.take(hashes, device, fresh):
+                holding = _Holding(list(hashes[:device]), fresh)
                 break
             await self._freed.wait()
         if self._kv is not None:
@@ -161,17 +171,17 @@ class Engine:
         self._telemetry.admitted(job.way)
         return holding
 
-    def _beyond(self, hashes: Sequence[Hash], from_l2: set[Hash]) -> tuple[int, int]:
+    def _beyond(self, hashes: Sequence[bytes], from_l2: set[bytes]) -> tuple[int, int]:
         """Return the blocks supplied by L1 and by L2 after the device's hits, up to the first miss.
         L2 hits are promoted to L1.
         """
         host = disk = 0
         for block in hashes:
             if block in self._l1:
-                self._l1.touch(block)
+                self._l1.touch((block,))
                 host += 1
             elif block in from_l2:
-                self._l1.put(block)
+                self._l1.store(block, _FIRST, self._l1_journal)
                 disk += 1
             else:
                 break
@@ -187,7 +197,7 @@ class Engine:
                 )
         return host, disk
 
-    async def _prefill(self, job: Job, hashes: Sequence[Hash], holding: Holding) -> None:
+    async def _prefill(self, job: Job, hashes: Sequence[bytes], holding: _Holding) -> None:
         way, timing = job.way, self._timing
         load_s = timing.prefill_s(0, way.host, way.disk)
         await asyncio.sleep(timing.prefill_s(way.computed, way.host, way.disk))
@@ -195,7 +205,7 @@ class Engine:
             self._telemetry.offload.counters["vllm:kv_offload_load_time_total"].add(load_s)
         cached = way.cached // self._options.block_size
         for block in hashes[way.device // self._options.block_size :]:
-            self._device.name(holding, block)
+            self._fill(holding, block)
         self._store(hashes[cached:])
         if self._kv is not None:
             self._kv.flush()
@@ -203,7 +213,7 @@ class Engine:
         job.generated = 1
         self._telemetry.prefilled(way, job.first - job.arrived)
 
-    async def _decode(self, job: Job, hashes: list[Hash], holding: Holding) -> AsyncIterator[str]:
+    async def _decode(self, job: Job, hashes: list[bytes], holding: _Holding) -> AsyncIterator[str]:
         everything = [*job.prompt, tokens.number(job.text[0])]
         size = self._options.block_size
         for piece in job.text[1:]:
@@ -213,22 +223,28 @@ class Engine:
             job.last, job.generated = now, job.generated + 1
             # This step computed the KV of the previous token; a block may be full now.
             if len(everything) % size == 0:
-                hashes[:] = chain_hashes(everything, size, job.salt)
+                hashes[:] = tokens.chain_hashes(everything, size, job.salt)
                 if self._kv is not None:
                     self._kv.know(everything, hashes, len(hashes) - 1, job.salt)
-                self._device.name(holding, hashes[-1])
+                self._fill(holding, hashes[-1])
                 self._store(hashes[-1:])
                 if self._kv is not None:
                     self._kv.flush()
             everything.append(tokens.number(piece))
             yield piece
 
-    def _store(self, blocks: Sequence[Hash]) -> None:
+    def _fill(self, holding: _Holding, block: bytes) -> None:
+        if holding.blank and self._device.fill(block, _FIRST):
+            holding.filled.append(block)
+            holding.blank -= 1
+
+    def _store(self, blocks: Sequence[bytes]) -> None:
         offload = self._telemetry.offload
         if offload is None or not blocks:
             return
         for block in blocks:
-            self._l1.put(block)
+            self._l1.touch((block,))
+            self._l1.store(block, _FIRST, self._l1_journal)
         offload.counters["vllm:kv_offload_store_bytes_total"].add(len(blocks) * self._block_bytes)
         offload.histograms["vllm:kv_offload_store_size"].observe(len(blocks) * self._block_bytes)
         if self._l2 is not None:
@@ -237,8 +253,8 @@ class Engine:
                 len(blocks) * self._block_bytes
             )
 
-    def _end(self, job: Job, holding: Holding) -> None:
-        self._device.release(holding)
+    def _end(self, job: Job, holding: _Holding) -> None:
+        self._device.free(holding.filled, holding.blank)
         self._freed.set()
         self._telemetry.gauges["vllm:kv_cache_usage_perc"].set(self._device.usage)
         if job.scheduled:
@@ -264,12 +280,6 @@ class Engine:
                 (job.last - job.first) / (job.generated - 1)
             )
 
-    # ---- KV events
-
-    def _report_block(self, medium: str, block: Hash, held: bool) -> None:
-        if self._kv is not None:
-            (self._kv.stored if held else self._kv.removed)(block, medium)
-
     # ---- arithmetic
 
     def _most_hits(self, job: Job) -> int:
@@ -284,6 +294,19 @@ class Engine:
         return _Counted(
             self._telemetry.gauges["vllm:num_requests_waiting"], self._telemetry.waiting[reason]
         )
+
+
+class _KvJournal:
+    """Passes changes of one tier to the KV events, which know each block's predecessor."""
+
+    def __init__(self, medium: str, kv: KvLog | None) -> None:
+        self._medium = medium
+        self._kv = kv
+
+    def append(self, change: tuple[bytes, bytes | None], /) -> None:
+        block, stored_after = change
+        if self._kv is not None:
+            (self._kv.removed if stored_after is None else self._kv.stored)(block, self._medium)
 
 
 class _Counted:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from endpoints.simulated_worker.blocks import Hash
-
 GPU, CPU = "GPU", "CPU"
 Event = dict[str, Any]
 
@@ -19,13 +17,13 @@ Event = dict[str, Any]
 class _Block:
     """Event data of a block, kept while any tier holds it or may store it."""
 
-    parent: Hash | None
+    parent: bytes | None
     tokens: list[int]
     salt: str
     media: set[str]
 
 
-def event_hash(block: Hash) -> int:
+def event_hash(block: bytes) -> int:
     """Return the low 64 bits, as vLLM does by default."""
     return int.from_bytes(block[-8:], "big")
 
@@ -36,11 +34,11 @@ class KvLog:
     def __init__(self, block_size: int, publish: Callable[[list[Event]], None]) -> None:
         self._block_size = block_size
         self._publish = publish
-        self._blocks: dict[Hash, _Block] = {}
+        self._blocks: dict[bytes, _Block] = {}
         self._events: list[Event] = []
-        self._last: Hash | None = None  # last block of the event that may be extended
+        self._last: bytes | None = None  # last block of the event that may be extended
 
-    def know(self, tokens: Sequence[int], hashes: Sequence[Hash], first: int, salt: str) -> None:
+    def know(self, tokens: Sequence[int], hashes: Sequence[bytes], first: int, salt: str) -> None:
         """Register the prompt's blocks from `first` on, which may be stored now."""
         size = self._block_size
         for number in range(first, len(hashes)):
@@ -52,21 +50,21 @@ class KvLog:
                     set(),
                 )
 
-    def forget(self, hashes: Sequence[Hash]) -> None:
+    def forget(self, hashes: Sequence[bytes]) -> None:
         """Drop those blocks of a finished request that no tier holds."""
         for block in hashes:
             known = self._blocks.get(block)
             if known is not None and not known.media:
                 del self._blocks[block]
 
-    def stored(self, block: Hash, medium: str) -> None:
+    def stored(self, block: bytes, medium: str) -> None:
         known = self._blocks.get(block)
         if known is None or medium in known.media:
             return
         known.media.add(medium)
         self._append_event(block, known, medium)
 
-    def removed(self, block: Hash, medium: str) -> None:
+    def removed(self, block: bytes, medium: str) -> None:
         known = self._blocks.get(block)
         if known is None or medium not in known.media:
             return
@@ -77,7 +75,7 @@ class KvLog:
         self._events.append({**event, "medium": medium, "group_idx": 0})
         self._last = None
 
-    def again(self, hashes: Sequence[Hash]) -> None:
+    def again(self, hashes: Sequence[bytes]) -> None:
         """Report reused blocks again from position 0 (`kv_cache_report_mode` full)."""
         self._last = None
         for block in hashes:
@@ -103,7 +101,7 @@ class KvLog:
         if events:
             self._publish(events)
 
-    def _append_event(self, block: Hash, known: _Block, medium: str) -> None:
+    def _append_event(self, block: bytes, known: _Block, medium: str) -> None:
         # The device's events carry extra keys per block; those of vLLM's connector do not.
         keys = [[known.salt] if known.salt else None] if medium == GPU else None
         before = self._events[-1] if self._events else None

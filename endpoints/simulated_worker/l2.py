@@ -17,7 +17,6 @@ from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import KeyOutcome
 from cachetier.client.pool import CachePool
 from cachetier.wire.envelope import block_key
-from endpoints.simulated_worker.blocks import Hash
 
 MARKER_BYTES = 64
 _THREADS = 2
@@ -48,10 +47,10 @@ class L2:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="l2")
         self._stores: set[asyncio.Future[list[KeyOutcome]]] = set()
 
-    async def load(self, blocks: Sequence[Hash]) -> tuple[set[Hash], float]:
+    async def load(self, blocks: Sequence[bytes]) -> tuple[set[bytes], float]:
         """Return the blocks found by a prefix walk, and the lookup time (s)."""
         start = time.monotonic()
-        hashes: set[Hash] = set()
+        hashes: set[bytes] = set()
         loop = asyncio.get_running_loop()
         for first in range(0, len(blocks), _BATCH):
             batch = blocks[first : first + _BATCH]
@@ -61,7 +60,7 @@ class L2:
                 break
         return hashes, time.monotonic() - start
 
-    def store(self, blocks: Sequence[Hash]) -> None:
+    def store(self, blocks: Sequence[bytes]) -> None:
         """Store in the background; drop the blocks if the queue is full."""
         if not blocks:
             return
@@ -77,7 +76,7 @@ class L2:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.client.close()
 
-    def _load(self, blocks: Sequence[Hash]) -> list[KeyOutcome]:
+    def _load(self, blocks: Sequence[bytes]) -> list[KeyOutcome]:
         keys = [self._key(block) for block in blocks]
         targets = [memoryview(bytearray(MARKER_BYTES)) for _ in blocks]
         outcomes = self.client.load(list(zip(keys, targets, strict=True)), self._timeout_s)
@@ -86,7 +85,7 @@ class L2:
             for block, target, outcome in zip(blocks, targets, outcomes, strict=True)
         ]
 
-    def _store(self, blocks: Sequence[Hash]) -> list[KeyOutcome]:
+    def _store(self, blocks: Sequence[bytes]) -> list[KeyOutcome]:
         outcomes: list[KeyOutcome] = []
         for first in range(0, len(blocks), _BATCH):
             items = [
@@ -96,9 +95,9 @@ class L2:
             outcomes += self.client.store(items, self._ttl_s, self._timeout_s)
         return outcomes
 
-    def _key(self, block: Hash) -> bytes:
+    def _key(self, block: bytes) -> bytes:
         return block_key(self._namespace, 0, block)
 
 
-def _marker(block: Hash) -> bytes:
+def _marker(block: bytes) -> bytes:
     return (block * (MARKER_BYTES // len(block) + 1))[:MARKER_BYTES]

@@ -11,6 +11,7 @@ import json
 import random
 import re
 import zlib
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,3 +74,14 @@ def answer(prompt: Sequence[int], seed: int, least: int, most: int) -> tuple[lis
     if wanted < most:  # whole words, then a final stop
         return [*found[: most - 1], "."], True
     return found[:most], False
+
+
+def chain_hashes(tokens: Sequence[int], block_size: int, salt: str = "") -> list[bytes]:
+    """Return one hash per full block, each over all tokens up to its end."""
+    hashes: list[bytes] = []
+    parent = hashlib.sha256(salt.encode()).digest()
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        part = array("q", tokens[start : start + block_size]).tobytes()
+        parent = hashlib.sha256(parent + part).digest()[:16]
+        hashes.append(parent)
+    return hashes

@@ -12,10 +12,10 @@ from bench.fleet.client import Client
 from bench.fleet.events import Publishers
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.serve import ServedFleet
+from cachetier.simulation.block_cache import NOTHING
 from routing.engine.kv.match import match
 from routing.engine.policies.kvaware import KvAware
 from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.block_cache import NOTHING
 from routing.whatif.simulation.hardware import BLOCK_TOKENS, Hardware
 from routing.whatif.simulation.kv_follower import KvFollower
 from routing.whatif.simulation.worker import NEVER, FleetWorker, Job

@@ -10,13 +10,13 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from cachetier.simulation.block_cache import NOTHING
 from routing.engine.kv import chain
 from routing.engine.kv.events import EventApplier
 from routing.engine.kv.match import Blocks, usable_blocks
 from routing.engine.kv.wire import BlockHash, Event, Removed, Stored
 from routing.engine.policies.kvaware import KvAware
-from routing.whatif.simulation.block_cache import NOTHING, Change
-from routing.whatif.simulation.worker import FleetWorker
+from routing.whatif.simulation.worker import Change, FleetWorker
 
 _DEVICE = "GPU"
 _MEDIA = ((_DEVICE, "news"), ("CPU", "l1_news"), ("STORAGE", "l2_news"))

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from routing.whatif.simulation.arrivals import Arrivals, PlannedRequest
 from routing.whatif.simulation.hardware import Hardware
-from routing.whatif.simulation.tier_cache import TierCache
-from routing.whatif.simulation.worker import NEVER, FleetWorker, Job
+from routing.whatif.simulation.worker import NEVER, FleetWorker, Job, make_tier
 
 WARM_UP = 0.15  # share of requests that fill the caches, not counted
 STEP = 500  # arrivals between two progress reports
@@ -86,7 +85,7 @@ def simulate(
     step: Step | None = None,
 ) -> SimulatedRun:
     """Replay requests on `count` workers; `step` may raise to cancel."""
-    l2 = TierCache(hardware.l2, hardware.block_tokens) if hardware.l2 else None
+    l2 = make_tier(hardware.l2, hardware)
     workers = [FleetWorker(hardware, shared=l2) for _ in range(count)]
     chooser.observe(workers)
     warm = int(len(requests) * warm_up)

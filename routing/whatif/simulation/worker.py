@@ -16,11 +16,13 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from routing.whatif.simulation.block_cache import NOTHING, BlockCache, Change
-from routing.whatif.simulation.hardware import Hardware
-from routing.whatif.simulation.tier_cache import TierCache, TierJournal
+from cachetier.simulation.block_cache import NOTHING, BlockCache
+from cachetier.simulation.tier_cache import TierCache
+from routing.whatif.simulation.hardware import Hardware, TierModel
 
 NEVER = math.inf
+
+Change = tuple[int, int | None]  # as in cachetier.simulation.block_cache.Journal
 
 
 class Job:
@@ -79,12 +81,12 @@ class FleetWorker:
     """
 
     def __init__(
-        self, hardware: Hardware, now: float = 0.0, shared: TierCache | None = None
+        self, hardware: Hardware, now: float = 0.0, shared: TierCache[int] | None = None
     ) -> None:
         """`shared`: the workers' common L2."""
         self.hardware = hardware
-        self.cache = BlockCache(hardware.blocks)
-        self.l1 = TierCache(hardware.l1, hardware.block_tokens) if hardware.l1 else None
+        self.cache: BlockCache[int] = BlockCache(hardware.blocks)
+        self.l1 = make_tier(hardware.l1, hardware)
         self.l2 = shared
         self.waiting: deque[Job] = deque()
         self.prefilling: list[Job] = []  # started, not fully computed
@@ -92,12 +94,13 @@ class FleetWorker:
         self.busy_s = 0.0  # time with a prompt in computation or waiting
         self.cached_tokens = 0
         self.prompt_tokens = 0
-        # Cache changes of finished steps (see BlockCache.journal); enabled by `follow`, whose
-        # caller clears it.
+        # Cache changes of finished steps; enabled by `follow`, whose caller clears it.
         self.news: list[Change] = []
         self.published: Callable[[float], None] | None = None  # called with the time of news
-        self.l1_news: TierJournal | None = None  # the same of L1 and L2, as they happen
-        self.l2_news: TierJournal | None = None
+        self.l1_news: list[Change] | None = None  # the same of L1 and L2, as they happen
+        self.l2_news: list[Change] | None = None
+        self._step_changes: list[Change] = []  # of the current step
+        self._unasked = NOTHING  # last name given to a block of output
         self._answering: list[tuple[int, int, Job]] = []  # by final step
         self._order = 0
         self._step = 0
@@ -144,7 +147,7 @@ class FleetWorker:
 
     def follow(self) -> None:
         """Record cache changes from now on."""
-        self.cache.journal = []
+        self.cache.journal = self._step_changes
         self.l1_news = []
         self.l2_news = []
 
@@ -167,9 +170,10 @@ class FleetWorker:
             return [], []
         end = self.next_at
         self._step += self._steps
-        if self.cache.journal:  # vLLM publishes changes at the end of a step
-            self.news += self.cache.journal
-            self.cache.journal.clear()
+        if self._step_changes:  # vLLM publishes changes at the end of a step
+            # The model does not announce blocks of output.
+            self.news += [change for change in self._step_changes if change[0] >= 0]
+            self._step_changes.clear()
             if self.published is not None:
                 self.published(end)
         if self.prefilling or self.waiting:
@@ -198,7 +202,9 @@ class FleetWorker:
     def _release(self, job: Job) -> None:
         whole = (job.prompt_tokens + job.answer_tokens) // self.hardware.block_tokens
         answered = whole - len(job.chain)
-        self.cache.free(job.held, answered, self._blocks(job) - answered - len(job.held))
+        names = range(self._unasked - answered, self._unasked)
+        self._unasked -= len(names)
+        self.cache.free(job.held, self._blocks(job) - answered - len(job.held), names)
 
     # -- one step
 
@@ -288,9 +294,10 @@ class FleetWorker:
 
     def _load(self, job: Job) -> None:
         seconds = 0.0
-        for tier, tokens in ((self.l1, job.l1_tokens), (self.l2, job.l2_tokens)):
+        tiers = self.hardware.l1, self.hardware.l2
+        for tier, tokens in zip(tiers, (job.l1_tokens, job.l2_tokens), strict=True):
             if tier is not None and tokens:
-                seconds += tier.model.latency_s + tier.model.load_s * tokens
+                seconds += tier.latency_s + tier.load_s * tokens
         ready = max(self._started, self._loader_free_at) + seconds
         self._loader_free_at = ready
         self._order += 1
@@ -323,8 +330,12 @@ class FleetWorker:
         return positions
 
 
+def make_tier(tier: TierModel | None, hardware: Hardware) -> TierCache[int] | None:
+    return TierCache(tier.tokens // hardware.block_tokens, tier.policy) if tier else None
+
+
 def matched_blocks(
-    cache: BlockCache, chain: Sequence[int], prompt_tokens: int, block_tokens: int
+    cache: BlockCache[int], chain: Sequence[int], prompt_tokens: int, block_tokens: int
 ) -> int:
     """Return the cached blocks of a prompt, never including the last token's block."""
     return min(cache.match(chain), (prompt_tokens - 1) // block_tokens)

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 import zmq
 
-from endpoints.simulated_worker.blocks import chain_hashes
 from endpoints.simulated_worker.kv_events import CPU, GPU, KvLog, event_hash
+from endpoints.simulated_worker.tokens import chain_hashes
 from tests.support.ports import free_ports
 from tests.support.simulated import SimulatedWorker
 from tests.support.waiting import until

@@ -38,3 +38,17 @@ def test_parts_tools_and_calls_are_in_the_prompt() -> None:
     assert "look<image_url>" in prompt
     assert '"id": "1"' in prompt
     assert '"name": "f"' in prompt
+
+
+def test_chain_covers_full_blocks_and_their_prefix() -> None:
+    first = tokens.chain_hashes(range(100), 32)
+    assert len(first) == 3
+    assert tokens.chain_hashes(range(96), 32) == first
+    changed = [*range(40), 7, *range(41, 100)]
+    assert [a == b for a, b in zip(first, tokens.chain_hashes(changed, 32), strict=True)] == [
+        True,
+        False,
+        False,
+    ]
+    assert set(first).isdisjoint(tokens.chain_hashes(range(100), 32, salt="x"))
+    assert tokens.chain_hashes(range(31), 32) == []

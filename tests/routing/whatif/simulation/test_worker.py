@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.whatif.simulation.block_cache import BlockCache
 from routing.whatif.simulation.hardware import BLOCK_TOKENS, Hardware
 from routing.whatif.simulation.worker import NEVER, FleetWorker, Job
 
@@ -115,26 +114,6 @@ def test_a_prompt_waits_for_memory() -> None:
     worker.submit(next_one, 0.0)
     finish(worker)
     assert next_one.first_at > big.done_at
-
-
-def test_eviction_takes_the_longest_free_and_the_end_of_a_prompt_first() -> None:
-    cache = BlockCache(6)
-    for chain in ([1, 2, 3], [4, 5]):
-        assert cache.take(chain, 0, len(chain))
-        assert all(cache.fill(block, 0) for block in chain)
-        cache.free(chain, 0, 0)
-    assert cache.take([9], 0, 2)  # one blank, one from the end of the first prompt
-    assert cache.match([1, 2, 3]) == 2
-    assert cache.match([4, 5]) == 2
-    assert cache.evicted == 1
-
-
-def test_what_is_in_use_is_not_evicted() -> None:
-    cache = BlockCache(3)
-    assert cache.take([1, 2], 0, 2)
-    assert cache.fill(1, 0)
-    assert not cache.take([5, 6], 0, 2)
-    assert cache.match([1]) == 1
 
 
 @given(

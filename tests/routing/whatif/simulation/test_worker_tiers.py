@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from cachetier.simulation.tier_cache import TierCache
 from routing.engine.kv.match import match
 from routing.engine.policies.kvaware import KvAware
-from routing.whatif.simulation.block_cache import NOTHING
 from routing.whatif.simulation.hardware import BLOCK_TOKENS, Hardware, TierModel
 from routing.whatif.simulation.kv_follower import KvFollower
-from routing.whatif.simulation.tier_cache import TierCache
 from routing.whatif.simulation.worker import NEVER, FleetWorker, Job
 
 SMALL = Hardware("small", 1.0, 0.001, 0.0, 0.0, 6 * BLOCK_TOKENS, step_tokens=8 * BLOCK_TOKENS)
@@ -51,7 +50,7 @@ def worker_tokens(again: Job) -> int:
 
 def test_l2_serves_the_other_worker_and_fills_its_l1() -> None:
     hardware = replace(SMALL, l1=L1, l2=L2)
-    shared = TierCache(L2, BLOCK_TOKENS)
+    shared = TierCache(40)
     one, other = (FleetWorker(hardware, shared=shared) for _ in range(2))
     now = serve(one, job(0))
     moved = job(0)
@@ -71,31 +70,10 @@ def test_steps_go_on_while_a_prompt_is_loaded() -> None:
     assert plain.first_at - now < loaded.first_at - now
 
 
-@pytest.mark.parametrize("policy", ["lru", "arc", "s3fifo"])
-def test_a_full_tier_evicts_and_reports_it(policy: str) -> None:
-    tier = TierCache(TierModel(2 * BLOCK_TOKENS, 0.0, policy=policy), BLOCK_TOKENS)
-    journal: list[tuple[int, int | None]] = []
-    for block in (1, 2, 3):
-        tier.store(block, NOTHING, journal)
-    assert len(tier) == 2
-    assert tier.evicted == 1
-    (gone,) = [block for block, before in journal if before is None]
-    assert gone not in tier
-
-
-def test_a_use_keeps_a_block_in_an_lru_tier() -> None:
-    tier = TierCache(TierModel(2 * BLOCK_TOKENS, 0.0), BLOCK_TOKENS)
-    for block in (1, 2):
-        tier.store(block, NOTHING, None)
-    tier.touch([1])
-    tier.store(3, NOTHING, None)
-    assert 1 in tier and 2 not in tier
-
-
 def test_the_router_follows_tiers_too() -> None:
     hardware = replace(SMALL, l1=L1, l2=L2)
     policy = KvAware(100, b"s" * 32)
-    workers = [FleetWorker(hardware, shared=TierCache(L2, BLOCK_TOKENS))]
+    workers = [FleetWorker(hardware, shared=TierCache(40))]
     follower = KvFollower([policy], workers)
     now = 0.0
     for first in (0, 100, 200, 300, 400):

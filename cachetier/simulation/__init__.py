@@ -1,0 +1,1 @@
+"""Cache of one vLLM worker without contents, for simulated workers and what-if analyses."""
