@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from django.urls import include, path
 
+from console.catalogue import instance_types
 from console.web.health import healthz, readyz
 
 urlpatterns = [
@@ -18,7 +19,7 @@ urlpatterns = [
     path("", include("console.people.urls")),
     path("audit/", include("console.audit.urls")),
     path("system/", include("console.system.urls")),
-    path("instance-types/", include("console.catalogue.urls")),
+    path("instance-types/", include(instance_types.page_urls())),
     path("clusters/", include("console.clusters.urls")),
     path("endpoints/", include("endpoints.urls")),
     path("keys/", include("endpoints.pages.keys.urls")),
@@ -39,7 +40,7 @@ urlpatterns = [
     path("api/v1/", include("console.signon.api.urls")),
     path("api/v1/", include("console.audit.api.urls")),
     path("api/v1/", include("console.system.api.urls")),
-    path("api/v1/", include("console.catalogue.api.urls")),
+    path("api/v1/", include(instance_types.api_urls())),
     path("api/v1/", include("console.clusters.api.urls")),
     path("api/v1/", include("endpoints.api.urls")),
     path("api/v1/", include("routing.api.urls")),

@@ -9,9 +9,9 @@ class CatalogueConfig(AppConfig):
     verbose_name = "Instance types"
 
     def ready(self) -> None:
-        from console.catalogue import views
+        from console.catalogue import instance_types
         from console.web.shell import cards, navigation
 
-        cards.register_card(views.CARD)
+        cards.register_card(instance_types.CARD)
 
         navigation.register_item(navigation.NavItem("Instance types", "catalogue:list", "cpu", 62))

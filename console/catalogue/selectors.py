@@ -1,4 +1,4 @@
-"""Queries on the catalogue: built-in instance types with overrides."""
+"""Queries on the catalogue: built-in instance types with overrides, and prices over time."""
 
 from __future__ import annotations
 
@@ -6,46 +6,45 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from django.db.models import QuerySet
-
-from console.catalogue.core.builtin import BUILTIN, Instance
+from console.catalogue.core.builtin import BUILTIN, GIB, Instance
 from console.catalogue.models import InstancePrice, InstanceType
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Catalogue entry; `origin` is built-in, changed (overridden) or added."""
-
-    instance: Instance
-    origin: str
-    changed_by: str = ""
-
-
-def list_entries() -> list[Entry]:
-    own = {row.name: row for row in InstanceType.objects.select_related("changed_by")}
-    entries = [Entry(one, "built-in") for name, one in BUILTIN.items() if name not in own]
-    entries += [
-        Entry(
-            row.instance,
-            "changed" if name in BUILTIN else "added",
-            row.changed_by.get_username() if row.changed_by else "",
-        )
-        for name, row in own.items()
-    ]
-    return sorted(entries, key=_order)
+def list_types() -> list[InstanceType]:
+    """Return all instance types by family and size; built-in ones that nobody changed are not
+    stored.
+    """
+    rows = {row.name: row for row in InstanceType.objects.select_related("changed_by")}
+    rows = {name: make_row(one) for name, one in BUILTIN.items()} | rows
+    return sorted(rows.values(), key=_order)
 
 
-def _order(entry: Entry) -> tuple[str, int, int, str]:
-    one = entry.instance
-    return one.name.rsplit(".", 1)[0], one.gpus, one.vcpus, one.name
+def _order(row: InstanceType) -> tuple[str, int, int, str]:
+    return row.name.rsplit(".", 1)[0], row.gpus, row.vcpus, row.name
 
 
-def get(name: str) -> Entry | None:
-    return next((entry for entry in list_entries() if entry.instance.name == name), None)
+def find(name: str) -> InstanceType | None:
+    row = InstanceType.objects.select_related("changed_by").filter(name=name).first()
+    return row or (make_row(BUILTIN[name]) if name in BUILTIN else None)
+
+
+def make_row(one: Instance) -> InstanceType:
+    """Return a row that is not stored."""
+    return InstanceType(
+        name=one.name,
+        vcpus=one.vcpus,
+        memory_gib=round(one.memory_bytes / GIB, 3),
+        gpu=one.gpu,
+        gpus=one.gpus,
+        gpu_memory_gib=round(one.gpu_bytes / GIB, 3),
+        price_usd_hour=one.price_usd_hour,
+        price_date=one.price_date,
+        price_source=one.price_source,
+    )
 
 
 def instances_by_name() -> dict[str, Instance]:
-    return {entry.instance.name: entry.instance for entry in list_entries()}
+    return {row.name: row.instance for row in list_types()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +65,8 @@ class InstancePriceList:
 
 def load_prices() -> InstancePriceList:
     """Return the price history of all instance types, in one query."""
-    found: dict[str, list[tuple[date, float | None]]] = {}
+    given: dict[str, list[tuple[date, float | None]]] = {}
     rows = InstancePrice.objects.order_by("name", "-since")
     for name, since, price in rows.values_list("name", "since", "price_usd_hour"):
-        found.setdefault(name, []).append((since, price))
-    return InstancePriceList(found)
-
-
-def price_history(name: str) -> QuerySet[InstancePrice]:
-    rows = InstancePrice.objects.filter(name=name).select_related("changed_by")
-    return rows.order_by("-since")
+        given.setdefault(name, []).append((since, price))
+    return InstancePriceList(given)

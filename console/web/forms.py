@@ -61,7 +61,9 @@ class ActionForm(Styled, forms.Form):
         self.full_clean()
         for problem in problems:
             known = problem.field in self.fields
-            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
+            self.add_error(
+                problem.field if known else None, f"{problem.message} {problem.remedy}".strip()
+            )
 
 
 def submit(

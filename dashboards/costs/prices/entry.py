@@ -15,10 +15,9 @@ from typing import Any
 from django.utils import timezone
 
 from console.accounts.permissions import require
-from console.catalogue import actions as catalogue
 from console.catalogue import selectors
-from console.catalogue.core import rules
 from console.catalogue.core.builtin import BUILTIN, GIB, Instance
+from console.catalogue.instance_types import INSTANCE_TYPES
 from console.clusters import selectors as clusters
 from console.core.errors import Problem, Refused
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs
@@ -68,8 +67,8 @@ def list_missing(
 
 def make_missing(machine: str) -> MissingPrice | None:
     """Return the entry of an instance type, priced or not; None if its size is unknown."""
-    entry = selectors.get(machine)
-    size = entry.instance if entry else _measure(machine) or _measure_pools().get(machine)
+    row = selectors.find(machine)
+    size = row.instance if row else _measure(machine) or _measure_pools().get(machine)
     return _make(machine, (), size) if size else None
 
 
@@ -89,22 +88,22 @@ def save_price(actor: Any, machine: str, typed: str, offer: str = "") -> Instanc
         text = f"No list price for {offer}."
         raise Refused(Problem("offer", offer, text, REMEDY, "unknown"))
     amount = listed.usd_hour if listed else _parse_usd(typed)
-    entry = selectors.get(machine)
-    size = entry.instance if entry else _measure(machine) or _measure_pools().get(machine)
+    row = selectors.find(machine)
+    size = row.instance if row else _measure(machine) or _measure_pools().get(machine)
     if size is None:
         text = f"The size of {machine} is unknown, so its price cannot be split among workers."
         remedy = "Add it under Instance types with vCPUs, memory and GPUs."
         raise Refused(Problem("machine", machine, text, remedy, "unknown"))
-    had = entry is not None and entry.instance.price_usd_hour is not None
+    had = row is not None and row.price_usd_hour is not None
     today = timezone.now().astimezone(UTC).date()
     since: date = today if had else today.replace(day=1)
-    facts = {} if entry else rules.to_data(size)
+    facts = {} if row else INSTANCE_TYPES.values(selectors.make_row(size))
     facts |= {
         "price_usd_hour": amount,
-        "price_date": since.isoformat(),
+        "price_date": since,
         "price_source": listed.words if listed else OWN_HARDWARE,
     }
-    return catalogue.save_instance_type(actor, machine, facts)
+    return INSTANCE_TYPES.save(actor, machine, facts).instance
 
 
 def _parse_usd(typed: str) -> float:

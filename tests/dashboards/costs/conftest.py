@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Question, Series
 from endpoints.models import Endpoint
@@ -88,7 +88,7 @@ def two_teams(people: Cast) -> Teams:
 @pytest.fixture
 def one(people: Cast) -> Endpoint:
     """Requests 1 of 10 CPUs: 0.2 USD/h for a worker."""
-    catalogue.save_instance_type(people.alice, THIS_MACHINE, PRICE)
+    INSTANCE_TYPES.save(people.alice, THIS_MACHINE, PRICE)
     return made("one")
 
 

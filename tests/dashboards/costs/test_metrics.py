@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from console.core import counters
 from console.processkit.metrics import Registry, parse_samples
 from dashboards.boards.panels.declarations import PanelLine
@@ -33,7 +33,7 @@ def render_metrics(prices: metrics.PriceMetrics) -> str:
 def test_known_prices_are_exported_and_unknown_ones_are_not() -> None:
     endpoint("unpriced")
     assert render_metrics(metrics.PriceMetrics()) == ""
-    catalogue.save_instance_type(cast().ada, THIS_MACHINE, PRICE)
+    INSTANCE_TYPES.save(cast().ada, THIS_MACHINE, PRICE)
     measured(endpoint("chat", resources={"cpus": 1, "memory_gib": 1, "gpus": 0}), 0.0036)
     prices = metrics.PriceMetrics()
     text = render_metrics(prices)

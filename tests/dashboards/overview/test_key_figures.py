@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from dashboards.boards.queries import Scope
 from dashboards.boards.results import targets as scraped_targets
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
@@ -150,7 +150,7 @@ def test_cost_needs_prices_and_follows_the_workers() -> None:
     pretend_ready(make_endpoint(replicas=2), workers={"w-0": "http://x", "w-1": "http://y"})
     unpriced = by_key(load(Answers()))["cost"]
     assert (unpriced.value, unpriced.note) == ("–", "No price configured")
-    catalogue.save_instance_type(person("admin"), THIS_MACHINE, PRICE)
+    INSTANCE_TYPES.save(person("admin"), THIS_MACHINE, PRICE)
     cost = by_key(load(Answers()))["cost"]
     assert cost.value != "–"
     assert cost.change == Change("100 %", "up", "worse")
@@ -161,7 +161,7 @@ def test_cost_needs_prices_and_follows_the_workers() -> None:
 def test_team_sees_the_cost_of_its_own_endpoints() -> None:
     made = people.teams()
     people.their_endpoints(made)
-    catalogue.save_instance_type(person("admin"), THIS_MACHINE, PRICE)
+    INSTANCE_TYPES.save(person("admin"), THIS_MACHINE, PRICE)
     for name in (people.OURS, people.CANARY):
         pretend_ready(Endpoint.objects.get(name=name), workers={f"{name}-0": "http://x"})
     asker = Answers(workers=dict.fromkeys((people.OURS, people.CANARY), (1.0,) * 25))
@@ -205,7 +205,7 @@ def test_tiles_have_equal_heights_and_first_steps_expand_by_keyboard(
     """No value wraps at desk widths; the saving survives a refresh of the tiles."""
     asker = Answers()
     monkeypatch.setattr(connections, "fleet", lambda: asker)
-    catalogue.save_instance_type(person("admin"), THIS_MACHINE, PRICE)
+    INSTANCE_TYPES.save(person("admin"), THIS_MACHINE, PRICE)
     pretend_ready(make_endpoint(), workers={"w-0": "http://127.0.0.1:1"})
     it = watch(chrome, live_server.url)
     cookie = browser("viewer").cookies[settings.SESSION_COOKIE_NAME]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from console.core.errors import Refused
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.reports.misses import worker_price
@@ -70,7 +70,7 @@ def test_isolation_weaker_than_recorded_names_those_that_can_be_chosen(endpoint:
 
 def test_price_is_that_of_the_costs(endpoint: Endpoint) -> None:
     price = {"vcpus": 4, "memory_gib": 16, "price_usd_hour": 0.4, "price_date": "2026-01-01"}
-    catalogue.save_instance_type(person("admin"), THIS_MACHINE, price)
+    INSTANCE_TYPES.save(person("admin"), THIS_MACHINE, price)
     found = inputs.present_values(endpoint)["price_usd_hour"]
     assert found is not None and found == worker_price(endpoint)
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from cachetier import actions as tiers
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from console.clusters.models import Cluster, ClusterStatus
 from console.people import team_actions
 from console.people import token_actions as accounts
@@ -51,7 +51,7 @@ def furnished(transactional_db: None) -> Cast:
     usage.add_report(endpoint, reported, timezone.now())
     keys_actions.save_group(people.alice, None, "all chats", ["demo"])
     tiers.create(people.alice, "demo", {})
-    catalogue.save_instance_type(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
+    INSTANCE_TYPES.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))
     alert_objects.change(people.ada, "demo", {"rules": True, "labels": {"release": "demo"}})
     # the cluster does not exist: sets that status

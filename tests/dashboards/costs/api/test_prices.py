@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.catalogue import actions as catalogue
 from console.catalogue.core.builtin import BUILTIN
+from console.catalogue.instance_types import INSTANCE_TYPES
 from dashboards.calibration_switches import read_switches
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.prices.entry import find_offer, list_offers
@@ -56,7 +56,7 @@ def test_type_of_unknown_size(people: Cast) -> None:
     assert refused.status_code == 400
     assert "Add it under Instance types" in refused.content.decode()
     facts = {"vcpus": 8, "memory_gib": 32}
-    catalogue.save_instance_type(people.alice, "metal.x", facts)
+    INSTANCE_TYPES.save(people.alice, "metal.x", facts)
     assert put(client_of(people.alice), "metal.x", {"usd_hour": 1}).status_code == 200
 
 

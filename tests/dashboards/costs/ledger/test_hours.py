@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from dashboards.costs import actions as money
 from dashboards.costs import budgets
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
@@ -149,10 +149,10 @@ def test_new_price_and_calibration_update_their_days(
     for back in (24, 0):
         hours.add_hour(stub_prometheus, NOON - back * HOUR)
     assert seen() == [(2.0, None), (2.0, None)]
-    catalogue.save_instance_type(people.alice, THIS_MACHINE, {**PRICE, "price_usd_hour": 3.0})
+    INSTANCE_TYPES.save(people.alice, THIS_MACHINE, {**PRICE, "price_usd_hour": 3.0})
     assert seen() == [(3.0, None), (3.0, None)]
     later = {**PRICE, "price_usd_hour": 4.0, "price_date": str(NOON.date())}
-    catalogue.save_instance_type(people.alice, THIS_MACHINE, later)
+    INSTANCE_TYPES.save(people.alice, THIS_MACHINE, later)
     assert seen() == [(3.0, None), (4.0, None)]
     settings = parse_stored_needs(one.spec).settings
     made_now = Calibration.objects.create(
@@ -169,7 +169,7 @@ def test_unknown_machine_gets_its_share_once_known(
     made("one")
     hours.add_hour(stub_prometheus, NOON)
     assert (day().part, day().price) == (None, None)
-    catalogue.save_instance_type(people.alice, THIS_MACHINE, PRICE)
+    INSTANCE_TYPES.save(people.alice, THIS_MACHINE, PRICE)
     hours.revalue(NOON.date())
     assert (day().part, day().price) == (pytest.approx(0.1), 2.0)
 
@@ -233,9 +233,7 @@ def test_own_tier_is_valued_by_memory_and_disks(
     stub_prometheus: StubPrometheus, one: Endpoint, people: Cast
 ) -> None:
     """Four GiB on each of two nodes of 16 GiB at 1 USD/h, and 73 GiB of disk each."""
-    catalogue.save_instance_type(
-        people.alice, "node", {**PRICE, "memory_gib": 16, "price_usd_hour": 1.0}
-    )
+    INSTANCE_TYPES.save(people.alice, "node", {**PRICE, "memory_gib": 16, "price_usd_hour": 1.0})
     row = CostDay.objects.create(
         endpoint_name="one",
         day=NOON.date(),

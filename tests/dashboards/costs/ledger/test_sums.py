@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from dashboards.costs import actions
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
 from dashboards.costs.ledger import hours, months, sums
@@ -88,7 +88,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def added(prometheus: str, people: Cast) -> datetime:
     """After all hours were added and late prices entered."""
     price = {**PRICE, "price_usd_hour": 2.0, "price_date": "2026-11-01"}
-    catalogue.save_instance_type(people.alice, THIS_MACHINE, price)
+    INSTANCE_TYPES.save(people.alice, THIS_MACHINE, price)
     redis = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": f"redis://{TIER[6:]}"}}}
     made = {name: endpoint(name, **more) for name, more in (("one", redis), ("two", redis))}
     made |= {name: endpoint(name) for name in ("old", "gone")}
@@ -103,7 +103,7 @@ def added(prometheus: str, people: Cast) -> datetime:
         HOURS - 8 - 24,
     )
     assert hours.measure_hours(asker, now) == 0
-    catalogue.save_instance_type(
+    INSTANCE_TYPES.save(
         people.alice,
         THIS_MACHINE,
         {**PRICE, "price_usd_hour": 3.0, "price_date": "2026-11-10"},

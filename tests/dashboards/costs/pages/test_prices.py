@@ -35,7 +35,7 @@ def test_price_is_set_in_one_field(people: Cast) -> None:
     alice = client_of(people.alice)
     done = alice.post(URL, {"usd_hour": "1,20", "back": "/costs/?range=7d"})
     assert (done.status_code, done["Location"]) == (302, "/costs/?range=7d")
-    made = catalogue.get(THIS_MACHINE)
+    made = catalogue.find(THIS_MACHINE)
     assert made is not None
     assert made.instance.price_usd_hour == 1.2
     assert made.instance.price_date is not None and made.instance.price_date.day == 1
@@ -47,7 +47,7 @@ def test_price_is_set_in_one_field(people: Cast) -> None:
 def test_list_price_is_set_with_one_click(people: Cast) -> None:
     alice = client_of(people.alice)
     assert alice.post(URL, {"offer": "m7i.large", "usd_hour": ""}).status_code == 302
-    made = catalogue.get(THIS_MACHINE)
+    made = catalogue.find(THIS_MACHINE)
     assert made is not None
     assert made.instance.price_usd_hour == 0.1008
     assert (
@@ -73,7 +73,7 @@ def test_invalid_price_is_rejected_in_place(people: Cast, typed: str, message: s
     assert message in page
     assert "such as 1.20" in page
     assert f'value="{typed}"' in page, "the entry is kept"
-    assert catalogue.get(THIS_MACHINE) is None
+    assert catalogue.find(THIS_MACHINE) is None
 
 
 def test_setting_prices_requires_the_role(people: Cast) -> None:

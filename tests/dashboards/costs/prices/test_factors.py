@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.accounts.models import User
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, parse_stored_needs
 from dashboards.costs.prices.factors import factors, known
 from dashboards.models import Calibration
@@ -76,7 +76,7 @@ def test_prices_and_savings_by_endpoint() -> None:
     people = cast()
     one, two = endpoint("one"), endpoint("two", worker_args=["--max-num-seqs", "4"])
     assert factors() == {"worker_usd_hour": {}, "saved_usd_token": {}}
-    catalogue.save_instance_type(people.alice, THIS_MACHINE, PRICE)
+    INSTANCE_TYPES.save(people.alice, THIS_MACHINE, PRICE)
     measured(one, 0.003)
     found = factors(people.charlie)
     assert found["worker_usd_hour"] == pytest.approx({"one": 0.2, "two": 0.2})

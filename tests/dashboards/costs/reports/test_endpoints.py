@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from console.catalogue import actions as catalogue
+from console.catalogue.instance_types import INSTANCE_TYPES
 from dashboards.costs.formulas.counts import count_usage
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.reports.endpoints import COLUMNS
@@ -118,9 +118,7 @@ def measured_endpoint(transactional_db: None) -> Any:
     )
     # The endpoint requests 1 of 10 CPUs and little memory: 0.2 USD/h for a worker.
     price = {"price_usd_hour": 2.0, "price_date": "2026-11-01", "gpus": 0}
-    catalogue.save_instance_type(
-        people.alice, THIS_MACHINE, {"vcpus": 10, "memory_gib": 500, **price}
-    )
+    INSTANCE_TYPES.save(people.alice, THIS_MACHINE, {"vcpus": 10, "memory_gib": 500, **price})
     return people
 
 
@@ -155,7 +153,7 @@ def test_page_states_missing_data(costs_prometheus: str, measured_endpoint: Any)
     assert "$2.00/h for this machine × 10% of the machine" in page
     Calibration.objects.update(settings_hash="older")
     assert "outdated settings" in alice.get("/costs/").content.decode()
-    catalogue.remove_instance_type(measured_endpoint.alice, THIS_MACHINE)
+    INSTANCE_TYPES.remove(measured_endpoint.alice, THIS_MACHINE)
     bare = alice.get("/costs/?range=nonsense").content.decode()
     assert "this-machine has no price" in bare
 

@@ -1,0 +1,95 @@
+"""REST of a kind: list, read, put, delete."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.urls import URLPattern, path
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.accounts.permissions import actor_of
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import require_match
+from console.core.errors import expect_object
+from console.resources.kind import Kind
+
+
+def make_serializers(
+    kind: Kind[Any], **extra: serializers.Field[Any, Any, Any, Any]
+) -> tuple[type[serializers.ModelSerializer[Any]], type[serializers.ModelSerializer[Any]]]:
+    """Return the serializers of a document and of a request, in which every field may be omitted.
+    `extra` are the fields of a document that are not the model's.
+    """
+    name = kind.model.__name__
+    meta = {"model": kind.model, "fields": (kind.key, *kind.fields, *kind.shown)}
+    document = type(
+        f"{name}Serializer",
+        (serializers.ModelSerializer,),
+        {**extra, "Meta": type("Meta", (), meta)},
+    )
+    optional = {field: {"required": False} for field in kind.fields}
+    meta = {"model": kind.model, "fields": kind.fields, "extra_kwargs": optional}
+    request = type(
+        f"{name}WriteSerializer", (serializers.ModelSerializer,), {"Meta": type("Meta", (), meta)}
+    )
+    return document, request
+
+
+def make_urls(kind: Kind[Any], **extra: serializers.Field[Any, Any, Any, Any]) -> list[URLPattern]:
+    """Return the URL patterns of a kind; `extra` as in `make_serializers`."""
+    document, body = make_serializers(kind, **extra)
+    a_noun = f"a{'n' if kind.noun[0] in 'aeiou' else ''} {kind.noun}"
+    tags = [f"{kind.noun}s"]
+
+    @extend_schema(tags=tags, summary=f"List {kind.noun}s", responses=document(many=True))
+    class KindList(GenericAPIView[Any]):
+        serializer_class = document
+
+        def get(self, _request: Request) -> Response:
+            page = self.paginate_queryset(kind.all_rows()) or []
+            return self.get_paginated_response(self.get_serializer(page, many=True).data)
+
+    described = partial(extend_schema, tags=tags)
+
+    @extend_schema_view(
+        get=described(summary=f"Read {a_noun}", responses=document),
+        put=described(
+            summary=f"Add or change {a_noun}",
+            parameters=[IF_MATCH],
+            request=body,
+            responses=document,
+        ),
+        delete=described(summary=f"Remove {a_noun}", parameters=[IF_MATCH], responses={204: None}),
+    )
+    class KindObject(APIView):
+        def get(self, _request: Request, **named: str) -> Response:
+            return Response(document(kind.get(named[kind.key])).data)
+
+        def put(self, request: Request, **named: str) -> Response:
+            """Omitted fields keep their values."""
+            data, key = expect_object(request.data), named[kind.key]
+            self._require_match(request, key)
+            return Response(document(kind.save(actor_of(request), key, data)).data)
+
+        def delete(self, request: Request, **named: str) -> Response:
+            key = named[kind.key]
+            self._require_match(request, key)
+            kind.remove(actor_of(request), key)
+            return Response(status=204)
+
+        def _require_match(self, request: Request, key: str) -> None:
+            """Check If-Match; a missing row matches no ETag."""
+            row = kind.find(key)
+            require_match(request, document(row).data if row else None)
+
+    one = f"{kind.slug}/<str:{kind.key}>/"
+    return [
+        path(f"{kind.slug}/", KindList.as_view(), name=kind.slug),
+        path(one, KindObject.as_view(), name=kind.slug[:-1]),
+    ]
