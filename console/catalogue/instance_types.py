@@ -22,6 +22,7 @@ from console.catalogue.models import InstancePrice, InstanceType
 from console.core.disk import format_bytes
 from console.core.money import format_usd
 from console.resources import api, pages
+from console.resources.fields import ModelFields
 from console.resources.kind import Column, Kind
 from console.web.shell.cards import Card, Fact
 
@@ -89,13 +90,16 @@ def _store_price(actor: Any, name: str, since: date, price: float | None, source
 
 
 INSTANCE_TYPES = Kind(
-    model=InstanceType,
+    fields=ModelFields(
+        InstanceType,
+        (
+            *("vcpus", "memory_gib", "gpu", "gpus", "gpu_memory_gib"),
+            *("price_usd_hour", "price_date", "price_source"),
+        ),
+        key="name",
+    ),
     slug="instance-types",
     noun="instance type",
-    fields=(
-        *("vcpus", "memory_gib", "gpu", "gpus", "gpu_memory_gib"),
-        *("price_usd_hour", "price_date", "price_source"),
-    ),
     shown=("origin", "changed_by"),
     columns=COLUMNS,
     all_rows=selectors.list_types,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,33 +18,36 @@ from console.accounts.permissions import actor_of
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import require_match
 from console.core.errors import expect_object
+from console.resources.fields import ModelFields
 from console.resources.kind import Kind
 
 
 def make_serializers(
-    kind: Kind[Any], **extra: serializers.Field[Any, Any, Any, Any]
+    fields: ModelFields[Any],
+    shown: Sequence[str] = (),
+    **extra: serializers.Field[Any, Any, Any, Any],
 ) -> tuple[type[serializers.ModelSerializer[Any]], type[serializers.ModelSerializer[Any]]]:
     """Return the serializers of a document and of a request, in which every field may be omitted.
-    `extra` are the fields of a document that are not the model's.
+    `shown`: further fields of a document, `extra` those of them that are not the model's.
     """
-    name = kind.model.__name__
-    meta = {"model": kind.model, "fields": (kind.key, *kind.fields, *kind.shown)}
-    document = type(
-        f"{name}Serializer",
-        (serializers.ModelSerializer,),
-        {**extra, "Meta": type("Meta", (), meta)},
+    name = fields.model.__name__
+    keys = (fields.key,) if fields.key else ()
+    every = {"model": fields.model, "fields": (*keys, *fields.names, *shown)}
+    settable = {
+        "model": fields.model,
+        "fields": fields.names,
+        "extra_kwargs": {field: {"required": False} for field in fields.names},
+    }
+    base = (serializers.ModelSerializer,)
+    return (
+        type(f"{name}Serializer", base, {**extra, "Meta": type("Meta", (), every)}),
+        type(f"{name}WriteSerializer", base, {"Meta": type("Meta", (), settable)}),
     )
-    optional = {field: {"required": False} for field in kind.fields}
-    meta = {"model": kind.model, "fields": kind.fields, "extra_kwargs": optional}
-    request = type(
-        f"{name}WriteSerializer", (serializers.ModelSerializer,), {"Meta": type("Meta", (), meta)}
-    )
-    return document, request
 
 
 def make_urls(kind: Kind[Any], **extra: serializers.Field[Any, Any, Any, Any]) -> list[URLPattern]:
     """Return the URL patterns of a kind; `extra` as in `make_serializers`."""
-    document, body = make_serializers(kind, **extra)
+    document, body = make_serializers(kind.fields, kind.shown, **extra)
     a_noun = f"a{'n' if kind.noun[0] in 'aeiou' else ''} {kind.noun}"
     tags = [f"{kind.noun}s"]
 

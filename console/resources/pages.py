@@ -18,21 +18,24 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.gate import role_required
 from console.accounts.permissions import actor_of, allows
 from console.core.errors import Problem, Refused
+from console.resources.fields import ModelFields
 from console.resources.kind import Kind
 from console.web.forms import ActionForm, submit
 
 
-class KindForm(ActionForm):
-    """Form with the fields of a kind, as its model describes them; `Kind.save` validates."""
+class FieldsForm(ActionForm):
+    """Form with the fields that people set, as the model describes them; `ModelFields.fill`
+    validates. `row`: whose values it shows.
+    """
 
-    def __init__(self, kind: Kind[Any], row: Any, data: Mapping[str, Any] | None) -> None:
-        values = {kind.key: row.pk, **kind.values(row)} if row else {}
-        super().__init__(data, initial={name: _plain(value) for name, value in values.items()})
-        self._names = kind.fields
-        self.fields[kind.key] = _make_field(kind, kind.key)
-        self.fields[kind.key].disabled = row is not None
-        for name in kind.fields:
-            self.fields[name] = _make_field(kind, name)
+    def __init__(
+        self, fields: ModelFields[Any], data: Mapping[str, Any] | None = None, row: Any = None
+    ) -> None:
+        shown = fields.values(row) if row else {}
+        super().__init__(data, initial={name: _plain(value) for name, value in shown.items()})
+        self._names = fields.names
+        for name in fields.names:
+            self.fields[name] = make_field(fields, name)
 
     def full_clean(self) -> None:
         self._errors = ErrorDict()
@@ -50,17 +53,25 @@ class KindForm(ActionForm):
         return {name: self.text_of(name) for name in self._names}
 
 
-def _plain(value: Any) -> Any:
-    """Return whole floats as integers: "64", not "64.0"."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _make_field(kind: Kind[Any], name: str) -> forms.Field:
-    described: Any = kind.model._meta.get_field(name)
+def make_field(fields: ModelFields[Any], name: str) -> forms.Field:
+    described = fields.of(name)
     field: forms.Field = described.formfield(label=described.verbose_name)
     if isinstance(described, models.DateField):
         field.widget = forms.DateInput({"type": "date"}, format="%Y-%m-%d")
     return field
+
+
+def _make_form(kind: Kind[Any], row: Any, data: Mapping[str, Any] | None) -> FieldsForm:
+    form = FieldsForm(kind.fields, data, row)
+    key = make_field(kind.fields, kind.key)
+    key.disabled, key.initial = row is not None, row.pk if row else None
+    form.fields = {kind.key: key, **form.fields}
+    return form
+
+
+def _plain(value: Any) -> Any:
+    """Return whole floats as integers: "64", not "64.0"."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def make_urls(kind: Kind[Any]) -> list[URLPattern]:
@@ -88,7 +99,7 @@ def make_urls(kind: Kind[Any]) -> list[URLPattern]:
         row = kind.find(key) if key else None
         if key and row is None:
             raise Http404
-        form = KindForm(kind, row, request.POST if request.method == "POST" else None)
+        form = _make_form(kind, row, request.POST if request.method == "POST" else None)
 
         def act() -> Any:
             return kind.save(actor_of(request), key or form.text_of(kind.key), form.typed())

@@ -7,8 +7,7 @@ role on the platform.
 
 from __future__ import annotations
 
-import math
-import re
+import copy
 from collections.abc import Mapping
 from datetime import UTC, date
 from typing import Any
@@ -22,60 +21,49 @@ from console.accounts.credentials import stored_actor
 from console.accounts.permissions import Owned, allows, require
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused
+from console.resources.fields import ModelFields
 from dashboards.costs import budgets
 from dashboards.costs.models import Budget, TierPrice, Whose
 from dashboards.costs.selectors import last_tier_price
 from endpoints import teams
 
-BUDGET_FIELDS = {
-    "name": "At most 60 characters, unique.",
-    "whose": f"One of: {', '.join(Whose.values)}.",
-    "subject": "Team slug, tag as KEY=VALUE, or endpoint name; empty for all.",
-    "usd": "USD per calendar month, above 0.",
-}
-PRICE_FIELDS = {
-    "usd_hour": "USD per hour of the whole tier; empty: calculated from the instance type.",
-    "machine": "Instance type of its nodes, as under Instance types.",
-    "disk_usd_gib_month": "USD per month and GiB of disk.",
-    "since": "First day of this price, such as 2026-11-21; default: today. Earlier days keep "
-    "the earlier price.",
-    "source": "Source of the price.",
-}
-_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,60}")
-_MOST_USD = 1e9
+BUDGET_FIELDS = ModelFields(Budget, ("name", "whose", "subject", "usd"))
+PRICE_FIELDS = ModelFields(
+    TierPrice, ("usd_hour", "machine", "disk_usd_gib_month", "since", "source"), key="name"
+)
 
 
 def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> Budget:
     """Create a budget, or change the one with that id; omitted fields keep their values."""
     before = None if budget_id is None else get_budget(actor, budget_id)
-    known = budget_document(before) if before else {"whose": Whose.ALL.value, "subject": ""}
-    wanted = {**known, **data}
-    _check_budget(wanted)
-    # Moving a budget to another team needs permission on both.
-    for whose, subject in {_subject(wanted), *([_subject(known)] if before else ())}:
-        require(actor, "operator", of=_owner(actor, whose, subject))
+    known = BUDGET_FIELDS.values(before) if before else {}
+    budget = copy.copy(before) if before else Budget(created_by=stored_actor(actor))
+    try:
+        BUDGET_FIELDS.fill(budget, data)
+    except Refused as refused:
+        if refused.status_code == 409:  # a taken name is told to those only who may take it
+            _require_change(actor, budget, before)
+        raise
+    _require_change(actor, budget, before)
     with transaction.atomic():
-        taken = Budget.objects.filter(name=wanted["name"].strip())
-        if (taken.exclude(pk=before.pk) if before else taken).exists():
-            text = "A budget with this name exists."
-            problem = Problem("name", wanted["name"], text, BUDGET_FIELDS["name"], "taken")
-            raise Refused(problem, status_code=409)
-        budget = before or Budget(created_by=stored_actor(actor))
-        budget.name = wanted["name"].strip()
-        budget.whose, budget.subject = _subject(wanted)
-        budget.usd = float(wanted["usd"])
         budget.changed_at = timezone.now()
         budget.save()
         verb = "change" if before else "create"
-        owner = _owner(actor, budget.whose, budget.subject)
-        changes = diff(known if before else {}, budget_document(budget))
+        owner = _owner(actor, budget)
+        changes = diff(known, BUDGET_FIELDS.values(budget))
         record(actor, verb, f"budget/{budget.name}", changes, of=owner)
     return budget
 
 
+def _require_change(actor: Any, budget: Budget, before: Budget | None) -> None:
+    """Moving a budget to another team needs permission on both."""
+    for each in filter(None, (budget, before)):
+        require(actor, "operator", of=_owner(actor, each))
+
+
 def delete_budget(actor: Any, budget_id: UUID) -> None:
     budget = get_budget(actor, budget_id)
-    owner = _owner(actor, budget.whose, budget.subject)
+    owner = _owner(actor, budget)
     require(actor, "operator", of=owner)
     with transaction.atomic():
         record(actor, "delete", f"budget/{budget.name}", of=owner)
@@ -90,20 +78,12 @@ def get_budget(viewer: Any, budget_id: UUID) -> Budget:
     return found
 
 
-def budget_document(budget: Budget) -> dict[str, Any]:
-    return {name: getattr(budget, name) for name in BUDGET_FIELDS}
-
-
-def _subject(data: Mapping[str, Any]) -> tuple[str, str]:
-    whose = str(data["whose"])
-    return whose, "" if whose == Whose.ALL else str(data["subject"]).strip()
-
-
-def _owner(actor: Any, whose: str, subject: str) -> Owned | None:
+def _owner(actor: Any, budget: Budget) -> Owned | None:
     """Return the team or endpoint of the budget; None for a platform budget.
 
     Raise `Refused` if the subject does not exist or is not visible to the actor.
     """
+    whose, subject = budget.whose, budget.subject
     if whose not in (Whose.TEAM, Whose.ENDPOINT):
         return None
     owner: Owned | None = accounts.team(subject) if whose == Whose.TEAM else teams.find(subject)
@@ -112,31 +92,7 @@ def _owner(actor: Any, whose: str, subject: str) -> Owned | None:
     if allows(actor, "operator"):
         return None  # deleted: needs platform permission
     text = f"{whose.capitalize()} {subject} does not exist or is not visible to you."
-    raise Refused(Problem("subject", subject, text, BUDGET_FIELDS["subject"], "unknown"))
-
-
-def _check_budget(data: Mapping[str, Any]) -> None:
-    problems = _unknown(data, BUDGET_FIELDS)
-    name, whose = data.get("name"), data.get("whose")
-    if not isinstance(name, str) or not _NAME.fullmatch(name.strip()):
-        text = "Enter a name."
-        problems.append(Problem("name", name, text, BUDGET_FIELDS["name"], "invalid"))
-    if whose not in Whose.values:
-        text = "Choose the scope: all, team, tag or endpoint."
-        problems.append(Problem("whose", whose, text, BUDGET_FIELDS["whose"], "invalid_choice"))
-    subject = data.get("subject", "")
-    if not isinstance(subject, str) or len(subject) > 200 or not subject.isprintable():
-        text = "Enter up to 200 printable characters."
-        problems.append(Problem("subject", None, text, BUDGET_FIELDS["subject"], "invalid"))
-    elif whose == Whose.TAG and not all(subject.strip().partition("=")):
-        text = "Enter a tag as KEY=VALUE."
-        problems.append(Problem("subject", subject, text, "Write it as app=search.", "invalid"))
-    elif whose in (Whose.TEAM, Whose.ENDPOINT) and not subject.strip():
-        text = f"Enter the {whose}."
-        problems.append(Problem("subject", subject, text, BUDGET_FIELDS["subject"], "required"))
-    _amount("usd", data.get("usd"), BUDGET_FIELDS, problems, above_zero=True)
-    if problems:
-        raise Refused(*problems)
+    raise Refused(Problem("subject", subject, text, BUDGET_FIELDS.help("subject"), "unknown"))
 
 
 def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice:
@@ -147,23 +103,14 @@ def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice
     require(actor, "operator")
     with transaction.atomic():
         before = last_tier_price(name)
-        known = price_document(before) if before else {}
-        wanted = {**known, "since": None, **data}
-        check_tier_price(name, wanted)
-        since = date.fromisoformat(wanted["since"]) if wanted["since"] else _today()
-        TierPrice.objects.filter(name=name, since__gte=since).delete()
-        made = TierPrice.objects.create(
-            name=name,
-            since=since,
-            usd_hour=wanted.get("usd_hour"),
-            machine=(wanted.get("machine") or "").strip(),
-            disk_usd_gib_month=wanted.get("disk_usd_gib_month"),
-            source=(wanted.get("source") or "").strip(),
-            changed_by=stored_actor(actor),
-        )
+        known = PRICE_FIELDS.values(before) if before else {}
+        price = TierPrice(name=name, changed_by=stored_actor(actor), **known)
+        PRICE_FIELDS.fill(price, {**data, "since": data.get("since") or _today()})
+        TierPrice.objects.filter(name=name, since__gte=price.since).delete()
+        price.save(force_insert=True)
         verb = "change" if before else "create"
-        record(actor, verb, f"tier-price/{name}", diff(known, price_document(made)))
-    return made
+        record(actor, verb, f"tier-price/{name}", diff(known, PRICE_FIELDS.values(price)))
+    return price
 
 
 def clear_tier_price(actor: Any, name: str) -> None:
@@ -186,58 +133,3 @@ def clear_tier_price(actor: Any, name: str) -> None:
 
 def _today() -> date:
     return timezone.now().astimezone(UTC).date()
-
-
-def price_document(price: TierPrice) -> dict[str, Any]:
-    facts = {name: getattr(price, name) for name in PRICE_FIELDS}
-    return {**facts, "since": price.since.isoformat()}
-
-
-def check_tier_price(name: str, data: Mapping[str, Any]) -> None:
-    problems = _unknown(data, PRICE_FIELDS)
-    if not 1 <= len(name) <= 200 or not name.isprintable():
-        text, remedy = "Invalid name of a cache tier.", "Use its name, or redis:HOST:PORT."
-        problems.append(Problem("name", None, text, remedy, "invalid"))
-    for field in ("usd_hour", "disk_usd_gib_month"):
-        if data.get(field) is not None:
-            _amount(field, data[field], PRICE_FIELDS, problems)
-    for field, longest in (("machine", 63), ("source", 200)):
-        value = data.get(field) or ""
-        if not isinstance(value, str) or len(value) > longest or not value.isprintable():
-            text = f"{field} must be text of at most {longest} characters."
-            problems.append(Problem(field, None, text, PRICE_FIELDS[field], "invalid"))
-    if data.get("since") and not _is_day(data["since"]):
-        text = "Invalid date."
-        problems.append(Problem("since", None, text, "Write it as 2026-11-21.", "invalid"))
-    if problems:
-        raise Refused(*problems)
-
-
-def _is_day(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and bool(date.fromisoformat(value))
-    except ValueError:
-        return False
-
-
-def _amount(
-    field: str,
-    value: Any,
-    help_of: Mapping[str, str],
-    problems: list[Problem],
-    *,
-    above_zero: bool = False,
-) -> None:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not 0 <= number <= _MOST_USD or (above_zero and not number):
-        text = f"{field} must be an amount in USD."
-        shown = value if isinstance(value, str) else None
-        problems.append(Problem(field, shown, text, help_of[field], "out_of_range"))
-
-
-def _unknown(data: Mapping[str, Any], known: Mapping[str, str]) -> list[Problem]:
-    return [
-        Problem(field, None, "Unknown field.", f"Known: {', '.join(known)}.", "unknown")
-        for field in data
-        if field not in known
-    ]

@@ -9,8 +9,13 @@ from __future__ import annotations
 import uuid
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
+
+from console.resources.fields import between, plain_text
+
+MAX_USD = 1_000_000_000
 
 
 class MeasuredHour(models.Model):
@@ -107,12 +112,47 @@ class TierPrice(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    name = models.CharField(max_length=200)
-    since = models.DateField()
-    usd_hour = models.FloatField(null=True, blank=True)
-    machine = models.CharField(max_length=63, default="", blank=True)
-    disk_usd_gib_month = models.FloatField(null=True, blank=True)
-    source = models.CharField(max_length=200, default="", blank=True)
+    name = models.CharField(
+        "Name",
+        max_length=200,
+        validators=[plain_text],
+        help_text="Name of the cache tier, or redis:HOST:PORT.",
+    )
+    since = models.DateField(
+        "Valid from",
+        help_text="First day of this price, such as 2026-11-21; default: today. Earlier days keep "
+        "the earlier price.",
+    )
+    usd_hour = models.FloatField(
+        "Price (USD/h)",
+        null=True,
+        blank=True,
+        validators=between(0, MAX_USD),
+        help_text="USD per hour of the whole tier; empty: calculated from the instance type.",
+    )
+    machine = models.CharField(
+        "Instance type",
+        max_length=63,
+        default="",
+        blank=True,
+        validators=[plain_text],
+        help_text="Instance type of its nodes, as under Instance types.",
+    )
+    disk_usd_gib_month = models.FloatField(
+        "Disk price (USD/GiB/month)",
+        null=True,
+        blank=True,
+        validators=between(0, MAX_USD),
+        help_text="USD per month and GiB of disk.",
+    )
+    source = models.CharField(
+        "Source",
+        max_length=200,
+        default="",
+        blank=True,
+        validators=[plain_text],
+        help_text="Source of the price.",
+    )
     changed_at = models.DateTimeField(default=timezone.now)
     changed_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
@@ -145,10 +185,35 @@ class Budget(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    name = models.CharField(max_length=60, unique=True)
-    whose = models.CharField(max_length=10, choices=Whose.choices, default=Whose.ALL)
-    subject = models.CharField(max_length=200, default="", blank=True)
-    usd = models.FloatField()
+    name = models.CharField(
+        "Name",
+        max_length=60,
+        unique=True,
+        validators=[plain_text],
+        help_text="At most 60 characters, unique.",
+        error_messages={"unique": "A budget with this name exists."},
+    )
+    whose = models.CharField(
+        "Scope",
+        max_length=10,
+        choices=Whose.choices,
+        default=Whose.ALL,
+        help_text=f"One of: {', '.join(Whose.values)}.",
+        error_messages={"invalid_choice": "Choose the scope: all, team, tag or endpoint."},
+    )
+    subject = models.CharField(
+        "Subject",
+        max_length=200,
+        default="",
+        blank=True,
+        validators=[plain_text],
+        help_text="Team slug, tag as KEY=VALUE, or endpoint name; empty for all.",
+    )
+    usd = models.FloatField(
+        "Budget (USD/month)",
+        validators=between(0.01, MAX_USD),
+        help_text="USD per calendar month, above 0.",
+    )
     created_at = models.DateTimeField(default=timezone.now)
     changed_at = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(
@@ -160,6 +225,15 @@ class Budget(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        if self.whose == Whose.ALL:
+            self.subject = ""
+        elif not self.subject:
+            raise ValidationError({"subject": ValidationError("", "required")})
+        elif self.whose == Whose.TAG and not all(self.subject.partition("=")):
+            text = "Write a tag as KEY=VALUE, such as app=search."
+            raise ValidationError({"subject": ValidationError(text, "invalid_tag")})
 
 
 class BudgetCrossing(models.Model):

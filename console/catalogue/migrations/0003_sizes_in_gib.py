@@ -1,6 +1,6 @@
 import django.core.validators
 
-import console.resources.kind
+import console.resources.fields
 from django.db import migrations, models
 from django.db.models import F
 
@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='instancetype',
             name='gpu',
-            field=models.CharField(blank=True, default='', help_text='GPU model, such as H100; empty for none.', max_length=40, validators=[console.resources.kind.plain_text], verbose_name='GPU'),
+            field=models.CharField(blank=True, default='', help_text='GPU model, such as H100; empty for none.', max_length=40, validators=[console.resources.fields.plain_text], verbose_name='GPU'),
         ),
         migrations.AlterField(
             model_name='instancetype',
@@ -57,7 +57,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='instancetype',
             name='price_source',
-            field=models.CharField(blank=True, default='', help_text='Origin of the price.', max_length=200, validators=[console.resources.kind.plain_text], verbose_name='Price source'),
+            field=models.CharField(blank=True, default='', help_text='Origin of the price.', max_length=200, validators=[console.resources.fields.plain_text], verbose_name='Price source'),
         ),
         migrations.AlterField(
             model_name='instancetype',

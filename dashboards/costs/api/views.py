@@ -21,6 +21,7 @@ from console.api.parameters import DRY_RUN, IF_MATCH, Filter, is_dry_run
 from console.api.preconditions import require_match
 from console.api.serializers import ErrorSerializer, dry_run_response
 from console.core.errors import Problem, Refused, expect_object
+from console.resources.api import make_serializers
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.ledger import months
@@ -30,27 +31,14 @@ from dashboards.costs.reports.shares import WEIGHT
 
 _TAGS = ["costs"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
-_LABELS = {name: (name, "live") for name in BUDGET_FIELDS}
+_LABELS = {name: (name, "live") for name in BUDGET_FIELDS.names}
 
 
-class BudgetWriteSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(required=False, help_text=BUDGET_FIELDS["name"])
-    whose = serializers.ChoiceField(
-        required=False, choices=Whose.values, help_text=BUDGET_FIELDS["whose"]
-    )
-    subject = serializers.CharField(
-        required=False, allow_blank=True, help_text=BUDGET_FIELDS["subject"]
-    )
-    usd = serializers.FloatField(required=False, help_text=BUDGET_FIELDS["usd"])
-
-
-class BudgetSerializer(serializers.ModelSerializer[Budget]):
-    created_by = serializers.CharField(source="created_by.username", default="")
-
-    class Meta:
-        model = Budget
-        fields = ("id", "name", "whose", "subject", "usd", "created_by", "changed_at")
-        read_only_fields = fields
+BudgetSerializer, BudgetWriteSerializer = make_serializers(
+    BUDGET_FIELDS,
+    ("id", "created_by", "changed_at"),
+    created_by=serializers.CharField(source="created_by.username", default="", read_only=True),
+)
 
 
 class BudgetStateSerializer(serializers.Serializer[Any]):
@@ -197,20 +185,7 @@ class CostReport(APIView):
         return Response(monthly.report_document(found))
 
 
-class TierPriceWriteSerializer(serializers.ModelSerializer[TierPrice]):
-    class Meta:
-        model = TierPrice
-        fields = tuple(PRICE_FIELDS)
-        extra_kwargs = {
-            name: {"help_text": text, "required": False} for name, text in PRICE_FIELDS.items()
-        }
-
-
-class TierPriceSerializer(serializers.ModelSerializer[TierPrice]):
-    class Meta:
-        model = TierPrice
-        fields = ("name", *PRICE_FIELDS, "changed_at")
-        read_only_fields = fields
+TierPriceSerializer, TierPriceWriteSerializer = make_serializers(PRICE_FIELDS, ("changed_at",))
 
 
 class TierPrices(GenericAPIView[TierPrice]):
@@ -249,7 +224,6 @@ class OneTierPrice(APIView):
         Redis is named redis:HOST:PORT.
         """
         data = _object(request)
-        actions.check_tier_price(name, data)
         found = selectors.last_tier_price(name)
         require_match(request, TierPriceSerializer(found).data if found else None)
         made = actions.save_tier_price(request.user, name, data)
@@ -282,12 +256,12 @@ class TierPriceHistory(APIView):
 
 
 def _save_budget(request: Request, found: Budget | None = None) -> Response:
-    before = actions.budget_document(found) if found else {}
+    before = BUDGET_FIELDS.values(found) if found else {}
     with transaction.atomic():
         made = actions.save_budget(request.user, found.pk if found else None, _object(request))
         if is_dry_run(request):
             transaction.set_rollback(True)
-            verb, after = "update" if found else "create", actions.budget_document(made)
+            verb, after = "update" if found else "create", BUDGET_FIELDS.values(made)
             return dry_run_response(verb, made.name, before, after, _LABELS)
     return Response(BudgetSerializer(made).data, status=200 if found else 201)
 

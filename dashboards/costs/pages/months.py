@@ -18,9 +18,10 @@ from cachetier import selectors as cachetier
 from console.accounts.gate import role_required
 from console.catalogue import selectors as catalogue
 from console.core.errors import Refused
+from console.resources.pages import FieldsForm
 from dashboards.boards.results.csv_export import escape_formula
 from dashboards.costs import actions, budgets, selectors
-from dashboards.costs.forms import BudgetForm, TierPriceForm
+from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.formulas.price_terms import FOREIGN, parse_stored_needs
 from dashboards.costs.ledger import months
 from dashboards.costs.ledger.months import Month
@@ -67,13 +68,13 @@ def report_csv(request: HttpRequest, month: str) -> HttpResponse:
 @never_cache
 @require_safe
 def budget_list(request: HttpRequest) -> HttpResponse:
-    return _budgets(request, BudgetForm())
+    return _budgets(request, FieldsForm(BUDGET_FIELDS))
 
 
 @require_POST
 @role_required("operator", somewhere=True)
 def new_budget(request: HttpRequest) -> HttpResponseBase:
-    form = BudgetForm(request.POST)
+    form = FieldsForm(BUDGET_FIELDS, request.POST)
     if refused := _tried(form, lambda: actions.save_budget(request.user, None, form.typed())):
         return _budgets(request, form, refused)
     messages.success(request, "Budget created.")
@@ -87,7 +88,7 @@ def edit_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
     if budget is None:
         raise Http404
     posted = request.POST if request.method == "POST" else None
-    form = BudgetForm(posted, actions.budget_document(budget))
+    form = FieldsForm(BUDGET_FIELDS, posted, budget)
     status = 200
     if posted is not None:
         status = _tried(form, lambda: actions.save_budget(request.user, budget_id, form.typed()))
@@ -136,9 +137,9 @@ def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
     if not history and not name.startswith(FOREIGN) and name not in cachetier.tier_names():
         raise Http404
     posted = request.POST if request.method == "POST" else None
-    shown = actions.price_document(price) if price else {}
+    form = FieldsForm(PRICE_FIELDS, posted, price)
     # Changing a past day must be explicit: it changes reported costs.
-    form = TierPriceForm(posted, {**shown, "since": timezone.now().date().isoformat()})
+    form.initial["since"] = timezone.now().date()
     status = 200
     if posted is not None:
         status = _tried(form, lambda: actions.save_tier_price(request.user, name, form.typed()))
@@ -161,7 +162,7 @@ def forget_tier(request: HttpRequest, name: str) -> HttpResponseBase:
     return redirect("money:tiers")
 
 
-def _budgets(request: HttpRequest, form: BudgetForm, status: int = 200) -> HttpResponse:
+def _budgets(request: HttpRequest, form: FieldsForm, status: int = 200) -> HttpResponse:
     user = _user(request)
     mine = list(budgets.budgets(user))
     passed = BudgetCrossing.objects.filter(budget__in=mine).select_related("budget")
@@ -174,7 +175,7 @@ def _budgets(request: HttpRequest, form: BudgetForm, status: int = 200) -> HttpR
     return render(request, "money/budgets.html", context, status=status)
 
 
-def _tried(form: BudgetForm | TierPriceForm, act: Callable[[], object]) -> int:
+def _tried(form: FieldsForm, act: Callable[[], object]) -> int:
     """Return 0 on success, else the HTTP status of the rejection, with the problems added to the
     form.
     """

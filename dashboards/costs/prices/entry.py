@@ -97,7 +97,7 @@ def save_price(actor: Any, machine: str, typed: str, offer: str = "") -> Instanc
     had = row is not None and row.price_usd_hour is not None
     today = timezone.now().astimezone(UTC).date()
     since: date = today if had else today.replace(day=1)
-    facts = {} if row else INSTANCE_TYPES.values(selectors.make_row(size))
+    facts = {} if row else INSTANCE_TYPES.fields.values(selectors.make_row(size))
     facts |= {
         "price_usd_hour": amount,
         "price_date": since,

@@ -208,7 +208,7 @@ def test_budget_from_the_form_to_its_deletion(measured: Endpoint, people: Cast) 
     change = {**wanted, "whose": "tag", "subject": "app"}
     refused = alice.post(f"/costs/budgets/{made.pk}/", change)
     assert refused.status_code == 400
-    assert "Enter a tag as KEY=VALUE" in refused.content.decode()
+    assert "Write a tag as KEY=VALUE" in refused.content.decode()
     change["subject"] = "app=search"
     assert alice.post(f"/costs/budgets/{made.pk}/", change).status_code == 302
     assert client_of(people.charlie).post("/costs/budgets/new/", wanted).status_code == 403
@@ -251,7 +251,7 @@ def test_tier_cost_is_shown(one: Endpoint, people: Cast) -> None:
     assert alice.get("/costs/tiers/none-such/").status_code == 404
     refused = alice.post("/costs/tiers/redis:r:1/", {"usd_hour": "much"})
     assert refused.status_code == 400
-    assert "must be an amount" in refused.content.decode()
+    assert "must be a number" in refused.content.decode()
     earlier = {"usd_hour": "0.5", "since": "2026-11-01", "source": "the bill"}
     for content in (earlier, {"usd_hour": "1.5"}):
         assert alice.post("/costs/tiers/redis:r:1/", content).status_code == 302
@@ -260,7 +260,7 @@ def test_tier_cost_is_shown(one: Endpoint, people: Cast) -> None:
     assert "2026-11-01" in form
     assert "the bill" in form
     no_day = alice.post("/costs/tiers/redis:r:1/", {"usd_hour": "1.5", "since": "soon"})
-    assert "Write it as 2026-11-21" in no_day.content.decode()
+    assert "must be a date such as 2026-11-21" in no_day.content.decode()
     assert client_of(people.charlie).get("/costs/tiers/redis:r:1/").status_code == 403
     assert alice.post("/costs/tiers/redis:r:1/forget/").status_code == 302
     assert ">removed<" in page(people.alice, "/costs/tiers/redis:r:1/")
