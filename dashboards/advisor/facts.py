@@ -10,11 +10,11 @@ from typing import Any
 from django.utils import timezone
 
 from cachetier import selectors as cache_tiers
-from console.catalogue.selectors import instances_by_name
 from dashboards.advisor.formulas.candidates import CandidateOptions, Values
 from dashboards.advisor.formulas.layouts import measure_layout
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import rate
+from dashboards.costs.prices.machines import occupied_machines
 from dashboards.costs.prices.tiers import GIB, Terms, rates
 from dashboards.costs.reports import misses
 from endpoints.models import Endpoint
@@ -40,7 +40,7 @@ class WorkerPrices:
 
 
 def worker_prices(endpoint: Endpoint) -> WorkerPrices:
-    return WorkerPrices(parse_stored_needs(endpoint.spec), instances_by_name())
+    return WorkerPrices(parse_stored_needs(endpoint.spec), occupied_machines())
 
 
 def with_prices(present: Values, prices: WorkerPrices) -> Values:

@@ -13,7 +13,6 @@ from django.conf import settings
 from django.urls import reverse
 
 from console.accounts.permissions import allows
-from console.catalogue.selectors import instances_by_name
 from console.web.shell.cards import Card, Fact
 from console.web.templatetags.emberline import duration, percent, usd
 from dashboards.alerts.alertmanager import status
@@ -25,6 +24,7 @@ from dashboards.boards.results.board import make_fault_message
 from dashboards.boards.results.fleet_summary import NO_PROMPT, RECENT_S
 from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.costs.formulas.savings import rate
+from dashboards.costs.prices.machines import occupied_machines
 from dashboards.prometheus.http.client import QueryResult
 from dashboards.prometheus.sources import selectors
 from endpoints.models import Endpoint
@@ -92,7 +92,7 @@ def _figure(
 
 
 def cost_cells(rows: Sequence[Endpoint]) -> Cells:
-    catalogue = instances_by_name()
+    catalogue = occupied_machines()
     found = {}
     for row in rows:
         each = rate(parse_stored_needs(row.spec), catalogue)

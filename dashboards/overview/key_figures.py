@@ -13,7 +13,6 @@ from typing import Final, Literal
 from django.urls import reverse
 
 from console.accounts.permissions import Somebody
-from console.catalogue.selectors import instances_by_name
 from console.web.templatetags.emberline import usd
 from dashboards.boards import queries
 from dashboards.boards.answers import CACHE
@@ -24,6 +23,7 @@ from dashboards.boards.results import evidence, targets
 from dashboards.boards.results.board import make_fault_message
 from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.costs.formulas.savings import rate
+from dashboards.costs.prices.machines import occupied_machines
 from dashboards.prometheus.http.client import Asker, Join, QueryResult, Question, Series, Window
 from dashboards.prometheus.http.federation import Federated
 from endpoints import selectors
@@ -209,7 +209,7 @@ def _make_measured(figure: Figure, found: Measurements) -> KeyFigure:
 
 def _make_cost(found: Measurements, viewer: Somebody) -> KeyFigure:
     """Price the workers of the viewer's endpoints; endpoints without a price are left out."""
-    catalogue = instances_by_name()
+    catalogue = occupied_machines()
     rows = selectors.endpoints(viewer).select_related(None).select_related("status")
     prices: dict[str, float] = {}
     unpriced, total = 0, 0.0

@@ -15,7 +15,9 @@ MIB = 1024**2
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Instance type; `gpu_bytes` is per GPU, `price_usd_hour` the on-demand list price or None."""
+    """Instance type; `gpu_bytes` is per GPU, `price_usd_hour` the on-demand list price or None.
+    `occupancy` divides the parts of a machine that is requested more than once over.
+    """
 
     name: str
     vcpus: int
@@ -26,6 +28,7 @@ class Instance:
     price_usd_hour: float | None = None
     price_date: date | None = None
     price_source: str = ""
+    occupancy: float = 1.0
 
 
 _GPU_BYTES = {

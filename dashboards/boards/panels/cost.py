@@ -26,11 +26,12 @@ _NO_SLOPE = "In USD after calibration, once the instance type has a price."
 _money = partial(of_workers, metric=n.RUNNING)
 
 
-def _per(key: str, what: str, query: str, metric: str) -> Panel:
+def _per(key: str, what: str, query: str, metric: str, phase: str = "") -> Panel:
+    share = f", for the share of {phase} in the requests' time" if phase else ""
     return _money(
         id=f"usd-per-{key}",
         title=f"Cost per {what} (USD)",
-        about=f"{_PRICED}, over current throughput. Unit cost is high at low load.",
+        about=f"{_PRICED}{share}, over current throughput. Unit cost is high at low load.",
         lines=(
             PanelLine(f"worker_hours_per_{query}", by="endpoint_name", factor="worker_usd_hour"),
         ),
@@ -70,8 +71,8 @@ IDLE_SHARE = replace(
     unit="share",
     unpriced=None,
 )
-PER_OUTPUT = _per("output", "1M output tokens", "million_output", n.GENERATED)
-PER_INPUT = _per("input", "1M input tokens", "million_input", n.PROMPT)
+PER_OUTPUT = _per("output", "1M output tokens", "million_output", n.GENERATED, "decode")
+PER_INPUT = _per("input", "1M input tokens", "million_input", n.PROMPT, "prefill")
 PER_TOKEN = _per("token", "1M tokens", "million_tokens", n.PROMPT)
 PER_REQUEST = _per("request", "1k requests", "thousand_requests", f"{n.E2E}_count")
 SAVED = _money(

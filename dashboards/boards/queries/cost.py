@@ -45,18 +45,31 @@ def idle_share_by_endpoint(scope: Scope, times: Times) -> str:
     return f"(1 - ({busy} or {workers(scope)} * 0) / {workers(scope)}) {_top(scope, times)}"
 
 
-def _worker_hours(metrics: tuple[str, ...], per: str) -> Query:
-    """Worker hours per `per` units of these counters."""
+def _worker_hours(metrics: tuple[str, ...], per: str, phase: str = "") -> Query:
+    """Worker hours per `per` units of these counters; with `phase`, only the part of prefill or
+    decode in the requests' time.
+    """
 
     def query(scope: Scope, times: Times) -> str:
         made = " + ".join(rate_by(_BY, metric, scope.engines(), times) for metric in metrics)
-        return f"{workers(scope)} / {_HOUR_S} / (({made}) > 0) * {per} {_top(scope, times)}"
+        hours = f"{workers(scope)} / {_HOUR_S}"
+        if phase:
+            spent = [
+                rate_by(_BY, f"{metric}_sum", scope.engines(), times)
+                for metric in (phase, n.PREFILL_TIME, n.DECODE_TIME)
+            ]
+            hours += f" * ({spent[0]} / (({spent[1]} + {spent[2]}) > 0))"
+        return f"{hours} / (({made}) > 0) * {per} {_top(scope, times)}"
 
     return query
 
 
-register_query("worker_hours_per_million_output")(_worker_hours((n.GENERATED,), _MILLION))
-register_query("worker_hours_per_million_input")(_worker_hours((n.PROMPT,), _MILLION))
+register_query("worker_hours_per_million_output")(
+    _worker_hours((n.GENERATED,), _MILLION, n.DECODE_TIME)
+)
+register_query("worker_hours_per_million_input")(
+    _worker_hours((n.PROMPT,), _MILLION, n.PREFILL_TIME)
+)
 register_query("worker_hours_per_million_tokens")(_worker_hours((n.GENERATED, n.PROMPT), _MILLION))
 register_query("worker_hours_per_thousand_requests")(_worker_hours((f"{n.E2E}_count",), _THOUSAND))
 

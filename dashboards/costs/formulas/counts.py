@@ -35,6 +35,8 @@ def usage_queries(range_s: int) -> dict[str, str]:
         "prompt": _grown(n.PROMPT, "", range_s),
         "generated": _grown(n.GENERATED, "", range_s),
         "requests": _grown(n.FINISHED, "", range_s),
+        "prefill": _grown(f"{n.PREFILL_TIME}_sum", "", range_s),
+        "decode": _grown(f"{n.DECODE_TIME}_sum", "", range_s),
         "load": _grown(n.LOAD_TIME, "", range_s),
         "l2_bytes": _grown(n.READ, 'tier!~"0:.*"', range_s),
     }
@@ -103,6 +105,8 @@ def _counts(name: str, found: Mapping[str, Mapping[str, float]]) -> Counts:
         worker_s=worker_s,
         # No step with a running request gives no series; the value is then zero.
         busy_s=0.0 if worker_s is not None and busy_s is None else busy_s,
+        prefill_s=found["prefill"].get(name),
+        decode_s=found["decode"].get(name),
         prompt=found["prompt"].get(name),
         generated=found["generated"].get(name),
         requests=found["requests"].get(name),

@@ -26,7 +26,8 @@ class Share:
     """Resources of a machine that one worker occupies.
 
     `of_gpus` 0: a machine without GPUs, shared by CPU or memory, whichever is more. `memory_bytes`
-    includes `l1_bytes`.
+    includes `l1_bytes`. `occupancy` divides the share of a machine that is requested more than once
+    over.
     """
 
     gpus: int
@@ -36,6 +37,7 @@ class Share:
     memory_bytes: int
     of_memory_bytes: int
     l1_bytes: int = 0
+    occupancy: float = 1.0
 
     @property
     def part(self) -> float:
@@ -48,11 +50,14 @@ class Share:
 
     def _with(self, memory_bytes: int) -> float:
         if self.gpus and self.of_gpus:
-            return self.gpus / self.of_gpus
-        return max(self.cpus / self.of_cpus, memory_bytes / self.of_memory_bytes)
+            return self.gpus / self.of_gpus / self.occupancy
+        part = max(self.cpus / self.of_cpus, memory_bytes / self.of_memory_bytes)
+        return part / self.occupancy
 
     @property
     def words(self) -> str:
+        if self.occupancy > 1:
+            return f"{self.part:.0%} of the machine (over-allocated)"
         if self.gpus and self.of_gpus:
             return f"{self.gpus} of {self.of_gpus} GPUs"
         return f"{self.part:.0%} of the machine"
@@ -75,12 +80,15 @@ class Rate:
 class Counts:
     """Usage of one endpoint in the range; None: not exported.
 
-    `worker_s`: sum of the workers' lifetimes; `busy_s`: seconds with a request. `cached`: tokens by
-    tier (device, l1, l2). `load_s`: time spent loading KV blocks, `l2_bytes` of them from L2.
+    `worker_s`: sum of the workers' lifetimes; `busy_s`: seconds with a request. `prefill_s`,
+    `decode_s`: sums over requests. `cached`: tokens by tier (device, l1, l2). `load_s`: time spent
+    loading KV blocks, `l2_bytes` of them from L2.
     """
 
     worker_s: float | None = None
     busy_s: float | None = None
+    prefill_s: float | None = None
+    decode_s: float | None = None
     prompt: float | None = None
     generated: float | None = None
     requests: float | None = None
@@ -140,12 +148,13 @@ def costs(rate: Rate, counts: Counts, slope: float | None, l2: L2Cost = NO_L2) -
     busy = _times(counts.busy_s, rate.usd_hour)
     idle = total - busy if total is not None and busy is not None else None
     both = _sum(counts.prompt, counts.generated)
+    prefill, decode = split_time(counts)
     return Costs(
         rate=rate,
         total=total,
         idle=None if idle is None else max(0.0, idle),
-        per_million_input=_each(total, counts.prompt, MILLION),
-        per_million_output=_each(total, counts.generated, MILLION),
+        per_million_input=_each(_times_share(total, prefill), counts.prompt, MILLION),
+        per_million_output=_each(_times_share(total, decode), counts.generated, MILLION),
         per_million_tokens=_each(total, both, MILLION),
         per_thousand_requests=_each(total, counts.requests, 1000.0),
         saving=saving(rate, counts, slope, l2) if slope is not None else None,
@@ -178,6 +187,20 @@ def split_shares(uses: Mapping[str, Counts]) -> dict[str, float]:
     used = {name: counts.l2_bytes or 0.0 for name, counts in uses.items()} if complete else hits
     whole = sum(used.values())
     return {name: one / whole if whole else 1 / len(used) for name, one in used.items()}
+
+
+def split_time(counts: Counts) -> tuple[float | None, float | None]:
+    """Return the shares of prefill and of decode in the requests' time, by which input and output
+    tokens share the cost; None if the engine does not measure both.
+    """
+    if counts.prefill_s is None or counts.decode_s is None:
+        return None, None
+    spent = counts.prefill_s + counts.decode_s
+    return (counts.prefill_s / spent, counts.decode_s / spent) if spent else (None, None)
+
+
+def _times_share(total: float | None, share: float | None) -> float | None:
+    return None if total is None or share is None else total * share
 
 
 def per_day(amount: float | None, range_s: float) -> float | None:
@@ -238,4 +261,5 @@ def worker_share(needs: Needs, instance: Instance) -> Share:
         memory_bytes=needs.memory_bytes + needs.l1_bytes,
         of_memory_bytes=instance.memory_bytes,
         l1_bytes=needs.l1_bytes,
+        occupancy=instance.occupancy,
     )

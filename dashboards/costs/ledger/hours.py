@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, Sum
 
 from console.catalogue import selectors as catalogue
 from console.catalogue.core.builtin import Instance
@@ -32,6 +32,7 @@ from dashboards.costs.ledger.endpoint_states import EndpointState, stored_needs
 from dashboards.costs.models import CostDay, CostPlace, MeasuredHour
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.factors import by_settings
+from dashboards.costs.prices.machines import occupy
 from dashboards.costs.prices.tiers import Terms, TierCostShare
 from dashboards.prometheus.http.client import Asker, Question
 from endpoints import selectors
@@ -115,8 +116,9 @@ def add_hour(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResul
 
 def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
     found = endpoint_states.states_at(hour + HOUR, counted)
-    machines, prices, slopes = catalogue.instances_by_name(), catalogue.load_prices(), by_settings()
-    day = hour.date()
+    prices, slopes, day = catalogue.load_prices(), by_settings(), hour.date()
+    use = [(found[name].needs, (one.worker_s or 0.0) / HOUR_S) for name, one in counted.items()]
+    machines = occupy(catalogue.instances_by_name(), use)
     rates = tiers.rates(machines, lambda machine: prices.on(machine, day), day)
     # Owners pay for a tier in idle hours too.
     uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
@@ -135,7 +137,7 @@ def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
             **(_of_tier(tier) if tier else {}),
         }
         row = begun.get((name, state.key)) or _row(name, day, state, worth)
-        _sum(row, hour, counted.get(name, Counts()), tier)
+        _sum(row, hour, counted.get(name, Counts()), tier, (part, l1_part))
 
 
 def _row(name: str, day: date, state: EndpointState, worth: Mapping[str, Any]) -> CostDay:
@@ -165,7 +167,14 @@ def _of_tier(tier: TierCostShare) -> dict[str, Any]:
     return {"tier_place": tier.rate.place, **tier_prices(tier.rate.terms)}
 
 
-def _sum(row: CostDay, hour: datetime, counts: Counts, tier: TierCostShare | None) -> None:
+def _sum(
+    row: CostDay,
+    hour: datetime,
+    counts: Counts,
+    tier: TierCostShare | None,
+    parts: tuple[float | None, float | None],
+) -> None:
+    """Add an hour to a day. The day's parts become the average over its worker seconds."""
     more = {
         "worker_s": counts.worker_s,
         "busy_s": counts.busy_s,
@@ -178,6 +187,11 @@ def _sum(row: CostDay, hour: datetime, counts: Counts, tier: TierCostShare | Non
         "load_s": counts.load_s,
     }
     changes: dict[str, Any] = {name: F(name) + value for name, value in more.items() if value}
+    more_s = counts.worker_s or 0.0
+    for name, part in zip(("part", "l1_part"), parts, strict=True):
+        if more_s and part is not None and getattr(row, name) is not None:
+            spent = F("worker_s") * F(name) + more_s * part
+            changes[name] = spent / (F("worker_s") + more_s)
     if tier is not None:
         held = tier.hours * tier.share
         changes |= {
@@ -218,9 +232,18 @@ def _parts(since: date) -> None:
     """Fill in machines that were missing in the catalogue."""
     machines = catalogue.instances_by_name()
     lacking = CostDay.objects.filter(day__gte=since, part=None, machine__in=machines)
+    by_day: dict[date, list[CostDay]] = {}
     for row in lacking:
-        row.part, row.l1_part = machine_part(stored_needs(row), machines)
-        row.save(update_fields=["part", "l1_part"])
+        by_day.setdefault(row.day, []).append(row)
+    for day, rows in by_day.items():
+        hours = MeasuredHour.objects.filter(hour__date=day)
+        covered_s = hours.aggregate(seconds=Sum("covered_s"))["seconds"] or 24 * HOUR_S
+        needs = [stored_needs(row) for row in rows]
+        use = [(one, row.worker_s / covered_s) for one, row in zip(needs, rows, strict=True)]
+        occupied = occupy(machines, use)
+        for one, row in zip(needs, rows, strict=True):
+            row.part, row.l1_part = machine_part(one, occupied)
+            row.save(update_fields=["part", "l1_part"])
 
 
 def _prices(since: date) -> None:

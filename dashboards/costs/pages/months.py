@@ -27,6 +27,7 @@ from dashboards.costs.ledger import months
 from dashboards.costs.ledger.months import Month
 from dashboards.costs.models import BudgetCrossing
 from dashboards.costs.prices import tiers
+from dashboards.costs.prices.machines import occupied_machines
 from dashboards.costs.reports import monthly as month_reports
 from dashboards.costs.reports.shares import WEIGHT
 from endpoints import selectors as endpoints
@@ -116,7 +117,7 @@ def delete_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
 @never_cache
 @require_safe
 def tier_list(request: HttpRequest) -> HttpResponse:
-    machines = catalogue.instances_by_name()
+    machines = occupied_machines()
     today, prices = timezone.now().date(), catalogue.load_prices()
     known = tiers.rates(machines, lambda name: prices.on(name, today), today)
     specs = endpoints.endpoints(_user(request)).values_list("spec", flat=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.accounts.permissions import Somebody
-from console.catalogue.selectors import instances_by_name
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import HOUR_S, rate
+from dashboards.costs.prices.machines import occupied_machines
 from dashboards.models import Calibration
 from endpoints import selectors
 from endpoints.runs import RunState
@@ -73,7 +73,7 @@ def factors(viewer: Somebody = None) -> Mapping[str, Mapping[str, float]]:
     `worker_usd_hour`: price of a worker; `saved_usd_token`: value of a cached prompt token before
     the time to load it and the cost of the cache.
     """
-    catalogue = instances_by_name()
+    catalogue = occupied_machines()
     rows = selectors.endpoints(viewer).values_list("pk", "name", "spec")
     listed = [(key, name, parse_stored_needs(spec)) for key, name, spec in rows]
     slopes = known((key, needs) for key, _, needs in listed)

@@ -15,7 +15,6 @@ from typing import Any
 
 from console.accounts.permissions import Somebody, allows
 from console.catalogue.core.builtin import Instance
-from console.catalogue.selectors import instances_by_name
 from dashboards.boards.results.board import Message, make_fault_message
 from dashboards.costs.formulas.counts import TIERS, UsageCounts, count_usage
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
@@ -32,6 +31,7 @@ from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.entry import MissingPrice, list_missing
 from dashboards.costs.prices.factors import KnownSlope, known
+from dashboards.costs.prices.machines import occupied_machines
 from dashboards.models import Calibration
 from dashboards.prometheus.http.client import Asker
 from endpoints import selectors
@@ -188,7 +188,7 @@ def report(
     counted = count_usage(prometheus, RANGES[key], now)
     fault = counted.fault or counted.missing
     message = make_fault_message(fault) if fault else None
-    catalogue = instances_by_name()
+    catalogue = occupied_machines(counted.by_endpoint, RANGES[key])
     rows = _rows(counted, viewer, catalogue, now - RANGES[key], now)
     shown = [row for row in rows if only(row)]
     missing = list_missing(((row.endpoint.name, row.needs) for row in rows), catalogue)

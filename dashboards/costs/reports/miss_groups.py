@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.accounts.permissions import Somebody
-from console.catalogue.selectors import instances_by_name
 from dashboards.boards import queries
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.results.board import Message, make_fault_message
@@ -19,6 +18,7 @@ from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import HOUR_S, rate
 from dashboards.costs.ledger.sums import BY, NO_TEAM, UNTAGGED
 from dashboards.costs.prices.factors import known
+from dashboards.costs.prices.machines import occupied_machines
 from dashboards.costs.reports.endpoints import RANGES
 from dashboards.costs.reports.misses import slope_error
 from dashboards.models import Calibration
@@ -157,7 +157,7 @@ def _count(
 
 def _prices(listed: Iterable[tuple[Any, Needs]]) -> Mapping[Any, _Priced]:
     listed = list(listed)
-    slopes, catalogue = known(listed), instances_by_name()
+    slopes, catalogue = known(listed), occupied_machines()
     used = {slope.calibration.pk for slope in slopes.values()}
     samples = dict(Calibration.objects.filter(pk__in=used).values_list("pk", "samples"))
     prices = {}

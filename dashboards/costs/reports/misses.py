@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from console.catalogue.selectors import instances_by_name
 from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.costs.formulas.savings import HOUR_S, rate
 from dashboards.costs.prices.factors import known
+from dashboards.costs.prices.machines import occupied_machines
 from dashboards.models import Calibration
 from endpoints.keys import selectors as keys
 from endpoints.models import Endpoint
@@ -147,7 +147,7 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
 
 def worker_price(endpoint: Endpoint) -> float | None:
     """Return USD per hour of a worker; None without a price."""
-    return rate(parse_stored_needs(endpoint.spec), instances_by_name()).usd_hour
+    return rate(parse_stored_needs(endpoint.spec), occupied_machines()).usd_hour
 
 
 def price_of(endpoint: Endpoint) -> MissPrice:
@@ -157,7 +157,7 @@ def price_of(endpoint: Endpoint) -> MissPrice:
         why = "Not calibrated: the prefill time per prompt token is unknown."
         return MissPrice(why=why)
     samples = Calibration.objects.values_list("samples", flat=True).get(pk=slope.calibration.pk)
-    priced = rate(needs, instances_by_name())
+    priced = rate(needs, occupied_machines())
     usd = None if priced.usd_hour is None else slope.slope * priced.usd_hour / HOUR_S
     return MissPrice(slope.slope, usd, slope_error(samples, slope.slope), priced.why)
 

@@ -24,6 +24,8 @@ DAY = 86_400.0
 COUNTS = Counts(
     worker_s=2 * DAY,
     busy_s=0.5 * DAY,
+    prefill_s=0.1 * DAY,
+    decode_s=0.4 * DAY,
     prompt=40e6,
     generated=10e6,
     requests=20_000,
@@ -36,13 +38,21 @@ def test_costs_of_one_day_with_two_workers() -> None:
     found = costs(Rate(3.0), COUNTS, 0.0002)
     assert found.total == pytest.approx(144.0)
     assert found.idle == pytest.approx(108.0)
-    assert found.per_million_input == pytest.approx(3.6)
-    assert found.per_million_output == pytest.approx(14.4)
+    assert found.per_million_input == pytest.approx(0.2 * 144.0 / 40)
+    assert found.per_million_output == pytest.approx(0.8 * 144.0 / 10)
     assert found.per_million_tokens == pytest.approx(2.88)
     assert found.per_thousand_requests == pytest.approx(7.2)
     assert found.saving is not None
     assert found.saving.seconds == pytest.approx({"device": 2000, "l1": 1000, "l2": 200})
     assert found.saving.usd == pytest.approx((3200 - 1000) / 3600 * 3.0)
+
+
+def test_input_and_output_together_cost_what_the_workers_cost() -> None:
+    found = costs(Rate(3.0), COUNTS, None)
+    assert found.per_million_input is not None and found.per_million_output is not None
+    assert found.per_million_input * 40 + found.per_million_output * 10 == pytest.approx(144.0)
+    without = costs(Rate(3.0), replace(COUNTS, decode_s=None), None)
+    assert without.per_million_input is without.per_million_output is None
 
 
 def test_cache_that_costs_more_than_it_saves_is_negative() -> None:

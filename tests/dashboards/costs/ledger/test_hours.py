@@ -174,6 +174,27 @@ def test_unknown_machine_gets_its_share_once_known(
     assert (day().part, day().price) == (pytest.approx(0.1), 2.0)
 
 
+def test_an_over_allocated_machine_costs_its_price(
+    stub_prometheus: StubPrometheus, one: Endpoint
+) -> None:
+    stub_prometheus.used = {"one": {**USED, "up{job": 40 * HOUR_S}}
+    hours.add_hour(stub_prometheus, NOON - HOUR)
+    assert day().worker_s * day().part == pytest.approx(HOUR_S)
+    stub_prometheus.used = {"one": USED}
+    hours.add_hour(stub_prometheus, NOON)
+    # One machine for the first hour, and two tenths of it for the second.
+    assert day().worker_s * day().part == pytest.approx(1.2 * HOUR_S)
+
+
+def test_a_late_price_is_not_exceeded_either(stub_prometheus: StubPrometheus, people: Cast) -> None:
+    made("one")
+    stub_prometheus.used = {"one": {**USED, "up{job": 40 * HOUR_S}}
+    hours.add_hour(stub_prometheus, NOON)
+    INSTANCE_TYPES.save(people.alice, THIS_MACHINE, PRICE)
+    hours.revalue(NOON.date())
+    assert day().worker_s * day().part == pytest.approx(HOUR_S)
+
+
 REDIS = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:6379/1"}}}
 REDIS_NAME = "redis:r:6379"
 TIER_PRICES = ("tier_price", "tier_memory_price", "tier_disk_price")

@@ -50,6 +50,8 @@ def a_day(now: int) -> str:
         where = 'pod="w-0"'
         add("vllm:prompt_tokens_total", "counter", where, at, PROMPT * passed)
         add("vllm:generation_tokens_total", "counter", where, at, GENERATED * passed)
+        add("vllm:request_prefill_time_seconds_sum", "counter", where, at, 0.1 * passed)
+        add("vllm:request_decode_time_seconds_sum", "counter", where, at, 0.3 * passed)
         add("vllm:request_success_total", "counter", where, at, REQUESTS * passed)
         add("vllm:kv_offload_load_time_total", "counter", where, at, LOAD * passed)
         for source, each in CACHED.items():
@@ -131,7 +133,8 @@ def test_over_rest(costs_prometheus: str, measured_endpoint: Any) -> None:
     (demo,) = found["endpoints"]
     assert demo["usd_hour_now"] == 0.0, "no worker was ready when it was last looked at"
     assert demo["idle_usd"] == pytest.approx(24 * 0.2, rel=0.01)
-    assert demo["usd_per_million_input"] == pytest.approx(9.6 / 8.64, rel=0.02)
+    assert demo["usd_per_million_input"] == pytest.approx(9.6 / 8.64 / 4, rel=0.02)
+    assert demo["usd_per_million_output"] == pytest.approx(9.6 / 1.728 * 3 / 4, rel=0.02)
     saved_s = 60 * DAY * 0.001 - LOAD * DAY
     assert demo["saved_usd"] == pytest.approx(saved_s / 3600 * 0.2, rel=0.02)
     assert not demo["calibration_stale"]
