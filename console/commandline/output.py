@@ -84,6 +84,11 @@ def format_number(value: float | None, unit: str = "") -> str:
     return "?" if value is None else f"{value:,.2f}{unit}"
 
 
+def format_figure(value: float) -> str:
+    """Format four significant digits without an exponent: "0.1234", "12.34", "360,500"."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def format_seconds(value: float | None) -> str:
     """Format three significant digits: "303 ms", "1.23 s"."""
     if value is None:

@@ -82,7 +82,10 @@ def _format_run(run: dict[str, Any]) -> Iterator[str]:
         return
     tested = result["backtest"]
     for row in tested["rows"]:
-        figures = f"predicted {row['predicted']:.4g}, measured {row['measured']:.4g}"
+        predicted, measured = (
+            output.format_figure(row[name]) for name in ("predicted", "measured")
+        )
+        figures = f"predicted {predicted}, measured {measured}"
         yield f"  backtest {row['name']}: {figures}, error {row['error']:+.1%}"
     if tested["refusal"]:
         yield f"  No answer. {tested['refusal']}"
@@ -129,7 +132,10 @@ def _figure(row: tuple[str, Any, Any, Any]) -> tuple[str, ...]:
 
 
 def _estimate(one: Any) -> str:
-    return "-" if one is None else f"{one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})"
+    if one is None:
+        return "-"
+    value, low, high = (output.format_figure(one[name]) for name in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
 
 
 def _change(name: str, one: Any) -> str:

@@ -14,7 +14,7 @@ _FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null restore
 
 
 def _alert(one: dict[str, Any]) -> tuple[str, ...]:
-    value = "" if one["value"] is None else f"{one['value']:.4g}"
+    value = "" if one["value"] is None else output.format_figure(one["value"])
     return (
         *(one["state"], one["severity"], one["alert"], one["endpoint"], value),
         *(output.format_time(one["since"]), one["summary"]),

@@ -62,13 +62,16 @@ def _format_month(found: dict[str, Any]) -> Iterator[str]:
 
 def _table(columns: list[str], rows: list[dict[str, Any]]) -> str:
     head = [column.upper().replace("_", " ") for column in columns]
-    return output.table(head, [[_cell(row.get(column)) for column in columns] for row in rows])
+    cells = [[_cell(column, row.get(column)) for column in columns] for row in rows]
+    return output.table(head, cells)
 
 
-def _cell(value: Any) -> str:
+def _cell(column: str, value: Any) -> str:
     if value is None:
         return "?"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return format_usd(value) if "usd" in column else f"{value:,.0f}"
 
 
 def add_cost(rooms: Verbs) -> None:

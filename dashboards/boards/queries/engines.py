@@ -93,7 +93,6 @@ QUERIES.update(
         "workers_up_by_endpoint": gauge_query("up", _of_vllm, _ENDPOINT, top=True),
         "workers_known": lambda scope, _times: f"count(up{_of_vllm(scope)})",
         "ttft_p90_each": quantile_query(90, (n.TTFT,), Scope.engines, _ENDPOINT),
-        "finished_by_reason": counter_query(n.FINISHED, Scope.engines, "finished_reason"),
         "rejected_by_reason": counter_query(n.REJECTED, Scope.engines, "reason"),
         "http_by_status": counter_query(n.HTTP_REQUESTS, _of_api, "status"),
         "step_tokens": mean_query(n.STEP_TOKENS, Scope.engines),
@@ -172,3 +171,16 @@ QUERIES.update(
         "happened_requests": growth_query(Scope.engines, n.FINISHED),
     }
 )
+
+
+@register_query("finished_by_reason")
+def finished_by_reason(scope: Scope, times: Times) -> str:
+    """Requests that callers cancel are the router's count: engines do not count those whose
+    connection is closed. Of one worker, only its engine's counts are known.
+    """
+    counted = rate_by("finished_reason", n.FINISHED, scope.engines(), times)
+    if scope.worker:
+        return counted
+    cancelled = rate_by("reason", n.ERRORS, scope.router(reason="client_cancelled"), times)
+    renamed = f'label_replace({cancelled}, "finished_reason", "abort", "reason", ".*")'
+    return f"sum by (finished_reason) ({renamed}) or {counted}"

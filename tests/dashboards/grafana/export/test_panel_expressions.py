@@ -46,7 +46,8 @@ def test_no_placeholder_remains(one: bool) -> None:
 def test_expression_with_values_equals_the_console_query() -> None:
     """The same series by the same expression; only patterns stand where an equality was."""
     times = Times(5, 900)
-    for query in QUERIES:
+    # Grafana's boards select workers, of which routers do not count cancelled requests.
+    for query in QUERIES.keys() - {"finished_by_reason"}:
         requested = filled(export_panel.make_template(query, one=True), DEMO)
         reported = requested.replace(',pod=~".*"', "").replace(',worker=~".*"', "")
         reported = reported.replace('pod=~".*"', "").replace('worker=~".*"', "")
