@@ -80,10 +80,6 @@ def cell(value: Any) -> str:
     return truncate(value)
 
 
-def format_number(value: float | None, unit: str = "") -> str:
-    return "?" if value is None else f"{value:,.2f}{unit}"
-
-
 def format_figure(value: float) -> str:
     """Format four significant digits without an exponent: "0.1234", "12.34", "360,500"."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -13,9 +13,5 @@ class Migration(migrations.Migration):
             old_name='abort_at',
             new_name='cancel_at',
         ),
-        migrations.AlterField(
-            model_name='benchmark',
-            name='state',
-            field=models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('aborted', 'Aborted'), ('cancelled', 'Cancelled'), ('failed', 'Failed')], default='queued', max_length=10),
-        ),
+        migrations.AlterField('benchmark', 'state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('aborted', 'Aborted'), ('cancelled', 'Cancelled'), ('failed', 'Failed')], default='queued', max_length=10)),
     ]

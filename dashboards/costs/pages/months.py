@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -19,13 +19,14 @@ from console.accounts.gate import role_required
 from console.catalogue import selectors as catalogue
 from console.core.errors import Refused
 from console.resources.pages import FieldsForm
+from console.web.forms import submit
 from dashboards.boards.results.csv_export import escape_formula
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.formulas.price_terms import FOREIGN, parse_stored_needs
 from dashboards.costs.ledger import months
 from dashboards.costs.ledger.months import Month
-from dashboards.costs.models import BudgetCrossing
+from dashboards.costs.models import Budget, BudgetCrossing, TierPrice
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.machines import occupied_machines
 from dashboards.costs.reports import monthly as month_reports
@@ -76,10 +77,13 @@ def budget_list(request: HttpRequest) -> HttpResponse:
 @role_required("operator", somewhere=True)
 def new_budget(request: HttpRequest) -> HttpResponseBase:
     form = FieldsForm(BUDGET_FIELDS, request.POST)
-    if refused := _tried(form, lambda: actions.save_budget(request.user, None, form.typed())):
-        return _budgets(request, form, refused)
-    messages.success(request, "Budget created.")
-    return redirect("money:budgets")
+
+    def done(_saved: Budget) -> HttpResponse:
+        messages.success(request, "Budget created.")
+        return redirect("money:budgets")
+
+    act = partial(actions.save_budget, request.user, None, form.typed())
+    return submit(request, form, act, partial(_budgets, request, form), done)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -88,16 +92,18 @@ def edit_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
     budget = budgets.budgets(_user(request)).filter(pk=budget_id).first()
     if budget is None:
         raise Http404
-    posted = request.POST if request.method == "POST" else None
-    form = FieldsForm(BUDGET_FIELDS, posted, budget)
-    status = 200
-    if posted is not None:
-        status = _tried(form, lambda: actions.save_budget(request.user, budget_id, form.typed()))
-        if not status:
-            messages.success(request, f"Budget {budget.name} saved.")
-            return redirect("money:budgets")
-    context = {"form": form, "budget": budget}
-    return render(request, "money/budget.html", context, status=status)
+    form = FieldsForm(BUDGET_FIELDS, request.POST if request.method == "POST" else None, budget)
+
+    def show(status: int) -> HttpResponse:
+        context = {"form": form, "budget": budget}
+        return render(request, "money/budget.html", context, status=status)
+
+    def done(saved: Budget) -> HttpResponse:
+        messages.success(request, f"Budget {saved.name} saved.")
+        return redirect("money:budgets")
+
+    act = partial(actions.save_budget, request.user, budget_id, form.typed())
+    return submit(request, form, act, show, done)
 
 
 @require_POST
@@ -137,18 +143,20 @@ def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
     price, history = selectors.last_tier_price(name), selectors.tier_prices(name)
     if not history and not name.startswith(FOREIGN) and name not in cachetier.tier_names():
         raise Http404
-    posted = request.POST if request.method == "POST" else None
-    form = FieldsForm(PRICE_FIELDS, posted, price)
+    form = FieldsForm(PRICE_FIELDS, request.POST if request.method == "POST" else None, price)
     # Changing a past day must be explicit: it changes reported costs.
     form.initial["since"] = timezone.now().date()
-    status = 200
-    if posted is not None:
-        status = _tried(form, lambda: actions.save_tier_price(request.user, name, form.typed()))
-        if not status:
-            messages.success(request, f"Price of {name} saved.")
-            return redirect("money:tiers")
-    context = {"form": form, "name": name, "price": price, "history": history}
-    return render(request, "money/tier.html", context, status=status)
+
+    def show(status: int) -> HttpResponse:
+        context = {"form": form, "name": name, "price": price, "history": history}
+        return render(request, "money/tier.html", context, status=status)
+
+    def done(_saved: TierPrice) -> HttpResponse:
+        messages.success(request, f"Price of {name} saved.")
+        return redirect("money:tiers")
+
+    act = partial(actions.save_tier_price, request.user, name, form.typed())
+    return submit(request, form, act, show, done)
 
 
 @require_POST
@@ -174,18 +182,6 @@ def _budgets(request: HttpRequest, form: FieldsForm, status: int = 200) -> HttpR
         "month": months.month_of(timezone.now()),
     }
     return render(request, "money/budgets.html", context, status=status)
-
-
-def _tried(form: FieldsForm, act: Callable[[], object]) -> int:
-    """Return 0 on success, else the HTTP status of the rejection, with the problems added to the
-    form.
-    """
-    try:
-        act()
-    except Refused as error:
-        form.refuse(error.errors)
-        return error.status_code
-    return 0
 
 
 def _month(text: str) -> Month:

@@ -8,14 +8,6 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.AlterField(
-            model_name='whatif',
-            name='stage',
-            field=models.CharField(blank=True, default='', max_length=120),
-        ),
-        migrations.AlterField(
-            model_name='whatif',
-            name='state',
-            field=models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('aborted', 'Aborted'), ('cancelled', 'Cancelled'), ('failed', 'Failed')], default='queued', max_length=10),
-        ),
+        migrations.AlterField('whatif', 'stage', models.CharField(blank=True, default='', max_length=120)),
+        migrations.AlterField('whatif', 'state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('aborted', 'Aborted'), ('cancelled', 'Cancelled'), ('failed', 'Failed')], default='queued', max_length=10)),
     ]
