@@ -214,7 +214,8 @@ class EndpointForm(Styled, forms.Form):
 
     def spec_data(self) -> dict[str, Any]:
         """Return the input of `actions`. Empty fields get their defaults, unless the text may be
-        empty. Fields not submitted or not shown keep their values.
+        empty; an emptied number is no number, and rejected. Fields not submitted or not shown keep
+        their values.
         """
         flat = {path: value for path, value in self.present.items() if path not in self.fields}
         # A checkbox missing from the page was not unticked.
@@ -230,7 +231,8 @@ class EndpointForm(Styled, forms.Form):
                 flat |= {path: self.present[path]} if path in self.present else {}
                 continue
             typed = str(self.data[path]).strip()
-            if typed == "" and not _may_be_empty(spec_field):
+            emptied = spec_field.kind in (int, float) and self.initial[path] != ""
+            if typed == "" and not emptied and not _may_be_empty(spec_field):
                 continue
             flat[path] = parse_value(spec_field, typed)
         return nest(flat)

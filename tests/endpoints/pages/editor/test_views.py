@@ -83,6 +83,16 @@ def test_untouched_page_changes_nothing(page: Client, data: dict[str, Any]) -> N
     assert (now.spec, now.generation) == (made.spec, 1)
 
 
+@pytest.mark.parametrize("at", [NEW, EDIT])
+def test_an_emptied_number_is_rejected_and_not_the_default(page: Client, at: str) -> None:
+    make_endpoint(replicas=3)
+    form = sent(page.get(at), replicas="", **({"name": "other"} if at == NEW else {}))
+    refused = page.post(at, form)
+    assert refused.status_code == 400
+    assert "Give a whole number from 0 to 64." in refused.content.decode()
+    assert [row.spec["replicas"] for row in Endpoint.objects.all()] == [3]
+
+
 def test_a_link_fills_in_fields_and_the_note(page: Client, data: dict[str, Any]) -> None:
     actions.create(SYSTEM, data)
     url = f"{EDIT}?replicas=4&routing.strategy=session&cache.l1.enabled=false&nonsense=1"
