@@ -33,10 +33,9 @@ class Kind(Generic[Row]):
 
     `slug`: its path in pages and REST, and its audit target without the last letter. `shown`:
     fields of the REST document that cannot be set. `all_rows` and `find` may add rows that are not
-    stored.
-    `saved(actor, row, before)` and `deleted(actor, row)` run in the transaction of a change;
-    `before` is None for a new row. `removal` returns the label of the button that deletes a row and
-    the question asked first, None if there is none. `intro`: what the list page says first;
+    stored. `saved(actor, row, before)` and `deleted(actor, row)` run in the transaction of a
+    change; `before` is None for a new row. `removal` returns the label of the button that deletes a
+    row and the question asked first, None if there is none. `intro`: what the list page says first;
     `more`: template of a section below the form.
     """
 
@@ -86,6 +85,9 @@ class Kind(Generic[Row]):
         every problem.
         """
         require(actor, self.role)
+        if data.get(self.key, key) != key:
+            text, remedy = f"The {self.key} cannot be changed.", "Omit it, or add another row."
+            raise Refused(Problem(self.key, data[self.key], text, remedy, "fixed"))
         with transaction.atomic():
             before = self.find(key) if isinstance(key, str) else None
             row = copy.copy(before) if before else self.fields.model(**{self.key: key})

@@ -112,6 +112,8 @@ def test_over_rest(people: Cast) -> None:
     assert refused.status_code == 400
     assert refused.json()["errors"][0]["field"] == "vcpus"
     assert alice.put(url, [1], content_type="application/json").status_code == 400
+    renamed = alice.put(url, {**PRICED, "name": "other"}, content_type="application/json")
+    assert (renamed.status_code, renamed.json()["field"]) == (400, "name")
     assert alice.delete(url).status_code == 204
 
 
