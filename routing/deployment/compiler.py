@@ -58,6 +58,8 @@ def compile_config(
         "api_keys_file": KEYS_FILE,
         **_worker_section(endpoint, workers, installed),
     }
+    if not endpoint.spec.replicas and not endpoint.spec.scaling.enabled:
+        config["paused"] = True
     if not endpoint.spec.on_cluster:
         config["reuse_port"] = True  # pods have addresses of their own
     if routing.allowed_origins != (ANY_HOST,):

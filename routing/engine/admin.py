@@ -15,7 +15,7 @@ import orjson
 from console.processkit import listener
 from routing.engine.config import memory_bounds, show_config
 from routing.engine.discovery.finders import Discovery
-from routing.engine.errors import Refusal
+from routing.engine.errors import Refusal, refuse_without_worker
 from routing.engine.fleet.circuit import STATE_NAMES
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import explain_blocks
@@ -301,7 +301,7 @@ async def _explain(
     if router.kv is not None:
         fallback = explain_blocks(router.kv, body, identity)
     if not router.table.eligible:
-        raise Refusal("no_healthy_worker", "No worker can accept this request at the moment.")
+        raise refuse_without_worker(router.config.paused)
     fleet = router.table.fleet
     return router.policy.rank(facts, fleet, shown=len(fleet)), facts, fallback
 
@@ -320,7 +320,7 @@ async def _explain_as(
     if isinstance(policy, KvAware) and router.kv is not None:
         explain_blocks(router.kv, body, identity)
     if not router.table.eligible:
-        raise Refusal("no_healthy_worker", "No worker can accept this request at the moment.")
+        raise refuse_without_worker(router.config.paused)
     fleet = router.table.fleet
     # The load order belongs to the active strategy: scan all workers instead.
     plain = Fleet(fleet.eligible, fleet.others)

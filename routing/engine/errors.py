@@ -177,3 +177,11 @@ def find_error_event(tail: bytes) -> bytes:
         return b""
     match = _ERROR_EVENT.search(tail)
     return b"" if match is None else match[1]
+
+
+def refuse_without_worker(paused: bool) -> Refusal:
+    """Return the refusal of a request for which no worker is eligible."""
+    text = "This endpoint is paused: it has 0 replicas. Resume it in the console."
+    if not paused:
+        text = "No worker can accept this request at the moment."
+    return Refusal("no_healthy_worker", text)

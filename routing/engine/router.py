@@ -15,7 +15,7 @@ from routing.engine.access.paths import (
     without_slash,
 )
 from routing.engine.config import Config, Key
-from routing.engine.errors import Refusal
+from routing.engine.errors import Refusal, refuse_without_worker
 from routing.engine.exchange import Exchange
 from routing.engine.fleet.responses import PATH as RESPONSES_PATH
 from routing.engine.fleet.responses import named_response
@@ -293,7 +293,7 @@ class Router(RouterState):
         if exchange.tried:
             fleet = fleet.without(exchange.tried)
         if not fleet.eligible:
-            raise Refusal("no_healthy_worker", "No worker can accept this request at the moment.")
+            raise refuse_without_worker(self.config.paused)
         if self._listed_at and (places := self._listed_at.get(exchange.requested_model)):
             fleet = fleet.without([w for w in self.table.eligible if w.id not in places])
             if not fleet.eligible:

@@ -125,6 +125,7 @@ class _Document(Section, frozen=True):
     prefix_block_bytes: Annotated[int, between(16, 65_536)] = 256
     prefix_memory_blocks: Annotated[int, between(1, 100_000_000)] = 65_536
     l1_tokens: Annotated[int, between(0, 10**12)] = 0
+    paused: bool = False
     api_keys_file: str = ""
     hash_key_file: str = ""
     cache_isolation: Isolation = "key"
@@ -168,6 +169,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         prefix_block_bytes=document.prefix_block_bytes,
         prefix_memory_blocks=document.prefix_memory_blocks,
         l1_tokens=document.l1_tokens,
+        paused=document.paused,
         keys=keys,
         hash_key=hash_key,
         cache_isolation=document.cache_isolation,

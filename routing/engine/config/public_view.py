@@ -68,6 +68,7 @@ def show_config(config: Config) -> dict[str, Any]:
         "prefix_block_bytes": config.prefix_block_bytes,
         "prefix_memory_blocks": config.prefix_memory_blocks,
         "l1_tokens": config.l1_tokens,
+        "paused": config.paused,
         "cache_isolation": config.cache_isolation,
         "keys": None if config.keys is None else [show_key(key) for key in config.keys],
         "kv": _show(config.kv),

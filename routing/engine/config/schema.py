@@ -373,7 +373,7 @@ class Config:
     `keys` None: the data port is open; an empty tuple rejects everyone. `cache_isolation`: scope of
     KV cache reuse; without keys it is shared. `reuse_port`: several routers listen on the address.
     `l1_tokens`: size of each worker's L1; 0: unknown, or none. `allowed_origins`: of browsers'
-    scripts; `*`: every origin.
+    scripts; `*`: every origin. `paused`: it has no workers on purpose, and refusals say so.
     """
 
     listen: Address
@@ -391,6 +391,7 @@ class Config:
     prefix_block_bytes: int = 256
     prefix_memory_blocks: int = 65_536
     l1_tokens: int = 0
+    paused: bool = False
     keys: tuple[Key, ...] | None = None
     hash_key: bytes = field(default=b"", repr=False)
     cache_isolation: str = "key"

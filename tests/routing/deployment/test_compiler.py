@@ -59,6 +59,12 @@ def test_router_parses_the_compiled_files(tmp_path: Path) -> None:
     assert (config.endpoint, config.namespace, config.model) == ("demo", "default", "demo")
 
 
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_a_router_knows_that_its_endpoint_is_paused(replicas: int) -> None:
+    endpoint = replace(ENDPOINT, spec=replace(ENDPOINT.spec, replicas=replicas))
+    assert compile_config(endpoint, ()).get("paused", False) is (replicas == 0)
+
+
 def test_workers_without_an_address_are_omitted_and_unready_ones_are_not() -> None:
     config = compile_config(ENDPOINT, (worker(0, ready=False), worker(1, url="")))
     assert [w["id"] for w in config["workers"]] == ["demo-worker-0"]

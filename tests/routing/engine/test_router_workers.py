@@ -83,6 +83,14 @@ async def test_only_workers_that_list_the_model_are_eligible(strategy: str) -> N
             assert "the model 'a'" in answer.json["error"]["message"]
 
 
+@pytest.mark.parametrize(("paused", "said"), [(True, "paused"), (False, "at the moment")])
+async def test_a_paused_endpoint_says_so(paused: bool, said: str) -> None:
+    async with router(paused=paused) as server:
+        answer = await ask(server, post(chat("x")))
+        assert (answer.status, answer.code) == (503, "no_healthy_worker")
+        assert said in answer.json["error"]["message"]
+
+
 async def test_aliases_share_the_prefixes_of_their_model() -> None:
     class Aliased(FakeWorker):
         async def _answer(self, request: Any, reader: Any, writer: Any) -> None:
