@@ -11,6 +11,7 @@ import pytest
 
 from routing.engine.config import Address
 from routing.engine.http.listeners import Listener, StartError
+from tests.support.ports import free_port
 
 
 class Hello(asyncio.Protocol):
@@ -30,7 +31,8 @@ async def hello(host: str, port: int) -> bytes:
 
 async def test_both_wildcards_share_a_port() -> None:
     """An address is of one family, whatever the machine's default is."""
-    six = Listener(Address("::", 0), Hello, 16)
+    # The one of `bind(0)` is free for IPv6 only: another process may listen on it with IPv4.
+    six = Listener(Address("::", free_port()), Hello, 16)
     await six.open()
     with pytest.raises(ConnectionRefusedError):
         await hello("127.0.0.1", six.address.port)
