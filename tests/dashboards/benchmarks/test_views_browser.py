@@ -50,6 +50,9 @@ def test_benchmark_from_the_form_to_an_abort(
     page.get_by_role("link", name="Questions about shared documents").click()
     expect(page.get_by_label("Documents", exact=True)).to_be_visible()
     outlook = page.locator("#outlook")
+    # The form is new: what is typed before htmx listens to it is not seen.
+    listens = "document.querySelector('#outlook')['htmx-internal-data']?.listenerInfos?.length"
+    page.wait_for_function(listens)
     page.get_by_label("Request rate (requests/s)").fill("30")
     expect(outlook).to_contain_text("about 30")
     page.get_by_label("Request rate (requests/s)").fill("0")
