@@ -41,6 +41,7 @@ class RoutingConfig(AppConfig):
                 lambda: str(settings.EMBERLINE.l2_secrets),
                 canary=canary_selectors.router_settings,
                 state_store=lambda: settings.EMBERLINE.state_store,
+                router_path=lambda: settings.EMBERLINE.router_path,
             )
         )
         register_finder(search.find)

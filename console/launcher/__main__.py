@@ -1,11 +1,11 @@
-"""`python -m console.launcher up|down|status|prepare|test-tools`."""
+"""`python -m console.launcher up|down|status|prepare|compile-router|test-tools`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from console.launcher import alertmanager, lifecycle, tools
+from console.launcher import alertmanager, compiled_router, lifecycle, tools
 from console.launcher.layout import default_layout
 from console.launcher.progress import StepFailed, print_line, step
 
@@ -18,6 +18,7 @@ def main() -> int:
     verbs.add_parser("down", help="stop everything")
     verbs.add_parser("status", help="show what is running")
     verbs.add_parser("prepare", help="the vLLM environment and the demo model")
+    verbs.add_parser("compile-router", help="the router as machine code, in var/router")
     verbs.add_parser("test-tools", help="install the programs the tests need")
     options = parser.parse_args()
     try:
@@ -44,7 +45,11 @@ def _dispatch(options: argparse.Namespace) -> int:
             print_line("WORKERS=simulated: nothing to prepare.")
         return 0
     layout.prepare()
-    with step("Chromium, Prometheus, Alertmanager, Redis' tools and cache clients for the tests"):
+    if options.verb == "compile-router":
+        compiled_router.compile_copy(layout)
+        return 0
+    with step("Compiler, browser, servers and cache clients for the tests"):
+        tools.ensure_compiler()
         tools.ensure_chromium()
         tools.ensure_headless_shell(layout)
         tools.ensure_redis_tools()

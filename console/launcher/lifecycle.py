@@ -20,6 +20,7 @@ from console.core import disk
 from console.core import environment as settings
 from console.launcher import (
     alertmanager,
+    compiled_router,
     lock,
     processes,
     runtime_environment,
@@ -163,6 +164,7 @@ def prepare(layout: Layout) -> bool:
 
 def _prepare(layout: Layout) -> Services:
     layout.prepare()
+    compilation = compiled_router.start(layout)
     workers = _workers(layout)
     for name in ("django_secret_key", "l2_password", "targets_token"):
         settings.generated_secret(layout.secrets / name)
@@ -198,6 +200,7 @@ def _prepare(layout: Layout) -> Services:
         command = [*manage, "collectstatic", "--noinput", "-v", "0", *again]
         run(command, "Static files were not collected", env=environment)
         write_facts(layout, static_collected=True)
+    write_facts(layout, router_path=str(compiled_router.wait(layout, compilation) or ""))
     return services
 
 

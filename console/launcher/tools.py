@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from contextlib import suppress
 from functools import partial
 from importlib import metadata, util
@@ -96,6 +98,21 @@ def ensure_prometheus(layout: Layout) -> Path | None:
         unpack_debian_package(layout, "prometheus")
         path = prometheus_server(layout)
     return path
+
+
+def missing_compiler() -> str:
+    """Return how to get a C compiler and Python's headers, "" if both are here."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        return f"There is no C compiler ({compiler}): apt-get install gcc"
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return "Python's headers are missing: apt-get install python3-dev"
+    return ""
+
+
+def ensure_compiler() -> None:
+    if missing_compiler():
+        _install("The compiled router needs a C compiler", "gcc", "python3-dev")
 
 
 def ensure_chromium() -> Path:

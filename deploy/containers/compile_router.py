@@ -1,22 +1,29 @@
 #!/usr/bin/env python3
 """Compile the request path of the router with mypyc, in a copy of the source.
 
-    compile_router.py FOLDER [--python PYTHON] [--optimize 2]
+    compile_router.py FOLDER [--python PYTHON] [--cached]
     compile_router.py FOLDER --check                          fails unless all are loaded compiled
 
 Needs mypy, setuptools and a C compiler. A shared library appears beside each source and is imported
 in its place. FOLDER must not be a checkout, where edits of the source would then have no effect.
-PYTHON has the router's packages.
+PYTHON has the router's packages. With --cached, the libraries of the last sources are kept in the
+user's cache folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
+import hashlib
 import importlib
 import os
+import shutil
 import sys
+import sysconfig
 import tempfile
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import version
 from pathlib import Path
 
 # What runs for every request and event. Classes of these modules check the declared types of their
@@ -66,6 +73,10 @@ MODULES = [
     "routing.engine.tokens.usage",
 ]
 
+# What the modules import, whose types the compiled code relies on.
+SOURCES = ("cachetier", "console/processkit", "routing/engine")
+KEPT_BUILDS = 4
+
 # Modules outside the list are read for their types only.
 _MYPY = """
 [mypy]
@@ -74,23 +85,56 @@ ignore_missing_imports = True
 """
 
 
-def compile_modules(folder: Path, python: str, optimize: str) -> None:
+def compile_modules(folder: Path, python: str, cache: Path) -> None:
+    """Put the shared libraries beside their sources in `folder`, from the cache if they are there.
+
+    Concurrent builds of the same cache wait for each other: the second finds what the first made.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        libraries = cache / _digest(folder)
+        if not libraries.is_dir():
+            with tempfile.TemporaryDirectory(dir=cache) as build:
+                _build(folder, python, Path(build) / "libraries", build)
+                (Path(build) / "libraries").rename(libraries)
+        libraries.touch()
+        by_age = sorted(cache.glob("*/"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for outdated in by_age[KEPT_BUILDS:]:
+            shutil.rmtree(outdated)
+        shutil.copytree(libraries, folder, dirs_exist_ok=True)
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    digest.update(f"{sys.version} {sysconfig.get_platform()} {version('mypy')}".encode())
+    for room in SOURCES:
+        for path in sorted((folder / room).rglob("*.py")):
+            digest.update(f"\0{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def _build(folder: Path, python: str, libraries: Path, build: str) -> None:
     from mypyc.build import mypycify
     from setuptools import setup
 
     sources = [str(folder / f"{name.replace('.', '/')}.py") for name in MODULES]
-    with tempfile.TemporaryDirectory() as build:
-        os.chdir(build)  # away from pyproject.toml, whose settings are for the whole product
+    # Away from pyproject.toml, whose settings are for the whole product.
+    with contextlib.chdir(build):
         Path("mypy.ini").write_text(_MYPY)
         extensions = mypycify(
             ["--config-file", "mypy.ini", "--python-executable", python, *sources],
-            opt_level=optimize,
+            opt_level="2",
             debug_level="0",
             target_dir=build,
             group_name="emberline_router",
         )
-        command = ["--quiet", "build_ext", "--build-lib", str(folder), "--build-temp", build]
+        command = ["--quiet", "build_ext", "--build-lib", str(libraries), "--build-temp", build]
         setup(name="emberline-router", packages=[], ext_modules=extensions, script_args=command)
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "emberline/compiled"
 
 
 def find_interpreted(folder: Path) -> list[str]:
@@ -108,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="copy of the source; .git must be absent")
     parser.add_argument("--python", default=sys.executable, help="with the router's packages")
-    parser.add_argument("--optimize", default="2", help="level of the C compiler")
+    parser.add_argument("--cached", action="store_true", help="keep the libraries, by digest")
     parser.add_argument("--check", action="store_true", help="compile nothing")
     flags = parser.parse_args()
     folder = flags.folder.resolve()
@@ -119,9 +163,10 @@ def main() -> None:
     if (folder / ".git").exists():
         sys.exit(
             f"{folder} is a checkout: edits there would have no effect. Compile a copy, as "
-            "`make test-compiled` does."
+            "`make compiled` does."
         )
-    compile_modules(folder, flags.python, flags.optimize)
+    with tempfile.TemporaryDirectory() as unkept:
+        compile_modules(folder, flags.python, cache_folder() if flags.cached else Path(unkept))
 
 
 if __name__ == "__main__":

@@ -59,6 +59,11 @@ def test_the_printed_curl_line_works(simulated: Product) -> None:
     assert '"choices"' in done.stdout, done.stdout + done.stderr
 
 
+def test_routers_are_compiled(simulated: Product) -> None:
+    (log,) = (simulated.folder / "var/log").glob("demo-router*.log")
+    assert '"compiled":true' in log.read_text()
+
+
 def test_a_command_in_another_shell_uses_the_same_services(simulated: Product) -> None:
     """With a stranger's environment: neither the broker nor Prometheus is where defaults say."""
     done = subprocess.run(

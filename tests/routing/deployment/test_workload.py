@@ -339,11 +339,12 @@ def test_routers_on_this_machine_share_the_port_and_the_embedded_store() -> None
     def made(endpoint: EndpointFacts) -> WorkloadSpec:
         config = compile_config(endpoint, (worker(0),), installed=LOCAL_STORE)
         spec = router_spec("demo", config, compile_keys(endpoint, LOCAL_STORE))
-        return to_processes(spec, endpoint, "/etc/l2", LOCAL_STORE)
+        return to_processes(spec, endpoint, "/etc/l2", LOCAL_STORE, "/var/router")
 
     one, two = made(on_machine()), made(on_machine(**{"router.replicas": 2}))
     assert (one.replicas, two.replicas) == (1, 2)
     assert one.shared_ports == two.shared_ports == ("http",)
+    assert one.env == {"PYTHONPATH": "/var/router"}, "the compiled copy"
     assert one.spec_hash == two.spec_hash, "adding a router restarts none"
     assert two.secret_env == {"EMBERLINE_STATE_STORE_PASSWORD": "/var/secrets/store"}
     configs = [json.loads(spec.live_files[-1].content) for spec in (one, two)]
