@@ -145,7 +145,7 @@ def imports(tree: ast.AST, lazy: bool = False) -> Iterator[tuple[str, str]]:
 
 def edges(code: Code) -> dict[str, set[str]]:
     """Imports among product modules, lazy and typing ones included."""
-    found: dict[str, set[str]] = {module: set() for module in code.paths}
+    edges: dict[str, set[str]] = {module: set() for module in code.paths}
     for module, tree in code.trees.items():
         for name, _kind in imports(tree):
             target = name
@@ -157,8 +157,8 @@ def edges(code: Code) -> dict[str, set[str]]:
                 and target != module
                 and (not code.is_package(target) or code.lines[target] > 3)
             ):
-                found[module].add(target)
-    return found
+                edges[module].add(target)
+    return edges
 
 
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -166,7 +166,7 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    cycles: list[list[str]] = []
 
     def visit(node: str) -> None:
         number[node] = low[node] = len(number)
@@ -177,16 +177,16 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
             if target in stack:
                 low[node] = min(low[node], low[target])
         if low[node] == number[node]:
-            at = stack.index(node)
-            group, stack[at:] = stack[at:], []
+            index = stack.index(node)
+            group, stack[index:] = stack[index:], []
             if len(group) > 1:
-                found.append(sorted(group))
+                cycles.append(sorted(group))
 
     sys.setrecursionlimit(10_000)
     for node in graph:
         if node not in number:
             visit(node)
-    return found
+    return cycles
 
 
 def mutual_packages(graph: dict[str, set[str]], code: Code) -> list[str]:
@@ -204,7 +204,7 @@ def mutual_packages(graph: dict[str, set[str]], code: Code) -> list[str]:
 def unmatched_tests(code: Code) -> list[str]:
     """Test files that follow no module: `tests/<package>/test_<module>[_<aspect>].py`."""
     homes = set(code.paths) | {module.rpartition(".")[0] for module in code.paths}
-    found = []
+    unmatched_tests = []
     for path in tracked("tests"):
         name = Path(path).name
         if not name.startswith("test_") or path.split("/")[1] in FREE_TESTS:
@@ -213,8 +213,8 @@ def unmatched_tests(code: Code) -> list[str]:
         words = Path(path).stem.removeprefix("test_").split("_")
         names = ("_".join(words[:end]) for end in range(len(words), 0, -1))
         if not any(f"{folder}.{name}" in homes for name in names):
-            found.append(path)
-    return found
+            unmatched_tests.append(path)
+    return unmatched_tests
 
 
 def unnamed_classes(code: Code) -> list[str]:

@@ -104,17 +104,17 @@ def main() -> int:
         ["git", "ls-files", "*.md", "templates", *(f"{app}/*.py" for app in APPS)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
-    found = 0
+    problems = 0
     for name in listed:
         elsewhere = name == "CHANGELOG.md" or "/migrations/" in name
         if elsewhere or not (ROOT / name).is_file():
             continue
         for line, text in texts(ROOT / name):
             for match in WORD.finditer(text):
-                wanted = list(GLOSSARY.values())[int(str(match.lastgroup)[1:])]
-                print(f"{name}:{line}: {match[0]!r}: write {wanted!r}")
-                found += 1
-    return int(found > 0)
+                term = list(GLOSSARY.values())[int(str(match.lastgroup)[1:])]
+                print(f"{name}:{line}: {match[0]!r}: write {term!r}")
+                problems += 1
+    return int(problems > 0)
 
 
 if __name__ == "__main__":

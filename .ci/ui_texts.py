@@ -128,8 +128,8 @@ def document() -> str:
         path = ROOT / name
         if "/migrations/" in name or "/vendor/" in name or not path.is_file():
             continue
-        if found := shown(READERS.get(path.suffix, lambda _: iter(()))(path.read_text())):
-            parts.append(f"## `{name}`\n\n```text\n" + "\n".join(found) + "\n```\n")
+        if texts := shown(READERS.get(path.suffix, lambda _: iter(()))(path.read_text())):
+            parts.append(f"## `{name}`\n\n```text\n" + "\n".join(texts) + "\n```\n")
     return "\n".join(parts)
 
 

@@ -43,12 +43,14 @@ def kind_of(action: argparse.Action) -> str:
         return "flag"
     many = action.nargs if action.nargs in ("+", "*", "?") else ""
     if action.choices:
-        return f"choice{many}:" + "|".join(str(one) for one in action.choices if one is not None)
+        return f"choice{many}:" + "|".join(
+            str(choice) for choice in action.choices if choice is not None
+        )
     convert = action.type
     if callable(convert):
         for name, good, bad in KINDS:
-            if all(accepts(convert, one) for one in good) and not any(
-                accepts(convert, one) for one in bad
+            if all(accepts(convert, value) for value in good) and not any(
+                accepts(convert, value) for value in bad
             ):
                 return f"{name}{many}"
     return f"text{many}"
@@ -66,8 +68,12 @@ def main() -> None:
         for name in action.option_strings
     }
     names = re.compile(r"vllm(-cpu|-rocm)?")
-    versions = {one.version for one in distributions() if names.fullmatch(one.metadata["Name"])}
-    (version,) = {one.partition("+")[0] for one in versions}
+    versions = {
+        distribution.version
+        for distribution in distributions()
+        if names.fullmatch(distribution.metadata["Name"])
+    }
+    (version,) = {version.partition("+")[0] for version in versions}
     path = FOLDER / f"{version}.json"
     path.write_text(json.dumps(dict(sorted(options.items())), indent=0) + "\n", encoding="utf-8")
     print(f"{path}: {len(options)} options")

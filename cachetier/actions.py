@@ -76,12 +76,12 @@ def change(
         tier = _lock_tier(name)
         expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
         before = tier.spec
-        wanted = tier_spec.change_spec(before, data, selectors.spare_capacity())
-        changes = tier_spec.list_changes(before, wanted)
+        new_spec = tier_spec.change_spec(before, data, selectors.spare_capacity())
+        changes = tier_spec.list_changes(before, new_spec)
         if not changes:
             return tier
         for field in changes:
-            setattr(tier, field, getattr(wanted, field))
+            setattr(tier, field, getattr(new_spec, field))
         tier.generation += 1
         tier.changed_at = timezone.now()
         tier.save(update_fields=[*changes, "generation", "changed_at"])

@@ -41,12 +41,16 @@ _MAX_CONCURRENT = 8
 
 def flush(nodes: Iterable[tuple[str, str]], namespace: str) -> tuple[int, list[str]]:
     """Flush the (name, admin URL) nodes; return (values dropped, names of nodes that failed)."""
-    found = list(nodes)
+    node_list = list(nodes)
     query = f"?namespace={quote(namespace, safe='')}" if namespace else ""
     token = password_file().read_text().strip()
     with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-        answers = list(pool.map(lambda node: _post_order(f"{node[1]}/flush{query}", token), found))
-    silent = [name for (name, _), dropped in zip(found, answers, strict=True) if dropped is None]
+        answers = list(
+            pool.map(lambda node: _post_order(f"{node[1]}/flush{query}", token), node_list)
+        )
+    silent = [
+        name for (name, _), dropped in zip(node_list, answers, strict=True) if dropped is None
+    ]
     return sum(dropped or 0 for dropped in answers), silent
 
 
@@ -60,9 +64,9 @@ def hand_over(admin_url: str, heirs: Iterable[str]) -> bool:
     status, body = _send_request("GET", f"{admin_url}/stats")
     if status != 200:
         return False
-    found = body.get("handover")
-    if isinstance(found, dict):
-        return found.get("state") == "running"
+    handover = body.get("handover")
+    if isinstance(handover, dict):
+        return handover.get("state") == "running"
     to = quote(",".join(heirs), safe=":,/")
     return bool(to) and _send_request("POST", f"{admin_url}/drain?to={to}")[0] == 202
 

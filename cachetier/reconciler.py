@@ -83,19 +83,21 @@ def _run_pass(held: Claim) -> float:
     if tier.deleted_at is not None:
         return _remove_workload(held, tier, provisioner)
     leaving = _count_leaving_nodes(tier, provisioner)
-    kept = replace(tier.spec, node_count=max(tier.node_count, leaving))
-    spec = _nodes(NodeFacts(tier.name, kept, password_file()))
+    kept_spec = replace(tier.spec, node_count=max(tier.node_count, leaving))
+    spec = _nodes(NodeFacts(tier.name, kept_spec, password_file()))
     ref = provisioner.apply(spec)
-    seen = provisioner.observe(ref)
-    stats = {node.name: node_stats.fetch_stats(node.urls[ADMIN_PORT]) for node in seen.ready()}
+    observation = provisioner.observe(ref)
+    stats = {
+        node.name: node_stats.fetch_stats(node.urls[ADMIN_PORT]) for node in observation.ready()
+    }
     verdict = judge_tier(
-        seen,
+        observation,
         spec.spec_hash,
         wanted=tier.node_count,
         was_ready=bool(tier.status.url),
         deleting=False,
     )
-    if not _write_status(held, tier, seen, verdict, stats):
+    if not _write_status(held, tier, observation, verdict, stats):
         log.info("Cache tier %s: lost the reconcile claim; discarding the result", tier.name)
     if verdict.phase is not TierPhase.READY or leaving:
         return CHANGE_INTERVAL_S
@@ -126,28 +128,30 @@ def _count_leaving_nodes(tier: CacheTier, provisioner: Provisioner) -> int:
     if not tier.nodes.filter(index__gte=tier.node_count, state=ReplicaState.READY).exists():
         return 0
     ready = provisioner.observe(Ref(provisioner.name, workload_name(tier.name))).ready()
-    staying = [one for one in ready if one.index < tier.node_count]
+    staying = [replica for replica in ready if replica.index < tier.node_count]
     heirs = (
-        [urlsplit(one.urls[RESP_PORT]).netloc for one in staying]  # as DNS lists them
+        [urlsplit(replica.urls[RESP_PORT]).netloc for replica in staying]  # as DNS lists them
         if tier.cluster
         else node_admin.node_list_lines(staying, RESP_PORT, tier.node_count)
     )
-    going = [one for one in ready if one.index >= tier.node_count]
-    handing = [one.index for one in going if node_admin.hand_over(one.urls[ADMIN_PORT], heirs)]
+    going = [replica for replica in ready if replica.index >= tier.node_count]
+    handing = [
+        replica.index for replica in going if node_admin.hand_over(replica.urls[ADMIN_PORT], heirs)
+    ]
     return max(handing, default=-1) + 1
 
 
 def _remove_workload(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
     ref = Ref(provisioner.name, workload_name(tier.name))
     provisioner.delete(ref)
-    seen = provisioner.observe(ref)
-    if not seen.exists:
+    observation = provisioner.observe(ref)
+    if not observation.exists:
         with transaction.atomic():
             if held.write(phase=TierPhase.DELETING):
                 tier.delete()
                 node_list_file(tier.name).unlink(missing_ok=True)
         return CHANGE_INTERVAL_S
-    verdict = judge_tier(seen, "", wanted=0, was_ready=False, deleting=True)
+    verdict = judge_tier(observation, "", wanted=0, was_ready=False, deleting=True)
     held.write(**asdict(verdict), observed_generation=tier.generation, url="")
     return CHANGE_INTERVAL_S
 
@@ -177,9 +181,9 @@ def _write_status(
             return False
         if listed:  # written under the claim: a stale pass cannot overwrite a newer one
             node_admin.write_node_list(path, listed)
-        known = {node.index: node for node in tier.nodes.all()}
+        nodes = {node.index: node for node in tier.nodes.all()}
         for replica in seen.replicas:
-            _write_node(tier, known.get(replica.index), replica, stats.get(replica.name))
+            _write_node(tier, nodes.get(replica.index), replica, stats.get(replica.name))
         tier.nodes.exclude(index__in=[replica.index for replica in seen.replicas]).delete()
         if changed:
             name = tier.name

@@ -147,24 +147,24 @@ def tiers() -> QuerySet[CacheTier]:
 
 def tier_names() -> list[str]:
     """Return the names an endpoint may use, with the default tier, which is made on demand."""
-    found = CacheTier.objects.filter(deleted_at=None).values_list("name", flat=True)
-    return sorted({DEFAULT_TIER, *found})
+    names = CacheTier.objects.filter(deleted_at=None).values_list("name", flat=True)
+    return sorted({DEFAULT_TIER, *names})
 
 
 def tier_clusters() -> dict[str, str]:
     """Map each tier to its cluster ("" = this machine), including a default tier to be made."""
-    found = CacheTier.objects.filter(deleted_at=None).values_list("name", "cluster")
-    return {DEFAULT_TIER: clusters.default_cluster(), **dict(found)}
+    rows = CacheTier.objects.filter(deleted_at=None).values_list("name", "cluster")
+    return {DEFAULT_TIER: clusters.default_cluster(), **dict(rows)}
 
 
 def tiers_by_cluster() -> dict[str, list[str]]:
     """Map each cluster to its tiers, including those being deleted."""
-    found: dict[str, list[str]] = {}
+    tiers_by_cluster: dict[str, list[str]] = {}
     for name, cluster in CacheTier.objects.values_list("name", "cluster"):
         where = cluster or clusters.default_cluster()
         if where:
-            found.setdefault(where, []).append(f"cache tier {name}")
-    return found
+            tiers_by_cluster.setdefault(where, []).append(f"cache tier {name}")
+    return tiers_by_cluster
 
 
 def get_tier(name: str) -> CacheTier | None:
@@ -190,23 +190,23 @@ def list_specs(name: str, since: datetime) -> list[tuple[datetime, TierSpec]]:
     if tier is None:
         return []
     begin, spec = max(since, tier.created_at), tier.spec
-    known = {field.name for field in fields(TierSpec)}
-    found = []
+    names = {field.name for field in fields(TierSpec)}
+    specs = []
     for event in trail.list_events().filter(
         verb="change", target=f"cache-tier/{name}", at__gt=begin
     ):
-        found.append((event.at, spec))
-        before = {field: pair[0] for field, pair in event.changes.items() if field in known}
+        specs.append((event.at, spec))
+        before = {field: pair[0] for field, pair in event.changes.items() if field in names}
         spec = replace(spec, **before)
-    return [(begin, spec), *reversed(found)]
+    return [(begin, spec), *reversed(specs)]
 
 
 def numbers(tier: CacheTier) -> TierNumbers:
     nodes = list(tier.nodes.all())
-    seen = [node.stats_at for node in nodes if node.stats_at is not None]
+    times = [node.stats_at for node in nodes if node.stats_at is not None]
     return TierNumbers(
         **{field.name: _sum_known(nodes, field.name) for field in fields(NodeNumbers)},
-        seen_at=min(seen, default=None),
+        seen_at=min(times, default=None),
     )
 
 

@@ -144,8 +144,12 @@ def close_replaced(opened: Iterable[BaseDatabaseWrapper]) -> None:
     work on the old one for ever.
     """
     for connection in opened:
-        known = getattr(connection, _FILE, None)
-        if known is not None and known != _file_of(connection) and not connection.in_atomic_block:
+        file_before = getattr(connection, _FILE, None)
+        if (
+            file_before is not None
+            and file_before != _file_of(connection)
+            and not connection.in_atomic_block
+        ):
             log.warning("The database file was replaced; it is opened again")
             connection.close()
 
@@ -157,10 +161,10 @@ def _note_file(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 def _file_of(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
     try:
-        found = Path(connection.settings_dict["NAME"]).stat()
+        status = Path(connection.settings_dict["NAME"]).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def install(app: Celery, address: str) -> None:

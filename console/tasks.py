@@ -81,10 +81,10 @@ class BaseTask(Task):
         """Run for each id: the last one here, the others as tasks. A message costs as much as a
         short task, and mostly one row is due.
         """
-        for one in ids[:-1]:
-            self.nudge(str(one))
-        for one in ids[-1:]:
-            self(str(one))
+        for item in ids[:-1]:
+            self.nudge(str(item))
+        for item in ids[-1:]:
+            self(str(item))
 
     def _publish(self, args: tuple[Any, ...], countdown: float) -> None:
         if breaker.open():

@@ -40,12 +40,12 @@ def sweep(load: ReadLoad = read_load) -> Calibration | None:
     due = list(find_due(timezone.now()))
     random.shuffle(due)  # a busy endpoint does not keep the others waiting
     for endpoint in due[:MAX_LOOKED]:
-        seen = load(endpoint)
-        if seen is None or seen.in_flight:
+        state = load(endpoint)
+        if state is None or state.in_flight:
             increment(
                 "auto_calibrations",
                 outcome="postponed",
-                reason="load_unknown" if seen is None else "traffic",
+                reason="load_unknown" if state is None else "traffic",
             )
             continue
         try:
@@ -65,7 +65,7 @@ def find_due(now: datetime) -> Iterator[Endpoint]:
     switches = read_switches()
     if not switches.default and True not in switches.of.values():
         return
-    known = by_settings()
+    measured = by_settings()
     ready = selectors.endpoints().filter(
         status__phase=Phase.READY,
         status__ready_replicas__gt=0,
@@ -78,12 +78,12 @@ def find_due(now: datetime) -> Iterator[Endpoint]:
         for pk, spec in ready.values_list("pk", "spec")
         if switches.enabled(pk)
     )
-    wanted = {pk: settings for pk, settings in listed if settings not in known}
-    if not wanted:
+    unmeasured = {pk: settings for pk, settings in listed if settings not in measured}
+    if not unmeasured:
         return
-    attempts = _list_attempts(wanted.values())
-    for endpoint in ready.filter(pk__in=wanted):
-        made = attempts.get(wanted[endpoint.pk], ())
+    attempts = _list_attempts(unmeasured.values())
+    for endpoint in ready.filter(pk__in=unmeasured):
+        made = attempts.get(unmeasured[endpoint.pk], ())
         delay = DELAYS[min(len(made), len(DELAYS)) - 1]
         if not made or (len(made) < ATTEMPTS and now - made[-1] > delay):
             yield endpoint
@@ -91,10 +91,10 @@ def find_due(now: datetime) -> Iterator[Endpoint]:
 
 def _list_attempts(settings: Iterable[str]) -> dict[str, list[datetime]]:
     rows = Calibration.objects.filter(automatic=True, measured_as__in=set(settings))
-    found: dict[str, list[datetime]] = {}
-    for name, at in rows.order_by("created_at").values_list("measured_as", "created_at"):
-        found.setdefault(name, []).append(at)
-    return found
+    attempts: dict[str, list[datetime]] = {}
+    for name, created_at in rows.order_by("created_at").values_list("measured_as", "created_at"):
+        attempts.setdefault(name, []).append(created_at)
+    return attempts
 
 
 def _is_any_running() -> bool:

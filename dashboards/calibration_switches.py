@@ -37,31 +37,31 @@ class Switches:
 def read_switches() -> Switches:
     """Return all switches, with one query."""
     rows = CalibrationSwitch.objects.order_by("pk").values_list("endpoint_id", "enabled")
-    found: dict[Any, bool] = dict(rows)
-    return Switches(found.pop(None, settings.EMBERLINE.auto_calibration), found)
+    switches: dict[Any, bool] = dict(rows)
+    return Switches(switches.pop(None, settings.EMBERLINE.auto_calibration), switches)
 
 
 def set_default(actor: Any, enabled: Any) -> bool:
     """Switch automatic calibration for all endpoints without an own value."""
     require(actor, "operator")
-    wanted = _parse(enabled, optional=False)
+    enabled_value = _parse(enabled, optional=False)
     before = read_switches().default
     with transaction.atomic():
-        _store(actor, None, wanted)
-        changes = {FIELD: [before, wanted]}
+        _store(actor, None, enabled_value)
+        changes = {FIELD: [before, enabled_value]}
         record(actor, "change", "settings/auto-calibration", changes)
-    return bool(wanted)
+    return bool(enabled_value)
 
 
 def set_endpoint(actor: Any, name: str, enabled: Any) -> bool:
     """Switch it for one endpoint; None removes its own value. Return the effective value."""
     endpoint = selectors.get(name, viewer=actor)
     require(actor, "operator", of=endpoint)
-    wanted = _parse(enabled, optional=True)
+    enabled_value = _parse(enabled, optional=True)
     before = read_switches().of.get(endpoint.pk)
     with transaction.atomic():
-        _store(actor, endpoint.pk, wanted)
-        changes = {FIELD: [before, wanted]}
+        _store(actor, endpoint.pk, enabled_value)
+        changes = {FIELD: [before, enabled_value]}
         record(actor, "change", f"endpoint/{name}", changes)
     return read_switches().enabled(endpoint.pk)
 
@@ -71,13 +71,13 @@ def _store(actor: Any, endpoint_id: Any, enabled: bool | None) -> None:
     if enabled is None:
         rows.delete()
         return
-    facts = {
+    fields = {
         "enabled": enabled,
         "changed_at": timezone.now(),
         "changed_by": stored_actor(actor),
     }
-    if not rows.update(**facts):
-        CalibrationSwitch.objects.create(endpoint_id=endpoint_id, **facts)
+    if not rows.update(**fields):
+        CalibrationSwitch.objects.create(endpoint_id=endpoint_id, **fields)
 
 
 def _parse(value: Any, *, optional: bool) -> bool | None:

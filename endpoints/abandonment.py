@@ -24,8 +24,10 @@ from endpoints.workload.worker_spec import workload_name
 
 
 def remaining_objects(endpoint: Endpoint, why: str = "") -> RemainingObjects:
-    at = endpoint.parsed.placement
-    return removal_proof.list_remaining(at.cluster, at.namespace, f"endpoint/{endpoint.name}", why)
+    placement = endpoint.parsed.placement
+    return removal_proof.list_remaining(
+        placement.cluster, placement.namespace, f"endpoint/{endpoint.name}", why
+    )
 
 
 def abandon(actor: Actor, name: str, *, expected_generation: int | None = None) -> RemainingObjects:
@@ -33,22 +35,22 @@ def abandon(actor: Actor, name: str, *, expected_generation: int | None = None) 
     cluster's call timeout.
     """
     teams.require_change(actor, name)
-    seen = _require_abandonable(selectors.get(name), expected_generation)
-    cluster = seen.parsed.placement.cluster
-    why = removal_proof.prove_removal(cluster, lambda: _probe_cluster(seen))
-    rest = remaining_objects(seen, why)
+    left = _require_abandonable(selectors.get(name), expected_generation)
+    cluster = left.parsed.placement.cluster
+    why = removal_proof.prove_removal(cluster, lambda: _probe_cluster(left))
+    rest = remaining_objects(left, why)
     with transaction.atomic():
         endpoint = actions.lock_changeable(actor, name)
         # An endpoint recreated or changed since the check may be on another cluster.
-        if (endpoint.pk, endpoint.generation) != (seen.pk, seen.generation):
-            raise stale(name, endpoint.generation, seen.generation)
-        facts = {
+        if (endpoint.pk, endpoint.generation) != (left.pk, left.generation):
+            raise stale(name, endpoint.generation, left.generation)
+        details = {
             "cluster": rest.cluster,
             "namespace": rest.namespace,
             "selector": rest.selector,
             "why": why,
         }
-        record(actions.user_of(actor), "abandon", actions.target_of(endpoint), facts)
+        record(actions.user_of(actor), "abandon", actions.target_of(endpoint), details)
         delete_rows(endpoint)
     return rest
 

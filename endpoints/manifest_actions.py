@@ -68,7 +68,7 @@ def plan(
     actor: Actor, given: str | list[dict[str, Any]], where: ManifestTarget = ManifestTarget()
 ) -> list[PlannedChange]:
     teams.require_any_team(actor)
-    found = (
+    manifests = (
         documents.read_documents(given)
         if isinstance(given, str)
         else documents.check_documents(given)
@@ -76,11 +76,11 @@ def plan(
     where = where if where.cluster else replace(where, cluster=default_cluster())
     planned: list[PlannedChange] = []
     errors: list[Problem] = []
-    for index, document in enumerate(found):
+    for index, document in enumerate(manifests):
         try:
             planned.append(plan_one(document, where, actor=actor))
         except SpecErrors as error:
-            errors += [_number_paths(item, index, len(found)) for item in error.errors]
+            errors += [_number_paths(item, index, len(manifests)) for item in error.errors]
     errors += _duplicate_errors(planned)
     if errors:
         raise SpecErrors(errors)
@@ -94,8 +94,8 @@ def apply(
 ) -> list[PlannedChange]:
     planned = plan(actor, given, where)
     with transaction.atomic():
-        for one in planned:
-            apply_change(actor, one)
+        for planned_item in planned:
+            apply_change(actor, planned_item)
     return planned
 
 

@@ -58,10 +58,10 @@ def listed(viewer: Somebody = None) -> QuerySet[Endpoint]:
 
 
 def existing(names: Iterable[str], viewer: Somebody = None) -> frozenset[str]:
-    wanted = {name for name in names if name}
-    if not wanted:
+    unique_names = {name for name in names if name}
+    if not unique_names:
         return frozenset()
-    return frozenset(endpoints(viewer).filter(name__in=wanted).values_list("name", flat=True))
+    return frozenset(endpoints(viewer).filter(name__in=unique_names).values_list("name", flat=True))
 
 
 def phases() -> list[tuple[str, str, str]]:
@@ -90,14 +90,14 @@ def events(
     endpoint: Endpoint, *, severity: str = "", kind: str = "", text: str = ""
 ) -> QuerySet[EndpointEvent]:
     """Return events, latest first; `text` is searched in message and subject."""
-    found = endpoint.events.order_by("-last_at", "-id")
+    ordered = endpoint.events.order_by("-last_at", "-id")
     if severity:
-        found = found.filter(severity=severity)
+        ordered = ordered.filter(severity=severity)
     if kind:
-        found = found.filter(kind=kind)
+        ordered = ordered.filter(kind=kind)
     if text:
-        found = found.filter(Q(message__icontains=text) | Q(subject__icontains=text))
-    return found
+        ordered = ordered.filter(Q(message__icontains=text) | Q(subject__icontains=text))
+    return ordered
 
 
 def event_kinds(endpoint: Endpoint) -> list[str]:
@@ -178,9 +178,9 @@ def prometheus_targets_workers() -> list[WorkerTarget]:
 
 def simulated_names(viewer: Somebody = None) -> list[str]:
     related = endpoints(viewer).select_related(None)
-    wanted = related.filter(spec__engine="simulated")
+    simulated = related.filter(spec__engine="simulated")
     running = related.filter(replicas__simulated=True)
-    return list((wanted | running).distinct().order_by("name").values_list("name", flat=True))
+    return list((simulated | running).distinct().order_by("name").values_list("name", flat=True))
 
 
 def on_cache_tier() -> QuerySet[Endpoint]:
@@ -203,7 +203,7 @@ class FleetFacts:
 def read_fleet(viewer: Somebody = None) -> FleetFacts:
     """Read with one query."""
     status = ("phase", "served_once", "updated_at")
-    fields = ("name", "deleted_at", *(f"status__{one}" for one in status))
+    fields = ("name", "deleted_at", *(f"status__{column}" for column in status))
     rows = list(endpoints(viewer).values_list(*fields))
     phases = Counter(str(Phase.DELETING if row[1] else row[2]) for row in rows)
     updates = [row[4] for row in rows if row[4] is not None]

@@ -37,8 +37,8 @@ def find(viewer: Any, text: str) -> Sequence[Hit]:
 
 
 def find_workers(viewer: Any, text: str) -> Sequence[Hit]:
-    seen = selectors.endpoints(viewer).order_by()
-    rows = Replica.objects.filter(endpoint__in=seen, name__icontains=text)
+    visible = selectors.endpoints(viewer).order_by()
+    rows = Replica.objects.filter(endpoint__in=visible, name__icontains=text)
     named = rows.order_by("name").values_list("name", "endpoint__name", "state")
     return [
         Hit("worker", name, reverse("endpoints:workers", args=[owner]), "cpu", state)
@@ -82,8 +82,8 @@ def _find_by_name(viewer: Any, text: str) -> list[Endpoint]:
     begins = Case(
         When(name__istartswith=text, then=Value(0)), default=Value(1), output_field=IntegerField()
     )
-    found = selectors.endpoints(viewer).annotate(model_name=KT("spec__model"), begins=begins)
-    named = found.filter(Q(name__icontains=text) | Q(model_name__icontains=text))
+    annotated = selectors.endpoints(viewer).annotate(model_name=KT("spec__model"), begins=begins)
+    named = annotated.filter(Q(name__icontains=text) | Q(model_name__icontains=text))
     return list(named.order_by("begins", "name")[:MAX_HITS_PER_FINDER])
 
 
@@ -91,12 +91,12 @@ def simulated_banner(viewer: Somebody) -> Banner | None:
     names = selectors.simulated_names(viewer)
     if not names:
         return None
-    shown = ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
+    listed = ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
     return Banner(
         key="simulated",
         level="warning",
         title="Simulated workers",
-        text=f"{shown}: no model is running. Responses, latencies and hit rates are simulated.",
+        text=f"{listed}: no model is running. Responses, latencies and hit rates are simulated.",
     )
 
 

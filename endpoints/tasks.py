@@ -22,8 +22,8 @@ REVOKED_FOR = timedelta(days=90)
 def prune_all() -> None:
     for endpoint_id in Endpoint.objects.values_list("pk", flat=True):
         newest = EndpointEvent.objects.filter(endpoint=endpoint_id).order_by("-last_at", "-id")
-        kept = list(newest.values_list("pk", flat=True)[:EVENTS_KEPT])
-        EndpointEvent.objects.filter(endpoint=endpoint_id).exclude(pk__in=kept).delete()
+        kept_ids = list(newest.values_list("pk", flat=True)[:EVENTS_KEPT])
+        EndpointEvent.objects.filter(endpoint=endpoint_id).exclude(pk__in=kept_ids).delete()
     InferenceKey.objects.filter(revoked_at__lt=timezone.now() - REVOKED_FOR).delete()
     usage.prune(timezone.now())
     _remove_orphans()

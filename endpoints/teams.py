@@ -33,8 +33,8 @@ from endpoints.spec.rules import Context, grant_violations
 
 
 def find(name: str) -> OwnedObject | None:
-    found = Endpoint.objects.filter(name=name).values_list("team_id").first()
-    return OwnedObject(found[0]) if found else None
+    row = Endpoint.objects.filter(name=name).values_list("team_id").first()
+    return OwnedObject(row[0]) if row else None
 
 
 def names(user: Somebody) -> frozenset[str]:
@@ -125,8 +125,8 @@ def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
         if isinstance(actor, OwningSystem):
             return NAMESPACE_GRANTS
         return ALL_GRANTS if isinstance(actor, System) or allows(actor, "admin") else frozenset()
-    given = parse_grants(team.grants)
-    return given | NAMESPACE_GRANTS if isinstance(actor, OwningSystem) else given
+    grants = parse_grants(team.grants)
+    return grants | NAMESPACE_GRANTS if isinstance(actor, OwningSystem) else grants
 
 
 def context(actor: Any, team: Team | None, updating: str = "") -> Context:
@@ -152,8 +152,8 @@ def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
     mine = {team.slug: team for team in choices(actor)}
     if slug in mine:
         return context(actor, mine[slug])
-    given = [grants(actor, team) for team in mine.values()]
-    return spec_context.context(grants=grants(actor, None).union(*given))
+    granted = [grants(actor, team) for team in mine.values()]
+    return spec_context.context(grants=grants(actor, None).union(*granted))
 
 
 def check_grants(actor: Any, team: Team | None, spec: EndpointSpec) -> None:

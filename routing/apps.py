@@ -30,8 +30,8 @@ class RoutingConfig(AppConfig):
         outbound.register_admin_addresses(
             lambda: [
                 urlsplit(url).netloc
-                for one in selectors.endpoints()
-                for url in key_usage.admin_urls(one)
+                for endpoint in selectors.endpoints()
+                for url in key_usage.admin_urls(endpoint)
             ]
         )
         register(

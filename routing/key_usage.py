@@ -30,21 +30,23 @@ _MAX_CONCURRENT = 8
 
 def collect_key_usage() -> int:
     """Run one round; return the number of routers that responded."""
-    targets = [(one, url) for one in selectors.endpoints() for url in admin_urls(one)]
+    targets = [
+        (endpoint, url) for endpoint in selectors.endpoints() for url in admin_urls(endpoint)
+    ]
     with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
         replies = list(pool.map(_fetch_usage, (url for _, url in targets)))
     for (endpoint, _), reply in zip(targets, replies, strict=True):
         if reply is None and endpoint.status.phase == Phase.READY and not endpoint.deleting:
             actions.nudge(endpoint)
     now = timezone.now()
-    answered = [(*where, found) for where, found in zip(targets, replies, strict=True) if found]
+    answered = [(*where, reply) for where, reply in zip(targets, replies, strict=True) if reply]
     marks = usage.latest_marks(now)
     idle = []
-    for endpoint, _, found in answered:
-        if mark := usage.find_idle(marks, endpoint, found):
+    for endpoint, _, usage_reply in answered:
+        if mark := usage.find_idle(marks, endpoint, usage_reply):
             idle.append(mark)
         else:
-            usage.add_report(endpoint, found, now)
+            usage.add_report(endpoint, usage_reply, now)
     usage.renew_marks(idle, now)
     if usage.any_budget():
         with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
@@ -75,14 +77,14 @@ def _budgets(
 ) -> Iterator[tuple[str, str, dict[str, dict[str, Any]]]]:
     """Yield each router's URL, its instance and its keys' remaining budgets."""
     left: dict[str, dict[str, dict[str, Any]]] = {}
-    for endpoint, url, found in answered:
+    for endpoint, url, reply in answered:
         if endpoint.name not in left:
             left[endpoint.name] = usage.budgets_left(endpoint, now)
         keys = left[endpoint.name].items()
         yield (
             url,
-            found["instance"],
-            {k: {**b, "counted": usage.counted_by(found, k)} for k, b in keys},
+            reply["instance"],
+            {k: {**b, "counted": usage.counted_by(reply, k)} for k, b in keys},
         )
 
 

@@ -41,16 +41,16 @@ def find(viewer: Any, text: str) -> Sequence[Hit]:
 
     def query(url: str) -> list[dict[str, Any]]:
         if by_id:
-            one = admin_client.decision(url, text, DEADLINE_S)
-            return [one] if one else []
+            decision = admin_client.decision(url, text, DEADLINE_S)
+            return [decision] if decision else []
         newest = admin_client.decisions(url, NEWEST, DEADLINE_S, brief=True)
-        return [one for one in newest if one.get("request_id") == text]
+        return [decision for decision in newest if decision.get("request_id") == text]
 
     replies = admin_client.query_routers(list(owner), query, BUDGET_S)
     hits = [
         Hit("decision", number, _page(owner[reply.url], number), "route", owner[reply.url])
         for reply in replies
-        for number in (str(one.get("id", "")) for one in reply.answer or ())
+        for number in (str(decision.get("id", "")) for decision in reply.answer or ())
         if number
     ]
     silent = sorted({owner[reply.url] for reply in replies if reply.error})

@@ -97,8 +97,8 @@ def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision |
 
 def misses(endpoint: Endpoint, hours: int, now: float) -> RouterReplies[MissTotals]:
     """Return the sums of all routers over the current hour and those before it."""
-    found = miss_windows(endpoint, [(now // 3600 - hours + 1) * 3600])
-    return RouterReplies(found.found[0], found.error, found.note)
+    windows = miss_windows(endpoint, [(now // 3600 - hours + 1) * 3600])
+    return RouterReplies(windows.found[0], windows.error, windows.note)
 
 
 def miss_windows(endpoint: Endpoint, starts: Sequence[float]) -> RouterReplies[list[MissTotals]]:
@@ -205,23 +205,23 @@ def kv_index(endpoint: Endpoint) -> KvIndexReply:
     )
     reply, note = next((word.answer for word in words if word.answer is not None), None), ""
     if reply is None:
-        known, error = cache.get(key), admin_client.describe_missing(words)
-        if known is None:
+        cached, error = cache.get(key), admin_client.describe_missing(words)
+        if cached is None:
             return KvIndexReply(error=error)
-        reply, at = known
+        reply, read_at = cached
     else:
-        at, error, note = timezone.now(), "", admin_client.describe_missing(words)
-        cache.set(key, (reply, at), INDEX_CACHE_S)
+        read_at, error, note = timezone.now(), "", admin_client.describe_missing(words)
+        cache.set(key, (reply, read_at), INDEX_CACHE_S)
     index = read_index(reply)
     replies = tuple(_index_report(word) for word in words) if len(words) > 1 else ()
     if index is not None and replies and not error:
         fallbacks: Counter[str] = Counter()
-        for one in replies:
-            fallbacks.update(one.kv.fallbacks if one.kv is not None else {})
+        for router_reply in replies:
+            fallbacks.update(router_reply.kv.fallbacks if router_reply.kv is not None else {})
         index = replace(index, fallbacks=dict(fallbacks))
     strategy = str(reply.get("strategy") or "")
     return KvIndexReply(
-        index, strategy, at, error, reply, replies, note, index_disagreements(replies)
+        index, strategy, read_at, error, reply, replies, note, index_disagreements(replies)
     )
 
 
@@ -234,9 +234,9 @@ def _index_report(word: admin_client.RouterReply[dict[str, Any]]) -> RouterRepor
 
 def prefixes(endpoint: Endpoint) -> RouterReplies[list[prefix_groups.PrefixGroup]]:
     reply = decisions(endpoint, MAX_GROUPED_DECISIONS)
-    records = [one.raw for one in reply.found if one.raw.get("prefix")]
-    found = prefix_groups.group_prefixes(records, prefix_names(endpoint))
-    return RouterReplies(found, reply.error, reply.note, len(records))
+    records = [decision.raw for decision in reply.found if decision.raw.get("prefix")]
+    groups = prefix_groups.group_prefixes(records, prefix_names(endpoint))
+    return RouterReplies(groups, reply.error, reply.note, len(records))
 
 
 def prefix_names(endpoint: Endpoint) -> dict[str, str]:
@@ -255,15 +255,15 @@ class RouterTarget:
 
 def targets() -> list[RouterTarget]:
     """Return every endpoint's routers with an address, in one query."""
-    found = []
+    router_targets = []
     rows = endpoint_selectors.endpoints().select_related(None).select_related("status")
     for endpoint in rows.only("name", "status__parts", "status__admin_url"):
         for index, url in enumerate(routers(endpoint)):
             address = urlsplit(url).netloc
             if address:
                 namespace = endpoint_selectors.NAMESPACE
-                found.append(RouterTarget(endpoint.name, namespace, address, index))
-    return found
+                router_targets.append(RouterTarget(endpoint.name, namespace, address, index))
+    return router_targets
 
 
 MAX_REPLAYED = 200

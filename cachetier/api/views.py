@@ -60,7 +60,10 @@ class Tiers(named_objects.CreateView, WatchedList[CacheTier]):
     filters = (
         Filter("search", "name__icontains", "Part of the name."),
         Filter(
-            "phase", _filter_by_phase, "Filter by phase.", choices=[str(one) for one in TierPhase]
+            "phase",
+            _filter_by_phase,
+            "Filter by phase.",
+            choices=[str(phase) for phase in TierPhase],
         ),
         Filter("cluster", "cluster", "Filter by cluster."),
     )
@@ -95,8 +98,8 @@ class Contents(GenericAPIView[CacheTier]):
     @extend_schema(summary="List the contents of a cache tier")
     def get(self, request: Request, name: str) -> Response:
         """Contents by namespace, and hit rates at other sizes."""
-        found = selectors.detail(TIERS.find_or_404(name), request.user)
-        return Response(serializers.ContentsSerializer(found).data)
+        tier_detail = selectors.detail(TIERS.find_or_404(name), request.user)
+        return Response(serializers.ContentsSerializer(tier_detail).data)
 
 
 @extend_schema(tags=["cache"])

@@ -77,15 +77,15 @@ def scheme_is_tls(scheme: str) -> bool:
 
 def parse_query_options(query: str, known: frozenset[str]) -> dict[str, str]:
     try:
-        given = parse_qs(query, strict_parsing=bool(query))
+        parameters = parse_qs(query, strict_parsing=bool(query))
     except ValueError:
         raise AddressError("cache URL options are name=value, joined by &") from None
-    unknown = sorted(set(given) - known)
+    unknown = sorted(set(parameters) - known)
     if unknown:
         raise AddressError(
             f"unknown cache URL option {', '.join(unknown)}: use {', '.join(sorted(known))}"
         )
-    return {name: values[-1] for name, values in given.items()}
+    return {name: values[-1] for name, values in parameters.items()}
 
 
 def parse_weight(text: str) -> float:

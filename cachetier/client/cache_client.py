@@ -98,12 +98,12 @@ class CacheClient:
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             leased = self._load_shared(connection, items, deadline)
-            rest = [item for item, found in zip(items, leased, strict=True) if found is None]
+            rest = [item for item, value in zip(items, leased, strict=True) if value is None]
             ask = _ASKING if asking else b""
             connection.send([b"".join(ask + command(b"GET", key) for key, _ in rest)], deadline)
-            for found, (key, target) in zip(leased, items, strict=True):
-                if found is not None:
-                    outcomes.append(found)
+            for value, (key, target) in zip(leased, items, strict=True):
+                if value is not None:
+                    outcomes.append(value)
                     continue
                 _skip_asking_reply(connection, asking, deadline)
                 outcomes.append(
@@ -172,15 +172,15 @@ class CacheClient:
             self.counters.add_shared(self._shared.why, len(items))
             return nothing
         try:
-            found = self._shared.load(connection, items, deadline)
+            values = self._shared.load(connection, items, deadline)
         except SharedMemoryUnavailable as exc:
             self._shared.rest(exc.reason, now)
             self.counters.add_shared(exc.reason, len(items))
             return nothing
-        left = sum(outcome is None for outcome in found)
+        left = sum(outcome is None for outcome in values)
         self.counters.add_shared(SharedResult.OK, len(items) - left)
         self.counters.add_shared(SharedResult.NOT_LEASED, left)
-        return found
+        return values
 
     def ask(self, *words: bytes, timeout_s: float) -> Any:
         """Return a metadata reply, outside counters and breaker; raise CacheError or ReplyError."""

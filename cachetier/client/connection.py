@@ -195,11 +195,11 @@ class Connection:
     def read_line(self, deadline: float) -> bytes:
         line = bytearray()
         while True:
-            found = self._buffer.find(b"\n", self._start, self._end)
-            stop = self._end if found < 0 else found + 1
+            line_end = self._buffer.find(b"\n", self._start, self._end)
+            stop = self._end if line_end < 0 else line_end + 1
             line += self._view[self._start : stop]
             self._start = stop
-            if found >= 0:
+            if line_end >= 0:
                 break
             if len(line) > _MAX_LINE:
                 raise BrokenError("reply line too long")

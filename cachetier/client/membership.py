@@ -81,16 +81,16 @@ class Membership:
         if self._nodes.kind == "cluster":
             # For a slot without a known owner any node redirects.
             clients = self._listed
-            known, anyone = map(self._slots.owner, keys), next(iter(clients), "")
-            return [owner if owner in clients else anyone for owner in known]
+            slot_owners, anyone = map(self._slots.owner, keys), next(iter(clients), "")
+            return [owner if owner in clients else anyone for owner in slot_owners]
         return [placement.owner(key, rank) for key in keys]
 
     def previous_owners(self, placement: Placement, keys: Sequence[bytes]) -> list[str]:
         """Return for each key a responding node that owned it before recent changes, or ""."""
         if not placement.previous:
             return [""] * len(keys)
-        known = {**self._retired, **self._listed}
-        usable = {name for name, one in known.items() if not one.breaker.is_open}
+        clients = {**self._retired, **self._listed}
+        usable = {name for name, client in clients.items() if not client.breaker.is_open}
         copies = self._nodes.replicas
         return [placement.previous_owner(key, copies, usable) for key in keys]
 
@@ -107,20 +107,22 @@ class Membership:
         return placement
 
     def _find_down(self) -> frozenset[str]:
-        return frozenset(name for name, one in self._listed.items() if one.breaker.is_open)
+        return frozenset(name for name, client in self._listed.items() if client.breaker.is_open)
 
     def _place_again(self) -> None:
         """Replace the placement after a change. Requires the lock."""
         now, down = time.monotonic(), self._find_down()
-        used = {name: one.address.weight for name, one in self._listed.items() if name not in down}
-        ring = Rendezvous(used or {n: one.address.weight for n, one in self._listed.items()})
+        used = {
+            name: member.address.weight for name, member in self._listed.items() if name not in down
+        }
+        ring = Rendezvous(used or {n: member.address.weight for n, member in self._listed.items()})
         before = self._placed[0]
         is_cluster = self._nodes.kind == "cluster"  # which moves values itself
         placement = Placement(ring) if is_cluster else before.replaced(ring, now).current(now)
-        needed = {name for _, one in placement.previous for name in one.names}
+        needed = {name for _, previous in placement.previous for name in previous.names}
         for name in self._retired.keys() - needed:
             self._forget(name, self._retired[name])
-        self._retired = {name: one for name, one in self._retired.items() if name in needed}
+        self._retired = {name: client for name, client in self._retired.items() if name in needed}
         self._placed = placement, down
 
     def _forget(self, name: str, client: CacheClient) -> None:
@@ -131,8 +133,8 @@ class Membership:
     def counters(self) -> dict[str, Counters]:
         with self._lock:
             by_label: dict[str, Counters] = {}
-            known = (*self._listed.items(), *self._retired.items())
-            present = [(self.label(name), one.counters) for name, one in known]
+            members = (*self._listed.items(), *self._retired.items())
+            present = [(self.label(name), client.counters) for name, client in members]
             for label, counters in (*self._gone.items(), *present):
                 by_label.setdefault(label, Counters()).absorb(counters)
         return by_label
@@ -181,26 +183,31 @@ class Membership:
         return CacheClient(address, self._password, on_change=self._on_change)
 
     def _replace(self, addresses: tuple[Address, ...]) -> None:
-        wanted = {address.label: address for address in addresses}
+        by_label = {address.label: address for address in addresses}
         with self._lock:
             if self._closing.is_set():
                 return
-            before, known = self._listed, {**self._retired, **self._listed}
-            kept = {
-                name: client for name, client in known.items() if wanted.get(name) == client.address
+            before, clients = self._listed, {**self._retired, **self._listed}
+            unchanged = {
+                name: client
+                for name, client in clients.items()
+                if by_label.get(name) == client.address
             }
             self._listed = {
-                name: kept.get(name) or self._client(address) for name, address in wanted.items()
+                name: unchanged.get(name) or self._client(address)
+                for name, address in by_label.items()
             }
-            left = {name: client for name, client in known.items() if name not in kept}
-            self._retired = {name: one for name, one in left.items() if name not in wanted}
-            for name in left.keys() & wanted.keys():  # another address under the same name
+            left = {name: client for name, client in clients.items() if name not in unchanged}
+            self._retired = {name: client for name, client in left.items() if name not in by_label}
+            for name in left.keys() & by_label.keys():  # another address under the same name
                 self._forget(name, left[name])
-            for name, client in known.items():
-                client.is_retired = name not in wanted
+            for name, client in clients.items():
+                client.is_retired = name not in by_label
             self._place_again()
-        if set(before) != set(wanted):
-            self._on_change(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
+        if set(before) != set(by_label):
+            self._on_change(
+                f"{self._nodes}: {len(by_label)} nodes now: {', '.join(sorted(by_label))}"
+            )
 
     def _watch(self) -> None:
         while not self._closing.is_set():
@@ -213,14 +220,14 @@ class Membership:
 
     def _refresh_members(self) -> None:
         try:
-            found = self._find()
+            members = self._find()
         except (OSError, CacheError, ReplyError, AddressError, ValueError) as exc:
             self._in_trouble(f"{self._nodes} cannot be looked up: {exc}")
             return
-        if not found:
+        if not members:
             self._in_trouble(f"{self._nodes} lists no node")
             return
-        self._replace(found)
+        self._replace(members)
         unlisted, self._unlisted = self._unlisted, ""
         if unlisted and unlisted not in self.clients():
             self._in_trouble(
@@ -252,12 +259,12 @@ class Membership:
             ranges = parse_slots(reply, address)
             if ranges:
                 self._slots.learn(ranges)
-                return tuple({one.label: one for _, _, one in ranges}.values())[:MAX_NODES]
+                return tuple({node.label: node for _, _, node in ranges}.values())[:MAX_NODES]
         raise trouble
 
     def _cluster_sources(self) -> list[Address]:
         healthy = [client for client in self.clients().values() if not client.breaker.is_open]
-        return list(dict.fromkeys((*(one.address for one in healthy), *self._nodes.addresses)))
+        return list(dict.fromkeys((*(node.address for node in healthy), *self._nodes.addresses)))
 
     def _in_trouble(self, text: str) -> None:
         if text and text != self._trouble:

@@ -95,16 +95,16 @@ def _reject_duplicates(addresses: tuple[Address, ...]) -> None:
 
 def read_list(path: str) -> tuple[Address, ...]:
     """Read the nodes in a file; raise AddressError (with the line number) or OSError."""
-    found = []
+    nodes = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         text = line.partition("#")[0].strip()
         if not text:
             continue
         try:
-            found.append(Address.parse(text))
+            nodes.append(Address.parse(text))
         except AddressError as exc:
             raise AddressError(f"line {number} of {path}: {exc}") from None
-    addresses = tuple(found)
+    addresses = tuple(nodes)
     _reject_duplicates(addresses)
     return addresses
 

@@ -30,11 +30,16 @@ class Placement:
         if ring == self.ring:
             return self
         before = ((now + REBALANCING_S, self.ring), *self.previous)
-        kept: list[tuple[float, Rendezvous]] = []
-        for until, one in before:
-            if one.names and one != ring and until > now and all(one != old for _, old in kept):
-                kept.append((until, one))
-        return Placement(ring, tuple(kept[:_MAX_PREVIOUS]))
+        previous: list[tuple[float, Rendezvous]] = []
+        for until, rendezvous in before:
+            if (
+                rendezvous.names
+                and rendezvous != ring
+                and until > now
+                and all(rendezvous != old for _, old in previous)
+            ):
+                previous.append((until, rendezvous))
+        return Placement(ring, tuple(previous[:_MAX_PREVIOUS]))
 
     def is_outdated(self, now: float) -> bool:
         """Return whether a previous ring no longer counts."""
@@ -42,7 +47,7 @@ class Placement:
 
     def current(self, now: float) -> Placement:
         """Return the placement without outdated rings."""
-        return Placement(self.ring, tuple(one for one in self.previous if one[0] > now))
+        return Placement(self.ring, tuple(entry for entry in self.previous if entry[0] > now))
 
     def owner(self, key: bytes, rank: int) -> str:
         """Return the node of the key's copy `rank`, "" if there is none."""

@@ -143,8 +143,8 @@ class CachePool:
         placement, copies = self._members.placement(), self.nodes.replicas
         for rank in range(copies):
             share = _seconds_left(deadline) / (2 if rank + 1 < copies else 1)
-            found = self._at_rank(placement, keys, waiting, rank, call, share)
-            for place, outcome in zip(waiting, found, strict=True):
+            answers = self._at_rank(placement, keys, waiting, rank, call, share)
+            for place, outcome in zip(waiting, answers, strict=True):
                 outcomes[place] = _choose_outcome(outcomes[place], outcome)
             waiting = [place for place in waiting if outcomes[place] is not KeyOutcome.OK]
             if not waiting:
@@ -174,12 +174,12 @@ class CachePool:
             return {}
         # Half of what is left: the caller may have to compute the value by its own deadline.
         until = time.monotonic() + _seconds_left(deadline) / 2
-        found = dict.fromkeys(queried, KeyOutcome.NO_NODE)
-        self._side_by_side(_group(queried), call, until, found, {})
+        outcome_by_key = dict.fromkeys(queried, KeyOutcome.NO_NODE)
+        self._side_by_side(_group(queried), call, until, outcome_by_key, {})
         owners = self._members.owners(placement, [keys[place] for place in queried], 0)
         moved: _Moved = {}
         counts = dict.fromkeys(PreviousResult, 0)
-        for (place, outcome), owner in zip(found.items(), owners, strict=True):
+        for (place, outcome), owner in zip(outcome_by_key.items(), owners, strict=True):
             counts[_PREVIOUS_RESULTS.get(outcome, PreviousResult.FAILED)] += 1
             if outcome is KeyOutcome.OK:
                 outcomes[place] = outcome

@@ -198,13 +198,13 @@ def _parse_runs(place: Any) -> tuple[tuple[int, int], ...] | None:
         return None
     match place:
         case [int(length), *runs]:
-            found = []
+            parsed = []
             for run in runs:
                 match run:
                     case [int(offset), int(part)] if offset >= 0 and part > 0:
-                        found.append((offset, part))
+                        parsed.append((offset, part))
                     case _:
                         raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)
-            if sum(part for _, part in found) == length:
-                return tuple(found)
+            if sum(part for _, part in parsed) == length:
+                return tuple(parsed)
     raise SharedMemoryUnavailable(SharedResult.BAD_REPLY)

@@ -71,20 +71,20 @@ async def serve(config: Config) -> None:
 
 
 def _describe_protection(config: Config) -> str:
-    found = []
+    parts = []
     if config.guards.tls is not None:
         mutual = config.guards.asks_for_certificates
-        found.append("TLS with client certificates" if mutual else "TLS")
+        parts.append("TLS with client certificates" if mutual else "TLS")
     if config.passwords:
-        found.append(f"password set for {' and '.join(config.guards.users)}")
-    if not found:
+        parts.append(f"password set for {' and '.join(config.guards.users)}")
+    if not parts:
         where = (
             "local connections only"
             if config.listen.is_local
             else ("REACHABLE FROM OTHER MACHINES")
         )
         return f"no password ({where})"
-    return ", ".join(found)
+    return ", ".join(parts)
 
 
 def main(argv: list[str]) -> int:

@@ -81,16 +81,16 @@ def namespaces_json(node: Node) -> dict[str, Any]:
 def curve_json(node: Node) -> dict[str, Any]:
     """Return the LRU hit curve (`points`) beside the node's measured hit rate."""
     capacity = node.store.usage().capacity_bytes
-    found = node.census.curve
+    curve = node.census.curve
     hits, lookups = node.counters.hit_rate()
-    points = found.points(capacity) if found.lookups else []
+    points = curve.points(capacity) if curve.lookups else []
     return {
         "capacity_bytes": capacity,
-        "requests": found.lookups,
-        "samples": found.samples,
-        "sampled_share": found.sampled_share,
+        "requests": curve.lookups,
+        "samples": curve.samples,
+        "sampled_share": curve.sampled_share,
         "measured_hit_rate": hits / lookups if lookups else None,
-        "knee_bytes": found.knee(capacity),
+        "knee_bytes": curve.knee(capacity),
         "points": [
             {"bytes": point.capacity_bytes, "hit_rate": round(point.hit_ratio, 4)}
             for point in points
@@ -212,12 +212,12 @@ class AdminServer:
 
 def _parse_headers(lines: list[str]) -> dict[str, str]:
     """Return headers by lower-case name; the first of duplicates counts."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for line in lines:
         name, colon, text = line.partition(":")
         if colon:
-            found.setdefault(name.strip().lower(), text.strip())
-    return found
+            headers.setdefault(name.strip().lower(), text.strip())
+    return headers
 
 
 def _encode_response(status: int, kind: str, body: bytes) -> bytes:

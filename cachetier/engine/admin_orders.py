@@ -51,8 +51,8 @@ class AdminCommands:
             self._check_bearer(bearer, host)
             for name in query:
                 if name not in fields:
-                    known = ", ".join(fields) or "none"
-                    text = f"unknown parameter of {path}: {name!r}; use {known}"
+                    names = ", ".join(fields) or "none"
+                    text = f"unknown parameter of {path}: {name!r}; use {names}"
                     raise AdminCommandError(400, "unknown_field", text, name[:64])
             return order(query)
         except AdminCommandError as exc:
@@ -69,10 +69,10 @@ class AdminCommands:
                 )
                 raise AdminCommandError(403, "protected", text)
             return
-        given = header[len(_BEARER) :] if header[: len(_BEARER)].lower() == _BEARER else ""
+        token = header[len(_BEARER) :] if header[: len(_BEARER)].lower() == _BEARER else ""
         # As for clients: any permitted user with this password.
         now = time.monotonic()
-        verdict = node.gate.judge(host, node.gate.users[0].encode(), given.encode(), now)
+        verdict = node.gate.judge(host, node.gate.users[0].encode(), token.encode(), now)
         if verdict is LoginVerdict.LOCKED:
             wait = node.gate.wait_s(host, now)
             text = (

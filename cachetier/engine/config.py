@@ -143,7 +143,7 @@ def parse_listen_address(text: str) -> ListenAddress:
 
 def parse_peers(text: str) -> tuple[PeerConfig, ...]:
     """Parse a list of HOST:PORT, or of node list lines, whose names and weights place the keys."""
-    return tuple(_parse_peer(one.strip()) for one in text.split(","))
+    return tuple(_parse_peer(peer.strip()) for peer in text.split(","))
 
 
 def _parse_peer(text: str) -> PeerConfig:
@@ -231,7 +231,7 @@ def _parse_shm_name(name: str) -> str:
 
 
 def _parse_quotas(texts: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    quotas: dict[str, int] = {}
     for text in texts:
         namespace, equals, size = text.partition("=")
         if not equals or not (namespace.isalnum() and namespace.isascii()):
@@ -239,10 +239,10 @@ def _parse_quotas(texts: Sequence[str]) -> dict[str, int]:
                 f"--quota {text!r} is not NAMESPACE=SIZE: write for example 3f9c0a=2GiB (GET "
                 "/namespaces of the admin port shows the names)"
             )
-        if namespace in found:
+        if namespace in quotas:
             raise ConfigError(f"--quota names {namespace} twice: leave one of them out")
-        found[namespace] = parse_size(size)
-    return found
+        quotas[namespace] = parse_size(size)
+    return quotas
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -323,22 +323,22 @@ class MemoryFile:
 
     def poll(self, now: float) -> None:
         try:
-            wanted = parse_size(read_memory_file(self._path))
+            size = parse_size(read_memory_file(self._path))
         except ConfigError as exc:
             self._report(f"{exc}; the size stays {self._size} bytes")
             return
-        if wanted == self._size:
+        if size == self._size:
             self._reported = ""
             return
-        if wanted < MIN_MEMORY:
-            self._report(f"{wanted} bytes in {Path(self._path).name} are too few: at least 1MiB")
+        if size < MIN_MEMORY:
+            self._report(f"{size} bytes in {Path(self._path).name} are too few: at least 1MiB")
             return
-        declined = self._resize(wanted, now)
+        declined = self._resize(size, now)
         if declined is not None:
-            self._report(f"cannot grow to {wanted} bytes yet: {declined.detail or declined.reason}")
+            self._report(f"cannot grow to {size} bytes yet: {declined.detail or declined.reason}")
             return
-        log.info("Resized from %d to %d bytes", self._size, wanted)
-        self._size, self._reported = wanted, ""
+        log.info("Resized from %d to %d bytes", self._size, size)
+        self._size, self._reported = size, ""
 
     def _report(self, text: str) -> None:
         if text != self._reported:

@@ -83,15 +83,15 @@ class Peer:
             await self._ask([command(b"AUTH", user, password.encode())])
         await self._ask([command(b"CLIENT", b"SETNAME", b"handover")])
         text = (await self._ask([command(b"INFO")]))[0]
-        facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-        return PeerFacts(_parse_number(facts, "used_memory"), _parse_number(facts, "maxmemory"))
+        fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        return PeerFacts(_parse_number(fields, "used_memory"), _parse_number(fields, "maxmemory"))
 
     async def _ask(self, commands: Sequence[Piece]) -> list[str]:
-        found = await self.ask(commands, len(commands))
-        for reply in found:
+        replies = await self.ask(commands, len(commands))
+        for reply in replies:
             if reply.startswith("-"):
                 raise PeerError(f"{self.place} rejected the request: {reply[1:200]}")
-        return found
+        return replies
 
     async def ask(self, pieces: Sequence[Piece], count: int) -> list[str]:
         """Send the pieces and return `count` replies; errors start with "-"."""
@@ -226,23 +226,23 @@ class Handover:
         for name, place in self._places.items():
             peer = Peer(place)
             self._lanes[name] = _Lane(peer, 0)
-            facts = await peer.connect(self._config, password, tls)
-            free = facts.capacity_bytes - facts.used_bytes
-            self._lanes[name].budget = max(free, facts.capacity_bytes // _PEER_SHARE)
+            peer_info = await peer.connect(self._config, password, tls)
+            free = peer_info.capacity_bytes - peer_info.used_bytes
+            self._lanes[name].budget = max(free, peer_info.capacity_bytes // _PEER_SHARE)
 
     async def _add(self, key: bytes) -> None:
         lane = self._lanes[self._placing.place(key)[0]]
-        facts = self._store.peek(key, time.monotonic())
-        if facts is None or facts.on_disk:
+        entry = self._store.peek(key, time.monotonic())
+        if entry is None or entry.on_disk:
             self.counts[HandoverOutcome.GONE] += 1
         elif lane.problem:
             self.counts[HandoverOutcome.LOST] += 1
-        elif lane.budget < facts.cost:
+        elif lane.budget < entry.cost:
             self.counts[HandoverOutcome.FULL] += 1
         else:
-            lane.budget -= facts.cost
+            lane.budget -= entry.cost
             lane.keys.append(key)
-            lane.bytes += facts.length
+            lane.bytes += entry.length
             if len(lane.keys) >= _BATCH_KEYS or lane.bytes >= _BATCH_BYTES:
                 await self._send(lane)
 
@@ -251,7 +251,7 @@ class Handover:
         if not keys or lane.problem:
             return
         holds: dict[bytes, Hold] = {}
-        known = self._settled()
+        settled = self._settled()
         try:
             missing = await self._missing(lane, keys)
             pieces: list[Piece] = []
@@ -261,7 +261,7 @@ class Handover:
             for key, answer in zip(holds, answers, strict=True):
                 self._note(lane, answer, holds[key].length)
         except PeerError as exc:
-            self.counts[HandoverOutcome.LOST] += len(keys) - (self._settled() - known)
+            self.counts[HandoverOutcome.LOST] += len(keys) - (self._settled() - settled)
             lane.problem = str(exc)
         finally:
             for hold in holds.values():

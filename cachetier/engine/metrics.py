@@ -40,8 +40,8 @@ class _Exposition:
     ) -> None:
         self.head(name, kind, text)
         for key, value in values.items() if isinstance(values, Mapping) else (((), values),):
-            given = (key,) if isinstance(key, str) else key
-            pairs = zip(labels, given, strict=True)
+            keys = (key,) if isinstance(key, str) else key
+            pairs = zip(labels, keys, strict=True)
             more = "".join(f',{label}="{escape(text)}"' for label, text in pairs)
             self.lines.append(f"{name}{{{self._pool}{more}}} {value}")
 

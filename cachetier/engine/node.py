@@ -231,10 +231,10 @@ class Node:
             return
         usage, end = self.store.usage(), time.monotonic() + _HAND_DOWN_S
         for key in reversed(list(itertools.islice(self.store.keys(), usage.entries))):
-            facts = self.store.peek(key, time.monotonic())
-            if facts is None or facts.length > self.config.disk_queue_bytes:
+            entry = self.store.peek(key, time.monotonic())
+            if entry is None or entry.length > self.config.disk_queue_bytes:
                 continue
-            while self.disk.spare_bytes < facts.length:
+            while self.disk.spare_bytes < entry.length:
                 if time.monotonic() > end or not self.disk.health.is_ok:
                     return
                 await asyncio.sleep(_DISK_POLL_S)

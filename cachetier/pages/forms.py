@@ -35,13 +35,13 @@ class TierForm(ActionForm):
         self.changing = spec is not None
         self.offered = [("", "This machine"), *((name, name) for name in sorted(clusters))]
         self.shown = [field for field in FIELDS if self._shows(field, spec)]
-        shown = (spec or TierSpec()).to_dict()
+        values = (spec or TierSpec()).to_dict()
         initial = {
-            field.name: _format_gib(shown[field.name]) if _is_in_gib(field) else shown[field.name]
+            field.name: _format_gib(values[field.name]) if _is_in_gib(field) else values[field.name]
             for field in FIELDS
         }
-        known = {one.name for one in self.shown}
-        self.filled = {name: text[:40] for name, text in (filled or {}).items() if name in known}
+        names = {field.name for field in self.shown}
+        self.filled = {name: text[:40] for name, text in (filled or {}).items() if name in names}
         super().__init__(data, initial=initial | self.filled)
         if not self.changing:
             self.fields["name"] = forms.CharField(
@@ -50,8 +50,8 @@ class TierForm(ActionForm):
                 help_text="Used in the L2 cache settings of endpoints. Cannot be changed.",
                 widget=forms.TextInput(attrs={"spellcheck": "false", "required": True}),
             )
-        for one in self.shown:
-            self.fields[one.name] = _make_field(one)
+        for field in self.shown:
+            self.fields[field.name] = _make_field(field)
         if "cluster" in self.fields:
             self.fields["cluster"].widget = forms.Select(choices=self.offered)
 
@@ -63,7 +63,7 @@ class TierForm(ActionForm):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the fields in order, each with the effect of a change."""
-        effects = {one.name: EFFECT_LABELS[one.effect] for one in self.shown}
+        effects = {field.name: EFFECT_LABELS[field.effect] for field in self.shown}
         return [
             {
                 "field": self[name],
@@ -75,12 +75,12 @@ class TierForm(ActionForm):
 
     def typed(self) -> dict[str, Any]:
         """Return the input for `actions`: unparsable values as entered, empty ones omitted."""
-        found: dict[str, Any] = {}
-        for one in self.shown:
-            text = str(self.data.get(one.name, "")).strip()
+        values: dict[str, Any] = {}
+        for field in self.shown:
+            text = str(self.data.get(field.name, "")).strip()
             if text:
-                found[one.name] = _parse_value(one, text)
-        return found
+                values[field.name] = _parse_value(field, text)
+        return values
 
 
 def format_value(name: str, value: Any) -> str:

@@ -40,21 +40,21 @@ def tiers(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def tier(request: HttpRequest, name: str) -> HttpResponse:
-    found = selectors.get_tier(name)
-    if found is None:
+    tier = selectors.get_tier(name)
+    if tier is None:
         if responses.wants_partial(request):  # deleted while the page was open
             messages.info(request, f"Cache tier {name} was deleted.")
             return HttpResponse(headers={"HX-Redirect": reverse("cachetier:tiers")})
         raise Http404
-    context = {"row": selectors.detail(found, request.user), "form": TierForm(spec=found.spec)}
+    context = {"row": selectors.detail(tier, request.user), "form": TierForm(spec=tier.spec)}
     return responses.render(request, "cachetier/tier.html", "cachetier/htmx/tier.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
-    known = selectors.spare_capacity().clusters
-    form = TierForm(request.POST if request.method == "POST" else None, clusters=known)
+    clusters = selectors.spare_capacity().clusters
+    form = TierForm(request.POST if request.method == "POST" else None, clusters=clusters)
 
     def act() -> CacheTier:
         name = request.POST.get("name", "").strip()
@@ -70,32 +70,32 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = selectors.get_tier_or_404(name)
+    tier = selectors.get_tier_or_404(name)
     typed = request.POST if request.method == "POST" else None
-    form = TierForm(typed, spec=found.spec, filled=request.GET.dict())
+    form = TierForm(typed, spec=tier.spec, filled=request.GET.dict())
     if request.method == "POST":
         try:
-            seen = request.POST.get("generation", "")
-            expected = int(seen) if _GENERATION.fullmatch(seen) else None
+            generation = request.POST.get("generation", "")
+            expected = int(generation) if _GENERATION.fullmatch(generation) else None
             actions.change(actor_of(request), name, form.typed(), expected_generation=expected)
         except Refused as error:
-            if any(one.code == STALE for one in error.errors):
+            if any(problem.code == STALE for problem in error.errors):
                 return _render_conflict(request, form, selectors.get_tier_or_404(name))
             form.refuse(error.errors)
-            return _render_form(request, form, found, error.status_code)
+            return _render_form(request, form, tier, error.status_code)
         messages.success(request, f"Changes to cache tier {name} are being applied.")
         return redirect("cachetier:tier", name)
-    return _render_form(request, form, found, 200)
+    return _render_form(request, form, tier, 200)
 
 
 def _render_conflict(request: HttpRequest, form: TierForm, found: CacheTier) -> HttpResponse:
     """Show the submitted form with the current spec after a concurrent change."""
     try:
-        wanted = spec.change_spec(found.spec, form.typed(), selectors.spare_capacity())
+        new_spec = spec.change_spec(found.spec, form.typed(), selectors.spare_capacity())
     except Refused as error:
         form.refuse(error.errors)
-        wanted = found.spec
-    rows = list_changed_rows(spec.list_changes(found.spec, wanted))
+        new_spec = found.spec
+    rows = list_changed_rows(spec.list_changes(found.spec, new_spec))
     return _render_form(request, form, found, 409, conflict=True, differences=rows)
 
 
@@ -113,10 +113,10 @@ def _render_form(
 @role_required("operator")
 def flush(request: HttpRequest, name: str) -> HttpResponseBase:
     """Flush a namespace after it was typed for confirmation ("all" for everything)."""
-    found = selectors.get_tier_or_404(name)
+    tier = selectors.get_tier_or_404(name)
     namespace = request.POST.get("namespace", "")
-    if request.POST.get("typed", "").strip() != (namespace or found.name):
-        messages.error(request, f"Nothing was flushed. Type {namespace or found.name} to confirm.")
+    if request.POST.get("typed", "").strip() != (namespace or tier.name):
+        messages.error(request, f"Nothing was flushed. Type {namespace or tier.name} to confirm.")
         return redirect("cachetier:tier", name)
     try:
         dropped = actions.flush(actor_of(request), name, namespace)
@@ -133,12 +133,12 @@ def flush(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def delete(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = selectors.get_tier_or_404(name)
+    tier = selectors.get_tier_or_404(name)
     return confirm_by_name(
         request,
         name,
         lambda: actions.delete(actor_of(request), name),
-        page=("cachetier/delete.html", {"row": selectors.detail(found, request.user)}),
+        page=("cachetier/delete.html", {"row": selectors.detail(tier, request.user)}),
         words=("delete", "deleted"),
         done=(f"Cache tier {name} is being deleted.", "cachetier:tiers"),
     )
@@ -160,16 +160,16 @@ def preview_create(request: HttpRequest) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def preview_change(request: HttpRequest, name: str) -> HttpResponse:
-    found = selectors.get_tier_or_404(name)
-    form = TierForm(request.POST, spec=found.spec)
+    tier = selectors.get_tier_or_404(name)
+    form = TierForm(request.POST, spec=tier.spec)
     tier_specs: list[TierSpec] = []
     problems = _render_errors(
         lambda: tier_specs.append(
-            spec.change_spec(found.spec, form.typed(), selectors.spare_capacity())
+            spec.change_spec(tier.spec, form.typed(), selectors.spare_capacity())
         )
     )
-    changes = spec.list_changes(found.spec, tier_specs[0]) if tier_specs else {}
-    return _render_preview(request, form, problems, found, changes)
+    changes = spec.list_changes(tier.spec, tier_specs[0]) if tier_specs else {}
+    return _render_preview(request, form, problems, tier, changes)
 
 
 def _render_errors(judge: Any) -> tuple[Problem, ...]:

@@ -50,8 +50,8 @@ def _check_spec(spec: CacheSpec) -> None:
             f"l1.size_bytes: {spec.l1.size_bytes} is not a size above 0: set a number of bytes"
         )
     if spec.shape.platform not in PLATFORMS:
-        known = ", ".join(PLATFORMS)
-        raise RenderError(f"shape.platform: {spec.shape.platform!r} is not one of {known}")
+        platforms = ", ".join(PLATFORMS)
+        raise RenderError(f"shape.platform: {spec.shape.platform!r} is not one of {platforms}")
     if spec.shape.ranks < 1:
         raise RenderError(
             f"shape.ranks: {spec.shape.ranks} is less than 1: set the number of GPUs per worker"

@@ -49,18 +49,18 @@ class WhatIf:
 
 def merge_namespaces(parts: Sequence[Sequence[Namespace]]) -> list[Namespace]:
     """Merge the namespaces of several nodes, the largest first."""
-    found: dict[str, Namespace] = {}
-    for one in (namespace for part in parts for namespace in part):
-        had = found.get(one.namespace, Namespace(one.namespace))
-        found[one.namespace] = replace(
+    namespaces: dict[str, Namespace] = {}
+    for item in (namespace for part in parts for namespace in part):
+        had = namespaces.get(item.namespace, Namespace(item.namespace))
+        namespaces[item.namespace] = replace(
             had,
-            bytes=had.bytes + one.bytes,
-            blocks=had.blocks + one.blocks,
-            lookups=had.lookups + one.lookups,
-            hits=had.hits + one.hits,
-            evicted=had.evicted + one.evicted,
+            bytes=had.bytes + item.bytes,
+            blocks=had.blocks + item.blocks,
+            lookups=had.lookups + item.lookups,
+            hits=had.hits + item.hits,
+            evicted=had.evicted + item.evicted,
         )
-    return sorted(found.values(), key=lambda one: (-one.bytes, one.namespace))
+    return sorted(namespaces.values(), key=lambda one: (-one.bytes, one.namespace))
 
 
 def compute_what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | None:
@@ -75,10 +75,10 @@ def compute_what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | 
         return Point(share, share * capacity_bytes, _rate(usable, share, requests))
 
     points = tuple(map(point, shares))
-    shown = tuple(point(one) for one in SHARES if shares[0] <= one <= shares[-1])
+    what_if = tuple(point(share) for share in SHARES if shares[0] <= share <= shares[-1])
     best = points[-1].hit_rate
     knee = next(point for point in points if point.hit_rate >= _KNEE_SHARE * best)
-    return WhatIf(points, shown, knee, _advise(points, knee, _rate(usable, 1.0, requests)))
+    return WhatIf(points, what_if, knee, _advise(points, knee, _rate(usable, 1.0, requests)))
 
 
 def _rate(curves: Sequence[Curve], share: float, requests: float) -> float:
@@ -104,12 +104,12 @@ def _advise(points: Sequence[Point], knee: Point, now: float) -> str:
     best = points[-1]
     if best.hit_rate < _MIN_GAIN:
         return "Few lookups repeat, so no size gives many hits. Consider disabling L2."
-    at = f"At {knee.share:.2g} × the current size"
-    found = f"{at}, the estimated hit rate is {_format_percent(knee.hit_rate)}"
+    scale = f"At {knee.share:.2g} × the current size"
+    sentence = f"{scale}, the estimated hit rate is {_format_percent(knee.hit_rate)}"
     if knee.share > 1 and knee.hit_rate - now >= _MIN_GAIN:
-        return f"{found} (now {_format_percent(now)}); larger sizes add little."
+        return f"{sentence} (now {_format_percent(now)}); larger sizes add little."
     if knee.share < 1:
-        return f"{found}, close to the current {_format_percent(now)}: the size can be reduced."
+        return f"{sentence}, close to the current {_format_percent(now)}: the size can be reduced."
     return f"The size is adequate: at most {_format_percent(best.hit_rate)} hit rate at any size."
 
 
@@ -151,7 +151,7 @@ class CurveDrawing:
 
 
 def draw_curve(found: WhatIf) -> CurveDrawing:
-    low, high = (math.log2(found.points[at].share) for at in (0, -1))
+    low, high = (math.log2(found.points[index].share) for index in (0, -1))
     span = max(high - low, 1e-9)
 
     def across(share: float) -> float:

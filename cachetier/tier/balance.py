@@ -41,15 +41,15 @@ class Rebalancing:
 
 def share_of(blocks: float | None, every: Iterable[float | None]) -> float | None:
     """Return a node's share of all blocks, 0 to 1; None if unknown."""
-    total = sum(one or 0.0 for one in every)
+    total = sum(share or 0.0 for share in every)
     return None if blocks is None or not total else blocks / total
 
 
 def imbalance(every: Iterable[float | None]) -> float | None:
     """Return the largest number of blocks over the mean; None without two known nodes."""
-    known = [one for one in every if one is not None]
-    total = sum(known)
-    return max(known) * len(known) / total if len(known) > 1 and total else None
+    numbers = [number for number in every if number is not None]
+    total = sum(numbers)
+    return max(numbers) * len(numbers) / total if len(numbers) > 1 and total else None
 
 
 def find_rebalancing(
@@ -63,15 +63,15 @@ def find_rebalancing(
             return Rebalancing(node.name, LEAVING, None, None, text)
     window = timedelta(seconds=REBALANCING_S)
     started = [(node.started_at, node) for node in ready if node.started_at is not None]
-    first = min((at for at, _ in started), default=now)
-    recent = [one for one in started if one[0] > max(first + _TOGETHER, now - window)]
+    first = min((started_at for started_at, _ in started), default=now)
+    recent = [entry for entry in started if entry[0] > max(first + _TOGETHER, now - window)]
     if not recent:
         return None
-    at, node = max(recent, key=lambda one: one[0])
-    is_back = node.last_restart_at == at
+    started_at, node = max(recent, key=lambda one: one[0])
+    is_back = node.last_restart_at == started_at
     verb, reason = ("returned", RETURNED) if is_back else ("joined", JOINED)
     text = (
         f"{node.name} {verb}. For {REBALANCING_S / 60:.0f} min its blocks are also looked up at "
         "their previous node and move on first use."
     )
-    return Rebalancing(node.name, reason, at, at + window, text)
+    return Rebalancing(node.name, reason, started_at, started_at + window, text)

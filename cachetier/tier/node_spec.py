@@ -73,21 +73,23 @@ def to_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
     shm = spec.argv.index("--shm")
     argv = ["python3", *spec.argv[1:shm]]
     argv[argv.index("--password-file") + 1] = f"{{dir}}/{PASSWORD_FILE}"
-    wanted = facts.spec
-    if wanted.disk_bytes:
-        argv += ["--disk", f"{DISK_PATH}/{DISK_FOLDER}:{wanted.disk_bytes}"]
+    tier_spec = facts.spec
+    if tier_spec.disk_bytes:
+        argv += ["--disk", f"{DISK_PATH}/{DISK_FOLDER}:{tier_spec.disk_bytes}"]
     return replace(
         spec,
         argv=tuple(argv),
         image=image,
         secret_files={PASSWORD_FILE: str(facts.password_file)},
-        cpus=wanted.cpu_millis / 1000,
+        cpus=tier_spec.cpu_millis / 1000,
         pod=Pod(
             stable=True,
-            disks=_make_disks(wanted),
+            disks=_make_disks(tier_spec),
             startup_s=_STARTUP_S,
             drain_s=0,
-            resources=resource_list(wanted.cpu_limit_millis / 1000, wanted.memory_limit_bytes),
+            resources=resource_list(
+                tier_spec.cpu_limit_millis / 1000, tier_spec.memory_limit_bytes
+            ),
         ),
         around=Around(
             reach={

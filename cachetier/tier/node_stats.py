@@ -72,14 +72,14 @@ class NodeStats(NodeNumbers):
     @classmethod
     def of_json(cls, data: dict[str, Any]) -> NodeStats:
         """Parse the output of `as_json`; fields missing in data of older versions take defaults."""
-        known = {one.name for one in fields(cls)}
-        facts = {name: value for name, value in data.items() if name in known}
-        facts["namespaces"] = tuple(
-            Namespace(**namespace) for namespace in facts.get("namespaces", ())
+        names = {field.name for field in fields(cls)}
+        values = {name: value for name, value in data.items() if name in names}
+        values["namespaces"] = tuple(
+            Namespace(**namespace) for namespace in values.get("namespaces", ())
         )
-        curve = facts.get("curve")
-        facts["curve"] = _curve(curve) if isinstance(curve, dict) else None
-        return cls(**facts)
+        curve = values.get("curve")
+        values["curve"] = _curve(curve) if isinstance(curve, dict) else None
+        return cls(**values)
 
 
 def parse_metrics(text: str) -> NodeStats:
@@ -101,17 +101,17 @@ def parse_metrics(text: str) -> NodeStats:
 
 def parse_namespaces(data: Any) -> tuple[Namespace, ...]:
     """Parse the largest namespaces of GET /namespaces; skip invalid entries."""
-    found = []
+    namespaces = []
     listed = data.get("namespaces") if isinstance(data, dict) else None
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and isinstance(one.get("namespace"), str):
+    for item in listed if isinstance(listed, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("namespace"), str):
             numbers = {
-                name: float(one.get(name) or 0)
+                name: float(item.get(name) or 0)
                 for name in ("bytes", "blocks", "lookups", "hits", "evicted")
-                if isinstance(one.get(name) or 0, (int, float))
+                if isinstance(item.get(name) or 0, (int, float))
             }
-            found.append(Namespace(one["namespace"], **numbers))
-    return tuple(sorted(found, key=lambda one: -one.bytes)[:MAX_NAMESPACES])
+            namespaces.append(Namespace(item["namespace"], **numbers))
+    return tuple(sorted(namespaces, key=lambda one: -one.bytes)[:MAX_NAMESPACES])
 
 
 def parse_curve(data: Any) -> Curve | None:

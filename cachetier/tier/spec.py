@@ -235,11 +235,11 @@ def list_effects(names: Mapping[str, Any]) -> set[Effect]:
 
 
 def _check_field(name: str, value: Any) -> list[Problem]:
-    found = BY_NAME.get(name)
-    if found is None:
+    field = BY_NAME.get(name)
+    if field is None:
         remedy = f"Send one or more of: {', '.join(BY_NAME)}."
         return [Problem(name, value, f"{name} cannot be changed.", remedy, "unknown_field")]
-    error = _find_error(found, value)
+    error = _find_error(field, value)
     return [Problem(name, value, *error)] if error else []
 
 
@@ -275,11 +275,11 @@ def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
     if wanted.cluster:
         if wanted.cluster in room.clusters:
             return []
-        known = ", ".join(sorted(room.clusters)) or "none"
+        names = ", ".join(sorted(room.clusters)) or "none"
         text = f"Unknown cluster {wanted.cluster}."
-        remedy = f"Choose one of: {known}; or add it on the Clusters page."
+        remedy = f"Choose one of: {names}; or add it on the Clusters page."
         return [Problem("cluster", wanted.cluster, text, remedy, "unknown_cluster")]
-    found = []
+    problems = []
     for name in (
         "namespace",
         "storage_class",
@@ -289,8 +289,8 @@ def _check_placement(wanted: TierSpec, room: SpareCapacity) -> list[Problem]:
         if value != getattr(TierSpec(), name):
             text = f"{BY_NAME[name].label} applies only to tiers on a cluster."
             remedy = "Omit it, or set a cluster."
-            found.append(Problem(name, value, text, remedy, "cluster_only"))
-    return found
+            problems.append(Problem(name, value, text, remedy, "cluster_only"))
+    return problems
 
 
 def _check_rules(wanted: TierSpec, before: TierSpec, room: SpareCapacity) -> list[Problem]:

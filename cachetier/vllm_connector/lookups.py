@@ -140,10 +140,10 @@ class LookupBoard:
             except Empty:
                 return
             self._pending_lookups -= len(answers)
-            for key, ticket, found in answers:
+            for key, ticket, answer in answers:
                 block = self._blocks.get(key)
                 if block is not None and block.ticket == ticket and block.found is None:
-                    block.found = found
+                    block.found = answer
 
     def _lane(self, name: str) -> _Lane:
         lane = self._lanes.get(name)
@@ -168,13 +168,14 @@ class LookupBoard:
             if batch is None:
                 return
             try:
-                found = self._exists([key for key, _ in batch])
+                exists = self._exists([key for key, _ in batch])
             except Exception:  # an unanswered lookup would stall a request
                 log.exception("L2 lookup failed with an internal error; counting it as a miss")
-                found = ()
-            known = [*found, *[False] * len(batch)]  # missing answers count as misses
+                exists = ()
+            all_answers = [*exists, *[False] * len(batch)]  # missing answers count as misses
             answers = [
-                (key, ticket, there) for (key, ticket), there in zip(batch, known, strict=False)
+                (key, ticket, there)
+                for (key, ticket), there in zip(batch, all_answers, strict=False)
             ]
             self._answers.put(answers)
             self._on_news()

@@ -122,10 +122,10 @@ class Reporter:
 
     def take(self) -> OffloadingConnectorStats | None:
         breakers = self._pool.open_breakers()
-        seen = (self._pool.counters.changes, self._board.timed_out, self._dropped, breakers)
-        if seen == self._seen:
+        state = (self._pool.counters.changes, self._board.timed_out, self._dropped, breakers)
+        if state == self._seen:
             return None
-        self._seen = seen
+        self._seen = state
         report = OffloadingConnectorStats()
         for (name, labels), total in self._totals().items():
             before = self._counted.get((name, labels))

@@ -107,7 +107,7 @@ class EmberlineL2Tier(SecondaryTierManager):
     def _make_namespace(self, spec: Any, model_id: str, tenant: str) -> str:
         if not model_id:
             raise ValueError("L2 needs model_id: two models would read each other's blocks")
-        facts = namespace.facts(
+        namespace_fields = namespace.facts(
             spec.config,
             row_bytes=self.block_size_bytes,
             replicated=bool(spec.replicated_layout),
@@ -118,16 +118,18 @@ class EmberlineL2Tier(SecondaryTierManager):
         source = model_id.partition("#")[0]  # behind it: what else changes KV
         revision = source.rpartition("@")[2] if "@" in source else ""
         weights = weights_identity(spec.config.model.name, revision)
-        return namespace.digest_facts({**facts, "page": page_layout(), "weights": weights})
+        return namespace.digest_facts(
+            {**namespace_fields, "page": page_layout(), "weights": weights}
+        )
 
     def on_new_request(self, req_context: ReqContext) -> Any:  # noqa: ARG002
         return RequestOffloadingContext()
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> Any:
-        found = self._board.ask(bytes(key), req_context.req_id)
-        if found is None:
+        answer = self._board.ask(bytes(key), req_context.req_id)
+        if answer is None:
             return LookupResult.RETRY
-        return LookupResult.HIT if found else LookupResult.MISS
+        return LookupResult.HIT if answer else LookupResult.MISS
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:  # noqa: ARG002
         self._board.flush()

@@ -174,8 +174,8 @@ _VALUES = (
 
 _WHEN = "[NX | XX | GT | LT]"
 _LIVES = tuple(
-    replace(one, group="generic")
-    for one in (
+    replace(command, group="generic")
+    for command in (
         _one_key("ttl", 2, "Return the TTL in seconds; -1: none, -2: no such key."),
         _one_key("pttl", 2, "Return the TTL in milliseconds.", since="2.6.0"),
         _one_key("expire", -3, "Set the TTL in seconds.", flags=_CHANGE,

@@ -222,16 +222,16 @@ class RequestParser:
         )
         taken = count = 0
         while count < self._missing_args and start < end and scratch[start] == _DOLLAR:
-            found = scratch.find(b"\r\n", start, min(end, start + _MAX_LENGTH_LINE))
-            digits = scratch[start + 1 : found] if found > 0 else b""
+            line_end = scratch.find(b"\r\n", start, min(end, start + _MAX_LENGTH_LINE))
+            digits = scratch[start + 1 : line_end] if line_end > 0 else b""
             if not digits.isdigit():
                 break
             length = int(digits)
-            stop = found + 2 + length
+            stop = line_end + 2 + length
             too_many = taken + length + _WORD_BYTES > room
             if length >= DIRECT_BYTES or too_many or scratch[stop : min(stop + 2, end)] != b"\r\n":
                 break
-            self._args.append(bytes(self._view[found + 2 : stop]))
+            self._args.append(bytes(self._view[line_end + 2 : stop]))
             start = stop + 2
             taken += length + _WORD_BYTES
             count += 1
@@ -256,13 +256,13 @@ class RequestParser:
 
     def _inline(self) -> Request | None:
         """Parse an inline command: words on one line. Quotes are deliberately not supported."""
-        found = self._scratch.find(b"\n", self._start, self._end)
-        if (self._end if found < 0 else found) - self._start > DIRECT_BYTES:
+        line_end = self._scratch.find(b"\n", self._start, self._end)
+        if (self._end if line_end < 0 else line_end) - self._start > DIRECT_BYTES:
             raise ProtocolError("too big inline request")
-        if found < 0:
+        if line_end < 0:
             return None
-        line = bytes(self._scratch[self._start : found])
-        self._start = found + 1
+        line = bytes(self._scratch[self._start : line_end])
+        self._start = line_end + 1
         words = line.split()
         if words and _is_http(words):
             raise HttpError
@@ -270,15 +270,15 @@ class RequestParser:
 
     def _length_line(self, kind: bytes) -> int | None:
         window = min(self._end, self._start + _MAX_LENGTH_LINE)
-        found = self._scratch.find(b"\r\n", self._start, window)
-        if found < 0:
+        line_end = self._scratch.find(b"\r\n", self._start, window)
+        if line_end < 0:
             if self._end - self._start >= _MAX_LENGTH_LINE:
                 raise ProtocolError(f"invalid length after '{kind.decode()}'")
             return None
-        digits = bytes(self._scratch[self._start + 1 : found])
+        digits = bytes(self._scratch[self._start + 1 : line_end])
         if not digits.removeprefix(b"-").isdigit():
             raise ProtocolError(f"invalid length after '{kind.decode()}'")
-        self._start = found + 2
+        self._start = line_end + 2
         return int(digits)
 
     def _argument(self) -> Argument | None:

@@ -20,7 +20,9 @@ def render_table() -> str:
     """Return the Markdown table, each command once, in Redis' groups."""
     parts = []
     for group, title in _TITLES.items():
-        rows = [row for one in TABLE.values() if one.group == group for row in _rows(one)]
+        rows = [
+            row for command in TABLE.values() if command.group == group for row in _rows(command)
+        ]
         head = ["| command | what it does | unlike Redis |", "|---|---|---|"]
         parts.append("\n".join([f"### {title}", "", *head, *rows]))
     return "\n\n".join(parts)

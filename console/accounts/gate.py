@@ -82,23 +82,23 @@ def filter_references(words: Sequence[str], user: Somebody) -> list[str]:
     """Return the visible references (such as "endpoint demo") and a count of the others."""
     if user is None or allows(user, Role.VIEWER):
         return list(words)
-    seen = {
+    visible = {
         f"{word} {name}"
         for word, kind in _kinds.items()
         for name in (kind.names(user) if isinstance(user, User) else ())
     }
-    kept = [word for word in words if word in seen or word.partition(" ")[0] not in _kinds]
-    hidden = len(words) - len(kept)
-    return [*kept, f"{hidden} of other teams"] if hidden else kept
+    allowed = [word for word in words if word in visible or word.partition(" ")[0] not in _kinds]
+    hidden = len(words) - len(allowed)
+    return [*allowed, f"{hidden} of other teams"] if hidden else allowed
 
 
 def get_subject(request: HttpRequest) -> OwnedObject | None:
     """Return the object of this request, cached on the request."""
-    kept = vars(request)
-    if _SUBJECT not in kept:
+    cache = vars(request)
+    if _SUBJECT not in cache:
         route = parse_route(request.resolver_match)
-        kept[_SUBJECT] = route[0].find(route[1]) if route else None
-    thing: OwnedObject | None = kept[_SUBJECT]
+        cache[_SUBJECT] = route[0].find(route[1]) if route else None
+    thing: OwnedObject | None = cache[_SUBJECT]
     return thing
 
 

@@ -22,21 +22,21 @@ def list_users(search: str = "", role: str = "", team: str = "", state: str = ""
     `state` is "active", "deactivated" or "nothing" (users without any role).
     """
     mine = Membership.objects.select_related("team").order_by("team__name")
-    found = User.objects.annotate(token_count=Count("tokens", distinct=True))
+    users = User.objects.annotate(token_count=Count("tokens", distinct=True))
     if search:
         words = Q(username__icontains=search) | Q(email__icontains=search)
-        found = found.filter(words)
+        users = users.filter(words)
     if role:
-        found = found.filter(role=role)
+        users = users.filter(role=role)
     if team:
-        found = found.filter(memberships__team__slug=team)
+        users = users.filter(memberships__team__slug=team)
     if state in ("active", "deactivated"):
-        found = found.filter(is_active=state == "active")
+        users = users.filter(is_active=state == "active")
     if state == "nothing":
-        found = found.filter(role=Role.MEMBER, memberships=None)
+        users = users.filter(role=Role.MEMBER, memberships=None)
     # Login methods belong to signon; loaded here for the badges of the list.
     factors = Authenticator.objects.filter(user=OuterRef("pk"), type__in=("totp", "webauthn"))
-    rows = found.annotate(has_factor=Exists(factors)).prefetch_related(
+    rows = users.annotate(has_factor=Exists(factors)).prefetch_related(
         Prefetch("memberships", mine), "identities"
     )
     return rows.order_by("-is_active", "username")
@@ -85,9 +85,9 @@ def list_console_wide_users() -> list[User]:
 
 def list_all_tokens(search: str = "", state: str = "") -> QuerySet[ApiToken]:
     """Return the tokens of all users, most recently used first."""
-    found = ApiToken.objects.select_related("user", "team")
+    tokens = ApiToken.objects.select_related("user", "team")
     if search:
-        found = found.filter(Q(name__icontains=search) | Q(user__username__icontains=search))
+        tokens = tokens.filter(Q(name__icontains=search) | Q(user__username__icontains=search))
     now = timezone.now()
     narrowed = {
         "active": Q(expires_at=None) | Q(expires_at__gt=now),
@@ -96,4 +96,4 @@ def list_all_tokens(search: str = "", state: str = "") -> QuerySet[ApiToken]:
         "unused": Q(last_used_at=None, created_at__lt=now - UNUSED)
         | Q(last_used_at__lt=now - UNUSED),
     }
-    return found.filter(narrowed.get(state, Q())).order_by("-last_used_at", "-created_at")
+    return tokens.filter(narrowed.get(state, Q())).order_by("-last_used_at", "-created_at")

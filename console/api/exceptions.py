@@ -30,10 +30,10 @@ _REQUEST = "non_field_errors"
 
 def handle_error(error: Exception, context: dict[str, Any]) -> Response | None:
     """Build the error response (DRF hook); None lets Django log the traceback and answer 500."""
-    known = _standard_error(error)
-    if known is None:
+    standard = _standard_error(error)
+    if standard is None:
         return None
-    code, items, headers = known
+    code, items, headers = standard
     if items[0]["code"] == STALE and "If-Match" in _headers_of(context):
         code = status.HTTP_412_PRECONDITION_FAILED
     set_rollback()

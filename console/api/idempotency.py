@@ -65,14 +65,14 @@ def prune() -> int:
 
 def _create_once(request: Request, key: str, create: Callable[[], Response]) -> Response:
     caller, mark = _caller_id(request), _fingerprint(request)
-    facts = {"caller": caller, "key": key}
+    record = {"caller": caller, "key": key}
     with transaction.atomic():
-        GivenAnswer.objects.filter(created_at__lt=timezone.now() - RETENTION, **facts).delete()
+        GivenAnswer.objects.filter(created_at__lt=timezone.now() - RETENTION, **record).delete()
         try:
             with transaction.atomic():
-                row = GivenAnswer.objects.create(fingerprint=mark, **facts)
+                row = GivenAnswer.objects.create(fingerprint=mark, **record)
         except IntegrityError:
-            return _replay(facts, mark)
+            return _replay(record, mark)
         response = create()
         row.status = response.status_code
         row.sealed = encryption.seal(_pack(response), _purpose(row))
@@ -100,9 +100,9 @@ def _replay(facts: dict[str, str], mark: str) -> Response:
 
 
 def _pack(response: Response) -> str:
-    kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-    facts = {"body": response.data, "headers": kept, "generation": generation_of(response)}
-    return str(JSONRenderer().render(facts).decode())
+    headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    packed = {"body": response.data, "headers": headers, "generation": generation_of(response)}
+    return str(JSONRenderer().render(packed).decode())
 
 
 def _purpose(row: GivenAnswer) -> str:

@@ -93,16 +93,16 @@ class CursorPages(BasePagination):
         if place is not None:
             values = _convert_values(queryset.model, keys, place.values, text)
             rows = rows.filter(_rows_after(keys, values, back))
-        found = list(rows[: size + 1])
-        more, found = len(found) > size, found[:size]
+        page = list(rows[: size + 1])
+        more, page = len(page) > size, page[:size]
         if back:
-            found.reverse()
+            page.reverse()
         ahead, behind = (place is not None, more) if back else (more, place is not None)
-        if found and ahead:
-            self._next = _Cursor(_values(found[-1], keys)).encode()
-        if found and behind:
-            self._previous = _Cursor(_values(found[0], keys), back=True).encode()
-        return found
+        if page and ahead:
+            self._next = _Cursor(_values(page[-1], keys)).encode()
+        if page and behind:
+            self._previous = _Cursor(_values(page[0], keys), back=True).encode()
+        return page
 
     def _items(
         self, items: Sequence[Any], place: _Cursor | None, size: int, text: str
@@ -234,8 +234,8 @@ def _check_value(value: Any) -> Any:
     """Raise ValueError for null, which no column has, and for a datetime without a time zone."""
     if value is None:
         raise ValueError(value)
-    found = parse_datetime(value) if isinstance(value, str) else None
-    if found is not None and found.tzinfo is None:
+    moment = parse_datetime(value) if isinstance(value, str) else None
+    if moment is not None and moment.tzinfo is None:
         raise ValueError(value)
     return value
 
@@ -251,16 +251,16 @@ def _field(model: type[Model], name: str) -> Any:
 
 def _rows_after(keys: list[_OrderColumn], values: list[Any], back: bool) -> Q:
     """Return the filter for rows after the cursor: a > A, or a = A and b > B, and so on."""
-    wanted = Q()
+    condition = Q()
     same: dict[str, Any] = {}
     for key, value in zip(keys, values, strict=True):
         side = "lt" if key.down is not back else "gt"
-        wanted |= Q(**same, **{f"{key.name}__{side}": value})
+        condition |= Q(**same, **{f"{key.name}__{side}": value})
         same[key.name] = value
-    return wanted
+    return condition
 
 
 def _bad_cursor(text: str) -> Refused:
     remedy = "Use the value from `next` or `previous` of a page, or omit it for the first page."
-    shown = text[:80]
-    return Refused(Problem(CURSOR, shown, "Invalid cursor.", remedy, "invalid_cursor"))
+    excerpt = text[:80]
+    return Refused(Problem(CURSOR, excerpt, "Invalid cursor.", remedy, "invalid_cursor"))

@@ -56,19 +56,19 @@ class Filter:
     kind: str = "string"  # or boolean, integer, date-time
 
     def narrow(self, queryset: QuerySet[Any], values: list[str]) -> QuerySet[Any]:
-        wanted = Q()
+        condition = Q()
         for value in values:
-            wanted |= self._question(value)
-        return queryset.filter(wanted)
+            condition |= self._question(value)
+        return queryset.filter(condition)
 
     def _question(self, value: str) -> Q:
         if callable(self.lookup):
             return self.lookup(value)
         lookups = (self.lookup,) if isinstance(self.lookup, str) else self.lookup
-        wanted = Q()
+        condition = Q()
         for lookup in lookups:
-            wanted |= Q(**{lookup: value == "true" if self.kind == "boolean" else value})
-        return wanted
+            condition |= Q(**{lookup: value == "true" if self.kind == "boolean" else value})
+        return condition
 
     def schema(self) -> dict[str, Any]:
         # These are single-valued.
@@ -88,20 +88,20 @@ class DeclaredFilters(BaseFilterBackend):
     """Apply the view's `filters` (DRF hook); values were validated by `ParameterValidator`."""
 
     def filter_queryset(self, request: Any, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
-        for one in getattr(view, "filters", ()):
-            values = request.query_params.getlist(one.name)
+        for declared in getattr(view, "filters", ()):
+            values = request.query_params.getlist(declared.name)
             if values:
-                queryset = one.narrow(queryset, values)
+                queryset = declared.narrow(queryset, values)
         return queryset
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         return [
             {
-                "name": one.name,
+                "name": declared.name,
                 "in": "query",
                 "required": False,
-                "description": one.help,
-                "schema": one.schema(),
+                "description": declared.help,
+                "schema": declared.schema(),
             }
-            for one in getattr(view, "filters", ())
+            for declared in getattr(view, "filters", ())
         ]

@@ -77,8 +77,8 @@ def set_etag(response: HttpResponseBase) -> None:
 def not_modified(response: HttpResponseBase, if_none_match: str) -> HttpResponseBase:
     """Return 304 without a body if If-None-Match has the response's ETag, else the response."""
     etag = response.headers.get("ETag", "")
-    wanted = {mark.removeprefix("W/") for mark in parse_etags(if_none_match)}
-    if not etag or not wanted & {etag, "*"}:
+    marks = {mark.removeprefix("W/") for mark in parse_etags(if_none_match)}
+    if not etag or not marks & {etag, "*"}:
         return response
     short = HttpResponse(status=304)
     for name in ("ETag", "Cache-Control", "Vary"):

@@ -26,13 +26,15 @@ class ParameterValidator(BasePermission):
     """Validator as a permission: DRF runs permissions right after authentication."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        given = request.query_params
-        if given:
-            known = documented_parameters(_class_of(view), str(request.method))
-            problems = [_validate(name, given.getlist(name), known) for name in given]
-            found = [problem for problem in problems if problem is not None]
-            if found:
-                raise Refused(*found)
+        parameters = request.query_params
+        if parameters:
+            documented = documented_parameters(_class_of(view), str(request.method))
+            problems = [
+                _validate(name, parameters.getlist(name), documented) for name in parameters
+            ]
+            present = [problem for problem in problems if problem is not None]
+            if present:
+                raise Refused(*present)
         return True
 
 
@@ -55,13 +57,13 @@ def documented_parameters(view_class: Any, method: str) -> Mapping[str, dict[str
         *schema._get_pagination_parameters(),
         *schema._get_format_parameters(),
     ]
-    found = {entry["name"]: entry["schema"] for entry in inherited if entry["in"] == "query"}
+    schemas = {entry["name"]: entry["schema"] for entry in inherited if entry["in"] == "query"}
     for (name, place), entry in schema._process_override_parameters().items():
         if place == "query" and entry is None:
-            found.pop(name, None)
+            schemas.pop(name, None)
         elif place == "query":
-            found[name] = entry["schema"]
-    return found
+            schemas[name] = entry["schema"]
+    return schemas
 
 
 def _class_of(view: Any) -> Any:

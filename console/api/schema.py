@@ -87,18 +87,18 @@ class ConsoleAutoSchema(AutoSchema):
         return override_parameters
 
     def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
-        found: dict[str, Any] = dict(super()._get_response_bodies(direction))
-        for code in self._errors(found):
+        bodies: dict[str, Any] = dict(super()._get_response_bodies(direction))
+        for code in self._errors(bodies):
             text, example = _ERRORS[code]
-            known = found.get(code)
-            answer = known or self._get_response_for_code(ErrorSerializer, code, None, direction)
+            body = bodies.get(code)
+            answer = body or self._get_response_for_code(ErrorSerializer, code, None, direction)
             answer["description"] = answer.get("description") or text
             for content in answer.get("content", {}).values():
                 content.setdefault("example", _example(example, text))
-            found[code] = answer
-        if self.method == "GET" and "200" in found:
-            found.setdefault("304", {"description": "Not modified."})
-        return dict(sorted(found.items()))
+            bodies[code] = answer
+        if self.method == "GET" and "200" in bodies:
+            bodies.setdefault("304", {"description": "Not modified."})
+        return dict(sorted(bodies.items()))
 
     def _errors(self, documented: dict[str, Any]) -> list[str]:
         codes = {"400", "401", "403", "406", "429"}
@@ -141,10 +141,10 @@ def _drop_nulls(node: Any) -> Any:
         return [_drop_nulls(item) for item in node]
     if not isinstance(node, dict):
         return node
-    kept = {name: _drop_nulls(value) for name, value in node.items()}
-    if kept.get("oneOf") == [{}, {"type": "null"}]:
-        del kept["oneOf"]
-    return kept
+    node_items = {name: _drop_nulls(value) for name, value in node.items()}
+    if node_items.get("oneOf") == [{}, {"type": "null"}]:
+        del node_items["oneOf"]
+    return node_items
 
 
 class TokenScheme(OpenApiAuthenticationExtension):

@@ -44,13 +44,13 @@ class Me(APIView):
     )
     def get(self, request: Request) -> Response:
         token = request.auth if isinstance(request.auth, ApiToken) else None
-        facts = {
+        body = {
             "username": request.user.get_username(),
             # Anonymous requests were rejected; the type of `user` still allows them.
             "role": get_effective_role(request.user),  # type: ignore[arg-type]
             "token": token.name if token else None,
         }
-        return Response(facts)
+        return Response(body)
 
 
 class Schema(SpectacularAPIView):

@@ -79,7 +79,7 @@ def _reload_rights(request: Request) -> None:
 async def _list_events(
     request: Request, read: Callable[[], Mapping[str, Any]], since: str
 ) -> AsyncIterator[ServerSentEvent]:
-    known: dict[str, str] = {}
+    last_marks: dict[str, str] = {}
 
     def seen() -> tuple[dict[str, Any], dict[str, str], str]:
         _reload_rights(request)
@@ -89,10 +89,10 @@ async def _list_events(
 
     async for data, marks, whole in _share_poll(seen, _share_key(request)):
         if whole == since:
-            known, since = marks, ""
-        news = [name for name, mark in marks.items() if known.get(name) != mark]
-        lost = [name for name in known if name not in marks]
-        known = marks
+            last_marks, since = marks, ""
+        news = [name for name, mark in marks.items() if last_marks.get(name) != mark]
+        lost = [name for name in last_marks if name not in marks]
+        last_marks = marks
         # Only the last event of a batch has the id of the whole: an interrupted batch is sent
         # again.
         events = [ServerSentEvent(data[name], STATUS) for name in news]

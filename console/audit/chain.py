@@ -155,11 +155,11 @@ def check_next(limit: int | None = CHECK_BATCH) -> ChainVerdict:
     increment("audit_checks", outcome="broken" if verdict.problem else "intact")
     if verdict.problem:
         log.error("Audit log modified outside the console: %s", verdict.problem)
-    facts: dict[str, Any] = {"checked_at": timezone.now(), "checked_sequence": position}
+    state: dict[str, Any] = {"checked_at": timezone.now(), "checked_sequence": position}
     # A problem stays until a full verification finds none.
     if verdict.problem or (begin == 0 and verdict.complete):
-        facts["problem"] = verdict.problem[:300]
-    AuditChain.objects.filter(pk=1).update(**facts)
+        state["problem"] = verdict.problem[:300]
+    AuditChain.objects.filter(pk=1).update(**state)
     return verdict
 
 
@@ -288,11 +288,11 @@ def _write(linked: list[AuditEvent]) -> None:
 
 
 def _chain() -> AuditChain:
-    found = AuditChain.objects.filter(pk=1).first()
-    if found is None:  # created by a migration, so only missing if removed
+    chain = AuditChain.objects.filter(pk=1).first()
+    if chain is None:  # created by a migration, so only missing if removed
         AuditChain.objects.get_or_create(pk=1, defaults=_fresh(new_key()))
-        found = AuditChain.objects.get(pk=1)
-    return found
+        chain = AuditChain.objects.get(pk=1)
+    return chain
 
 
 def _lock_chain() -> AuditChain:
@@ -315,7 +315,7 @@ def _hmac(key: bytes, *parts: object) -> str:
 
 
 def _content(row: ChainRow) -> str:
-    facts = (
+    content = (
         row.at.astimezone(UTC).isoformat(timespec="microseconds"),
         row.actor_id,
         row.actor_name,
@@ -326,7 +326,7 @@ def _content(row: ChainRow) -> str:
         row.request_id,
         row.note,
     )
-    return json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def _normalize(value: Any) -> Any:

@@ -59,13 +59,16 @@ def verify() -> tuple[str, bool]:
     """Verify every row; return a summary and whether the log is intact."""
     try:
         chain.link_rows()
-        found = chain.check_next(limit=None)
+        verdict = chain.check_next(limit=None)
     except Unreadable as error:
         return f"The audit log cannot be verified. {error}", False
-    if found.problem:
-        text = f"The audit log was changed outside the console: {found.problem}. {BROKEN_REMEDY}"
+    if verdict.problem:
+        text = f"The audit log was changed outside the console: {verdict.problem}. {BROKEN_REMEDY}"
         return text, False
-    return f"Intact: {found.rows} rows, {found.waiting} not linked yet, head {found.head}.", True
+    return (
+        f"Intact: {verdict.rows} rows, {verdict.waiting} not linked yet, head {verdict.head}.",
+        True,
+    )
 
 
 def compare(head: str) -> str:
@@ -76,12 +79,12 @@ def compare(head: str) -> str:
     audit_chain = AuditChain.objects.get(pk=1)
     if int(place) < audit_chain.first_sequence:
         return ""  # pruned since; verified by the chain itself
-    known = (
+    expected_seal = (
         audit_chain.first_seal
         if int(place) == audit_chain.first_sequence
         else getattr(AuditEvent.objects.filter(sequence=int(place)).first(), "seal", "")
     )
-    if known.startswith(seal):
+    if expected_seal.startswith(seal):
         return ""
     return (
         f"The row at place {place} is not the one of head {head}: the log was put back or redone."

@@ -76,10 +76,10 @@ def describe(targets: Iterable[str], viewer: Somebody) -> Mapping[str, TargetSta
 
 def _deletion_times(targets: Collection[str], viewer: Somebody) -> dict[str, datetime]:
     kinds = {kind.kind for kind in _kinds}
-    known = [target for target in targets if target.partition("/")[0] in kinds]
-    if not known:
+    named = [target for target in targets if target.partition("/")[0] in kinds]
+    if not named:
         return {}
-    rows = selectors.events_visible_to(viewer).filter(target__in=known, verb__in=_DELETIONS)
+    rows = selectors.events_visible_to(viewer).filter(target__in=named, verb__in=_DELETIONS)
     return dict(rows.order_by().values_list("target").annotate(Max("at")))
 
 

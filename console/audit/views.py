@@ -26,16 +26,16 @@ class AuditChange:
 
 @require_safe
 def events(request: HttpRequest) -> HttpResponse:
-    wanted = {name: request.GET.get(name, "").strip() for name in ("actor", "verb", "target")}
-    page = Paginator(selectors.list_events(**wanted, viewer=request.user), PAGE).get_page(
+    filters = {name: request.GET.get(name, "").strip() for name in ("actor", "verb", "target")}
+    page = Paginator(selectors.list_events(**filters, viewer=request.user), PAGE).get_page(
         request.GET.get("page")
     )
     states = targets.describe([event.target for event in page], request.user)
     context = {
         "page": page,
         "rows": [(event, list_changes(event), states[event.target]) for event in page],
-        "wanted": wanted,
-        "filtered": any(wanted.values()),
+        "wanted": filters,
+        "filtered": any(filters.values()),
         "verbs": selectors.list_verbs(request.user),
         "actors": selectors.list_actors(request.user),
     }

@@ -15,7 +15,7 @@ def list_types() -> list[InstanceType]:
     stored.
     """
     rows = {row.name: row for row in InstanceType.objects.select_related("changed_by")}
-    rows = {name: make_row(one) for name, one in BUILTIN.items()} | rows
+    rows = {name: make_row(spec) for name, spec in BUILTIN.items()} | rows
     return sorted(rows.values(), key=_order)
 
 
@@ -65,8 +65,8 @@ class InstancePriceList:
 
 def load_prices() -> InstancePriceList:
     """Return the price history of all instance types, in one query."""
-    given: dict[str, list[tuple[date, float | None]]] = {}
+    prices: dict[str, list[tuple[date, float | None]]] = {}
     rows = InstancePrice.objects.order_by("name", "-since")
     for name, since, price in rows.values_list("name", "since", "price_usd_hour"):
-        given.setdefault(name, []).append((since, price))
-    return InstancePriceList(given)
+        prices.setdefault(name, []).append((since, price))
+    return InstancePriceList(prices)

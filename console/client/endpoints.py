@@ -236,8 +236,8 @@ class Endpoints(ListClient[documents.Endpoint]):
         of the API key to assume.
         """
         data = {"request": request, "strategy": strategy, "session": session, "key": key}
-        given = {key: value for key, value in data.items() if value}
-        return self._send("POST", self._at(name, "explain"), given)
+        fields = {key: value for key, value in data.items() if value}
+        return self._send("POST", self._at(name, "explain"), fields)
 
     def fit(self, spec: Mapping[str, Any]) -> Document:
         """Check whether the spec fits the requested capacity; creates nothing."""
@@ -401,7 +401,7 @@ class _Problem(Unreachable):
 def _first_new_line(before: list[str], now: list[str]) -> int:
     """Return the index of the first line in `now` that is not in `before`."""
     for begin in range(len(now), 0, -1):
-        known = min(begin, len(before))
-        if known and now[begin - known : begin] == before[-known:]:
+        common = min(begin, len(before))
+        if common and now[begin - common : begin] == before[-common:]:
             return begin
     return 0

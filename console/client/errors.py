@@ -98,7 +98,7 @@ def error_from_response(status: int, body: Any, request_id: str) -> ApiError:
         text = f"The console answered {status} without a message."
         return kind(status, (Problem("unknown", text),), request_id)
     listed = [error for error in body.get("errors") or () if isinstance(error, Mapping)]
-    problems = tuple(_parse_problem(one) for one in listed or [body])
+    problems = tuple(_parse_problem(problem) for problem in listed or [body])
     return kind(status, problems, str(body.get("request_id") or request_id))
 
 

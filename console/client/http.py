@@ -190,7 +190,7 @@ class ResourceClient:
         self.http = http
 
     def _at(self, name: object, *more: str) -> str:
-        parts = [quote(str(one), safe="") for one in (name, *more)]
+        parts = [quote(str(part), safe="") for part in (name, *more)]
         return "/".join([self.path + parts[0], *parts[1:], ""])
 
     def _get(self, path: str, params: Params | None = None) -> Document:
@@ -238,11 +238,11 @@ def _raise_for_status(answer: httpx.Response) -> None:
         body = json.loads(_read_limited(answer))
     except ValueError:
         body = None
-    found = errors.error_from_response(
+    error = errors.error_from_response(
         answer.status_code, body, answer.headers.get("X-Request-ID", "")
     )
-    found.retry_after = answer.headers.get("Retry-After", "")
-    raise found
+    error.retry_after = answer.headers.get("Retry-After", "")
+    raise error
 
 
 def _parse_body(answer: httpx.Response, content: bytes) -> Any:
@@ -258,12 +258,12 @@ def _parse_body(answer: httpx.Response, content: bytes) -> Any:
 
 
 def _read_limited(answer: httpx.Response) -> bytes:
-    found = bytearray()
+    received = bytearray()
     for part in answer.iter_bytes():
-        found += part
-        if len(found) > MAX_BYTES:
+        received += part
+        if len(received) > MAX_BYTES:
             raise Unreachable(f"The response of {answer.url} exceeds {MAX_BYTES >> 20} MiB.")
-    return bytes(found)
+    return bytes(received)
 
 
 def _unreachable(request: httpx.Request, error: httpx.TransportError) -> Unreachable:

@@ -283,7 +283,7 @@ class Budgets(ObjectClient[Document]):
     path = "budgets/"
 
     def named(self, name: str) -> Document | None:
-        return next((one for one in self.list() if one["name"] == name), None)
+        return next((row for row in self.list() if row["name"] == name), None)
 
     def state(self, budget_id: str) -> Document:
         return self._get(self._at(budget_id, "state"))

@@ -85,14 +85,14 @@ class Watch:
                 self._left()
 
     def _poll(self) -> Iterator[dict[str, Any]]:
-        etag, known, pause_s = "", None, POLL_S
+        etag, last_body, pause_s = "", None, POLL_S
         while True:
             try:
                 answer = self.http.send("GET", self.path, if_none_match=etag)
             except NotFound:
                 return
-            if answer.status != httpx.codes.NOT_MODIFIED and answer.body != known:
-                etag, known, pause_s = answer.etag, answer.body, POLL_S
+            if answer.status != httpx.codes.NOT_MODIFIED and answer.body != last_body:
+                etag, last_body, pause_s = answer.etag, answer.body, POLL_S
                 yield answer.body
             self._pause(pause_s)
             if self.http.live:  # in-process: polling costs no network requests
@@ -113,23 +113,23 @@ class Watch:
 
 def parse_events(answer: httpx.Response) -> Iterator[WatchEvent]:
     """Parse a stream per the HTML standard; comments (heartbeats) become events without data."""
-    found, lines = WatchEvent(), list[str]()
+    event, lines = WatchEvent(), list[str]()
     for line in _split_lines(answer):
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
-            if lines or found.id:
-                found.data = "\n".join(lines)
-                yield found
-            found, lines = WatchEvent(), []
+            if lines or event.id:
+                event.data = "\n".join(lines)
+                yield event
+            event, lines = WatchEvent(), []
         elif not name:
             yield WatchEvent(name="comment")
         elif name == "data":
             lines.append(value)
         elif name == "event":
-            found.name = value
+            event.name = value
         elif name == "id":
-            found.id = value
+            event.id = value
 
 
 def _split_lines(answer: httpx.Response) -> Iterator[str]:

@@ -35,9 +35,9 @@ SEALED = EncryptedColumns(
 def add_cluster(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
     """Add a cluster; it is checked asynchronously."""
     _require_admin(actor)
-    facts = validation.validate_new(name, data)
+    fields = validation.validate_new(name, data)
     try:
-        return _create(actor, str(name), facts)
+        return _create(actor, str(name), fields)
     except IntegrityError:
         text = f"Cluster {name} already exists."
         raise Refused(
@@ -69,10 +69,10 @@ def change_cluster(
     with transaction.atomic():
         cluster = _lock_cluster(name)
         expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
-        facts = validation.validate_changes(cluster, data)
+        changes = validation.validate_changes(cluster, data)
         changed = {
             key: value
-            for key, value in facts.items()
+            for key, value in changes.items()
             if key == "kubeconfig" or getattr(cluster, key) != value  # encrypted: not compared
         }
         if not changed:

@@ -64,11 +64,11 @@ class ClusterForm(ActionForm):
         cluster: Cluster | None = None,
     ) -> None:
         self.cluster = cluster
-        shown: dict[str, Any] = {}
+        initial: dict[str, Any] = {}
         if cluster is not None:
-            shown = {"namespace": cluster.namespace, "reach": cluster.reach}
-            shown["context"] = cluster.context if cluster.kind == CONTEXT else ""
-        super().__init__(data, files, initial=shown)
+            initial = {"namespace": cluster.namespace, "reach": cluster.reach}
+            initial["context"] = cluster.context if cluster.kind == CONTEXT else ""
+        super().__init__(data, files, initial=initial)
         for name in self._fixed_fields():
             del self.fields[name]
         if cluster is not None and "kubeconfig" in self.fields:
@@ -85,16 +85,16 @@ class ClusterForm(ActionForm):
 
     def typed(self) -> dict[str, Any]:
         """Return the input of `actions`; an uploaded file replaces the pasted text."""
-        found = {
+        values = {
             name: str(self.data.get(name, "")).strip()
             for name in self.fields
             if name not in ("name", "file")
         }
-        if "file" in self.fields and not found.get("kubeconfig"):
-            found["kubeconfig"] = self._uploaded()
+        if "file" in self.fields and not values.get("kubeconfig"):
+            values["kubeconfig"] = self._uploaded()
         if self.cluster is None or self.cluster.kind == CONTEXT:
-            return {key: value for key, value in found.items() if value or key == "context"}
-        return {key: value for key, value in found.items() if value}
+            return {key: value for key, value in values.items() if value or key == "context"}
+        return {key: value for key, value in values.items() if value}
 
     def _uploaded(self) -> str:
         """Read at most one byte over the limit, for `actions` to reject."""

@@ -52,13 +52,13 @@ def ensure_in_cluster() -> None:
     """Create the row of the cluster the console runs in; concurrent callers create it once."""
     if Cluster.objects.filter(name=IN_CLUSTER).exists():
         return
-    facts = {"kind": IN_CLUSTER, "namespace": own_namespace(), "reach": Reach.PODS}
+    fields = {"kind": IN_CLUSTER, "namespace": own_namespace(), "reach": Reach.PODS}
     try:
         with transaction.atomic():
-            cluster = Cluster.objects.create(name=IN_CLUSTER, **facts)
+            cluster = Cluster.objects.create(name=IN_CLUSTER, **fields)
             ClusterStatus.objects.create(cluster=cluster)
-            shown = {key: str(value) for key, value in facts.items()}
-            record(None, "create", f"cluster/{IN_CLUSTER}", shown)
+            values = {key: str(value) for key, value in fields.items()}
+            record(None, "create", f"cluster/{IN_CLUSTER}", values)
     except IntegrityError:
         return
 
@@ -129,8 +129,8 @@ def survey_cluster(
         access = cluster.access()
         ends = {"login_ends_at": _moment(access.ends_at())}
         reader = Reader(access)
-        found = ClusterSurvey(reader).run()
-        granted = rights.check_rights(reader, cluster.namespace, found, followed, parts)
+        survey = ClusterSurvey(reader).run()
+        granted = rights.check_rights(reader, cluster.namespace, survey, followed, parts)
     except encryption.Unreadable as error:
         return ClusterObservation(ClusterPhase.FAILED, ClusterReason.KEY_MISSING, str(error))
     except ProvisionError as error:
@@ -139,17 +139,17 @@ def survey_cluster(
         return ClusterObservation(
             ClusterPhase.FAILED, ClusterReason.UNCLEAR, f"Response: {error}.", ends
         )
-    facts = {
-        "server_version": found.server_version,
-        "inventory": found.to_json(),
+    fields = {
+        "server_version": survey.server_version,
+        "inventory": survey.to_json(),
         "rights": asdict(granted),
         "seen_at": timezone.now(),
         **ends,
     }
     if granted.enough:
-        return ClusterObservation(ClusterPhase.READY, ClusterReason.ANSWERS, "", facts)
+        return ClusterObservation(ClusterPhase.READY, ClusterReason.ANSWERS, "", fields)
     return ClusterObservation(
-        ClusterPhase.DEGRADED, ClusterReason.RIGHTS_MISSING, _missing_rights(granted), facts
+        ClusterPhase.DEGRADED, ClusterReason.RIGHTS_MISSING, _missing_rights(granted), fields
     )
 
 
@@ -163,7 +163,7 @@ def _moment(epoch_s: float | None) -> datetime | None:
 
 
 def _missing_rights(granted: GrantedRights) -> str:
-    names = [one.title for one in granted.needed]
+    names = [right.title for right in granted.needed]
     more = f" and {len(names) - _NAMED_RIGHTS} more" if len(names) > _NAMED_RIGHTS else ""
     return (
         f"Emberline lacks permissions in {granted.namespace}: "

@@ -39,7 +39,7 @@ class ClusterDetail:
     def gpus_free(self) -> int | None:
         """Return the free GPUs; None if Emberline may not list pods."""
         free = [pool.gpus_free for pool in self.inventory.pools if pool.gpus]
-        return None if None in free else sum(one or 0 for one in free)
+        return None if None in free else sum(count or 0 for count in free)
 
     @property
     def nodes(self) -> int:
@@ -85,14 +85,14 @@ def inventory(cluster: str = "") -> Inventory | None:
 
 def capabilities(cluster: str = "") -> frozenset[str] | None:
     """Return the capability names (provisioners.kubernetes.api.capabilities); None if unknown."""
-    found = inventory(cluster)
-    return None if found is None else found.capabilities
+    survey = inventory(cluster)
+    return None if survey is None else survey.capabilities
 
 
 def missing_reason(cluster: str, capability: str) -> str:
     """Return why the capability is missing and the fix; "" if present or unknown."""
-    found = inventory(cluster)
-    for finding in found.findings if found is not None else ():
+    survey = inventory(cluster)
+    for finding in survey.findings if survey is not None else ():
         if finding.name == capability and not finding.present:
             return f"{finding.why_not} {finding.remedy}"
     return ""
@@ -135,8 +135,8 @@ def existing(wanted: Collection[str], _viewer: object = None) -> Collection[str]
 
 
 def names() -> list[str]:
-    found = Cluster.objects.values_list("name", flat=True)
-    return sorted({*found, *filter(None, [default_cluster()])})
+    clusters = Cluster.objects.values_list("name", flat=True)
+    return sorted({*clusters, *filter(None, [default_cluster()])})
 
 
 def get(name: str) -> Cluster | None:
@@ -164,12 +164,12 @@ def _find_placement(name: str) -> _Placement:
     if row is None and name == default_cluster():
         return _Placement(ClusterAccess(IN_CLUSTER), own_namespace())
     if row is None:
-        known = ", ".join(names()) or "none yet"
-        text = f"Cluster {name!r} does not exist. Available: {known}. Add it under Clusters."
+        valid_names = ", ".join(names()) or "none yet"
+        text = f"Cluster {name!r} does not exist. Available: {valid_names}. Add it under Clusters."
         raise PermanentError("UnknownCluster", text)
     try:
         reached = row.access()
     except encryption.Unreadable as error:
         raise PermanentError(ClusterReason.KEY_MISSING, f"Cluster {name}: {error}") from None
-    seen = row.inventory.capabilities if row.status.seen_at is not None else None
-    return _Placement(reached, row.namespace, seen)
+    capabilities = row.inventory.capabilities if row.status.seen_at is not None else None
+    return _Placement(reached, row.namespace, capabilities)

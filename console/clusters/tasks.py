@@ -19,8 +19,8 @@ def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
     from console.clusters.choices import ClusterReason
     from console.clusters.refresh import AGAIN_NOW_S, refresh
 
-    seen = refresh(cluster_id)
-    unsettled = seen is None or seen.reason == ClusterReason.RIGHTS_MISSING
+    refreshed = refresh(cluster_id)
+    unsettled = refreshed is None or refreshed.reason == ClusterReason.RIGHTS_MISSING
     if repeats and unsettled:
         refresh_cluster.nudge(cluster_id, repeats - 1, countdown=AGAIN_NOW_S)
 

@@ -32,28 +32,28 @@ def validate_new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     gathered.take(_known, data, FIELDS)
     kind = gathered.take(_kind, data.get("kind"))
     gathered.take(_name, name, kind)
-    facts = gathered.take(_login, kind, data) if kind else None
-    facts = facts or {}
-    own = facts.pop("namespace", "")
+    login = gathered.take(_login, kind, data) if kind else None
+    login = login or {}
+    own = login.pop("namespace", "")
     namespace = gathered.take(_namespace, data.get("namespace") or own or "default")
     reach = gathered.take(_reach, data.get("reach") or Reach.PODS)
     gathered.end()
-    return {"kind": kind, **facts, "namespace": namespace, "reach": reach}
+    return {"kind": kind, **login, "namespace": namespace, "reach": reach}
 
 
 def validate_changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
     gathered = Gathered()
     gathered.take(_known, data, CHANGEABLE)
-    facts: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     if data.get("kubeconfig") or "context" in data:
-        facts = gathered.take(_login, cluster.kind, data, cluster) or {}
-        facts.pop("namespace", None)
+        changes = gathered.take(_login, cluster.kind, data, cluster) or {}
+        changes.pop("namespace", None)
     if "namespace" in data:
-        facts["namespace"] = gathered.take(_namespace, data["namespace"])
+        changes["namespace"] = gathered.take(_namespace, data["namespace"])
     if "reach" in data:
-        facts["reach"] = gathered.take(_reach, data["reach"])
+        changes["reach"] = gathered.take(_reach, data["reach"])
     gathered.end()
-    return facts
+    return changes
 
 
 def _known(data: Mapping[str, Any], fields: tuple[str, ...]) -> None:
@@ -124,9 +124,9 @@ def _kept(text: str, context: str) -> dict[str, Any]:
         remedy = "Paste it or choose the file: kubectl config view --minify --flatten prints one."
         raise Refused(Problem("kubeconfig", None, "Required.", remedy, "required"))
     try:
-        found = kubeconfig.parse_kubeconfig(text)
-        chosen = found.chosen(context)
-        login = found.login(chosen)
+        parsed = kubeconfig.parse_kubeconfig(text)
+        chosen = parsed.chosen(context)
+        login = parsed.login(chosen)
     except kubeconfig.KubeconfigError as error:
         field = "context" if error.path == "current-context" else "kubeconfig"
         where = f"{error.path}: " if error.path and field == "kubeconfig" else ""
@@ -140,7 +140,7 @@ def _kept(text: str, context: str) -> dict[str, Any]:
         if refused:
             remedy = "Enter the API server address as seen from the console."
             raise Refused(Problem("kubeconfig", None, f"{key}: {refused}", remedy, "forbidden"))
-    return {"kubeconfig": found.only(chosen), "context": chosen, "namespace": login.namespace}
+    return {"kubeconfig": parsed.only(chosen), "context": chosen, "namespace": login.namespace}
 
 
 def _problem(field: str, value: Any, remedy: str) -> Problem:

@@ -46,22 +46,22 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("admin")
 def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
     """Add a cluster, or change the one of that name."""
-    found = _found(name) if name else None
+    cluster = _found(name) if name else None
     sent = (request.POST, request.FILES) if request.method == "POST" else ()
-    form = ClusterForm(*sent, cluster=found)
+    form = ClusterForm(*sent, cluster=cluster)
 
     def act() -> Cluster:
-        if found is not None:
+        if cluster is not None:
             return actions.change_cluster(actor_of(request), name, form.typed())
-        wanted = request.POST.get("name", "").strip()
-        return actions.add_cluster(actor_of(request), wanted, form.typed())
+        confirmed = request.POST.get("name", "").strip()
+        return actions.add_cluster(actor_of(request), confirmed, form.typed())
 
     def show(status: int) -> HttpResponse:
-        context = {"form": form, "cluster": found}
+        context = {"form": form, "cluster": cluster}
         return render(request, "clusters/form.html", context, status=status)
 
     def done(made: Cluster) -> HttpResponse:
-        result = "changed; its check has started" if found else "added; its check has started"
+        result = "changed; its check has started" if cluster else "added; its check has started"
         messages.success(request, f"Cluster {made.name} is {result}.")
         return redirect("clusters:cluster", made.name)
 
@@ -102,12 +102,12 @@ def check(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("admin")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _found(name)
+    cluster = _found(name)
     return confirm_by_name(
         request,
         name,
         lambda: actions.remove_cluster(actor_of(request), name),
-        page=("clusters/remove.html", {"row": selectors.detail(found, request.user)}),
+        page=("clusters/remove.html", {"row": selectors.detail(cluster, request.user)}),
         words=("remove", "removed"),
         done=(f"Cluster {name} and its credentials removed.", "clusters:list"),
     )
@@ -131,11 +131,11 @@ def find(_viewer: Any, text: str) -> Sequence[Hit]:
 
 def facts(_viewer: Any) -> Sequence[Fact]:
     rows = list(selectors.clusters()[:SHOWN_FACTS])
-    found = [
+    cluster_rows = [
         Fact(row.name, str(row.status.phase), reverse("clusters:cluster", args=[row.name]))
         for row in rows
     ]
-    return found or [Fact("None", "Workers run on the console host.")]
+    return cluster_rows or [Fact("None", "Workers run on the console host.")]
 
 
 CARD = Card(

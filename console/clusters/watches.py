@@ -75,10 +75,10 @@ class ClusterWatches(threading.Thread):
     def _adjust(self, wanted: Mapping[Place, ClusterAccess]) -> None:
         """Start missing watches; stop those no longer needed or with old credentials."""
         for place, (access, running) in list(self._watches.items()):
-            if wanted.get(place) != access or not all(one.is_alive() for one in running):
+            if wanted.get(place) != access or not all(watch.is_alive() for watch in running):
                 del self._watches[place]
-                for one in running:
-                    one.stop()
+                for watch in running:
+                    watch.stop()
                 if place not in wanted:
                     _forget(place)
         for place, access in wanted.items():
@@ -93,8 +93,8 @@ class ClusterWatches(threading.Thread):
         started = [
             ObjectWatch(client, kind, self._notice, self._reporter(place, kind)) for kind in WATCHED
         ]
-        for one in started:
-            one.start()
+        for watch in started:
+            watch.start()
         return started
 
     def _reporter(self, place: Place, kind: ObjectKind) -> Callable[[str], None]:
@@ -135,7 +135,7 @@ def wanted_places() -> dict[Place, ClusterAccess]:
             access, default = selectors.access(cluster)
         except ProvisionError:
             continue  # the endpoints' passes report it
-        for namespace in {one or default for one in namespaces}:
+        for namespace in {namespace or default for namespace in namespaces}:
             accesses[cluster, namespace] = access
     return accesses
 

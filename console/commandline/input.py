@@ -52,7 +52,7 @@ def read_objects(path: str) -> list[dict[str, Any]]:
     """Read all objects from a file, the files of a folder, or standard input."""
     if path == "-" or not Path(path).is_dir():
         return _objects(path)
-    files = sorted(one for one in Path(path).iterdir() if one.suffix in _ENDINGS)
+    files = sorted(entry for entry in Path(path).iterdir() if entry.suffix in _ENDINGS)
     if not files:
         raise CommandError(f"{path} has no files ending in {', '.join(_ENDINGS)}.", USAGE)
     return [item for file in files for item in _objects(str(file))]
@@ -62,7 +62,9 @@ def _objects(path: str) -> list[dict[str, Any]]:
     try:
         return documents.read_documents(read_text(path))
     except SpecErrors as error:
-        problems = "\n".join(f"{path}: {one.message} {one.remedy}" for one in error.errors)
+        problems = "\n".join(
+            f"{path}: {problem.message} {problem.remedy}" for problem in error.errors
+        )
         raise CommandError(problems, REFUSED) from None
 
 
@@ -72,14 +74,14 @@ def find_row(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
     `what` names the kind ("key of demo"), `listing` the command that lists them. Raise CommandError
     if no row or several rows match.
     """
-    known = list(rows)
-    found = [row for row in known if str(row["id"]) == given]
-    found = found or [row for row in known if given in (row["name"], row.get("prefix"))]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(str(row["id"]) for row in found)
-        raise CommandError(f"{len(found)} {what} match {given!r}. Give one id: {ids}.", REFUSED)
+    listed = list(rows)
+    matching = [row for row in listed if str(row["id"]) == given]
+    matching = matching or [row for row in listed if given in (row["name"], row.get("prefix"))]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        ids = ", ".join(str(row["id"]) for row in matching)
+        raise CommandError(f"{len(matching)} {what} match {given!r}. Give one id: {ids}.", REFUSED)
     raise CommandError(f"No {what} has the id or name {given!r}. List them: {listing}", NOT_FOUND)
 
 
@@ -95,8 +97,8 @@ def known_name(
     try:
         yield
     except NotFound:
-        known = ", ".join(one["name"] for one in resource.list()) or "none"
-        text = f"Unknown {what} {context.name}. Known: {known}."
+        names = ", ".join(row["name"] for row in resource.list()) or "none"
+        text = f"Unknown {what} {context.name}. Known: {names}."
         raise CommandError(text, exit_code) from None
 
 

@@ -41,7 +41,9 @@ def _sanitize(cell: str) -> str:
 
 def strip_control_characters(text: str) -> str:
     """Remove control characters except line ends and tabs."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "�" for one in text)
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else "�" for character in text
+    )
 
 
 def format_time(moment: str | None) -> str:
@@ -76,7 +78,7 @@ def cell(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        return ", ".join(f"{key} {cell(one)}" for key, one in value.items())
+        return ", ".join(f"{key} {cell(item)}" for key, item in value.items())
     return truncate(value)
 
 

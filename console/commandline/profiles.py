@@ -59,8 +59,8 @@ def select_console(options: Mapping[str, Any], env: Mapping[str, str]) -> Consol
     named = named or env.get("EMBERLINE_PROFILE", "")
     saved = read(profiles_path(env))
     if named and named not in saved:
-        known = ", ".join(saved) or "none"
-        text = f"{by}: unknown profile {named}. Known: {known}. Create it: "
+        names = ", ".join(saved) or "none"
+        text = f"{by}: unknown profile {named}. Known: {names}. Create it: "
         raise CommandError(f"{text}emberline --profile {named} login URL", USAGE)
     if not named and DEFAULT not in saved:
         return None
@@ -78,7 +78,7 @@ def read(path: Path) -> dict[str, Profile]:
             text = f"{path} contains tokens and is readable by other users. Run: chmod 600 {path}"
             raise CommandError(text, USAGE)
         document = json.loads(path.read_text(encoding="utf-8"))
-        return {str(name): Profile(**facts) for name, facts in document.items()}
+        return {str(name): Profile(**fields) for name, fields in document.items()}
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -31,8 +31,8 @@ def login(context: CommandContext) -> str:
             me = client.me()
         except NotAllowed as error:
             raise CommandError(f"{url} rejected the token. {error}", NOT_ALLOWED) from None
-    known = Profile(profile.url, token, ca_file, profile.plain)
-    profiles.write(path, {**saved, name: known})
+    entered = Profile(profile.url, token, ca_file, profile.plain)
+    profiles.write(path, {**saved, name: entered})
     which = "" if name == DEFAULT else f" as profile {name}"
     return f"Logged in at {url} as {me['username']} ({me['role']}){which}."
 
@@ -64,13 +64,13 @@ def logout(context: CommandContext) -> str:
 
 def whoami(context: CommandContext) -> str:
     me = context.client.me()
-    facts = {"console": context.client.url, "named_by": context.options.get("named_by", ""), **me}
+    fields = {"console": context.client.url, "named_by": context.options.get("named_by", ""), **me}
     form = context.options["output"]
     if form != output.TABLE:
-        return output.format_data(facts, form)
+        return output.format_data(fields, form)
     token = f", API token {me['token']}" if me["token"] else ""
     where = "the local console" if context.here else context.client.url
-    by = f" (selected by {facts['named_by']})" if facts["named_by"] else ""
+    by = f" (selected by {fields['named_by']})" if fields["named_by"] else ""
     return f"{me['username']} ({me['role']}{token}) at {where}{by}"
 
 

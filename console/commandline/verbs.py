@@ -48,7 +48,7 @@ class Table:
         listed, form = list(found), options["output"]
         if form == output.NAME:
             key = self.head[0].lower()
-            return "\n".join(str(one[key]) if key in one else self.cells(one)[0] for one in listed)
+            return "\n".join(str(row[key]) if key in row else self.cells(row)[0] for row in listed)
         if form != output.TABLE:
             return output.format_data(listed, form)
         return self.text(listed) if listed or not self.none else self.none.format_map(options)
@@ -118,10 +118,10 @@ class Verb:
             named = str(context.options[self._positional[0]])
             confirm(context, named, self._consequence.format_map(context.options))
         if isinstance(self._call, str):
-            found = self._call_client(self._call, context)
+            answer = self._call_client(self._call, context)
         else:
-            found = self._call(context)
-        result = found if isinstance(found, CommandResult) else CommandResult(found)
+            answer = self._call(context)
+        result = answer if isinstance(answer, CommandResult) else CommandResult(answer)
         return CommandResult(self._format(result.answer, context.options), result.exit_code)
 
     def _call_client(self, path: str, context: CommandContext) -> Any:
@@ -150,8 +150,8 @@ class Verb:
             return output.format_data(answer, form)
         if isinstance(self._show, ArgumentText):
             return "\n".join(self._show.lines(answer, options))
-        shown = self._show(answer)
-        return shown if isinstance(shown, str) else "\n".join(shown)
+        text = self._show(answer)
+        return text if isinstance(text, str) else "\n".join(text)
 
 
 class Verbs:

@@ -26,10 +26,10 @@ def read_text(path: str, folder: Path) -> str:
     """Return the content of a short UTF-8 file inside `folder`, or raise `FileRefused`."""
     descriptor = _open(path, folder)
     try:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise FileRefused(f"{path} is not a regular file")
-        if facts.st_size > MAX_BYTES:
+        if status.st_size > MAX_BYTES:
             raise FileRefused(f"{path} is larger than {MAX_BYTES} bytes")
         with os.fdopen(os.dup(descriptor), "rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -60,9 +60,9 @@ def _open(path: str, folder: Path) -> int:
     descriptor = -1
     try:
         descriptor = os.open(root, flags | os.O_DIRECTORY)
-        for at, name in enumerate(inside.parts, 1):
+        for index, name in enumerate(inside.parts, 1):
             # Do not block on pipes or terminals.
-            more = os.O_NONBLOCK if at == len(inside.parts) else os.O_DIRECTORY
+            more = os.O_NONBLOCK if index == len(inside.parts) else os.O_DIRECTORY
             below = os.open(name, flags | more, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below

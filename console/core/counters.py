@@ -27,12 +27,12 @@ def declare(name: str, **labels: str) -> None:
 
 def total(name: str, **labels: str) -> int:
     """Return the sum over all series with at least these labels."""
-    wanted = set(labels.items())
+    label_pairs = set(labels.items())
     with _lock:
         return sum(
             number
-            for (known, pairs), number in _counts.items()
-            if known == name and wanted <= set(pairs)
+            for (counter, pairs), number in _counts.items()
+            if counter == name and label_pairs <= set(pairs)
         )
 
 

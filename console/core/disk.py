@@ -122,15 +122,15 @@ _trend = Trend()
 
 def read_disk(path: Path) -> Disk:
     """Return the state; raise OSError if the file system does not respond."""
-    facts = os.statvfs(path)
-    free = facts.f_bavail * facts.f_frsize
+    file_system = os.statvfs(path)
+    free = file_system.f_bavail * file_system.f_frsize
     return Disk(
         path,
-        total_bytes=facts.f_blocks * facts.f_frsize,
+        total_bytes=file_system.f_blocks * file_system.f_frsize,
         free_bytes=free,
-        inodes=facts.f_files,
-        inodes_free=facts.f_favail,
-        read_only=bool(facts.f_flag & os.ST_RDONLY),
+        inodes=file_system.f_files,
+        inodes_free=file_system.f_favail,
+        read_only=bool(file_system.f_flag & os.ST_RDONLY),
         full_in_s=_trend.full_in_s(free),
     )
 

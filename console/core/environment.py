@@ -207,13 +207,13 @@ def generated_secret(path: Path, length: int = 48) -> str:
 
 def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
     """Return the keys of the environment, separated by whitespace, else this machine's own."""
-    given = tuple(text(env, "EMBERLINE_ENCRYPTION_KEY").split())
-    if any(len(key) < _MIN_KEY for key in given):
+    keys = tuple(text(env, "EMBERLINE_ENCRYPTION_KEY").split())
+    if any(len(key) < _MIN_KEY for key in keys):
         remedy = (
             f"write at least {_MIN_KEY} random characters, for example from `openssl rand -hex 32`"
         )
         raise SettingError("EMBERLINE_ENCRYPTION_KEY", "(hidden)", remedy)
-    return given or (generated_secret(path, 32),)
+    return keys or (generated_secret(path, 32),)
 
 
 def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
@@ -248,17 +248,17 @@ def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
 
 def retention(env: Mapping[str, str]) -> Retention:
     """Validate here: an invalid value would only appear in the log of a failed Prometheus."""
-    kept = Retention(
+    limit = Retention(
         text(env, "EMBERLINE_PROMETHEUS_RETENTION") or Retention().time,
         text(env, "EMBERLINE_PROMETHEUS_RETENTION_SIZE") or Retention().size,
     )
-    if not _DURATION.fullmatch(kept.time):
+    if not _DURATION.fullmatch(limit.time):
         remedy = "write a number and h, d, w or y, such as 30d"
-        raise SettingError("EMBERLINE_PROMETHEUS_RETENTION", kept.time, remedy)
-    if not _SIZE.fullmatch(kept.size):
+        raise SettingError("EMBERLINE_PROMETHEUS_RETENTION", limit.time, remedy)
+    if not _SIZE.fullmatch(limit.size):
         remedy = "write a number and MB, GB or TB, such as 10GB, or 0 for no limit"
-        raise SettingError("EMBERLINE_PROMETHEUS_RETENTION_SIZE", kept.size, remedy)
-    return kept
+        raise SettingError("EMBERLINE_PROMETHEUS_RETENTION_SIZE", limit.size, remedy)
+    return limit
 
 
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
@@ -266,8 +266,8 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
     broker = url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
     broker = _with_certificate_check(broker) or "redis://127.0.0.1:6379/0"
     if not broker.startswith(BROKER_SCHEMES):
-        shown = broker.split("://", 1)[0] + "://..."
-        raise SettingError("REDIS_URL", shown, "write redis://HOST:PORT/DB or rediss://...")
+        excerpt = broker.split("://", 1)[0] + "://..."
+        raise SettingError("REDIS_URL", excerpt, "write redis://HOST:PORT/DB or rediss://...")
     python = text(env, "EMBERLINE_VLLM_PYTHON")
     provisioner = choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS)
     # Console pods share no folder.
@@ -342,7 +342,10 @@ def _l2_secrets(env: Mapping[str, str], var: Path) -> Path:
     """Require a folder that contains none of the console's own files: users name files in it."""
     name = "EMBERLINE_L2_SECRETS"
     folder = _path(env, name, var / "secrets" / "l2").resolve()
-    own = [var / "secrets", *(Path(env[one]) for one in env if one.endswith("_FILE") and env[one])]
+    own = [
+        var / "secrets",
+        *(Path(env[path]) for path in env if path.endswith("_FILE") and env[path]),
+    ]
     for path in own:
         if path.resolve().is_relative_to(folder):
             remedy = f"{path} is inside it; choose a folder that contains no console files"
@@ -352,10 +355,10 @@ def _l2_secrets(env: Mapping[str, str], var: Path) -> Path:
 
 def _alert_objects(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the alert objects stored in the console's own cluster by default."""
-    given = tuple(filter(None, text(env, "EMBERLINE_ALERT_OBJECTS").split(",")))
-    if not set(given) <= {"rules", "receivers"}:
-        raise SettingError("EMBERLINE_ALERT_OBJECTS", ",".join(given), "write rules,receivers")
-    return given
+    objects = tuple(filter(None, text(env, "EMBERLINE_ALERT_OBJECTS").split(",")))
+    if not set(objects) <= {"rules", "receivers"}:
+        raise SettingError("EMBERLINE_ALERT_OBJECTS", ",".join(objects), "write rules,receivers")
+    return objects
 
 
 def _labels(env: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
@@ -367,10 +370,10 @@ def _labels(env: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
 
 def _public_url(env: Mapping[str, str]) -> str:
     """Validate the external address, which alerts link to."""
-    given = text(env, "EMBERLINE_PUBLIC_URL").rstrip("/")
-    if given and (urlsplit(given).scheme not in ("http", "https") or not urlsplit(given).hostname):
-        raise SettingError("EMBERLINE_PUBLIC_URL", given, "write https://HOST")
-    return given
+    url = text(env, "EMBERLINE_PUBLIC_URL").rstrip("/")
+    if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
+        raise SettingError("EMBERLINE_PUBLIC_URL", url, "write https://HOST")
+    return url
 
 
 def _with_certificate_check(url: str) -> str:
@@ -386,8 +389,8 @@ def _path_setting(env: Mapping[str, str], name: str) -> Path | None:
 
 
 def _path(env: Mapping[str, str], name: str, default: Path) -> Path:
-    given = env.get(name, "").strip()
-    return Path(given).expanduser().absolute() if given else default
+    description = env.get(name, "").strip()
+    return Path(description).expanduser().absolute() if description else default
 
 
 @dataclass(frozen=True, slots=True)

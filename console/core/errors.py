@@ -79,8 +79,8 @@ class Gathered:
 
 def error_document(code: str, detail: str, remedy: str, request_id: str = "") -> dict[str, Any]:
     """Return the body of a REST error response that concerns no field."""
-    facts = {"code": code, "detail": detail, "field": None, "value": None, "remedy": remedy}
-    return {**facts, "errors": [], "request_id": request_id}
+    limit_name = {"code": code, "detail": detail, "field": None, "value": None, "remedy": remedy}
+    return {**limit_name, "errors": [], "request_id": request_id}
 
 
 def expect_object(data: Any) -> dict[str, Any]:

@@ -33,14 +33,14 @@ class Operation:
 
 def group_operations(document: dict[str, Any]) -> list[tuple[str, list[Operation]]]:
     """Return operations by first tag, in document order."""
-    found: dict[str, list[Operation]] = {}
+    operations: dict[str, list[Operation]] = {}
     for path, item in document.get("paths", {}).items():
         for method in _METHODS:
             if method in item:
-                facts = item[method]
-                tag = (facts.get("tags") or ["other"])[0]
-                found.setdefault(tag, []).append(_operation(document, path, method, facts))
-    return list(found.items())
+                operation = item[method]
+                tag = (operation.get("tags") or ["other"])[0]
+                operations.setdefault(tag, []).append(_operation(document, path, method, operation))
+    return list(operations.items())
 
 
 def _operation(
@@ -75,8 +75,8 @@ def _operation(
 
 def _schema(holder: dict[str, Any]) -> dict[str, Any]:
     content = holder.get("content", {})
-    found: dict[str, Any] = content.get("application/json", {}).get("schema", {})
-    return found
+    schema: dict[str, Any] = content.get("application/json", {}).get("schema", {})
+    return schema
 
 
 def _resolve(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

@@ -158,10 +158,10 @@ def _remedy(where: str) -> str:
 
 def _is_allowed(address: Address, port: int | None) -> bool:
     return any(
-        one.network.version == address.version
-        and address in one.network
-        and (one.port is None or one.port == port)
-        for one in _allowed
+        rule.network.version == address.version
+        and address in rule.network
+        and (rule.port is None or rule.port == port)
+        for rule in _allowed
     )
 
 
@@ -172,7 +172,7 @@ def _is_admin(address: Address, port: int) -> bool:
 @lru_cache(maxsize=1)
 def _admins(_moment: int) -> frozenset[tuple[Address, int]]:
     """Cached for a period instead of queried for each connection."""
-    named = (known.rpartition(":") for find in _admin_addresses for known in find())
+    named = (address.rpartition(":") for find in _admin_addresses for address in find())
     return frozenset(
         (address, int(port))
         for host, _, port in named
@@ -182,9 +182,9 @@ def _admins(_moment: int) -> frozenset[tuple[Address, int]]:
 
 
 def _resolved(host: str) -> set[Address]:
-    found = numeric_address(host)
-    if found is not None:
-        return {inner_address(found)}
+    numeric = numeric_address(host)
+    if numeric is not None:
+        return {inner_address(numeric)}
     try:
         rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -34,11 +34,11 @@ class OwnerRegistry(Registry[Check]):
 
     def by_name(self) -> dict[str, list[str]]:
         """Return all users. Errors of a check propagate: a failure is not "unused"."""
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for check in self:
             for thing, names in check().items():
-                found.setdefault(thing, []).extend(names)
-        return {thing: sorted(names) for thing, names in found.items()}
+                groups.setdefault(thing, []).extend(names)
+        return {thing: sorted(names) for thing, names in groups.items()}
 
     def of(self, name: str) -> list[str]:
         return self.by_name().get(name, [])

@@ -38,7 +38,7 @@ class LogFilter(logging.Filter):
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC)
-        facts: dict[str, object] = {
+        fields: dict[str, object] = {
             "time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
@@ -46,7 +46,7 @@ class JsonFormatter(logging.Formatter):
             "request_id": getattr(record, "request_id", "-"),
         }
         if record.exc_info:
-            facts["exception"] = self.formatException(record.exc_info)
+            fields["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
-            facts["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(facts, ensure_ascii=False, default=str)
+            fields["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)

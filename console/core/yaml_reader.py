@@ -83,15 +83,15 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """Reject duplicate keys, like `kubectl`."""
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _value in node.value if isinstance(node, yaml.MappingNode) else ():
             if not isinstance(key.value, str) or key.tag == f"{_PREFIX}merge":
                 continue
-            if key.value in seen:
+            if key.value in keys:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key.value!r} is given twice", key.start_mark
                 )
-            seen.add(key.value)
+            keys.add(key.value)
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: Any) -> Any:
@@ -166,10 +166,10 @@ def key_lines(text: str, sections: Collection[str]) -> dict[str, int]:
 
 
 def _values(loader: _Loader) -> list[Any]:
-    found = []
+    values = []
     while loader.check_data():
-        found.append(loader.get_data())
-    return found
+        values.append(loader.get_data())
+    return values
 
 
 def _first_node(loader: _Loader) -> Any:

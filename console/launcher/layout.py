@@ -91,9 +91,9 @@ def read_facts(layout: Layout) -> dict[str, Any]:
 
 
 def write_facts(layout: Layout, **changes: object) -> dict[str, Any]:
-    facts = read_facts(layout) | changes
-    write_private(layout.facts, json.dumps(facts, indent=1))
-    return facts
+    merged = read_facts(layout) | changes
+    write_private(layout.facts, json.dumps(merged, indent=1))
+    return merged
 
 
 def remembered_port(layout: Layout, name: str, first: int) -> int:
@@ -102,8 +102,8 @@ def remembered_port(layout: Layout, name: str, first: int) -> int:
     A stored port held by another process is replaced with a notice: only our own programs use it.
     Raises StepFailed if no port is free.
     """
-    known = read_facts(layout).get(f"{name}_port")
-    usable = [known] if isinstance(known, int) and 0 < known < 65536 else []
+    remembered = read_facts(layout).get(f"{name}_port")
+    usable = [remembered] if isinstance(remembered, int) and 0 < remembered < 65536 else []
     candidates = usable + list(range(first, first + 200))
     for port in candidates:
         if ports.is_free(port):

@@ -66,11 +66,11 @@ def _is_set_up(layout: Layout) -> bool:
 def _check_disk(layout: Layout) -> None:
     """Check first: otherwise each step fails with its own message."""
     layout.var.mkdir(parents=True, exist_ok=True)
-    found = disk.read_disk(layout.var)
-    if found.state is disk.DiskState.FULL:
-        raise StepFailed(f"The disk of {layout.var} is full: {found.text}. {found.remedy}")
-    if found.state is disk.DiskState.LOW:
-        print_line(f"  ! The disk of {layout.var} is almost full: {found.text}.")
+    space = disk.read_disk(layout.var)
+    if space.state is disk.DiskState.FULL:
+        raise StepFailed(f"The disk of {layout.var} is full: {space.text}. {space.remedy}")
+    if space.state is disk.DiskState.LOW:
+        print_line(f"  ! The disk of {layout.var} is almost full: {space.text}.")
 
 
 def _up(layout: Layout, started: float, *, detach: bool) -> int:
@@ -298,8 +298,10 @@ def _alertmanager(layout: Layout) -> Path | None:
 
 def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
     config = processes.write_config(layout, services)
-    given = processes.without_secrets(os.environ) | processes.console_environment(layout, services)
-    runtime_environment.save_environment(layout, 0, given)
+    environment = processes.without_secrets(os.environ) | processes.console_environment(
+        layout, services
+    )
+    runtime_environment.save_environment(layout, 0, environment)
     with step("Starting processes"):
         supervisor = stack.start(layout, config)
     runtime_environment.bind_supervisor(layout, supervisor.pid)
@@ -314,13 +316,13 @@ def _wait_for_console(services: Services) -> None:
 
 def _seed_and_wait(layout: Layout) -> None:
     """Create the first admin and the demo endpoint; return when it is Ready or failed."""
-    facts = read_facts(layout)
-    services = Services.from_facts(facts)
+    stored = read_facts(layout)
+    services = Services.from_facts(stored)
     environment = os.environ | processes.console_environment(layout, services)
     manage = [sys.executable, str(ROOT / "manage.py")]
-    shown = bool(facts.get("admin_shown"))
+    admin_shown = bool(stored.get("admin_shown"))
     for command in (
-        ["emberline_admin", "--create", *([] if shown else ["--renew-unused"])],
+        ["emberline_admin", "--create", *([] if admin_shown else ["--renew-unused"])],
         ["emberline", "seed-demo"],
         ["emberline", "endpoint", "wait", "demo", f"--timeout={READY_DEADLINE_S}"],
     ):
@@ -366,12 +368,12 @@ def status(layout: Layout) -> int:
 
 
 def _summary(layout: Layout) -> None:
-    facts = read_facts(layout)
-    services = Services.from_facts(facts)
+    stored = read_facts(layout)
+    services = Services.from_facts(stored)
     print_line()
     print_line(f"  Console     {services.url}")
-    if facts.get("prometheus_port") and services.prometheus:
-        print_line(f"  Prometheus  http://127.0.0.1:{facts['prometheus_port']}")
+    if stored.get("prometheus_port") and services.prometheus:
+        print_line(f"  Prometheus  http://127.0.0.1:{stored['prometheus_port']}")
     key = layout.secrets / "endpoints" / "demo.key"
     router = _demo_url(layout)
     if router and key.is_file():

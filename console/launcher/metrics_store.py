@@ -126,16 +126,16 @@ def _lost_period(data: Path, unreadable: Sequence[Path], now: datetime) -> tuple
     names = {path.name for path in unreadable}
     times = [_block_times(path) for path in unreadable if path.name not in _HEAD]
     if times:
-        known = [one for one in times if one is not None]
-        if len(known) < len(times):
+        periods = [period for period in times if period is not None]
+        if len(periods) < len(times):
             return "", ""
-        return _format_time(min(one[0] for one in known)), _format_time(
-            max(one[1] for one in known)
+        return _format_time(min(period[0] for period in periods)), _format_time(
+            max(period[1] for period in periods)
         )
     if names == {"chunks_head"}:
         return "", ""
     others = [_block_times(path) for path in data.iterdir() if len(path.name) == 26]
-    ends = [one[1] for one in others if one is not None]
+    ends = [other[1] for other in others if other is not None]
     return _format_time(max(ends)) if ends else "", now.isoformat(timespec="seconds")
 
 

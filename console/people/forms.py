@@ -47,7 +47,7 @@ class NewTokenForm(Styled, forms.Form):
             (value, text) for value, text in TeamRole.choices if allows_in_any_team(user, value)
         ]
         mine = selectors.list_teams_with_role(user) if roles else Team.objects.none()
-        teams = [(one.slug, f"{one.name} only") for one in mine]
+        teams = [(team.slug, f"{team.name} only") for team in mine]
         for name, choices in (("role", roles), ("team", [("", "All teams"), *teams])):
             field = self.fields[name]
             if isinstance(field, forms.ChoiceField):
@@ -74,12 +74,12 @@ class TeamForm(ActionForm):
     )
 
     def __init__(self, data: Any = None, team: Team | None = None) -> None:
-        shown: dict[str, Any] = {}
+        initial: dict[str, Any] = {}
         if team is not None:
             lines = "\n".join(team.namespaces)
-            shown = {"name": team.name, "description": team.description, "namespaces": lines}
-            shown["grants"] = team.grants
-        super().__init__(data, initial=shown)
+            initial = {"name": team.name, "description": team.description, "namespaces": lines}
+            initial["grants"] = team.grants
+        super().__init__(data, initial=initial)
 
     def facts(self) -> dict[str, Any]:
         typed = {name: str(self.data.get(name, "")).strip() for name in self.fields}

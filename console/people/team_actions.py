@@ -37,9 +37,9 @@ FIELDS = ("name", "slug", "description", "namespaces", "grants")
 def create(actor: User, data: Mapping[str, Any]) -> Team:
     """Create a team; its immutable `slug` is derived from the name."""
     require(actor, Role.ADMIN)
-    facts = {"description": "", "namespaces": [], "grants": [], **_check_fields(data)}
-    facts.setdefault("slug", slugify(str(facts.get("name") or ""))[:40].strip("-"))
-    values = _check_values(facts)
+    fields = {"description": "", "namespaces": [], "grants": [], **_check_fields(data)}
+    fields.setdefault("slug", slugify(str(fields.get("name") or ""))[:40].strip("-"))
+    values = _check_values(fields)
     if not _SLUG.fullmatch(str(values["slug"])):
         raise _refusal(
             "slug",
@@ -186,9 +186,9 @@ def _check_grants(value: Any) -> list[str]:
     remedy = f"Send a list. Known grants: {', '.join(Grant)}."
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise _refusal("grants", value, "Not a list of grants.", remedy, "type")
-    for one in value:
-        if not isinstance(one, str) or one not in ALL_GRANTS:
-            raise _refusal("grants", one, f"Unknown grant {one!r}.", remedy, "unknown_grant")
+    for grant in value:
+        if not isinstance(grant, str) or grant not in ALL_GRANTS:
+            raise _refusal("grants", grant, f"Unknown grant {grant!r}.", remedy, "unknown_grant")
     return sorted(set(value))
 
 
@@ -197,10 +197,12 @@ def _check_namespaces(value: Any) -> list[str]:
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_NAMESPACES:
         remedy = f"Send a list of at most {MOST_NAMESPACES} names; an empty list allows any."
         raise _refusal("namespaces", value, "Not a list of namespaces.", remedy, "type")
-    for one in value:
-        if not isinstance(one, str) or not _NAMESPACE.fullmatch(one):
+    for namespace in value:
+        if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
             remedy = "Use NAMESPACE, or CLUSTER/NAMESPACE for a single cluster."
-            raise _refusal("namespaces", one, "Invalid namespace.", remedy, "invalid_namespace")
+            raise _refusal(
+                "namespaces", namespace, "Invalid namespace.", remedy, "invalid_namespace"
+            )
     return sorted(set(value))
 
 

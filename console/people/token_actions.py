@@ -125,11 +125,11 @@ def limit_tokens(actor: User | None, user: User, reason: str) -> None:
 
 
 def _revoke(actor: User | None, tokens: Any, reason: str) -> int:
-    found = list(tokens.select_related("user"))
-    for token in found:
+    revoked = list(tokens.select_related("user"))
+    for token in revoked:
         record(actor, "token.revoke", _target(token), {"role": [token.role, None]}, note=reason)
         token.delete()
-    return len(found)
+    return len(revoked)
 
 
 def _roles_up_to(role: str) -> list[str]:

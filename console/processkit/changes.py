@@ -88,11 +88,11 @@ class ChangeReceiver:
         """Wait for notices and return their subjects; an empty set after `wake`."""
         first = self._socket.recv(_NOTICE_BYTES)
         time.sleep(_GATHER_S)
-        found = {first}
+        changes = {first}
         with contextlib.suppress(BlockingIOError):
             while True:
-                found.add(self._socket.recv(_NOTICE_BYTES, socket.MSG_DONTWAIT))
-        return {subject.decode(errors="replace") for subject in found if subject}
+                changes.add(self._socket.recv(_NOTICE_BYTES, socket.MSG_DONTWAIT))
+        return {subject.decode(errors="replace") for subject in changes if subject}
 
     def wake(self) -> None:
         """Make a waiting `receive` return."""

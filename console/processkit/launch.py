@@ -56,8 +56,8 @@ class Launch(NamedTuple):
 
     def write(self, folder: Path) -> None:
         (folder / LAUNCH_DIR).mkdir(exist_ok=True)
-        facts = self._asdict() | {"env": dict(self.env)}
-        write_private(folder / LAUNCH_DIR / "launch.json", json.dumps(facts))
+        document = self._asdict() | {"env": dict(self.env)}
+        write_private(folder / LAUNCH_DIR / "launch.json", json.dumps(document))
 
     @classmethod
     def read(cls, folder: Path) -> Launch:
@@ -115,12 +115,12 @@ def main(folder: Path) -> int:
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if name not in _CONSOLE_ONLY and not name.startswith(_CONSOLE_PREFIXES)
     }
-    return kept | dict(extra)
+    return variables | dict(extra)
 
 
 def _start(launch: Launch, folder: Path) -> int:

@@ -29,9 +29,9 @@ class Process(NamedTuple):
 def processes() -> Iterator[Process]:
     for entry in os.scandir(_PROC):
         if entry.name.isdigit():
-            found = _read(int(entry.name))
-            if found is not None:
-                yield found
+            process = _read(int(entry.name))
+            if process is not None:
+                yield process
 
 
 def _read(pid: int) -> Process | None:
@@ -47,10 +47,10 @@ def child_pids(pid: int) -> list[int]:
     """Return living children, the first started or adopted one first."""
     listed = _PROC / str(pid) / "task" / str(pid) / "children"
     try:
-        found = [_read(int(word)) for word in listed.read_text().split()]
+        children = [_read(int(word)) for word in listed.read_text().split()]
     except OSError:  # the process is gone, or the kernel has no such list
-        found = [p for p in processes() if p.parent == pid]
-    return [p.pid for p in found if p is not None and not p.is_zombie]
+        children = [p for p in processes() if p.parent == pid]
+    return [p.pid for p in children if p is not None and not p.is_zombie]
 
 
 def find_leftovers(folder: Path, group: int = 0) -> list[int]:

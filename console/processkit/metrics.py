@@ -106,8 +106,8 @@ class _Family:
         total = 0
         for bound, count in zip((*child.bounds, float("inf")), child.counts, strict=True):
             total += count
-            shown = _labels((*labels, ("le", _number(float(bound)))))
-            yield f"{self.name}_bucket{shown} {_number(total)}\n"
+            bucket_labels = _labels((*labels, ("le", _number(float(bound)))))
+            yield f"{self.name}_bucket{bucket_labels} {_number(total)}\n"
         yield f"{self.name}_count{_labels(labels)} {_number(total)}\n"
         yield f"{self.name}_sum{_labels(labels)} {_number(child.sum)}\n"
 
@@ -143,7 +143,7 @@ class MetricSample:
 
 def parse_samples(text: str, prefix: str = "") -> list[MetricSample]:
     """Return the samples whose name starts with `prefix`, in order."""
-    found = []
+    samples = []
     for line in text.splitlines():
         if not line.startswith(prefix or "") or line.startswith("#"):
             continue
@@ -158,12 +158,12 @@ def parse_samples(text: str, prefix: str = "") -> list[MetricSample]:
             name: _ESCAPE.sub(lambda escape: _MEANS[escape[1]], raw)
             for name, raw in _LABEL.findall(match[2] or "")
         }
-        found.append(MetricSample(match[1], labels, value))
-    return found
+        samples.append(MetricSample(match[1], labels, value))
+    return samples
 
 
 def total(samples: Iterable[MetricSample], name: str, **labels: str) -> float | None:
     """Return the sum over matching series; None if there are none: absent is not zero."""
-    wanted = set(labels.items())
-    values = [s.value for s in samples if s.name == name and wanted <= set(s.labels.items())]
+    pairs = set(labels.items())
+    values = [s.value for s in samples if s.name == name and pairs <= set(s.labels.items())]
     return sum(values) if values else None

@@ -124,10 +124,10 @@ class WorkloadSpec:
     @property
     def spec_hash(self) -> str:
         """Return 16 hex digits over every field whose change requires a restart."""
-        facts = asdict_plain(self)
+        content = asdict_plain(self)
         for live in ("live_files", "replicas", "memory_bytes", "around", "secrets_within"):
-            facts.pop(live, None)
-        text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+            content.pop(live, None)
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -138,7 +138,7 @@ def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
     """Return the spec as JSON-ready values. Optional fields are left out while empty, so that
     adding a field does not change the hashes of running replicas.
     """
-    facts: dict[str, object] = {}
+    document: dict[str, object] = {}
     for name in spec.__dataclass_fields__:
         value = getattr(spec, name)
         if name in _OMITTED_WHILE_EMPTY and not value:
@@ -153,8 +153,8 @@ def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
             ]
         elif isinstance(value, Probe | Pod | Around):
             value = asdict(value)
-        facts[name] = value
-    return facts
+        document[name] = value
+    return document
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _find_explanation(log: str) -> tuple[str, str]:
     exceptions: dict[str, list[_Found]] = {}
     frames: dict[str, str] = {}
     caused: set[str] = set()
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.text.startswith(_DIRECT_CAUSE):
             caused.add(line.process)
         frame = _FRAME.match(line.text)
@@ -106,11 +106,11 @@ def _find_explanation(log: str) -> tuple[str, str]:
         raised = _EXCEPTION.match(line.text)
         if raised:
             chain = exceptions.setdefault(line.process, [])
-            message = _message(raised[2] or "", lines, at)
+            message = _message(raised[2] or "", lines, index)
             chained = line.process in caused and bool(chain)
-            found = _Found(raised[1], message, frames.pop(line.process, ""), chained)
+            cause = _Found(raised[1], message, frames.pop(line.process, ""), chained)
             caused.discard(line.process)
-            chain.append(found)
+            chain.append(cause)
             root = _root_cause(chain)
             if _REFERS_ELSEWHERE.search(root):
                 reference = root
@@ -167,10 +167,10 @@ def _message(first: str, lines: list[_Line], at: int) -> str:
 
 
 def _root_cause(chain: list[_Found]) -> str:
-    at = len(chain) - 1
-    while at > 0 and chain[at].caused:
-        at -= 1
-    return chain[at].text
+    index = len(chain) - 1
+    while index > 0 and chain[index].caused:
+        index -= 1
+    return chain[index].text
 
 
 def _one_liner(text: str) -> str:
@@ -188,5 +188,5 @@ def _last_error(lines: list[_Line]) -> str:
 
 
 def _trim(text: str) -> str:
-    shown = _SECRET.sub(lambda found: f"{found[1] or found[2] or found[3]}***", text.strip())
-    return shown if len(shown) <= MAX_CHARS else f"{shown[: MAX_CHARS - 1]}…"
+    redacted = _SECRET.sub(lambda found: f"{found[1] or found[2] or found[3]}***", text.strip())
+    return redacted if len(redacted) <= MAX_CHARS else f"{redacted[: MAX_CHARS - 1]}…"

@@ -80,8 +80,8 @@ class FakeProvisioner:
                 workload.replicas[index].state = ReplicaState.STOPPING
                 workload.replicas[index].looks = 0
             if step.replace is not None:
-                kept = workload.replicas[step.replace].ports
-                new = {port: kept.get(port) or _port(state) for port in spec.ports}
+                previous_ports = workload.replicas[step.replace].ports
+                new = {port: previous_ports.get(port) or _port(state) for port in spec.ports}
                 workload.replicas[step.replace] = _start(spec, new)
         return Ref(self.name, spec.name)
 

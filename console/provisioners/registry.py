@@ -17,9 +17,9 @@ def get_provisioner(name: str, var: Path) -> Provisioner:
     try:
         make = _MAKERS[name]
     except KeyError:
-        known = ", ".join(sorted(_MAKERS))
+        names = ", ".join(sorted(_MAKERS))
         raise PermanentError(
-            "UnknownProvisioner", f"Provisioner {name!r} does not exist. Available: {known}."
+            "UnknownProvisioner", f"Provisioner {name!r} does not exist. Available: {names}."
         ) from None
     return make(var)
 

@@ -42,13 +42,13 @@ class ReplicaFacts:
             return self.dir
         if name == "replica":
             return str(self.replica)
-        kind, _, wanted = name.partition(":")
+        kind, _, argument = name.partition(":")
         values = self.ports if kind == "port" else self.channels
-        if wanted not in values:
-            known = ", ".join(sorted(values)) or "none"
-            message = f"The spec refers to {kind} {wanted!r}; available: {known}."
+        if argument not in values:
+            names = ", ".join(sorted(values)) or "none"
+            message = f"The spec refers to {kind} {argument!r}; available: {names}."
             raise PermanentError("UnknownPort", message)
-        return str(values[wanted])
+        return str(values[argument])
 
 
 def check_ref(ref: Ref, provisioner: str) -> None:
@@ -78,13 +78,13 @@ def check_spec(spec: WorkloadSpec) -> None:
                 "BadSpec", f"{variable!r} is not a valid environment variable name."
             )
     paths: set[PurePosixPath] = set()
-    for given in (*(file.path for file in (*spec.files, *spec.live_files)), *spec.secret_files):
-        path = PurePosixPath(given)
+    for file_path in (*(file.path for file in (*spec.files, *spec.live_files)), *spec.secret_files):
+        path = PurePosixPath(file_path)
         inside = path.parts and not path.is_absolute() and ".." not in path.parts
         if not inside or path.parts[0] == RESERVED_FOLDER:
-            raise PermanentError("BadSpec", f"File {given!r} is outside the replica's folder.")
+            raise PermanentError("BadSpec", f"File {file_path!r} is outside the replica's folder.")
         if path in paths:
-            raise PermanentError("BadSpec", f"File {given!r} is given twice.")
+            raise PermanentError("BadSpec", f"File {file_path!r} is given twice.")
         paths.add(path)
 
 

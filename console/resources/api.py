@@ -92,8 +92,8 @@ def make_urls(kind: Kind[Any], **extra: serializers.Field[Any, Any, Any, Any]) -
             row = kind.find(key)
             require_match(request, document(row).data if row else None)
 
-    one = f"{kind.slug}/<str:{kind.key}>/"
+    item_path = f"{kind.slug}/<str:{kind.key}>/"
     return [
         path(f"{kind.slug}/", KindList.as_view(), name=kind.slug),
-        path(one, KindObject.as_view(), name=kind.slug[:-1]),
+        path(item_path, KindObject.as_view(), name=kind.slug[:-1]),
     ]

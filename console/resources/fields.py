@@ -124,9 +124,9 @@ def _parse(field: Any, value: Any) -> Any:
 
 def _describe_range(field: Any) -> str:
     limits = {
-        type(one): one.limit_value
-        for one in field.validators
-        if isinstance(one, (MinValueValidator, MaxValueValidator))
+        type(limit): limit.limit_value
+        for limit in field.validators
+        if isinstance(limit, (MinValueValidator, MaxValueValidator))
     }
     number = "a whole number" if isinstance(field, models.IntegerField) else "a number"
     low, high = limits.get(MinValueValidator), limits.get(MaxValueValidator)

@@ -92,8 +92,8 @@ class Kind(Generic[Row]):
             before = self.find(key) if isinstance(key, str) else None
             row = copy.copy(before) if before else self.fields.model(**{self.key: key})
             self.fields.fill(row, data, ignored=(*self.shown, self.key))
-            facts = {"changed_at": timezone.now(), "changed_by": stored_actor(actor)}
-            for name, value in facts.items():
+            stamp = {"changed_at": timezone.now(), "changed_by": stored_actor(actor)}
+            for name, value in stamp.items():
                 setattr(row, name, value)
             row.save()
             self.saved(actor, row, before)

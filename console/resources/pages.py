@@ -31,8 +31,8 @@ class FieldsForm(ActionForm):
     def __init__(
         self, fields: ModelFields[Any], data: Mapping[str, Any] | None = None, row: Any = None
     ) -> None:
-        shown = fields.values(row) if row else {}
-        super().__init__(data, initial={name: _plain(value) for name, value in shown.items()})
+        initial = fields.values(row) if row else {}
+        super().__init__(data, initial={name: _plain(value) for name, value in initial.items()})
         self._names = fields.names
         for name in fields.names:
             self.fields[name] = make_field(fields, name)

@@ -157,10 +157,10 @@ def confirm(request: HttpRequest) -> HttpResponse:
 
 def _is_right(user: User, form: ConfirmForm) -> bool:
     """Check password and second factor, as far as the user has them."""
-    given = form.cleaned_data
-    if "again_password" in form.fields and not user.check_password(given["again_password"]):
+    cleaned = form.cleaned_data
+    if "again_password" in form.fields and not user.check_password(cleaned["again_password"]):
         return False
-    return "again_code" not in form.fields or bool(factors.use_code(user, given["again_code"]))
+    return "again_code" not in form.fields or bool(factors.use_code(user, cleaned["again_code"]))
 
 
 def _is_passkey_right(user: User, credential: str) -> bool:

@@ -122,9 +122,9 @@ class AccountAdapter(DefaultAccountAdapter):
         redirect_url: str | None,
         **_hook: Any,
     ) -> HttpResponse:
-        facts = signal_kwargs or {"method": _PASSKEY_METHOD, "trusted": False, "more": {}}
-        method = facts["method"] + _describe_factor(request, user, facts["method"])
-        add_facts(request, method=method, trusted=facts["trusted"], **facts["more"])
+        login_info = signal_kwargs or {"method": _PASSKEY_METHOD, "trusted": False, "more": {}}
+        method = login_info["method"] + _describe_factor(request, user, login_info["method"])
+        add_facts(request, method=method, trusted=login_info["trusted"], **login_info["more"])
         # No other job deletes expired sessions, and a login writes anyway.
         request.session.clear_expired()
         local = method.startswith((LOCAL_METHOD, _PASSKEY_METHOD))
@@ -161,13 +161,13 @@ def begin_login(
     request.session.flush()  # drops old data and rotates the key
     # A password reset ends the pending login.
     proof = user.get_session_auth_hash()
-    facts = {"method": method, "trusted": trusted, "more": more or {}, "proof": proof}
-    return perform_login(request, Login(user=user, redirect_url=next_, signal_kwargs=facts))
+    login_info = {"method": method, "trusted": trusted, "more": more or {}, "proof": proof}
+    return perform_login(request, Login(user=user, redirect_url=next_, signal_kwargs=login_info))
 
 
 def must_have_factor(request: HttpRequest, user: User) -> bool:
-    wanted = settings.SIGNON.second_factor
-    required = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
+    policy = settings.SIGNON.second_factor
+    required = policy == "everybody" or (policy == "admins" and user.role == Role.ADMIN)
     return required and not login_facts(request).get("trusted") and not factors.is_on(user)
 
 

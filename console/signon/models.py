@@ -162,17 +162,17 @@ class SessionStore(DatabaseStore):
         await sync_to_async(self.delete)(session_key)
 
     def create_model_instance(self, data: dict[str, Any]) -> Session:
-        facts = data.get(FACTS, {})
+        login_info = data.get(FACTS, {})
         user = data.get(SESSION_KEY)
-        began = datetime.fromtimestamp(facts["at"], UTC) if facts else timezone.now()
+        began = datetime.fromtimestamp(login_info["at"], UTC) if login_info else timezone.now()
         row = cast(Session, super().create_model_instance(data))
         row.session_key = digest(row.session_key)
         row.expire_date = began + (settings.SIGNON.longest if user else _ANONYMOUS_AGE)
         row.user_id = int(user) if user else None
         row.created_at = began
-        row.address = facts.get("address", "")
-        row.agent = facts.get("agent", "")
-        row.method = facts.get("method", "")
+        row.address = login_info.get("address", "")
+        row.agent = login_info.get("agent", "")
+        row.method = login_info.get("method", "")
         return row
 
     async def acreate_model_instance(self, data: dict[str, Any]) -> Session:

@@ -91,16 +91,16 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         return session
 
     def get_app(self, request: HttpRequest, provider: str, client_id: Any = None) -> SocialApp:  # noqa: ARG002
-        found = find_provider(provider)
-        if found is None:
+        known_provider = find_provider(provider)
+        if known_provider is None:
             raise SocialApp.DoesNotExist
         return SocialApp(
             provider="openid_connect",
-            provider_id=found.id,
-            name=found.name,
-            client_id=found.client_id,
-            secret=client_secret(found),
-            settings={"server_url": found.issuer.rstrip("/")},
+            provider_id=known_provider.id,
+            name=known_provider.name,
+            client_id=known_provider.client_id,
+            secret=client_secret(known_provider),
+            settings={"server_url": known_provider.issuer.rstrip("/")},
         )
 
 
@@ -134,10 +134,10 @@ def begin_authorization(
     metadata = load_metadata(adapter, provider)
     pair = generate_code_challenge()
     nonce = secrets.token_urlsafe(24)
-    kept = {**state, "nonce": nonce, "pkce_code_verifier": pair["code_verifier"]}
+    state_data = {**state, "nonce": nonce, "pkce_code_verifier": pair["code_verifier"]}
     social = adapter.get_provider()
     client = adapter.get_client(request, social.app)
-    client.state = social.stash_redirect_state(request, "login", data=kept)
+    client.state = social.stash_redirect_state(request, "login", data=state_data)
     params = {
         **more,
         "nonce": nonce,

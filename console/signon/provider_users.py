@@ -77,10 +77,12 @@ def unlink_identity(user: User, identity: Identity, session: str = "") -> None:
             "This is your only login method. Ask an administrator for a password first."
         )
     ended = end_sessions(user, but=session)
-    facts = {"provider": identity.provider, "sessions_ended": ended}
-    record(user, "user.identity.unlink", target(user), facts)
+    details = {"provider": identity.provider, "sessions_ended": ended}
+    record(user, "user.identity.unlink", target(user), details)
     identity.delete()
-    provider = next((one for one in settings.OIDC_PROVIDERS if one.id == identity.provider), None)
+    provider = next(
+        (provider for provider in settings.OIDC_PROVIDERS if provider.id == identity.provider), None
+    )
     if provider is not None:
         _update_teams(user, provider, _NO_RIGHTS)
         if identity.leads and provider.roles:
@@ -180,13 +182,13 @@ def _remove_access(user: User, provider: Provider) -> None:
 def _set_role(user: User, role: str, provider: Provider) -> None:
     if user.role == role:
         return
-    facts = {"role": [user.role, role], "provider": provider.id}
+    details = {"role": [user.role, role], "provider": provider.id}
     if user.role == Role.ADMIN and not _has_other_admins(user):
-        record(None, "user.role.kept", target(user), {**facts, "reason": "the only admin"})
+        record(None, "user.role.kept", target(user), {**details, "reason": "the only admin"})
         return
     user.role = role
     user.save(update_fields=["role"])
-    record(None, "user.role", target(user), facts)
+    record(None, "user.role", target(user), details)
     limit_tokens(None, user, f"{provider.name} lowered the role")
 
 
@@ -200,7 +202,7 @@ def _has_other_admins(user: User) -> bool:
 def _update_teams(user: User, provider: Provider, rights: Rights) -> None:
     """Update memberships from this provider only."""
     held = {m.team.slug: m for m in user.memberships.select_related("team")}
-    mapped = {slug for one in settings.OIDC_PROVIDERS for slug in one.teams}
+    mapped = {slug for provider in settings.OIDC_PROVIDERS for slug in provider.teams}
     orphaned = {slug for slug in held if slug not in mapped}
     for team in Team.objects.filter(slug__in={*provider.teams, *orphaned}):
         slug = team.slug
@@ -213,9 +215,9 @@ def _update_teams(user: User, provider: Provider, rights: Rights) -> None:
         if not role:
             Membership.objects.filter(team=team, user=user).delete()
         else:
-            given = {"role": role, "source": MembershipSource.OIDC}
-            Membership.objects.update_or_create(team=team, user=user, defaults=given)
-        facts = {"role": [before, role or None], "team": slug, "provider": provider.id}
-        record(None, "team.member", target(user), facts, of=team)
+            defaults = {"role": role, "source": MembershipSource.OIDC}
+            Membership.objects.update_or_create(team=team, user=user, defaults=defaults)
+        details = {"role": [before, role or None], "team": slug, "provider": provider.id}
+        record(None, "team.member", target(user), details, of=team)
         limit_tokens(None, user, f"{provider.name} lowered the role in {team.name}")
     forget_memberships(user)

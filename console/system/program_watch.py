@@ -44,17 +44,17 @@ def observe() -> None:
     """Observe once; do nothing without supervisord. Raises ProvisionError if the query fails."""
     if settings.EMBERLINE.provisioner != LOCAL:
         return
-    known = {row.name: row for row in ProcessSeen.objects.all()}
-    found = programs.list_programs(settings.EMBERLINE.var)
+    rows = {row.name: row for row in ProcessSeen.objects.all()}
+    running = programs.list_programs(settings.EMBERLINE.var)
     changed = set()
-    for program in found.programs:
-        row = known.pop(program.name, None)
-        verdict = compare_marks(_mark(row), found.supervisor, program)
+    for program in running.programs:
+        row = rows.pop(program.name, None)
+        verdict = compare_marks(_mark(row), running.supervisor, program)
         if verdict.step is not ProgramStep.SAME:
-            _store(row, found.supervisor, program, verdict)
+            _store(row, running.supervisor, program, verdict)
             changed.add(program.owner)
     changes.announce(changed)
-    ProcessSeen.objects.filter(pk__in=[row.pk for row in known.values()]).delete()
+    ProcessSeen.objects.filter(pk__in=[row.pk for row in rows.values()]).delete()
 
 
 def as_datetime(epoch_s: float) -> datetime | None:
@@ -71,14 +71,14 @@ def _mark(row: ProcessSeen | None) -> ProgramMark | None:
 def _store(
     row: ProcessSeen | None, supervisor: str, seen: ProgramSeen, verdict: ProgramChange
 ) -> None:
-    facts = {
+    fields = {
         "supervisor": supervisor,
         "pid": seen.pid,
         "started_at": as_datetime(seen.started_at),
         "deaths": seen.deaths or 0,
     }
     if row is None:
-        ProcessSeen.objects.get_or_create(name=seen.name, defaults=facts)
+        ProcessSeen.objects.get_or_create(name=seen.name, defaults=fields)
         return
     same = ProcessSeen.objects.filter(
         pk=row.pk,
@@ -88,13 +88,13 @@ def _store(
         deaths=row.deaths,
     )
     if verdict.step is not ProgramStep.RETURNED:
-        same.update(**facts)
+        same.update(**fields)
         return
     with transaction.atomic():
         written = same.update(
-            **facts,
+            **fields,
             restarts=F("restarts") + verdict.deaths,
-            last_restart_at=facts["started_at"],
+            last_restart_at=fields["started_at"],
         )
         if written and seen.deaths is None:
             _record_crash(row, seen)

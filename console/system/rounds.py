@@ -76,9 +76,11 @@ def round_checks() -> Iterator[PreflightResult]:
     except DatabaseError:
         return  # reported by the database check
     now = timezone.now()
-    for one in rounds:
-        last = f" Last run {timesince(one.last_at, now)} ago." if one.last_at else ""
-        yield PreflightResult(one.name, one.fine, f"{one.text}{last}", one.remedy, needed=False)
+    for check in rounds:
+        last = f" Last run {timesince(check.last_at, now)} ago." if check.last_at else ""
+        yield PreflightResult(
+            check.name, check.fine, f"{check.text}{last}", check.remedy, needed=False
+        )
 
 
 def _clock_offset() -> float:
@@ -105,19 +107,19 @@ def clock_round() -> Round:
 
 def audit_round() -> Round:
     """Return the state of the periodic verification of the audit log."""
-    found = chain_state()
-    if found is None or found.checked_at is None:
+    chain = chain_state()
+    if chain is None or chain.checked_at is None:
         state, text = RoundState.IDLE, "Not verified yet."
         return Round(*_AUDIT, state, None, text, "The first verification runs within 10 minutes.")
-    last = found.checked_at
-    if found.problem:
-        text = f"The audit log was changed outside the console: {found.problem}."
+    last = chain.checked_at
+    if chain.problem:
+        text = f"The audit log was changed outside the console: {chain.problem}."
         return Round(*_AUDIT, RoundState.FAILING, last, text, BROKEN_REMEDY)
-    since = found.waiting_since
+    since = chain.waiting_since
     waits = since is not None and timezone.now() - since > _AUDIT_LATE
     if waits or timezone.now() - last > _AUDIT_LATE:
         text = "New audit rows are not sealed; their removal would not be detected."
         remedy = "Check celery-worker on the System page (on Kubernetes: worker and beat)."
         return Round(*_AUDIT, RoundState.LATE, last, text, remedy)
-    text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are sealed."
+    text = f"Rows {chain.first_sequence + 1} to {chain.last_sequence} are sealed."
     return Round(*_AUDIT, RoundState.WORKING, last, text)

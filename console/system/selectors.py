@@ -87,7 +87,7 @@ def load_system() -> System:
         )
     remembered = {row.name: row for row in ProcessSeen.objects.all()}
     try:
-        found = programs.list_programs(settings.EMBERLINE.var)
+        running = programs.list_programs(settings.EMBERLINE.var)
     except ProvisionError as error:
         problem = error.message.removesuffix(REMEDY).strip()  # our remedy is more detailed
         return System(
@@ -97,7 +97,7 @@ def load_system() -> System:
             "Run `make down`, then `make up`.",
         )
     return System(
-        tuple(_process(program, remembered.get(program.name)) for program in found.programs)
+        tuple(_process(program, remembered.get(program.name)) for program in running.programs)
     )
 
 
@@ -170,27 +170,27 @@ def disk_usage() -> disk.Disk | None:
 
 def disk_banner(viewer: Somebody) -> Banner | None:
     del viewer  # shown to all users
-    found = disk_usage()
-    if found is None:
+    usage = disk_usage()
+    if usage is None:
         return Banner("disk", "danger", "Disk not responding", "See System.")
-    if found.state is disk.DiskState.OK:
+    if usage.state is disk.DiskState.OK:
         return None
-    full = found.state is disk.DiskState.FULL
+    full = usage.state is disk.DiskState.FULL
     title = "Disk full" if full else "Disk almost full"
     lost = "Changes fail and metrics are not recorded; endpoints keep serving. " if full else ""
     level = "danger" if full else "warning"
-    return Banner("disk", level, title, f"{found.text}. {lost}See System.")
+    return Banner("disk", level, title, f"{usage.text}. {lost}See System.")
 
 
 def expose_disk(registry: Registry) -> None:
-    found = disk_usage()
-    if found is None:
+    usage = disk_usage()
+    if usage is None:
         return
-    path = str(found.path)
+    path = str(usage.path)
     for name, text, value in (
-        ("free_bytes", "Free space of the file system of EMBERLINE_VAR.", found.free_bytes),
-        ("size_bytes", "Size of that file system.", found.total_bytes),
-        ("inodes_free_ratio", "Free share of its inodes.", found.inodes_free_share),
-        ("read_only", "1 while it is mounted read-only.", int(found.read_only)),
+        ("free_bytes", "Free space of the file system of EMBERLINE_VAR.", usage.free_bytes),
+        ("size_bytes", "Size of that file system.", usage.total_bytes),
+        ("inodes_free_ratio", "Free share of its inodes.", usage.inodes_free_share),
+        ("read_only", "1 while it is mounted read-only.", int(usage.read_only)),
     ):
         registry.gauge(PREFIX + name, text, path=path).set(value)

@@ -30,8 +30,8 @@ SEALED = EncryptedColumns(
 
 
 def put(name: str, text: str) -> None:
-    facts = {"sealed": encryption.seal(text, _purpose(name)), "changed_at": timezone.now()}
-    SealedText.objects.update_or_create(name=name, defaults=facts)
+    fields = {"sealed": encryption.seal(text, _purpose(name)), "changed_at": timezone.now()}
+    SealedText.objects.update_or_create(name=name, defaults=fields)
 
 
 def get(name: str) -> str:

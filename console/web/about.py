@@ -92,11 +92,11 @@ def _vllm(python: Path) -> str:
 
 
 def _packages() -> Iterator[SoftwarePart]:
-    seen = set()
+    seen_names = set()
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
-        if name and name not in seen:
-            seen.add(name)
+        if name and name not in seen_names:
+            seen_names.add(name)
             yield SoftwarePart(name, distribution.version, _licence(distribution.metadata))
 
 

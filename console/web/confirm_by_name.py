@@ -29,8 +29,8 @@ def confirm_by_name(
     `page`: template and context. `words`: the verb as in "to delete it" and "was deleted". `done`:
     success message and redirect target.
     """
-    template, shown = page
-    context: dict[str, Any] = {**shown, "typed": "", "error": ""}
+    template, context_of = page
+    context: dict[str, Any] = {**context_of, "typed": "", "error": ""}
     status = 200
     if request.method == "POST":
         context["typed"] = request.POST.get("name", "").strip()

@@ -76,7 +76,7 @@ def _find_deletion(request: HttpRequest) -> Explanation | None:
     if request.path.startswith(_API) or getattr(request, "user", None) is None:
         return None
     try:
-        return next((found for explain in _explain if (found := explain(request))), None)
+        return next((text for explain in _explain if (text := explain(request))), None)
     except Exception:
         log.exception("Not-found explanation failed; the page is shown without it")
         return None
@@ -124,12 +124,15 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 
 def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
     try:
-        found = disk.read_disk(settings.EMBERLINE.var)
-        facts, remedy = found.text, found.remedy or "Retry. If the error persists, see the web log."
+        space = disk.read_disk(settings.EMBERLINE.var)
+        message, remedy = (
+            space.text,
+            space.remedy or "Retry. If the error persists, see the web log.",
+        )
     except OSError as error:
-        facts, remedy = f"not responding ({error.strerror})", "Check the mount and the hardware."
+        message, remedy = f"not responding ({error.strerror})", "Check the mount and the hardware."
     detail = (
-        f"The console's disk (EMBERLINE_VAR) is not usable: {fault}. Disk: {facts}. "
+        f"The console's disk (EMBERLINE_VAR) is not usable: {fault}. Disk: {message}. "
         "The request was not completed; endpoints keep serving."
     )
     response = _answer(request, 503, "disk_unavailable", detail, remedy)
@@ -157,7 +160,7 @@ def _answer(
         "csrf_failed": "Form expired",
         "database_unavailable": "Database unavailable",
     }
-    facts = {
+    context = {
         "status": status,
         "title": "Deleted" if deletion else titles[code],
         "detail": detail,
@@ -165,4 +168,4 @@ def _answer(
         "remedy": remedy,
         "request_id": shown_id,
     }
-    return HttpResponse(render_to_string("console/error.html", facts), status=status)
+    return HttpResponse(render_to_string("console/error.html", context), status=status)

@@ -26,9 +26,9 @@ class StyledField(BoundField):
         attrs: dict[str, Any] | None = None,
         only_initial: bool = False,
     ) -> Any:
-        shown = widget or self.field.widget
+        rendered = widget or self.field.widget
         attrs = {**(attrs or {})}
-        classes = [*str(shown.attrs.get("class", "")).split(), _tabler_class(shown)]
+        classes = [*str(rendered.attrs.get("class", "")).split(), _tabler_class(rendered)]
         if self.errors:
             classes.append("is-invalid")
             attrs["aria-errormessage"] = f"{self.auto_id}_error"
@@ -60,9 +60,9 @@ class ActionForm(Styled, forms.Form):
         """Attach problems to their fields, others to the form."""
         self.full_clean()
         for problem in problems:
-            known = problem.field in self.fields
+            has_field = problem.field in self.fields
             self.add_error(
-                problem.field if known else None, f"{problem.message} {problem.remedy}".strip()
+                problem.field if has_field else None, f"{problem.message} {problem.remedy}".strip()
             )
 
 

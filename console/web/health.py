@@ -41,20 +41,20 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 def verdicts() -> dict[str, str]:
     """Return "ok", or "failed: " or "low: " with the cause, for database, broker and disk."""
     checks: dict[str, Callable[[], None]] = {"database": _database, "broker": _broker}
-    found = {name: _verdict(name, check) for name, check in checks.items()}
-    return found | {"disk": _disk()}
+    states = {name: _verdict(name, check) for name, check in checks.items()}
+    return states | {"disk": _disk()}
 
 
 def _disk() -> str:
     """Check the disk; a full one fails readiness only if it holds the database."""
     try:
-        found = disk.read_disk(settings.EMBERLINE.var)
+        space = disk.read_disk(settings.EMBERLINE.var)
     except OSError as error:
         return f"failed: {error.strerror}"
-    if found.state is disk.DiskState.OK:
+    if space.state is disk.DiskState.OK:
         return "ok"
-    failed = found.state is disk.DiskState.FULL and connection.vendor == "sqlite"
-    return f"{'failed: full' if failed else found.state}: {found.text}"
+    failed = space.state is disk.DiskState.FULL and connection.vendor == "sqlite"
+    return f"{'failed: full' if failed else space.state}: {space.text}"
 
 
 def _verdict(name: str, check: Callable[[], None]) -> str:

@@ -69,9 +69,9 @@ class MeterMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         began = time.monotonic()
         response = self.get_response(request)
-        found = request.resolver_match
-        if found is not None:
-            route = found.route or "/"
+        match = request.resolver_match
+        if match is not None:
+            route = match.route or "/"
         else:
             route = "static" if request.path.startswith(settings.STATIC_URL) else "none"
         method = request.method if request.method in METHODS else "other"
@@ -143,9 +143,9 @@ class LoginRequiredMiddleware(auth_middleware.LoginRequiredMiddleware):
         if request.headers.get("HX-Request") != "true":
             return super().handle_no_permission(request, view_func)
         try:
-            shown = urlsplit(request.headers.get("HX-Current-URL", "")).path
+            path = urlsplit(request.headers.get("HX-Current-URL", "")).path
         except ValueError:  # malformed header
-            shown = ""
-        back = urlencode({"next": shown or "/"})
+            path = ""
+        back = urlencode({"next": path or "/"})
         target = f"{resolve_url(settings.LOGIN_URL)}?{back}"
         return HttpResponse(status=401, headers={"HX-Redirect": target})

@@ -36,9 +36,9 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
     require(actor, "operator", of=endpoint)
     remedy = f"Use {', '.join(ASSUMPTIONS)}."
     unknown = [
-        Problem(one, given[one], "Unknown field.", remedy, "unknown_field")
-        for one in given
-        if one not in ASSUMPTIONS
+        Problem(name, given[name], "Unknown field.", remedy, "unknown_field")
+        for name in given
+        if name not in ASSUMPTIONS
     ]
     if unknown:
         raise Refused(*unknown)
@@ -50,9 +50,9 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
             "Wait for its end, or cancel it.",
         )
     prices = worker_prices(endpoint)
-    known = with_prices(inputs.present_values(endpoint), prices)
-    entered = {one: value for one, value in given.items() if value not in (None, "")}
-    present = inputs.read_values(entered, known)
+    priced = with_prices(inputs.present_values(endpoint), prices)
+    entered = {name: value for name, value in given.items() if value not in (None, "")}
+    present = inputs.read_values(entered, priced)
     if inputs.default_period(endpoint) is None:
         raise ConflictError(
             "nothing_recorded",
@@ -60,7 +60,7 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
             "Switch on its traffic recording and wait for an hour of requests.",
         )
     candidates = list_candidates(present, candidate_options(endpoint.parsed, prices, present))
-    facts = collect_facts(endpoint, prices)
+    collected = collect_facts(endpoint, prices)
     now = timezone.now()
     with transaction.atomic():
         run = whatif.start_survey(actor, endpoint, present, candidates)
@@ -69,10 +69,10 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
             run=run,
             generation=endpoint.generation,
             checked_generation=endpoint.generation,
-            checked_tier_generation=(facts["l2"] or {}).get("generation", 0),
-            layouts_at=first_check(now) if facts["misses"]["templates"] else None,
+            checked_tier_generation=(collected["l2"] or {}).get("generation", 0),
+            layouts_at=first_check(now) if collected["misses"]["templates"] else None,
             created_at=now,
-            facts=facts,
+            facts=collected,
         )
         changes = {"run": str(run.pk), "candidates": len(candidates)}
         record(actor, "advise", f"endpoint/{name}", changes)

@@ -62,12 +62,12 @@ def _check(advice: Advice, now: datetime) -> None:
     generation = advice.endpoint.generation
     tiers = cache_tiers.tier_generations()
     tier = (advice.facts["l2"] or {}).get("tier", "")
-    before = {key: one["verdict"] for key, one in advice.applied.items()}
+    before = {key: entry["verdict"] for key, entry in advice.applied.items()}
     configurations = list_configurations(advice)
     _detect(advice, configurations)
-    for one in advice.applied.values():
-        if _is_compared(one):
-            _compare(advice, one, configurations, now)
+    for entry in advice.applied.values():
+        if _is_compared(entry):
+            _compare(advice, entry, configurations, now)
     if advice.layouts_at is not None and advice.layouts_at <= now:
         layout_checks.check_layouts(advice, now)
     with transaction.atomic():
@@ -76,12 +76,12 @@ def _check(advice: Advice, now: datetime) -> None:
             checked_generation=generation,
             checked_tier_generation=tiers.get(tier, 0),
             layouts_at=advice.layouts_at,
-            waiting=any(_is_compared(one) for one in advice.applied.values()),
+            waiting=any(_is_compared(entry) for entry in advice.applied.values()),
         )
-        for key, one in advice.applied.items():
-            if one["verdict"] in _FINAL and one["verdict"] != before.get(key):
-                facts = {name: one[name] for name in ("change", "revision", "verdict", "text")}
-                record(None, "check advice", f"endpoint/{advice.endpoint.name}", facts)
+        for key, entry in advice.applied.items():
+            if entry["verdict"] in _FINAL and entry["verdict"] != before.get(key):
+                summary = {name: entry[name] for name in ("change", "revision", "verdict", "text")}
+                record(None, "check advice", f"endpoint/{advice.endpoint.name}", summary)
 
 
 def _is_compared(one: Mapping[str, Any]) -> bool:
@@ -92,15 +92,15 @@ def _is_compared(one: Mapping[str, Any]) -> bool:
 def _detect(advice: Advice, configurations: Sequence[TimedConfiguration]) -> None:
     """Remember the row that each new configuration applied."""
     listed = frozenset(row.key for row in gains.choose_rows(selectors.list_replayed(advice)))
-    known = {(one["revision"], one["at"]) for one in advice.applied.values()}
+    seen_changes = {(entry["revision"], entry["at"]) for entry in advice.applied.values()}
     changes = [
         advised_change
         for advised_change in list_advised_changes(advice)
         if advised_change.row.key not in advice.applied
     ]
-    for at, change in find_applications(changes, configurations, listed):
-        now = configurations[at]
-        if (now.revision, now.at.isoformat()) not in known:
+    for applied_at, change in find_applications(changes, configurations, listed):
+        now = configurations[applied_at]
+        if (now.revision, now.at.isoformat()) not in seen_changes:
             advice.applied[change.row.key] = _entry(advice, change, configurations[0], now)
 
 
@@ -125,7 +125,9 @@ def _entry(
         "at": now.at.isoformat(),
         "others": list_differences(surveyed.flat, now.flat, change),
         "size": change.describe_size(now),
-        "promise": {name: asdict(one) for name, one in promise.items() if one is not None},
+        "promise": {
+            name: asdict(estimate) for name, estimate in promise.items() if estimate is not None
+        },
         "bill": row.bill,
         "exact_money": bool(row.bill and row.bill < 0 and row.money and row.money.low > 0),
         "verdict": outcome.WAITING,
@@ -189,8 +191,8 @@ def _compare(
         one["drift"] = {name: change.value for name, change in drift.items()}
         correction = outcome.describe_drift(drift)
     promise = {name: gains.Estimate(**change) for name, change in one["promise"].items()}
-    found = outcome.judge_change(promise, measured, one["exact_money"])
-    _end(one, found.verdict, f"{one.get('size', '')}{found.text} {correction}")
+    verdict = outcome.judge_change(promise, measured, one["exact_money"])
+    _end(one, verdict.verdict, f"{one.get('size', '')}{verdict.text} {correction}")
 
 
 def _expect(
@@ -212,7 +214,7 @@ def _expect(
     }
     configuration = inputs.make_configuration(values, limits)
     simulated = simulate_requests(before, after, configuration, constants)
-    old, new = (outcome.summarize(one, seed) for seed, one in enumerate(simulated))
+    old, new = (outcome.summarize(replay, seed) for seed, replay in enumerate(simulated))
     return (old, new) if "figures" in old and "figures" in new else None
 
 
@@ -222,8 +224,8 @@ def _next_change(
     """Return when a later configuration changed what requests meet."""
     applied = next(
         (
-            at
-            for at, now in enumerate(configurations)
+            index
+            for index, now in enumerate(configurations)
             if (now.revision, now.at.isoformat()) == (one["revision"], one["at"])
         ),
         None,

@@ -66,10 +66,10 @@ def find_tier(spec: EndpointSpec) -> str | None:
     l2 = spec.cache.l2
     if l2.enabled and l2.backend != "tieredstorage":
         return None
-    known = cache_tiers.tier_clusters()
-    if l2.tier in known and (l2.enabled or known[l2.tier] == spec.placement.cluster):
+    tiers = cache_tiers.tier_clusters()
+    if l2.tier in tiers and (l2.enabled or tiers[l2.tier] == spec.placement.cluster):
         return l2.tier
-    near = sorted(name for name, cluster in known.items() if cluster == spec.placement.cluster)
+    near = sorted(name for name, cluster in tiers.items() if cluster == spec.placement.cluster)
     return near[0] if near else None
 
 
@@ -91,8 +91,8 @@ def _tier_facts(name: str, prices: WorkerPrices) -> dict[str, Any]:
     catalogue = prices.catalogue
 
     def price(machine: str) -> float | None:
-        found = catalogue.get(machine)
-        return found.price_usd_hour if found else None
+        machine_type = catalogue.get(machine)
+        return machine_type.price_usd_hour if machine_type else None
 
     tier = cache_tiers.get_tier(name)
     rate = rates(catalogue, price, timezone.now().date()).get(name)
@@ -122,26 +122,26 @@ def _tier_facts(name: str, prices: WorkerPrices) -> dict[str, Any]:
 
 
 def _miss_facts(endpoint: Endpoint) -> dict[str, Any]:
-    found = misses.report(endpoint, MISSES_RANGE)
-    hours = [at.timestamp() for at, _ in found.hours]
+    report = misses.report(endpoint, MISSES_RANGE)
+    hours = [hour.timestamp() for hour, _ in report.hours]
     span = max((time.time() - min(hours)) / 3600, 1.0) if hours else 0.0
     salted = {
         row.label: tokens
-        for row in found.keys
-        if (tokens := found.totals.keys[row.code][SALT_CAUSE])
+        for row in report.keys
+        if (tokens := report.totals.keys[row.code][SALT_CAUSE])
     }
     return {
-        "error": found.error,
+        "error": report.error,
         "hours": min(span, 24.0),
-        "requests": found.totals.requests,
-        "prompt": found.totals.prompt,
-        "computed": found.totals.computed,
-        "usd_token": found.price.usd,
-        "seconds_token": found.price.seconds,
-        "price_error": found.price.error,
-        "price_why": found.price.why,
+        "requests": report.totals.requests,
+        "prompt": report.totals.prompt,
+        "computed": report.totals.computed,
+        "usd_token": report.price.usd,
+        "seconds_token": report.price.seconds,
+        "price_error": report.price.error,
+        "price_why": report.price.why,
         "salted": salted,
-        "salted_tokens": found.totals.causes[SALT_CAUSE],
+        "salted_tokens": report.totals.causes[SALT_CAUSE],
         "templates": [
             {
                 "code": row.code,
@@ -155,8 +155,8 @@ def _miss_facts(endpoint: Endpoint) -> dict[str, Any]:
                 "saved": row.saving.tokens,
                 "remedy": row.cost.remedy.text if row.cost.remedy else "",
                 "prefixes": sorted(row.totals.prefixes),
-                "use": asdict(measure_layout(found.totals, row.code, ())),
+                "use": asdict(measure_layout(report.totals, row.code, ())),
             }
-            for row in found.templates
+            for row in report.templates
         ],
     }

@@ -34,7 +34,9 @@ def check_layouts(advice: Advice, now: datetime) -> None:
         if row.verdict == ADVISED and "use" in templates.get(row.key, {}):
             entry = _entry(advice, row, templates[row.key])
             advice.applied.setdefault(row.key, entry)
-    watched = [one for one in advice.applied.values() if "use" in one and one["verdict"] in _OPEN]
+    watched = [
+        entry for entry in advice.applied.values() if "use" in entry and entry["verdict"] in _OPEN
+    ]
     first = first_check(advice.created_at)
     hours = range(min(int((now - first) / _HOUR), HOURS_KEPT - 1) + 1)
     latest = int(now.timestamp()) // 3600 * 3600
@@ -43,14 +45,16 @@ def check_layouts(advice: Advice, now: datetime) -> None:
         # The hour of the advice may have the first prompt of the new layout, but is not counted.
         replies = routing.miss_windows(advice.endpoint, [*starts, starts[-1] - 3600])
         if not replies.error and not replies.note:
-            for one in watched:
-                _judge(one, replies.found, now)
+            for advice_entry in watched:
+                _judge(advice_entry, replies.found, now)
     if now >= advice.created_at + WATCHED:
-        for one in watched:
-            if one["verdict"] in _OPEN:
-                found = layouts.end_watch(outcome.Verdict(one["verdict"], one["text"]))
-                one["verdict"], one["text"] = found.verdict, found.text
-    is_open = any(one["verdict"] in _OPEN for one in watched)
+        for advice_entry in watched:
+            if advice_entry["verdict"] in _OPEN:
+                ended = layouts.end_watch(
+                    outcome.Verdict(advice_entry["verdict"], advice_entry["text"])
+                )
+                advice_entry["verdict"], advice_entry["text"] = ended.verdict, ended.text
+    is_open = any(entry["verdict"] in _OPEN for entry in watched)
     advice.layouts_at = first_check(now) if is_open else None
 
 
@@ -71,8 +75,8 @@ def _entry(advice: Advice, row: AdviceRow, template: Mapping[str, Any]) -> dict[
 def _judge(one: dict[str, Any], windows: Sequence[MissTotals], now: datetime) -> None:
     code = one["key"].removeprefix("layout=")
     template = windows[-1].templates.get(code)
-    seen = [*one["prefixes"], *sorted(template.prefixes if template else ())]
-    one["prefixes"] = list(dict.fromkeys(seen))[-_MAX_PREFIXES:]
+    prefixes = [*one["prefixes"], *sorted(template.prefixes if template else ())]
+    one["prefixes"] = list(dict.fromkeys(prefixes))[-_MAX_PREFIXES:]
     uses = [layouts.measure_layout(totals, code, one["prefixes"]) for totals in windows[:-1]]
     before = layouts.LayoutUse(**one["use"])
     layout = layouts.judge_layout(before, one["promised"], uses)

@@ -67,10 +67,10 @@ def list_applied(name: str) -> list[dict[str, Any]]:
     """
     rows = Advice.objects.filter(endpoint__name=name).order_by("-created_at", "-id")
     applied = [
-        one
+        entry
         for place, advice in enumerate(rows.only("applied")[:EARLIER])
-        for one in list_outcomes(advice)
-        if place == 0 or one["verdict"] != outcome.NOT_APPLIED
+        for entry in list_outcomes(advice)
+        if place == 0 or entry["verdict"] != outcome.NOT_APPLIED
     ]
     return sorted(applied, key=lambda one: one["at"] or "", reverse=True)
 
@@ -78,11 +78,11 @@ def list_applied(name: str) -> list[dict[str, Any]]:
 def list_outcomes(advice: Advice) -> list[dict[str, Any]]:
     return [
         {
-            **{name: one[name] for name in one.keys() - _INTERNAL},
-            "label": outcome.LABELS[one["verdict"]],
-            "by": _applied_by(one),
+            **{name: entry[name] for name in entry.keys() - _INTERNAL},
+            "label": outcome.LABELS[entry["verdict"]],
+            "by": _applied_by(entry),
         }
-        for one in advice.applied.values()
+        for entry in advice.applied.values()
     ]
 
 
@@ -93,11 +93,11 @@ def _applied_by(one: Mapping[str, Any]) -> str:
 
 
 def build_report(advice: Advice) -> AdviceReport:
-    run, facts = advice.run, advice.facts
+    run, inputs = advice.run, advice.facts
     result = run.result
     refusal = result.get("backtest", {}).get("refusal", "") if result else run.message
-    l2 = facts["l2"] or {}
-    prices = Prices(l2.get("usd_gib_hour"), facts["worker_why"] or l2.get("why", ""))
+    l2 = inputs["l2"] or {}
+    prices = Prices(l2.get("usd_gib_hour"), inputs["worker_why"] or l2.get("why", ""))
     rows: list[AdviceRow] = []
     sizes = None
     if result and not refusal:
@@ -123,9 +123,9 @@ def build_report(advice: Advice) -> AdviceReport:
 
 def list_replayed(advice: Advice) -> list[AdviceRow]:
     """Return the row of each candidate, in their order."""
-    run, facts = advice.run, advice.facts
-    l2 = facts["l2"] or {}
-    prices = Prices(l2.get("usd_gib_hour"), facts["worker_why"] or l2.get("why", ""))
+    run, inputs = advice.run, advice.facts
+    l2 = inputs["l2"] or {}
+    prices = Prices(l2.get("usd_gib_hour"), inputs["worker_why"] or l2.get("why", ""))
     return [
         gains.evaluate(run.present, values, figures, run.result, prices)
         for values, figures in zip(run.candidates, run.result.get("candidates", ()), strict=False)
@@ -134,51 +134,51 @@ def list_replayed(advice: Advice) -> list[AdviceRow]:
 
 def list_prompt_changes(advice: Advice) -> list[AdviceRow]:
     """Return the rows of the miss ledger."""
-    facts, run = advice.facts, advice.run
-    price = price_tokens(facts["misses"], run.result or {}, run.present["price_usd_hour"])
-    return list_prompt_rows(facts, price)
+    inputs, run = advice.facts, advice.run
+    price = price_tokens(inputs["misses"], run.result or {}, run.present["price_usd_hour"])
+    return list_prompt_rows(inputs, price)
 
 
 def _stated(advice: Advice) -> list[str]:
-    facts, l2 = advice.facts, advice.facts["l2"]
-    found = [facts["worker_why"]] if advice.run.present["price_usd_hour"] is None else []
-    return [*found, l2["why"]] if l2 and l2["why"] and not facts["l2_redis"] else found
+    inputs, l2 = advice.facts, advice.facts["l2"]
+    sentences = [inputs["worker_why"]] if advice.run.present["price_usd_hour"] is None else []
+    return [*sentences, l2["why"]] if l2 and l2["why"] and not inputs["l2_redis"] else sentences
 
 
 def _notes(advice: Advice) -> list[str]:
-    facts, present = advice.facts, advice.run.present
-    misses, l2 = facts["misses"], facts["l2"]
-    found = []
+    inputs, present = advice.facts, advice.run.present
+    misses, l2 = inputs["misses"], inputs["l2"]
+    notes = []
     if present["kv_kib"] is None:
-        found.append(
+        notes.append(
             "Cache sizes: the KV cache per token of the model is unknown. Enter it under "
             "Assumptions."
         )
     if present["price_usd_hour"] is None:
-        found.append(
-            f"Money: the price of a worker is unknown. {facts['worker_why']} Set it under Costs, "
+        notes.append(
+            f"Money: the price of a worker is unknown. {inputs['worker_why']} Set it under Costs, "
             "or enter it under Assumptions."
         )
-    if facts["autoscaled"]:
-        found.append("Replicas: the autoscaler sets them. Change its triggers instead.")
-    if facts["l2_redis"]:
-        found.append(
+    if inputs["autoscaled"]:
+        notes.append("Replicas: the autoscaler sets them. Change its triggers instead.")
+    if inputs["l2_redis"]:
+        notes.append(
             "L2 sizes: the size of an external Redis is unknown to the console and not simulated."
         )
     elif l2 is None:
-        found.append(
+        notes.append(
             "L2 sizes: there is no cache tier at the workers' location. Create one under Cache."
         )
     elif l2["why"]:
-        found.append(f"Money of L2: {l2['why']}")
+        notes.append(f"Money of L2: {l2['why']}")
     if l2 and l2["users"] > 1:
-        found.append(
+        notes.append(
             f"L2 sizes: {l2['tier']} is shared by {l2['users']} endpoints; the replay has only "
             "this endpoint's requests in it."
         )
     if misses["error"]:
-        found.append(f"Prompt layouts and salts: {misses['error']}")
-    return found
+        notes.append(f"Prompt layouts and salts: {misses['error']}")
+    return notes
 
 
 def list_apply_links(advice: Advice, row: AdviceRow) -> list[ApplyLink]:
@@ -189,13 +189,13 @@ def list_apply_links(advice: Advice, row: AdviceRow) -> list[ApplyLink]:
         if not decision:
             return []
         return [ApplyLink("Decision", reverse("routing:decision", args=[name, decision]))]
-    found = []
+    links = []
     if changes := list_spec_changes(advice, row):
         note = f"Advice {advice.created_at:%Y-%m-%d}: {describe_changes(row)}"
-        found.append(ApplyLink("Apply", prefilled_edit_url(name, changes, note)))
+        links.append(ApplyLink("Apply", prefilled_edit_url(name, changes, note)))
     elif row.kind == "salts":
-        found.append(ApplyLink("Keys", reverse("endpoints:access", args=[name])))
-    return [*found, *_tier_links(advice, row)]
+        links.append(ApplyLink("Keys", reverse("endpoints:access", args=[name])))
+    return [*links, *_tier_links(advice, row)]
 
 
 def list_spec_changes(advice: Advice, row: AdviceRow) -> dict[str, Any]:
@@ -271,11 +271,11 @@ def build_document(advice: Advice) -> dict[str, Any]:
 
 
 def build_row(advice: Advice, row: AdviceRow) -> dict[str, Any]:
-    found = {**asdict(row), "text": row.text}
-    found["changes"] = [
+    fields = {**asdict(row), "text": row.text}
+    fields["changes"] = [
         {"name": label, "before": before, "after": after} for label, before, after in row.changes
     ]
-    found["ttft_p90_s"] = row.seconds
-    del found["seconds"]
-    found["apply"] = [link.url for link in list_apply_links(advice, row)]
-    return found
+    fields["ttft_p90_s"] = row.seconds
+    del fields["seconds"]
+    fields["apply"] = [link.url for link in list_apply_links(advice, row)]
+    return fields

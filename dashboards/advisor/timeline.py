@@ -42,23 +42,25 @@ class TimedConfiguration:
 
 def list_configurations(advice: Advice) -> list[TimedConfiguration]:
     """Return those since the advice, the one that it was computed for first."""
-    found = endpoints.revisions(advice.endpoint).filter(number__gte=advice.generation)
-    revisions = list(found.order_by("number"))
+    later = endpoints.revisions(advice.endpoint).filter(number__gte=advice.generation)
+    revisions = list(later.order_by("number"))
     name = (advice.facts["l2"] or {}).get("tier", "")
     specs = cache_tiers.list_specs(name, advice.created_at) if name else []
     if not revisions:
         return []
     spec = specs.pop(0)[1] if specs and specs[0][0] <= advice.created_at else None
-    events: list[tuple[datetime, Any]] = [(one.created_at, one) for one in revisions[1:]]
+    events: list[tuple[datetime, Any]] = [
+        (revision.created_at, revision) for revision in revisions[1:]
+    ]
     events = sorted([*events, *specs], key=lambda one: one[0])
     revision = revisions[0]
     configurations = [_configuration(revision.created_at, revision, spec, name)]
-    for at, what in events:
+    for moment, what in events:
         if isinstance(what, TierSpec):
             spec = what
         else:
             revision = what
-        configurations.append(_configuration(at, revision, spec, name, what is spec))
+        configurations.append(_configuration(moment, revision, spec, name, what is spec))
     return configurations
 
 
@@ -129,8 +131,8 @@ def find_applications(
     the one with the most fields, then the closest size, then a listed one.
     """
     open_changes = {change.row.key: change for change in changes}
-    for at in range(1, len(configurations)):
-        before, now = configurations[at - 1], configurations[at]
+    for index in range(1, len(configurations)):
+        before, now = configurations[index - 1], configurations[index]
         met = [
             change
             for change in open_changes.values()
@@ -147,7 +149,7 @@ def find_applications(
                 ),
             )
             del open_changes[best.row.key]
-            yield at, best
+            yield index, best
 
 
 def list_differences(

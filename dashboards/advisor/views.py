@@ -56,10 +56,10 @@ class AssumptionsForm(ActionForm):
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def endpoint(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = find_endpoint(name)
+    row = find_endpoint(name)
     if request.method == "POST":
-        return _start(request, found)
-    return _show(request, found, AssumptionsForm())
+        return _start(request, row)
+    return _show(request, row, AssumptionsForm())
 
 
 def _show(
@@ -74,7 +74,7 @@ def _show(
         "advice": latest,
         "announcement": _announcement(latest),
         "announced": request.GET.get("announced"),
-        "applied": [_applied_context(one) for one in selectors.list_applied(found.name)],
+        "applied": [_applied_context(entry) for entry in selectors.list_applied(found.name)],
         **(_report_context(found, latest) if latest is not None else {}),
     }
     if status != 200:
@@ -127,9 +127,9 @@ def _report_context(found: Endpoint, advice: Advice) -> dict[str, Any]:
 
 
 def _applied_context(one: dict[str, Any]) -> dict[str, Any]:
-    at = parse_datetime(one["at"]) if one["at"] else None
+    applied_at = parse_datetime(one["at"]) if one["at"] else None
     layout = one["key"].startswith("layout=")
-    return {**one, "colour": COLOURS[one["verdict"]], "time": at, "is_layout": layout}
+    return {**one, "colour": COLOURS[one["verdict"]], "time": applied_at, "is_layout": layout}
 
 
 @role_required("operator")

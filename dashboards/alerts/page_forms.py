@@ -64,9 +64,9 @@ def done(request: HttpRequest, text: str, to: str, *args: str) -> HttpResponse:
 
 def back_or(request: HttpRequest, to: str) -> HttpResponse:
     """Redirect to the page of this console named by `next`, else to `to`."""
-    wanted = request.POST.get("next", "")
-    if url_has_allowed_host_and_scheme(wanted, allowed_hosts=None):
-        return HttpResponseRedirect(wanted)  # `redirect` would take a word for a URL's name
+    target = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(target, allowed_hosts=None):
+        return HttpResponseRedirect(target)  # `redirect` would take a word for a URL's name
     return redirect(to)
 
 

@@ -134,9 +134,9 @@ class BoardView(APIView):
         """Unformatted values, at most 600 per line. An unreachable Prometheus is not an error:
         `fault` describes it.
         """
-        given = request.query_params
-        chosen, problems = answers.parse_query(given, time.time())
-        place = BoardLocation(BOARDS[board], given.get("endpoint", ""))
+        parameters = request.query_params
+        chosen, problems = answers.parse_query(parameters, time.time())
+        place = BoardLocation(BOARDS[board], parameters.get("endpoint", ""))
         problems += _find_problems(place, chosen)
         if place.endpoint:
             selectors.get(place.endpoint, viewer=request.user)
@@ -144,17 +144,17 @@ class BoardView(APIView):
             raise Refused(*problems)
         scope = Scope(place.endpoint, selectors.NAMESPACE)
         whose = scope if place.endpoint else dashboards_selectors.get_fleet_scope(request.user)
-        found = answers.measure(request.user, place, chosen, whose)
-        notes = answers.list_annotations(request.user, place, chosen, whose, found.window)
+        measured = answers.measure(request.user, place, chosen, whose)
+        notes = answers.list_annotations(request.user, place, chosen, whose, measured.window)
         return Response(
             {
                 "board": board,
                 "endpoint": place.endpoint,
-                "window": asdict(found.window),
-                "scraped": found.scraped,
-                "first_data": found.first_data,
-                "fault": asdict(found.fault) if found.fault else None,
-                "panels": [_panel_numbers(panel) for panel in found.panels],
+                "window": asdict(measured.window),
+                "scraped": measured.scraped,
+                "first_data": measured.first_data,
+                "fault": asdict(measured.fault) if measured.fault else None,
+                "panels": [_panel_numbers(panel) for panel in measured.panels],
                 **notes,
             }
         )
@@ -172,9 +172,9 @@ def _find_problems(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, .
             text, remedy = "This board covers all endpoints.", "Omit the parameter endpoint."
         wrong.append(Problem("endpoint", place.endpoint, text, remedy, "invalid"))
     elif not place.shown(chosen):
-        known = ", ".join(panel.id for panel in place.panels)
+        names = ", ".join(panel.id for panel in place.panels)
         text = f'This board has no panel "{chosen.panel}".'
-        wrong.append(Problem("panel", chosen.panel, text, f"Choose one of {known}.", "invalid"))
+        wrong.append(Problem("panel", chosen.panel, text, f"Choose one of {names}.", "invalid"))
     return tuple(wrong)
 
 

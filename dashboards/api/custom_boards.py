@@ -107,8 +107,10 @@ class CustomBoards(GenericAPIView[CustomBoard]):
     def get(self, request: Request) -> Response:
         """Your own and those of your teams. Panels that you may not see are of type `hidden`."""
         page = self.paginate_queryset(self.get_queryset()) or []
-        seen = teams.names(request.user)
-        return self.get_paginated_response([_represent(request, one, seen) for one in page])
+        team_names = teams.names(request.user)
+        return self.get_paginated_response(
+            [_represent(request, board, team_names) for board in page]
+        )
 
     @_described(
         summary="Create a custom board",
@@ -118,8 +120,8 @@ class CustomBoards(GenericAPIView[CustomBoard]):
     @idempotent
     def post(self, request: Request) -> Response:
         """Takes an export as it is. PromQL panels need the operator role for all endpoints."""
-        document, facts = _split(request)
-        made = actions.create(actor_of(request), document, **facts)
+        document, fields = _split(request)
+        made = actions.create(actor_of(request), document, **fields)
         return with_generation(Response(_represent(request, made), status=201), made.generation)
 
 
@@ -146,12 +148,12 @@ class CustomBoardView(APIView):
         """Title and panels are replaced; `owner` and `shared` keep their values if omitted. A panel
         of type `hidden` keeps its content.
         """
-        document, facts = _split(request)
+        document, fields = _split(request)
         board = actions.replace_board(
             actor_of(request),
             board_id,
             document,
-            **facts,
+            **fields,
             expected_generation=expected_generation(request),
         )
         return with_generation(Response(_represent(request, board)), board.generation)
@@ -198,8 +200,8 @@ def _split(request: Request) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return the document, and the fields that are no part of it. What a read added is ignored."""
     data = dict(expect_object(request.data))
     document = {name: value for name, value in data.items() if name not in _READ_ONLY}
-    facts: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in ("owner", "shared"):
         if name in document:
-            facts[name] = document.pop(name)
-    return document, facts
+            fields[name] = document.pop(name)
+    return document, fields

@@ -59,10 +59,10 @@ class DashboardView(APIView):
     )
     def get(self, request: Request, uid: str) -> Response:
         """JSON for Grafana's import. Links lead back to the address of this request."""
-        wanted = export.find_export(uid)
-        if wanted is None:
+        exported = export.find_export(uid)
+        if exported is None:
             raise Http404(uid)
-        return Response(export.make_dashboard(wanted, console_url(request)))
+        return Response(export.make_dashboard(exported, console_url(request)))
 
 
 class Export(APIView):
@@ -78,5 +78,5 @@ class Export(APIView):
         users get the default rules.
         """
         recorded = request.query_params.get("recorded") == "true"
-        found = views.files(request.user, console_url(request), recorded=recorded)
-        return Response({"files": [asdict(file) for file in found]})
+        exports = views.files(request.user, console_url(request), recorded=recorded)
+        return Response({"files": [asdict(file) for file in exports]})

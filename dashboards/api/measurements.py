@@ -70,16 +70,16 @@ class CostsView(APIView):
     def get(self, request: Request) -> Response:
         prometheus = connections.fleet()
         key = request.query_params.get("range", "")
-        found = report(prometheus, key, time.time(), request.user)
-        fault = found.fault
+        measurement = report(prometheus, key, time.time(), request.user)
+        fault = measurement.fault
         return Response(
             {
-                "range": found.key,
-                "usd_hour_now": found.usd_hour,
-                "cost_usd": found.total,
-                "saved_usd": found.saved,
+                "range": measurement.key,
+                "usd_hour_now": measurement.usd_hour,
+                "cost_usd": measurement.total,
+                "saved_usd": measurement.saved,
                 "problem": f"{fault.title}: {fault.text} {fault.fix}" if fault else "",
-                "endpoints": [row_values(row) for row in found.rows],
+                "endpoints": [row_values(row) for row in measurement.rows],
             }
         )
 
@@ -110,8 +110,8 @@ class SwitchView(APIView):
     )
     def patch(self, request: Request) -> Response:
         """Applies to all endpoints without an own value."""
-        wanted = expect_object(request.data).get(calibration_switches.FIELD)
-        return Response(_as_switch(calibration_switches.set_default(request.user, wanted)))
+        enabled = expect_object(request.data).get(calibration_switches.FIELD)
+        return Response(_as_switch(calibration_switches.set_default(request.user, enabled)))
 
 
 class EndpointSwitchView(APIView):
@@ -133,9 +133,9 @@ class EndpointSwitchView(APIView):
         responses={200: SwitchSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
     )
     def patch(self, request: Request, name: str) -> Response:
-        wanted = expect_object(request.data).get(calibration_switches.FIELD, "")
-        effective = calibration_switches.set_endpoint(request.user, name, wanted)
-        return Response(_as_switch(wanted, effective))
+        enabled = expect_object(request.data).get(calibration_switches.FIELD, "")
+        effective = calibration_switches.set_endpoint(request.user, name, enabled)
+        return Response(_as_switch(enabled, effective))
 
 
 def _as_switch(own: bool | None, effective: bool | None = None) -> dict[str, bool | None]:

@@ -76,12 +76,12 @@ def start(actor: Any, name: str, request: BenchmarkRequest) -> list[Benchmark]:
     """
     names = [name, request.second] if request.second else [name]
     job = request.job()
-    found = [_loadable(actor, one) for one in names]
+    loadables = [_loadable(actor, name) for name in names]
     if request.second == name:
         remedy = "Choose another endpoint, or start two runs one after the other."
         text = "The second endpoint equals the first."
         raise Refused(Problem("second", name, text, remedy, "same_endpoint"))
-    if count_live() + len(found) > MAX_CONCURRENT:
+    if count_live() + len(loadables) > MAX_CONCURRENT:
         raise ConflictError(
             "too_many_benchmarks",
             f"{count_live()} benchmarks are queued or running; the limit is {MAX_CONCURRENT}.",
@@ -89,7 +89,7 @@ def start(actor: Any, name: str, request: BenchmarkRequest) -> list[Benchmark]:
         )
     made: list[Benchmark] = []
     with transaction.atomic():
-        for endpoint in found:
+        for endpoint in loadables:
             after = made[-1] if made else None
             made.append(_create_run(actor, endpoint, request, job, after))
         tasks.sweep.nudge()
@@ -128,8 +128,8 @@ def _create_run(
                 started_by=stored_actor(actor),
             )
             BenchmarkData.objects.create(run=run, trace=gzip.compress(trace) if trace else b"")
-            facts = {"run": str(run.pk), **load_plan.summarize_job(job)}
-            record(actor, "benchmark", f"endpoint/{endpoint.name}", facts)
+            details = {"run": str(run.pk), **load_plan.summarize_job(job)}
+            record(actor, "benchmark", f"endpoint/{endpoint.name}", details)
     except IntegrityError:
         raise _make_running_conflict(endpoint.name) from None
     Benchmark.delete_old(endpoint.benchmarks.filter(left=False), KEPT)

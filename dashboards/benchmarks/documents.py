@@ -51,7 +51,7 @@ def build_page(row: Benchmark) -> dict[str, Any]:
     progress = lifecycle.read_current_progress(row)
     failures = progress.get("errors", {})
     examples = progress.get("examples", {})
-    seen = {**progress, "result": row.result} if row.result else progress
+    shown_progress = {**progress, "result": row.result} if row.result else progress
     return {
         **summarize_run(row),
         "progress": progress,
@@ -67,7 +67,7 @@ def build_page(row: Benchmark) -> dict[str, Any]:
         "elapsed_s": progress.get("elapsed_s", 0.0),
         "ttft_now": _get_ttft(row, progress),
         "ended_by": ENDS.get(progress.get("stopped_by", ""), ""),
-        "doubts": list_doubts(seen) if progress.get("generator") else [],
+        "doubts": list_doubts(shown_progress) if progress.get("generator") else [],
         "charts": inline_chart.make_run_charts(progress.get("series", {})),
         "tiers": _tiers(progress),
         "others": _list_paired_runs(row),
@@ -132,8 +132,8 @@ def build_document(row: Benchmark) -> dict[str, Any]:
 
 def _get_ttft(row: Benchmark, progress: dict[str, Any]) -> dict[str, float | None]:
     """Return TTFT percentiles of the whole run, or of the latest requests while it runs."""
-    found = row.result or progress.get("now", {})
-    return {key: _of(found, "ttft", key) for key in ("p50", "p90")}
+    result = row.result or progress.get("now", {})
+    return {key: _of(result, "ttft", key) for key in ("p50", "p90")}
 
 
 def _measures(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -166,10 +166,10 @@ def _tiers(progress: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _list_paired_runs(row: Benchmark) -> list[dict[str, Any]]:
-    found = [*selectors.list_followers(row)]
+    paired = [*selectors.list_followers(row)]
     if row.after is not None:
-        found.insert(0, row.after)
-    return [{"run": other, "both_done": not other.live and not row.live} for other in found]
+        paired.insert(0, row.after)
+    return [{"run": other, "both_done": not other.live and not row.live} for other in paired]
 
 
 def _label(code: str) -> str:
@@ -179,5 +179,5 @@ def _label(code: str) -> str:
 
 
 def _of(result: dict[str, Any], name: str, key: str) -> float | None:
-    found = result.get(name, {}).get(key)
-    return None if found is None else float(found)
+    number = result.get(name, {}).get(key)
+    return None if number is None else float(number)

@@ -77,14 +77,14 @@ class BenchmarkForm(ActionForm):
 
     def read(self) -> BenchmarkRequest:
         data: Mapping[str, Any] = self.data
-        given: dict[str, Any] = {"workload": self.workload, "mode": self.mode}
-        given["api"] = data.get("api") or CHAT_API
+        fields: dict[str, Any] = {"workload": self.workload, "mode": self.mode}
+        fields["api"] = data.get("api") or CHAT_API
         for number in self.numbers:
             value = data.get(number.name)
             if value not in (None, ""):
-                given[number.name] = value
+                fields[number.name] = value
         return BenchmarkRequest(
-            given,
+            fields,
             title=str(data.get("title", "")),
             caches=str(data.get("caches") or FRESH),
             second=str(data.get("second") or ""),

@@ -68,12 +68,12 @@ def sweep() -> None:
 def _remove_orphans() -> None:
     """Stop generators and delete folders of runs without a row, e.g. of a deleted endpoint."""
     var = settings.EMBERLINE.var
-    found = {path.name for path in list_folders(var)}
-    if not found:
+    folders = {path.name for path in list_folders(var)}
+    if not folders:
         return
-    known = {str(pk) for pk in Benchmark.objects.filter(pk__in=found).values_list("pk", flat=True)}
+    pks = {str(pk) for pk in Benchmark.objects.filter(pk__in=folders).values_list("pk", flat=True)}
     keeper = make_keeper(settings.EMBERLINE.provisioner, var)
-    for run in found - known:
+    for run in folders - pks:
         try:
             if keeper.gone(run):
                 shutil.rmtree(folder_of(var, run), ignore_errors=True)
@@ -147,33 +147,35 @@ def make_task(row: Benchmark) -> files.Task:
 def _observe_run(row: Benchmark, kept: Keeper) -> None:
     run = str(row.pk)
     gone = kept.gone(run)  # check before reading its file: an ended process has written all
-    seen = files.read_progress(_folder(row))
-    state = (seen or {}).get("state", "")
-    if seen is not None and state in (files.DONE, files.ABORTED):
-        _ended(row, seen)
+    progress = files.read_progress(_folder(row))
+    state = (progress or {}).get("state", "")
+    if progress is not None and state in (files.DONE, files.ABORTED):
+        _ended(row, progress)
     elif state == files.LOST:
-        _end(row, RunState.FAILED, KILLED, progress=seen)
+        _end(row, RunState.FAILED, KILLED, progress=progress)
     elif gone and row.cancel_at:
-        _end(row, RunState.ABORTED, "", progress=seen)
+        _end(row, RunState.ABORTED, "", progress=progress)
     elif gone and not _is_just_claimed(row):
         words = kept.last_words(run)
-        _end(row, RunState.FAILED, f"{KILLED} {words}".strip()[:2000], progress=seen or {})
+        _end(row, RunState.FAILED, f"{KILLED} {words}".strip()[:2000], progress=progress or {})
     elif row.cancel_at:
         kept.stop(run)
-        Benchmark.update_running(row.pk, stage="Ending", **({"progress": seen} if seen else {}))
-    elif _is_overdue(row, seen):
+        Benchmark.update_running(
+            row.pk, stage="Ending", **({"progress": progress} if progress else {})
+        )
+    elif _is_overdue(row, progress):
         kept.stop(run)
         _end(
             row,
             RunState.FAILED,
             "The load generator stopped reporting and was terminated.",
-            progress=seen,
+            progress=progress,
         )
     elif gone:
         kept.start(run)  # the pass that should have started it was killed
         Benchmark.update_running(row.pk)
     else:
-        Benchmark.update_running(row.pk, stage="", **({"progress": seen} if seen else {}))
+        Benchmark.update_running(row.pk, stage="", **({"progress": progress} if progress else {}))
 
 
 def _is_just_claimed(row: Benchmark) -> bool:

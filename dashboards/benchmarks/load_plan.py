@@ -53,15 +53,15 @@ def describe_endpoint(endpoint: Endpoint, *, asking: bool = True) -> LoadedEndpo
 
 
 def read_endpoint_facts(endpoint: Endpoint) -> dict[str, Any]:
-    spec, seen = endpoint.parsed, describe_endpoint(endpoint, asking=False)
+    spec, endpoint_state = endpoint.parsed, describe_endpoint(endpoint, asking=False)
     return {
         "generation": endpoint.generation,
         "model": spec.model,
-        "strategy": seen.strategy,
-        "workers": len(seen.workers),
+        "strategy": endpoint_state.strategy,
+        "workers": len(endpoint_state.workers),
         "l1": spec.cache.l1.enabled,
         "l2": spec.cache.l2.enabled,
-        "where": seen.where,
+        "where": endpoint_state.where,
     }
 
 

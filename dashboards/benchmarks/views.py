@@ -36,12 +36,12 @@ NEEDS_WORD = "Confirm that you are allowed to load these endpoints."
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    wanted = request.GET.get("endpoint", "")
+    name = request.GET.get("endpoint", "")
     rows = selectors.list_runs(request.user)
-    if wanted:
-        rows = rows.filter(endpoint__name=wanted)
+    if name:
+        rows = rows.filter(endpoint__name=name)
     names = endpoints.endpoints(request.user).values_list("name", flat=True)
-    context = {"page": _page(request, rows), "wanted": wanted, "names": list(names)}
+    context = {"page": _page(request, rows), "wanted": name, "names": list(names)}
     return render(request, "benchmarks/index.html", context)
 
 
@@ -64,14 +64,14 @@ def _page(request: HttpRequest, rows: Any) -> Any:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def new(request: HttpRequest, name: str) -> HttpResponseBase:
-    one = _endpoint(name)
+    row = _endpoint(name)
     form = _form(request, name)
     if request.method != "POST":
         return responses.render(
             request,
             "benchmarks/new.html",
             "benchmarks/htmx/form.html",
-            _form_context(form, one, request),
+            _form_context(form, row, request),
         )
     try:
         benchmark = form.read()
@@ -83,7 +83,7 @@ def new(request: HttpRequest, name: str) -> HttpResponseBase:
             return redirect(run)
     except Refused as refused:
         form.refuse(refused.errors)
-    return render(request, "benchmarks/new.html", _form_context(form, one, request), status=400)
+    return render(request, "benchmarks/new.html", _form_context(form, row, request), status=400)
 
 
 @require_POST
@@ -116,10 +116,10 @@ def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, A
     try:
         benchmark = form.read()
         job = benchmark.job()
-        found = [one]
+        runs = [one]
         if benchmark.second:
-            found.append(endpoints.get(benchmark.second, viewer=request.user))
-        return {"outlook": load_plan.make_preview(job, found), "sample": not benchmark.trace}
+            runs.append(endpoints.get(benchmark.second, viewer=request.user))
+        return {"outlook": load_plan.make_preview(job, runs), "sample": not benchmark.trace}
     except Refused as refused:
         return {"outlook": None, "why_not": refused}
 
@@ -194,7 +194,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     if len(set(chosen)) != 2:
         messages.error(request, "Select two finished runs to compare.")
         return redirect("benchmarks:index")
-    rows = [_found(partial(selectors.get_visible_run, request.user, one)) for one in chosen]
+    rows = [_found(partial(selectors.get_visible_run, request.user, pk)) for pk in chosen]
     a, b = sorted(rows, key=lambda row: row.created_at)
     of_a, of_b = selectors.read_samples(a), selectors.read_samples(b)
     context = {

@@ -65,8 +65,11 @@ def list_notes(asker: Asker, viewer: Somebody, scope: Scope, window: Window) -> 
     ):
         notes += rows
     notes.sort(key=lambda note: (-note.at, note.kind, note.endpoint))
-    kept = notes[:MAX_NOTES]
-    return {"notes": [asdict(note) for note in kept], "notes_left_out": len(notes) - len(kept)}
+    kept_notes = notes[:MAX_NOTES]
+    return {
+        "notes": [asdict(note) for note in kept_notes],
+        "notes_left_out": len(notes) - len(kept_notes),
+    }
 
 
 def _list_revisions(
@@ -76,7 +79,7 @@ def _list_revisions(
         endpoint=OuterRef("endpoint"), number__lt=OuterRef("number")
     ).order_by("-number")
     rows = _filter_visible(Revision.objects.filter(created_at__range=(start, end)), viewer, scope)
-    shown = rows.annotate(
+    annotated = rows.annotate(
         name=F("endpoint__name"),
         strategy=KT("spec__routing__strategy"),
         replicas=KT("spec__replicas"),
@@ -86,7 +89,7 @@ def _list_revisions(
         *("created_at", "name", "number", "verb", "note", "author"),
         *("strategy", "replicas", "old_strategy", "old_replicas"),
     )
-    for row in shown.order_by("-created_at")[: MAX_NOTES + 1]:
+    for row in annotated.order_by("-created_at")[: MAX_NOTES + 1]:
         kind, text = _describe_revision(row)
         url = reverse("endpoints:revision", args=[row["name"], row["number"]])
         description = f"{text}: {row['note']}" if row["note"] else text
@@ -108,8 +111,8 @@ def _describe_revision(row: dict[str, Any]) -> tuple[Kind, str]:
 
 
 def _list_events(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> Iterator[Note]:
-    seen = EndpointEvent.objects.filter(kind__in=_EVENTS, first_at__range=(start, end))
-    rows = _filter_visible(seen, viewer, scope).values(
+    events = EndpointEvent.objects.filter(kind__in=_EVENTS, first_at__range=(start, end))
+    rows = _filter_visible(events, viewer, scope).values(
         "first_at", "endpoint__name", "kind", "message"
     )
     for row in rows.order_by("-first_at")[: MAX_NOTES + 1]:
@@ -122,8 +125,8 @@ def _list_events(viewer: Somebody, scope: Scope, start: datetime, end: datetime)
 def _filter_visible(rows: QuerySet[Any], viewer: Somebody, scope: Scope) -> QuerySet[Any]:
     if scope.endpoint:
         return rows.filter(endpoint__name=scope.endpoint)
-    seen = selectors.endpoints(viewer).select_related(None).order_by()
-    return rows.filter(endpoint__in=seen.values("pk"))
+    visible = selectors.endpoints(viewer).select_related(None).order_by()
+    return rows.filter(endpoint__in=visible.values("pk"))
 
 
 def _list_node_changes(viewer: Somebody, start: datetime, end: datetime) -> Iterator[Note]:
@@ -137,17 +140,17 @@ def _list_node_changes(viewer: Somebody, start: datetime, end: datetime) -> Iter
 def _list_alerts(asker: Asker, scope: Scope, window: Window) -> Iterator[Note]:
     """An alert at the first point began earlier; one at the last point still fires."""
     question = plan_alerts(scope, window)
-    seen: set[tuple[str, ...]] = set()
+    alert_keys: set[tuple[str, ...]] = set()
     for series in asker.ask({"alerts": question})["alerts"].series:
         key = tuple(series.label(label) for label in _LABELS)
-        if key in seen:
+        if key in alert_keys:
             continue
-        seen.add(key)
+        alert_keys.add(key)
         for first, last in _find_runs(series.values):
-            at = window.start + first * window.step
+            start = window.start + first * window.step
             over = last < len(series.values) - 1
             end = window.start + (last + 1) * window.step if over else None
-            yield _alert(series, at, end, begun_before=first == 0)
+            yield _alert(series, start, end, begun_before=first == 0)
 
 
 def _alert(series: Series, at: int, end: int | None, *, begun_before: bool) -> Note:

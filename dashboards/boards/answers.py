@@ -258,9 +258,9 @@ def board_data(request: HttpRequest, name: str = "", board: str = FIRST) -> Http
 @never_cache
 @require_safe
 def board_csv(request: HttpRequest, name: str = "", board: str = FIRST) -> HttpResponse:
-    found = results.measure(_resolve_url(request, name, board)[2])
-    filename = csv_export.make_filename(found, board, name)
-    response = HttpResponse(csv_export.format_csv(found), content_type="text/csv; charset=utf-8")
+    measured = results.measure(_resolve_url(request, name, board)[2])
+    filename = csv_export.make_filename(measured, board, name)
+    response = HttpResponse(csv_export.format_csv(measured), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
 

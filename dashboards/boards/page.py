@@ -34,8 +34,8 @@ def build_context(
     problems: Sequence[Problem],
     workers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    shown = place.shown(board_query)
-    if board_query.panel and not shown:
+    board_shown = place.shown(board_query)
+    if board_query.panel and not board_shown:
         remedy = "All panels are shown."
         text = f'This board has no panel "{board_query.panel}".'
         missing = Problem("panel", board_query.panel, text, remedy, "not_found")

@@ -27,12 +27,12 @@ def fleet(request: HttpRequest, board: str = FIRST) -> HttpResponse:
 @require_safe
 def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
     try:
-        shown = selectors.get(name)
+        row = selectors.get(name)
     except NotFoundError as error:
         raise Http404(name) from error
-    workers = selectors.workers(shown).values_list("name", flat=True)
+    workers = selectors.workers(row).values_list("name", flat=True)
     context = _build_context(request, answers.locate(board, name), tuple(workers))
-    return render(request, "dashboards/endpoint.html", context | {"endpoint": shown})
+    return render(request, "dashboards/endpoint.html", context | {"endpoint": row})
 
 
 def _build_context(

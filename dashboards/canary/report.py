@@ -87,8 +87,8 @@ def charts(history: Sequence[Point], strategies: Mapping[str, str]) -> list[Char
     """Return the charts of all results so far; none before the first."""
     if not history:
         return []
-    found = [_difference_chart(name, history) for name in _MEASURES]
-    found += [_quantile_chart(history, strategies)]
+    charts = [_difference_chart(name, history) for name in _MEASURES]
+    charts += [_quantile_chart(history, strategies)]
     for key, title, about, scale in (
         (
             "hit_rate",
@@ -99,8 +99,8 @@ def charts(history: Sequence[Point], strategies: Mapping[str, str]) -> list[Char
         ("errors", "Failed requests", "Since the start.", 1),
         ("sessions", "Ended sessions", "Since the start; the test is based on them.", 1),
     ):
-        found.append(_arm_chart(key, title, about, scale, history, strategies))
-    return found
+        charts.append(_arm_chart(key, title, about, scale, history, strategies))
+    return charts
 
 
 def _difference_chart(name: str, history: Sequence[Point]) -> Chart:
@@ -108,7 +108,7 @@ def _difference_chart(name: str, history: Sequence[Point]) -> Chart:
     points = [point for point in history if point["intervals"].get(name)]
     times = _times(points)
     rows = [[_shown(name, value) for value in point["intervals"][name]] for point in points]
-    middle, low, high = ([round(row[at], 3) for row in rows] for at in range(3))
+    middle, low, high = ([round(row[index], 3) for row in rows] for index in range(3))
     edge = {"width": 0, "color": ORANGE}
     traces = [
         go.Scatter(x=times, y=low, mode="lines", line=edge, name="Lower bound", showlegend=False),
@@ -181,16 +181,16 @@ def _arm_chart(
     traces, parts = [], []
     for arm in ARMS:
         values = [point["arms"][arm][key] for point in history]
-        shown = [None if value is None else round(value * scale, 3) for value in values]
+        scaled = [None if value is None else round(value * scale, 3) for value in values]
         colour = COLOURS[arm]
         line = {"color": colour, "width": 2, "dash": "solid" if arm == "control" else "8px,3px"}
         traces.append(
             go.Scatter(
-                x=times, y=shown, mode=_mode(shown), line=line, marker={"color": colour},
+                x=times, y=scaled, mode=_mode(scaled), line=line, marker={"color": colour},
                 name=strategies[arm],
             )
         )  # fmt: skip
-        parts.append(f"{strategies[arm]} {'not reported' if shown[-1] is None else shown[-1]}")
+        parts.append(f"{strategies[arm]} {'not reported' if scaled[-1] is None else scaled[-1]}")
     layout = _layout(history)
     layout["yaxis"] |= {"rangemode": "tozero"}
     spoken = f"{title}. {'; '.join(parts)}."

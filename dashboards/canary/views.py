@@ -110,7 +110,9 @@ def _show(
         "rows": report.measure_rows(result) if result else [],
         "charts": report.charts(latest.history, strategies) if latest else [],
         "version": f"{latest.pk}-{len(latest.history)}-{latest.collected_at}" if latest else "",
-        "earlier": [one for one in selectors.earlier(found) if latest and one.pk != latest.pk],
+        "earlier": [
+            canary for canary in selectors.earlier(found) if latest and canary.pk != latest.pk
+        ],
     }
     if status != 200:
         return render(request, "canary/page.html", context, status=status)
@@ -143,7 +145,7 @@ def figures(_request: HttpRequest, name: str) -> JsonResponse:
     if latest is None:
         return JsonResponse({"charts": []})
     drawn = report.charts(latest.history, selectors.strategies(latest))
-    return JsonResponse({"charts": [one.data() for one in drawn]})
+    return JsonResponse({"charts": [chart.data() for chart in drawn]})
 
 
 @require_POST

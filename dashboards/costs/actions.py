@@ -36,7 +36,7 @@ PRICE_FIELDS = ModelFields(
 def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> Budget:
     """Create a budget, or change the one with that id; omitted fields keep their values."""
     before = None if budget_id is None else get_budget(actor, budget_id)
-    known = BUDGET_FIELDS.values(before) if before else {}
+    before_values = BUDGET_FIELDS.values(before) if before else {}
     budget = copy.copy(before) if before else Budget(created_by=stored_actor(actor))
     try:
         BUDGET_FIELDS.fill(budget, data)
@@ -50,7 +50,7 @@ def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> 
         budget.save()
         verb = "change" if before else "create"
         owner = _owner(actor, budget)
-        changes = diff(known, BUDGET_FIELDS.values(budget))
+        changes = diff(before_values, BUDGET_FIELDS.values(budget))
         record(actor, verb, f"budget/{budget.name}", changes, of=owner)
     return budget
 
@@ -71,11 +71,11 @@ def delete_budget(actor: Any, budget_id: UUID) -> None:
 
 
 def get_budget(viewer: Any, budget_id: UUID) -> Budget:
-    found = budgets.budgets(viewer).filter(pk=budget_id).first()
-    if found is None:
+    budget = budgets.budgets(viewer).filter(pk=budget_id).first()
+    if budget is None:
         text, remedy = "This budget does not exist.", "See the list of budgets."
         raise Refused(Problem("id", str(budget_id), text, remedy, "not_found"), status_code=404)
-    return found
+    return budget
 
 
 def _owner(actor: Any, budget: Budget) -> Owned | None:
@@ -103,13 +103,13 @@ def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice
     require(actor, "operator")
     with transaction.atomic():
         before = last_tier_price(name)
-        known = PRICE_FIELDS.values(before) if before else {}
-        price = TierPrice(name=name, changed_by=stored_actor(actor), **known)
+        before_values = PRICE_FIELDS.values(before) if before else {}
+        price = TierPrice(name=name, changed_by=stored_actor(actor), **before_values)
         PRICE_FIELDS.fill(price, {**data, "since": data.get("since") or _today()})
         TierPrice.objects.filter(name=name, since__gte=price.since).delete()
         price.save(force_insert=True)
         verb = "change" if before else "create"
-        record(actor, verb, f"tier-price/{name}", diff(known, PRICE_FIELDS.values(price)))
+        record(actor, verb, f"tier-price/{name}", diff(before_values, PRICE_FIELDS.values(price)))
     return price
 
 

@@ -150,16 +150,16 @@ def record_crossings(now: datetime) -> list[BudgetCrossing]:
 
 
 def budget_banner(viewer: Somebody) -> Banner | None:
-    found = cache.get_or_set(_PASSED, _passed_marks, _KEPT_S) or {}
-    if not found:
+    passed = cache.get_or_set(_PASSED, _passed_marks, _KEPT_S) or {}
+    if not passed:
         return None
-    mine = list(budgets(viewer).filter(pk__in=found))
+    mine = list(budgets(viewer).filter(pk__in=passed))
     if not mine:
         return None
-    gone = [one.name for one in mine if found[one.pk] == 100]
+    gone = [budget.name for budget in mine if passed[budget.pk] == 100]
     if gone:
         return Banner("budget", "danger", "Budget exceeded", f"{_named(gone)}: see Costs, Budgets.")
-    names = _named([one.name for one in mine])
+    names = _named([budget.name for budget in mine])
     text = f"{names}: the forecast exceeds the budget this month. See Costs, Budgets."
     return Banner("budget", "warning", "Budget forecast exceeded", text)
 

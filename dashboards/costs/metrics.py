@@ -35,12 +35,12 @@ class BudgetMetrics(MetricsCollector[BudgetState]):
 
 def labels_of(budget: Budget) -> dict[str, str]:
     """Return the labels without empty ones."""
-    found = {"budget": budget.name}
+    labels = {"budget": budget.name}
     if budget.whose == Whose.TEAM:
-        found["team"] = budget.subject
+        labels["team"] = budget.subject
     if budget.whose == Whose.ENDPOINT:
-        found["endpoint"] = budget.subject
-    return found
+        labels["endpoint"] = budget.subject
+    return labels
 
 
 _TEXTS = {
@@ -56,8 +56,8 @@ class PriceMetrics(MetricsCollector[Price]):
     def read(self) -> Sequence[Price]:
         return [
             (factor, name, value)
-            for factor, known in factors().items()
-            for name, value in known.items()
+            for factor, values in factors().items()
+            for name, value in values.items()
         ]
 
     def add_series(self, registry: Registry, row: Price) -> None:

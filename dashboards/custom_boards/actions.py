@@ -125,9 +125,9 @@ def change_panel(actor: Any, board_id: UUID, panel: str, data: Mapping[str, Any]
     """Change the fields of a panel."""
 
     def change(panels: Panels) -> Panels:
-        at = _find(panels, panel)
-        made = parse_panel({**panels[at].document(), **data})
-        return (*panels[:at], made, *panels[at + 1 :])
+        index = _find(panels, panel)
+        made = parse_panel({**panels[index].document(), **data})
+        return (*panels[:index], made, *panels[index + 1 :])
 
     return _change_panels(actor, board_id, change)
 
@@ -138,8 +138,8 @@ def resize_panel(actor: Any, board_id: UUID, panel: str, width: str) -> CustomBo
         raise Refused(Problem("width", width[:80], "Unknown width.", remedy, "invalid"))
 
     def resize(panels: Panels) -> Panels:
-        at = _find(panels, panel)
-        return (*panels[:at], replace(panels[at], width=width), *panels[at + 1 :])
+        index = _find(panels, panel)
+        return (*panels[:index], replace(panels[index], width=width), *panels[index + 1 :])
 
     return _change_panels(actor, board_id, resize)
 
@@ -148,9 +148,9 @@ def move_panel(actor: Any, board_id: UUID, panel: str, to: int) -> CustomBoard:
     """Move a panel to a place, counted from 0 without it; out of range is the nearest end."""
 
     def move(panels: Panels) -> Panels:
-        at = _find(panels, panel)
-        others = [one for place, one in enumerate(panels) if place != at]
-        others.insert(max(0, to), panels[at])
+        index = _find(panels, panel)
+        others = [panel for place, panel in enumerate(panels) if place != index]
+        others.insert(max(0, to), panels[index])
         return tuple(others)
 
     return _change_panels(actor, board_id, move)
@@ -158,8 +158,8 @@ def move_panel(actor: Any, board_id: UUID, panel: str, to: int) -> CustomBoard:
 
 def remove_panel(actor: Any, board_id: UUID, panel: str) -> CustomBoard:
     def remove(panels: Panels) -> Panels:
-        at = _find(panels, panel)
-        return panels[:at] + panels[at + 1 :]
+        index = _find(panels, panel)
+        return panels[:index] + panels[index + 1 :]
 
     return _change_panels(actor, board_id, remove)
 
@@ -254,10 +254,10 @@ def _new_queries(
     before: Sequence[BoardPanel], after: Sequence[BoardPanel]
 ) -> Iterator[tuple[str, BoardPanel]]:
     """Yield the queries that `before` has not, with their fields."""
-    kept = {panel.id: (panel.query, panel.unit, panel.legend) for panel in before}
+    last_queries = {panel.id: (panel.query, panel.unit, panel.legend) for panel in before}
     for place, panel in enumerate(after):
         written = (panel.query, panel.unit, panel.legend)
-        if panel.type == PROMQL and kept.get(panel.id) != written:
+        if panel.type == PROMQL and last_queries.get(panel.id) != written:
             yield f"panels[{place}].query" if len(after) > 1 else "query", panel
 
 
@@ -273,8 +273,8 @@ def _parse_owner(actor: Any, given: Any) -> tuple[User | None, Team | None]:
     team = accounts.team(name) if kind == "team" else None
     if team is not None and allows(actor, "viewer", of=team):
         return None, team
-    shown = given[:80] if isinstance(given, str) else None
-    raise Refused(Problem("owner", shown, "Unknown owner.", _OWNERS, "unknown"))
+    excerpt = given[:80] if isinstance(given, str) else None
+    raise Refused(Problem("owner", excerpt, "Unknown owner.", _OWNERS, "unknown"))
 
 
 def _parse_flag(given: Any) -> bool:

@@ -56,7 +56,7 @@ def pin(request: HttpRequest) -> HttpResponseBase:
     """Add the panel named by the query to a board of the viewer, or to a new one."""
     source = {name: request.GET.get(name, "") for name in ("board", "panel", "endpoint", "worker")}
     form = PinForm(selectors.list_editable(request.user), _posted(request), source)
-    shown = BoardPanel("pin", "panel", **source).source if request.method != "POST" else None
+    source_shown = BoardPanel("pin", "panel", **source).source if request.method != "POST" else None
 
     def add() -> CustomBoard:
         to = form.text_of("to")
@@ -69,7 +69,7 @@ def pin(request: HttpRequest) -> HttpResponseBase:
         board: CustomBoard = actions.create(actor_of(request), data)
         return board
 
-    title = f"Pin {shown.title}" if shown is not None else "Pin panel"
+    title = f"Pin {source_shown.title}" if source_shown is not None else "Pin panel"
     return _answer(
         request,
         form,
@@ -83,8 +83,8 @@ def pin(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(_GET_OR_POST)
 def settings(request: HttpRequest, board_id: UUID) -> HttpResponseBase:
     board = _find_editable(request, board_id)
-    shown = {"title": board.title, "owner": board.owner, "shared": board.shared}
-    form = BoardForm(request.user, _posted(request), shown)
+    initial = {"title": board.title, "owner": board.owner, "shared": board.shared}
+    form = BoardForm(request.user, _posted(request), initial)
 
     def save() -> CustomBoard:
         return actions.change_settings(
@@ -126,12 +126,12 @@ def new_query(request: HttpRequest, board_id: UUID) -> HttpResponseBase:
 @require_http_methods(_GET_OR_POST)
 def edit_panel(request: HttpRequest, board_id: UUID, panel: str) -> HttpResponseBase:
     board = _find_editable(request, board_id)
-    panels = {one.id: one for one in selectors.read_panels(request.user, board)}
+    panels = {panel.id: panel for panel in selectors.read_panels(request.user, board)}
     if panel not in panels or panels[panel].type == HIDDEN:
         raise Http404(panel)
-    shown = panels[panel].document()
+    document = panels[panel].document()
     kind = QueryForm if panels[panel].type == PROMQL else PanelForm
-    form = kind(_posted(request), initial=shown)
+    form = kind(_posted(request), initial=document)
 
     def save() -> CustomBoard:
         return actions.change_panel(actor_of(request), board_id, panel, form.panel())
@@ -150,9 +150,9 @@ def arrange(request: HttpRequest, board_id: UUID) -> HttpResponseBase:
         if "remove" in posted:
             actions.remove_panel(actor, board_id, panel)
         elif "move" in posted:
-            ids = [one["id"] for one in board.panels]
-            at = ids.index(panel) if panel in ids else 0
-            to = {"earlier": at - 1, "later": at + 1}.get(posted["move"])
+            ids = [panel["id"] for panel in board.panels]
+            index = ids.index(panel) if panel in ids else 0
+            to = {"earlier": index - 1, "later": index + 1}.get(posted["move"])
             actions.move_panel(actor, board_id, panel, to if to is not None else _number(posted))
         else:
             actions.resize_panel(actor, board_id, panel, posted.get("width", ""))
@@ -179,7 +179,7 @@ def _answer(
     """Show the form as a page or dialog, and run `act` on a POST. `words`: title and button;
     `done`: message and next page; `stay`: a dialog leaves its page as it is.
     """
-    shown: Mapping[str, Any] = {
+    answer_context: Mapping[str, Any] = {
         "form": form,
         "form_title": words[0],
         "submit": words[1],
@@ -189,7 +189,7 @@ def _answer(
 
     def show(status: int) -> HttpResponse:
         templates = ("dashboards/custom/form.html", "dashboards/custom/htmx/form.html")
-        return responses.render(request, *templates, dict(shown), status)
+        return responses.render(request, *templates, dict(answer_context), status)
 
     def finish(board: CustomBoard) -> HttpResponse:
         message, url = done(board)

@@ -82,46 +82,48 @@ class BoardDocument:
 
 
 def read_stored(panels: Sequence[Mapping[str, Any]]) -> tuple[BoardPanel, ...]:
-    known = {field.name for field in fields(BoardPanel)}
-    return tuple(BoardPanel(**{k: v for k, v in panel.items() if k in known}) for panel in panels)
+    names = {field.name for field in fields(BoardPanel)}
+    return tuple(BoardPanel(**{k: v for k, v in panel.items() if k in names}) for panel in panels)
 
 
 def parse_board(data: Any, stored: Sequence[BoardPanel] = ()) -> BoardDocument:
     """Return the board of a document; hidden panels keep the content of `stored` by their id.
     Raise `Refused` with every problem.
     """
-    given, problems = expect_object(data), []
-    problems += _find_unknown("", given, _BOARD_FIELDS)
-    if given.get("format", FORMAT) != FORMAT:
-        problems.append(_bad("format", given["format"], "Unknown format.", f'Use "{FORMAT}".'))
-    version = given.get("version")
+    document, problems = expect_object(data), []
+    problems += _find_unknown("", document, _BOARD_FIELDS)
+    if document.get("format", FORMAT) != FORMAT:
+        problems.append(_bad("format", document["format"], "Unknown format.", f'Use "{FORMAT}".'))
+    version = document.get("version")
     if version != VERSION or isinstance(version, bool):
         remedy = f"This console reads version {VERSION}. Export the board again."
         problems.append(_bad("version", version, "Unsupported version.", remedy))
-    title = parse_title(given.get("title"), problems)
-    panels = given.get("panels", [])
+    title = parse_title(document.get("title"), problems)
+    panels = document.get("panels", [])
     if not isinstance(panels, list) or len(panels) > MAX_PANELS:
         remedy = f"Send a list of at most {MAX_PANELS} panels."
         problems.append(_bad("panels", None, "Not a list of panels, or too many.", remedy))
         panels = []
     taken = {
-        one["id"] for one in panels if isinstance(one, dict) and isinstance(one.get("id"), str)
+        panel["id"]
+        for panel in panels
+        if isinstance(panel, dict) and isinstance(panel.get("id"), str)
     }
-    found: list[BoardPanel] = []
-    for place, one in enumerate(panels):
+    board_panels: list[BoardPanel] = []
+    for place, item in enumerate(panels):
         field = f"panels[{place}]"
-        if isinstance(one, dict) and one.get("id", "") == "":
-            one = {**one, "id": make_id(taken)}
-            taken.add(one["id"])
-        panel = _parse_panel(field, one, {kept.id: kept for kept in stored}, problems)
-        if panel is not None and panel.id in {known.id for known in found}:
+        if isinstance(item, dict) and item.get("id", "") == "":
+            item = {**item, "id": make_id(taken)}
+            taken.add(item["id"])
+        panel = _parse_panel(field, item, {panel.id: panel for panel in stored}, problems)
+        if panel is not None and panel.id in {panel.id for panel in board_panels}:
             remedy = "Give each panel its own id, or omit the ids."
             problems.append(_bad(f"{field}.id", panel.id, "Two panels have this id.", remedy))
         if panel is not None:
-            found.append(panel)
+            board_panels.append(panel)
     if problems:
         raise Refused(*problems)
-    return BoardDocument(title, tuple(found))
+    return BoardDocument(title, tuple(board_panels))
 
 
 def parse_panel(data: Mapping[str, Any]) -> BoardPanel:
@@ -199,39 +201,39 @@ def _check_source(begin: str, panel: BoardPanel) -> list[Problem]:
     if panel.board not in BOARDS:
         remedy = f"Choose one of {', '.join(BOARDS)}."
         return [_bad(f"{begin}board", panel.board, "Unknown board.", remedy)]
-    found = []
+    problems = []
     if panel.source is None:
-        known = [one.id for one in BOARDS[panel.board].panels(one=bool(panel.endpoint))]
+        ids = [item.id for item in BOARDS[panel.board].panels(one=bool(panel.endpoint))]
         scope = "one endpoint" if panel.endpoint else "all endpoints"
-        remedy = f"Choose one of {', '.join(known)}." if known else "Choose another board."
+        remedy = f"Choose one of {', '.join(ids)}." if ids else "Choose another board."
         text = f"The board {panel.board} of {scope} has no such panel."
-        found.append(_bad(f"{begin}panel", panel.panel, text, remedy))
+        problems.append(_bad(f"{begin}panel", panel.panel, text, remedy))
     for name in ("endpoint", "worker"):
         value = getattr(panel, name)
         if value and not _NAME.fullmatch(value):
             remedy = "Use lower-case letters, digits and hyphens."
-            found.append(_bad(f"{begin}{name}", value, f"Invalid name of an {name}.", remedy))
+            problems.append(_bad(f"{begin}{name}", value, f"Invalid name of an {name}.", remedy))
     if panel.worker and not panel.endpoint:
         text, remedy = "A worker belongs to an endpoint.", "Name its endpoint, too."
-        found.append(_bad(f"{begin}worker", panel.worker, text, remedy))
-    return found
+        problems.append(_bad(f"{begin}worker", panel.worker, text, remedy))
+    return problems
 
 
 def _check_query(begin: str, panel: BoardPanel) -> list[Problem]:
-    found = []
+    problems = []
     if not panel.query.strip():
         remedy = "Enter a PromQL query, such as sum(rate(vllm:prompt_tokens_total[5m]))."
-        found.append(_bad(f"{begin}query", panel.query, "A query is required.", remedy))
+        problems.append(_bad(f"{begin}query", panel.query, "A query is required.", remedy))
     vague = refuse_unselective(panel.query, f"{begin}query")
     if vague:
-        found.append(vague)
+        problems.append(vague)
     if not panel.title.strip():
         remedy = f"Enter 1 to {MAX_TITLE} characters."
-        found.append(_bad(f"{begin}title", panel.title, "A title is required.", remedy))
+        problems.append(_bad(f"{begin}title", panel.title, "A title is required.", remedy))
     if panel.unit not in UNITS:
         remedy = f"Choose one of {', '.join(UNITS)}."
-        found.append(_bad(f"{begin}unit", panel.unit, "Unknown unit.", remedy))
-    return found
+        problems.append(_bad(f"{begin}unit", panel.unit, "Unknown unit.", remedy))
+    return problems
 
 
 def _find_unknown(begin: str, given: Mapping[str, Any], known: Sequence[str]) -> list[Problem]:
@@ -249,7 +251,7 @@ def _is_text(text: str, longest: int, *, many_lines: bool = False) -> bool:
 
 
 def _bad(field: str, value: Any, text: str, remedy: str) -> Problem:
-    shown = value[:80] if isinstance(value, str) else value
-    if not isinstance(shown, str | int | float | bool | None):
-        shown = None
-    return Problem(field, shown, text, remedy, "invalid")
+    excerpt = value[:80] if isinstance(value, str) else value
+    if not isinstance(excerpt, str | int | float | bool | None):
+        excerpt = None
+    return Problem(field, excerpt, text, remedy, "invalid")

@@ -122,10 +122,10 @@ class PinForm(ActionForm):
     def __init__(
         self, boards: Iterable[CustomBoard], data: Any = None, initial: Any = None
     ) -> None:
-        known = [(str(board.pk), _name_board(board)) for board in boards]
-        super().__init__(data, initial={"to": known[0][0] if known else "", **(initial or {})})
+        choices = [(str(board.pk), _name_board(board)) for board in boards]
+        super().__init__(data, initial={"to": choices[0][0] if choices else "", **(initial or {})})
         to: Any = self.fields["to"]
-        to.choices = [*known, ("", "New personal board")]
+        to.choices = [*choices, ("", "New personal board")]
         for name in _SOURCE:
             self.fields[name] = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -146,8 +146,8 @@ class PanelForm(ActionForm):
     width = forms.ChoiceField(label="Width", choices=WIDTH_CHOICES, required=False)
 
     def panel(self) -> dict[str, Any]:
-        given = {name: self.text_of(name) for name in self.fields}
-        return {name: text for name, text in given.items() if text or name != "width"}
+        values = {name: self.text_of(name) for name in self.fields}
+        return {name: text for name, text in values.items() if text or name != "width"}
 
 
 class QueryForm(PanelForm):

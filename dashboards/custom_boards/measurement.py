@@ -61,11 +61,11 @@ class _Group:
     @property
     def sources(self) -> Mapping[str, Panel]:
         """Return the built-in panels, with ids unique among boards."""
-        found = {}
+        sources = {}
         for panel in self.panels:
             if panel.source is not None:
-                found[_source_id(panel)] = replace(panel.source, id=_source_id(panel))
-        return found
+                sources[_source_id(panel)] = replace(panel.source, id=_source_id(panel))
+        return sources
 
     @property
     def is_priced(self) -> bool:
@@ -128,12 +128,12 @@ def measure_board(
         # Each thread has the reader's time zone.
         contexts = [copy_context() for _ in jobs]
         answers = list(pool.map(lambda context, job: context.run(job), contexts, jobs))
-    shown = {key: _make_notice(key, message) for key, message in planned.notices.items()}
+    notices = {key: _make_notice(key, message) for key, message in planned.notices.items()}
     for group, answer in zip(planned.groups, answers, strict=False):
         by_id = {panel["id"]: panel for panel in answer["panels"]}
-        shown |= {panel.id: _name(panel, by_id[_source_id(panel)]) for panel in group.panels}
+        notices |= {panel.id: _name(panel, by_id[_source_id(panel)]) for panel in group.panels}
     if planned.queries:
-        shown |= {panel["id"]: panel for panel in answers[-1]["panels"]}
+        notices |= {panel["id"]: panel for panel in answers[-1]["panels"]}
     chosen = board_query.range
     whole = asdict(Window.ending(end, chosen.length_s, chosen.step_s))
     window = answers[0]["window"] if answers else whole
@@ -148,7 +148,7 @@ def measure_board(
             name: answers[0][name] if len(planned.groups) == 1 else ""
             for name in ("scraped", "first_data")
         },
-        "panels": [shown[panel.id] for panel in panels],
+        "panels": [notices[panel.id] for panel in panels],
     }
 
 
@@ -167,12 +167,12 @@ def _render_queries(
         window,
         get_zone_key(),
     )
-    found: dict[str, Any] = CACHE.get(
+    results: dict[str, Any] = CACHE.get(
         key,
         SCRAPE_S - 1,
         lambda: document(query_panels.measure_queries(asker, panels, board_query, end)),
     )
-    return found
+    return results
 
 
 def _list_batches(viewer: Somebody, groups: Sequence[_Group]) -> list[_Batch]:
@@ -198,14 +198,14 @@ def _list_batches(viewer: Somebody, groups: Sequence[_Group]) -> list[_Batch]:
 
 def _plan_group(batch: _Batch, board_query: BoardQuery, end: float) -> Callable[[], dict[str, Any]]:
     """Return the function that measures the batch; it makes no database query."""
-    group, shown = batch.group, batch.group.sources
-    sections = (PanelSection("", tuple(shown.values())),)
+    group, group_sources = batch.group, batch.group.sources
+    sections = (PanelSection("", tuple(group_sources.values())),)
     # The key of the shared cache.
-    board = Board(f"custom:{','.join(shown)}", "", "", "", sections, sections)
+    board = Board(f"custom:{','.join(group_sources)}", "", "", "", sections, sections)
     place = BoardLocation(board, group.endpoint)
 
     def measure() -> dict[str, Any]:
-        panels = tuple(shown.values())
+        panels = tuple(group_sources.values())
         request = BoardRequest(
             batch.asker,
             panels,

@@ -43,12 +43,12 @@ class CustomBoardQuery(BoardQuery):
 
     def select(self, panels: Sequence[BoardPanel]) -> tuple[BoardPanel, ...]:
         """Return the panels to show, of the chosen endpoint."""
-        shown = [panel for panel in panels if self.panel in ("", panel.id)]
+        selected = [panel for panel in panels if self.panel in ("", panel.id)]
         if not self.endpoint:
-            return tuple(shown)
+            return tuple(selected)
         return tuple(
             replace(panel, endpoint=self.endpoint, worker="") if panel.endpoint else panel
-            for panel in shown
+            for panel in selected
         )
 
     @property
@@ -61,12 +61,12 @@ def parse_board_query(
     given: Mapping[str, Any], now: float, *, may_edit: bool = False
 ) -> tuple[CustomBoardQuery, tuple[Problem, ...]]:
     board_query, problems = parse_query(given, now)
-    known = {field.name: getattr(board_query, field.name) for field in fields(BoardQuery)} | {
-        "worker": ""
-    }
+    query_fields = {
+        field.name: getattr(board_query, field.name) for field in fields(BoardQuery)
+    } | {"worker": ""}
     endpoint = str(given.get("endpoint", "")).replace("\0", "")[:_MAX_NAME]
     edit = may_edit and given.get("edit") == "1"
-    return CustomBoardQuery(**known, endpoint=endpoint, edit=edit), problems
+    return CustomBoardQuery(**query_fields, endpoint=endpoint, edit=edit), problems
 
 
 def build_context(
@@ -80,12 +80,12 @@ def build_context(
         text, remedy = f'This board has no panel "{board_query.panel}".', "All panels are shown."
         problems = (*problems, Problem("panel", board_query.panel, text, remedy, "not_found"))
         board_query = replace(board_query, panel="")
-    shown = board_query.select(panels)
+    panels_shown = board_query.select(panels)
     may_edit = selectors.may_edit(viewer, board)
     names: list[str] = []
     if any(panel.endpoint for panel in panels):
         names = list(endpoint_selectors.endpoints(viewer).values_list("name", flat=True))
-    entries = [_build_entry(viewer, board, board_query, panel, names) for panel in shown]
+    entries = [_build_entry(viewer, board, board_query, panel, names) for panel in panels_shown]
     return {
         "custom": board,
         "sections": [{"title": "", "panels": entries}],

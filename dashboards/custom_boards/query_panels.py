@@ -47,7 +47,7 @@ def measure_queries(
         for key, part in (("", window), *((("before_", earlier),) if board_query.compare else ()))
     }
     answers = asker.ask(questions)
-    found = [
+    panels_judged = [
         _judge(
             panel,
             answers.get(panel.id, _UNSELECTIVE),
@@ -55,9 +55,9 @@ def measure_queries(
         )
         for panel in panels
     ]
-    away = [answers[item.panel.id].fault for item in found if item.state == "prometheus"]
+    away = [answers[item.panel.id].fault for item in panels_judged if item.state == "prometheus"]
     fault = make_fault_message(away[0]) if away and away[0] else None
-    return BoardResult(end, chosen, window, fault, "", found, board_query.compare)
+    return BoardResult(end, chosen, window, fault, "", panels_judged, board_query.compare)
 
 
 def fill_in(query: str, chosen: Range) -> str:
@@ -115,10 +115,13 @@ def _with_names(item: BoardPanel, series: Iterable[Series]) -> tuple[Series, ...
     """Replace the labels by the display name of the legend template; the source stays a label."""
     return tuple(
         Series(
-            ((_NAME, name_series(item, one)), *(pair for pair in one.labels if pair[0] == SOURCE)),
-            one.values,
+            (
+                (_NAME, name_series(item, item_series)),
+                *(pair for pair in item_series.labels if pair[0] == SOURCE),
+            ),
+            item_series.values,
         )
-        for one in series
+        for item_series in series
     )
 
 

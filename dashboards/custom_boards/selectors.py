@@ -25,21 +25,21 @@ def list_boards(viewer: Somebody) -> QuerySet[CustomBoard]:
     of all teams. Boards that others share are opened by their link only.
     """
     of_teams = team_ids_with_role(viewer, "viewer")
-    shown = Q(user=None) if of_teams is None else Q(team__in=of_teams)
+    owned = Q(user=None) if of_teams is None else Q(team__in=of_teams)
     if (account := get_account(viewer)) is not None:
-        shown |= Q(user=account)
-    rows = CustomBoard.objects.filter(shown).select_related("user", "team")
+        owned |= Q(user=account)
+    rows = CustomBoard.objects.filter(owned).select_related("user", "team")
     return rows.order_by("title", "pk")
 
 
 def get_board(viewer: Somebody, board_id: UUID | str) -> CustomBoard:
     """Return a listed or shared board; raise `Refused` (404)."""
     rows = CustomBoard.objects.select_related("user", "team")
-    found = rows.filter(pk=board_id).first()
-    if found is None or not _may_open(viewer, found):
+    board = rows.filter(pk=board_id).first()
+    if board is None or not _may_open(viewer, board):
         text, remedy = "This board does not exist or is not shared with you.", "List the boards."
         raise Refused(Problem("id", str(board_id), text, remedy, "not_found"), status_code=404)
-    return found
+    return board
 
 
 def get_account(viewer: Somebody) -> User | None:
@@ -85,8 +85,8 @@ def read_panels(
     mine = get_account(viewer)
     if allows(viewer, "viewer") or (mine is not None and mine.pk == board.user_id):
         return panels
-    seen = list_visible_endpoints(viewer, panels) if endpoints is None else endpoints
-    return tuple(panel if can_see(viewer, panel, seen) else panel.hide() for panel in panels)
+    visible = list_visible_endpoints(viewer, panels) if endpoints is None else endpoints
+    return tuple(panel if can_see(viewer, panel, visible) else panel.hide() for panel in panels)
 
 
 def list_visible_endpoints(viewer: Somebody, panels: Sequence[BoardPanel]) -> Collection[str]:

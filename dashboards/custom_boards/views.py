@@ -34,20 +34,20 @@ def board_list(request: HttpRequest) -> HttpResponse:
     listed = selectors.list_boards(request.user).order_by("-changed_at", "pk")
     page = Paginator(listed, _PAGE).get_page(request.GET.get("page"))
     rows = [
-        {"board": one, "may_edit": selectors.may_edit(request.user, one)}
-        for one in page.object_list
+        {"board": board, "may_edit": selectors.may_edit(request.user, board)}
+        for board in page.object_list
     ]
     return render(request, "dashboards/custom/list.html", {"rows": rows, "page": page})
 
 
 @require_safe
 def board(request: HttpRequest, board_id: UUID) -> HttpResponse:
-    shown = find_board(request, board_id)
-    may_edit = selectors.may_edit(request.user, shown)
+    board = find_board(request, board_id)
+    may_edit = selectors.may_edit(request.user, board)
     board_query, problems = board_page.parse_board_query(
         request.GET, time.time(), may_edit=may_edit
     )
-    context = board_page.build_context(request.user, shown, board_query, problems)
+    context = board_page.build_context(request.user, board, board_query, problems)
     return render(request, "dashboards/custom/board.html", context)
 
 
@@ -56,9 +56,9 @@ def board(request: HttpRequest, board_id: UUID) -> HttpResponse:
 @require_safe
 def board_data(request: HttpRequest, board_id: UUID) -> HttpResponse:
     """Return the values that the viewer may see, in one response for all panels."""
-    shown = find_board(request, board_id)
+    board = find_board(request, board_id)
     board_query, _ = board_page.parse_board_query(request.GET, time.time())
-    panels = board_query.select(selectors.read_panels(request.user, shown))
+    panels = board_query.select(selectors.read_panels(request.user, board))
     body = json.dumps(measurement.measure_board(request.user, panels, board_query)).encode()
     response = HttpResponse(body, content_type="application/json")
     response["ETag"] = etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -69,11 +69,11 @@ def board_data(request: HttpRequest, board_id: UUID) -> HttpResponse:
 @require_safe
 def query_csv(request: HttpRequest, board_id: UUID) -> HttpResponse:
     """Return the values of one PromQL panel; other panels have the CSV of their own board."""
-    shown = find_board(request, board_id)
+    board = find_board(request, board_id)
     board_query, _ = board_page.parse_board_query(request.GET, time.time())
     panels = [
         panel
-        for panel in board_query.select(selectors.read_panels(request.user, shown))
+        for panel in board_query.select(selectors.read_panels(request.user, board))
         if panel.type == PROMQL and selectors.may_view_queries(request.user)
     ]
     if not panels or not board_query.panel:
@@ -81,7 +81,7 @@ def query_csv(request: HttpRequest, board_id: UUID) -> HttpResponse:
     queries = query_panels.measure_queries(
         sources.fleet(), panels, board_query, board_query.end(time.time())
     )
-    filename = csv_export.make_filename(queries, slugify(shown.title), "")
+    filename = csv_export.make_filename(queries, slugify(board.title), "")
     response = HttpResponse(csv_export.format_csv(queries), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
@@ -90,10 +90,10 @@ def query_csv(request: HttpRequest, board_id: UUID) -> HttpResponse:
 @never_cache
 @require_safe
 def export(request: HttpRequest, board_id: UUID) -> HttpResponse:
-    shown = find_board(request, board_id)
-    document = selectors.export(request.user, shown)
+    board = find_board(request, board_id)
+    document = selectors.export(request.user, board)
     response = JsonResponse(document, json_dumps_params={"indent": 2, "ensure_ascii": False})
-    filename = f"{slugify(shown.title) or 'board'}.json"
+    filename = f"{slugify(board.title) or 'board'}.json"
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
 

@@ -30,18 +30,18 @@ def page(request: HttpRequest) -> HttpResponse:
 @require_safe
 def everything(request: HttpRequest) -> HttpResponse:
     recorded = request.GET.get("recorded") == "true"
-    found = files(request.user, console_url(request), recorded=recorded)
-    packed = export.make_zip(found)
+    exports = files(request.user, console_url(request), recorded=recorded)
+    packed = export.make_zip(exports)
     return _file(packed, "emberline-grafana.zip", "application/zip")
 
 
 @require_safe
 def board(request: HttpRequest, uid: str) -> HttpResponse:
-    wanted = export.find_export(uid)
-    if wanted is None:
+    exported = export.find_export(uid)
+    if exported is None:
         raise Http404(uid)
-    found = export.board(wanted, console_url(request))
-    return _file(found.text.encode(), f"{uid}.json", found.media_type)
+    document = export.board(exported, console_url(request))
+    return _file(document.text.encode(), f"{uid}.json", document.media_type)
 
 
 @require_safe

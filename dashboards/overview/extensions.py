@@ -87,20 +87,22 @@ def _figure(
         return HeadFigure(label, why=f"{message.title}: {message.text}")
     value = next((series.latest for series in answer.series), None)
     if value is None:
-        return HeadFigure(label, why=" ".join(one.detail for one in answer.missing) or nothing)
+        return HeadFigure(
+            label, why=" ".join(absence.detail for absence in answer.missing) or nothing
+        )
     return HeadFigure(label, show(value))
 
 
 def cost_cells(rows: Sequence[Endpoint]) -> Cells:
     catalogue = occupied_machines()
-    found = {}
+    cells = {}
     for row in rows:
         each = rate(parse_stored_needs(row.spec), catalogue)
         price = None if each.usd_hour is None else each.usd_hour * row.status.ready_replicas
-        found[row.name] = Cell(
+        cells[row.name] = Cell(
             "" if price is None else usd(price), each.why, reverse("dashboards:costs")
         )
-    return {"cost": found}
+    return {"cost": cells}
 
 
 def _column(key: str, answer: QueryResult, rows: Sequence[Endpoint]) -> dict[str, Cell]:
@@ -110,19 +112,19 @@ def _column(key: str, answer: QueryResult, rows: Sequence[Endpoint]) -> dict[str
     label = _QUERIES[key][1]
     nothing = " ".join(fault.detail for fault in answer.missing) or _NOTHING[key]
     values = {series.label(label): series.latest for series in answer.series}
-    found = {}
+    cells = {}
     for row in rows:
         value = values.get(row.name)
         text = "" if value is None else _SHOWN[key](value)
         url = reverse("dashboards:endpoint", args=[row.name])
-        found[row.name] = Cell(text, nothing, url)
-    return found
+        cells[row.name] = Cell(text, nothing, url)
+    return cells
 
 
 def facts(viewer: Any) -> Sequence[Fact]:
     rules = alerting.settings()
     on = sum(bool(rules.rendered(rule)) for rule in RULES)
-    own = sum(one.enabled for one in rules.own)
+    own = sum(rule.enabled for rule in rules.own)
     return (
         Fact(
             "Prometheus",

@@ -55,10 +55,10 @@ def list_unhealthy(viewer: Somebody, fleet: FleetFacts) -> tuple[list[Endpoint],
     number = sum(fleet.phases.get(str(phase), 0) for phase in TROUBLED)
     if not number:
         return [], 0
-    found = selectors.endpoints(viewer).filter(
+    unhealthy = selectors.endpoints(viewer).filter(
         status__phase__in=[str(phase) for phase in TROUBLED], deleted_at__isnull=True
     )
-    rows = list(found.order_by("-status__phase", "status__phase_since")[:MAX_UNHEALTHY])
+    rows = list(unhealthy.order_by("-status__phase", "status__phase_since")[:MAX_UNHEALTHY])
     return rows, max(number, len(rows))
 
 
@@ -76,24 +76,24 @@ def list_recent_changes(viewer: Somebody, fleet: FleetFacts) -> list[RecentChang
 
 def find_overdue_reconcile(fleet: FleetFacts) -> datetime | None:
     """Return the time of the last reconcile pass if it is overdue, else None."""
-    seen = fleet.reconciled_at
-    if seen is None or (timezone.now() - seen).total_seconds() <= STALE_S:
+    reconciled_at = fleet.reconciled_at
+    if reconciled_at is None or (timezone.now() - reconciled_at).total_seconds() <= STALE_S:
         return None
-    return seen
+    return reconciled_at
 
 
 def list_setup_steps(viewer: Somebody, fleet: FleetFacts) -> Sequence[SetupStep]:
-    known = clusters.names()
+    names = clusters.names()
     own = settings.EMBERLINE.provisioner != "kubernetes"
     measured = connections.any_known()
-    compute = f"Clusters: {', '.join(known[:3])}" if known else "Workers run on this machine."
+    compute = f"Clusters: {', '.join(names[:3])}" if names else "Workers run on this machine."
     endpoints_url = reverse("endpoints:list")
     sees_sources = allows(viewer, "viewer")
     steps = [
         SetupStep(
             "Compute",
-            compute if known or own else "Register a cluster for the workers.",
-            bool(known) or own,
+            compute if names or own else "Register a cluster for the workers.",
+            bool(names) or own,
             reverse("clusters:list"),
             "Open clusters",
         ),

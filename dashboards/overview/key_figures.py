@@ -159,7 +159,9 @@ def load_key_figures(asker: Asker, scope: Scope, viewer: Somebody) -> KeyFigures
 
 
 def measure(asker: Asker, scope: Scope, now: float) -> Measurements:
-    joins: dict[str, Join] = {one.key: one.join for one in _MEASURED} | {_PROMPT_TOKENS: "apart"}
+    joins: dict[str, Join] = {figure.key: figure.join for figure in _MEASURED} | {
+        _PROMPT_TOKENS: "apart"
+    }
     names = tuple(joins)
     periods = evidence.plan_recent_totals(asker, scope, names, HOUR_S, now, 2, MAX_WINDOWS_READ)
     window = Window.ending(now, HOUR_S, _STEP_S)
@@ -169,9 +171,9 @@ def measure(asker: Asker, scope: Scope, now: float) -> Measurements:
         for number, period in enumerate(periods)
         for name, question in period.items()
     }
-    for one in _MEASURED:
-        text = queries.render_for_chart(one.key, scope, times, _NOTHING_NEW)
-        questions[f"points {one.key}"] = Question(text, window.end, window, one.join)
+    for figure in _MEASURED:
+        text = queries.render_for_chart(figure.key, scope, times, _NOTHING_NEW)
+        questions[f"points {figure.key}"] = Question(text, window.end, window, figure.join)
     both = Window.ending(now, 2 * HOUR_S, _WORKERS_STEP_S)
     questions["workers"] = Question(queries.cost.workers(scope), both.end, both, "sum")
     answers = asker.ask(questions)
@@ -179,7 +181,7 @@ def measure(asker: Asker, scope: Scope, now: float) -> Measurements:
     def pick(kind: str, names: Iterable[str]) -> dict[str, QueryResult]:
         return {name: answers[f"{kind} {name}"] for name in names}
 
-    points = pick("points", (one.key for one in _MEASURED))
+    points = pick("points", (figure.key for figure in _MEASURED))
     return Measurements(pick("0", joins), pick("1", joins), points, answers["workers"])
 
 
@@ -252,37 +254,44 @@ def _price_points(workers: Sequence[Series], prices: Mapping[str, float]) -> lis
     ]
     length = max((len(values) for values, _ in priced), default=0)
     return [
-        _sum(None if values[at] is None else (values[at] or 0) * price for values, price in priced)
-        for at in range(length)
+        _sum(
+            None if values[index] is None else (values[index] or 0) * price
+            for values, price in priced
+        )
+        for index in range(length)
     ]
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    present = [value for value in values if value is not None]
+    return sum(present) if present else None
 
 
 def _join_sources(series: Sequence[Series], weights: QueryResult) -> float | None:
     """Return the only series' value, or the mean of several sources by their prompt tokens."""
-    return _weigh([(one.latest, _weight(one, weights)) for one in series])
+    return _weigh([(series_item.latest, _weight(series_item, weights)) for series_item in series])
 
 
 def _join_points(series: Sequence[Series], weights: QueryResult) -> list[float | None]:
-    length = max((len(one.values) for one in series), default=0)
-    weighed = [(one.values, _weight(one, weights)) for one in series]
-    return [_weigh([(values[at], weight) for values, weight in weighed]) for at in range(length)]
+    length = max((len(points.values) for points in series), default=0)
+    weighed = [(points.values, _weight(points, weights)) for points in series]
+    return [
+        _weigh([(values[index], weight) for values, weight in weighed]) for index in range(length)
+    ]
 
 
 def _weight(series: Series, weights: QueryResult) -> float:
-    return next((one.latest or 0.0 for one in weights.series if one.labels == series.labels), 1.0)
+    return next(
+        (weight.latest or 0.0 for weight in weights.series if weight.labels == series.labels), 1.0
+    )
 
 
 def _weigh(values: Sequence[tuple[float | None, float]]) -> float | None:
-    known = [(value, weight) for value, weight in values if value is not None]
-    if len(known) < 2:
-        return known[0][0] if known else None
-    whole = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / whole if whole else known[0][0]
+    present = [(value, weight) for value, weight in values if value is not None]
+    if len(present) < 2:
+        return present[0][0] if present else None
+    whole = sum(weight for _, weight in present)
+    return sum(value * weight for value, weight in present) / whole if whole else present[0][0]
 
 
 def compare(figure: Figure, value: float, earlier: float | None) -> Change | None:
@@ -310,21 +319,21 @@ def draw(figure: Figure, values: Values) -> Sparkline | None:
     """Return a line interrupted where values are missing. Its axis spans at least a fifth of the
     highest value, so that noise stays flat.
     """
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
+    present = [value for value in values if value is not None]
+    if len(present) < 2:
         return None
-    low, high = min(known), max(known)
+    low, high = min(present), max(present)
     span = max(2 * (high - low), high / 5) or 1.0
     base = max(0.0, high - 0.75 * span)
     runs: list[list[str]] = [[]]
-    for at, value in enumerate(values):
+    for index, value in enumerate(values):
         if value is None:
             runs.append([])
         else:
             y = 29 - 28 * (value - base) / span
-            runs[-1].append(f"{100 * at / (len(values) - 1):.1f},{y:.1f}")
+            runs[-1].append(f"{100 * index / (len(values) - 1):.1f},{y:.1f}")
     shapes = tuple(" ".join(run if len(run) > 1 else run * 2) for run in runs if run)
-    lowest, highest, last = (_format(figure, one) for one in (low, high, known[-1]))
+    lowest, highest, last = (_format(figure, number) for number in (low, high, present[-1]))
     return Sparkline(shapes, f"Last hour: lowest {lowest}, highest {highest}, latest {last}")
 
 

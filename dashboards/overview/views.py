@@ -84,9 +84,9 @@ def now(request: HttpRequest) -> HttpResponse:
 def money(request: HttpRequest) -> HttpResponse:
     """Render what caches save, or the cached tokens where their value is unknown."""
     prometheus = connections.fleet()
-    found = report(prometheus, DEFAULT_COSTS, time.time(), request.user)
-    cached = sum(sum(row.usage.cached.values()) for row in found.rows)
-    return render(request, "dashboards/htmx/money.html", {"report": found, "cached_tokens": cached})
+    costs = report(prometheus, DEFAULT_COSTS, time.time(), request.user)
+    cached = sum(sum(row.usage.cached.values()) for row in costs.rows)
+    return render(request, "dashboards/htmx/money.html", {"report": costs, "cached_tokens": cached})
 
 
 @require_POST
@@ -147,8 +147,8 @@ def numbers(request: HttpRequest) -> HttpResponse:
 @require_safe
 def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
     scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
-    found = summarize_fleet(connections.connect_endpoint(name), scope)
-    return render(request, "dashboards/htmx/numbers.html", {"summary": found, "one": name})
+    fleet = summarize_fleet(connections.connect_endpoint(name), scope)
+    return render(request, "dashboards/htmx/numbers.html", {"summary": fleet, "one": name})
 
 
 @never_cache

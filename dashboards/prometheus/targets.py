@@ -175,7 +175,7 @@ def targets(request: HttpRequest) -> HttpResponse:
     if not source:
         return JsonResponse(make_document(list_targets()), safe=False)
     in_use = metrics.list_in_use()
-    if source not in {metrics.OWN, *(one.name for one in in_use)}:
+    if source not in {metrics.OWN, *(source.name for source in in_use)}:
         text = f"Metrics source {source} does not exist or is disabled.\n"
         return HttpResponse(text, status=404, content_type="text/plain")
     return JsonResponse(

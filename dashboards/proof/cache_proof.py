@@ -151,13 +151,13 @@ def why_no_other_worker(facts: ProofFacts, cold: Shot) -> str:
 
 
 def judge_cold(cold: Shot) -> ProofStepVerdict:
-    found = cold.cached_tokens if cold.cached_tokens is not None else _found(cold)
-    if found is None:
+    cached = cold.cached_tokens if cold.cached_tokens is not None else _found(cold)
+    if cached is None:
         return _failed(
             "The engine reported no cached token count: the cold request is not verified."
         )
-    if found:
-        return _failed(f"The cold request hit {found} cached tokens: it was not cold.")
+    if cached:
+        return _failed(f"The cold request hit {cached} cached tokens: it was not cold.")
     text = f"Cold: no cached tokens; {cold.worker} computed the whole prompt."
     return ProofStepVerdict(True, text)
 
@@ -251,11 +251,11 @@ def _sources(
     deadline = tools.clock() + COUNTERS_WAIT_S
     while True:
         after = tools.scrape(answer.worker)
-        found = None if after is None else _growth_by_tier(before, after)
-        if found is not None and sum(found.values()) >= (answer.cached_tokens or 0):
-            return found
+        growth = None if after is None else _growth_by_tier(before, after)
+        if growth is not None and sum(growth.values()) >= (answer.cached_tokens or 0):
+            return growth
         if tools.clock() >= deadline:
-            return found
+            return growth
         tools.pause(POLL_S)
 
 
@@ -309,12 +309,12 @@ def make_rows(shots: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _row(shot: Mapping[str, Any], slowest: float) -> dict[str, Any]:
     sources, ttft, ratio = shot.get("sources"), shot.get("ttft_s"), shot.get("ratio")
-    found = ", ".join(f"{tier} {tokens}" for tier, tokens in (sources or {}).items())
+    tiers = ", ".join(f"{tier} {tokens}" for tier, tokens in (sources or {}).items())
     main = max(_NEAREST, key=lambda tier: sources.get(tier, 0)) if sources else "computed"
     return {
         **shot,
         "title": TITLES.get(str(shot.get("step")), str(shot.get("step"))),
-        "source": "not measured" if sources is None else found or "computed",
+        "source": "not measured" if sources is None else tiers or "computed",
         "tier": main.lower(),
         "ratio_percent": None if ratio is None else round(100 * ratio),
         # Minimum width: an invisible bar would look missing.

@@ -109,7 +109,9 @@ def run_verb(
 
 
 def _team_change(before: Endpoint | None, after: Endpoint) -> tuple[FieldChange, ...]:
-    old, new = (one.team.slug if one and one.team else None for one in (before, after))
+    old, new = (
+        endpoint.team.slug if endpoint and endpoint.team else None for endpoint in (before, after)
+    )
     return (FieldChange("team", "Team", old, new, Effect.LIVE),) if old != new else ()
 
 

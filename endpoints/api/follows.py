@@ -85,10 +85,10 @@ class OneFollow(APIView):
 
 
 def _follow_response(follow_id: str, status: int = 200) -> Response:
-    found = selectors.get(follow_id)
-    if found is None:
+    follow = selectors.get(follow_id)
+    if follow is None:
         raise actions.not_followed()
-    return Response(selectors.document(found), status=status)
+    return Response(selectors.document(follow), status=status)
 
 
 def _fields(data: Any) -> dict[str, Any]:

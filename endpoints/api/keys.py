@@ -158,5 +158,5 @@ def _days(request: Request) -> int:
 
 
 def _usage_document(key_id: str, name: str, used: KeyUse) -> dict[str, Any]:
-    facts = asdict(used)
-    return {"key_id": key_id, "key_name": name, "failed": facts.pop("errors"), **facts}
+    document = asdict(used)
+    return {"key_id": key_id, "key_name": name, "failed": document.pop("errors"), **document}

@@ -52,16 +52,16 @@ class LogLines(APIView):
     )
     def get(self, request: Request, name: str) -> Response:
         """Log of a worker or a router. Needs the operator role: logs may contain request data."""
-        endpoint, at, tail = _parse_query(request, name)
+        endpoint, container, tail = _parse_query(request, name)
         try:
-            source = sources.log_source(endpoint, at)
+            source = sources.log_source(endpoint, container)
             lines = [line.text for line in source.end(tail)] if tail else []
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
         body = {
-            "worker": at.replica,
-            "container": at.name,
-            "state": at.state,
+            "worker": container.replica,
+            "container": container.name,
+            "state": container.state,
             "others": len(sources.containers(endpoint)) - 1,
             "marks": source.marks,
             "lines": lines,
@@ -85,10 +85,10 @@ class LogStream(APIView):
         provides it. Event `anew`: earlier lines are repeated. `problem`: the stream cannot
         continue. `ended`: end of log.
         """
-        endpoint, at, tail = _parse_query(request, name)
+        endpoint, container, tail = _parse_query(request, name)
         after = request.headers.get("Last-Event-ID", "")
         try:
-            source = sources.log_source(endpoint, at)
+            source = sources.log_source(endpoint, container)
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
         body: Any
@@ -114,8 +114,8 @@ def _parse_query(request: Request, name: str) -> tuple[Endpoint, Container, int]
     if not text.isdecimal() or not int(text[:9]) <= MOST_LINES:
         raise SpecErrors([bad_body("tail", text, f"Send a number from 0 to {MOST_LINES}.")])
     which = (request.query_params.get(key, "") for key in ("worker", "container"))
-    at = sources.choose_container(endpoint, *which)
-    if at is None:
+    container = sources.choose_container(endpoint, *which)
+    if container is None:
         remedy = f"Wait until it has one: emberline endpoint wait {name}."
         raise ConflictError("no_worker", f"{name} has no worker yet.", remedy)
-    return endpoint, at, int(text)
+    return endpoint, container, int(text)

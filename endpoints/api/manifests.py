@@ -74,14 +74,14 @@ class Apply(APIView):
         )
         dry = is_dry_run(request)
         body = request.data
-        given: Any = body["text"] if isinstance(body, ManifestText) else body
-        if isinstance(given, dict):
-            given = [given]
+        manifest_data: Any = body["text"] if isinstance(body, ManifestText) else body
+        if isinstance(manifest_data, dict):
+            manifest_data = [manifest_data]
         if dry:
-            planned = manifest_actions.plan(request.user, given, where)
+            planned = manifest_actions.plan(request.user, manifest_data, where)
         else:
-            planned = manifest_actions.apply(request.user, given, where)
-        results = [manifest_actions.document(one) for one in planned]
+            planned = manifest_actions.apply(request.user, manifest_data, where)
+        results = [manifest_actions.document(plan) for plan in planned]
         return Response({"dry_run": dry, "results": results})
 
 

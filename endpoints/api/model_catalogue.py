@@ -81,11 +81,11 @@ class Models(GenericAPIView[Any]):
         cluster.
         """
         params = request.query_params
-        cluster, found = params.get("cluster", ""), list[ModelEntry]()
+        cluster, models = params.get("cluster", ""), list[ModelEntry]()
         if not cluster or cluster in clusters.names():
-            found = model_list.list_models(params.get("search", ""), cluster)
-        page = self.paginate_queryset(found) or []
-        return self.get_paginated_response([model_document(one) for one in page])
+            models = model_list.list_models(params.get("search", ""), cluster)
+        page = self.paginate_queryset(models) or []
+        return self.get_paginated_response([model_document(model) for model in page])
 
 
 class CheckModel(APIView):
@@ -111,8 +111,8 @@ class CheckModel(APIView):
         if problem is not None:
             raise Refused(Problem("name", name, *problem))
         entry = model_list.find_model(name, _known_cluster(cluster))
-        found = model_hub.lookup(name) if model_hub.is_hub_name(name) else None
-        return Response({**model_document(entry), "hub": _hub_document(found)})
+        listing = model_hub.lookup(name) if model_hub.is_hub_name(name) else None
+        return Response({**model_document(entry), "hub": _hub_document(listing)})
 
 
 def _known_cluster(name: str) -> str:

@@ -28,19 +28,19 @@ _EFFECTS = {
 
 
 def _described(field: SpecField) -> serializers.Field:
-    facts: dict[str, Any] = {
+    keywords: dict[str, Any] = {
         "help_text": f"{field.help} {_EFFECTS[field.effect]}",
         "required": field.default is None,
     }
     if field.default is not None and field.kind not in (tuple, dict, list):
-        facts["default"] = field.default
-        facts.pop("required")
+        keywords["default"] = field.default
+        keywords.pop("required")
     if field.choices:
-        return serializers.ChoiceField(choices=field.choices, **facts)
+        return serializers.ChoiceField(choices=field.choices, **keywords)
     if field.kind is tuple:
-        return serializers.ListField(child=serializers.CharField(), **facts)
+        return serializers.ListField(child=serializers.CharField(), **keywords)
     if field.kind is list:
-        return serializers.ListField(child=serializers.DictField(), **facts)
+        return serializers.ListField(child=serializers.DictField(), **keywords)
     makers: dict[type, type[serializers.Field]] = {
         str: serializers.CharField,
         int: serializers.IntegerField,
@@ -49,8 +49,8 @@ def _described(field: SpecField) -> serializers.Field:
         dict: serializers.DictField,
     }
     if field.kind in (int, float):
-        facts |= {"min_value": field.minimum, "max_value": field.maximum}
-    return makers[field.kind](**facts)
+        keywords |= {"min_value": field.minimum, "max_value": field.maximum}
+    return makers[field.kind](**keywords)
 
 
 def _section(name: str, parts: dict[str, Any]) -> type[serializers.Serializer[Any]]:
@@ -242,7 +242,7 @@ class NoteSerializer(serializers.Serializer[Any]):
 class AppliedObjectSerializer(serializers.Serializer[Any]):
     object = serializers.CharField()
     name = serializers.CharField(help_text="The endpoint.")
-    action = serializers.ChoiceField(choices=[str(one) for one in PlannedVerb])
+    action = serializers.ChoiceField(choices=[str(verb) for verb in PlannedVerb])
     changes = ChangeSerializer(many=True)
     notes = NoteSerializer(many=True)
 

@@ -85,12 +85,12 @@ def parse_nameless(data: Any) -> EndpointSpec:
 def document(report: capacity_check.CapacityReport) -> dict[str, Any]:
     judged = [
         {
-            "machine": one.machine,
-            "price_usd_hour": one.price_usd_hour,
-            "verdict": str(one.fit.verdict),
-            "capacity_tokens": one.fit.capacity_tokens,
-            "concurrency": round(one.fit.concurrency, 2),
-            "workers_per_machine": one.fit.workers_per_machine,
+            "machine": machine.machine,
+            "price_usd_hour": machine.price_usd_hour,
+            "verdict": str(machine.fit.verdict),
+            "capacity_tokens": machine.fit.capacity_tokens,
+            "concurrency": round(machine.fit.concurrency, 2),
+            "workers_per_machine": machine.fit.workers_per_machine,
             "lines": [
                 {
                     "name": line.label,
@@ -98,11 +98,11 @@ def document(report: capacity_check.CapacityReport) -> dict[str, Any]:
                     "unit": line.unit,
                     "formula": line.formula,
                 }
-                for line in one.fit.lines
+                for line in machine.fit.lines
             ],
-            "findings": [asdict(finding) for finding in one.fit.findings],
+            "findings": [asdict(finding) for finding in machine.fit.findings],
         }
-        for one in report.judged
+        for machine in report.judged
     ]
     routers = asdict(report.routers) if report.routers else None
     return {"model": report.model, "params": report.params, "judged": judged, "routers": routers}
@@ -136,14 +136,14 @@ class PreviewView(APIView):
         if name := model_hub.hub_name(spec):
             model_hub.lookup(name)
         refused = [*standing_errors(spec, context), *start_errors(spec, context)]
-        found = preview(spec, refused)
+        previewed = preview(spec, refused)
         return Response(
             {
-                "command": list(found.argv),
-                "env": dict(found.env),
-                "image": found.image,
-                "objects": list(found.objects),
-                "refused": found.refused,
-                "notes": list(found.notes),
+                "command": list(previewed.argv),
+                "env": dict(previewed.env),
+                "image": previewed.image,
+                "objects": list(previewed.objects),
+                "refused": previewed.refused,
+                "notes": list(previewed.notes),
             }
         )

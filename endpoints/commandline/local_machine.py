@@ -65,15 +65,15 @@ class ThisMachine:
         return seed_demo()
 
     def doctor(self) -> tuple[str, bool]:
-        found = preflight.ask()
-        well = not any(verdict.needed and not verdict.ok for verdict in found)
-        return "\n".join(str(verdict) for verdict in found), well
+        report = preflight.ask()
+        well = not any(verdict.needed and not verdict.ok for verdict in report)
+        return "\n".join(str(verdict) for verdict in report), well
 
     def rekey(self) -> str:
-        found = key_rotation.rekey(record)
-        text = f"Re-encrypted: {', '.join(found.done)}." if found.done else ""
-        if found.unreadable:
-            lost = f"No configured key decrypts the secrets of {', '.join(found.unreadable)}."
+        counts = key_rotation.rekey(record)
+        text = f"Re-encrypted: {', '.join(counts.done)}." if counts.done else ""
+        if counts.unreadable:
+            lost = f"No configured key decrypts the secrets of {', '.join(counts.unreadable)}."
             remedy = "Add the earlier key after the current one, or enter these secrets again."
             raise CommandError(" ".join(part for part in (text, lost, remedy) if part), FAILED)
         return text or "All secrets are encrypted with the first key."

@@ -45,17 +45,17 @@ def follow(actor: Actor, cluster: str, namespace: str, *, foreign: bool = False)
 def unfollow(actor: Actor, follow_id: str) -> Follow:
     _require_admin(actor)
     with transaction.atomic():
-        found = Follow.objects.select_for_update().filter(pk=follow_id).first()
-        if found is None:
+        follow = Follow.objects.select_for_update().filter(pk=follow_id).first()
+        if follow is None:
             raise not_followed()
-        if found.deleted_at is None:
-            found.deleted_at = timezone.now()
-            found.generation += 1
-            found.save(update_fields=["deleted_at", "generation"])
-            record(user_of(actor), "unfollow", _target(found), {})
-        mark_due(FollowStatus, str(found.pk))
-        follow_objects.nudge(str(found.pk))
-    return found
+        if follow.deleted_at is None:
+            follow.deleted_at = timezone.now()
+            follow.generation += 1
+            follow.save(update_fields=["deleted_at", "generation"])
+            record(user_of(actor), "unfollow", _target(follow), {})
+        mark_due(FollowStatus, str(follow.pk))
+        follow_objects.nudge(str(follow.pk))
+    return follow
 
 
 def _require_admin(actor: Actor) -> None:
@@ -66,9 +66,9 @@ def _require_admin(actor: Actor) -> None:
 
 def _wrong(cluster: str, namespace: str) -> list[Problem]:
     errors = []
-    known = clusters.names()
-    if cluster not in known:
-        text = ", ".join(known) or "none yet"
+    names = clusters.names()
+    if cluster not in names:
+        text = ", ".join(names) or "none yet"
         message, remedy = f"Cluster {cluster!r} not found.", f"Existing clusters: {text}."
         errors.append(Problem("cluster", cluster, message, remedy, "unknown_cluster"))
     if not _NAMESPACE.fullmatch(namespace):

@@ -51,7 +51,7 @@ class Objects:
         present = list(metadata.get("finalizers") or [])
         if (FINALIZER in present) is wanted:
             return
-        others = [one for one in present if one != FINALIZER]
+        others = [finalizer for finalizer in present if finalizer != FINALIZER]
         patch = {
             "metadata": {
                 "resourceVersion": metadata["resourceVersion"],

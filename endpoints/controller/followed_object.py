@@ -89,9 +89,9 @@ class FollowedObject:
         except Refused as error:
             row.refresh_from_db(fields=["endpoint", "generation", "wanted"])
             row.fingerprint, row.refused = mark, format_errors(error.errors)
-            taken = any(one.code in ("name_taken", "not_adopted") for one in error.errors)
+            taken = any(problem.code in ("name_taken", "not_adopted") for problem in error.errors)
             row.refused_reason = NAME_TAKEN if taken else REFUSED
-            if any(one.code in ("stale", "being_deleted") for one in error.errors):
+            if any(problem.code in ("stale", "being_deleted") for problem in error.errors):
                 row.fingerprint = ""  # not caused by the object: retry
             row.save()
             if row.refused != before:
@@ -117,19 +117,19 @@ class FollowedObject:
 
     def _name(self, manifest: objects.Manifest) -> str:
         """Return the object's name if it is free, else the name with the namespace."""
-        wanted = importer.name_of(manifest)
-        wanted = str(extensions.fields(manifest.annotations).get("name", wanted))
-        there = Endpoint.objects.filter(name=wanted).first()
+        name = importer.name_of(manifest)
+        name = str(extensions.fields(manifest.annotations).get("name", name))
+        there = Endpoint.objects.filter(name=name).first()
         if there is None:
-            return wanted
-        taken = Owned.objects.filter(endpoint=wanted).exclude(uid=self.metadata["uid"]).exists()
+            return name
+        taken = Owned.objects.filter(endpoint=name).exclude(uid=self.metadata["uid"]).exists()
         if not taken and self._adopts(manifest, there):
-            return wanted
+            return name
         place = there.parsed.placement
         here = (place.cluster, place.namespace) == (self.follow.cluster, self.follow.namespace)
         if here and not taken:
-            raise SpecErrors([_name_taken_error(wanted, "The console", adoptable=True)])
-        return importer.short_name(f"{wanted}-{self.follow.namespace}")
+            raise SpecErrors([_name_taken_error(name, "The console", adoptable=True)])
+        return importer.short_name(f"{name}-{self.follow.namespace}")
 
     def _adopts(self, manifest: objects.Manifest, there: Endpoint) -> bool:
         adopts = manifest.annotations.get(extensions.ADOPT, "") == "true"

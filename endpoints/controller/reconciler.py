@@ -46,24 +46,24 @@ def follow(follow_id: str) -> None:
     held = take_claim(FollowStatus, follow_id, ttl_s=CLAIM_S)
     if held is None:
         return
-    found = Follow.objects.filter(pk=follow_id).first()
-    if found is None:
+    follow = Follow.objects.filter(pk=follow_id).first()
+    if follow is None:
         return
     try:
-        outcome = _pass(found)
+        outcome = _pass(follow)
     except Exception:
         # Postponed, so that one bad row cannot keep a worker busy.
         held.release(AFTER_CRASH_S)
         raise
     if outcome is None:
         return  # no longer followed
-    facts = {"seen_at": timezone.now()} if outcome.seen else {}
+    fields = {"seen_at": timezone.now()} if outcome.seen else {}
     held.write(
         phase=outcome.phase,
         reason=outcome.reason,
         message=outcome.message,
-        observed_generation=found.generation,
-        **facts,
+        observed_generation=follow.generation,
+        **fields,
     )
     held.release(outcome.again_s)
 

@@ -57,15 +57,15 @@ def owner_of(endpoint: str) -> Owner | None:
 
 
 def namespaces() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    namespaces: dict[str, list[str]] = {}
     for follow in Follow.objects.all():
-        found.setdefault(follow.cluster, []).append(follow.namespace)
-    return found
+        namespaces.setdefault(follow.cluster, []).append(follow.namespace)
+    return namespaces
 
 
 def cluster_users() -> dict[str, list[str]]:
     """Return the namespaces that block the removal of their cluster."""
     return {
-        cluster: [f"objects of namespace {namespace}" for namespace in found]
-        for cluster, found in namespaces().items()
+        cluster: [f"objects of namespace {namespace}" for namespace in names]
+        for cluster, names in namespaces().items()
     }

@@ -43,9 +43,9 @@ def add(request: HttpRequest) -> HttpResponseBase:
 @role_required("admin")
 def remove(request: HttpRequest, follow_id: str) -> HttpResponseBase:
     try:
-        found = actions.unfollow(request.user, follow_id)
+        follow = actions.unfollow(request.user, follow_id)
     except RefusalError as error:
         messages.error(request, f"{error.message} {error.remedy}")
     else:
-        messages.success(request, f"No longer following {found}; its endpoints are kept.")
+        messages.success(request, f"No longer following {follow}; its endpoints are kept.")
     return redirect("endpoints:followed")

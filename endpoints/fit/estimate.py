@@ -277,9 +277,9 @@ def _larger_machine_fix(
 
 def _context(shape: ModelShape, worker: WorkerRequirements, capacity: int) -> list[FitFinding]:
     context = worker.max_context or shape.max_context
-    found = []
+    problems = []
     if shape.max_context and worker.max_context > shape.max_context:
-        found.append(
+        problems.append(
             FitFinding(
                 "worker_args",
                 f"--max-model-len={worker.max_context} exceeds the model's "
@@ -289,7 +289,7 @@ def _context(shape: ModelShape, worker: WorkerRequirements, capacity: int) -> li
             )
         )
     if context > capacity:
-        found.append(
+        problems.append(
             FitFinding(
                 "worker_args",
                 f"The max context of {context} tokens exceeds the KV cache of {capacity} tokens: "
@@ -300,7 +300,7 @@ def _context(shape: ModelShape, worker: WorkerRequirements, capacity: int) -> li
                 "context_does_not_fit",
             )
         )
-    return found
+    return problems
 
 
 def _few_requests(concurrency: float, context: int) -> FitFinding:

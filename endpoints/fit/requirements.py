@@ -46,16 +46,16 @@ def flag_values(args: Sequence[str]) -> dict[str, str]:
     """Parse `--name=value` and `--name value`; short forms get their long names and the last value
     wins.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for index, word in enumerate(args):
         if not word.startswith("-"):
             continue
-        name, given, value = word.partition("=")
-        if not given:
+        name, has_value, value = word.partition("=")
+        if not has_value:
             following = args[index + 1] if index + 1 < len(args) else ""
             value = "" if following.startswith("--") else following
-        found[_ALIASES.get(name, name).replace("_", "-")] = value
-    return found
+        values[_ALIASES.get(name, name).replace("_", "-")] = value
+    return values
 
 
 def _tokens(text: str | None) -> int:

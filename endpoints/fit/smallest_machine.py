@@ -72,7 +72,7 @@ def on_cpu(shape: ModelShape, machine: Machine) -> Placement:
 
 def order(machines: Iterable[tuple[float | None, Machine]]) -> tuple[Machine, ...]:
     """Return the machines with GPUs, cheapest first; without prices, smallest first."""
-    priced = [(price, one) for price, one in machines if one.gpus and one.gpu_bytes]
+    priced = [(price, machine) for price, machine in machines if machine.gpus and machine.gpu_bytes]
     priced.sort(
         key=lambda pair: (
             pair[0] is None,
@@ -81,7 +81,7 @@ def order(machines: Iterable[tuple[float | None, Machine]]) -> tuple[Machine, ..
             pair[1].name,
         )
     )
-    return tuple(one for _, one in priced)
+    return tuple(machine for _, machine in priced)
 
 
 def _least(shape: ModelShape) -> int:

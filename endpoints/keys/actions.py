@@ -136,13 +136,13 @@ def save_group(
             group = held_group(actor, group_id) if group_id else KeyGroup(created_by=user_of(actor))
             old = [] if group_id is None else list(group.endpoints.all())
             endpoints = _members(actor, members)
-            facts = {"name": group.name, "endpoints": sorted(one.name for one in old)}
+            details = {"name": group.name, "endpoints": sorted(endpoint.name for endpoint in old)}
             group.name, group.description = label, text
             group.save(force_insert=group_id is None)
             group.endpoints.set(endpoints)
             now = {"name": label, "endpoints": sorted(endpoint.name for endpoint in endpoints)}
             verb = "change_key_group" if group_id else "create_key_group"
-            record(user_of(actor), verb, f"key-group/{label}", diff(facts, now))
+            record(user_of(actor), verb, f"key-group/{label}", diff(details, now))
             _nudge_all({*old, *endpoints})
     except IntegrityError as error:
         raise SpecErrors([group_taken(label)]) from error
@@ -153,8 +153,8 @@ def delete_group(actor: Actor, group_id: str) -> None:
     with transaction.atomic():
         group = held_group(actor, group_id)
         opened = list(group.endpoints.all())
-        facts = {"keys": [list(group.keys.values_list("name", flat=True)), None]}
-        record(user_of(actor), "delete_key_group", f"key-group/{group.name}", facts)
+        details = {"keys": [list(group.keys.values_list("name", flat=True)), None]}
+        record(user_of(actor), "delete_key_group", f"key-group/{group.name}", details)
         group.delete()
         _nudge_all(opened)
 
@@ -231,12 +231,12 @@ def _nudge_all(opened: Iterable[Endpoint]) -> None:
 def _members(actor: Actor, names: Any) -> list[Endpoint]:
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise SpecErrors([bad_body("endpoints", names, "Send a list of endpoint names.")])
-    found = {endpoint.name: endpoint for endpoint in Endpoint.objects.filter(name__in=names)}
+    endpoints = {endpoint.name: endpoint for endpoint in Endpoint.objects.filter(name__in=names)}
     for name in names:
-        if name not in found:
+        if name not in endpoints:
             raise no_endpoint(name)
-        teams.require_change(actor, found[name])
-    return list(found.values())
+        teams.require_change(actor, endpoints[name])
+    return list(endpoints.values())
 
 
 def _text_of(value: Any) -> str:

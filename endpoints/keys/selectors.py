@@ -31,11 +31,11 @@ def key_facts(found: Iterable[InferenceKey], now: datetime) -> Iterator[KeyFacts
         ends = terms.expires_at.timestamp() if terms.expires_at else 0.0
         spent = key.spent_until.timestamp() if key.spent_until else 0.0
         group = str(key.group_id) if key.group_id else ""
-        known = KeyFacts(key_id(key), key.sha256, key.pin, terms, spent, ends, group)
-        yield known
+        key_state = KeyFacts(key_id(key), key.sha256, key.pin, terms, spent, ends, group)
+        yield key_state
         if key.old_until is not None and key.old_until > now:
             until = key.old_until.timestamp()
-            yield replace(known, sha256=key.old_sha256, expires=min(until, ends or until))
+            yield replace(key_state, sha256=key.old_sha256, expires=min(until, ends or until))
 
 
 def key_id(key: InferenceKey) -> str:
@@ -86,8 +86,8 @@ def may_change(user: Somebody, group: KeyGroup) -> bool:
 def changeable_names(user: Somebody) -> list[str]:
     teams = team_ids_with_role(user, "operator")
     rows = Endpoint.objects.filter(deleted_at__isnull=True).order_by("name")
-    found = rows if teams is None else rows.filter(team__in=teams)
-    return list(found.values_list("name", flat=True))
+    changeable = rows if teams is None else rows.filter(team__in=teams)
+    return list(changeable.values_list("name", flat=True))
 
 
 def names_of(endpoint: Endpoint) -> dict[str, str]:
@@ -97,6 +97,6 @@ def names_of(endpoint: Endpoint) -> dict[str, str]:
 
 def names_by_id(ids: Iterable[str]) -> dict[str, str]:
     """Return names by key id (see `key_id`), including revoked keys while their rows are kept."""
-    wanted = [one for one in ids if len(one) == _UUID]
-    rows = InferenceKey.objects.filter(pk__in=wanted).values_list("pk", "name")
+    uuids = [key_id for key_id in ids if len(key_id) == _UUID]
+    rows = InferenceKey.objects.filter(pk__in=uuids).values_list("pk", "name")
     return {str(key): name for key, name in rows}

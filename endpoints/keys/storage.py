@@ -113,8 +113,8 @@ def add_key(user: User | None, of: Endpoint | KeyGroup, label: str, terms: KeyTe
 
 
 def terms_columns(terms: KeyTerms) -> dict[str, object]:
-    found = terms.to_dict()
-    return {"pin": found.pop("pin"), "terms": found}
+    columns = terms.to_dict()
+    return {"pin": columns.pop("pin"), "terms": columns}
 
 
 def add_console_key(user: User | None, endpoint: Endpoint) -> None:

@@ -37,10 +37,10 @@ class KeyTerms:
     budget_period: str = "month"
 
     def to_dict(self) -> dict[str, Any]:
-        found = asdict(self)
-        found["models"] = list(self.models)
-        found["expires_at"] = self.expires_at.isoformat() if self.expires_at else None
-        return found
+        document = asdict(self)
+        document["models"] = list(self.models)
+        document["expires_at"] = self.expires_at.isoformat() if self.expires_at else None
+        return document
 
     def expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= now
@@ -73,11 +73,11 @@ NAMES = frozenset(KeyTerms.__dataclass_fields__)
 
 def terms_from_dict(stored: Mapping[str, Any]) -> KeyTerms:
     """Return the terms from `to_dict`'s result; missing fields get their defaults."""
-    known = {name: value for name, value in stored.items() if name in NAMES}
-    known["models"] = tuple(known.get("models", ()))
-    when = known.get("expires_at")
-    known["expires_at"] = datetime.fromisoformat(when) if when else None
-    return KeyTerms(**known)
+    values = {name: value for name, value in stored.items() if name in NAMES}
+    values["models"] = tuple(values.get("models", ()))
+    when = values.get("expires_at")
+    values["expires_at"] = datetime.fromisoformat(when) if when else None
+    return KeyTerms(**values)
 
 
 def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None) -> KeyTerms:
@@ -85,15 +85,15 @@ def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None
     is an alternative to `expires_at`. Raise SpecErrors.
     """
     errors: list[Problem] = []
-    found = dict(data)
-    if "expires_in_days" in found:
-        days = found.pop("expires_in_days")
-        found["expires_at"] = _expiry_in_days(days, now, errors)
+    remaining = dict(data)
+    if "expires_in_days" in remaining:
+        days = remaining.pop("expires_in_days")
+        remaining["expires_at"] = _expiry_in_days(days, now, errors)
     values: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in remaining.items():
         if name not in NAMES:
-            known = ", ".join(sorted(NAMES | {"expires_in_days"}))
-            errors.append(_error(name, value, "Unknown field.", f"Known fields: {known}."))
+            names = ", ".join(sorted(NAMES | {"expires_in_days"}))
+            errors.append(_error(name, value, "Unknown field.", f"Known fields: {names}."))
         else:
             values[name] = _read(name, value, now, errors)
     if errors:
@@ -132,8 +132,8 @@ def _whole(name: str, value: Any, errors: list[Problem]) -> Any:
 def _models(value: Any, errors: list[Problem]) -> tuple[str, ...]:
     good = isinstance(value, list | tuple) and len(value) <= _MODELS_MAX
     if not good or not all(
-        isinstance(one, str) and 0 < len(one) <= _LONGEST_MODEL and one.isprintable()
-        for one in value
+        isinstance(model, str) and 0 < len(model) <= _LONGEST_MODEL and model.isprintable()
+        for model in value
     ):
         remedy = f"Give a list of up to {_MODELS_MAX} names; an empty list allows all models."
         errors.append(_error("models", value, "Not a list of model names.", remedy))
@@ -157,18 +157,18 @@ def _moment(value: Any, now: datetime, errors: list[Problem]) -> datetime | None
         return value
     remedy = "Send a future time such as 2027-01-31T00:00:00Z, or null for none."
     try:
-        found = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         errors.append(_error("expires_at", value, "Invalid time.", remedy))
         return None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    if not now < found <= now + timedelta(days=DAYS_MAX):
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    if not now < moment <= now + timedelta(days=DAYS_MAX):
         errors.append(
             _error("expires_at", value, "The time is in the past or too far in the future.", remedy)
         )
         return None
-    return found
+    return moment
 
 
 def _error(field: str, value: Any, message: str, remedy: str) -> Problem:

@@ -131,9 +131,11 @@ def _add(endpoint: str, key_id: str, now: datetime, more: Mapping[str, int]) -> 
 
 
 def _mark_used(key_id: str, counts: Mapping[str, Any]) -> None:
-    at = counts.get("last_at")
-    if key_id != storage.CONSOLE and isinstance(at, float) and len(key_id) == 36:
-        InferenceKey.objects.filter(pk=key_id).update(last_used_at=datetime.fromtimestamp(at, UTC))
+    used_at = counts.get("last_at")
+    if key_id != storage.CONSOLE and isinstance(used_at, float) and len(key_id) == 36:
+        InferenceKey.objects.filter(pk=key_id).update(
+            last_used_at=datetime.fromtimestamp(used_at, UTC)
+        )
 
 
 def used(rows: QuerySet[KeyUsage]) -> KeyUse:
@@ -165,8 +167,10 @@ class DayUse:
 def usage_by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
     rows = KeyUsage.objects.filter(hour__gte=begin, hour__lt=end, endpoint_name__in=list(endpoints))
     days = rows.order_by().values("endpoint_name", "key_id", day=TruncDate("hour", tzinfo=UTC))
-    found: Iterable[Mapping[str, Any]] = days.annotate(**_SUMS)
-    return [DayUse(row["endpoint_name"], row["key_id"], row["day"], _key_use(row)) for row in found]
+    annotated: Iterable[Mapping[str, Any]] = days.annotate(**_SUMS)
+    return [
+        DayUse(row["endpoint_name"], row["key_id"], row["day"], _key_use(row)) for row in annotated
+    ]
 
 
 def spent_until(key: InferenceKey, now: datetime) -> datetime | None:
@@ -198,10 +202,10 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, Any]]
     if not keys:
         return {}
     # Before the sums: a report added in between is then charged twice until the next round.
-    seen = UsageMark.objects.filter(endpoint=endpoint, seen_at__gt=now - _MARKS_COUNTED)
-    marks = list(seen.order_by("-seen_at")[:_MOST_MARKS])
+    recent_marks = UsageMark.objects.filter(endpoint=endpoint, seen_at__gt=now - _MARKS_COUNTED)
+    marks = list(recent_marks.order_by("-seen_at")[:_MOST_MARKS])
     here = sum(mark.seen_at > now - _ANSWERED_LATELY for mark in marks)
-    found: dict[str, dict[str, Any]] = {}
+    budgets: dict[str, dict[str, Any]] = {}
     for key in keys:
         terms = key.allowed
         spent, end = _used_of_period(key, terms, now)
@@ -216,8 +220,8 @@ def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, Any]]
             "counted": {mark.instance: _tokens(mark.counted.get(name, {})) for mark in marks},
         }
         resets_at = end.timestamp()
-        found[name] = {"left": share, "counted": 0, "resets_at": resets_at, "all": together}
-    return found
+        budgets[name] = {"left": share, "counted": 0, "resets_at": resets_at, "all": together}
+    return budgets
 
 
 def counted_by(report: Mapping[str, Any], key_id: str) -> int:

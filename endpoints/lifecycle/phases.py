@@ -139,8 +139,8 @@ def _router_reason(otherwise: PhaseReason) -> Text:
 
     def reason(facts: LifecycleFacts) -> str:
         absence = facts.absent.reason if facts.absent else ""
-        known = (PhaseReason.PODS_UNREACHABLE, PhaseReason.ROUTER_PORT_TAKEN)
-        return absence if absence in known else str(otherwise)
+        named_reasons = (PhaseReason.PODS_UNREACHABLE, PhaseReason.ROUTER_PORT_TAKEN)
+        return absence if absence in named_reasons else str(otherwise)
 
     return reason
 

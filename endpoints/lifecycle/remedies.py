@@ -124,9 +124,9 @@ def remedy_of(verdict: PhaseDecision) -> str:
     placed = scheduling_remedy(verdict.message)
     if placed:
         return placed
-    known = _crash_remedy(verdict) or _REMEDIES.get(verdict.reason, "")
-    if known:
-        return known
+    remedy = _crash_remedy(verdict) or _REMEDIES.get(verdict.reason, "")
+    if remedy:
+        return remedy
     if verdict.phase is Phase.FAILED:
         return "Fix the cause in the message; the endpoint retries automatically."
     if verdict.phase is Phase.DEGRADED:
@@ -149,10 +149,10 @@ def scheduling_remedy(message: str) -> str:
     if match is None:
         return ""
     why = match[1].partition("preemption:")[0]
-    known = [text for pattern, text in _NOT_PLACED if re.search(pattern, why)]
-    if not known:
+    texts = [text for pattern, text in _NOT_PLACED if re.search(pattern, why)]
+    if not texts:
         return ""
-    return f"{' Or: '.join(known)} Pending workers are placed as soon as a node fits."
+    return f"{' Or: '.join(texts)} Pending workers are placed as soon as a node fits."
 
 
 REVISION_ERRORS = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSpec"})

@@ -34,14 +34,14 @@ def build_steps(facts: LifecycleFacts, phase: Phase) -> tuple[StepNow, ...]:
         return _deletion_steps(facts)
     if facts.wanted == 0:
         return (StepNow(ProgressStep.ACCEPTED, DONE), _stop_steps(facts))
-    found = [StepNow(ProgressStep.ACCEPTED, DONE)]
+    steps = [StepNow(ProgressStep.ACCEPTED, DONE)]
     if facts.cache is not None:
-        found.append(_cache(facts))
-    found += _stage_steps(facts) if facts.staged else [_worker_start_steps(facts)]
-    found += [_ready(facts), _router(facts), *_exposure(facts), _serving(facts)]
+        steps.append(_cache(facts))
+    steps += _stage_steps(facts) if facts.staged else [_worker_start_steps(facts)]
+    steps += [_ready(facts), _router(facts), *_exposure(facts), _serving(facts)]
     if phase is Phase.FAILED:
-        return _with_failure(found)
-    return tuple(found)
+        return _with_failure(steps)
+    return tuple(steps)
 
 
 def merge_steps(
@@ -103,7 +103,7 @@ def _stage_steps(facts: LifecycleFacts) -> list[StepNow]:
     stage_steps = []
     begun = not waiting
     for step, stage in _PASSED.items():
-        passed = sum(at >= order.index(stage) for at in stages)
+        passed = sum(index >= order.index(stage) for index in stages)
         if passed >= facts.wanted:
             stage_steps.append(StepNow(step, DONE, f"{passed}/{facts.wanted}"))
         elif not begun:
@@ -121,12 +121,12 @@ _EXPOSURE = {"certificate": ProgressStep.CERTIFICATE_READY}
 
 
 def _exposure(facts: LifecycleFacts) -> list[StepNow]:
-    found: dict[ProgressStep, StepNow] = {}
+    steps: dict[ProgressStep, StepNow] = {}
     for part in sorted(facts.exposure, key=lambda part: part.ready):
         step = next((s for word, s in _EXPOSURE.items() if word in part.name.lower()), None)
         step = step or ProgressStep.ROUTE_READY
-        found.setdefault(step, StepNow(step, DONE if part.ready else ACTIVE, part.message))
-    return [found[step] for step in ProgressStep if step in found]
+        steps.setdefault(step, StepNow(step, DONE if part.ready else ACTIVE, part.message))
+    return [steps[step] for step in ProgressStep if step in steps]
 
 
 def _ready(facts: LifecycleFacts) -> StepNow:

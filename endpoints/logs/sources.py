@@ -80,12 +80,12 @@ class LogSource:
 
 def containers(endpoint: Endpoint) -> list[Container]:
     own = workload_name(endpoint.name)
-    found = [
+    listed = [
         Container(own, row.name, name, row.state)
         for row in selectors.workers(endpoint)
         for name in row.containers or [PROCESS]
     ]
-    return found + [
+    return listed + [
         Container(row["workload"], row["name"], name, row["state"])
         for row in endpoint.status.pods
         for name in row["containers"] or [PROCESS]
@@ -97,10 +97,14 @@ def choose_container(endpoint: Endpoint, replica: str, name: str) -> Container |
     every = containers(endpoint)
     if not every and not replica and not name:
         return None
-    mine = [one for one in every if replica in ("", one.replica) and name in ("", one.name)]
+    mine = [
+        container
+        for container in every
+        if replica in ("", container.replica) and name in ("", container.name)
+    ]
     if not mine:
-        known = [f"{one.replica} ({one.name})" for one in every]
-        raise no_container(endpoint.name, replica, name, known)
+        names = [f"{container.replica} ({container.name})" for container in every]
+        raise no_container(endpoint.name, replica, name, names)
     return mine[0]
 
 
@@ -139,9 +143,9 @@ def _poll_lines(
     before: list[str] | None = None
     while True:
         now = provisioner.logs(ref, most).get(at.replica, "").splitlines()
-        known = max(len(now) - tail, 0) if before is None else overlap(before, now)
-        anew = before is None or not known
-        for text in now[known:]:
+        overlap_count = max(len(now) - tail, 0) if before is None else overlap(before, now)
+        anew = before is None or not overlap_count
+        for text in now[overlap_count:]:
             yield LogLine(text, anew=anew)
             anew = False
         before = now

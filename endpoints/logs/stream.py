@@ -64,13 +64,13 @@ class _Pump:
         ended = False
         while not ended and (left := end - self._loop.time()) > 0:
             try:
-                found = [await asyncio.wait_for(self._queue.get(), left)]
+                batch = [await asyncio.wait_for(self._queue.get(), left)]
             except TimeoutError:
                 return
-            while len(found) < _BATCH and not self._queue.empty():
-                found.append(self._queue.get_nowait())
-            ended = None in found
-            yield [line for line in found if line is not None]
+            while len(batch) < _BATCH and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            ended = None in batch
+            yield [line for line in batch if line is not None]
 
     def _run(self, lines: Lines) -> None:
         try:

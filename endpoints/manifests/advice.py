@@ -27,18 +27,20 @@ _ONLY_AWS = (
 
 
 def notes(manifest: Manifest) -> list[Note]:
-    found = list(_overridden_fields(manifest))
+    fields = list(_overridden_fields(manifest))
     name = name_of(manifest)
     if name not in (manifest.name, manifest.annotations.get(extensions.key_of("name"))):
         text = f"The endpoint is called {name}: names have up to 40 letters, digits and dashes."
-        found.append(Note("metadata.name", "renamed", text, "Set another with emberline.dev/name."))
+        fields.append(
+            Note("metadata.name", "renamed", text, "Set another with emberline.dev/name.")
+        )
     if manifest.kind != schemas.KIND:
-        found += [*_cache(manifest.spec), *_scaling(manifest.spec)]
-        return [*found, *jumpstart.notes(manifest), *_only_aws(manifest.spec)]
+        fields += [*_cache(manifest.spec), *_scaling(manifest.spec)]
+        return [*fields, *jumpstart.notes(manifest), *_only_aws(manifest.spec)]
     for rule in _RULES:
-        found.extend(rule(manifest.spec))
-    found.extend(_server(manifest.spec, manifest.own_image))
-    return found + list(_only_aws(manifest.spec))
+        fields.extend(rule(manifest.spec))
+    fields.extend(_server(manifest.spec, manifest.own_image))
+    return fields + list(_only_aws(manifest.spec))
 
 
 def _overridden_fields(manifest: Manifest) -> Found:
@@ -68,8 +70,8 @@ def _replicas(spec: Spec) -> Found:
 
 
 def _cache(spec: Spec) -> Found:
-    given = spec.get("kvCacheSpec") or {}
-    if given.get("cacheConfigFile"):
+    cache_spec = spec.get("kvCacheSpec") or {}
+    if cache_spec.get("cacheConfigFile"):
         yield Note(
             "spec.kvCacheSpec.cacheConfigFile",
             "not_read",
@@ -77,8 +79,8 @@ def _cache(spec: Spec) -> Found:
             "not read; the fields apply.",
             "Set its values with annotations, such as emberline.dev/cache.l1.size_gib.",
         )
-    second = given.get("l2CacheSpec") or {}
-    if second and not given.get("enableL2Cache", False):
+    second = cache_spec.get("l2CacheSpec") or {}
+    if second and not cache_spec.get("enableL2Cache", False):
         message = "L2 is off, so this has no effect."
         yield Note("spec.kvCacheSpec.l2CacheSpec", "unused", message, "Set enableL2Cache: true.")
     if str(second.get("l2CacheBackend", "")).lower() == "tieredstorage" and second.get(
@@ -100,13 +102,13 @@ def _server(spec: Spec, own_image: str) -> Found:
                 "Write /health.",
             )
         return
-    wanted = (spec.get("kvCacheSpec") or {}).get("enableL1Cache", True)
+    is_l1_on = (spec.get("kvCacheSpec") or {}).get("enableL1Cache", True)
     routed = (spec.get("intelligentRoutingSpec") or {}).get("enabled", False)
     yield Note(
         "spec.worker.image",
         "not_vllm",
         "The image does not look like vLLM, which alone has a cache to keep"
-        + (": cache and routing stay off." if wanted or routed else "."),
+        + (": cache and routing stay off." if is_l1_on or routed else "."),
         "If it is vLLM: annotate emberline.dev/cache.l1.enabled: 'true'.",
     )
 
@@ -114,12 +116,12 @@ def _server(spec: Spec, own_image: str) -> Found:
 def _metrics(spec: Spec) -> Found:
     worker, metrics = spec["worker"], spec.get("metrics") or {}
     port = worker["modelInvocationPort"]["containerPort"]
-    given = (metrics.get("modelMetrics") or {}).get("port")
-    if metrics.get("enabled", True) and given is not None and given != port:
+    port_value = (metrics.get("modelMetrics") or {}).get("port")
+    if metrics.get("enabled", True) and port_value is not None and port_value != port:
         yield Note(
             "spec.metrics.modelMetrics.port",
             "port_mismatch",
-            f"Metrics are asked for at {given}, and the worker listens at {port}: in the "
+            f"Metrics are asked for at {port_value}, and the worker listens at {port}: in the "
             "reference its dashboards stay empty. Emberline scrapes the worker's own port.",
             f"Write {port}.",
         )
@@ -141,13 +143,13 @@ def _arguments(spec: Spec) -> Found:
 
 def _scaling(spec: Spec) -> Found:
     for path in ("autoScalingSpec", "intelligentRoutingSpec.autoScalingSpec"):
-        given: Any = spec
+        section: Any = spec
         for part in path.split("."):
-            given = (given or {}).get(part)
-        if not given:
+            section = (section or {}).get(part)
+        if not section:
             continue
         for name in ("cloudWatchTrigger", "prometheusTrigger"):
-            if given.get(name) and given.get(f"{name}List"):
+            if section.get(name) and section.get(f"{name}List"):
                 message = f"{name}List wins over it."
                 yield Note(f"spec.{path}.{name}", "unused", message, "Remove it.")
         if path != "autoScalingSpec":

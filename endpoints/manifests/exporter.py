@@ -25,26 +25,26 @@ _DERIVED_FIELDS = {"resources.memory_gib"}
 def manifest(spec: EndpointSpec, image: str = "") -> dict[str, Any]:
     """Return the object. `image`: the installation's worker image, for workers without one."""
     whole = copy.deepcopy(spec.manifest) if spec.manifest else skeleton(spec, image)
-    wanted = _normalize(spec.flat())
-    differing = _differing_paths(whole, wanted)
+    normalized = _normalize(spec.flat())
+    differing = _differing_paths(whole, normalized)
     if not differing:
         return whole
     _remove_annotations(whole, differing)
     if "placement.namespace" in differing:
-        _namespace(whole, wanted["placement.namespace"])
+        _namespace(whole, normalized["placement.namespace"])
     if whole["kind"] == schemas.KIND:
         for paths, write in WRITERS:
             if paths & differing:
-                _try_block(whole, write, wanted)
-    _annotate(whole, wanted, _differing_paths(whole, wanted) - _DERIVED_FIELDS)
-    _annotate(whole, wanted, _differing_paths(whole, wanted))
+                _try_block(whole, write, normalized)
+    _annotate(whole, normalized, _differing_paths(whole, normalized) - _DERIVED_FIELDS)
+    _annotate(whole, normalized, _differing_paths(whole, normalized))
     return whole
 
 
 def _annotate(whole: dict[str, Any], wanted: Flat, paths: set[str]) -> None:
     for path in sorted(paths):
-        given = whole["metadata"].setdefault("annotations", {})
-        given[extensions.key_of(path)] = extensions.text_of(path, wanted[path])
+        annotations = whole["metadata"].setdefault("annotations", {})
+        annotations[extensions.key_of(path)] = extensions.text_of(path, wanted[path])
 
 
 def _namespace(whole: dict[str, Any], namespace: str) -> None:
@@ -66,18 +66,18 @@ def _try_block(whole: dict[str, Any], write: Any, wanted: Flat) -> None:
 
 
 def _remove_annotations(whole: dict[str, Any], paths: set[str]) -> None:
-    given = whole["metadata"].get("annotations")
-    if given:
+    annotations = whole["metadata"].get("annotations")
+    if annotations:
         for path in paths:
-            given.pop(extensions.key_of(path), None)
-        if not given:
+            annotations.pop(extensions.key_of(path), None)
+        if not annotations:
             del whole["metadata"]["annotations"]
 
 
 def _differing_paths(whole: Mapping[str, Any], wanted: Flat) -> set[str]:
     defaults = {field.path: field.default for field in FIELDS}
-    found = _normalize(defaults | read_flat(objects.read(whole)))
-    return {path for path in wanted if found[path] != wanted[path]}
+    normalized = _normalize(defaults | read_flat(objects.read(whole)))
+    return {path for path in wanted if normalized[path] != wanted[path]}
 
 
 def _normalize(values: Mapping[str, Any]) -> Flat:

@@ -32,14 +32,14 @@ def place_of(path: str) -> str:
 
 def fields(annotations: Mapping[str, str]) -> dict[str, Any]:
     """Return values by field path, without those rejected by `problems`."""
-    found = {}
+    fields_read = {}
     for key, text in annotations.items():
         path = key.removeprefix(PREFIX)
         if key.startswith(PREFIX) and path in BY_PATH and path not in _ELSEWHERE:
             value, fits = _parsed(path, text)
             if fits:
-                found[path] = value
-    return found
+                fields_read[path] = value
+    return fields_read
 
 
 def problems(annotations: Mapping[str, str]) -> Iterator[Problem]:

@@ -113,21 +113,21 @@ def flat(manifest: Manifest) -> Flat:
     """Return the fields by path, without `manifest` and the cluster."""
     annotated = extensions.fields(manifest.annotations)
     if manifest.kind != schemas.KIND:
-        found = jumpstart.fields(manifest) | _shared_blocks(manifest.spec)
+        fields_read = jumpstart.fields(manifest) | _shared_blocks(manifest.spec)
     else:
-        found = _fields(manifest.spec, annotated, manifest.own_image)
-    found["rollout.deadline_s"] = manifest.spec.get("maxDeployTimeInSeconds", DEADLINE_S)
+        fields_read = _fields(manifest.spec, annotated, manifest.own_image)
+    fields_read["rollout.deadline_s"] = manifest.spec.get("maxDeployTimeInSeconds", DEADLINE_S)
     if manifest.spec.get("tags"):
-        found["tags"] = {tag["name"]: tag["value"] for tag in manifest.spec["tags"]}
-    found["name"] = name_of(manifest)
+        fields_read["tags"] = {tag["name"]: tag["value"] for tag in manifest.spec["tags"]}
+    fields_read["name"] = name_of(manifest)
     if manifest.namespace:
-        found["placement.namespace"] = manifest.namespace
-    return found | annotated
+        fields_read["placement.namespace"] = manifest.namespace
+    return fields_read | annotated
 
 
 def name_of(manifest: Manifest) -> str:
-    given = manifest.name or str(manifest.spec.get("endpointName", ""))
-    return short_name(given)
+    name = manifest.name or str(manifest.spec.get("endpointName", ""))
+    return short_name(name)
 
 
 def short_name(given: str) -> str:
@@ -145,17 +145,17 @@ def _fields(spec: Mapping[str, Any], annotated: Mapping[str, Any], own_image: st
     is_vllm = worker.serves_vllm(spec["worker"], own_image)
     cache = _cache(spec, is_vllm)
     enabled = annotated.get("cache.l1.enabled", cache["cache.l1.enabled"])
-    found = worker.fields(spec["worker"], spec["modelName"], model_names(spec)) | cache
-    found |= worker.sizes(spec["worker"], annotated.get("cache.l1.size_gib"), bool(enabled))
-    found["model"] = spec["modelName"]
-    found["engine"] = "vllm"
-    found["replicas"] = spec.get("replicas", 1)
-    found |= _source(spec)
-    found |= _routing(spec, is_vllm)
-    found |= _placement(spec)
-    found |= _scaling(spec)
-    found |= _monitoring(spec.get("metrics") or {})
-    return found | _kubernetes(spec) | _pd(spec.get("pdSpec"))
+    fields_read = worker.fields(spec["worker"], spec["modelName"], model_names(spec)) | cache
+    fields_read |= worker.sizes(spec["worker"], annotated.get("cache.l1.size_gib"), bool(enabled))
+    fields_read["model"] = spec["modelName"]
+    fields_read["engine"] = "vllm"
+    fields_read["replicas"] = spec.get("replicas", 1)
+    fields_read |= _source(spec)
+    fields_read |= _routing(spec, is_vllm)
+    fields_read |= _placement(spec)
+    fields_read |= _scaling(spec)
+    fields_read |= _monitoring(spec.get("metrics") or {})
+    return fields_read | _kubernetes(spec) | _pd(spec.get("pdSpec"))
 
 
 def model_names(spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -169,36 +169,36 @@ def model_names(spec: Mapping[str, Any]) -> tuple[str, ...]:
 def _source(spec: Mapping[str, Any]) -> Flat:
     source = spec["modelSourceConfig"]
     kind = source["modelSourceType"]
-    found: Flat = {
+    flat_fields: Flat = {
         "source.type": _SOURCES[kind],
         "source.location": source.get("modelLocation", ""),
         "source.prefetch": source.get("prefetchEnabled", False),
     }
     if kind == "s3":
         storage = source.get("s3Storage") or {}
-        found["source.bucket"] = storage.get("bucketName", "")
-        found["source.region"] = storage.get("region", "")
+        flat_fields["source.bucket"] = storage.get("bucketName", "")
+        flat_fields["source.region"] = storage.get("region", "")
     elif kind == "fsx":
         storage = source.get("fsxStorage") or {}
-        found["source.file_system"] = storage.get("fileSystemId", "")
-        found["source.dns_name"] = storage.get("dnsName", "")
-        found["source.mount_name"] = storage.get("mountName", "")
+        flat_fields["source.file_system"] = storage.get("fileSystemId", "")
+        flat_fields["source.dns_name"] = storage.get("dnsName", "")
+        flat_fields["source.mount_name"] = storage.get("mountName", "")
     elif kind == "huggingface":
         hub = source.get("huggingFaceModel") or {}
         secret = hub.get("tokenSecretRef") or {}
-        found["source.location"] = hub.get("modelId", "")
-        found["source.revision"] = hub.get("commitSHA", "")
-        found["source.token_secret"] = secret.get("name", "")
-        found["source.token_key"] = secret.get("key", "")
+        flat_fields["source.location"] = hub.get("modelId", "")
+        flat_fields["source.revision"] = hub.get("commitSHA", "")
+        flat_fields["source.token_secret"] = secret.get("name", "")
+        flat_fields["source.token_key"] = secret.get("key", "")
     else:
-        found["source.claim"] = claim_of(spec)
-    return found
+        flat_fields["source.claim"] = claim_of(spec)
+    return flat_fields
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:
-    wanted = spec["worker"]["modelVolumeMount"]["name"]
+    mount_name = spec["worker"]["modelVolumeMount"]["name"]
     for volume in (spec.get("kubernetes") or {}).get("volumes") or []:
-        if volume["name"] == wanted:
+        if volume["name"] == mount_name:
             return str((volume.get("persistentVolumeClaim") or {}).get("claimName", ""))
     return ""
 
@@ -216,30 +216,30 @@ def _shared_blocks(spec: Mapping[str, Any]) -> Flat:
 
 
 def _cache(spec: Mapping[str, Any], is_vllm: bool) -> Flat:
-    given = spec.get("kvCacheSpec") or {}
+    cache_spec = spec.get("kvCacheSpec") or {}
     if not is_vllm:
         return {"cache.l1.enabled": False, "cache.l2.enabled": False}
-    found: Flat = {
-        "cache.l1.enabled": given.get("enableL1Cache", True),
-        "cache.l2.enabled": given.get("enableL2Cache", False),
+    flat_fields: Flat = {
+        "cache.l1.enabled": cache_spec.get("enableL1Cache", True),
+        "cache.l2.enabled": cache_spec.get("enableL2Cache", False),
     }
-    second = given.get("l2CacheSpec") or {}
+    second = cache_spec.get("l2CacheSpec") or {}
     if second.get("l2CacheBackend"):
         backend = str(second["l2CacheBackend"]).lower()
-        found["cache.l2.backend"] = backend
+        flat_fields["cache.l2.backend"] = backend
         if backend == "redis":
-            found["cache.l2.url"] = second.get("l2CacheLocalUrl", "")
-    return found
+            flat_fields["cache.l2.url"] = second.get("l2CacheLocalUrl", "")
+    return flat_fields
 
 
 def _routing(spec: Mapping[str, Any], is_vllm: bool) -> Flat:
-    given = spec.get("intelligentRoutingSpec") or {}
-    enabled = bool(given.get("enabled", False)) and is_vllm
+    routing_spec = spec.get("intelligentRoutingSpec") or {}
+    enabled = bool(routing_spec.get("enabled", False)) and is_vllm
     routing: Flat = {
         "routing.enabled": enabled,
-        "routing.strategy": given.get("routingStrategy", "prefixaware"),
+        "routing.strategy": routing_spec.get("routingStrategy", "prefixaware"),
     }
-    scaling = given.get("autoScalingSpec")
+    scaling = routing_spec.get("autoScalingSpec")
     if scaling is not None:
         routing["router.replicas"] = max(1, scaling.get("minReplicaCount", 1))
         routing["router.max_replicas"] = scaling.get("maxReplicaCount", 5)
@@ -257,14 +257,16 @@ def _placement(spec: Mapping[str, Any]) -> Flat:
 
 
 def _scaling(spec: Mapping[str, Any]) -> Flat:
-    given = spec.get("autoScalingSpec")
-    if given is None:
+    scaling_spec = spec.get("autoScalingSpec")
+    if scaling_spec is None:
         return {}
-    found: Flat = {"scaling.enabled": True}
-    found |= {path: given[name] for name, path, _ in SCALING_FIELDS if name in given}
+    flat_fields: Flat = {"scaling.enabled": True}
+    flat_fields |= {
+        path: scaling_spec[name] for name, path, _ in SCALING_FIELDS if name in scaling_spec
+    }
     region = ((spec.get("modelSourceConfig") or {}).get("s3Storage") or {}).get("region", "")
-    found["scaling.triggers"] = triggers.triggers_of_manifest(given, region)
-    return found
+    flat_fields["scaling.triggers"] = triggers.triggers_of_manifest(scaling_spec, region)
+    return flat_fields
 
 
 def _monitoring(given: Mapping[str, Any]) -> Flat:
@@ -277,18 +279,18 @@ def _monitoring(given: Mapping[str, Any]) -> Flat:
 
 def _kubernetes(spec: Mapping[str, Any]) -> Flat:
     """Return native pod fields, without the model claim's volume, which the source mounts."""
-    given = spec.get("kubernetes") or {}
+    kubernetes_spec = spec.get("kubernetes") or {}
     taken = spec["worker"]["modelVolumeMount"]["name"] if claim_of(spec) else None
     kubernetes: Flat = {}
-    volumes = [volume for volume in given.get("volumes") or [] if volume["name"] != taken]
+    volumes = [volume for volume in kubernetes_spec.get("volumes") or [] if volume["name"] != taken]
     if volumes:
         kubernetes["pod.volumes"] = volumes
-    if given.get("initContainers"):
-        kubernetes["pod.init_containers"] = list(given["initContainers"])
-    if given.get("serviceAccountName"):
-        kubernetes["pod.service_account"] = given["serviceAccountName"]
-    if given.get("schedulerName"):
-        kubernetes["placement.scheduler"] = given["schedulerName"]
+    if kubernetes_spec.get("initContainers"):
+        kubernetes["pod.init_containers"] = list(kubernetes_spec["initContainers"])
+    if kubernetes_spec.get("serviceAccountName"):
+        kubernetes["pod.service_account"] = kubernetes_spec["serviceAccountName"]
+    if kubernetes_spec.get("schedulerName"):
+        kubernetes["placement.scheduler"] = kubernetes_spec["schedulerName"]
     return kubernetes
 
 

@@ -38,7 +38,7 @@ _SOURCES = ("source.location", "source.bucket", "source.claim", "source.file_sys
 def fields(manifest: Manifest) -> dict[str, Any]:
     spec = manifest.spec
     server = spec["server"]
-    found: dict[str, Any] = {
+    fields_read: dict[str, Any] = {
         "model": spec["model"]["modelId"],
         "engine": "vllm",
         "source.type": "huggingface",
@@ -51,8 +51,8 @@ def fields(manifest: Manifest) -> dict[str, Any]:
     }
     least, most = server.get("minAutoScaleReplicas", 1), server.get("maxAutoScaleReplicas", 1)
     if most > least:
-        found |= {"scaling.enabled": True, "scaling.min": least, "scaling.max": most}
-    return found
+        fields_read |= {"scaling.enabled": True, "scaling.min": least, "scaling.max": most}
+    return fields_read
 
 
 def errors(manifest: Manifest) -> Iterator[Problem]:

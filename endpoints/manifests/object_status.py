@@ -55,21 +55,21 @@ class EndpointSummary:
 
 def status(seen: EndpointSummary, before: Mapping[str, Any], now: str) -> dict[str, Any]:
     """Return the status. `now` (RFC 3339) is used only for what changes."""
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "state": _state(seen),
         "replicas": seen.replicas,
         "conditions": _conditions(seen, before.get("conditions") or [], now),
     }
     if seen.generation:
-        found["observedGeneration"] = seen.generation
+        document["observedGeneration"] = seen.generation
     if seen.url:
-        found["url"] = seen.url
+        document["url"] = seen.url
     if seen.workload:
-        found["selector"] = f"emberline.dev/workload={seen.workload}"
-        found["deploymentStatus"] = _deployment(seen, before.get("deploymentStatus") or {}, now)
+        document["selector"] = f"emberline.dev/workload={seen.workload}"
+        document["deploymentStatus"] = _deployment(seen, before.get("deploymentStatus") or {}, now)
     if seen.metrics is not None:
-        found["metricsStatus"] = dict(seen.metrics)
-    return found
+        document["metricsStatus"] = dict(seen.metrics)
+    return document
 
 
 def _state(seen: EndpointSummary) -> str:
@@ -86,7 +86,7 @@ def _conditions(
     seen: EndpointSummary, before: list[Mapping[str, Any]], now: str
 ) -> list[dict[str, Any]]:
     ready = seen.phase == "Ready" and seen.current
-    wanted = [
+    rows = [
         (ACCEPTED, not seen.refused, seen.refused_reason if seen.refused else "Applied",
          seen.refused or "The object was applied to the endpoint."),
         (READY, ready, seen.reason or "Pending", seen.message or "No workload is running yet."),
@@ -94,11 +94,11 @@ def _conditions(
     if seen.phase:
         reason = seen.departed or "AsSaid"
         text = " ".join(filter(None, (_DEPARTED_REASONS.get(reason, reason), seen.notes)))
-        wanted.insert(1, (SYNCED, not seen.departed, reason, text))
-    earlier = {str(one.get("type")): one for one in before}
+        rows.insert(1, (SYNCED, not seen.departed, reason, text))
+    earlier = {str(condition.get("type")): condition for condition in before}
     generation = {"observedGeneration": seen.generation} if seen.generation else {}
     conditions = []
-    for kind, true, reason, message in wanted:
+    for kind, true, reason, message in rows:
         word = "True" if true else "False"
         then = earlier.get(kind) or {}
         same = then.get("status") == word
@@ -114,7 +114,7 @@ def _conditions(
 
 
 def _deployment(seen: EndpointSummary, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    found = {
+    deployment = {
         "name": seen.workload,
         "deploymentObjectOverallState": _state(seen),
         "message": seen.message[:_LONGEST],
@@ -126,5 +126,5 @@ def _deployment(seen: EndpointSummary, before: Mapping[str, Any], now: str) -> d
             "unavailableReplicas": max(0, seen.replicas - seen.ready),
         },
     }
-    same = {key: value for key, value in before.items() if key != "lastUpdated"} == found
-    return found | {"lastUpdated": before["lastUpdated"] if same else now}
+    same = {key: value for key, value in before.items() if key != "lastUpdated"} == deployment
+    return deployment | {"lastUpdated": before["lastUpdated"] if same else now}

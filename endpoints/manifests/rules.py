@@ -24,14 +24,14 @@ _SOURCE = "spec.modelSourceConfig"
 
 
 def errors(manifest: Manifest) -> list[Problem]:
-    found = list(extensions.problems(manifest.annotations))
+    problems = list(extensions.problems(manifest.annotations))
     if manifest.kind != schemas.KIND:
         shared = [error for rule in (_cache, _routing, _scaling) for error in rule(manifest.spec)]
-        return [*found, *jumpstart.errors(manifest), *shared]
+        return [*problems, *jumpstart.errors(manifest), *shared]
     for rule in _RULES:
-        found.extend(rule(manifest.spec))
+        problems.extend(rule(manifest.spec))
     annotated = frozenset(extensions.fields(manifest.annotations))
-    return found + list(_source_of(manifest.spec, annotated))
+    return problems + list(_source_of(manifest.spec, annotated))
 
 
 def _placement(spec: Spec) -> Found:
@@ -63,18 +63,18 @@ def _source_of(spec: Spec, annotated: frozenset[str]) -> Found:
 
 
 def _cache(spec: Spec) -> Found:
-    given = spec.get("kvCacheSpec") or {}
-    second = given.get("l2CacheSpec") or {}
+    cache_spec = spec.get("kvCacheSpec") or {}
+    second = cache_spec.get("l2CacheSpec") or {}
     backend = second.get("l2CacheBackend")
     path = "spec.kvCacheSpec.l2CacheSpec"
-    known = backend is not None and str(backend).lower() in BACKENDS
-    if backend is not None and not known:
+    is_known = backend is not None and str(backend).lower() in BACKENDS
+    if backend is not None and not is_known:
         remedy = f"Choose one of: {', '.join(BACKENDS)}."
         message = "Unknown backend."
         yield schema_error(f"{path}.l2CacheBackend", backend, message, remedy, "invalid_choice")
-    if not given.get("enableL2Cache", False):
+    if not cache_spec.get("enableL2Cache", False):
         return
-    if not given.get("enableL1Cache", True):
+    if not cache_spec.get("enableL1Cache", True):
         message = "L2 is filled through L1, and L1 is off."
         remedy = "Turn L1 on, or turn L2 off."
         yield schema_error("spec.kvCacheSpec.enableL1Cache", False, message, remedy, "l2_needs_l1")
@@ -98,10 +98,12 @@ def _redis(url: str, path: str) -> Found:
 
 
 def _routing(spec: Spec) -> Found:
-    given = spec.get("intelligentRoutingSpec") or {}
+    routing_spec = spec.get("intelligentRoutingSpec") or {}
     default = "invocations" if "worker" in spec else "v1/chat/completions"
     path = spec.get("invocationEndpoint", default)
-    kvaware = given.get("enabled", False) and given.get("routingStrategy") == "kvaware"
+    kvaware = (
+        routing_spec.get("enabled", False) and routing_spec.get("routingStrategy") == "kvaware"
+    )
     if kvaware and not path.rstrip("/").endswith("completions"):
         yield schema_error(
             "spec.invocationEndpoint",
@@ -110,21 +112,23 @@ def _routing(spec: Spec) -> Found:
             "Write v1/chat/completions or v1/completions, or choose prefixaware.",
             "kvaware_needs_completions",
         )
-    if "autoScalingSpec" in given:
-        yield from _bounds(given["autoScalingSpec"], "spec.intelligentRoutingSpec.autoScalingSpec")
+    if "autoScalingSpec" in routing_spec:
+        yield from _bounds(
+            routing_spec["autoScalingSpec"], "spec.intelligentRoutingSpec.autoScalingSpec"
+        )
 
 
 def _scaling(spec: Spec) -> Found:
-    given = spec.get("autoScalingSpec")
-    if given is None:
+    scaling_spec = spec.get("autoScalingSpec")
+    if scaling_spec is None:
         return
     path = "spec.autoScalingSpec"
-    yield from _bounds(given, path)
+    yield from _bounds(scaling_spec, path)
     for name, needed in (
         ("cloudWatchTrigger", ("metricName", "namespace", "targetValue")),
         ("prometheusTrigger", ("serverAddress", "query", "targetValue")),
     ):
-        for place, item in _triggers(given, name, path):
+        for place, item in _triggers(scaling_spec, name, path):
             for field in needed:
                 if item.get(field) in (None, ""):
                     message = "The trigger needs it."
@@ -153,10 +157,10 @@ def _resources(spec: Spec) -> Found:
     for name in ("prefillSpec", "decodingSpec"):
         if name not in roles:
             continue
-        given = roles[name].get("resources") or {}
+        resources = roles[name].get("resources") or {}
         path = f"spec.pdSpec.{name}.resources"
-        yield from _equal_gpus(given, path)
-        if not _gpus(given) and not shared:
+        yield from _equal_gpus(resources, path)
+        if not _gpus(resources) and not shared:
             remedy = f"Add limits with {GPU}."
             yield schema_error(path, None, "This role requests no GPU.", remedy, "required")
 
@@ -190,20 +194,20 @@ def _certificates(spec: Spec) -> Found:
 
 
 def _tags(spec: Spec) -> Found:
-    seen: set[str] = set()
+    keys: set[str] = set()
     for index, tag in enumerate(spec.get("tags") or []):
-        if tag["name"] in seen:
+        if tag["name"] in keys:
             path, message = f"spec.tags[{index}]", f"{tag['name']} is given twice."
             yield schema_error(path, None, message, "Keep one of them.", "duplicate")
-        seen.add(tag["name"])
+        keys.add(tag["name"])
 
 
 def _deadline(spec: Spec) -> Found:
-    given = spec.get("maxDeployTimeInSeconds", 3600)
-    if given < 30:
+    deadline_s = spec.get("maxDeployTimeInSeconds", 3600)
+    if deadline_s < 30:
         remedy = "Give 30 or more."
         path, message = "spec.maxDeployTimeInSeconds", "The delay is too short."
-        yield schema_error(path, given, message, remedy, "out_of_range")
+        yield schema_error(path, deadline_s, message, remedy, "out_of_range")
 
 
 _RULES: tuple[Callable[[Spec], Found], ...] = (

@@ -130,16 +130,16 @@ def _duplicate_errors(value: list[Any], schema: Schema, path: str) -> Iterator[P
     if kind not in ("map", "set"):
         return
     keys = schema.get("x-kubernetes-list-map-keys", ())
-    seen: set[str] = set()
+    keys_before: set[str] = set()
     for index, item in enumerate(value):
         if kind == "map" and not isinstance(item, dict):
             continue
         mark = repr([item.get(key) for key in keys]) if kind == "map" else repr(item)
-        if mark in seen:
-            shown = ", ".join(str(item.get(key)) for key in keys) if kind == "map" else item
-            message = f"{shown} is given twice."
+        if mark in keys_before:
+            excerpt = ", ".join(str(item.get(key)) for key in keys) if kind == "map" else item
+            message = f"{excerpt} is given twice."
             yield schema_error(f"{path}[{index}]", None, message, "Keep one of them.", "duplicate")
-        seen.add(mark)
+        keys_before.add(mark)
 
 
 def _scalar(value: Any, schema: Schema, path: str) -> Iterator[Problem]:

@@ -44,8 +44,8 @@ _NUMBERS = frozenset(
 
 
 def triggers_of_manifest(scaling: Mapping[str, Any], region: str) -> list[Trigger]:
-    found = [_cloudwatch(item, region) for item in list_triggers(scaling, "cloudWatchTrigger")]
-    return found + [_prometheus(item) for item in list_triggers(scaling, "prometheusTrigger")]
+    triggers = [_cloudwatch(item, region) for item in list_triggers(scaling, "cloudWatchTrigger")]
+    return triggers + [_prometheus(item) for item in list_triggers(scaling, "prometheusTrigger")]
 
 
 def list_triggers(scaling: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
@@ -101,12 +101,12 @@ def _trigger(kind: str, item: Mapping[str, Any], metadata: dict[str, str]) -> Tr
 
 
 def _metadata(item: Mapping[str, Any], fields: tuple[tuple[str, str, Any], ...]) -> dict[str, str]:
-    found = {}
+    metadata = {}
     for ours, kedas, default in fields:
         value = item.get(ours, default)
         if value not in (None, ""):
-            found[kedas] = f"{value:.15g}" if isinstance(value, float) else str(value)
-    return found
+            metadata[kedas] = f"{value:.15g}" if isinstance(value, float) else str(value)
+    return metadata
 
 
 def _manifest_trigger(trigger: Trigger, fields: tuple[tuple[str, str, Any], ...]) -> Trigger:

@@ -46,8 +46,8 @@ def parse_quantity(value: Any) -> float | None:
 
 
 def gib(value: Any) -> float | None:
-    found = parse_quantity(value)
-    return None if found is None else round(found / GIB, 3)
+    quantity = parse_quantity(value)
+    return None if quantity is None else round(quantity / GIB, 3)
 
 
 def cpu_text(cpus: float) -> str:
@@ -199,7 +199,7 @@ def read_arguments(
     served: list[str] = []
     if items and not flag_of(items[0]) and _is_model(items[0], mount, names):
         dropped.append(items.pop(0))  # the image's own command is `vllm serve`
-    kept: list[str] = []
+    remaining: list[str] = []
     while items:
         item = items.pop(0)
         flag = flag_of(item)
@@ -218,8 +218,8 @@ def read_arguments(
                 del items[0]
             dropped.append(flag)
             continue
-        kept.append(item)
-    return WorkerArguments(kept, tuple(dict.fromkeys(dropped)), tuple(dict.fromkeys(served)))
+        remaining.append(item)
+    return WorkerArguments(remaining, tuple(dict.fromkeys(dropped)), tuple(dict.fromkeys(served)))
 
 
 def _value(item: str, following: list[str]) -> str:
@@ -262,20 +262,22 @@ def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat
     not. Other resources override the rendered ones. `l1` is the explicit L1 size (GiB), None if
     unset.
     """
-    given = worker["resources"]
-    requests, limit = given.get("requests") or {}, given.get("limits") or {}
-    found: Flat = {"resources.gpus": int(parse_quantity(limit.get(GPU, requests.get(GPU, 0))) or 0)}
+    resources = worker["resources"]
+    requests, limit = resources.get("requests") or {}, resources.get("limits") or {}
+    flat_fields: Flat = {
+        "resources.gpus": int(parse_quantity(limit.get(GPU, requests.get(GPU, 0))) or 0)
+    }
     cpus = parse_quantity(requests.get("cpu", limit.get("cpu")))
     if cpus is not None:
-        found["resources.cpus"] = cpus
+        flat_fields["resources.cpus"] = cpus
     memory = gib(requests.get("memory", limit.get("memory")))
     l1 = l1_gib(worker, memory) if l1 is None else l1
     if l1 is not None:
-        found["cache.l1.size_gib"] = l1
+        flat_fields["cache.l1.size_gib"] = l1
     if memory is not None:
-        found["resources.memory_gib"] = round(memory - (l1 if l1 and l1_enabled else 0), 3)
-    found["pod.resources"] = _further_resources(given, requests, limit)
-    return found
+        flat_fields["resources.memory_gib"] = round(memory - (l1 if l1 and l1_enabled else 0), 3)
+    flat_fields["pod.resources"] = _further_resources(resources, requests, limit)
+    return flat_fields
 
 
 def l1_gib(worker: Mapping[str, Any], memory: float | None) -> float | None:

@@ -65,11 +65,11 @@ def head_context(endpoint: Endpoint, *, brief: bool = False, query: bool = False
 
 def read_figures(endpoint: Endpoint) -> Sequence[HeadFigure]:
     """Return the figures of all sources, cached; a failed source gives none."""
-    found: list[HeadFigure] | None = cache.get(_figures_key(endpoint))
-    if found is None:
-        found = [figure for source in _sources for figure in _read_source(source, endpoint)]
-        cache.set(_figures_key(endpoint), found, FIGURES_S)
-    return found
+    figures: list[HeadFigure] | None = cache.get(_figures_key(endpoint))
+    if figures is None:
+        figures = [figure for source in _sources for figure in _read_source(source, endpoint)]
+        cache.set(_figures_key(endpoint), figures, FIGURES_S)
+    return figures
 
 
 def _read_source(source: FigureSource, endpoint: Endpoint) -> Sequence[HeadFigure]:

@@ -16,10 +16,12 @@ def connect() -> None:
 
 
 def users() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    users_by_tier: dict[str, list[str]] = {}
     for endpoint in selectors.on_cache_tier():
-        found.setdefault(endpoint.parsed.cache.l2.tier, []).append(f"endpoint {endpoint.name}")
-    return found
+        users_by_tier.setdefault(endpoint.parsed.cache.l2.tier, []).append(
+            f"endpoint {endpoint.name}"
+        )
+    return users_by_tier
 
 
 def nudge_users(tier: str, **_facts: Any) -> None:

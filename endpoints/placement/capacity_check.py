@@ -82,10 +82,10 @@ def check_capacity(spec: EndpointSpec) -> CapacityReport:
     # An absolute path is in the pods' image, not on this machine.
     in_image = spec.on_cluster and spec.model.startswith("/")
     shape = None if in_image else model_shape(spec.model)
-    wanted = requirements.worker_requirements(spec)
+    needs = requirements.worker_requirements(spec)
     where = _candidate_machines(spec)
     judged = tuple(
-        MachineFit(name, price, estimate(shape, found, wanted)) for name, price, found in where
+        MachineFit(name, price, estimate(shape, machine, needs)) for name, price, machine in where
     )
     return CapacityReport(
         spec.model, shape.params if shape else 0, judged, _routers(spec, *where[0][1:])
@@ -113,7 +113,7 @@ def refusals(spec: EndpointSpec) -> list[Problem]:
     if not spec.placement.cluster or spec.simulated:
         return []
     report = check_capacity(spec)
-    if any(not one.fit.blocking for one in report.judged):
+    if any(not machine.fit.blocking for machine in report.judged):
         return []
     return [
         Problem(
@@ -130,9 +130,9 @@ def refusals(spec: EndpointSpec) -> list[Problem]:
 def model_shape(model: str) -> ModelShape | None:
     location = installation.model_location(model)
     if location.startswith("/"):
-        found = _read(Path(location))
-        if found is not None:
-            return found
+        shape = _read(Path(location))
+        if shape is not None:
+            return shape
     return model_catalogue.find_shape(model)
 
 
@@ -161,14 +161,16 @@ def _read(folder: Path) -> ModelShape | None:
 def _candidate_machines(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]:
     if not spec.placement.cluster:
         return [("this machine", None, this_machine())]
-    known = instances_by_name()
+    instance_types = instances_by_name()
     pools = node_pools(spec.placement.cluster, gpus=gpu_resource(spec)[1] > 0)
-    found: list[tuple[str, float | None, Machine | None]] = []
+    candidates: list[tuple[str, float | None, Machine | None]] = []
     for name in spec.placement.instance_types or tuple(pools) or ("",):
-        one = known.get(name)
-        price = one.price_usd_hour if one else None
-        found.append((name, price, pools.get(name) or (machine_of(one) if one else None)))
-    return found
+        instance_type = instance_types.get(name)
+        price = instance_type.price_usd_hour if instance_type else None
+        candidates.append(
+            (name, price, pools.get(name) or (machine_of(instance_type) if instance_type else None))
+        )
+    return candidates
 
 
 def node_pools(cluster: str, *, gpus: bool) -> dict[str, Machine]:

@@ -49,10 +49,10 @@ def models() -> dict[str, str]:
     preparation.
     """
     root = settings.EMBERLINE.var / "models"
-    found = {DEMO_MODEL: ""}
+    models = {DEMO_MODEL: ""}
     for config in sorted(root.glob("*/config.json")):
-        found[config.parent.name] = str(config.parent)
-    return found
+        models[config.parent.name] = str(config.parent)
+    return models
 
 
 def model_location(model: str) -> str:
@@ -73,10 +73,10 @@ def memory_bytes() -> int:
 
 def shared_memory_bytes() -> int:
     try:
-        facts = os.statvfs("/dev/shm")  # noqa: S108 (read only)
+        file_system = os.statvfs("/dev/shm")  # noqa: S108 (read only)
     except OSError:
         return 0
-    return facts.f_blocks * facts.f_frsize
+    return file_system.f_blocks * file_system.f_frsize
 
 
 def gpus() -> int:
@@ -131,8 +131,8 @@ def separate_routers_warning(spec: EndpointSpec) -> str:
 
 
 def _installed_version(library: str) -> str:
-    found = Path(library).glob("python*/site-packages/vllm*.dist-info")
-    versions = [named[1] for path in found if (named := _PACKAGE.fullmatch(path.name))]
+    paths = Path(library).glob("python*/site-packages/vllm*.dist-info")
+    versions = [named[1] for path in paths if (named := _PACKAGE.fullmatch(path.name))]
     return max(versions, default="")
 
 

@@ -93,14 +93,14 @@ def lookup(name: str) -> HubModel:
         return HubModel(name, HubStatus.NOT_CHECKED, silent)
     answer: Future[HubModel] = _threads().submit(_fetch, settings.EMBERLINE.model_hub, name)
     try:
-        found = answer.result(DEADLINE_S)
+        listing = answer.result(DEADLINE_S)
     except FutureTimeout:  # name resolution has no timeout of its own
-        found = _not_checked(name, f"{hub_host()} did not respond within {DEADLINE_S:g} s")
-    if found.status is HubStatus.NOT_CHECKED:
-        cache.set(_SILENT, found.reason, RETRY_S)
+        listing = _not_checked(name, f"{hub_host()} did not respond within {DEADLINE_S:g} s")
+    if listing.status is HubStatus.NOT_CHECKED:
+        cache.set(_SILENT, listing.reason, RETRY_S)
     else:
-        cache.set(_key(name), found, FOUND_S if found.status is HubStatus.FOUND else RETRY_S)
-    return found
+        cache.set(_key(name), listing, FOUND_S if listing.status is HubStatus.FOUND else RETRY_S)
+    return listing
 
 
 def hub_problem(spec: EndpointSpec) -> Problem | None:
@@ -108,12 +108,12 @@ def hub_problem(spec: EndpointSpec) -> Problem | None:
     is not known.
     """
     name = hub_name(spec)
-    found = cached(name) if name else None
-    if found is None or found.status not in (HubStatus.MISSING, HubStatus.PRIVATE):
+    listing = cached(name) if name else None
+    if listing is None or listing.status not in (HubStatus.MISSING, HubStatus.PRIVATE):
         return None
     if not spec.on_cluster and _has_copy(name):
         return None
-    if found.status is HubStatus.PRIVATE and _has_token(spec):
+    if listing.status is HubStatus.PRIVATE and _has_token(spec):
         return None
     path = "source.location" if name != spec.model else "model"
     remedy = "Correct the name"

@@ -43,12 +43,20 @@ def list_models(search: str = "", cluster: str = "") -> list[ModelEntry]:
     """
     words = search.lower().split()
     places = _Places(cluster)
-    found = [_local(name, places) for name in sorted(installation.models())] if not cluster else []
-    found += [
-        _entry(one.name, one.shape, places, licence=one.licence, gated=one.gated)
-        for one in sorted(KNOWN_MODELS, key=lambda one: one.name.lower())
+    entries = (
+        [_local(name, places) for name in sorted(installation.models())] if not cluster else []
+    )
+    entries += [
+        _entry(
+            known_model.name,
+            known_model.shape,
+            places,
+            licence=known_model.licence,
+            gated=known_model.gated,
+        )
+        for known_model in sorted(KNOWN_MODELS, key=lambda one: one.name.lower())
     ]
-    return [one for one in found if _matches(one, words)]
+    return [entry for entry in entries if _matches(entry, words)]
 
 
 def find_model(name: str, cluster: str = "") -> ModelEntry:
@@ -56,9 +64,9 @@ def find_model(name: str, cluster: str = "") -> ModelEntry:
     places = _Places(cluster)
     if not cluster and (name in installation.models() or name.startswith("/")):
         return _local(name, places)
-    known = BY_NAME.get(name.lower())
+    known_model = BY_NAME.get(name.lower())
     shape = None if name.startswith("/") else capacity_check.model_shape(name)
-    licence, gated = (known.licence, known.gated) if known else ("", False)
+    licence, gated = (known_model.licence, known_model.gated) if known_model else ("", False)
     return _entry(name, shape, places, licence=licence, gated=gated)
 
 
@@ -68,8 +76,8 @@ class _Places:
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
         priced = [
-            (one.price_usd_hour, capacity_check.machine_of(one))
-            for one in instances_by_name().values()
+            (instance_type.price_usd_hour, capacity_check.machine_of(instance_type))
+            for instance_type in instances_by_name().values()
         ]
         self.instances = order(priced)
         self.machine = capacity_check.this_machine()
@@ -85,8 +93,8 @@ class _Places:
 
 
 def _local(name: str, places: _Places) -> ModelEntry:
-    known = BY_NAME.get(f"huggingfacetb/{name}".lower())
-    licence = known.licence if known else ""
+    known_model = BY_NAME.get(f"huggingfacetb/{name}".lower())
+    licence = known_model.licence if known_model else ""
     shape = capacity_check.model_shape(name)
     local = name.startswith("/") or bool(installation.models().get(name))
     return _entry(name, shape, places, licence=licence, local=local)

@@ -48,7 +48,7 @@ def preview(spec: EndpointSpec, refused: Iterable[Problem] = ()) -> Preview:
     notes = [unvalidated_arguments(spec), separate_routers_warning(spec)]
     if spec.needs_cache_tier:
         notes.append(f"{PLACEHOLDER_ADDRESS} is a placeholder for the cache tier's address.")
-    shown = Preview(
+    previewed = Preview(
         workload.argv,
         dict(sorted(env.items())),
         image=workload.image,
@@ -58,9 +58,9 @@ def preview(spec: EndpointSpec, refused: Iterable[Problem] = ()) -> Preview:
         f"{problem.field}: {problem.message} {problem.remedy}" for problem in refused
     )
     if reasons:
-        return replace(shown, refused=reasons)
+        return replace(previewed, refused=reasons)
     if not spec.on_cluster:
-        return shown
+        return previewed
     hidden = Secrets(
         env=dict.fromkeys(workload.secret_env, HIDDEN),
         files=dict.fromkeys(workload.secret_files, HIDDEN),
@@ -70,8 +70,8 @@ def preview(spec: EndpointSpec, refused: Iterable[Problem] = ()) -> Preview:
         able = clusters.capabilities(spec.placement.cluster) or frozenset()
         objects = render(workload, RenderingTarget(namespace, able), hidden)
     except PermanentError as error:
-        return replace(shown, refused=f"{error.reason}: {error.message}")
-    return replace(shown, objects=objects)
+        return replace(previewed, refused=f"{error.reason}: {error.message}")
+    return replace(previewed, objects=objects)
 
 
 def workload_of(spec: EndpointSpec) -> WorkloadSpec:

@@ -18,22 +18,22 @@ def connect() -> None:
 
 
 def users() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    users_by_cluster: dict[str, list[str]] = {}
     default = clusters.default_cluster()
     for name, cluster in selectors.endpoint_clusters():
         if cluster or default:
-            found.setdefault(cluster or default, []).append(f"endpoint {name}")
-    return found
+            users_by_cluster.setdefault(cluster or default, []).append(f"endpoint {name}")
+    return users_by_cluster
 
 
 def namespaces() -> dict[str, list[str]]:
     """Return the namespaces with endpoints by cluster; "" is its default namespace."""
-    found: dict[str, list[str]] = {}
+    namespaces_used: dict[str, list[str]] = {}
     default = clusters.default_cluster()
     for cluster, namespace in selectors.endpoint_namespaces():
         if cluster or default:
-            found.setdefault(cluster or default, []).append(namespace)
-    return found
+            namespaces_used.setdefault(cluster or default, []).append(namespace)
+    return namespaces_used
 
 
 def provisioner_of(spec: EndpointSpec) -> Provisioner:

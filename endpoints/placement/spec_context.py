@@ -62,12 +62,12 @@ def apply_context(grants: frozenset[Grant], team: str = "") -> Context:
 
 
 def cluster_facts(name: str) -> ClusterFacts:
-    found = clusters.inventory(name)
+    inventory = clusters.inventory(name)
     return ClusterFacts(
         name=name,
-        capabilities=None if found is None else found.capabilities,
+        capabilities=None if inventory is None else inventory.capabilities,
         why_not=lambda capability: clusters.missing_reason(name, capability),
         worker_image=bool(settings.EMBERLINE.worker_image),
         engine_image=bool(settings.EMBERLINE.engine_image),
-        priority_classes=None if found is None else found.offers.priority_classes,
+        priority_classes=None if inventory is None else inventory.offers.priority_classes,
     )

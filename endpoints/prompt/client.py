@@ -154,12 +154,12 @@ def described(response: httpx.Response) -> PromptAnswer:
 
 def _head(response: httpx.Response, end: float) -> bytes:
     """Return the start of an error body, enough for its message."""
-    found = b""
+    head = b""
     for part in response.iter_bytes():
-        found += part
-        if len(found) > 8192 or time.monotonic() > end:
+        head += part
+        if len(head) > 8192 or time.monotonic() > end:
             break
-    return found[:8192]
+    return head[:8192]
 
 
 def with_error(answer: PromptAnswer, body: bytes) -> PromptAnswer:

@@ -77,9 +77,9 @@ async def _pieces(response: httpx.Response, reading: AnswerReader) -> AsyncItera
 
 
 async def _head(response: httpx.Response) -> bytes:
-    found = b""
+    head = b""
     async for part in response.aiter_bytes():
-        found += part
-        if len(found) > _ERROR_BYTES:
+        head += part
+        if len(head) > _ERROR_BYTES:
             break
-    return found[:_ERROR_BYTES]
+    return head[:_ERROR_BYTES]

@@ -75,16 +75,16 @@ class Pass:
     def run(self) -> PassOutcome:
         l2 = l2_status.check_l2(self.spec)
         workload = self._workload(l2)
-        self.seen = seen = self._observe()
-        found = self._roster(seen, workload)
-        self._reconcile_components(found)
-        if workload is not None and seen is not None and self._may_apply(found, workload):
-            self.seen = seen = self._apply(workload) or seen
-            found = self._roster(seen, workload)
-        facts = self._facts(found, l2.part, observed=seen is not None)
-        mark = self._provable(facts, found)
+        self.seen = observation = self._observe()
+        roster = self._roster(observation, workload)
+        self._reconcile_components(roster)
+        if workload is not None and observation is not None and self._may_apply(roster, workload):
+            self.seen = observation = self._apply(workload) or observation
+            roster = self._roster(observation, workload)
+        inputs = self._facts(roster, l2.part, observed=observation is not None)
+        mark = self._provable(inputs, roster)
         error = self._send_proof() if mark and mark != self.status.proven else ""
-        return self._outcome(facts, found, l2.part, workload, "" if error else mark, error)
+        return self._outcome(inputs, roster, l2.part, workload, "" if error else mark, error)
 
     def _workload(self, l2: l2_status.L2Check) -> WorkloadSpec | None:
         """Return None while the L2 address is unknown: a worker started now would lack it."""

@@ -36,20 +36,25 @@ def collect_surroundings(
     every = list(observed)
     drift = [
         {"workload": name, "key": item.key, **asdict(item)}
-        for name, seen in every
-        for item in seen.drift
+        for name, observation in every
+        for item in observation.drift
     ]
-    parts = [(name, part) for name, seen in every for part in seen.parts]
+    parts = [(name, part) for name, observation in every for part in observation.parts]
     return ClusterSurroundings(
         conditions=[{"workload": name, **asdict(part)} for name, part in parts],
         drift=drift[:DRIFT_KEPT],
-        pods=[row for name, seen in every if name != workers for row in _pods(name, seen)],
+        pods=[
+            row
+            for name, observation in every
+            if name != workers
+            for row in _pods(name, observation)
+        ],
         exposure=tuple(_exposing(part) for _, part in parts if part.part in EXPOSING),
         drifted=_drifted(drift),
         scaled_by_drift=any(
             row["workload"] == workers and row["key"].endswith(".spec.replicas") for row in drift
         ),
-        events=tuple(event for _, seen in every for event in seen.events),
+        events=tuple(event for _, observation in every for event in observation.events),
     )
 
 

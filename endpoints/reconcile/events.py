@@ -61,12 +61,12 @@ def write_cluster(endpoint: Endpoint, seen: Iterable[ClusterEvent], now: datetim
     rows = EndpointEvent.objects.filter(
         endpoint=endpoint, origin=Origin.CLUSTER, subject__in={subject for subject, _, _ in grouped}
     )
-    known = {(row.subject, row.kind, row.message): row for row in rows}
+    rows_before = {(row.subject, row.kind, row.message): row for row in rows}
     for (subject, kind, message), same in grouped.items():
         first_at = min(_moment(event.first_at or event.last_at, now) for event in same)
         last_at = max(_moment(event.last_at or event.first_at, first_at) for event in same)
         count = sum(event.count for event in same)
-        row = known.get((subject, kind, message))
+        row = rows_before.get((subject, kind, message))
         if row is None:
             EndpointEvent.objects.create(
                 endpoint=endpoint,

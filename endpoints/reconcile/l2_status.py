@@ -50,10 +50,10 @@ def check_l2(spec: EndpointSpec) -> L2Check:
 def _tier(name: str) -> L2Check:
     if name == DEFAULT_TIER:
         tiers.ensure_default_tier()
-    found = attachment(name)
-    access = L2Access(found.url, found.password_file) if found.url else None
+    attached = attachment(name)
+    access = L2Access(attached.url, attached.password_file) if attached.url else None
     part = ObservedComponent(
-        "cache tier", found.ready, found.reason, found.message, bool(found.url)
+        "cache tier", attached.ready, attached.reason, attached.message, bool(attached.url)
     )
     return L2Check(access, part)
 

@@ -36,13 +36,13 @@ def remove(
     held: Claim, endpoint: Endpoint, provisioner: Provisioner, components: tuple[Component, ...]
 ) -> float | None:
     """Run one pass. Return the seconds until the next, None once the endpoint is gone."""
-    known = _components_gone(endpoint)
-    left, trouble = (False, None) if known else _delete_components(endpoint, components)
+    gone = _components_gone(endpoint)
+    left, trouble = (False, None) if gone else _delete_components(endpoint, components)
     workers: tuple[ObservedWorker, ...] | None = None
     if not left:
         workers, trouble = _delete_workers(endpoint, provisioner)
         if workers is None and trouble is None:
-            left, trouble = _delete_components(endpoint, components) if known else (False, None)
+            left, trouble = _delete_components(endpoint, components) if gone else (False, None)
             if not left:
                 _finish(held, endpoint)
                 return None
@@ -85,13 +85,13 @@ def _delete_workers(
     """Return the remaining workers; None once the whole workload is gone."""
     ref = Ref(provisioner.name, workload_name(endpoint.name))
     try:
-        seen = provisioner.observe(ref)
-        if not seen.exists:
+        observation = provisioner.observe(ref)
+        if not observation.exists:
             return None, None
         provisioner.delete(ref)
     except ProvisionError as error:
         return None, Trouble(False, error.reason, error.message)
-    return _stopping(replica.name for replica in seen.replicas), None
+    return _stopping(replica.name for replica in observation.replicas), None
 
 
 def _stopping(names: Iterable[str]) -> tuple[ObservedWorker, ...]:
@@ -119,7 +119,7 @@ def _write(held: Claim, endpoint: Endpoint, facts: LifecycleFacts, trouble: Trou
     fresh = status.clock_generation != endpoint.generation
     names = [worker.name for worker in facts.workers]
     with transaction.atomic():
-        kept = held.write(
+        was_written = held.write(
             observed_generation=endpoint.generation,
             phase=str(verdict.phase),
             reason=trouble.reason[:64] if trouble else verdict.reason,
@@ -132,5 +132,5 @@ def _write(held: Claim, endpoint: Endpoint, facts: LifecycleFacts, trouble: Trou
             generation_seen_at=now if fresh else status.generation_seen_at,
             phase_since=now if verdict.phase != status.phase else status.phase_since,
         )
-        if kept and not facts.components_left:
+        if was_written and not facts.components_left:
             Replica.objects.filter(endpoint=endpoint).exclude(name__in=names).delete()

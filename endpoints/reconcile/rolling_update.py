@@ -76,8 +76,8 @@ class RollingPass(Pass):
     def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
         """Return False shortly after an apply while everything is ready as applied."""
         status, mark = self.status, _workload_hash(workload)
-        at = status.applied_at
-        recent = at is not None and self.now - at < timedelta(seconds=AGAIN_S)
+        applied_at = status.applied_at
+        recent = applied_at is not None and self.now - applied_at < timedelta(seconds=AGAIN_S)
         settled = status.phase in (Phase.READY, Phase.PAUSED) and not self.carried_out
         living = [worker for worker in found.workers if not worker.leaving]
         stand = len(living) == self._wanted() and all(w.ready and w.current for w in living)
@@ -91,8 +91,10 @@ class RollingPass(Pass):
 
     def _wanted(self) -> int:
         """Return the autoscaler's count if there is one; paused endpoints are not scaled."""
-        wanted = self.seen.wanted if self.seen else self.status.wanted_replicas
-        return self.spec.replicas if wanted is None or not self.spec.replicas else wanted
+        replica_count = self.seen.wanted if self.seen else self.status.wanted_replicas
+        return (
+            self.spec.replicas if replica_count is None or not self.spec.replicas else replica_count
+        )
 
     @property
     def _autoscaled(self) -> bool:
@@ -109,18 +111,20 @@ class RollingPass(Pass):
     def _facts(
         self, found: Roster, cache: ObservedComponent | None, *, observed: bool
     ) -> LifecycleFacts:
-        facts = super()._facts(found, cache, observed=observed)
+        inputs = super()._facts(found, cache, observed=observed)
         around = self._around()
-        seen = self.seen
-        gave_up = seen is not None and bool(seen.failed)
+        observation = self.seen
+        gave_up = observation is not None and bool(observation.failed)
         return replace(
-            facts,
+            inputs,
             wanted=self._wanted(),
             autoscaled=self._autoscaled,
             stood=self.status.stood_replicas,
             staged=True,
-            failed=Trouble(True, seen.failed, seen.message) if seen and gave_up else None,
-            stalled=_stall_trouble(seen),
+            failed=Trouble(True, observation.failed, observation.message)
+            if observation and gave_up
+            else None,
+            stalled=_stall_trouble(observation),
             exposure=around.exposure,
             drifted=around.drifted,
             scaled_by_drift=around.scaled_by_drift,
@@ -151,8 +155,8 @@ class RollingPass(Pass):
 
     def _roll_back(self, facts: LifecycleFacts) -> RollBack | None:
         """Return a rollback to the last revision that served, unless this is one."""
-        found = find_blame(facts) if self.spec.rollout.auto_rollback else None
-        if found is None:
+        blamed = find_blame(facts) if self.spec.rollout.auto_rollback else None
+        if blamed is None:
             return None
         present = selectors.revision(self.endpoint, self.endpoint.generation)
         served = selectors.revision(self.endpoint, self.status.served_generation)
@@ -160,7 +164,7 @@ class RollingPass(Pass):
             return None
         if served.spec == self.endpoint.spec or not served.spec["replicas"]:
             return None
-        return RollBack(failed=present.number, number=served.number, blame=found)
+        return RollBack(failed=present.number, number=served.number, blame=blamed)
 
 
 def _stall_trouble(seen: Observation | None) -> Trouble | None:

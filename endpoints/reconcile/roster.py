@@ -55,21 +55,21 @@ class Roster:
 def compare_workers(
     before: Iterable[Replica], seen: Iterable[ReplicaObservation], demand: WorkerDemand
 ) -> Roster:
-    known = {row.name: row for row in before}
+    rows = {row.name: row for row in before}
     roster = Roster()
     for replica in seen:
-        row = known.pop(replica.name, None)
+        row = rows.pop(replica.name, None)
         roster.happenings += _worker_events(row, replica, demand)
-        facts = _facts(row, replica, demand)
+        inputs = _facts(row, replica, demand)
         if row is None:
             row = Replica(endpoint=demand.endpoint, name=replica.name)
-        if _has_changed(row, facts):
+        if _has_changed(row, inputs):
             roster.changed.append(row)
-        for name, value in facts.items():
+        for name, value in inputs.items():
             setattr(row, name, value)
         roster.rows.append(row)
         roster.workers.append(_worker(row, replica, demand))
-    for row in known.values():
+    for row in rows.values():
         roster.removed.append(row)
         roster.happenings.append(
             Occurrence(EventKind.WORKER_REMOVED, f"{row.name} was removed.", row.name)
@@ -108,10 +108,10 @@ def _is_drained(worker: str, part: ComponentStatus) -> bool:
     listed = part.facts.get("workers")
     if not isinstance(listed, Mapping):
         return part.ready
-    facts = listed.get(worker)
-    if facts is None:
+    load = listed.get(worker)
+    if load is None:
         return True
-    return facts.get("state") != "up" and not facts.get("in_flight")
+    return load.get("state") != "up" and not load.get("in_flight")
 
 
 def _facts(row: Replica | None, seen: ReplicaObservation, demand: WorkerDemand) -> dict[str, Any]:
@@ -208,8 +208,8 @@ def _worker_events(
         worker_events.append(Occurrence(EventKind.WORKER_DRAINING, text, name))
     if seen.state is ReplicaState.READY and (row is None or row.state != ReplicaState.READY):
         start_s = _start_s(row, seen, demand.now)
-        known = row is not None and row.start_s == start_s
-        text = _ready_text(name, None if known else start_s)
+        is_known = row is not None and row.start_s == start_s
+        text = _ready_text(name, None if is_known else start_s)
         worker_events.append(Occurrence(EventKind.WORKER_READY, text, name))
     return worker_events
 

@@ -135,7 +135,7 @@ def proof_mark(
     generation: int, rows: Iterable[Replica], statuses: Mapping[str, ComponentStatus]
 ) -> str:
     """Return a mark of the generation and the exact running processes."""
-    facts = {
+    marked = {
         "generation": generation,
         "workers": [
             [row.name, row.pid, row.restarts, row.started_at.isoformat() if row.started_at else ""]
@@ -147,15 +147,15 @@ def proof_mark(
             for name, part in sorted(statuses.items())
         },
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(marked, sort_keys=True).encode()).hexdigest()
 
 
 def _fields(outcome: PassOutcome, parts: dict[str, Any]) -> dict[str, Any]:
-    endpoint, facts, verdict = outcome.endpoint, outcome.facts, outcome.verdict
+    endpoint, inputs, verdict = outcome.endpoint, outcome.facts, outcome.verdict
     status, now = endpoint.status, outcome.now
     fresh = status.clock_generation != endpoint.generation
     paused = verdict.phase is Phase.PAUSED
-    idle = paused and facts.autoscaled  # scaled to zero by the autoscaler, not lost
+    idle = paused and inputs.autoscaled  # scaled to zero by the autoscaler, not lost
     admin = next((part.admin_url for part in outcome.statuses.values() if part.admin_url), "")
     return {
         "observed_generation": endpoint.generation,
@@ -168,12 +168,12 @@ def _fields(outcome: PassOutcome, parts: dict[str, Any]) -> dict[str, Any]:
         "url": outcome.url or status.url,
         "admin_url": admin or status.admin_url,
         "parts": parts,
-        "ready_replicas": facts.current_ready,
+        "ready_replicas": inputs.current_ready,
         "worker_hash": outcome.worker_hash,
         "served_generation": (
-            endpoint.generation if facts.served or paused else status.served_generation
+            endpoint.generation if inputs.served or paused else status.served_generation
         ),
-        "served_once": facts.served_once and (idle or not paused),
+        "served_once": inputs.served_once and (idle or not paused),
         "proven": outcome.proven,
         "clock_generation": endpoint.generation,
         "generation_seen_at": now if fresh else status.generation_seen_at,
@@ -219,34 +219,36 @@ def _cluster_happenings(outcome: PassOutcome, status: EndpointStatus) -> list[Oc
     of = outcome.of_cluster
     if of is None:
         return []
-    found = drift_happenings(status.drift, of.around.drift)
+    happenings = drift_happenings(status.drift, of.around.drift)
     for order in of.carried_out:
         kind = EventKind.DRIFT_HEALED if order.verb == DriftVerb.HEAL else EventKind.DRIFT_ADOPTED
-        found.append(Occurrence(kind, f"{order.key or order.workload}: {order.verb}.", order.key))
+        happenings.append(
+            Occurrence(kind, f"{order.key or order.workload}: {order.verb}.", order.key)
+        )
     for order in of.overruled:
         text = f"{order.key}: not adopted, since a cluster object now owns this endpoint."
-        found.append(Occurrence(EventKind.DRIFT_NOT_ADOPTED, text, order.key))
+        happenings.append(Occurrence(EventKind.DRIFT_NOT_ADOPTED, text, order.key))
     if of.roll_back is not None:
         back = of.roll_back
         text = (
             f"Revision {back.failed} failed ({back.blame.reason}: {back.blame.message}) "
             f"Rolled back to revision {back.number}, the last that served."
         )
-        found.append(Occurrence(EventKind.ROLLED_BACK, text, severity=Severity.WARNING))
-    return found
+        happenings.append(Occurrence(EventKind.ROLLED_BACK, text, severity=Severity.WARNING))
+    return happenings
 
 
 def _parts(outcome: PassOutcome) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for name, part in outcome.statuses.items():
-        found[name] = {"ready": part.ready, "reason": part.reason, "message": part.message}
-        found[name] |= {mark: part.facts[mark] for mark in _KEPT if mark in part.facts}
+        parts[name] = {"ready": part.ready, "reason": part.reason, "message": part.message}
+        parts[name] |= {mark: part.facts[mark] for mark in _KEPT if mark in part.facts}
         if part.ask_url:
-            found[name]["ask_url"] = part.ask_url
+            parts[name]["ask_url"] = part.ask_url
     if outcome.cache is not None:
         cache = outcome.cache
-        found["l2"] = {"ready": cache.ready, "reason": cache.reason, "message": cache.message}
-    return found
+        parts["l2"] = {"ready": cache.ready, "reason": cache.reason, "message": cache.message}
+    return parts
 
 
 def _part_happenings(

@@ -65,8 +65,8 @@ def expected_absences(now: datetime) -> list[ExpectedAbsence]:
         generation=F("status__observed_generation"),
         status__phase__in=_STEADY,
     )
-    found = (_expected_absence(endpoint, now) for endpoint in rows)
-    return [one for one in found if one.transition or one.workers]
+    absences = (_expected_absence(endpoint, now) for endpoint in rows)
+    return [absence for absence in absences if absence.transition or absence.workers]
 
 
 def _expected_absence(endpoint: Endpoint, now: datetime) -> ExpectedAbsence:

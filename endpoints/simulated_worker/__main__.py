@@ -58,9 +58,9 @@ async def serve(options: Options) -> None:
 def _make_l2(options: Options) -> L2 | None:
     if options.l2 is None:
         return None
-    facts: dict[str, object] = {"model": options.models[-1], "block": options.block_size}
+    identity: dict[str, object] = {"model": options.models[-1], "block": options.block_size}
     return L2(
-        options.l2, options.l2_password, options.l2_ttl_s, options.l2_timeout_s, facts, _log_line
+        options.l2, options.l2_password, options.l2_ttl_s, options.l2_timeout_s, identity, _log_line
     )
 
 

@@ -167,7 +167,7 @@ class Api:
         async with aclosing(self._engine.run(job)) as pieces:
             async for piece in pieces:
                 held += piece
-                cut = min((at for stop in stops if (at := held.find(stop)) >= 0), default=-1)
+                cut = min((index for stop in stops if (index := held.find(stop)) >= 0), default=-1)
                 if cut >= 0:
                     job.finish = "stop"
                     held = held[:cut]

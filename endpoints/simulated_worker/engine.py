@@ -132,21 +132,21 @@ class Engine:
         if self._l2 is None or offload is None:
             return set()
         usable = hashes[self._device.match(hashes) : self._most_hits(job)]
-        wanted = [block for block in usable if block not in self._l1]
-        if not wanted:
+        missing = [block for block in usable if block not in self._l1]
+        if not missing:
             return set()
         offload.in_progress.add()
         try:
-            found, took_s = await self._l2.load(wanted)
+            loaded, took_s = await self._l2.load(missing)
         finally:
             offload.in_progress.add(-1)
-        offload.looked_up("l2", min(len(found) + 1, len(wanted)), len(found))
+        offload.looked_up("l2", min(len(loaded) + 1, len(missing)), len(loaded))
         offload.histograms["vllm:kv_offload_lookup_async_delay_seconds"].observe(took_s)
         offload.tiers["l2", "vllm:kv_offload_tiering_read_bytes_total"].add(
-            len(found) * self._block_bytes
+            len(loaded) * self._block_bytes
         )
         offload.tiers["l2", "vllm:kv_offload_tiering_read_time_total"].add(took_s)
-        return found
+        return loaded
 
     async def _take(self, job: Job, hashes: Sequence[bytes], from_l2: set[bytes]) -> _Holding:
         """Wait for free blocks, then determine the hits per tier."""
@@ -260,23 +260,23 @@ class Engine:
         if job.scheduled:
             self._telemetry.gauges["vllm:num_requests_running"].add(-1)
         now = time.monotonic()
-        seen = self._telemetry.histograms
+        histograms = self._telemetry.histograms
         self._telemetry.labelled["vllm:request_success_total", job.finish].add()
-        seen["vllm:e2e_request_latency_seconds"].observe(now - job.arrived)
-        seen["vllm:request_queue_time_seconds"].observe((job.scheduled or now) - job.arrived)
-        seen["vllm:request_prompt_tokens"].observe(len(job.prompt))
-        seen["vllm:request_generation_tokens"].observe(job.generated)
-        seen["vllm:request_max_num_generation_tokens"].observe(job.generated)
-        seen["vllm:request_params_n"].observe(1)
-        seen["vllm:request_params_max_tokens"].observe(job.max_tokens)
-        seen["vllm:request_num_preemptions"].observe(0)
+        histograms["vllm:e2e_request_latency_seconds"].observe(now - job.arrived)
+        histograms["vllm:request_queue_time_seconds"].observe((job.scheduled or now) - job.arrived)
+        histograms["vllm:request_prompt_tokens"].observe(len(job.prompt))
+        histograms["vllm:request_generation_tokens"].observe(job.generated)
+        histograms["vllm:request_max_num_generation_tokens"].observe(job.generated)
+        histograms["vllm:request_params_n"].observe(1)
+        histograms["vllm:request_params_max_tokens"].observe(job.max_tokens)
+        histograms["vllm:request_num_preemptions"].observe(0)
         if job.first:
-            seen["vllm:request_prefill_time_seconds"].observe(job.first - job.scheduled)
-            seen["vllm:request_decode_time_seconds"].observe(job.last - job.first)
-            seen["vllm:request_inference_time_seconds"].observe(job.last - job.scheduled)
-            seen["vllm:request_prefill_kv_computed_tokens"].observe(job.way.computed)
+            histograms["vllm:request_prefill_time_seconds"].observe(job.first - job.scheduled)
+            histograms["vllm:request_decode_time_seconds"].observe(job.last - job.first)
+            histograms["vllm:request_inference_time_seconds"].observe(job.last - job.scheduled)
+            histograms["vllm:request_prefill_kv_computed_tokens"].observe(job.way.computed)
         if job.generated > 1:
-            seen["vllm:request_time_per_output_token_seconds"].observe(
+            histograms["vllm:request_time_per_output_token_seconds"].observe(
                 (job.last - job.first) / (job.generated - 1)
             )
 

@@ -53,23 +53,23 @@ class KvLog:
     def forget(self, hashes: Sequence[bytes]) -> None:
         """Drop those blocks of a finished request that no tier holds."""
         for block in hashes:
-            known = self._blocks.get(block)
-            if known is not None and not known.media:
+            held = self._blocks.get(block)
+            if held is not None and not held.media:
                 del self._blocks[block]
 
     def stored(self, block: bytes, medium: str) -> None:
-        known = self._blocks.get(block)
-        if known is None or medium in known.media:
+        held = self._blocks.get(block)
+        if held is None or medium in held.media:
             return
-        known.media.add(medium)
-        self._append_event(block, known, medium)
+        held.media.add(medium)
+        self._append_event(block, held, medium)
 
     def removed(self, block: bytes, medium: str) -> None:
-        known = self._blocks.get(block)
-        if known is None or medium not in known.media:
+        held = self._blocks.get(block)
+        if held is None or medium not in held.media:
             return
-        known.media.discard(medium)
-        if not known.media:
+        held.media.discard(medium)
+        if not held.media:
             del self._blocks[block]
         event: Event = {"type": "BlockRemoved", "block_hashes": [event_hash(block)]}
         self._events.append({**event, "medium": medium, "group_idx": 0})
@@ -79,19 +79,19 @@ class KvLog:
         """Report reused blocks again from position 0 (`kv_cache_report_mode` full)."""
         self._last = None
         for block in hashes:
-            known = self._blocks.get(block)
-            if known is None:
+            held = self._blocks.get(block)
+            if held is None:
                 break
-            self._append_event(block, known, GPU)
+            self._append_event(block, held, GPU)
         self._last = None
 
     def cleared(self) -> None:
         """Record that the device was cleared; published with the next step, as in vLLM. L1 keeps
         its blocks, which the event does not express.
         """
-        for block, known in list(self._blocks.items()):
-            known.media.discard(GPU)
-            if not known.media:
+        for block, held in list(self._blocks.items()):
+            held.media.discard(GPU)
+            if not held.media:
                 del self._blocks[block]
         self._events.append({"type": "AllBlocksCleared"})
         self._last = None

@@ -27,12 +27,12 @@ LOOKUP_ASYNC = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10
 
 def one_two_five(most: int) -> tuple[float, ...]:
     """Return 1, 2, 5, 10, ... up to and including `most`."""
-    found = []
+    steps = []
     power = 1
     while power <= most:
-        found += [float(digit * power) for digit in (1, 2, 5) if digit * power <= most]
+        steps += [float(digit * power) for digit in (1, 2, 5) if digit * power <= most]
         power *= 10
-    return tuple(found)
+    return tuple(steps)
 
 
 GAUGES = {

@@ -218,10 +218,10 @@ def _boolean(body: dict[str, Any], name: str) -> bool:
 
 def _stops(body: dict[str, Any]) -> tuple[str, ...]:
     value = body.get("stop") or []
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not all(isinstance(s, str) and s for s in found):
+    stops = [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
         raise ApiError(400, "stop must be a string or a list of strings.", "stop")
-    return tuple(found)
+    return tuple(stops)
 
 
 def _event(value: Any) -> bytes:

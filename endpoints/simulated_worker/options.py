@@ -48,10 +48,10 @@ class Options:
 
 def parse(argv: Sequence[str]) -> Options:
     parser = _parser()
-    found, unknown = parser.parse_known_args(argv)
-    given = vars(found)
-    listen, model, l2_url = given.pop("listen"), given.pop("model"), given.pop("l2_url")
-    if given.get("kv_replay") and not given.get("kv_events"):
+    namespace, unknown = parser.parse_known_args(argv)
+    options = vars(namespace)
+    listen, model, l2_url = options.pop("listen"), options.pop("model"), options.pop("l2_url")
+    if options.get("kv_replay") and not options.get("kv_events"):
         parser.error("--kv-replay needs --kv-events, whose batches it replays")
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
@@ -72,7 +72,7 @@ def parse(argv: Sequence[str]) -> Options:
         l2=l2,
         l2_password=os.environ.get(PASSWORD_ENV, ""),
         ignored=tuple(unknown),
-        **given,
+        **options,
     )
 
 

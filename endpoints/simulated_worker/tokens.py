@@ -67,13 +67,13 @@ def answer(prompt: Sequence[int], seed: int, least: int, most: int) -> tuple[lis
     """Return between `least` and `most` pieces, and whether the text ended by itself."""
     digest = hashlib.sha256(repr((seed, tuple(prompt))).encode()).digest()
     source = random.Random(digest)
-    wanted = max(least, source.randint(_SHORTEST, _LONGEST))
-    found = pieces(_OPENING)
-    while len(found) < min(wanted, most):
-        found += pieces(" " + source.choice(_WORDS))
-    if wanted < most:  # whole words, then a final stop
-        return [*found[: most - 1], "."], True
-    return found[:most], False
+    length = max(least, source.randint(_SHORTEST, _LONGEST))
+    words = pieces(_OPENING)
+    while len(words) < min(length, most):
+        words += pieces(" " + source.choice(_WORDS))
+    if length < most:  # whole words, then a final stop
+        return [*words[: most - 1], "."], True
+    return words[:most], False
 
 
 def chain_hashes(tokens: Sequence[int], block_size: int, salt: str = "") -> list[bytes]:

@@ -51,9 +51,9 @@ def _missing_capability(
     spec: EndpointSpec, cluster: ClusterFacts, path: str, capability: str, wanted: str
 ) -> Iterator[Problem]:
     if cluster.lacks(capability):
-        one = known.CAPABILITIES[capability]
-        message = f"{wanted} needs {one.label}, which cluster {cluster.name} lacks."
-        remedy = cluster.why_not(capability) or one.remedy
+        requirement = known.CAPABILITIES[capability]
+        message = f"{wanted} needs {requirement.label}, which cluster {cluster.name} lacks."
+        remedy = cluster.why_not(capability) or requirement.remedy
         yield _error(spec, path, message, remedy, "missing_capability")
 
 
@@ -75,17 +75,17 @@ _GRACE, _SUCCESS = "terminationGracePeriodSeconds", "successThreshold"
 def _probes(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[Problem]:
     for name, probe in spec.pod.probes.items():
         kind = name.removesuffix("Probe")
-        given = probe if isinstance(probe, dict) else {}
-        if kind == "readiness" and _GRACE in given:
+        probe_fields = probe if isinstance(probe, dict) else {}
+        if kind == "readiness" and _GRACE in probe_fields:
             message = f"A readiness probe has no {_GRACE}."
             remedy = "Move it to the liveness or startup probe, or remove it."
             yield _error(spec, "pod.probes", message, remedy, "not_used")
-        elif not _positive(given.get(_GRACE, 1)):
-            message = f"{_GRACE} of the {kind} probe is {given[_GRACE]!r}."
+        elif not _positive(probe_fields.get(_GRACE, 1)):
+            message = f"{_GRACE} of the {kind} probe is {probe_fields[_GRACE]!r}."
             remedy = "Give a whole number of seconds, 1 or more, or remove it."
             yield _error(spec, "pod.probes", message, remedy, "out_of_range")
-        if kind in ("liveness", "startup") and given.get(_SUCCESS, 1) != 1:
-            message = f"{_SUCCESS} of the {kind} probe is {given[_SUCCESS]!r}."
+        if kind in ("liveness", "startup") and probe_fields.get(_SUCCESS, 1) != 1:
+            message = f"{_SUCCESS} of the {kind} probe is {probe_fields[_SUCCESS]!r}."
             yield _error(spec, "pod.probes", message, "Give 1, or remove it.", "out_of_range")
 
 
@@ -139,17 +139,17 @@ def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
         if not flat[f"source.{name}"]:
             message = f"The source {kind} requires this field."
             yield _error(spec, f"source.{name}", message, "Enter it.", "required")
-    for one in CLUSTER_FIELDS:
-        section, _, name = one.path.partition(".")
+    for spec_field in CLUSTER_FIELDS:
+        section, _, name = spec_field.path.partition(".")
         used = name in (*SOURCE_NEEDS[kind], *SOURCE_TAKES[kind], "type")
-        if section == "source" and not used and flat[one.path] != one.default:
+        if section == "source" and not used and flat[spec_field.path] != spec_field.default:
             others = ", ".join(
                 other
                 for other in SOURCES
                 if name in (*SOURCE_NEEDS[other], *SOURCE_TAKES[other]) and other
             )
-            message = f"{one.label} applies to the source {others} only."
-            yield _error(spec, one.path, message, "Leave it empty.", "not_used")
+            message = f"{spec_field.label} applies to the source {others} only."
+            yield _error(spec, spec_field.path, message, "Leave it empty.", "not_used")
     yield from _weights(spec)
     for source, capability in (("s3", known.S3_CSI), ("fsx", known.FSX_CSI)):
         if kind == source:
@@ -197,9 +197,9 @@ def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
         remedy = f"Give {spec.routers} or more, or 0."
         yield _error(spec, "router.max_replicas", message, remedy, "out_of_range")
     if router.max_replicas > spec.routers:
-        wanted = "Autoscaling of routers"
+        purpose = "Autoscaling of routers"
         yield from _missing_capability(
-            spec, cluster, "router.max_replicas", known.METRICS_SERVER, wanted
+            spec, cluster, "router.max_replicas", known.METRICS_SERVER, purpose
         )
 
 
@@ -224,9 +224,9 @@ _EXPOSED_BY = {
 def _exposure(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
     exposure = spec.exposure
     if exposure.kind in _EXPOSED_BY:
-        wanted = f"Exposing by {exposure.kind}"
+        purpose = f"Exposing by {exposure.kind}"
         yield from _missing_capability(
-            spec, cluster, "exposure.kind", _EXPOSED_BY[exposure.kind], wanted
+            spec, cluster, "exposure.kind", _EXPOSED_BY[exposure.kind], purpose
         )
     if exposure.kind == "gateway" and not (exposure.gateway or exposure.class_name):
         message = "The exposure gateway requires a Gateway."
@@ -258,8 +258,8 @@ def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
         if not exposure.host:
             message = "A certificate requires a host name."
             yield _error(spec, "exposure.host", message, "Enter one.", "required")
-        wanted = "A certificate"
-        yield from _missing_capability(spec, cluster, "exposure.tls", known.CERT_MANAGER, wanted)
+        purpose = "A certificate"
+        yield from _missing_capability(spec, cluster, "exposure.tls", known.CERT_MANAGER, purpose)
 
 
 def _unsupported(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[Problem]:

@@ -134,20 +134,20 @@ def read(
     """
     if not isinstance(data, Mapping):
         return EndpointSpec(name="", model=""), [not_an_object(data)]
-    given = flatten({str(key): value for key, value in data.items()})
-    errors = _unknown(given)
+    flat = flatten({str(key): value for key, value in data.items()})
+    errors = _unknown(flat)
     values: dict[str, Any] = {}
     for spec_field in FIELDS:
         fallback = (defaults or {}).get(spec_field.path, spec_field.default)
-        if spec_field.path not in given:
+        if spec_field.path not in flat:
             values[spec_field.path] = _copy_default(fallback)
             if fallback is None:
                 errors.append(_missing(spec_field))
             continue
-        value, problem = spec_field.accept(given[spec_field.path])
+        value, problem = spec_field.accept(flat[spec_field.path])
         if problem is not None:
-            shown = redact(spec_field.path, given[spec_field.path])
-            errors.append(Problem(spec_field.path, shown, *problem))
+            redacted = redact(spec_field.path, flat[spec_field.path])
+            errors.append(Problem(spec_field.path, redacted, *problem))
             value = _copy_default(fallback)
         values[spec_field.path] = value
     return build(values), errors
@@ -200,13 +200,13 @@ def _missing(spec_field: SpecField) -> Problem:
 
 
 def _unknown(given: Mapping[str, Any]) -> list[Problem]:
-    known = {spec_field.path for spec_field in FIELDS}
+    paths = {spec_field.path for spec_field in FIELDS}
     errors = []
     for path, value in given.items():
-        if path in known:
+        if path in paths:
             continue
         if path in SECTIONS:
-            inside = ", ".join(sorted(p for p in known if p.startswith(f"{path}.")))
+            inside = ", ".join(sorted(p for p in paths if p.startswith(f"{path}.")))
             errors.append(
                 Problem(
                     path, value, "This field must be an object.", f"Its fields: {inside}.", "type"
@@ -214,7 +214,7 @@ def _unknown(given: Mapping[str, Any]) -> list[Problem]:
             )
             continue
         parent = path.rpartition(".")[0]
-        siblings = sorted(p for p in known | set(SECTIONS) if p.rpartition(".")[0] == parent)
+        siblings = sorted(p for p in paths | set(SECTIONS) if p.rpartition(".")[0] == parent)
         errors.append(
             Problem(
                 path,
@@ -262,8 +262,8 @@ def gpus_of(pod_resources: Mapping[str, Any], gpus: int) -> int:
 
 def _gpus_named(resources: Mapping[str, Any]) -> tuple[str, int] | None:
     for part in ("limits", "requests"):
-        given = resources.get(part)
-        for name, count in given.items() if isinstance(given, Mapping) else ():
+        amount = resources.get(part)
+        for name, count in amount.items() if isinstance(amount, Mapping) else ():
             if str(name).startswith(_GPU_DOMAINS) and str(count).isdecimal():
                 return str(name), int(count)
     return None

@@ -109,15 +109,15 @@ class SpecField:
     def _out_of_bounds(self, value: Any) -> str:
         if self.kind not in (int, float):
             return ""
-        given = (
+        displayed = (
             f"{value:g}" if abs(value) < _MAX_DISPLAYED else "a number with more than 300 digits"
         )
         if self.minimum is not None and value < self.minimum:
-            return f"{self.label} cannot be less than {self.minimum:g}: {given} was given."
+            return f"{self.label} cannot be less than {self.minimum:g}: {displayed} was given."
         if self.above is not None and value <= self.above:
-            return f"{self.label} must be more than {self.above:g}: {given} was given."
+            return f"{self.label} must be more than {self.above:g}: {displayed} was given."
         if self.maximum is not None and value > self.maximum:
-            return f"{self.label} cannot be more than {self.maximum:g}: {given} was given."
+            return f"{self.label} cannot be more than {self.maximum:g}: {displayed} was given."
         return ""
 
 
@@ -175,23 +175,23 @@ def declare(
     """Return a dataclass field that `declared_fields` reads. `default` None: required. `more`:
     further attributes of its SpecField; a missing remedy follows from the type and bounds.
     """
-    facts = {"default": default, "label": label, "help": text, "effect": effect, **more}
+    metadata = {"default": default, "label": label, "help": text, "effect": effect, **more}
     if default is None:
-        return field(metadata=facts)
+        return field(metadata=metadata)
     if isinstance(default, dict | list):
-        return field(default_factory=type(default), metadata=facts)
-    return field(default=default, metadata=facts)
+        return field(default_factory=type(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def declared_fields(section: Any, prefix: str = "") -> Iterator[SpecField]:
     """Yield the declared fields of a dataclass and of the sections in it, in order."""
     kinds = get_type_hints(section)
-    for one in fields(section):
-        path, kind = f"{prefix}{one.name}", kinds[one.name]
+    for declared in fields(section):
+        path, kind = f"{prefix}{declared.name}", kinds[declared.name]
         if is_dataclass(kind):
             yield from declared_fields(kind, f"{path}.")
         else:
-            yield _spec_field(path, get_origin(kind) or kind, one.metadata)
+            yield _spec_field(path, get_origin(kind) or kind, declared.metadata)
 
 
 def section_paths(path: str) -> list[str]:

@@ -305,7 +305,7 @@ class EndpointFields:
 
 
 FIELDS = tuple(declared_fields(EndpointFields))
-SECTIONS = tuple(dict.fromkeys(path for one in FIELDS for path in section_paths(one.path)))
+SECTIONS = tuple(dict.fromkeys(path for field in FIELDS for path in section_paths(field.path)))
 BY_PATH = {spec_field.path: spec_field for spec_field in FIELDS}
 DEFAULTS: dict[str, Any] = {
     name: kind()

@@ -56,14 +56,14 @@ class Need:
 def required_grants(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> list[Need]:
     """`model_folder` returns whether a path is inside the installation's model folder."""
     flat = spec.flat()
-    found = [
+    needs = [
         Need(path, grant, what)
         for path, judge in JUDGED.items()
         for grant, what in judge(flat[path])
     ]
     if not spec.on_cluster:
-        found += _of_machine(spec, model_folder)
-    return list(dict.fromkeys(found))
+        needs += _of_machine(spec, model_folder)
+    return list(dict.fromkeys(needs))
 
 
 def grant_errors(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[Problem]:
@@ -103,8 +103,8 @@ def _source(value: str) -> Found:
 def _need_if_set(grant: Grant, what: str) -> Callable[[Any], Found]:
     def judge(value: Any) -> Found:
         if value:
-            shown = ", ".join(value) if isinstance(value, list) else value
-            yield grant, f"{what} {shown!r}"
+            text = ", ".join(value) if isinstance(value, list) else value
+            yield grant, f"{what} {text!r}"
 
     return judge
 
@@ -121,47 +121,54 @@ def _annotations(value: Mapping[str, Any]) -> Found:
 
 
 def _tolerations(value: list[Any]) -> Found:
-    for one in value:
-        key = one.get("key")
+    for toleration in value:
+        key = toleration.get("key")
         if not isinstance(key, str) or key.partition("/")[0] not in GPU_DOMAINS:
             yield Grant.SCHEDULING, f"The toleration of {key or 'every taint'!r}"
 
 
 def _triggers(value: list[Any]) -> Found:
-    for one in value:
-        if one.get("authenticationRef"):
+    for trigger in value:
+        if trigger.get("authenticationRef"):
             yield Grant.SECRETS, "A trigger with authenticationRef"
-        known = {"type", "name", "metadata", "metricType", "useCachedMetrics", "authenticationRef"}
-        yield from _unknown(one, known, "A trigger")
+        allowed = {
+            "type",
+            "name",
+            "metadata",
+            "metricType",
+            "useCachedMetrics",
+            "authenticationRef",
+        }
+        yield from _unknown(trigger, allowed, "A trigger")
 
 
 # ---- pods, in Kubernetes form
 
 
 def _variables(value: Any, where: str = "A variable") -> Found:
-    for one in _objects(value):
-        if one is None:
+    for variable in _objects(value):
+        if variable is None:
             yield Grant.HOST, where
             continue
-        yield from _unknown(one, {"name", "value", "valueFrom"}, where)
-        if "valueFrom" not in one:
+        yield from _unknown(variable, {"name", "value", "valueFrom"}, where)
+        if "valueFrom" not in variable:
             continue
-        given = one["valueFrom"]
-        for key in given if isinstance(given, Mapping) else ("valueFrom",):
+        source = variable["valueFrom"]
+        for key in source if isinstance(source, Mapping) else ("valueFrom",):
             if key in ("secretKeyRef", "configMapKeyRef"):
-                yield Grant.SECRETS, f"{where} from {_reference(given[key], key)}"
+                yield Grant.SECRETS, f"{where} from {_reference(source[key], key)}"
             elif key not in ("fieldRef", "resourceFieldRef"):
                 yield Grant.HOST, f"{where} with {key}"
 
 
 def _volumes(value: Any) -> Found:
-    for one in value:
-        name = one.get("name")
-        for kind in one:
+    for volume in value:
+        name = volume.get("name")
+        for kind in volume:
             if kind in ("name", "emptyDir", "downwardAPI"):
                 continue
             if kind == "projected":
-                yield from _projected(one[kind], name)
+                yield from _projected(volume[kind], name)
             else:
                 yield _VOLUMES.get(kind, Grant.HOST), f"The volume {name!r} ({kind})"
 
@@ -180,10 +187,10 @@ _PROJECTED = {
 
 
 def _projected(value: Any, name: Any) -> Found:
-    given = value if isinstance(value, Mapping) else {"projected": value}
-    yield from _unknown(given, {"sources", "defaultMode"}, f"The volume {name!r}")
-    for one in _objects(given.get("sources")):
-        for kind in one if one is not None else ("projected",):
+    sources = value if isinstance(value, Mapping) else {"projected": value}
+    yield from _unknown(sources, {"sources", "defaultMode"}, f"The volume {name!r}")
+    for source in _objects(sources.get("sources")):
+        for kind in source if source is not None else ("projected",):
             if kind != "downwardAPI":
                 yield _PROJECTED.get(kind, Grant.HOST), f"The volume {name!r} ({kind})"
 
@@ -195,15 +202,15 @@ _CONTAINER = frozenset(
 
 
 def _containers(value: list[Any]) -> Found:
-    for one in value:
-        where = f"The init container {one.get('name')!r}"
-        for key, given in one.items():
+    for container in value:
+        where = f"The init container {container.get('name')!r}"
+        for key, content in container.items():
             if key in _CONTAINER:
                 continue
             if key not in _OF_CONTAINER:
                 yield Grant.HOST, f"{where} with {key}"
                 continue
-            yield from ((grant, f"{where}: {what}") for grant, what in _OF_CONTAINER[key](given))
+            yield from ((grant, f"{where}: {what}") for grant, what in _OF_CONTAINER[key](content))
 
 
 def _sources(value: Any) -> Found:
@@ -213,8 +220,8 @@ def _sources(value: Any) -> Found:
 
 def _each(known: Collection[str], what: str) -> Callable[[Any], Found]:
     def judge(value: Any) -> Found:
-        for one in _objects(value):
-            yield from _unknown(one, known, what)
+        for entry in _objects(value):
+            yield from _unknown(entry, known, what)
 
     return judge
 
@@ -224,16 +231,16 @@ def _security(value: Any) -> Found:
     if not isinstance(value, Mapping):
         yield Grant.HOST, "securityContext"
         return
-    for key, given in value.items():
+    for key, setting in value.items():
         harmless = {
-            "privileged": given is False,
-            "allowPrivilegeEscalation": given is False,
-            "runAsNonRoot": given is True,
-            "readOnlyRootFilesystem": isinstance(given, bool),
-            "runAsUser": type(given) is int and given > 0,
-            "runAsGroup": type(given) is int and given > 0,
-            "seccompProfile": given == {"type": "RuntimeDefault"},
-            "capabilities": given in ({"drop": ["ALL"]}, {}),
+            "privileged": setting is False,
+            "allowPrivilegeEscalation": setting is False,
+            "runAsNonRoot": setting is True,
+            "readOnlyRootFilesystem": isinstance(setting, bool),
+            "runAsUser": type(setting) is int and setting > 0,
+            "runAsGroup": type(setting) is int and setting > 0,
+            "seccompProfile": setting == {"type": "RuntimeDefault"},
+            "capabilities": setting in ({"drop": ["ALL"]}, {}),
         }
         if not harmless.get(key, False):
             yield Grant.HOST, f"securityContext.{key}"
@@ -254,8 +261,8 @@ _HANDLERS: Mapping[str, Collection[str]] = {
 
 def _probe(value: Any, what: str = "a probe") -> Found:
     """Allow no other host: the kubelet sends probes from the node."""
-    given = value if isinstance(value, Mapping) else {"": value}
-    for key, handler in given.items():
+    handlers = value if isinstance(value, Mapping) else {"": value}
+    for key, handler in handlers.items():
         if key in _HANDLERS:
             yield from _unknown(handler, _HANDLERS[key], f"{what} ({key})")
         elif key not in _TIMES:
@@ -263,9 +270,9 @@ def _probe(value: Any, what: str = "a probe") -> Found:
 
 
 def _probes(value: Any) -> Found:
-    given = value if isinstance(value, Mapping) else {"": value}
-    for name, one in given.items():
-        yield from _probe(one, f"The probe {name!r}")
+    probes = value if isinstance(value, Mapping) else {"": value}
+    for name, probe in probes.items():
+        yield from _probe(probe, f"The probe {name!r}")
 
 
 _RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -279,8 +286,8 @@ def _resources(value: Any) -> Found:
         return
     yield from _unknown(value, {"requests", "limits"}, "resources")
     for part in ("requests", "limits"):
-        given = value.get(part, {})
-        for name in given if isinstance(given, Mapping) else ("",):
+        amounts = value.get(part, {})
+        for name in amounts if isinstance(amounts, Mapping) else ("",):
             domain = str(name).partition("/")[0]
             if name not in _RESOURCES and domain not in _RESOURCE_DOMAINS:
                 yield Grant.HOST, f"The resource {name!r}"
@@ -290,7 +297,7 @@ def _objects(value: Any) -> list[Mapping[str, Any] | None]:
     """Return the list's objects; None for each other value."""
     if not isinstance(value, list):
         return [] if value is None else [None]
-    return [one if isinstance(one, Mapping) else None for one in value]
+    return [entry if isinstance(entry, Mapping) else None for entry in value]
 
 
 def _unknown(given: Any, known: Collection[str], what: str) -> Found:

@@ -110,12 +110,12 @@ def start_errors(
     """
     if spec.simulated:
         return
-    known = present if present is not None and not present.simulated else None
-    if known is None or spec.worker_args != known.worker_args:
-        shown = redact("worker_args", list(spec.worker_args))
+    running = present if present is not None and not present.simulated else None
+    if running is None or spec.worker_args != running.worker_args:
+        redacted = redact("worker_args", list(spec.worker_args))
         for problem in option_problems(spec.worker_args, context.vllm_version(spec)):
-            yield Problem("worker_args", shown, *problem)
-    if known is None or (spec.model, spec.source) != (known.model, known.source):
+            yield Problem("worker_args", redacted, *problem)
+    if running is None or (spec.model, spec.source) != (running.model, running.source):
         missing = context.hub_problem(spec)
         if missing is not None:
             yield missing
@@ -124,7 +124,7 @@ def start_errors(
 def standing_errors(spec: EndpointSpec, context: Context) -> list[Problem]:
     """Return why a stored spec may no longer be applied, e.g. after revoked grants."""
     named = (*l2_files(spec, context), *store_files(spec, context))
-    outside = [one for one in named if one.code == "file_not_allowed"]
+    outside = [problem for problem in named if problem.code == "file_not_allowed"]
     return [*outside, *grant_violations(spec, context)]
 
 
@@ -137,21 +137,21 @@ def _fixed_values(present: EndpointSpec | None) -> dict[str, Any]:
     if present is None:
         return {}
     flat = present.flat()
-    return {one.path: flat[one.path] for one in FIELDS if _is_fixed(one)}
+    return {field.path: flat[field.path] for field in FIELDS if _is_fixed(field)}
 
 
 def _fixed_field_errors(spec: EndpointSpec, present: EndpointSpec) -> list[Problem]:
     before, after = present.flat(), spec.flat()
     return [
         Problem(
-            one.path,
-            after[one.path],
-            f"{one.label} cannot be changed: it is {before[one.path] or 'empty'!r}.",
+            field.path,
+            after[field.path],
+            f"{field.label} cannot be changed: it is {before[field.path] or 'empty'!r}.",
             "Create another endpoint with the new value, then delete this one.",
             "fixed",
         )
-        for one in FIELDS
-        if _is_fixed(one) and before[one.path] != after[one.path]
+        for field in FIELDS
+        if _is_fixed(field) and before[field.path] != after[field.path]
     ]
 
 
@@ -186,9 +186,9 @@ def _model_known(spec: EndpointSpec, context: Context) -> Found:
             remedy = "Give the absolute path of a folder that contains the model's config.json."
             yield Problem("model", model, message, remedy, "unknown_model")
     elif model not in context.models:
-        known = ", ".join(sorted(context.models)) or "none"
+        names = ", ".join(sorted(context.models)) or "none"
         message = f"Unknown model {model}."
-        remedy = f"Give one of {known}, organisation/name or an absolute path."
+        remedy = f"Give one of {names}, organisation/name or an absolute path."
         yield Problem("model", model, message, remedy, "unknown_model")
     elif not context.models[model] and not spec.simulated:
         message = f"The files of {model} are not on this machine."
@@ -263,13 +263,13 @@ def store_files(spec: EndpointSpec, context: Context) -> Found:
     """Reject files of the state store as `l2_files` does."""
     store = spec.router.state_store
     named = [(f"router.state_store.{name}", getattr(store, name)) for name in _STORE_FILES]
-    yield from _refused_files([one for one in named if one[1] and store.url], context)
+    yield from _refused_files([file for file in named if file[1] and store.url], context)
 
 
 def _tier(name: str, context: Context) -> Found:
     if name not in context.tiers:
-        known = ", ".join(sorted(context.tiers))
-        remedy = f"Choose one of: {known}; or create it on the page Cache."
+        names = ", ".join(sorted(context.tiers))
+        remedy = f"Choose one of: {names}; or create it on the page Cache."
         message = f"Unknown cache tier {name!r}."
         yield Problem("cache.l2.tier", name, message, remedy, "unknown_tier")
 
@@ -315,11 +315,11 @@ def _memory(spec: EndpointSpec, context: Context) -> Found:
 def _shared_memory(spec: EndpointSpec, context: Context) -> Found:
     """Check the size of /dev/shm for L1: exceeding it kills a worker without an error."""
     l1 = spec.cache.l1
-    wanted, total = l1.size_gib * spec.replicas, context.shared_memory_bytes / GIB
-    if spec.simulated or not l1.enabled or wanted <= total:
+    needed, total = l1.size_gib * spec.replicas, context.shared_memory_bytes / GIB
+    if spec.simulated or not l1.enabled or needed <= total:
         return
     message = (
-        f"L1 of {spec.replicas} workers needs {wanted:g} GiB of shared memory; "
+        f"L1 of {spec.replicas} workers needs {needed:g} GiB of shared memory; "
         f"this machine has {total:.2f} GiB (/dev/shm)."
     )
     remedy = f"Use at most {total / max(1, spec.replicas):.2f} GiB, or enlarge /dev/shm."
@@ -332,10 +332,10 @@ def _processors(spec: EndpointSpec, context: Context) -> Found:
         message = f"A worker of {cpus:g} CPUs does not fit: this machine has {context.cpus}."
         remedy = f"Use at most {context.cpus}."
         yield Problem("resources.cpus", cpus, message, remedy, "over_capacity")
-    wanted = gpus * spec.replicas
-    if wanted > context.gpus:
+    needed = gpus * spec.replicas
+    if needed > context.gpus:
         message = (
-            f"{spec.replicas} workers need {wanted} GPUs; this console can assign {context.gpus}."
+            f"{spec.replicas} workers need {needed} GPUs; this console can assign {context.gpus}."
         )
         most = f"Use at most {context.gpus} in total."
         remedy = most if context.gpus else "Use 0 to run on the CPU."
@@ -345,13 +345,13 @@ def _processors(spec: EndpointSpec, context: Context) -> Found:
 def _cluster_only(spec: EndpointSpec, _context: Context) -> Found:
     if spec.on_cluster:
         return
-    wanted = spec.flat()
-    for one in CLUSTER_FIELDS:
-        if one.path not in ANYWHERE and wanted[one.path] != _json(one.default):
-            message = f"{one.label} applies to endpoints on a cluster only."
+    flat_fields = spec.flat()
+    for item in CLUSTER_FIELDS:
+        if item.path not in ANYWHERE and flat_fields[item.path] != _json(item.default):
+            message = f"{item.label} applies to endpoints on a cluster only."
             remedy = "Remove it, or set placement.cluster."
-            value = redact(one.path, wanted[one.path])
-            yield Problem(one.path, value, message, remedy, "cluster_only")
+            value = redact(item.path, flat_fields[item.path])
+            yield Problem(item.path, value, message, remedy, "cluster_only")
 
 
 def _json(default: Any) -> Any:
@@ -367,9 +367,9 @@ def _on_cluster(spec: EndpointSpec, context: Context) -> Found:
     if cluster in context.clusters:
         yield from cluster_violations(spec, context.cluster(cluster))
         return
-    known = ", ".join(sorted(context.clusters)) or "none yet"
+    names = ", ".join(sorted(context.clusters)) or "none yet"
     message = f"Unknown cluster {cluster}."
-    remedy = f"Choose one of: {known}; or add it on the page Clusters."
+    remedy = f"Choose one of: {names}; or add it on the page Clusters."
     yield Problem("placement.cluster", cluster, message, remedy, "unknown_cluster")
 
 
@@ -385,8 +385,8 @@ def _tier_near(spec: EndpointSpec, context: Context) -> Found:
         name for name, tier_cluster in context.tier_clusters.items() if tier_cluster == here
     )
     message = f"Cache tier {tier} is on {_place(there)}, the endpoint on {_place(here)}."
-    known = ", ".join(near) or "none yet"
-    remedy = f"Choose one of: {known}; or create one there on the page Cache."
+    names = ", ".join(near) or "none yet"
+    remedy = f"Choose one of: {names}; or create one there on the page Cache."
     yield Problem("cache.l2.tier", tier, message, remedy, "tier_elsewhere")
 
 

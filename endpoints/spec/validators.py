@@ -121,7 +121,7 @@ def redis_url_problem(value: str) -> Problem | None:
             address.host.encode("idna")  # fails for unresolvable names
     except ValueError as error:
         return f"Invalid URL: {error}.", remedy, "invalid_url"
-    if any(not one.port > 0 or not 0 <= one.database < 1000 for one in nodes.addresses):
+    if any(not address.port > 0 or not 0 <= address.database < 1000 for address in nodes.addresses):
         return "The port or the database number is out of range.", remedy, "invalid_url"
     return _host_problem(address.host for address in nodes.addresses)
 
@@ -165,10 +165,10 @@ def store_user_problem(value: str) -> Problem | None:
 
 def media_domains_problem(value: tuple[str, ...]) -> Problem | None:
     """Require lower-case hosts: vLLM compares the whole host of a URL."""
-    for one in value:
-        if not _HOST.fullmatch(one) and value != (ANY_HOST,):
+    for domain in value:
+        if not _HOST.fullmatch(domain) and value != (ANY_HOST,):
             remedy = "Give host names in lower case, such as images.example.com, or * alone."
-            return f"{one!r} is not a host name.", remedy, "invalid_host"
+            return f"{domain!r} is not a host name.", remedy, "invalid_host"
     return None
 
 
@@ -284,8 +284,12 @@ def worker_args_problem(value: tuple[str, ...]) -> Problem | None:
         own = _own_flag(flag_of(item))
         if own:
             flag = flag_of(item)
-            shown = own if own == flag else f"{flag} (read as {own})"
-            return f"{shown} is set by Emberline: {OWN_FLAGS[own]}.", f"Remove {flag}.", "collision"
+            spelling = own if own == flag else f"{flag} (read as {own})"
+            return (
+                f"{spelling} is set by Emberline: {OWN_FLAGS[own]}.",
+                f"Remove {flag}.",
+                "collision",
+            )
     return None
 
 

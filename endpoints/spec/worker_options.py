@@ -67,12 +67,12 @@ def option_problems(args: Sequence[str], version: str) -> Iterator[Problem]:
 
 def _values(args: Sequence[str], start: int) -> list[str]:
     """Return the words up to the next option."""
-    found = []
+    values = []
     for word in args[start:]:
         if word.startswith("-") and len(word) > 1 and not _NEGATIVE.fullmatch(word):
             break
-        found.append(word)
-    return found
+        values.append(word)
+    return values
 
 
 def _check(
@@ -82,25 +82,25 @@ def _check(
     if not word.startswith("-") or _NEGATIVE.fullmatch(word):
         text = "A value has no option."  # not repeated: it may be a secret
         return (text, "Write --option=value on one line.", "invalid_argument"), 0
-    given, equals, value = word.partition("=")
-    found = _resolve(given, options)
-    if not found and not given.startswith("--") and len(given) > 2:
-        short = "--optimization-level" if given.startswith("-O") else given[:2]
+    option, equals, value = word.partition("=")
+    resolved = _resolve(option, options)
+    if not resolved and not option.startswith("--") and len(option) > 2:
+        short = "--optimization-level" if option.startswith("-O") else option[:2]
         if options.get(short, "flag") != "flag":
-            found = [short]
-            given, equals, value = given[:2], "=", word[2:].removeprefix("=")
-    if len(found) != 1:
-        return _unknown(given, found, options, version), len(following)
-    name, kind = found[0], options[found[0]]
-    if "." in given:
-        return _missing(given, kind) if not (equals or following) else None, 0 if equals else 1
+            resolved = [short]
+            option, equals, value = option[:2], "=", word[2:].removeprefix("=")
+    if len(resolved) != 1:
+        return _unknown(option, resolved, options, version), len(following)
+    name, kind = resolved[0], options[resolved[0]]
+    if "." in option:
+        return _missing(option, kind) if not (equals or following) else None, 0 if equals else 1
     if kind == "flag":
-        problem = _unexpected(given, value) if equals else None
+        problem = _unexpected(option, value) if equals else None
         return problem, 0
     values, taken = ([value], 0) if equals else _taken(kind, following)
     if not values and "?" not in kind:
         return _missing(name, kind), 0
-    wrong = next((one for one in values if not _is_valid(kind, one)), None)
+    wrong = next((value for value in values if not _is_valid(kind, value)), None)
     return _invalid(name, kind, wrong) if wrong is not None else None, taken
 
 

@@ -198,8 +198,8 @@ def _default_arguments(spec: EndpointSpec) -> list[str]:
             ("--distributed-executor-backend", "uni"),
             ("--kv-cache-memory-bytes", str(kv_bytes)),
         ]
-    given = {flag_of(argument) for argument in spec.worker_args}
-    return [word for pair in pairs if pair[0] not in given for word in pair]
+    flags = {flag_of(argument) for argument in spec.worker_args}
+    return [word for pair in pairs if pair[0] not in flags for word in pair]
 
 
 def _cpu_env(spec: EndpointSpec) -> dict[str, str]:

@@ -39,12 +39,12 @@ class ArmTotals:
 
     def ttft(self, share: float) -> float | None:
         """Return a TTFT quantile in seconds, to 10 % accuracy; None: nothing measured."""
-        wanted = share * sum(self.ttft_buckets.values())
+        rank = share * sum(self.ttft_buckets.values())
         passed = 0
-        for at, count in sorted(self.ttft_buckets.items()):
+        for bucket, count in sorted(self.ttft_buckets.items()):
             passed += count
-            if passed >= wanted:
-                return bucket_bound(at)
+            if passed >= rank:
+                return bucket_bound(bucket)
         return None
 
     @property
@@ -99,23 +99,23 @@ def _read_arm(data: Mapping[str, Any]) -> ArmTotals:
         prompt_tokens=int(data["prompt_tokens"]),
         cached_tokens=int(data["cached_tokens"]),
         sessions=int(data["sessions"]),
-        ttft_buckets={int(at): int(count) for at, count in data["ttft_buckets"].items()},
+        ttft_buckets={int(bucket): int(count) for bucket, count in data["ttft_buckets"].items()},
         sums=sums,
     )
 
 
 def add_arms(parts: Iterable[Mapping[str, ArmTotals]]) -> dict[str, ArmTotals]:
     """Add up what several routers, or several runs of one, report."""
-    found = list(parts)
-    return {name: _add([part[name] for part in found]) for name in ARMS}
+    all_parts = list(parts)
+    return {name: _add([part[name] for part in all_parts]) for name in ARMS}
 
 
 def _add(parts: Sequence[ArmTotals]) -> ArmTotals:
     buckets: dict[int, int] = {}
     sums = dict.fromkeys(MEASURES, SampleSum())
     for part in parts:
-        for at, count in part.ttft_buckets.items():
-            buckets[at] = buckets.get(at, 0) + count
+        for bucket, count in part.ttft_buckets.items():
+            buckets[bucket] = buckets.get(bucket, 0) + count
         for name in MEASURES:
             sums[name] += part.sums[name]
     return ArmTotals(

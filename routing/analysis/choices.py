@@ -98,10 +98,10 @@ class DecisionFilter:
     @classmethod
     def read(cls, given: Mapping[str, str]) -> DecisionFilter:
         """Parse query parameters, ignoring unknown values (URLs of other versions)."""
-        found = {name: str(given.get(name, ""))[:200] for name in NAMES}
-        if found["outcome"] not in OUTCOMES:
-            found["outcome"] = ""
-        return cls(**found)
+        choices = {name: str(given.get(name, ""))[:200] for name in NAMES}
+        if choices["outcome"] not in OUTCOMES:
+            choices["outcome"] = ""
+        return cls(**choices)
 
     @property
     def active(self) -> bool:

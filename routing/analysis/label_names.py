@@ -239,8 +239,10 @@ def get_name(label: str, value: str) -> str:
     if label in NAMES:
         return NAMES[label].get(value, value)
     first, _, second = label.partition("_")
-    one, _, other = value.partition(" ")
-    return f"{get_name(first, one)}: {get_name(second, other)}" if second and other else value
+    first_label, _, other = value.partition(" ")
+    return (
+        f"{get_name(first, first_label)}: {get_name(second, other)}" if second and other else value
+    )
 
 
 def get_name_in_sentence(label: str, value: str) -> str:

@@ -114,8 +114,8 @@ def add_hours(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
                     into[label] = into.get(label, Counter()) + _tokens(sums)
             total.prefix_requests += _tokens(hour.get("prefix_requests"))
             for label, sums in _dict(hour.get("templates")).items():
-                found = total.templates.setdefault(label, TemplateTotals())
-                found.add(_dict(sums), start >= latest.get(label, 0))
+                template = total.templates.setdefault(label, TemplateTotals())
+                template.add(_dict(sums), start >= latest.get(label, 0))
                 latest[label] = max(start, latest.get(label, 0))
     return total
 
@@ -139,14 +139,14 @@ def explain_miss(decision: RoutingDecision) -> str:
 
 def find_examples(decisions: Sequence[RoutingDecision], cause: str, most: int) -> list[MissExample]:
     """Return decisions with this cause, those with the most tokens first."""
-    found = []
+    examples = []
     for decision in decisions:
         misses = _dict(decision.raw.get("misses"))
         tokens = _tokens(misses.get("causes"))[cause]
         if tokens:
             number = as_number(misses.get("evicted_at"))
             offset = as_number(misses.get("changed_offset"))
-            found.append(
+            examples.append(
                 MissExample(
                     decision,
                     tokens,
@@ -156,8 +156,8 @@ def find_examples(decisions: Sequence[RoutingDecision], cause: str, most: int) -
                     "" if number is None else _active_at(decisions, decision.chosen, number),
                 )
             )
-    found.sort(key=lambda item: -item.tokens)
-    return found[:most]
+    examples.sort(key=lambda item: -item.tokens)
+    return examples[:most]
 
 
 def _active_at(decisions: Sequence[RoutingDecision], worker: str, at: float) -> str:
@@ -215,7 +215,7 @@ def _dict(value: Any) -> Mapping[str, Any]:
 
 
 def _list(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _tokens(value: Any) -> Tokens:

@@ -92,19 +92,19 @@ def _is_covered(
     digest: str, node: _Node, taken: Mapping[str, _Node], nodes: Mapping[str, _Node]
 ) -> bool:
     """Return whether a listed group is a prefix or continuation with similar frequency."""
-    for other, shown in taken.items():
-        longer, shorter = (other, digest) if shown.depth > node.depth else (digest, other)
-        rare, often = sorted((shown.count, node.count))
+    for other, prefix in taken.items():
+        longer, shorter = (other, digest) if prefix.depth > node.depth else (digest, other)
+        rare, often = sorted((prefix.count, node.count))
         if rare > _SIMILAR_SHARE * often and _is_prefix(longer, shorter, nodes):
             return True
     return False
 
 
 def _is_prefix(longer: str, shorter: str, nodes: Mapping[str, _Node]) -> bool:
-    at = longer
-    while at and nodes[at].depth > nodes[shorter].depth:
-        at = nodes[at].parent
-    return at == shorter
+    parent = longer
+    while parent and nodes[parent].depth > nodes[shorter].depth:
+        parent = nodes[parent].parent
+    return parent == shorter
 
 
 @dataclass(slots=True)
@@ -129,11 +129,11 @@ def _make_group(
         size = tokens / max(int(record.get("prefix_blocks") or 0), len(prefix), 1)
         cached = record.get("cached_tokens")
         for digest in taken.keys() & set(prefix):
-            one = sums[digest]
-            one.tokens = taken[digest].depth * size
-            one.prompt += tokens if cached is not None else 0
-            one.cached += int(cached or 0)
-            one.workers[str(record.get("chosen") or "")] += 1
+            prefix_sum = sums[digest]
+            prefix_sum.tokens = taken[digest].depth * size
+            prefix_sum.prompt += tokens if cached is not None else 0
+            prefix_sum.cached += int(cached or 0)
+            prefix_sum.workers[str(record.get("chosen") or "")] += 1
     total = sum(1 for prefix in prefixes if prefix)
     return [
         PrefixGroup(

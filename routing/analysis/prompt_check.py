@@ -88,8 +88,8 @@ def _entries(text: str) -> list[Any]:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
         lines = [
-            (at, line_text)
-            for at, line_text in enumerate(text.splitlines(), 1)
+            (number, line_text)
+            for number, line_text in enumerate(text.splitlines(), 1)
             if line_text.strip()
         ]
         out = []
@@ -125,8 +125,8 @@ def read_prompt(entry: Any, number: int = 1) -> CheckedPrompt:
         raise PromptError(f"Prompt {number} cannot be read: {error}.") from None
     if ids:
         raise PromptError(f"Prompt {number} has token IDs. Give its text.")
-    found, pieces = sketch.make_sketch(data, sketch.make_seed(model, name[2]))
-    return CheckedPrompt(data, found, pieces, tools)
+    layout, pieces = sketch.make_sketch(data, sketch.make_seed(model, name[2]))
+    return CheckedPrompt(data, layout, pieces, tools)
 
 
 def check_prompts(
@@ -135,13 +135,17 @@ def check_prompts(
     """Return the findings, those with the largest stable part first."""
     merged: dict[tuple[str, str], PromptFinding] = {}
     for number in range(1, len(prompts)):
-        one = compare(prompts[number - 1], prompts[number], number)
-        if one is None or one.stable_tokens < least_tokens:
+        comparison = compare(prompts[number - 1], prompts[number], number)
+        if comparison is None or comparison.stable_tokens < least_tokens:
             continue
-        known = merged.get((one.cause, one.part))
-        count = 1 + (known.count if known is not None else 0)
-        best = one if known is None or known.stable_tokens < one.stable_tokens else known
-        merged[one.cause, one.part] = PromptFinding(
+        grouped = merged.get((comparison.cause, comparison.part))
+        count = 1 + (grouped.count if grouped is not None else 0)
+        best = (
+            comparison
+            if grouped is None or grouped.stable_tokens < comparison.stable_tokens
+            else grouped
+        )
+        merged[comparison.cause, comparison.part] = PromptFinding(
             *(best.pair, best.cause, best.offset, best.part, best.character),
             *(best.stable_tokens, best.before, best.after, count),
         )
@@ -162,10 +166,10 @@ def compare(old: CheckedPrompt, new: CheckedPrompt, number: int = 1) -> PromptFi
     seeds = sketch.seed_change(new.sketch.seed, old.sketch.seed)
     if not seeds and new.tools != old.tools and _sorted(new.tools) == _sorted(old.tools):
         order = sketch.CAUSES[sketch.ORDER]
-        at = _common(old.tools, new.tools)
+        common = _common(old.tools, new.tools)
         tokens = len(new.data) // TOKEN_BYTES
-        shown = (_excerpt(old.tools[at:]), _excerpt(new.tools[at:]))
-        return PromptFinding(pair, order, at, "tools", at, tokens, *shown)
+        excerpts = (_excerpt(old.tools[common:]), _excerpt(new.tools[common:]))
+        return PromptFinding(pair, order, common, "tools", common, tokens, *excerpts)
     change = sketch.find_change(new.sketch, old.sketch, new.pieces, new.data, 0, evidence=1)
     if change is None:
         return None
@@ -185,15 +189,15 @@ def compare(old: CheckedPrompt, new: CheckedPrompt, number: int = 1) -> PromptFi
     offset = mine[first] + _common(before, after)
     part = sketch.find_part(new.data, mine[first])
     character = len(new.data[_part_start(new.data, offset) : offset].decode("utf-8", "replace"))
-    shown = (_excerpt(before), _excerpt(after))
-    return PromptFinding(pair, sketch.CAUSES[kind], offset, part, character, tokens, *shown)
+    excerpts = (_excerpt(before), _excerpt(after))
+    return PromptFinding(pair, sketch.CAUSES[kind], offset, part, character, tokens, *excerpts)
 
 
 def _sorted(tools: bytes) -> list[bytes]:
     """Return each tool with its keys in order."""
     document = orjson.loads(tools)
     listed = document if isinstance(document, list) else [document]
-    return sorted(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in listed)
+    return sorted(orjson.dumps(item, option=orjson.OPT_SORT_KEYS) for item in listed)
 
 
 def _reordered(before: bytes, after: bytes) -> bool:
@@ -204,7 +208,7 @@ def _reordered(before: bytes, after: bytes) -> bool:
 
 def _common(one: bytes, other: bytes) -> int:
     least = min(len(one), len(other))
-    return next((at for at in range(least) if one[at] != other[at]), least)
+    return next((index for index in range(least) if one[index] != other[index]), least)
 
 
 def _part_start(data: bytes, offset: int) -> int:
@@ -213,8 +217,10 @@ def _part_start(data: bytes, offset: int) -> int:
 
 
 def _excerpt(text: bytes) -> str:
-    shown = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text.decode("utf-8", "replace")).split(" "))
-    return shown[:_EXCERPT].strip() + ("…" if len(shown) > _EXCERPT else "")
+    text_shown = " ".join(
+        re.sub(r"[\x00-\x1f\x7f]", " ", text.decode("utf-8", "replace")).split(" ")
+    )
+    return text_shown[:_EXCERPT].strip() + ("…" if len(text_shown) > _EXCERPT else "")
 
 
 def as_document(prompts: int, findings: Sequence[PromptFinding]) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ class _Request:
 
 def replay_strategies(records: Sequence[dict[str, Any]], current: str) -> list[ReplayOutcome]:
     """Replay the records (newest first) under each strategy."""
-    requests = [found for found in map(_parse_record, reversed(records)) if found is not None]
+    requests = [record for record in map(_parse_record, reversed(records)) if record is not None]
     chains = any(request.facts.chain for request in requests)
     outcomes = []
     for strategy in STRATEGIES:

@@ -70,8 +70,8 @@ def compare(
         return None
     variance = 0.0
     for arm in (control, candidate):
-        one = arm.variance + (1 / arm.count if floor else 0.0)
-        variance += one * overlap / arm.count
+        arm_variance = arm.variance + (1 / arm.count if floor else 0.0)
+        variance += arm_variance * overlap / arm.count
     width = math.sqrt(variance) * critical_value((control.count + candidate.count) / overlap, alpha)
     difference = candidate.mean - control.mean
     return Interval(difference, difference - width, difference + width)

@@ -108,10 +108,10 @@ class CanaryStateSerializer(serializers.Serializer[Any]):
 
 
 def show(canary: Canary) -> dict[str, Any]:
-    found = selectors.result(canary)
+    results = selectors.result(canary)
     names = [str(name) for name in CanarySerializer().fields]
     fields = {name: getattr(canary, name) for name in names if hasattr(canary, name)}
-    fields |= {"arms": show_arms(canary, found), "intervals": found.intervals}
+    fields |= {"arms": show_arms(canary, results), "intervals": results.intervals}
     return dict(CanarySerializer(fields).data)
 
 
@@ -128,8 +128,8 @@ class CanaryView(APIView):
         responses=CanaryStateSerializer,
     )
     def get(self, _request: Request, name: str) -> Response:
-        found = selectors.latest(endpoint_selectors.get(name))
-        return Response({"canary": None if found is None else show(found)})
+        canary = selectors.latest(endpoint_selectors.get(name))
+        return Response({"canary": None if canary is None else show(canary)})
 
     @extend_schema(
         summary="Start a strategy canary",

@@ -97,7 +97,7 @@ def _routing(name: str) -> dict[str, Any]:
         "session_key": routing.session_key,
         "routers": len(selectors.routers(endpoint)),
         "note": reply.note,
-        "workers": [{key: getattr(one, key) for key in fields} for one in reply.found],
+        "workers": [{key: getattr(decision, key) for key in fields} for decision in reply.found],
     }
 
 
@@ -110,10 +110,10 @@ class Strategies(APIView):
         responses={200: StrategiesSerializer, **AWAY},
     )
     def get(self, _request: Request, name: str) -> Response:
-        seen = require_reply(selectors.strategy_previews(endpoint_selectors.get(name)))
+        reply = require_reply(selectors.strategy_previews(endpoint_selectors.get(name)))
         fields = [str(key) for key in StrategySerializer().fields]
-        rows = [{key: getattr(one, key) for key in fields} for one in seen.found]
-        return Response({"requests": seen.requests, "strategies": rows})
+        rows = [{key: getattr(preview, key) for key in fields} for preview in reply.found]
+        return Response({"requests": reply.requests, "strategies": rows})
 
 
 class ExplainSerializer(serializers.Serializer[Any]):
@@ -159,16 +159,16 @@ class Explain(APIView):
         endpoint = endpoint_selectors.get(name)
         serializer = ExplainSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
-        given = serializer.validated_data
-        body = check_body(given["request"])
-        headers, fields = selectors.require_session_name(endpoint, given.get("session", ""))
-        strategy, key = given.get("strategy", ""), given.get("key", "")
+        values = serializer.validated_data
+        body = check_body(values["request"])
+        headers, fields = selectors.require_session_name(endpoint, values.get("session", ""))
+        strategy, key = values.get("strategy", ""), values.get("key", "")
         words = selectors.explain(endpoint, body | fields, strategy, headers, key)
-        found = [
+        answers = [
             {"error": word.error, "ranking": word.answer.raw if word.answer else None}
             for word in words
         ]
-        return Response({"routers": found})
+        return Response({"routers": answers})
 
 
 class MessageSerializer(serializers.Serializer[Any]):

@@ -107,14 +107,14 @@ class Traces(APIView):
     def get(self, _request: Request, name: str) -> Response:
         endpoint = endpoint_selectors.get(name)
         routing = endpoint.parsed.routing
-        found = {
+        document = {
             "recording": routing.record_traffic,
             "record_days": routing.record_days,
             "record_mib": routing.record_mib,
             "hours": storage.recorded_hours(endpoint),
             "imports": storage.imported_traces(endpoint),
         }
-        return Response(TracesSerializer(found).data)
+        return Response(TracesSerializer(document).data)
 
     @extend_schema(
         summary="Delete recorded hours",

@@ -77,15 +77,17 @@ class Decisions(APIView):
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
         most = int(request.query_params.get("limit", 50))
-        wanted = DecisionFilter.read(request.query_params)
+        filters = DecisionFilter.read(request.query_params)
         endpoint = endpoint_selectors.get(name)
         if watch.is_watch(request):
             poll = decision_stream.DecisionStream(
-                name, wanted, most, decision_stream.render_records
+                name, filters, most, decision_stream.render_records
             ).poll
             return sse.stream(request, sse.poll_changes(poll))
         reply = require_reply(selectors.decisions(endpoint, most))
-        return Response({"decisions": [one.raw for one in reply.found if wanted.takes(one)]})
+        return Response(
+            {"decisions": [decision.raw for decision in reply.found if filters.takes(decision)]}
+        )
 
 
 @extend_schema(tags=["routing"])
@@ -133,20 +135,20 @@ class KvIndex(APIView):
         responses={200: KvIndexSerializer, 503: ErrorSerializer},
     )
     def get(self, _request: Request, name: str) -> Response:
-        seen = selectors.kv_index(endpoint_selectors.get(name))
-        if seen.at is None:
-            raise RouterUnavailable(seen.error)
-        kv = seen.raw.get("kv") if seen.index is not None else None
+        reply = selectors.kv_index(endpoint_selectors.get(name))
+        if reply.at is None:
+            raise RouterUnavailable(reply.error)
+        kv = reply.raw.get("kv") if reply.index is not None else None
         fields = tuple(RouterIndexSerializer().fields)
-        replies = [reply.data() for reply in seen.replies]
+        replies = [reply.data() for reply in reply.replies]
         return Response(
             {
-                "strategy": seen.strategy,
-                "at": seen.at,
-                "stale": seen.error,
+                "strategy": reply.strategy,
+                "at": reply.at,
+                "stale": reply.error,
                 "kv": kv,
                 "routers": [{name: reply[name] for name in fields} for reply in replies],
-                "differences": seen.differences,
+                "differences": reply.differences,
             }
         )
 
@@ -188,7 +190,7 @@ class RouterReportSerializer(RouterIndexSerializer):
 class ChosenStoreSerializer(serializers.Serializer[Any]):
     url = serializers.CharField()
     origin = serializers.ChoiceField(
-        choices=[str(one) for one in StoreOrigin],
+        choices=[str(origin) for origin in StoreOrigin],
         help_text="endpoint: router.state_store; l2: its redis L2 cache; installation: the "
         "console's setting.",
     )
@@ -214,11 +216,11 @@ class Routers(APIView):
     )
     def get(self, _request: Request, name: str) -> Response:
         endpoint = endpoint_selectors.get(name)
-        found, store = selectors.router_reports(endpoint), selectors.state_store(endpoint)
+        reports, store = selectors.router_reports(endpoint), selectors.state_store(endpoint)
         data = {
             "state_store": store and {"url": store.url, "origin": str(store.origin)},
-            "routers": [one.data() for one in found],
-            "differences": disagreements(found),
+            "routers": [report.data() for report in reports],
+            "differences": disagreements(reports),
         }
         return Response(RouterReportsSerializer(data).data)
 
@@ -227,7 +229,7 @@ class FindingSerializer(serializers.Serializer[Any]):
     """Finding of the doctor. `code` is stable; `fix` states the remedy."""
 
     code = serializers.CharField()
-    severity = serializers.ChoiceField([str(one) for one in Severity])
+    severity = serializers.ChoiceField([str(severity) for severity in Severity])
     what = serializers.CharField()
     evidence = serializers.ListField(child=serializers.CharField())
     fix = serializers.CharField()
@@ -239,7 +241,7 @@ class CheckSerializer(serializers.Serializer[Any]):
 
     code = serializers.CharField()
     title = serializers.CharField()
-    state = serializers.ChoiceField([str(one) for one in CheckState])
+    state = serializers.ChoiceField([str(state) for state in CheckState])
     why = serializers.CharField(allow_blank=True)
 
 
@@ -251,7 +253,7 @@ class ExaminationSerializer(serializers.Serializer[Any]):
     endpoint = serializers.CharField()
     strategy = serializers.CharField(allow_blank=True)
     workers = serializers.ListField(child=serializers.CharField())
-    verdict = serializers.ChoiceField(["ok", *(str(one) for one in Severity)])
+    verdict = serializers.ChoiceField(["ok", *(str(severity) for severity in Severity)])
     seconds = serializers.FloatField()
     findings = FindingSerializer(many=True)
     checks = CheckSerializer(many=True)
@@ -310,9 +312,9 @@ class Prefixes(APIView):
         responses={200: PrefixesSerializer, **AWAY},
     )
     def get(self, _request: Request, name: str) -> Response:
-        seen = require_reply(selectors.prefixes(endpoint_selectors.get(name)))
-        rows = [{**asdict(one), "workers": dict(one.workers)} for one in seen.found]
-        return Response({"requests": seen.requests, "prefixes": rows})
+        reply = require_reply(selectors.prefixes(endpoint_selectors.get(name)))
+        rows = [{**asdict(prefix), "workers": dict(prefix.workers)} for prefix in reply.found]
+        return Response({"requests": reply.requests, "prefixes": rows})
 
 
 @extend_schema(tags=["routing"])

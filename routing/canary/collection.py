@@ -84,10 +84,10 @@ def _add_reports(canary: Canary, words: Sequence[RouterReply[dict[str, Any]]]) -
             continue
         applied += 1
         instance = word.answer["instance"]
-        known = canary.reports.get(instance)
-        if known is None and len(canary.reports) >= MAX_REPORTS:
+        last_report = canary.reports.get(instance)
+        if last_report is None and len(canary.reports) >= MAX_REPORTS:
             continue
-        if known is None or _counts(arms) >= _counts(known):  # a late reply is older
+        if last_report is None or _counts(arms) >= _counts(last_report):  # a late reply is older
             canary.reports[instance] = arms
     canary.routers = max(canary.routers, applied)
     return applied

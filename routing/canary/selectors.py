@@ -39,10 +39,10 @@ def router_settings(endpoint: EndpointFacts) -> dict[str, Any] | None:
     changed since its start, which ends it (canary.collection).
     """
     running = Canary.objects.filter(endpoint__name=endpoint.name, state=CanaryState.RUNNING)
-    found = running.defer("reports", "history").first()
-    if found is None or found.control != endpoint.spec.routing.effective_strategy:
+    canary = running.defer("reports", "history").first()
+    if canary is None or canary.control != endpoint.spec.routing.effective_strategy:
         return None
-    return build_settings(found)
+    return build_settings(canary)
 
 
 def build_settings(canary: Canary) -> dict[str, Any]:

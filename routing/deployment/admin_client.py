@@ -58,14 +58,14 @@ STATES = ("up", "draining", "down")  # of a worker, the worst last
 
 def merge_workers(reports: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
     """Merge the reports of several routers into one row per worker. Pure."""
-    found: dict[str, RouterWorker] = {}
+    merged: dict[str, RouterWorker] = {}
     for worker in (worker for report in reports for worker in report):
-        before = found.get(worker.id)
+        before = merged.get(worker.id)
         if before is None:
-            found[worker.id] = worker
+            merged[worker.id] = worker
             continue
         worse = max(before, worker, key=lambda one: _rank(one.state))
-        found[worker.id] = replace(
+        merged[worker.id] = replace(
             worse,
             in_flight=before.in_flight + worker.in_flight,
             served=before.served + worker.served,
@@ -73,7 +73,7 @@ def merge_workers(reports: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWork
             failed_requests=before.failed_requests + worker.failed_requests,
             in_flight_tokens=before.in_flight_tokens + worker.in_flight_tokens,
         )
-    return tuple(found.values())
+    return tuple(merged.values())
 
 
 def _rank(state: str) -> int:
@@ -121,13 +121,13 @@ def read_workers(data: Mapping[str, Any]) -> tuple[RouterWorker, ...]:
 
 def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
     data = fetch_page(admin_url, "/config", deadline_s)
-    shown = data.get("config")
-    if not isinstance(shown, dict):
+    running = data.get("config")
+    if not isinstance(running, dict):
         raise _invalid_reply()
-    keys = shown.get("keys")
+    keys = running.get("keys")
     return RunningConfig(
-        strategy=str(shown.get("strategy", "")),
-        session_key=str(shown.get("session_key", "")),
+        strategy=str(running.get("strategy", "")),
+        session_key=str(running.get("session_key", "")),
         keys=None if keys is None else tuple(keys),
         refused=str(data.get("refused") or ""),
     )
@@ -138,21 +138,21 @@ def decisions(
 ) -> list[dict[str, Any]]:
     """Return newest decisions in small pages (`brief`: no candidates), as they cost router time."""
     step = limit if brief else DECISIONS_PER_REQUEST
-    found: dict[str, dict[str, Any]] = {}
-    while len(found) < limit:
-        path = f"/decisions?limit={min(step, limit - len(found))}"
-        path += f"&skip={len(found)}" if found else ""
+    decisions_by_id: dict[str, dict[str, Any]] = {}
+    while len(decisions_by_id) < limit:
+        path = f"/decisions?limit={min(step, limit - len(decisions_by_id))}"
+        path += f"&skip={len(decisions_by_id)}" if decisions_by_id else ""
         page = fetch_page(admin_url, path + ("&brief=1" if brief else ""), deadline_s).get(
             "decisions"
         )
         if not isinstance(page, list) or not all(isinstance(item, dict) for item in page):
             raise _invalid_reply()
-        before = len(found)
+        before = len(decisions_by_id)
         for item in page:
-            found.setdefault(str(item.get("id")), item)
-        if len(found) == before or len(page) < step:
+            decisions_by_id.setdefault(str(item.get("id")), item)
+        if len(decisions_by_id) == before or len(page) < step:
             break
-    return list(found.values())
+    return list(decisions_by_id.values())
 
 
 def decision(admin_url: str, number: str, deadline_s: float | None = None) -> dict[str, Any] | None:
@@ -178,8 +178,8 @@ def explain(
 
     Optionally by another strategy that the router can evaluate, or as if sent with `key`.
     """
-    wanted = {name: value for name, value in (("strategy", strategy), ("key", key)) if value}
-    path = f"/explain?{urlencode(wanted)}" if wanted else "/explain"
+    parameters = {name: value for name, value in (("strategy", strategy), ("key", key)) if value}
+    path = f"/explain?{urlencode(parameters)}" if parameters else "/explain"
     return _call("POST", admin_url, path, deadline_s, body, headers)
 
 
@@ -189,27 +189,27 @@ def index(admin_url: str, deadline_s: float | None = None) -> KvIndex | None:
 
 
 def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
-    found = fetch_page(admin_url, "/usage", deadline_s)
-    if not isinstance(found.get("instance"), str) or not isinstance(found.get("keys"), dict):
+    page = fetch_page(admin_url, "/usage", deadline_s)
+    if not isinstance(page.get("instance"), str) or not isinstance(page.get("keys"), dict):
         raise _invalid_reply()
-    return found
+    return page
 
 
 def misses(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
     """Return computed prompt tokens by cause and hour."""
-    found = fetch_page(admin_url, "/misses", deadline_s)
-    if not isinstance(found.get("hours"), list):
+    page = fetch_page(admin_url, "/misses", deadline_s)
+    if not isinstance(page.get("hours"), list):
         raise _invalid_reply()
-    return found
+    return page
 
 
 def canary(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
     """Return the router's process ID and the statistics of its canary, null without one."""
-    found = fetch_page(admin_url, "/canary", deadline_s)
-    statistics = found.get("canary")
-    if not isinstance(found.get("instance"), str) or not isinstance(statistics, dict | None):
+    page = fetch_page(admin_url, "/canary", deadline_s)
+    statistics = page.get("canary")
+    if not isinstance(page.get("instance"), str) or not isinstance(statistics, dict | None):
         raise _invalid_reply()
-    return found
+    return page
 
 
 def recording(
@@ -217,10 +217,10 @@ def recording(
 ) -> dict[str, Any]:
     """Return recorded traffic beyond piece `after` of the router process `instance`."""
     query = urlencode({"instance": instance, "after": after})
-    found = fetch_page(admin_url, f"/recording?{query}", deadline_s)
-    if not isinstance(found.get("instance"), str) or not isinstance(found.get("pieces"), list):
+    page = fetch_page(admin_url, f"/recording?{query}", deadline_s)
+    if not isinstance(page.get("instance"), str) or not isinstance(page.get("pieces"), list):
         raise _invalid_reply()
-    return found
+    return page
 
 
 def send_budgets(

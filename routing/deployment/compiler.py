@@ -94,12 +94,12 @@ def state_store(spec: EndpointSpec, installed: StateStore | None = None) -> dict
     chosen = choose_store(spec, installed)
     if chosen is None:
         return {}
-    found: dict[str, Any] = {"url": chosen.url, "routers": spec.routers}
+    section: dict[str, Any] = {"url": chosen.url, "routers": spec.routers}
     if chosen.username:
-        found["username"] = chosen.username
+        section["username"] = chosen.username
     if chosen.ca or chosen.ca_file:
-        found["ca"] = STORE_CA_FILE
-    return found
+        section["ca"] = STORE_CA_FILE
+    return section
 
 
 def _worker_section(
@@ -109,9 +109,9 @@ def _worker_section(
     if endpoint.spec.on_cluster:
         # Used instead of a worker list.
         service = f"{endpoint.cluster_namespace}/{worker_service(endpoint.name)}:http"
-        found: dict[str, Any] = {"discovery": {"endpointslices": [service]}}
+        section: dict[str, Any] = {"discovery": {"endpointslices": [service]}}
         limits = _admission(endpoint.spec, bool(state_store(endpoint.spec, installed)))
-        return found | ({"admission": limits} if limits else {})
+        return section | ({"admission": limits} if limits else {})
     return {
         "workers": [
             {"id": worker.name, "url": worker.url, "draining": worker.draining} | _channels(worker)
@@ -177,12 +177,12 @@ def _key(key: KeyFacts, routers: int) -> dict[str, Any]:
 
 def _limits(terms: KeyTerms, routers: int) -> dict[str, Any]:
     """Return the limits, divided among routers that do not share state."""
-    wanted = {
+    stated = {
         "max_in_flight": terms.max_in_flight,
         "requests_per_minute": terms.requests_per_minute,
         "tokens_per_minute": terms.tokens_per_minute,
     }
-    limits: dict[str, Any] = {name: -(-most // routers) for name, most in wanted.items() if most}
+    limits: dict[str, Any] = {name: -(-most // routers) for name, most in stated.items() if most}
     if terms.weight != 1.0:
         limits["weight"] = terms.weight
     return limits

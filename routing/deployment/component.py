@@ -86,24 +86,26 @@ class RouterComponent:
         else:
             spec = to_processes(spec, endpoint, folder, store, self._router_path())
         provisioner = self._provisioner(endpoint)
-        seen = provisioner.observe(provisioner.apply(spec))
+        observation = provisioner.observe(provisioner.apply(spec))
         name = workload_name(endpoint.name)
         # Pods being replaced still serve and read the same files.
-        serving = seen.ready() if provisioner.rolls else seen.ready(spec.spec_hash)
-        count = seen.wanted or spec.replicas
+        serving = observation.ready() if provisioner.rolls else observation.ready(spec.spec_hash)
+        count = observation.wanted or spec.replicas
         if len(serving) < count:
-            text = _why_not(seen) if count == 1 else _too_few(seen, len(serving), count)
-            taken = any(replica.reason == PORT_TAKEN for replica in seen.replicas)
+            text = (
+                _why_not(observation) if count == 1 else _too_few(observation, len(serving), count)
+            )
+            taken = any(replica.reason == PORT_TAKEN for replica in observation.replicas)
             reason = PhaseReason.ROUTER_PORT_TAKEN if taken else "RouterStarting"
-            return ComponentStatus(False, reason, text, workload=name, seen=seen)
+            return ComponentStatus(False, reason, text, workload=name, seen=observation)
         if provisioner.name == "fake":
             return _simulated_status(serving[0], workers)
         judged = [self._judge(requirements, replica, endpoint, workers) for replica in serving]
-        found = replace(_merge_statuses(judged), workload=name, seen=seen)
+        status = replace(_merge_statuses(judged), workload=name, seen=observation)
         if not endpoint.spec.on_cluster:
-            return found
-        url = seen.url or _service_url(endpoint)
-        return replace(found, url=url, ask_url=judged[0].url)
+            return status
+        url = observation.url or _service_url(endpoint)
+        return replace(status, url=url, ask_url=judged[0].url)
 
     def _judge(
         self,
@@ -115,13 +117,13 @@ class RouterComponent:
         process = {"started_at": replica.started_at, "restarts": replica.restarts}
         url, admin_url = replica.urls.get(HTTP_PORT, ""), replica.urls.get(ADMIN_PORT, "")
         try:
-            known = admin_client.workers(admin_url, ASK_DEADLINE_S)
+            reported = admin_client.workers(admin_url, ASK_DEADLINE_S)
             running = admin_client.config(admin_url, ASK_DEADLINE_S)
         except RouterSilentError as silence:
             return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url, process)
         if self._bears_with(wanted, running, admin_url):
             running = replace(running, keys=wanted.shown_keys())
-        judged = judge_router(wanted, running, workers, known, url, admin_url)
+        judged = judge_router(wanted, running, workers, reported, url, admin_url)
         if judged.ready:
             judged = replace(judged, impairment=_impaired(endpoint.name, running, admin_url))
         # A restart between two passes is detected by the process id.
@@ -138,10 +140,10 @@ class RouterComponent:
             self._keys_differ.pop(router, None)
             return False
         keys = repr(wanted.shown_keys())
-        known, since = self._keys_differ.get(router, ("", now))
-        if known != keys:
-            kept = self._keys_differ.items()  # without removed routers
-            self._keys_differ = {url: item for url, item in kept if now - item[1] < _DAY_S}
+        known_keys, since = self._keys_differ.get(router, ("", now))
+        if known_keys != keys:
+            differs_since = self._keys_differ.items()  # without removed routers
+            self._keys_differ = {url: item for url, item in differs_since if now - item[1] < _DAY_S}
             self._keys_differ[router], since = (keys, now), now
         return now - since < KEYS_GRACE_S
 
@@ -159,24 +161,24 @@ def _merge_statuses(judged: list[ComponentStatus]) -> ComponentStatus:
     if len(judged) == 1:
         return judged[0]
     worst = next((status for status in judged if not status.ready), None)
-    shown = worst or next((status for status in judged if status.impairment), judged[0])
+    worst_status = worst or next((status for status in judged if status.impairment), judged[0])
     workers: dict[str, Any] = {}
     for status in judged:
-        for name, facts in status.facts.get("workers", {}).items():
-            before = workers.setdefault(name, {**facts, "in_flight": 0})
-            before["in_flight"] += facts["in_flight"]
-            before["state"] = max(before["state"], facts["state"], key=STATES.index)
-    facts = {
-        **shown.facts,
+        for name, merged in status.facts.get("workers", {}).items():
+            before = workers.setdefault(name, {**merged, "in_flight": 0})
+            before["in_flight"] += merged["in_flight"]
+            before["state"] = max(before["state"], merged["state"], key=STATES.index)
+    merged = {
+        **worst_status.facts,
         "workers": workers,
         "restarts": sum(status.facts.get("restarts", 0) for status in judged),
         "started_at": max(status.facts.get("started_at", 0.0) for status in judged),
         "admin_urls": [status.admin_url for status in judged],
     }
     if worst is not None:
-        return replace(shown, facts=facts)
-    message = f"{len(judged)} routers serve. {shown.message}"
-    return replace(shown, message=message, facts=facts, admin_url=judged[0].admin_url)
+        return replace(worst_status, facts=merged)
+    message = f"{len(judged)} routers serve. {worst_status.message}"
+    return replace(worst_status, message=message, facts=merged, admin_url=judged[0].admin_url)
 
 
 def _service_url(endpoint: EndpointFacts) -> str:
@@ -190,10 +192,10 @@ class RouterRequirements:
 
     def taken_over(self, running: RunningConfig, known: tuple[RouterWorker, ...]) -> bool:
         """Return whether the router uses these workers (unless discovered), strategy and keys."""
-        given = self.config.get("workers")
-        workers = {(w["id"], w["url"]) for w in given or ()}
+        held = self.config.get("workers")
+        workers = {(w["id"], w["url"]) for w in held or ()}
         return (
-            (given is None or workers == {(w.id, w.url) for w in known})
+            (held is None or workers == {(w.id, w.url) for w in known})
             and running.strategy == self.config["strategy"]
             and running.session_key.lower() == self.config["session_key"].lower()
             and self.same_keys(running)
@@ -203,8 +205,8 @@ class RouterRequirements:
         """Compare ids, secrets, rights and limits: a limit not yet loaded is not enforced."""
         if running.keys is None:
             return False
-        known = map(dict, running.keys)
-        return sorted(self.shown_keys(), key=_by_id) == sorted(known, key=_by_id)
+        held_keys = map(dict, running.keys)
+        return sorted(self.shown_keys(), key=_by_id) == sorted(held_keys, key=_by_id)
 
     def shown_keys(self) -> tuple[dict[str, Any], ...]:
         """Return the keys in the router's output format."""
@@ -224,13 +226,13 @@ def judge_router(
     admin_url: str,
 ) -> ComponentStatus:
     """Return the router's status from its files and its replies. Pure."""
-    facts = {
+    details = {
         "workers": {w.id: {"state": w.state, "in_flight": w.in_flight} for w in known},
         "strategy": running.strategy,
     }
 
     def status(ready: bool, reason: str, message: str) -> ComponentStatus:
-        return ComponentStatus(ready, reason, message, url, admin_url, facts)
+        return ComponentStatus(ready, reason, message, url, admin_url, details)
 
     if running.refused:
         return status(
@@ -303,11 +305,11 @@ def _too_few(seen: Observation, serving: int, wanted: int) -> str:
 def _simulated_status(
     replica: ReplicaObservation, workers: tuple[WorkerFacts, ...]
 ) -> ComponentStatus:
-    facts = {
+    details = {
         "workers": {
             w.name: {"state": "draining" if w.draining else "up", "in_flight": 0} for w in workers
         }
     }
     urls = replica.urls
     text = "Simulated router."
-    return ComponentStatus(True, "OnPaper", text, urls[HTTP_PORT], urls[ADMIN_PORT], facts)
+    return ComponentStatus(True, "OnPaper", text, urls[HTTP_PORT], urls[ADMIN_PORT], details)

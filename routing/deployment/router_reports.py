@@ -135,20 +135,20 @@ def read_exchange(data: Mapping[str, Any]) -> ExchangeState | None:
 def disagreements(reports: Sequence[RouterReport]) -> tuple[str, ...]:
     """Return what the routers that responded report differently, one line per fact."""
     answered = [report for report in reports if not report.error]
-    found = [*_difference("strategy", {one.name: one.strategy for one in answered})]
-    for worker_id in sorted({worker.id for one in answered for worker in one.workers}):
+    texts = [*_difference("strategy", {report.name: report.strategy for report in answered})]
+    for worker_id in sorted({worker.id for report in answered for worker in report.workers}):
         states = {
-            one.name: next((w.state for w in one.workers if w.id == worker_id), "unknown")
-            for one in answered
+            report.name: next((w.state for w in report.workers if w.id == worker_id), "unknown")
+            for report in answered
         }
-        found += _difference(worker_id, states)
-    return (*found, *index_disagreements(reports))
+        texts += _difference(worker_id, states)
+    return (*texts, *index_disagreements(reports))
 
 
 def index_disagreements(reports: Sequence[RouterReport]) -> tuple[str, ...]:
     """Return where the KV indexes of the routers that responded differ."""
     indexed = {report.name: report.kv for report in reports if report.kv is not None}
-    found: list[str] = []
+    texts: list[str] = []
     for worker_id in sorted({s.worker for kv in indexed.values() for s in kv.sources}):
         sources = {
             name: [source for source in kv.sources if source.worker == worker_id]
@@ -163,8 +163,8 @@ def index_disagreements(reports: Sequence[RouterReport]) -> tuple[str, ...]:
         different = [*_difference(f"KV events of {worker_id}", events)]
         if not different and most - least > max(_BLOCK_SLACK, _BLOCK_SHARE * most):
             different = [*_difference(f"indexed blocks of {worker_id}", blocks)]
-        found += different
-    return tuple(found)
+        texts += different
+    return tuple(texts)
 
 
 def _difference(what: str, values: Mapping[str, object]) -> Iterator[str]:

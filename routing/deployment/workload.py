@@ -50,8 +50,8 @@ def to_pods(
     installed: StateStore | None = None,
 ) -> WorkloadSpec:
     """Return the workload for a cluster; see `_with_store` for the last two parameters."""
-    wanted, router = endpoint.spec, endpoint.spec.router
-    spec = _with_store(spec, choose_store(wanted, installed), secrets_folder)
+    endpoint_spec, router = endpoint.spec, endpoint.spec.router
+    spec = _with_store(spec, choose_store(endpoint_spec, installed), secrets_folder)
     return replace(
         spec,
         argv=("python3", *spec.argv[1:]),
@@ -59,16 +59,16 @@ def to_pods(
             replace(live_file, secret=live_file.path in _SECRET) for live_file in spec.live_files
         ),
         image=image,
-        replicas=wanted.routers,
+        replicas=endpoint_spec.routers,
         cpus=router.cpus,
         memory_bytes=int(router.memory_gib * GIB),
         pod=Pod(
             resources=resource_list(router.cpu_limit, int(router.memory_limit_gib * GIB)),
             startup_s=_STARTUP_S,
             drain_s=_DRAIN_S,
-            tolerations=tuple(wanted.placement.tolerations),
-            priority_class=wanted.placement.priority_class,
-            image_pull_secrets=wanted.pod.pull_secrets,
+            tolerations=tuple(endpoint_spec.placement.tolerations),
+            priority_class=endpoint_spec.placement.priority_class,
+            image_pull_secrets=endpoint_spec.pod.pull_secrets,
         ),
         around=_related_objects(endpoint),
     )
@@ -114,17 +114,17 @@ def _with_store(spec: WorkloadSpec, store: ChosenStore | None, secrets_folder: s
 
 
 def _related_objects(endpoint: EndpointFacts) -> Around:
-    wanted = endpoint.spec
-    monitoring = wanted.monitoring
+    endpoint_spec = endpoint.spec
+    monitoring = endpoint_spec.monitoring
     scraped = (Scrape(ADMIN_PORT, interval_s=monitoring.interval_s),)
     return Around(
         # The data port is protected by keys, the admin port by nothing else.
         reach={HTTP_PORT: (), ADMIN_PORT: (Peer(CONSOLE), Peer(PROMETHEUS))},
         watches_services=(worker_service(endpoint.name),),
         scrape=scraped if monitoring.enabled else (),
-        autoscale=_autoscale(wanted),
-        exposure=_exposure(wanted),
-        annotations=dict(wanted.tags),
+        autoscale=_autoscale(endpoint_spec),
+        exposure=_exposure(endpoint_spec),
+        annotations=dict(endpoint_spec.tags),
     )
 
 

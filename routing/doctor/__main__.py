@@ -37,14 +37,14 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     workers = [_named(parser, word) for word in args.worker] or None
     urls = [url.rstrip("/") for url in args.admin]
-    found = examine("", urls, workers, Limits(all_s=args.timeout))
-    shown = (
-        json.dumps(found.data(), indent=2)
+    report = examine("", urls, workers, Limits(all_s=args.timeout))
+    text = (
+        json.dumps(report.data(), indent=2)
         if args.output == "json"
-        else examination.format_examination(found)
+        else examination.format_examination(report)
     )
-    sys.stdout.write(shown + "\n")
-    return found.exit_code
+    sys.stdout.write(text + "\n")
+    return report.exit_code
 
 
 def _named(parser: argparse.ArgumentParser, word: str) -> NamedWorker:

@@ -30,14 +30,17 @@ def examine(
 def run_checks(facts: FleetFacts) -> Examination:
     """Run each check for every router."""
     each = [replace(facts, router=router) for router in facts.routers or (facts.router,)]
-    strategies = {one.router.strategy: None for one in each if one.router.strategy}
+    strategies = {
+        examination.router.strategy: None for examination in each if examination.router.strategy
+    }
     return Examination(
         endpoint=facts.endpoint,
         strategy=", ".join(strategies),
         workers=tuple(worker.name for worker in facts.workers),
         seconds=facts.seconds,
         outcomes=tuple(
-            _merge([(one.router.name, check.made(one)) for one in each]) for check in CHECKS
+            _merge([(examination.router.name, check.made(examination)) for examination in each])
+            for check in CHECKS
         ),
     )
 
@@ -46,14 +49,14 @@ def _merge(made: Sequence[tuple[str, CheckOutcome]]) -> CheckOutcome:
     """Return a check's outcome for all routers. Evidence that is not the same at every router that
     could be checked names the router.
     """
-    checked = [(name, one) for name, one in made if one.state is not CheckState.SKIPPED]
+    checked = [(name, outcome) for name, outcome in made if outcome.state is not CheckState.SKIPPED]
     if not checked or len(made) == 1:
         return made[0][1]
-    found: dict[tuple[Severity, str, str], dict[str, DoctorFinding]] = {}
+    merged: dict[tuple[Severity, str, str], dict[str, DoctorFinding]] = {}
     for name, outcome in checked:
         for finding in outcome.findings:
-            found.setdefault((finding.severity, finding.what, finding.fix), {})[name] = finding
-    findings = tuple(_merge_finding(of, len(checked)) for of in found.values())
+            merged.setdefault((finding.severity, finding.what, finding.fix), {})[name] = finding
+    findings = tuple(_merge_finding(of, len(checked)) for of in merged.values())
     state = CheckState.FOUND if findings else CheckState.PASSED
     return replace(checked[0][1], state=state, findings=findings)
 
@@ -83,16 +86,20 @@ def format_examination(found: Examination) -> str:
     if found.skipped:
         width = max(len(outcome.code) for outcome in found.skipped)
         lines += ["Skipped checks:"]
-        lines += [f"  {one.code:{width}}  {one.why}" for one in found.skipped]
+        lines += [f"  {outcome.code:{width}}  {outcome.why}" for outcome in found.skipped]
         lines += [""]
     return "\n".join([*lines, summarize(found)])
 
 
 def summarize(found: Examination) -> str:
-    counts = {one: sum(f.severity is one for f in found.findings) for one in Severity}
+    counts = {
+        severity: sum(f.severity is severity for f in found.findings) for severity in Severity
+    }
     if any(counts.values()):
         words = [
-            f"{count} {one}{'s' if count != 1 else ''}" for one, count in counts.items() if count
+            f"{count} {severity}{'s' if count != 1 else ''}"
+            for severity, count in counts.items()
+            if count
         ]
         verdict = ", ".join(words)
     else:

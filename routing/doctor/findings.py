@@ -77,11 +77,11 @@ class DoctorCheck:
         why = self.skip(facts)
         if why:
             return CheckOutcome(self.code, self.title, CheckState.SKIPPED, why)
-        found = tuple(replace(one, code=self.code) for one in self.run(facts))
+        coded = tuple(replace(finding, code=self.code) for finding in self.run(facts))
         if self.kv and facts.router.strategy != KVAWARE:
-            found = tuple(replace(one, severity=Severity.INFO) for one in found)
+            coded = tuple(replace(finding, severity=Severity.INFO) for finding in coded)
         return CheckOutcome(
-            self.code, self.title, CheckState.FOUND if found else CheckState.PASSED, "", found
+            self.code, self.title, CheckState.FOUND if coded else CheckState.PASSED, "", coded
         )
 
 
@@ -110,8 +110,8 @@ class Examination:
     @property
     def findings(self) -> tuple[DoctorFinding, ...]:
         """Return findings, most severe first."""
-        found = [finding for outcome in self.outcomes for finding in outcome.findings]
-        return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
+        findings_found = [finding for outcome in self.outcomes for finding in outcome.findings]
+        return tuple(sorted(findings_found, key=lambda finding: _ORDER.index(finding.severity)))
 
     @property
     def passed(self) -> tuple[CheckOutcome, ...]:
@@ -147,10 +147,10 @@ class Examination:
 
 def groups(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, tuple[str, ...]]]:
     """Yield (value, names) groups, largest first, ties in order of appearance."""
-    found: dict[Any, list[str]] = {}
+    names_by_value: dict[Any, list[str]] = {}
     for name, value in values:
-        found.setdefault(value, []).append(name)
-    for value, names in sorted(found.items(), key=lambda item: -len(item[1])):
+        names_by_value.setdefault(value, []).append(name)
+    for value, names in sorted(names_by_value.items(), key=lambda item: -len(item[1])):
         yield value, tuple(names)
 
 
@@ -185,8 +185,8 @@ def _require_known(
     """Return a precondition that so many workers reported this part."""
 
     def skip(facts: FleetFacts) -> str:
-        known = sum(part(worker).found is not None for worker in facts.workers)
-        return require_workers(facts) or ("" if known >= count else why_not)
+        known_count = sum(part(worker).found is not None for worker in facts.workers)
+        return require_workers(facts) or ("" if known_count >= count else why_not)
 
     return skip
 

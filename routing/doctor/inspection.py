@@ -87,26 +87,26 @@ def gather_facts(
         queried = [_query_router(pool, url, limits) for url in admin_urls]
         routers = tuple(_router(futures, end) for futures in queried)
         named = {worker.name: worker.url for worker in workers or ()}
-        for known in (worker for router in routers for worker in router.workers):
-            named.setdefault(known.id, known.url)
+        for router_worker in (worker for router in routers for worker in router.workers):
+            named.setdefault(router_worker.id, router_worker.url)
         futures = {
             name: pool.submit(_worker, name, url, limits.question_s, end)
             for name, url in named.items()
         }
-        found = tuple(
+        workers_seen = tuple(
             _wait(futures[name], end, _unreachable_worker(name, url, "not queried in time"))
             for name, url in named.items()
         )
     finally:
         # Late requests are ignored; each thread ends by its own deadline.
         pool.shutdown(wait=False, cancel_futures=True)
-    wanted = None if workers is None else frozenset(w.name for w in workers if not w.leaving)
+    names = None if workers is None else frozenset(w.name for w in workers if not w.leaving)
     return FleetFacts(
         endpoint=endpoint,
         router=routers[0],
         routers=routers,
-        workers=found,
-        wanted=wanted,
+        workers=workers_seen,
+        wanted=names,
         now=time.time(),
         seconds=time.monotonic() - begun,
     )

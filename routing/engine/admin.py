@@ -85,14 +85,14 @@ class AdminHandler:
         headers = {name.strip().lower(): value.strip() for name, _, value in lines}
         admin = self._router.config.admin
         is_local = admin is not None and listener.is_loopback(admin.host)
-        found = listener.request_problem(
+        problem = listener.request_problem(
             path.decode("latin-1"),
             headers.get,
             is_local=is_local,
             is_order=path in (b"/drain", b"/budgets"),
         )
-        if found:
-            raise Refusal("browser_refused", found)
+        if problem:
+            raise Refusal("browser_refused", problem)
 
     async def answer(self, head: RequestHead, body: bytes) -> Answer:
         try:
@@ -166,11 +166,11 @@ class AdminHandler:
         limit, skip = _query_number(query, "limit", "100"), _query_number(query, "skip", "0")
         brief = query.get("brief", ["0"])[0] == "1"
         router = self._router
-        shown = [
+        entries = [
             decision.show(router.config.endpoint, router.identifier.digest, brief)
             for decision in router.ring.newest(limit + skip)[skip:]
         ]
-        return _json_answer({"decisions": shown})
+        return _json_answer({"decisions": entries})
 
     def _decision(self, number: str) -> Answer:
         router = self._router
@@ -182,15 +182,15 @@ class AdminHandler:
     def _index(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
         sizes = router.policy.sizes()
-        shown = {
+        document = {
             "strategy": router.policy.name,
             "block_bytes": router.config.prefix_block_bytes,
             "limit_blocks": router.config.prefix_memory_blocks,
             "workers": {key: sizes.get(key, 0) for key in router.table.workers},
         }
         if self._kvaware.listening is not None:
-            shown["kv"] = self._kvaware.listening.show()
-        return _json_answer(shown)
+            document["kv"] = self._kvaware.listening.show()
+        return _json_answer(document)
 
     def _admission(self, _query: dict[str, list[str]]) -> Answer:
         return _json_answer(self._router.admission.show())
@@ -212,19 +212,19 @@ class AdminHandler:
 
     def _canary(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
-        shown = None if router.canary is None else router.canary.show()
-        return _json_answer({"instance": router.instance, "canary": shown})
+        document = None if router.canary is None else router.canary.show()
+        return _json_answer({"instance": router.instance, "canary": document})
 
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
-        shown = {
+        document = {
             "config": show_config(router.config),
             "loaded_at": router.config_time,
             "refused": router.config_error,
             "needs_restart": router.config_ignored,
             "bounds": memory_bounds(router.config, len(router.table.workers)),
         }
-        return _json_answer(shown)
+        return _json_answer(document)
 
     async def _explain(self, head: RequestHead, query: dict[str, list[str]], body: bytes) -> Answer:
         """Return the ranking of a request without sending it; `?strategy=NAME`: under that
@@ -233,12 +233,12 @@ class AdminHandler:
         body = await self._router.meter.as_sent(body, query.get("key", [""])[0])
         name = query.get("strategy", [""])[0] or self._router.policy.name
         if name != self._router.policy.name:
-            pick, facts = await _explain_as(self._router, name, head, body)
-            return _json_answer(_show_explanation(name, pick, facts))
-        pick, facts, fallback = await _explain(self._router, head, body)
+            pick, features = await _explain_as(self._router, name, head, body)
+            return _json_answer(_show_explanation(name, pick, features))
+        pick, features, fallback = await _explain(self._router, head, body)
         listening = self._kvaware.listening
-        known = {} if listening is None else {"kv": listening.explain(pick, facts, fallback)}
-        return _json_answer(_show_explanation(name, pick, facts) | known)
+        details = {} if listening is None else {"kv": listening.explain(pick, features, fallback)}
+        return _json_answer(_show_explanation(name, pick, features) | details)
 
     def _budgets(self, body: bytes) -> Answer:
         try:
@@ -254,15 +254,15 @@ class AdminHandler:
     def _drain(self, query: dict[str, list[str]]) -> Answer:
         """Drain the router (`?worker=ID`: that worker); `?undo=1` reverts."""
         router = self._router
-        wanted = query.get("undo", ["0"])[0] != "1"
+        draining = query.get("undo", ["0"])[0] != "1"
         name = query.get("worker", [""])[0]
         if not name:
-            router.draining = wanted
-            return _json_answer({"draining": wanted})
+            router.draining = draining
+            return _json_answer({"draining": draining})
         worker = router.table.workers.get(name)
         if worker is None:
             raise Refusal("unknown_worker", "Unknown worker.")
-        worker.order_draining = wanted
+        worker.order_draining = draining
         router.table.refresh()
         return _json_answer(
             {"worker": name, "draining": worker.draining, "in_flight": worker.own_in_flight}
@@ -296,14 +296,14 @@ async def _explain(
     Raise Refusal.
     """
     identity = await router.read_body(head, body, path=b"")
-    facts = identity.facts
+    features = identity.facts
     fallback = ""
     if router.kv is not None:
         fallback = explain_blocks(router.kv, body, identity)
     if not router.table.eligible:
         raise refuse_without_worker(router.config.paused)
     fleet = router.table.fleet
-    return router.policy.rank(facts, fleet, shown=len(fleet)), facts, fallback
+    return router.policy.rank(features, fleet, shown=len(fleet)), features, fallback
 
 
 async def _explain_as(
@@ -332,9 +332,9 @@ def _build_policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
     if isinstance(current, CanaryPolicy):
         arms = current.arms
         current = next((arm for arm in arms if isinstance(arm, KvAware)), arms[0])
-        found = next((arm for arm in arms if arm.name == strategy), None)
-        if found is not None:
-            return found
+        policy = next((arm for arm in arms if arm.name == strategy), None)
+        if policy is not None:
+            return policy
     if strategy == "roundrobin":
         return RoundRobin()
     if strategy == "session":

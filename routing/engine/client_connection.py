@@ -265,28 +265,28 @@ class ClientConnection:
 
     def _read_head(self) -> bool:
         buffer = self._buffer
-        at = self._at
-        while buffer.startswith(b"\r\n", at):
-            at += 2  # RFC 9112 2.2: empty lines before a request
-        self._at = at
+        start = self._at
+        while buffer.startswith(b"\r\n", start):
+            start += 2  # RFC 9112 2.2: empty lines before a request
+        self._at = start
         self._head = None
         limits = self._router.config.limits
-        end = buffer.find(b"\r\n\r\n", at)
+        end = buffer.find(b"\r\n\r\n", start)
         if end < 0:
-            line = buffer.find(b"\n", at)
-            if len(buffer) - at > limits.header_bytes + 3:  # part of the end may be buffered
+            line = buffer.find(b"\n", start)
+            if len(buffer) - start > limits.header_bytes + 3:  # part of the end may be buffered
                 self._reject(Refusal("headers_too_large", "The request's head is too large."))
-            elif not self._charge(len(buffer) - at):
+            elif not self._charge(len(buffer) - start):
                 self._reject(self._router.budget.full())
-            elif line == at or (line > at and buffer[line - 1] != 0x0D):
+            elif line == start or (line > start and buffer[line - 1] != 0x0D):
                 self._reject(Refusal("bad_request", "Lines must end with CR LF."))
             elif not self.deadline or self.deadline > perf_counter() + limits.header_timeout_s:
                 self.deadline = perf_counter() + limits.header_timeout_s
             return False
         try:
-            if end - at > limits.header_bytes:
+            if end - start > limits.header_bytes:
                 raise Refusal("headers_too_large", "The request's head is too large.")
-            head = read_request(buffer[at : end + 2])
+            head = read_request(buffer[start : end + 2])
             self._router.name_request(head)
             self._head = head
             self._key = self._router.admit(head)

@@ -83,8 +83,8 @@ class Exchange(RequestAttempts):
                 return False
             head.fields = fields
         filtered = self.ask.adds_usage and head.events and status == 200 and head.length < 0
-        found = usage.StreamFilter(worker) if filtered else None
-        self.answer = usage.AnswerTokens(head.events, found)
+        stream_filter = usage.StreamFilter(worker) if filtered else None
+        self.answer = usage.AnswerTokens(head.events, stream_filter)
         if self.diagnosis is not None and status == 200 and not self.head_only:
             framing = self._annotate(self.diagnosis, head, framing)
         more = worker.label_line
@@ -190,12 +190,12 @@ class Exchange(RequestAttempts):
     ) -> tuple[bytes, list[bytes]]:
         """Return the wire bytes and the pieces that pass the filter, each as one chunk."""
         assert self._connection is not None
-        kept = stream.feed(pieces)
+        held_back = stream.feed(pieces)
         stream.aligned = self._connection.between_chunks
         if self._connection.body_done:
-            kept = kept + stream.end()
-        framed, kept = self._framed(kept)
-        return framed + b"0\r\n\r\n" if self._connection.body_done else framed, kept
+            held_back = held_back + stream.end()
+        framed, held_back = self._framed(held_back)
+        return framed + b"0\r\n\r\n" if self._connection.body_done else framed, held_back
 
     def _framed(self, pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
         """Return the pieces, each as one chunk, and the pieces."""
@@ -304,7 +304,9 @@ class Exchange(RequestAttempts):
             data = heads.with_framing(pending or b"", length) + body
         else:
             rest = diagnosis.events.feed(stream.end()) if stream is not None else []
-            data, _ = self._framed([one for one in rest + diagnosis.events.end(fields) if one])
+            data, _ = self._framed(
+                [field for field in rest + diagnosis.events.end(fields) if field]
+            )
             data = (pending or b"") + data + (b"" if self._unframed else b"0\r\n\r\n")
         self._client.write(data)
         self._client.exchange_done(self.keep_alive)

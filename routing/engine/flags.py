@@ -246,8 +246,8 @@ def _assign_to_workers(workers: list[dict[str, Any]], name: str, pairs: Sequence
     flag = "--" + name.replace("_", "-")
     for pair in pairs:
         url, _, endpoint = pair.rpartition("=")
-        found = [worker for worker in workers if worker["url"].rstrip("/") == url.rstrip("/")]
-        if not found or not endpoint:
+        matching = [worker for worker in workers if worker["url"].rstrip("/") == url.rstrip("/")]
+        if not matching or not endpoint:
             raise ConfigError(
                 flag,
                 pair,
@@ -255,5 +255,5 @@ def _assign_to_workers(workers: list[dict[str, Any]], name: str, pairs: Sequence
                 "Write URL=ENDPOINT, with the URL of a --worker, for example "
                 "http://127.0.0.1:8001=tcp://127.0.0.1:5557.",
             )
-        for worker in found:
+        for worker in matching:
             worker[name] = endpoint

@@ -49,9 +49,9 @@ class Recorder:
 
     def prepare(self, config: Config) -> None:
         """Build the parts of a new configuration that can fail. Raise ConfigError."""
-        wanted = config.tracing
+        tracing = config.tracing
         current = self._exporter.config if self._exporter is not None else None
-        if wanted is None or wanted == current:
+        if tracing is None or tracing == current:
             return
         resource = {
             "service.name": "emberline-router",
@@ -60,7 +60,7 @@ class Recorder:
             "service.version": package_version(),
             "emberline.endpoint": config.endpoint,
         }
-        exporter = Exporter(wanted, resource)
+        exporter = Exporter(tracing, resource)
         self._retire(self._exporter)
         self._exporter = exporter
 
@@ -108,8 +108,8 @@ class Recorder:
         decision = exchange.decision
         self.use.add(decision)
         access = self._access
-        wanted = access.errors if decision.error else False
-        if (wanted or random.random() < access.sample) and self._log.enabled("info"):
+        is_written = access.errors if decision.error else False
+        if (is_written or random.random() < access.sample) and self._log.enabled("info"):
             self._log.later("request", _access_facts(exchange, decision))
         journal = self._journal
         if journal is not None and random.random() < journal.config.sample:

@@ -150,8 +150,8 @@ class RequestAttempts(AnswerReceiver):
         if not worker.own_in_flight:
             worker.progress_at = perf_counter()
         self.decision.attempts += 1
-        facts = self.facts
-        self._charge = RequestCharge(worker, uncached_tokens, facts.tokens, facts.chain)
+        features = self.facts
+        self._charge = RequestCharge(worker, uncached_tokens, features.tokens, features.chain)
         if self.placing is not None and self._router.kv is not None:
             self._router.kv.charged(self, self._charge)
         if self.trace is not None:

@@ -95,13 +95,15 @@ class Router(RouterState):
             identity = self._identify(head, key, body, seen, scope)
         except Refusal as refusal:
             problem = refusal
-        found = identity or self.identifier.scan(seen, b"")
-        model = self.metrics.model(found.model)
+        request_identity = identity or self.identifier.scan(seen, b"")
+        model = self.metrics.model(request_identity.model)
         decision = Decision(self.new_id(), time.time(), self.policy.name)
         decision.request_id = head.request_id.decode("latin-1")
         decision.key_id = key.id
-        exchange = Exchange(self, client, head, body, found.facts, model, decision, ask, started)
-        decision.note(found.facts, model.name)
+        exchange = Exchange(
+            self, client, head, body, request_identity.facts, model, decision, ask, started
+        )
+        decision.note(request_identity.facts, model.name)
         self.ring.add(decision)
         client.begin(exchange)
         if self.recorder.traces:
@@ -202,10 +204,10 @@ class Router(RouterState):
 
     def _diagnose(self, exchange: Exchange, identity: Identity) -> None:
         """Compare with the earlier answer that a request for diagnostics names."""
-        found = exchange.diagnosis = self.diagnostics.requested(exchange, identity)
-        if found is not None:
+        diagnosis = exchange.diagnosis = self.diagnostics.requested(exchange, identity)
+        if diagnosis is not None:
             prompt = self.misses.sketch(exchange, identity)
-            self.diagnostics.compare(found, exchange, prompt, self.ring)
+            self.diagnostics.compare(diagnosis, exchange, prompt, self.ring)
 
     def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
         stored = exchange.ask.previous_response or named_response(exchange.ask.path)
@@ -336,7 +338,7 @@ class Router(RouterState):
 
     def _send(self, exchange: RoutedRequest, pick: Pick) -> None:
         worker = self.table.workers[pick.worker.id]
-        facts = exchange.facts
+        features = exchange.facts
         decision = exchange.decision
         decision.candidates = pick.candidates
         decision.compared = pick.total
@@ -347,16 +349,16 @@ class Router(RouterState):
         worker.decisions[pick.reason].value += 1
         self._picks += 1
         worker.last_pick = self._picks
-        if facts.tokens:
-            self._strategy.match_ratio.observe(pick.cached_tokens / facts.tokens)
-        self.policy.sent(facts, worker)
+        if features.tokens:
+            self._strategy.match_ratio.observe(pick.cached_tokens / features.tokens)
+        self.policy.sent(features, worker)
         if self.kv is not None:
             self.kv.sent(exchange, pick, idle=not worker.in_flight)
         if self.peers is not None:
-            self.peers.sent(exchange, worker.id, known_elsewhere(decision, facts))
+            self.peers.sent(exchange, worker.id, known_elsewhere(decision, features))
         if worker.circuit.state:
             self.table.sent(worker)
-        exchange.send_to(worker, facts.tokens - pick.cached_tokens)
+        exchange.send_to(worker, features.tokens - pick.cached_tokens)
 
     def send_again(self, exchange: RoutedRequest) -> None:
         if self.retries.wait(exchange, self.config.admission.queue.timeout_s):

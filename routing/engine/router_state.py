@@ -107,12 +107,12 @@ class RouterState:
             getattr(before, name) == getattr(config, name)
             for name in ("prefix_block_bytes", "prefix_memory_blocks", "hash_key")
         )
-        kept = hashes and before.strategy == config.strategy and before.canary == config.canary
-        known: tuple[RoutingPolicy, ...] = ()
+        is_kept = hashes and before.strategy == config.strategy and before.canary == config.canary
+        policies_before: tuple[RoutingPolicy, ...] = ()
         if hashes and (before.canary is not None or config.canary is not None):
             policy = self.policy
-            known = policy.arms if isinstance(policy, CanaryPolicy) else (policy,)
-        self._take_over(config, keep_policy=kept, known=known)
+            policies_before = policy.arms if isinstance(policy, CanaryPolicy) else (policy,)
+        self._take_over(config, keep_policy=is_kept, known=policies_before)
 
     def _take_over(
         self, config: Config, keep_policy: bool = False, known: Sequence[RoutingPolicy] = ()
@@ -327,8 +327,8 @@ class RouterState:
         """The configured limit, at most what file descriptors allow: each client may need one of a
         worker, too.
         """
-        kept = descriptors.RESERVE + 4 * len(self.table.workers)
-        return min(self.config.limits.clients, max(1, (descriptors.limit() - kept) // 2))
+        reserved = descriptors.RESERVE + 4 * len(self.table.workers)
+        return min(self.config.limits.clients, max(1, (descriptors.limit() - reserved) // 2))
 
     def descriptors_exhausted(self) -> None:
         """Log that this process can open nothing more, once a minute."""

@@ -236,25 +236,27 @@ class RouterServer:
         """Reload a changed configuration; an invalid one is only reported in /config."""
         if self._source is None:
             return
-        found = self._source.poll(force)
-        if found is None:
+        polled = self._source.poll(force)
+        if polled is None:
             return
-        if isinstance(found, ConfigError):
-            self._refused(found)
+        if isinstance(polled, ConfigError):
+            self._refused(polled)
             return
         router = self.router
         try:
-            self._discovery.check(found.discovery)
-            router.reconfigure(found)
+            self._discovery.check(polled.discovery)
+            router.reconfigure(polled)
         except ConfigError as error:
             self._refused(error)  # a file changed between validation and use
             return
-        self._discovery.follow(found.discovery)
+        self._discovery.follow(polled.discovery)
         router.metrics.reloads.child("ok").value += 1
-        self._health.follow(list(router.table.workers.values()), found.health)
+        self._health.follow(list(router.table.workers.values()), polled.health)
         self._kvaware.follow()
         self._exchange.follow()
-        self.log.event("info", "config_loaded", strategy=found.strategy, workers=len(found.workers))
+        self.log.event(
+            "info", "config_loaded", strategy=polled.strategy, workers=len(polled.workers)
+        )
 
     def _refused(self, error: ConfigError) -> None:
         self.router.config_error = str(error)
@@ -265,15 +267,15 @@ class RouterServer:
 
     def _renew_tls(self) -> None:
         """Apply changed certificates; failures are retried at the next tick."""
-        wanted = self.router.config.tls
-        if wanted == self._tls or self._renewing is not None:
+        tls = self.router.config.tls
+        if tls == self._tls or self._renewing is not None:
             return
         try:
             context = self._server_context(self.router.config)
         except ConfigError as error:
             self._refused(error)
             return
-        task = asyncio.get_running_loop().create_task(self._renew_listeners(wanted, context))
+        task = asyncio.get_running_loop().create_task(self._renew_listeners(tls, context))
         self._renewing = task
 
     async def _renew_listeners(

@@ -150,11 +150,11 @@ class TokenLedger:
         answer, decision = exchange.answer, exchange.decision
         if exchange.head.method != b"POST" or decision.status not in _COUNTED_STATUSES:
             return
-        found = answer.usage()
-        if found is None or found.prompt is None or (error and not answer.final):
-            self._estimate(exchange, error, found if answer.streams else None)
+        reported = answer.usage()
+        if reported is None or reported.prompt is None or (error and not answer.final):
+            self._estimate(exchange, error, reported if answer.streams else None)
         elif decision.status == 200:
-            self._reported(exchange, found, found.prompt)
+            self._reported(exchange, reported, reported.prompt)
 
     def _reported(self, exchange: RoutedRequest, found: TokenUsage, prompt: int) -> None:
         decision, model = exchange.decision, exchange.model

@@ -50,9 +50,15 @@ class DecisionStream:
         if reply.error:
             self._silent = True
             return self._next({"error": reply.error})
-        seen = {one.id: one for one in reply.found if self._wanted.takes(one)}
-        news = [one for one in seen.values() if self._sent_stamps.get(one.id) != _stamp(one)]
-        self._sent_stamps = {number: _stamp(one) for number, one in seen.items()}
+        decisions = {
+            decision.id: decision for decision in reply.found if self._wanted.takes(decision)
+        }
+        news = [
+            decision
+            for decision in decisions.values()
+            if self._sent_stamps.get(decision.id) != _stamp(decision)
+        ]
+        self._sent_stamps = {number: _stamp(decision) for number, decision in decisions.items()}
         if not news and not self._silent:
             return self._event
         self._silent = False
@@ -80,5 +86,5 @@ def _stamp(decision: RoutingDecision) -> str:
 
 
 def _row(name: str, decision: RoutingDecision) -> str:
-    shown = {"decision": decision, "endpoint": {"name": name}}
-    return render_to_string("routing/inc/decision_row.html", shown)
+    context = {"decision": decision, "endpoint": {"name": name}}
+    return render_to_string("routing/inc/decision_row.html", context)

@@ -77,12 +77,14 @@ def _rows(hours: list[RecordedHour]) -> list[HourRow]:
 @role_required("operator")
 def switch(request: HttpRequest, name: str) -> HttpResponseBase:
     endpoint = find_endpoint(name)
-    wanted = request.POST.get("record") == "on"
+    recording = request.POST.get("record") == "on"
     try:
-        endpoint_actions.patch(request.user, endpoint.name, {"routing": {"record_traffic": wanted}})
+        endpoint_actions.patch(
+            request.user, endpoint.name, {"routing": {"record_traffic": recording}}
+        )
     except Refused as refused:
         return _render(request, endpoint, refused.errors, refused.status_code)
-    done = "Recording starts" if wanted else "Recording ends"
+    done = "Recording starts" if recording else "Recording ends"
     messages.success(request, f"{done} when the routers have reloaded, in some seconds.")
     return redirect("routing:traces", endpoint.name)
 
@@ -109,10 +111,10 @@ def export(request: HttpRequest, name: str) -> HttpResponseBase:
 
 def _time(text: str) -> datetime | None:
     try:
-        found = parse_datetime(text)
+        moment = parse_datetime(text)
     except ValueError:
         return None
-    return found if found is not None and found.tzinfo is not None else None
+    return moment if moment is not None and moment.tzinfo is not None else None
 
 
 @require_POST

@@ -54,17 +54,17 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     """Show workers (refreshed by htmx) and a page of decisions (the first by `decision_stream`)."""
-    found = find_endpoint(name)
-    workers = selectors.workers(found)
-    wanted = DecisionFilter.read(request.GET)
-    limit = selectors.MAX_DECISIONS if wanted.active else LISTED_DECISIONS
-    decided = selectors.decisions(found, limit, brief=True) if not workers.error else None
+    row = find_endpoint(name)
+    workers = selectors.workers(row)
+    filters = DecisionFilter.read(request.GET)
+    limit = selectors.MAX_DECISIONS if filters.active else LISTED_DECISIONS
+    decided = selectors.decisions(row, limit, brief=True) if not workers.error else None
     recent = decided.found if decided else []
-    matched = [one for one in recent if wanted.takes(one)]
+    matched = [decision for decision in recent if filters.takes(decision)]
     context: dict[str, Any] = {
-        **build_shell(found, "decisions"),
+        **build_shell(row, "decisions"),
         "workers": workers.found,
-        "most_tokens": max((one.in_flight_tokens for one in workers.found), default=0),
+        "most_tokens": max((worker.in_flight_tokens for worker in workers.found), default=0),
         "recent": len(recent),
         "matched": len(matched),
         "page": Paginator(matched, DECISIONS_A_PAGE).get_page(request.GET.get("page")),
@@ -72,10 +72,10 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
         "error": workers.error or (decided.error if decided else ""),
         "note": workers.note,
         "reasons": _count_reasons(matched),
-        "filter": wanted,
+        "filter": filters,
         "outcomes": OUTCOMES,
         "every_reason": choices.REASONS,
-        "keys": sorted({one.key_id for one in recent if one.key_id}),
+        "keys": sorted({decision.key_id for decision in recent if decision.key_id}),
     }
     refreshed = request.headers.get("HX-Target") == "workers"
     part = "routing/htmx/workers.html" if refreshed else "routing/htmx/decisions.html"
@@ -98,13 +98,13 @@ def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_safe
 def kv(request: HttpRequest, name: str) -> HttpResponse:
     """Show the KV index; htmx refreshes the part."""
-    found = find_endpoint(name)
-    seen = selectors.kv_index(found)
-    index = seen.index
+    row = find_endpoint(name)
+    view = selectors.kv_index(row)
+    index = view.index
     rows = kv_rows.worker_rows(index) if index is not None else ()
     context: dict[str, Any] = {
-        **build_shell(found, "kv"),
-        "seen": seen,
+        **build_shell(row, "kv"),
+        "seen": view,
         "index": index,
         "rows": rows,
         "followed": sum(row.level == "good" for row in rows),
@@ -116,12 +116,12 @@ def kv(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def routers(request: HttpRequest, name: str) -> HttpResponse:
     """Show each router and its exchange of state; htmx refreshes the part."""
-    found = find_endpoint(name)
-    reports = selectors.router_reports(found)
+    row = find_endpoint(name)
+    reports = selectors.router_reports(row)
     context: dict[str, Any] = {
-        **build_shell(found, "routers"),
+        **build_shell(row, "routers"),
         "routers": reports,
-        "store": selectors.state_store(found),
+        "store": selectors.state_store(row),
         "exchanging": any(report.exchange is not None for report in reports),
         "indexing": any(report.kv is not None for report in reports),
         "away": [report for report in reports if report.exchange and not report.exchange.connected],
@@ -135,28 +135,28 @@ def routers(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def doctor(request: HttpRequest, name: str) -> HttpResponse:
     """Show the page at once; checks run when it requests them (?run=1)."""
-    found = find_endpoint(name)
+    row = find_endpoint(name)
     context: dict[str, Any] = {
-        **build_shell(found, "doctor"),
+        **build_shell(row, "doctor"),
         "checks": CHECKS,
     }
     if "run" in request.GET:
-        context |= {"examination": selectors.examine(found), "made_at": timezone.now()}
+        context |= {"examination": selectors.examine(row), "made_at": timezone.now()}
     return responses.render(request, "routing/doctor.html", "routing/htmx/doctor.html", context)
 
 
 @require_safe
 def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
-    found = find_endpoint(name)
-    reply = selectors.decision(found, number)
+    row = find_endpoint(name)
+    reply = selectors.decision(row, number)
     context = {
-        **build_shell(found, "decisions"),
+        **build_shell(row, "decisions"),
         "number": number,
         "decision": reply.found,
         "miss": explain_miss(reply.found) if reply.found is not None else "",
         "misses": find_causes(reply.found) if reply.found is not None else (),
         "error": reply.error,
-        "prefix_name": _prefix_name(found, reply.found),
+        "prefix_name": _prefix_name(row, reply.found),
     }
     return render(request, "routing/decision.html", context)
 
@@ -181,8 +181,8 @@ def _prefix_name(found: Endpoint, decided: RoutingDecision | None) -> str:
 def _count_reasons(decided: list[RoutingDecision]) -> list[dict[str, Any]]:
     """Return the count per reason among the matching decisions, the most frequent first."""
     counts: dict[str, int] = {}
-    for one in decided:
-        counts[one.reason] = counts.get(one.reason, 0) + 1
+    for decision in decided:
+        counts[decision.reason] = counts.get(decision.reason, 0) + 1
     return [
         {
             "label": choices.reason_label(reason),
@@ -196,11 +196,11 @@ def _count_reasons(decided: list[RoutingDecision]) -> list[dict[str, Any]]:
 
 @require_safe
 def show_prefixes(request: HttpRequest, name: str) -> HttpResponse:
-    found = find_endpoint(name)
-    seen = selectors.prefixes(found)
+    row = find_endpoint(name)
+    reply = selectors.prefixes(row)
     context: dict[str, Any] = {
-        **build_shell(found, "prefixes"),
-        "seen": seen,
+        **build_shell(row, "prefixes"),
+        "seen": reply,
         "longest": actions.MAX_NAME_LENGTH,
         "shown_blocks": selectors.SHOWN_BLOCKS,
     }
@@ -210,7 +210,7 @@ def show_prefixes(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def name_prefix(request: HttpRequest, name: str, digest: str) -> HttpResponseBase:
-    found = find_endpoint(name)
+    row = find_endpoint(name)
     try:
         called = actions.name_prefix(request.user, name, digest, request.POST.get("name", ""))
     except Refused as refused:
@@ -222,7 +222,7 @@ def name_prefix(request: HttpRequest, name: str, digest: str) -> HttpResponseBas
             if called
             else f"The name of prefix {digest} was removed.",
         )
-    return redirect("routing:prefixes", found.name)
+    return redirect("routing:prefixes", row.name)
 
 
 # ---- strategy: comparison by replay, the switch, and dry runs
@@ -232,21 +232,21 @@ _STRATEGY_FIELDS = ("routing.strategy", "routing.session_key", "routing.enabled"
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def show_strategy(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = find_endpoint(name)
+    row = find_endpoint(name)
     if request.method == "POST":
-        return _switch_strategy(request, found)
-    return _render_strategy(request, found)
+        return _switch_strategy(request, row)
+    return _render_strategy(request, row)
 
 
 def _render_strategy(
     request: HttpRequest, found: Endpoint, problems: Any = (), status: int = 200
 ) -> HttpResponse:
     routing = found.parsed.routing
-    seen = selectors.strategy_previews(found)
+    previews = selectors.strategy_previews(found)
     context: dict[str, Any] = {
         **build_shell(found, "strategy"),
-        "seen": seen,
-        "rows": [(one, choices.STRATEGIES[one.strategy]) for one in seen.found],
+        "seen": previews,
+        "rows": [(preview, choices.STRATEGIES[preview.strategy]) for preview in previews.found],
         "words": {path.partition(".")[2]: BY_PATH[path] for path in _STRATEGY_FIELDS},
         "typed": {
             "strategy": request.POST.get("strategy", routing.strategy),
@@ -290,30 +290,30 @@ def _switch_strategy(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def explain(request: HttpRequest, name: str) -> HttpResponse:
     """Show a dry run. Reaches no worker, so every role may call it."""
-    found = find_endpoint(name)
+    row = find_endpoint(name)
     typed = request.POST.get("prompt", "")
     chosen = request.POST.get("strategy", "")
     strategy = chosen if chosen in STRATEGIES else ""
     context: dict[str, Any] = {
-        **build_shell(found, "explain"),
+        **build_shell(row, "explain"),
         "typed": typed,
         "session": request.POST.get("session", "")[:200],
         "requested_strategy": strategy,
         "key": request.POST.get("key", "")[:64],
         "keys": [
-            (keys_selectors.key_id(one), one.name) for one in keys_selectors.keys_of_endpoint(found)
+            (keys_selectors.key_id(key), key.name) for key in keys_selectors.keys_of_endpoint(row)
         ],
         "strategies": STRATEGIES,
     }
     if request.method == "POST":
         try:
             body = read_dry_run(typed)
-            headers, fields = selectors.require_session_name(found, context["session"])
+            headers, fields = selectors.require_session_name(row, context["session"])
         except Refused as refused:
             context["problems"] = refused.errors
         else:
             body = {**body, **fields}
             key = context["key"]
-            context["words"] = selectors.explain(found, body, strategy, headers, key)
+            context["words"] = selectors.explain(row, body, strategy, headers, key)
             context["same"] = len({w.answer.chosen for w in context["words"] if w.answer}) == 1
     return responses.render(request, "routing/explain.html", "routing/htmx/explained.html", context)

@@ -78,13 +78,13 @@ def _choose_by_strategy(endpoint: Endpoint, ask: PromptRequest, strategy: str) -
     body: dict[str, Any] = {"model": ask.model, **ask.fields}
     body |= {"messages": list(ask.messages)} if ask.chat else {"prompt": ask.prompt}
     try:
-        found = admin_client.explain(
+        choice = admin_client.explain(
             endpoint.status.admin_url, body, strategy=strategy, headers=ask.headers
         )
     except RouterSilentError as silence:
         remedy = "Choose the router's own strategy, or switch it on the Strategy tab."
         raise Refused(Problem("route", strategy, silence.message, remedy, "refused")) from None
-    return str(found.get("chosen") or "")
+    return str(choice.get("chosen") or "")
 
 
 def count_tokens(answer: PromptAnswer, decision: RoutingDecision | None) -> TokenCounts:
@@ -161,10 +161,10 @@ async def events(endpoint: Endpoint, ask: PromptRequest, conversation: Conversat
 def _render_facts(
     endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation
 ) -> dict[str, Any]:
-    found = facts(endpoint, answer, conversation)
-    shown = {"answer": found, "endpoint": endpoint}
+    details = facts(endpoint, answer, conversation)
+    context = {"answer": details, "endpoint": endpoint}
     return {
-        **found,
-        "html": render_to_string("playground/inc/facts.html", shown),
-        "row": render_to_string("playground/inc/run.html", shown),
+        **details,
+        "html": render_to_string("playground/inc/facts.html", context),
+        "row": render_to_string("playground/inc/run.html", context),
     }

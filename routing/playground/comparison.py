@@ -30,12 +30,12 @@ def page(request: HttpRequest) -> HttpResponse:
     except PromptError as error:
         context["error"] = str(error)
         return render(request, "playground/comparison.html", context, status=400)
-    found = prompt_check.compare(old, new)
+    comparison = prompt_check.compare(old, new)
     context["common"] = prompt_check.common_tokens(old, new)
     context["tokens"] = len(new.data) // prompt_check.TOKEN_BYTES
-    context["same"] = old.data == new.data and found is None
-    if found is not None:
-        context["found"] = _describe(found)
+    context["same"] = old.data == new.data and comparison is None
+    if comparison is not None:
+        context["found"] = _describe(comparison)
     return render(request, "playground/comparison.html", context)
 
 

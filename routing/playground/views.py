@@ -35,16 +35,16 @@ _LAST_USED = "playground_endpoint"  # cookie
 @require_safe
 def index(request: HttpRequest) -> HttpResponseBase:
     """Open the chat of the requested, last used or first Ready endpoint; `with` adds a second."""
-    listed = [one for one in endpoint_selectors.listed(request.user) if not one.deleting]
-    names = {one.name for one in listed}
-    wanted, second = request.GET.get("endpoint", ""), request.GET.get("with", "")
-    if wanted and wanted not in names:
+    listed = [row for row in endpoint_selectors.listed(request.user) if not row.deleting]
+    names = {row.name for row in listed}
+    chosen_name, second = request.GET.get("endpoint", ""), request.GET.get("with", "")
+    if chosen_name and chosen_name not in names:
         raise Http404
     if not listed:
         return render(request, "playground/index.html")
     last = request.COOKIES.get(_LAST_USED, "")
-    ready = next((one.name for one in listed if one.status.phase == Phase.READY), listed[0].name)
-    name = wanted or (last if last in names else ready)
+    ready = next((row.name for row in listed if row.status.phase == Phase.READY), listed[0].name)
+    name = chosen_name or (last if last in names else ready)
     query = f"?with={second}" if second in names else ""
     return redirect(reverse("playground:endpoint", args=[name]) + query)
 
@@ -70,8 +70,8 @@ def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     except Refused as refused:
         context |= {"problems": refused.errors}
         return render(request, "playground/endpoint.html", context, status=refused.status_code)
-    facts = answers.facts(here, answer, conversation)
-    context |= {"text": answer.text, "answer": facts}
+    details = answers.facts(here, answer, conversation)
+    context |= {"text": answer.text, "answer": details}
     return render(request, "playground/endpoint.html", context)
 
 
@@ -105,8 +105,10 @@ def code(request: HttpRequest, name: str) -> HttpResponse:
         conversation.fields,
         conversation.prompt,
     )
-    shown = snippets.snippets(here.status.url or "http://ROUTER", conversation.api, body)
-    return render(request, "playground/htmx/code.html", {"snippets": shown, "endpoint": here})
+    code_snippets = snippets.snippets(here.status.url or "http://ROUTER", conversation.api, body)
+    return render(
+        request, "playground/htmx/code.html", {"snippets": code_snippets, "endpoint": here}
+    )
 
 
 def _parse_conversation(request: HttpRequest) -> Conversation:
@@ -130,10 +132,12 @@ def _error_response(refused: Refused) -> HttpResponse:
 
 
 def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
-    others = [one for one in endpoint_selectors.listed(request.user) if not one.deleting]
-    chosen = next((one.name for one in others if one.name == request.GET.get("with", "")), "")
+    others = [row for row in endpoint_selectors.listed(request.user) if not row.deleting]
+    chosen = next((other.name for other in others if other.name == request.GET.get("with", "")), "")
     second = endpoint_selectors.get(chosen) if chosen else None
-    ready = (one for one in others if one.status.phase == Phase.READY and one.name != here.name)
+    ready = (
+        other for other in others if other.status.phase == Phase.READY and other.name != here.name
+    )
     panes = [_pane("a", here)] + ([_pane("b", second)] if second else [])
     return {
         "endpoint": here,
@@ -153,13 +157,13 @@ def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
 def _pane(name: str, here: Endpoint) -> dict[str, Any]:
     """Return the context; `routes` are strategies the router can evaluate now."""
     strategy = here.parsed.routing.effective_strategy
-    known = (
+    strategies = (
         (*_EVALUABLE_STRATEGIES, "prefixaware") if strategy == "kvaware" else _EVALUABLE_STRATEGIES
     )
     return {
         "name": name,
         "endpoint": here,
         "strategy": strategy,
-        "routes": [one for one in known if one != strategy],
+        "routes": [name for name in strategies if name != strategy],
         "workers": [row.name for row in endpoint_selectors.workers(here)],
     }

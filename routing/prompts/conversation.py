@@ -82,22 +82,22 @@ class Conversation:
     @property
     def fields(self) -> dict[str, Any]:
         """Return the request body without model, prompt and streaming."""
-        found = dict(self.parameters)
+        fields_read = dict(self.parameters)
         if self.stop:
-            found["stop"] = list(self.stop)
+            fields_read["stop"] = list(self.stop)
         if self.salt:
-            found["cache_salt"] = self.salt
-        return found
+            fields_read["cache_salt"] = self.salt
+        return fields_read
 
 
 def from_json(data: Any) -> Conversation:
     """Parse JSON from the page's script or a program; raise `Refused`."""
     if not isinstance(data, Mapping):
         raise Refused(_problem("", data, "The body is not a JSON object.", "Send an object."))
-    known = {"messages", "api", "parameters", "stop", "route", "worker", "session", "cold"}
+    field_names = {"messages", "api", "parameters", "stop", "route", "worker", "session", "cold"}
     for name in data:
-        if name not in known:
-            allowed = ", ".join(sorted(known))
+        if name not in field_names:
+            allowed = ", ".join(sorted(field_names))
             raise Refused(_problem(str(name), data[name], "Unknown field.", f"Known: {allowed}."))
     problems: list[Problem] = []
     api = _parse_choice("api", data.get("api", "chat"), APIS, problems)
@@ -148,21 +148,21 @@ def _messages(given: Any, problems: list[Problem]) -> tuple[dict[str, str], ...]
         text = f"{len(given)} messages exceed the limit."
         problems.append(_problem("messages", len(given), text, f"Send up to {MAX_TURNS}."))
         return ()
-    found = []
-    for number, one in enumerate(given):
-        good = isinstance(one, Mapping) and one.get("role") in ROLES
-        if not good or not isinstance(one.get("content"), str):
+    messages = []
+    for number, item in enumerate(given):
+        good = isinstance(item, Mapping) and item.get("role") in ROLES
+        if not good or not isinstance(item.get("content"), str):
             text = f"Message {number + 1} has no text, or a role other than {', '.join(ROLES)}."
             problems.append(_problem(f"messages.{number}", "", text, remedy))
             return ()
-        found.append({"role": str(one["role"]), "content": str(one["content"])})
-    return _check_messages(found, problems)
+        messages.append({"role": str(item["role"]), "content": str(item["content"])})
+    return _check_messages(messages, problems)
 
 
 def _check_messages(
     found: list[dict[str, str]], problems: list[Problem]
 ) -> tuple[dict[str, str], ...]:
-    size = sum(len(one["content"]) for one in found)
+    size = sum(len(message["content"]) for message in found)
     if size > MAX_CHARACTERS:
         text = f"{size} characters exceed the limit."
         problems.append(_problem("messages", size, text, f"Send up to {MAX_CHARACTERS}."))
@@ -182,8 +182,8 @@ def _parameters(given: Any, problems: list[Problem]) -> dict[str, Any]:
             _problem("parameters", given, "Parameters are not an object.", "Send an object.")
         )
         return {}
-    by_name = {one.name: one for one in PARAMETERS}
-    found = {}
+    by_name = {parameter.name: parameter for parameter in PARAMETERS}
+    parameters = {}
     for name, value in given.items():
         parameter = by_name.get(str(name))
         if parameter is None:
@@ -196,8 +196,8 @@ def _parameters(given: Any, problems: list[Problem]) -> dict[str, Any]:
             remedy = f"Enter {whole} from {parameter.low:.10g} to {parameter.high:.10g}."
             problems.append(_problem(parameter.name, value, "Invalid or out of range.", remedy))
             continue
-        found[parameter.name] = number
-    return found
+        parameters[parameter.name] = number
+    return parameters
 
 
 def _number(parameter: Parameter, value: Any) -> Any:
@@ -215,7 +215,7 @@ def _number(parameter: Parameter, value: Any) -> Any:
 def _stop(given: Any, problems: list[Problem]) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else given
     good = isinstance(texts, list) and len(texts) <= 4
-    if not good or not all(isinstance(one, str) and 0 < len(one) <= 200 for one in texts):
+    if not good or not all(isinstance(text, str) and 0 < len(text) <= 200 for text in texts):
         text = "Invalid stop sequences."
         problems.append(_problem("stop", "", text, "Enter up to 4, each of up to 200 characters."))
         return ()

@@ -47,11 +47,11 @@ _OPENAI_PARAMETERS = {
 
 def _python(base: str, api: str, body: dict[str, Any]) -> str:
     """Return Python code; parameters unknown to the openai package go in `extra_body`."""
-    known = {name: value for name, value in body.items() if name in _OPENAI_PARAMETERS}
+    values = {name: value for name, value in body.items() if name in _OPENAI_PARAMETERS}
     more = {name: value for name, value in body.items() if name not in _OPENAI_PARAMETERS}
     if more:
-        known["extra_body"] = more
-    arguments = "".join(f"    {name}={value!r},\n" for name, value in known.items())
+        values["extra_body"] = more
+    arguments = "".join(f"    {name}={value!r},\n" for name, value in values.items())
     kind = "chat.completions" if api == "chat" else "completions"
     piece = "choices[0].delta.content" if api == "chat" else "choices[0].text"
     return (

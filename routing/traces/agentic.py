@@ -63,8 +63,8 @@ class _Reader:
             if keep and not 0 <= origin + len(made) < 2 * len(made):
                 raise TraceError(f"Line {line}: {where} keeps blocks of no earlier request.")
             whole = size // BLOCK_TOKENS
-            head, known = made[origin] if keep else (-1, 0)
-            if not 0 <= keep <= min(known, whole) and keep:
+            head, known_blocks = made[origin] if keep else (-1, 0)
+            if not 0 <= keep <= min(known_blocks, whole) and keep:
                 raise TraceError(
                     f"Line {line}: {where} has keep {keep}, more than the prompts' whole blocks."
                 )
@@ -95,8 +95,8 @@ class _Reader:
             if not isinstance(child, dict):
                 raise TraceError(f"Line {line}: {where[:-1]} is no JSON object.")
             delay = read_number(child, "delay_s", line, _MOST_S, where)
-            found = self.session(child, line, f"{name}.{number}", start + delay, where)
-            end = max(end, found) if child["requests"] else end
+            session = self.session(child, line, f"{name}.{number}", start + delay, where)
+            end = max(end, session) if child["requests"] else end
         return end
 
     def _new_blocks(self, count: int, line: int) -> range:
@@ -117,17 +117,17 @@ class _Reader:
         if number is None:
             tools = tool // BLOCK_TOKENS
             both = (tool + system) // BLOCK_TOKENS
-            ids = [self._id((tool, at), line) for at in range(tools)]
-            ids += [self._id((tool, system, at), line) for at in range(tools, both)]
-            facts = TraceRequest(0.0, 0, 0, ())
-            number = self._shared_heads[tool, system] = self.requests.append(facts, -1, 0, ids)
+            ids = [self._id((tool, index), line) for index in range(tools)]
+            ids += [self._id((tool, system, index), line) for index in range(tools, both)]
+            request = TraceRequest(0.0, 0, 0, ())
+            number = self._shared_heads[tool, system] = self.requests.append(request, -1, 0, ids)
         return number, min(whole, self.requests.length(number))
 
     def _id(self, name: Hashable, line: int) -> int:
-        found = self._ids.get(name)
-        if found is None:
-            found = self._ids[name] = self._new_blocks(1, line)[0]
-        return found
+        block_id = self._ids.get(name)
+        if block_id is None:
+            block_id = self._ids[name] = self._new_blocks(1, line)[0]
+        return block_id
 
 
 def _read_row(row: Any, line: int, where: str) -> tuple[int, int, float, float | None, int, int]:
@@ -199,18 +199,18 @@ def _whole(request: TraceRequest) -> tuple[int, ...]:
 
 def _sessions(trace: Trace) -> dict[str, list[int]]:
     """Return the requests' numbers by session: all prompts together may take much memory."""
-    found: dict[str, list[int]] = {}
+    sessions: dict[str, list[int]] = {}
     ends: dict[int, str] = {}  # sessions by the last whole block of a prompt
     for number, request in enumerate(trace.requests):
         blocks = _whole(request)
         name = request.session
         if not name:
             name = next((ends[block] for block in reversed(blocks) if block in ends), "")
-            name = name or f"request-{len(found) + 1}"
+            name = name or f"request-{len(sessions) + 1}"
             if blocks:
                 ends[blocks[-1]] = name
-        found.setdefault(name, []).append(number)
-    return found
+        sessions.setdefault(name, []).append(number)
+    return sessions
 
 
 def _shared_sizes(firsts: list[TraceRequest]) -> list[tuple[int, int]]:

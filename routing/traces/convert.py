@@ -82,8 +82,8 @@ def read_lines(data: bytes) -> Iterator[bytes]:
 
 
 def _cut(data: bytes) -> Iterator[bytes]:
-    for at in range(0, len(data), _PIECE_BYTES):
-        yield data[at : at + _PIECE_BYTES]
+    for index in range(0, len(data), _PIECE_BYTES):
+        yield data[index : index + _PIECE_BYTES]
 
 
 def _unzip(data: bytes) -> Iterator[bytes]:
@@ -105,15 +105,15 @@ def totals_of(trace: Trace) -> dict[str, Any]:
     count = len(trace.requests)
     if not 0 < count <= MAX_REQUESTS:
         raise TraceError(f"The file has {count} requests. Import 1 to {MAX_REQUESTS} requests.")
-    found: dict[str, Any] = {"requests": count, "prompt_tokens": 0, "output_tokens": 0}
+    totals: dict[str, Any] = {"requests": count, "prompt_tokens": 0, "output_tokens": 0}
     sessions: set[str] = set()
     for request in trace.requests:
-        found["prompt_tokens"] += request.prompt_tokens
-        found["output_tokens"] += request.output_tokens
+        totals["prompt_tokens"] += request.prompt_tokens
+        totals["output_tokens"] += request.output_tokens
         sessions.add(request.session)
-    found["sessions"] = len(sessions - {""})
-    found["duration_s"] = trace.requests[-1].arrived_s - trace.requests[0].arrived_s
-    return found
+    totals["sessions"] = len(sessions - {""})
+    totals["duration_s"] = trace.requests[-1].arrived_s - trace.requests[0].arrived_s
+    return totals
 
 
 def main(arguments: list[str]) -> int:
@@ -124,13 +124,13 @@ def main(arguments: list[str]) -> int:
     try:
         lines = read_lines(sys.stdin.buffer.read())
         trace = read_trace(format_name, lines, int(block_tokens))
-        found = totals_of(trace)
+        totals = totals_of(trace)
         packed = pack(trace)
     except TraceError as error:
         if "Not enough memory" in str(error):  # orjson's word for it
             return 1
-        found = {"error": str(error)}
-    sys.stdout.buffer.write(orjson.dumps(found) + b"\n" + packed)
+        totals = {"error": str(error)}
+    sys.stdout.buffer.write(orjson.dumps(totals) + b"\n" + packed)
     return 0
 
 

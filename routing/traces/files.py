@@ -30,10 +30,10 @@ def pack(trace: Trace) -> bytes:
         blocks = request.blocks
         key = request.session or (blocks[0] if blocks else "")
         before, prompt = last.get(key, (-1, ()))
-        kept = shared_blocks(prompt, blocks)
+        shared_count = shared_blocks(prompt, blocks)
         last[key] = number, blocks
         values = [getattr(request, name) for name in _NAMES]
-        line = orjson.dumps([before, kept, blocks[kept:], *values])
+        line = orjson.dumps([before, shared_count, blocks[shared_count:], *values])
         parts.append(packer.compress(b"\n" + line))
     return b"".join((*parts, packer.flush()))
 
@@ -45,11 +45,11 @@ def unpack(data: bytes) -> Trace:
         head: dict[str, Any] = orjson.loads(lines[0])
         requests = JoinedRequests()
         for line in lines[1:]:
-            before, kept, rest, *values = orjson.loads(line)
+            before, shared_count, rest, *values = orjson.loads(line)
             named = dict(zip(_NAMES, values, strict=True))
             if named["tiers"] is not None:
                 named["tiers"] = tuple(named["tiers"])
-            requests.append(TraceRequest(blocks=(), **named), before, kept, tuple(rest))
+            requests.append(TraceRequest(blocks=(), **named), before, shared_count, tuple(rest))
         requests.order(range(len(lines) - 1))
         return Trace(int(head["block_tokens"]), requests, float(head["began_at"]))
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, IndexError) as error:

@@ -75,6 +75,6 @@ def _block_tokens(format_name: str, block_tokens: int) -> int:
 def _find(format_name: str) -> TraceFormat:
     trace_format = FORMATS.get(format_name)
     if trace_format is None:
-        known = ", ".join(FORMATS)
-        raise TraceError(f"Unknown format {format_name[:40]!r}. Choose one of {known}.")
+        names = ", ".join(FORMATS)
+        raise TraceError(f"Unknown format {format_name[:40]!r}. Choose one of {names}.")
     return trace_format

@@ -63,14 +63,14 @@ class JoinedRequests(Sequence[TraceRequest]):
 
     def _show(self, number: int) -> TraceRequest:
         parts: list[tuple[int, Sequence[int]]] = []  # place of the first block, and blocks
-        at, wanted = number, -1
-        while at >= 0:
-            before, kept = self._heads[at]
-            own = self._own[at]
-            if wanted < 0 or wanted > kept:
-                parts.append((kept, own if wanted < 0 else own[: wanted - kept]))
-            wanted = kept if wanted < 0 else min(wanted, kept)
-            at = before if wanted else -1
+        index, length = number, -1
+        while index >= 0:
+            before, shared_count = self._heads[index]
+            own = self._own[index]
+            if length < 0 or length > shared_count:
+                parts.append((shared_count, own if length < 0 else own[: length - shared_count]))
+            length = shared_count if length < 0 else min(length, shared_count)
+            index = before if length else -1
         blocks: list[int] = []
         count, last = self._joined, len(parts[0][1]) + parts[0][0]
         for place, part in reversed(parts):

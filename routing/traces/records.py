@@ -70,13 +70,13 @@ class _Known:
 
     def follow(self, before: int, names: Sequence[int]) -> list[int]:
         """Return the known blocks of these names after `before`."""
-        found = []
+        requests = []
         for name in names:
             after = self.ids.get((before + 1) << _HASH_BITS | name)
             if after is None:
                 break
-            found.append(before := after)
-        return found
+            requests.append(before := after)
+        return requests
 
     def add(self, before: int, names: Sequence[int], owner: int, tokens: int) -> list[int]:
         """Add blocks after `before`, up to a prompt's length in tokens; return their ids."""
@@ -106,22 +106,20 @@ class RecordedRequests(JoinedRequests):
         number.
         """
         whole = -(-facts.prompt_tokens // BLOCK_TOKENS)
-        kept = min(shared, whole, self.length(head) if head >= 0 else 0)
-        first, self._fresh = self._fresh, self._fresh + whole - kept
-        return self.append(facts, head, kept, range(first, self._fresh))
+        shared_count = min(shared, whole, self.length(head) if head >= 0 else 0)
+        first, self._fresh = self._fresh, self._fresh + whole - shared_count
+        return self.append(facts, head, shared_count, range(first, self._fresh))
 
     def sort(self, begin: float, end: float) -> None:
         """Keep arrivals from `begin` until before `end`, in order, as seconds since `begin`. Long
         prompts get large blocks.
         """
-        facts = self._facts
-        numbers = [n for n, fact in enumerate(facts) if begin <= fact.arrived_s < end]
+        keys = self._facts
+        numbers = [n for n, fact in enumerate(keys) if begin <= fact.arrived_s < end]
         self.order_by_arrival(numbers)
         for number in numbers:
-            facts[number] = replace(
-                facts[number], arrived_s=round(facts[number].arrived_s - begin, 3)
-            )
-        tokens = sum(facts[number].prompt_tokens for number in numbers)
+            keys[number] = replace(keys[number], arrived_s=round(keys[number].arrived_s - begin, 3))
+        tokens = sum(keys[number].prompt_tokens for number in numbers)
         self._joined = _JOINED if tokens > _LONG_PROMPT * len(numbers) else 1
 
 
@@ -129,14 +127,14 @@ def read_streams(streams: Iterable[Sequence[bytes]], begin: float, end: float) -
     """Return the requests that arrived in [begin, end), Unix times. A stream is the pieces (gzip)
     of one recording in order; what follows a missing piece is left out. Raise TraceError.
     """
-    known, found = _Known(), RecordedRequests()
+    names_known, recorded = _Known(), RecordedRequests()
     isolations: set[str] = set()
     for pieces in streams:
-        _read_stream(pieces, known, found, isolations)
-    found.sort(begin, end)
+        _read_stream(pieces, names_known, recorded, isolations)
+    recorded.sort(begin, end)
     whole = bool(isolations) and isolations <= set(_STRICTNESS)
     isolation = max(isolations, key=_STRICTNESS.index) if whole else ""
-    return Trace(found.block_tokens, found, begin, isolation)
+    return Trace(recorded.block_tokens, recorded, begin, isolation)
 
 
 def _read_stream(
@@ -211,5 +209,6 @@ def _read_row(
 def _names(hashes: str) -> list[int]:
     data = base64.b64decode(hashes)
     return [
-        int.from_bytes(data[at : at + HASH_BYTES], "big") for at in range(0, len(data), HASH_BYTES)
+        int.from_bytes(data[index : index + HASH_BYTES], "big")
+        for index in range(0, len(data), HASH_BYTES)
     ]

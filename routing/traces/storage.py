@@ -84,8 +84,8 @@ def recorded_hours(endpoint: Endpoint) -> list[RecordedHour]:
     """Return the hours with recorded traffic, newest first."""
     totals = {name: Sum(name) for name in (*_COUNTS[1:], "size")}
     rows = TracePiece.objects.filter(endpoint=endpoint).values("hour").order_by("-hour")
-    found = rows.annotate(routers=Count("router", distinct=True), **totals)
-    return [RecordedHour(**cast(dict[str, Any], row)) for row in found]
+    annotated = rows.annotate(routers=Count("router", distinct=True), **totals)
+    return [RecordedHour(**cast(dict[str, Any], row)) for row in annotated]
 
 
 def imported_traces(endpoint: Endpoint) -> QuerySet[ImportedTrace]:
@@ -142,12 +142,12 @@ def _time(value: Any) -> datetime:
 
 def prune(endpoint: Endpoint, most_bytes: int, most_days: int, now: datetime) -> int:
     """Delete the oldest hours beyond the limits; return their number."""
-    kept = 0
+    kept_bytes = 0
     oldest = now - timedelta(days=most_days)
     beyond: list[datetime] = []
     for hour in recorded_hours(endpoint):
-        kept += hour.size
-        if hour.hour < oldest or (kept > most_bytes and hour.size < kept):
+        kept_bytes += hour.size
+        if hour.hour < oldest or (kept_bytes > most_bytes and hour.size < kept_bytes):
             beyond.append(hour.hour)
     if beyond:
         TracePiece.objects.filter(endpoint=endpoint, hour__in=beyond).delete()

@@ -114,9 +114,9 @@ def read_number(
     """Return a field from 0 to `most`. Raise TraceError."""
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        shown = repr(value)[:60] if name in row else "missing"
+        excerpt = repr(value)[:60] if name in row else "missing"
         raise TraceError(
-            f"Line {line}: {place}{name} is {shown}; a number of at least 0 and at most "
+            f"Line {line}: {place}{name} is {excerpt}; a number of at least 0 and at most "
             f"{most:.0f} is needed."
         )
     return value

@@ -18,11 +18,13 @@ _TIME = "%Y-%m-%d %H:%M UTC"
 def describe(endpoint: Endpoint, begin: datetime, end: datetime, recorded: Trace) -> str:
     """Return what ran in the period and how its requests are replayed; "" for no canary."""
     ran = Canary.objects.filter(endpoint=endpoint, started_at__lt=end)
-    found = list(ran.filter(Q(ended_at=None) | Q(ended_at__gt=begin)).defer("reports", "history"))
-    if not found:
+    canaries = list(
+        ran.filter(Q(ended_at=None) | Q(ended_at__gt=begin)).defer("reports", "history")
+    )
+    if not canaries:
         return ""
-    named = "; ".join(map(_name, found[:_MAX_NAMED]))
-    more = f"; {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
+    named = "; ".join(map(_name, canaries[:_MAX_NAMED]))
+    more = f"; {len(canaries) - _MAX_NAMED} more" if len(canaries) > _MAX_NAMED else ""
     text = f"A strategy canary ran in this period ({named}{more})."
     if all(request.strategy for request in recorded.requests):
         return f"{text} The backtest replays each request with the strategy that placed it."

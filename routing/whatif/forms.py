@@ -39,19 +39,19 @@ class WhatIfForm(ActionForm):
             field.widget.input_type = "datetime-local"
             if period is not None:
                 field.initial = timezone.localtime(period[position]).strftime(_LOCAL)
-        for one in FIELDS:
-            self.fields[one.name] = _field(one, present)
+        for declared in FIELDS:
+            self.fields[declared.name] = _field(declared, present)
 
     def values(self) -> list[Any]:
         return [self[field.name] for field in FIELDS]
 
     def read(self) -> WhatIfRequest:
         """Return the submitted wish. Raise Refused for a time that cannot be read."""
-        given = {
+        values = {
             field.name: self.text_of(field.name) for field in FIELDS if field.name in self.data
         }
         return WhatIfRequest(
-            given,
+            values,
             begin=self._time("begin"),
             end=self._time("end"),
             title=self.text_of("title"),
@@ -63,13 +63,13 @@ class WhatIfForm(ActionForm):
         if not text:
             return None
         try:
-            found = parse_datetime(text)
+            moment = parse_datetime(text)
         except ValueError:
-            found = None
-        if found is None:
+            moment = None
+        if moment is None:
             remedy = "Enter a date and time such as 2026-11-23T10:00."
             raise Refused(Problem(name, text[:80], "Not a date and time.", remedy, "type"))
-        return timezone.make_aware(found) if timezone.is_naive(found) else found
+        return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
 
 
 def _field(one: InputField, present: Values) -> forms.Field:

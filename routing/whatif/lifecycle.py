@@ -125,7 +125,7 @@ def _analyse(row: WhatIf, report: _Reporter) -> dict[str, Any]:
     present = inputs.make_configuration(row.present, limits)
     canary = canaries.describe(row.endpoint, row.begin, row.end, recorded)
     if row.kind == WhatIfKind.SURVEY:
-        candidates = [inputs.make_configuration(one, limits) for one in row.candidates]
+        candidates = [inputs.make_configuration(candidate, limits) for candidate in row.candidates]
         newest = _newest(recorded, MAX_SURVEYED)
         surveyed = as_survey(survey(newest, present, candidates, report))
         canaries.add_to(surveyed, canary)
@@ -141,8 +141,8 @@ def _analyse(row: WhatIf, report: _Reporter) -> dict[str, Any]:
     canaries.add_to(document, canary)
     if "isolation" in document:
         names = scope_names(row.endpoint)
-        for one in document["isolation"]["rows"]:
-            one["name"] = names.get(one["scope"], "")
+        for row_data in document["isolation"]["rows"]:
+            row_data["name"] = names.get(row_data["scope"], "")
     return document
 
 

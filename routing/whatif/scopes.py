@@ -18,15 +18,15 @@ def scope_names(endpoint: Endpoint) -> dict[str, str]:
     keys are unknown, and all from before a renewal of the console's own key.
     """
     own = keys.key_facts(keys.valid_keys(endpoint).filter(name=CONSOLE), timezone.now())
-    known = {"keys": [{"id": key.id, "sha256": key.sha256} for key in own]}
-    secret = hash_key(known).encode()
+    key_config = {"keys": [{"id": key.id, "sha256": key.sha256} for key in own]}
+    secret = hash_key(key_config).encode()
 
     def digest(data: bytes) -> str:
         return hashlib.blake2b(data, digest_size=8, key=secret).hexdigest()
 
-    found = {
+    names = {
         f"key {key_digest(digest, key)}": name for key, name in keys.names_of(endpoint).items()
     }
     for group, name in endpoint.key_groups.values_list("pk", "name"):
-        found[f"group {group_digest(digest, str(group))}"] = name
-    return found
+        names[f"group {group_digest(digest, str(group))}"] = name
+    return names

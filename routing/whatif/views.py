@@ -29,14 +29,14 @@ MAX_COMPARED = 4
 
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
-    found = find_endpoint(name)
+    row = find_endpoint(name)
     listed: Any = selectors.list_runs(name)
     page = Paginator(listed, ROWS_A_PAGE).get_page(request.GET.get("page"))
     page.object_list = [summarize(row) for row in page.object_list]
     context = {
-        "endpoint": found,
+        "endpoint": row,
         "page": page,
-        "recorded": inputs.default_period(found) is not None,
+        "recorded": inputs.default_period(row) is not None,
     }
     return render(request, "whatif/endpoint.html", context)
 
@@ -57,16 +57,16 @@ def summarize(row: WhatIf) -> dict[str, Any]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def new(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = find_endpoint(name)
-    present = inputs.present_values(found)
-    period = inputs.default_period(found)
-    rows = ImportedTrace.objects.filter(endpoint=found)
+    row = find_endpoint(name)
+    present = inputs.present_values(row)
+    period = inputs.default_period(row)
+    rows = ImportedTrace.objects.filter(endpoint=row)
     traces = list(rows.order_by("name").values_list("name", flat=True))
     typed = (request.POST,) if request.method == "POST" else ()
     form = WhatIfForm(present, period, traces, *typed)
 
     def show(status: int) -> HttpResponse:
-        context = {"endpoint": found, "form": form, "recorded": period is not None}
+        context = {"endpoint": row, "form": form, "recorded": period is not None}
         return render(request, "whatif/new.html", context, status=status)
 
     def start() -> WhatIf:
@@ -109,14 +109,14 @@ def _isolation(result: Mapping[str, Any]) -> dict[str, Any]:
 @role_required("operator")
 def isolation(request: HttpRequest, name: str) -> HttpResponse:
     """Start the preview of the isolation chosen in the endpoint's form, and show its progress."""
-    found = find_endpoint(name)
-    wanted = request.POST.get("routing.cache_isolation", "")
-    context: dict[str, Any] = {"endpoint": found}
-    if wanted == found.parsed.routing.cache_isolation:
+    endpoint = find_endpoint(name)
+    isolation_value = request.POST.get("routing.cache_isolation", "")
+    context: dict[str, Any] = {"endpoint": endpoint}
+    if isolation_value == endpoint.parsed.routing.cache_isolation:
         context["refused"] = "This is the present isolation. Choose a stricter one to preview."
         return render(request, "whatif/htmx/isolation.html", context)
     analysis = actions.WhatIfRequest(
-        {"isolation": wanted}, title=f"Cache isolation by {wanted}"[:80]
+        {"isolation": isolation_value}, title=f"Cache isolation by {isolation_value}"[:80]
     )
     try:
         row = actions.start(request.user, name, analysis)
@@ -130,15 +130,15 @@ def isolation(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def compare(request: HttpRequest, name: str) -> HttpResponse:
     """Compare the candidates of `?run=...&run=...`."""
-    found = find_endpoint(name)
+    row = find_endpoint(name)
     chosen = list(dict.fromkeys(request.GET.getlist("run")))[:MAX_COMPARED]
-    rows = sorted((_run(name, one) for one in chosen), key=lambda row: row.created_at)
+    rows = sorted((_run(name, run_id) for run_id in chosen), key=lambda row: row.created_at)
     rows = [row for row in rows if row.result.get("candidate")]
     if len(rows) < 2:
         messages.error(request, "Select two to four finished analyses with results to compare.")
         return redirect("whatif:endpoint", name=name)
     context = {
-        "endpoint": found,
+        "endpoint": row,
         "runs": [summarize(row) for row in rows],
         "rows": figures.list_candidates([row.result for row in rows]),
         "same": len({(row.begin, row.end, row.trace) for row in rows}) == 1,

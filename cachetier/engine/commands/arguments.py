@@ -107,15 +107,15 @@ def make_container(name: str, handlers: Mapping[str, Handler]) -> Handler:
 
     def run(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
         subcommand = words[0][:64].decode(errors="replace")
-        found = table.subcommand(subcommand.lower())
-        if found is None:
+        command = table.subcommand(subcommand.lower())
+        if command is None:
             raise CommandError(f"ERR unknown subcommand '{subcommand}'. Try {name.upper()} HELP.")
-        if not found.accepts(len(words) + 1):
-            raise CommandError(f"ERR wrong number of arguments for '{name}|{found.name}' command")
-        if found.name == "help":
+        if not command.accepts(len(words) + 1):
+            raise CommandError(f"ERR wrong number of arguments for '{name}|{command.name}' command")
+        if command.name == "help":
             session.reply(_encode_help(table))
             return None
-        return handlers[found.name](session, words[1:])
+        return handlers[command.name](session, words[1:])
 
     return run
 

@@ -201,11 +201,11 @@ def list_(session: ClientSession, words: list[bytes]) -> None:
         if what == b"TYPE" and len(rest) == 1:
             chosen = chosen if _is_normal(rest[0]) else []
         elif what == b"ID" and rest:
-            wanted = {_parse_client_id(word, "Invalid client ID") for word in rest}
-            chosen = [one for one in chosen if one.id in wanted]
+            client_ids = {_parse_client_id(word, "Invalid client ID") for word in rest}
+            chosen = [session for session in chosen if session.id in client_ids]
         else:
             raise CommandError(SYNTAX)
-    text = "".join(_describe(one) + "\n" for one in chosen)
+    text = "".join(_describe(session) + "\n" for session in chosen)
     session.reply(replies.verbatim(text, session.version))
 
 
@@ -225,10 +225,10 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
     """Close connections. The old form (an address) replies OK, the new one a count."""
     everyone = list(session.node.sessions.values())
     if len(words) == 1:
-        found = [one for one in everyone if one.peer.encode() == words[0]]
-        if not found:
+        matching = [session for session in everyone if session.peer.encode() == words[0]]
+        if not matching:
             raise CommandError("ERR No such client")
-        _close(session, found)
+        _close(session, matching)
         session.reply(replies.OK)
         return
     if len(words) % 2:
@@ -243,9 +243,9 @@ def kill(session: ClientSession, words: list[bytes]) -> None:
             skip_me = word.upper() == b"YES"
         else:
             tests[name] = _make_kill_filter(session, name, word)
-    chosen = [one for one in everyone if all(test(one) for test in tests.values())]
+    chosen = [session for session in everyone if all(test(session) for test in tests.values())]
     if skip_me:
-        chosen = [one for one in chosen if one is not session]
+        chosen = [peer for peer in chosen if peer is not session]
     _close(session, chosen)
     session.reply(replies.integer(len(chosen)))
 
@@ -288,8 +288,8 @@ def _parse_client_id(word: bytes, refusal: str) -> int:
 
 def _is_normal(word: bytes) -> bool:
     if word.upper() not in _TYPES:
-        shown = word[:32].decode(errors="replace")
-        raise CommandError(f"ERR Unknown client type '{shown}'")
+        printable = word[:32].decode(errors="replace")
+        raise CommandError(f"ERR Unknown client type '{printable}'")
     return word.upper() == b"NORMAL"
 
 

@@ -85,7 +85,8 @@ def _encode_key_lease(
     taken.length += value.length
     node.counters.read_bytes += value.length
     places = [
-        replies.array([replies.integer(at), replies.integer(size)]) for at, size in value.extents
+        replies.array([replies.integer(start), replies.integer(size)])
+        for start, size in value.extents
     ]
     return replies.array([length, *places])
 

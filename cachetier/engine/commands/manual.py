@@ -25,7 +25,9 @@ def list_(session: ClientSession, words: list[bytes]) -> None:
 def info(session: ClientSession, words: list[bytes]) -> ReplySteps | None:
     if words:
         return _reply_named_entries(session, words)
-    session.reply(replies.array([_encode_entry(session, one, one.name) for one in TABLE.values()]))
+    session.reply(
+        replies.array([_encode_entry(session, command, command.name) for command in TABLE.values()])
+    )
     return None
 
 
@@ -38,24 +40,25 @@ def _reply_named_entries(session: ClientSession, words: list[bytes]) -> ReplySte
 
 
 def docs(session: ClientSession, words: list[bytes]) -> None:
-    found = (_find_command(word) for word in words)
-    named = {one.name: one for one in found if one} if words else TABLE
+    commands = (_find_command(word) for word in words)
+    named = {command.name: command for command in commands if command} if words else TABLE
     pairs = [
-        (replies.text(name), _encode_documentation(session, one)) for name, one in named.items()
+        (replies.text(name), _encode_documentation(session, command))
+        for name, command in named.items()
     ]
     session.reply(replies.mapping(pairs, session.version))
 
 
 def getkeys(session: ClientSession, words: list[bytes]) -> None:
-    found = _find_command(words[0])
-    if found is None:
+    command = _find_command(words[0])
+    if command is None:
         raise CommandError("ERR Invalid command specified")
-    if not found.first_key:
+    if not command.first_key:
         raise CommandError("ERR The command has no key arguments")
-    if not found.accepts(len(words)):
+    if not command.accepts(len(words)):
         raise CommandError("ERR Invalid number of arguments specified for command")
-    last = found.last_key if found.last_key > 0 else len(words) - 1
-    keys = words[found.first_key : last + 1 : found.step]
+    last = command.last_key if command.last_key > 0 else len(words) - 1
+    keys = words[command.first_key : last + 1 : command.step]
     session.reply(replies.array([replies.bulk(key) for key in keys]))
 
 
@@ -66,12 +69,12 @@ def _find_command(word: bytes) -> Command | None:
 def _encode_named_entry(session: ClientSession, word: bytes) -> bytes:
     """Return the entry of a command, or of a subcommand such as `client|id`."""
     name, _, second = word.decode(errors="replace").lower().partition("|")
-    found = TABLE.get(name)
-    if found is not None and second:
-        found = found.subcommand(second)
-    if found is None:
+    subcommand = TABLE.get(name)
+    if subcommand is not None and second:
+        subcommand = subcommand.subcommand(second)
+    if subcommand is None:
         return replies.null(session.version)
-    return _encode_entry(session, found, f"{name}|{second}" if second else name)
+    return _encode_entry(session, subcommand, f"{name}|{second}" if second else name)
 
 
 def _encode_entry(session: ClientSession, one: Command, name: str) -> bytes:

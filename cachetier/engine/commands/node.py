@@ -24,14 +24,14 @@ InfoFields = dict[str, object]
 
 
 def info(session: ClientSession, words: list[bytes]) -> None:
-    wanted = {word.decode(errors="replace").lower() for word in words}
-    standard = not wanted or "default" in wanted
-    everything = bool(wanted & {"all", "everything"})
+    sections = {word.decode(errors="replace").lower() for word in words}
+    standard = not sections or "default" in sections
+    everything = bool(sections & {"all", "everything"})
     parts = [
         f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in section.items())
         for title, section in _sections(session.node).items()
         if everything
-        or title.lower() in wanted
+        or title.lower() in sections
         or (standard and title.lower() not in _EXPLICIT_SECTIONS)
     ]
     session.reply(replies.verbatim("\r\n".join(parts), session.version))
@@ -146,11 +146,11 @@ def flush(session: ClientSession, words: list[bytes]) -> None:
 def config_get(session: ClientSession, words: list[bytes]) -> None:
     if len(words) > _MAX_PATTERNS:
         raise CommandError(f"ERR {len(words)} patterns are more than {_MAX_PATTERNS}")
-    wanted = [compile_glob(word.lower()) for word in words]
+    globs = [compile_glob(word.lower()) for word in words]
     pairs = [
         (replies.text(name), replies.text(value))
         for name, value in _list_settings(session).items()
-        if any(pattern.fullmatch(name.encode()) for pattern in wanted)
+        if any(pattern.fullmatch(name.encode()) for pattern in globs)
     ]
     session.reply(replies.mapping(pairs, session.version))
 
@@ -182,11 +182,11 @@ def memory_usage(session: ClientSession, words: list[bytes]) -> None:
         raise CommandError(SYNTAX)
     if options and parse_integer(options[1]) < 0:
         raise CommandError(SYNTAX)
-    facts = session.node.store.peek(words[0], time.monotonic())
-    if facts is None:
+    entry = session.node.store.peek(words[0], time.monotonic())
+    if entry is None:
         session.reply(replies.null(session.version))
         return
-    session.reply(replies.integer(facts.cost))
+    session.reply(replies.integer(entry.cost))
 
 
 def time_(session: ClientSession, _words: list[bytes]) -> None:

@@ -32,8 +32,8 @@ def compile_glob(pattern: bytes) -> Pattern[bytes]:
         elif byte == b"?":
             pieces[-1].append(_ANY_BYTE)
         elif byte == b"[":
-            one, place = _translate_bracket(pattern, place)
-            pieces[-1].append(one)
+            element, place = _translate_bracket(pattern, place)
+            pieces[-1].append(element)
         else:
             if byte == b"\\" and place < len(pattern):
                 byte = pattern[place : place + 1]
@@ -95,10 +95,10 @@ def scan(session: ClientSession, words: list[bytes]) -> ReplySteps:
         else:
             raise CommandError(SYNTAX)
     pattern = compile_glob(glob) if glob else None
-    found = session.node.walk(cursor, min(count, _MAX_COUNT))
-    if found is None:  # an empty result would pass for a complete scan
+    page = session.node.walk(cursor, min(count, _MAX_COUNT))
+    if page is None:  # an empty result would pass for a complete scan
         raise CommandError("ERR unknown or expired cursor, restart with cursor 0")
-    return _reply_part(session, found[0], found[1] if is_string else [], pattern)
+    return _reply_part(session, page[0], page[1] if is_string else [], pattern)
 
 
 def _reply_part(
@@ -119,9 +119,9 @@ def keys(session: ClientSession, words: list[bytes]) -> ReplySteps:
 
 
 def _reply_all(session: ClientSession, pattern: Pattern[bytes]) -> ReplySteps:
-    found = yield from _filter_existing(session, list(session.node.store.keys()), pattern)
-    session.reply(replies.array_head(len(found)))
-    for key in found:
+    keys = yield from _filter_existing(session, list(session.node.store.keys()), pattern)
+    session.reply(replies.array_head(len(keys)))
+    for key in keys:
         session.reply(replies.bulk(key))
         yield
 

@@ -129,8 +129,8 @@ def _count_in_slices(
 
 
 def strlen(session: ClientSession, words: list[bytes]) -> None:
-    facts = session.node.store.peek(words[0], time.monotonic())
-    session.reply(replies.integer(facts.length if facts else 0))
+    entry = session.node.store.peek(words[0], time.monotonic())
+    session.reply(replies.integer(entry.length if entry else 0))
 
 
 def type_(session: ClientSession, words: list[bytes]) -> None:

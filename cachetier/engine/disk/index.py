@@ -162,5 +162,9 @@ class Index:
     def emptiest(self, below: float) -> Segment | None:
         """Return the segment with the smallest live share, if below `below` of its size."""
         sealed = [segment for segment in self.segments.values() if not segment.is_active]
-        found = min(sealed, key=lambda one: one.live_bytes / one.size, default=None)
-        return found if found is not None and found.live_bytes < below * found.size else None
+        emptiest = min(sealed, key=lambda one: one.live_bytes / one.size, default=None)
+        return (
+            emptiest
+            if emptiest is not None and emptiest.live_bytes < below * emptiest.size
+            else None
+        )

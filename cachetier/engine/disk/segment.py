@@ -133,8 +133,8 @@ class SegmentFile:
         start = layout.slot_offset(first)
         table = bytearray(_read(self.fd, layout.slot_offset(last + 1) - start, start))
         for slot in slots:
-            at = (slot - first) * layout.SLOT_BYTES
-            table[at : at + layout.SLOT_BYTES] = layout.EMPTY_SLOT
+            offset = (slot - first) * layout.SLOT_BYTES
+            table[offset : offset + layout.SLOT_BYTES] = layout.EMPTY_SLOT
         _write_all(self.fd, [table], start)
 
     def void(self) -> None:
@@ -180,11 +180,11 @@ class SegmentFile:
         """Verify a value, read into `views` or the page cache; raise FormatError or OSError."""
         _, crc = self._header(record)
         if views is None:
-            found = layout.value_crc(self._chunks(record))
+            crc_read = layout.value_crc(self._chunks(record))
         else:
             _read_into(self.fd, views, record.value_offset)
-            found = layout.value_crc(views)
-        if found != crc:
+            crc_read = layout.value_crc(views)
+        if crc_read != crc:
             raise FormatError("the value does not fit its checksum")
 
     def _header(self, record: Record) -> tuple[bytes, int]:
@@ -231,10 +231,10 @@ class SegmentFile:
             records = list(self._walk(size))
             for record in records:
                 self._added(record)
-        found = self._counting(records)
+        record_counts = self._counting(records)
         if not self.sealed:
             self._seal_again()
-        return found
+        return record_counts
 
     def _walk(self, size: int) -> Iterator[Record]:
         offset = self.head.records_offset
@@ -254,8 +254,8 @@ class SegmentFile:
         table = os.pread(self.fd, len(records) * layout.SLOT_BYTES, layout.HEAD_BYTES)
         recovered: list[RecoveredRecord] = []
         for record in records:
-            at = record.slot * layout.SLOT_BYTES
-            data = table[at : at + layout.SLOT_BYTES]
+            offset = record.slot * layout.SLOT_BYTES
+            data = table[offset : offset + layout.SLOT_BYTES]
             if len(data) < layout.SLOT_BYTES:
                 break
             slot = layout.parse_slot(data, self.number, record.slot)

@@ -251,8 +251,8 @@ class Writer:
         self._next_number += 1
         self._files[file] = self._segment_bytes
         self._active = file
-        facts = os.statvfs(self._path)
-        self._post_event(self._events.opened, file, facts.f_bavail * facts.f_frsize)
+        file_system = os.statvfs(self._path)
+        self._post_event(self._events.opened, file, file_system.f_bavail * file_system.f_frsize)
         return file
 
     def _finish(self, file: SegmentFile) -> None:

@@ -128,23 +128,23 @@ class Arena:
         return _extents(runs, length)
 
     def give(self, extents: Sequence[Extent]) -> None:
-        self._pages.give([(at // PAGE_BYTES, -(-size // PAGE_BYTES)) for at, size in extents])
+        self._pages.give([(start // PAGE_BYTES, -(-size // PAGE_BYTES)) for start, size in extents])
 
     def writable(self, extents: Sequence[Extent]) -> list[memoryview]:
-        return [self._view[at : at + size] for at, size in extents]
+        return [self._view[start : start + size] for start, size in extents]
 
     def readable(self, extents: Sequence[Extent]) -> list[memoryview]:
-        return [self._read_view[at : at + size] for at, size in extents]
+        return [self._read_view[start : start + size] for start, size in extents]
 
     def resize(self, capacity_bytes: int) -> None:
         """Resize; shrinks by the pages free now, so call again when more are freed."""
-        wanted = min(capacity_bytes // PAGE_BYTES, self._limit - self._first)
-        if wanted > self._count:
-            more = wanted - self._count
+        pages = min(capacity_bytes // PAGE_BYTES, self._limit - self._first)
+        if pages > self._count:
+            more = pages - self._count
             more -= self._pages.restore(more)
             self._pages.extend(min(more, self._limit - self._pages.top))
-        elif wanted < self._count:
-            self._cool(self._pages.retire(self._count - wanted))
+        elif pages < self._count:
+            self._cool(self._pages.retire(self._count - pages))
         self._recount()
 
     def _cool(self, runs: Sequence[Run]) -> None:

@@ -39,18 +39,18 @@ class _Sums:
 
     def add(self, slot: int, number: int) -> None:
         self.total += number
-        at = slot + 1
-        while at <= self.size:
-            self._tree[at] += number
-            at += at & -at
+        index = slot + 1
+        while index <= self.size:
+            self._tree[index] += number
+            index += index & -index
 
     def behind(self, slot: int) -> int:
         """Return the sum of all slots after this one."""
         upto = 0
-        at = slot + 1
-        while at:
-            upto += self._tree[at]
-            at &= at - 1
+        index = slot + 1
+        while index:
+            upto += self._tree[index]
+            index &= index - 1
         return self.total - upto
 
 
@@ -186,12 +186,12 @@ class HitCurve:
         """Return the smallest of `points` beyond which no doubling gains KNEE_GAIN, else None."""
         if self._lookups == 0:
             return None
-        found = None
+        knee = None
         for point in reversed(self.points(capacity)):
             if self.hit_ratio(2 * point.capacity_bytes) - point.hit_ratio >= KNEE_GAIN:
                 break
-            found = point.capacity_bytes
-        return found
+            knee = point.capacity_bytes
+        return knee
 
 
 def _bucket(size: float) -> int:

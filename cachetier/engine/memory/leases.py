@@ -57,7 +57,7 @@ class Leases:
             self._end(number)
 
     def sweep(self, now: float) -> None:
-        for number in [one for one, lease in self._leases.items() if lease.ends_at <= now]:
+        for number in [key for key, lease in self._leases.items() if lease.ends_at <= now]:
             self._end(number)
             self.expired += 1
 

@@ -55,15 +55,15 @@ class Gatekeeper:
 
     def judge(self, host: str, user: bytes, password: bytes, now: float) -> LoginVerdict:
         address = _limit_key(host)
-        known = False
+        is_known = False
         name = _digest(user)
-        for one in self._names:
-            known |= hmac.compare_digest(name, one)
+        for candidate in self._names:
+            is_known |= hmac.compare_digest(name, candidate)
         right = False
         word = _digest(password)
-        for one in self._passwords:
-            right |= hmac.compare_digest(word, one)
-        if known and (right or self._open):
+        for candidate in self._passwords:
+            right |= hmac.compare_digest(word, candidate)
+        if is_known and (right or self._open):
             return LoginVerdict.OK
         left = self._tries(address, now)
         if left < 1.0:
@@ -95,14 +95,14 @@ def _digest(word: bytes) -> bytes:
 
 def _limit_key(host: str) -> str:
     try:
-        found = ipaddress.ip_address(host.partition("%")[0])
+        ip = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        return str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)
 
 
 def read_passwords(path: str) -> tuple[str, ...]:
@@ -134,10 +134,10 @@ class PasswordFile:
 
     def renew(self) -> bool:
         """Check the file (one stat call); return whether `lines` changed."""
-        seen = file_signature(Path(self._path)) if self._path else None
-        if seen == self._seen:
+        signature = file_signature(Path(self._path)) if self._path else None
+        if signature == self._seen:
             return False
-        self._seen = seen
+        self._seen = signature
         try:
             lines = read_passwords(self._path)
         except ConfigError as error:

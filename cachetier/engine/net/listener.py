@@ -43,11 +43,11 @@ class Listener:
 
     async def open(self, place: ListenAddress) -> None:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(
+        addresses = await loop.getaddrinfo(
             place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         try:
-            for family, _, _, _, address in dict.fromkeys(found):
+            for family, _, _, _, address in dict.fromkeys(addresses):
                 self._sockets.append(_open_socket(family, address))
                 if place.port == 0:
                     break

@@ -340,19 +340,18 @@ _COMMANDS: Final = {
 
 def _unknown_command_error(request: Request) -> str:
     """Return Redis' error text, which clients parse to detect missing commands."""
-    shown = ""
+    words = ""
     for argument in request[1:]:
-        if len(shown) >= _MAX_SHOWN:
+        if len(words) >= _MAX_SHOWN:
             break
-        shown += f"'{_word(argument)[: _MAX_SHOWN - len(shown)]}' "
-    return (
-        f"ERR unknown command '{_word(request[0])[:_MAX_SHOWN]}', with args beginning with: {shown}"
-    )
+        words += f"'{_word(argument)[: _MAX_SHOWN - len(words)]}' "
+    name = _word(request[0])[:_MAX_SHOWN]
+    return f"ERR unknown command '{name}', with args beginning with: {words}"
 
 
 def _find_command(word: Argument) -> Command | None:
-    found = _COMMANDS.get(word) if isinstance(word, bytes) else None
-    return found or TABLE.get(_word(word).lower())
+    command = _COMMANDS.get(word) if isinstance(word, bytes) else None
+    return command or TABLE.get(_word(word).lower())
 
 
 def _word(argument: Argument) -> str:

@@ -46,19 +46,19 @@ class LiveContext:
 
     def renew(self) -> bool:
         """Check the files (a few stat calls); return whether there is a new context."""
-        seen = self._signatures()
-        if seen == self._seen and not self.problem:
+        signatures = self._signatures()
+        if signatures == self._seen and not self.problem:
             return False
         try:
             self.context = self._make()
         except ConfigError as error:
-            if seen != self._seen or str(error) != self.problem:
+            if signatures != self._seen or str(error) != self.problem:
                 log.error(
                     "New TLS files rejected; the previous certificate stays in use: %s", error
                 )
-            self._seen, self.problem = seen, str(error)
+            self._seen, self.problem = signatures, str(error)
             return False
-        self._seen, self.problem = seen, ""
+        self._seen, self.problem = signatures, ""
         log.info("New TLS files loaded; they apply to new connections")
         return True
 
@@ -89,10 +89,10 @@ def file_signature(path: Path | None) -> tuple[int, int, int] | None:
     if path is None:
         return None
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _file_error(flag: str, path: Path, key: Path | None, error: OSError) -> ConfigError:

@@ -54,9 +54,9 @@ class S3Fifo:
 
     def victim(self) -> bytes | None:
         if self._small.bytes >= self._small_limit or not self._main.costs:
-            found = self._victim_of_small()
-            if found is not None:
-                return found
+            victim = self._victim_of_small()
+            if victim is not None:
+                return victim
         return self._victim_of_main()
 
     def ranking(self) -> list[bytes]:

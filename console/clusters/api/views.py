@@ -30,8 +30,8 @@ _READABLE = ("kind", "context", "namespace", "reach")
 
 def _facts(cluster: Cluster) -> dict[str, Any]:
     """Return the editable fields without the kubeconfig, which is write-only."""
-    facts = {name: getattr(cluster, name) for name in _READABLE}
-    return {**facts, "kubeconfig": HIDDEN if cluster.kubeconfig else None}
+    fields = {name: getattr(cluster, name) for name in _READABLE}
+    return {**fields, "kubeconfig": HIDDEN if cluster.kubeconfig else None}
 
 
 CLUSTERS = Resource(
@@ -67,7 +67,10 @@ class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
     filters = (
         Filter("search", "name__icontains", "Part of the name."),
         Filter(
-            "phase", "status__phase", "Filter by phase.", choices=[str(one) for one in ClusterPhase]
+            "phase",
+            "status__phase",
+            "Filter by phase.",
+            choices=[str(phase) for phase in ClusterPhase],
         ),
         Filter(
             "kind", "kind", "Filter by connection method.", choices=[str(kind) for kind in KINDS]

@@ -24,15 +24,15 @@ def advice(context: CommandContext) -> Any:
         raise CommandError("Assumptions apply to new advice: add --new.", USAGE)
     client = context.client.advice
     if options["cancel"]:
-        found = client.cancel(context.name)
+        run = client.cancel(context.name)
     elif options["new"]:
-        found = client.start(context.name, parse_facts(options["fields"]))
+        run = client.start(context.name, parse_facts(options["fields"]))
     else:
-        found = client.get(context.name)
+        run = client.get(context.name)
     if options["wait"]:
-        found = _wait_for_end(context, found)
+        run = _wait_for_end(context, run)
     form = options["output"]
-    return "\n".join(_lines(found)) if form == output.TABLE else output.format_data(found, form)
+    return "\n".join(_lines(run)) if form == output.TABLE else output.format_data(run, form)
 
 
 def _wait_for_end(context: CommandContext, found: dict[str, Any]) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         for url in row["apply"] if row["verdict"] in ("advised", "trade_off") else ():
             yield f"  apply {row['key']}: {url}"
     yield from (f"Note: {note}" for note in found["notes"])
-    for one in found["applied"]:
-        by = f", applied by {one['by']}" if one["by"] else ""
-        yield f"{one['label']}: {one['change']}{by}. {one['text']}"
+    for entry in found["applied"]:
+        by = f", applied by {entry['by']}" if entry["by"] else ""
+        yield f"{entry['label']}: {entry['change']}{by}. {entry['text']}"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -46,10 +46,10 @@ def preflight(context: CommandContext) -> str:
 
 def examine_endpoint(context: CommandContext) -> CommandResult:
     try:
-        found = context.client.endpoints.doctor(context.name)
+        examination = context.client.endpoints.doctor(context.name)
     except NotFound as error:
         raise CommandError(str(error), _VERDICTS["error"]) from None
-    return CommandResult(found, _VERDICTS.get(found["verdict"], 0))
+    return CommandResult(examination, _VERDICTS.get(examination["verdict"], 0))
 
 
 def _format_examination(found: Examination) -> str:
@@ -61,7 +61,7 @@ def _format_examination(found: Examination) -> str:
         width = max(len(check["code"]) for check in skipped)
         lines += [
             "Skipped checks:",
-            *(f"  {one['code']:{width}}  {one['why']}" for one in skipped),
+            *(f"  {check['code']:{width}}  {check['why']}" for check in skipped),
             "",
         ]
     return "\n".join([*lines, _summary(found, len(skipped))])
@@ -70,7 +70,9 @@ def _format_examination(found: Examination) -> str:
 def _summary(found: Examination, skipped: int) -> str:
     severities = [finding["severity"] for finding in found["findings"]]
     counts = {severity: severities.count(severity) for severity in _SEVERITIES}
-    words = [f"{count} {one}{'s' if count != 1 else ''}" for one, count in counts.items() if count]
+    words = [
+        f"{count} {word}{'s' if count != 1 else ''}" for word, count in counts.items() if count
+    ]
     passed = sum(check["state"] == "passed" for check in found["checks"])
     left = f", {skipped} skipped" if skipped else ""
     return (
@@ -112,24 +114,24 @@ def _decision(one: dict[str, Any]) -> tuple[str, ...]:
 def format_decision(found: dict[str, Any]) -> str:
     """Format a decision record, its candidates as a table."""
     candidates = found.get("candidates") or []
-    facts = [
+    parts = [
         f"{key}: {value if isinstance(value, str) else output.truncate(value, 200)}"
         for key, value in found.items()
         if key != "candidates" and value not in (None, "", [], {})
     ]
-    return "\n".join([*facts, *_candidates(candidates, found.get("chosen"))])
+    return "\n".join([*parts, *_candidates(candidates, found.get("chosen"))])
 
 
 def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
     if not found:
         return []
-    columns = list(dict.fromkeys(key for one in found for key in one))
+    columns = list(dict.fromkeys(key for candidate in found for key in candidate))
     rows = [
         [
-            "→" if chosen in (one.get("worker"), one.get("id")) else "",
-            *(output.cell(one.get(key)) for key in columns),
+            "→" if chosen in (candidate.get("worker"), candidate.get("id")) else "",
+            *(output.cell(candidate.get(key)) for key in columns),
         ]
-        for one in found
+        for candidate in found
     ]
     return [output.table(["", *(key.upper() for key in columns)], rows)]
 
@@ -171,24 +173,24 @@ def _routers(routers: list[dict[str, Any]]) -> Iterator[str]:
 
 def _spec(context: CommandContext) -> dict[str, Any]:
     options = context.options
-    known: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
     if options["name"]:
         try:
-            known = dict(context.client.endpoints.get(context.name)["spec"])
+            spec = dict(context.client.endpoints.get(context.name)["spec"])
         except NotFound:  # the endpoint does not exist yet
             if not (options["file"] or options["model"]):
                 raise
-            known = {"name": options["name"]}
+            spec = {"name": options["name"]}
     file = read_document(options["file"]) if options["file"] else {}
     model = {"model": options["model"]} if options["model"] else {}
-    return merge(known, file, model, parse_settings(options["fields"]))
+    return merge(spec, file, model, parse_settings(options["fields"]))
 
 
 def fit(context: CommandContext) -> CommandResult:
-    found = context.client.endpoints.fit(_spec(context))
-    judged = found["judged"]
+    preview = context.client.endpoints.fit(_spec(context))
+    judged = preview["judged"]
     good = any(not any(finding["blocks"] for finding in each["findings"]) for each in judged)
-    return CommandResult(found, OK if good or not judged else FAILED)
+    return CommandResult(preview, OK if good or not judged else FAILED)
 
 
 def _format_fit(found: dict[str, Any]) -> Iterator[str]:
@@ -223,8 +225,8 @@ def _format_preview(found: dict[str, Any]) -> Iterator[str]:
         yield f"# rejected: {found['refused']}"
     yield from (f"{name}={shlex.quote(value)} \\" for name, value in found["env"].items())
     yield shlex.join(found["command"])
-    for one in found["objects"]:
-        yield f"---\n{output.format_yaml(one)}"
+    for row in found["objects"]:
+        yield f"---\n{output.format_yaml(row)}"
 
 
 def _format_routers(found: dict[str, Any]) -> str:

@@ -18,14 +18,14 @@ POLL_S = 1.0
 
 
 def _cells(run: dict[str, Any]) -> tuple[str, ...]:
-    seen = _numbers(run)
-    ttft = seen.get("ttft") or {}
+    numbers = _numbers(run)
+    ttft = numbers.get("ttft") or {}
     return (
         run["id"],
         output.format_time(run["created_at"]),
         run["state"],
         f"{run['job'].get('workload', '')}, {run['job'].get('mode', '')}",
-        str(seen.get("requests", "")),
+        str(numbers.get("requests", "")),
         _ms(ttft.get("p50")),
         _ms(ttft.get("p90")),
         run["started_by"],
@@ -35,8 +35,8 @@ def _cells(run: dict[str, Any]) -> tuple[str, ...]:
 
 def _numbers(run: dict[str, Any]) -> dict[str, Any]:
     """Return the totals of a finished run, or those of the latest requests."""
-    found = run["result"] or run["progress"].get("now") or {}
-    return found if isinstance(found, dict) else {}
+    result = run["result"] or run["progress"].get("now") or {}
+    return result if isinstance(result, dict) else {}
 
 
 def _ms(seconds: Any) -> str:
@@ -102,8 +102,8 @@ def _wait_for_end(context: CommandContext, run: dict[str, Any]) -> dict[str, Any
 
 
 def abort(context: CommandContext) -> str:
-    found = context.client.benchmarks.abort(context.name, context.options["id"])
-    return _text_or_data(context, found, f"{found['id']} is {found['state']}.")
+    run = context.client.benchmarks.abort(context.name, context.options["id"])
+    return _text_or_data(context, run, f"{run['id']} is {run['state']}.")
 
 
 def _text_or_data(context: CommandContext, run: dict[str, Any], text: str) -> str:
@@ -128,7 +128,9 @@ def _format_value(name: str, value: Any) -> str:
     """Format times in milliseconds and quantiles without their count, which `requests` shows."""
     if isinstance(value, dict) and name in _TIMES:
         return ", ".join(
-            f"{key} {_ms(one)}" for key, one in value.items() if key != "count" and one is not None
+            f"{key} {_ms(number)}"
+            for key, number in value.items()
+            if key != "count" and number is not None
         )
     return output.cell(value)
 

@@ -16,10 +16,10 @@ _HEAD = ("ARM", "STRATEGY", "REQUESTS", "SESSIONS", "TTFT P50", "TTFT P90", "HIT
 
 def start(context: CommandContext) -> dict[str, Any]:
     names = ("strategy", "share", "session_key", "settle_s", "note")
-    given = {
+    fields = {
         name: context.options[name] for name in names if context.options[name] not in (None, "")
     }
-    return context.client.canaries.start(context.name, given)
+    return context.client.canaries.start(context.name, fields)
 
 
 def _format_state(found: dict[str, Any], options: Mapping[str, Any]) -> Iterator[str]:

@@ -129,7 +129,7 @@ def format_dry_run(answer: Any) -> str:
     head = "Dry run: nothing was changed."
     if not changes:
         return f"{head} The request has no effect."
-    return "\n".join([f"{head} Planned changes:", *(change(one) for one in changes)])
+    return "\n".join([f"{head} Planned changes:", *(change(entry) for entry in changes)])
 
 
 def change(one: dict[str, Any]) -> str:

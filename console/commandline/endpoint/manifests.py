@@ -17,9 +17,9 @@ _RESULTS = {"create": "created", "update": "changed", "unchanged": "unchanged"}
 
 def apply(context: CommandContext) -> str:
     options = context.options
-    found = [item for path in options["files"] for item in read_objects(path)]
+    objects = [item for path in options["files"] for item in read_objects(path)]
     answer = context.client.endpoints.apply(
-        found,
+        objects,
         cluster=options["cluster"],
         namespace=options["namespace"],
         dry_run=options["dry_run"],
@@ -27,19 +27,21 @@ def apply(context: CommandContext) -> str:
     text = _format_result(answer, options["output"])
     if options["wait"] and not options["dry_run"]:
         context.report(text)
-        for one in answer["results"]:
-            endpoint = context.client.endpoints.get(one["name"])
-            context.report(wait.wait_after_change(context, endpoint, f"{one['name']}:"))
+        for result in answer["results"]:
+            endpoint = context.client.endpoints.get(result["name"])
+            context.report(wait.wait_after_change(context, endpoint, f"{result['name']}:"))
         return "" if options["output"] == output.TABLE else text
     return text
 
 
 def _format_result(answer: dict[str, Any], form: str) -> str:
     if form == output.NAME:
-        return "\n".join(one["name"] for one in answer["results"])
+        return "\n".join(result["name"] for result in answer["results"])
     if form != output.TABLE:
         return output.format_data(answer, form)
-    return "\n".join(line for one in answer["results"] for line in _lines(one, answer["dry_run"]))
+    return "\n".join(
+        line for result in answer["results"] for line in _lines(result, answer["dry_run"])
+    )
 
 
 def _lines(one: dict[str, Any], dry: bool) -> Iterator[str]:

@@ -67,14 +67,14 @@ def _format_groups(found: dict[str, Any]) -> str:
     rows = {
         title: [
             (
-                one["name"],
-                f"{one['tokens']:,}",
-                f"{one['share']:.1%}",
-                "-" if one["seconds"] is None else f"{one['seconds']:,.1f} s",
-                "-" if one["usd"] is None else f"{one['usd']:,.4f}",
-                max(one["causes"], key=one["causes"].get),
+                group["name"],
+                f"{group['tokens']:,}",
+                f"{group['share']:.1%}",
+                "-" if group["seconds"] is None else f"{group['seconds']:,.1f} s",
+                "-" if group["usd"] is None else f"{group['usd']:,.4f}",
+                max(group["causes"], key=group["causes"].get),
             )
-            for one in found[name]
+            for group in found[name]
         ]
         for title, name in ((found["by"].upper(), "groups"), ("CAUSE", "causes"))
     }

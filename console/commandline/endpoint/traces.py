@@ -15,8 +15,8 @@ _FORMATS = ("mooncake", "dynamo", "agentic")
 
 def _format_traces(found: dict[str, Any]) -> str:
     state = "on" if found["recording"] else "off"
-    kept = f"{found['record_days']} days, {found['record_mib']} MiB"
-    parts = [f"Recording is {state}. Kept: {kept}."]
+    retention = f"{found['record_days']} days, {found['record_mib']} MiB"
+    parts = [f"Recording is {state}. Kept: {retention}."]
     hours = [
         (
             output.format_time(hour["hour"]),
@@ -33,13 +33,13 @@ def _format_traces(found: dict[str, Any]) -> str:
         parts += ["", output.table(head, hours)]
     imports = [
         (
-            one["name"],
-            one["trace_format"],
-            f"{one['requests']:,}",
-            f"{one['sessions']:,}",
-            f"{one['duration_s']:,.0f} s",
+            trace["name"],
+            trace["trace_format"],
+            f"{trace['requests']:,}",
+            f"{trace['sessions']:,}",
+            f"{trace['duration_s']:,.0f} s",
         )
-        for one in found["imports"]
+        for trace in found["imports"]
     ]
     if imports:
         names = ("TRACE", "FORMAT", "REQUESTS", "SESSIONS", "DURATION")
@@ -48,8 +48,8 @@ def _format_traces(found: dict[str, Any]) -> str:
 
 
 def _switch(context: CommandContext) -> str:
-    wanted = context.options["state"] == "on"
-    context.client.endpoints.update(context.name, {"routing.record_traffic": wanted})
+    enabled = context.options["state"] == "on"
+    context.client.endpoints.update(context.name, {"routing.record_traffic": enabled})
     return f"Recording of {context.name} is switched {context.options['state']}."
 
 
@@ -84,8 +84,8 @@ def _import(context: CommandContext) -> dict[str, Any]:
     query: dict[str, Any] = {"name": options["trace"], "trace_format": options["format"]}
     if options["block_tokens"]:
         query["block_tokens"] = options["block_tokens"]
-    found: dict[str, Any] = context.client.endpoints.import_trace(context.name, data, query)
-    return found
+    trace: dict[str, Any] = context.client.endpoints.import_trace(context.name, data, query)
+    return trace
 
 
 def _format_import(made: dict[str, Any]) -> str:
@@ -99,8 +99,8 @@ def _delete(context: CommandContext) -> str:
         return f"Trace {options['trace']} deleted."
     if not (options["begin"] and options["end"]):
         raise CommandError("Give --begin and --end, or --trace.", USAGE)
-    found = context.client.endpoints.delete_hours(context.name, options["begin"], options["end"])
-    return f"{output.count(found['deleted_hours'], 'recorded hour')} deleted."
+    deleted = context.client.endpoints.delete_hours(context.name, options["begin"], options["end"])
+    return f"{output.count(deleted['deleted_hours'], 'recorded hour')} deleted."
 
 
 def add_to(verbs: Verbs) -> None:

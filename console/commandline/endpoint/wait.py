@@ -35,7 +35,7 @@ def wait_after_change(context: CommandContext, endpoint: Endpoint, text: str) ->
 
 def wait_until_phase(context: CommandContext, name: str, phase: str) -> str:
     """Return the message on success; raise CommandError on permanent failure or timeout."""
-    seen = _StepPrinter(context)
+    printer = _StepPrinter(context)
     deadline = time.monotonic() + context.options["timeout"]
     try:
         context.client.endpoints.get(name)  # raise NotFound instead of waiting
@@ -46,28 +46,31 @@ def wait_until_phase(context: CommandContext, name: str, phase: str) -> str:
     watch = context.client.endpoints.watch(name, timeout_s=context.options["timeout"])
     try:
         for state in watch:
-            seen.how(watch)
-            found = _wait_for_recovery(context, seen.of(state), deadline)
-            if found["observed_generation"] == found["generation"] and found["phase"] == phase:
-                return f"{name} is {phase}. {found['url']}".rstrip()
+            printer.how(watch)
+            endpoint = _wait_for_recovery(context, printer.of(state), deadline)
+            if (
+                endpoint["observed_generation"] == endpoint["generation"]
+                and endpoint["phase"] == phase
+            ):
+                return f"{name} is {phase}. {endpoint['url']}".rstrip()
     except TimedOut:
         why = f"Timed out after {context.options['timeout']:.0f} s."
-        raise CommandError(seen.with_last_state(why), TIMEOUT) from None
+        raise CommandError(printer.with_last_state(why), TIMEOUT) from None
     if phase != DELETED:
-        raise CommandError(seen.with_last_state(f"{name} was deleted while waiting."), FAILED)
+        raise CommandError(printer.with_last_state(f"{name} was deleted while waiting."), FAILED)
     return f"{name} is deleted."
 
 
 def _wait_for_recovery(context: CommandContext, state: Endpoint, deadline: float) -> Endpoint:
     """Return the state; if it is Failed, wait for the next one or the deadline."""
-    seen = _StepPrinter(context)
+    printer = _StepPrinter(context)
     begun = time.monotonic()
     while state["phase"] == Phase.FAILED:
         now = time.monotonic()
         if now - begun > RECOVERY_S or now > deadline:
             raise CommandError(f"The rollout failed.\n{format_endpoint(state)}", FAILED)
         context.client.http.pause(min(0.5, max(deadline - now, 0)))
-        state = seen.of(context.client.endpoints.get(state["name"]))
+        state = printer.of(context.client.endpoints.get(state["name"]))
     return state
 
 
@@ -80,10 +83,10 @@ class _StepPrinter:
     fallback: str = ""
 
     def of(self, state: Any) -> Endpoint:
-        found: Endpoint = state
-        self.last = found
+        endpoint: Endpoint = state
+        self.last = endpoint
         after_s = time.monotonic() - self.began
-        for step in found["steps"]:
+        for step in endpoint["steps"]:
             line = f"{step['state']} {step['message']}".strip()
             if step["state"] != "waiting" and self.printed.get(step["code"]) != line:
                 self.printed[step["code"]] = line
@@ -91,7 +94,7 @@ class _StepPrinter:
                     f"  {after_s:5.0f} s  {step_label(step['code'])}: "
                     f"{output.strip_control_characters(line)}"
                 )
-        return found
+        return endpoint
 
     def how(self, watch: Watch) -> None:
         """Print once if the watch fell back to polling."""
@@ -120,8 +123,8 @@ def add_to(verbs: Verbs) -> None:
         "name",
         call=lambda context: wait_until_phase(context, context.name, context.options["phase"]),
     )
-    wanted = [*(str(phase) for phase in Phase), DELETED]
+    phases = [*(str(phase) for phase in Phase), DELETED]
     verb.add(
-        "--for", dest="phase", default="Ready", choices=wanted, help="phase to wait for (Ready)"
+        "--for", dest="phase", default="Ready", choices=phases, help="phase to wait for (Ready)"
     )
     _add_timeout(verb)

@@ -94,8 +94,8 @@ def _format_run(run: dict[str, Any]) -> Iterator[str]:
     if result["candidate"]:
         yield _FIGURES.text(
             [
-                (name, result["present"].get(name), one, result["change"].get(name))
-                for name, one in result["candidate"].items()
+                (name, result["present"].get(name), metric, result["change"].get(name))
+                for name, metric in result["candidate"].items()
             ]
         )
     if result.get("isolation"):
@@ -147,8 +147,8 @@ def _change(name: str, one: Any) -> str:
 
 
 def cancel(context: CommandContext) -> str:
-    found = context.client.whatifs.cancel(context.name, context.options["id"])
-    return _text_or_data(context, found, f"{found['id']} is {found['state']}.")
+    run = context.client.whatifs.cancel(context.name, context.options["id"])
+    return _text_or_data(context, run, f"{run['id']} is {run['state']}.")
 
 
 def delete(context: CommandContext) -> str:

@@ -40,7 +40,7 @@ def _format_trial(found: dict[str, Any]) -> list[str]:
     if found["now"] is not None:
         lines.append(_verdict("With the current parameters", found["now"]))
     lines += _missing_fields(found)
-    fired = [one for one in found["about"] if one["times"]]
+    fired = [entry for entry in found["about"] if entry["times"]]
     return [*lines, *([_FIRED.text(fired)] if fired else [])]
 
 
@@ -82,8 +82,8 @@ def list_history(context: CommandContext) -> Any:
 
 
 def acknowledge(context: CommandContext) -> dict[str, Any]:
-    facts = context.given("note", "duration")
-    return context.client.alerts.acknowledge(context.name, context.options["endpoint"], **facts)
+    fields = context.given("note", "duration")
+    return context.client.alerts.acknowledge(context.name, context.options["endpoint"], **fields)
 
 
 def undo_acknowledgement(context: CommandContext) -> str:
@@ -103,24 +103,24 @@ def reset(context: CommandContext) -> str:
 
 
 def rule_file(context: CommandContext) -> str:
-    found = context.client.alerts.file()
-    text: str = found["prometheus_rule" if context.options["object"] else "rule_file"]
+    content = context.client.alerts.file()
+    text: str = content["prometheus_rule" if context.options["object"] else "rule_file"]
     return text.rstrip()
 
 
 def _cluster(one: dict[str, Any]) -> tuple[str, ...]:
-    kept = ("yes" if one[name] else "no" for name in ("rules", "receivers"))
+    states = ("yes" if one[name] else "no" for name in ("rules", "receivers"))
     return (
-        *(one["cluster"], one["namespace"], *kept, one["phase"], one["reason"]),
+        *(one["cluster"], one["namespace"], *states, one["phase"], one["reason"]),
         *(str(one["corrected"]), one["message"]),
     )
 
 
 def _kept(made: dict[str, Any]) -> str:
-    kept = " and ".join(name for name in ("rules", "receivers") if made[name])
-    if not kept:
+    parts = " and ".join(name for name in ("rules", "receivers") if made[name])
+    if not parts:
         return f"Syncing to {made['cluster']} is off; the objects there are removed."
-    return f"{kept.capitalize()} are synced to {made['cluster']}, namespace {made['namespace']}."
+    return f"{parts.capitalize()} are synced to {made['cluster']}, namespace {made['namespace']}."
 
 
 _ALERTS = Table(
@@ -240,10 +240,10 @@ def add_silence(context: CommandContext) -> dict[str, Any]:
 
 
 def edit_silence(context: CommandContext) -> dict[str, Any]:
-    facts = context.given("duration", "ends_at", "comment")
+    fields = context.given("duration", "ends_at", "comment")
     if context.options["conditions"]:
-        facts["matchers"] = context.options["conditions"]
-    return context.client.silences.change(context.options["id"], facts)
+        fields["matchers"] = context.options["conditions"]
+    return context.client.silences.change(context.options["id"], fields)
 
 
 def _format_silence(made: dict[str, Any]) -> str:

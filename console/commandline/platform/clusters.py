@@ -37,16 +37,16 @@ def get(context: CommandContext) -> Cluster:
 
 
 def _facts(context: CommandContext, *more: str) -> dict[str, Any]:
-    facts = context.given(*more, "context", "namespace", "reach")
+    fields = context.given(*more, "context", "namespace", "reach")
     if context.options["kubeconfig"]:
-        facts["kubeconfig"] = read_text(context.options["kubeconfig"])
-    return facts
+        fields["kubeconfig"] = read_text(context.options["kubeconfig"])
+    return fields
 
 
 def check(context: CommandContext) -> CommandResult:
     with known_name(context, "cluster", context.client.clusters, _NO_ANSWER):
-        found = context.client.clusters.check(context.name)
-    return CommandResult(found, _VERDICTS.get(found["phase"], _NO_ANSWER))
+        checked = context.client.clusters.check(context.name)
+    return CommandResult(checked, _VERDICTS.get(checked["phase"], _NO_ANSWER))
 
 
 def _lines(found: Cluster) -> Iterator[str]:
@@ -55,8 +55,10 @@ def _lines(found: Cluster) -> Iterator[str]:
         yield found["message"]
     if not found["seen_at"]:
         return
-    seen = f"{output.format_time(found['seen_at'])} UTC, {output.format_age(found['seen_at'])} ago"
-    yield f"  checked {seen}" if found["phase"] in _VERDICTS else f"Last response {seen}:"
+    seen_at = (
+        f"{output.format_time(found['seen_at'])} UTC, {output.format_age(found['seen_at'])} ago"
+    )
+    yield f"  checked {seen_at}" if found["phase"] in _VERDICTS else f"Last response {seen_at}:"
     yield f"  Kubernetes {found['server_version']}"
     for capability in found["capabilities"]:
         mark = "?" if capability["unsure"] else "+" if capability["present"] else "-"

@@ -29,13 +29,13 @@ def costs(context: CommandContext) -> Any:
     options = context.options
     if not options["month"]:
         return context.client.costs(options["range"])
-    found = context.client.cost_reports.get(options["month"])
-    groups = found["groups"]
+    report = context.client.cost_reports.get(options["month"])
+    groups = report["groups"]
     if options["output"] != output.TABLE:
-        return found
+        return report
     if options["by"] not in groups:
         raise CommandError(f"Unknown grouping. Use one of: {', '.join(groups)}.", USAGE)
-    return {**found, "rows": groups[options["by"]]}
+    return {**report, "rows": groups[options["by"]]}
 
 
 def _format_costs(found: dict[str, Any]) -> Iterator[str]:
@@ -86,8 +86,8 @@ def add_cost(rooms: Verbs) -> None:
 
 
 def budgets(context: CommandContext) -> Iterator[dict[str, Any]]:
-    for one in context.client.budgets.list():
-        yield {**one, **context.client.budgets.state(one["id"])}
+    for budget in context.client.budgets.list():
+        yield {**budget, **context.client.budgets.state(budget["id"])}
 
 
 def _budget(one: dict[str, Any]) -> tuple[str, ...]:
@@ -110,23 +110,23 @@ _BUDGETS = Table(
 
 def keep(context: CommandContext) -> str:
     options, room = context.options, context.client.budgets
-    facts: dict[str, Any] = {"name": context.name, "usd": options["usd"]}
+    fields: dict[str, Any] = {"name": context.name, "usd": options["usd"]}
     for whose in ("team", "tag", "endpoint"):
         if options[whose]:
-            facts |= {"whose": whose, "subject": options[whose]}
-    known = room.named(context.name)
-    made = room.change(known["id"], facts) if known else room.create(facts)
+            fields |= {"whose": whose, "subject": options[whose]}
+    existing = room.named(context.name)
+    made = room.change(existing["id"], fields) if existing else room.create(fields)
     held = f"{made['whose']} {made['subject']}".strip()
     return f"{made['name']}: {format_usd(made['usd'])} per month, scope {held}."
 
 
 def delete(context: CommandContext) -> None:
-    known = context.client.budgets.named(context.name)
-    if known is None:
+    budget = context.client.budgets.named(context.name)
+    if budget is None:
         raise CommandError(f"Budget {context.name} does not exist.", NOT_FOUND)
     text = f"Deleting budget {context.name} deletes its history."
     confirm(context, context.name, text)
-    context.client.budgets.delete(known["id"])
+    context.client.budgets.delete(budget["id"])
 
 
 def add_budgets(rooms: Verbs) -> None:
@@ -232,8 +232,8 @@ def set_price(context: CommandContext) -> str:
     usd, offer = options["usd"], options["list_price"]
     if (usd is None) == (not offer):
         raise CommandError("Give either USD per hour or --list-price.", USAGE)
-    facts = {"list_price": offer} if offer else {"usd_hour": usd}
-    made = context.client.prices.set(context.name, facts)
+    fields = {"list_price": offer} if offer else {"usd_hour": usd}
+    made = context.client.prices.set(context.name, fields)
     price = format_usd_hour(made["usd_hour"])
     return f"{made['instance_type']}: {price} from {made['since']} on ({made['price_source']})."
 
@@ -259,10 +259,10 @@ _AUTO = {"on": True, "off": False, "default": None}
 
 
 def switch_calibration(context: CommandContext) -> str:
-    wanted, name = _AUTO[context.options["auto"]], context.options["endpoint"]
-    if wanted is None and not name:
+    enabled, name = _AUTO[context.options["auto"]], context.options["endpoint"]
+    if enabled is None and not name:
         raise CommandError("default is for one endpoint: add --endpoint NAME.", USAGE)
-    made = context.client.calibrations.switch(name, wanted)
+    made = context.client.calibrations.switch(name, enabled)
     subject = f" of {name}" if name else ""
     return f"Automatic calibration{subject} is {'on' if made['effective'] else 'off'}."
 

@@ -49,7 +49,7 @@ def add_dashboards(rooms: Verbs) -> None:
 
 
 def _find_board(context: CommandContext) -> Mapping[str, Any]:
-    rows = ({**one, "name": one["title"]} for one in context.client.custom_boards.list())
+    rows = ({**board, "name": board["title"]} for board in context.client.custom_boards.list())
     return find_row(rows, context.name, "custom board", "emberline board list")
 
 

@@ -36,13 +36,13 @@ _FILES = {
 
 
 def _facts(context: CommandContext) -> dict[str, Any]:
-    facts = context.given("auth", *_PLAIN)
+    fields = context.given("auth", *_PLAIN)
     for name in _FILES:
         if context.options[f"{name}_from"]:
-            facts[name] = read_text(context.options[f"{name}_from"]).strip()
+            fields[name] = read_text(context.options[f"{name}_from"]).strip()
     if context.options["enable"] or context.options["disable"]:
-        facts["enabled"] = bool(context.options["enable"])
-    return facts
+        fields["enabled"] = bool(context.options["enable"])
+    return fields
 
 
 def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
@@ -67,8 +67,8 @@ def update(context: CommandContext) -> dict[str, Any]:
 
 def test(context: CommandContext) -> CommandResult:
     with known_name(context, "metrics source", context.client.metrics_sources, _NO):
-        found = context.client.metrics_sources.test(context.name)
-    return CommandResult(found, _VERDICTS.get(found["found"]["verdict"], _NO))
+        outcome = context.client.metrics_sources.test(context.name)
+    return CommandResult(outcome, _VERDICTS.get(outcome["found"]["verdict"], _NO))
 
 
 def remove(context: CommandContext) -> None:
@@ -82,17 +82,17 @@ def _format_source(one: Mapping[str, Any]) -> Iterator[str]:
     whose = f"endpoints on {one['cluster']}" if one["cluster"] else "all clusters without a source"
     used = "" if one["enabled"] else ", disabled"
     yield f"{one['name']}: {one['url']} ({one['auth']}), {whose}{used}"
-    found = one["found"]
-    if not found:
+    survey = one["found"]
+    if not survey:
         yield f"Not tested. Test it: emberline metrics-source test {one['name']}"
         return
-    yield f"  {found['software'] or 'Unknown software'}"
-    for finding in found["findings"]:
+    yield f"  {survey['software'] or 'Unknown software'}"
+    for finding in survey["findings"]:
         yield f"  ! {finding['title']}: {finding['text']}"
         yield from (f"    {line}" for line in finding["fix"].splitlines())
-    for job in found["jobs"]:
+    for job in survey["jobs"]:
         yield f"  {job['up']}/{job['targets']} targets up in job {job['name']}"
-    for family in found["families"]:
+    for family in survey["families"]:
         yield f"  {'+' if family['series'] else '-'} {family['name']}"
 
 

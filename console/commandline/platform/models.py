@@ -12,12 +12,12 @@ from console.core.disk import format_bytes
 
 
 def _model(one: Model) -> tuple[str, ...]:
-    known = bool(one["params"])
+    is_known = bool(one["params"])
     return (
         one["name"],
         _params(one["params"]),
-        format_bytes(one["weight_bytes"]) if known else "-",
-        str(one["max_context"]) if known else "-",
+        format_bytes(one["weight_bytes"]) if is_known else "-",
+        str(one["max_context"]) if is_known else "-",
         one["license"] or "-",
         "yes" if one["gated"] else "no",
         _placement(one["here"]),

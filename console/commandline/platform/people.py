@@ -116,8 +116,8 @@ _MEMBERS = Table(
 
 def get_team(context: CommandContext) -> dict[str, Any]:
     slug = context.options["slug"]
-    found = context.client.teams.get(slug)
-    return {**found, "members": list(context.client.teams.members(slug))}
+    team = context.client.teams.get(slug)
+    return {**team, "members": list(context.client.teams.members(slug))}
 
 
 def _format_team(found: dict[str, Any]) -> str:
@@ -130,12 +130,12 @@ def create_team(context: CommandContext) -> dict[str, Any]:
 
 
 def _facts(context: CommandContext) -> dict[str, Any]:
-    facts = context.given("description", "namespaces", "grants")
+    fields = context.given("description", "namespaces", "grants")
     if context.options["title"] is not None:
-        facts["name"] = context.options["title"]
-    if "grants" in facts:
-        facts["grants"] = [grant for grant in facts["grants"] if grant != _NO_GRANT]
-    return facts
+        fields["name"] = context.options["title"]
+    if "grants" in fields:
+        fields["grants"] = [grant for grant in fields["grants"] if grant != _NO_GRANT]
+    return fields
 
 
 _NO_GRANT = "none"
@@ -226,14 +226,14 @@ def _token(one: dict[str, Any]) -> tuple[str, ...]:
 def create_token(context: CommandContext) -> str:
     """Print only the token, so that it can be piped into a file."""
     options = context.options
-    facts = {"name": options["label"], "role": options["role"], "days": options["days"]}
-    facts |= {name: options[name] for name in ("team", "user") if options[name]}
-    return str(context.client.tokens.create(facts)["token"])
+    fields = {"name": options["label"], "role": options["role"], "days": options["days"]}
+    fields |= {name: options[name] for name in ("team", "user") if options[name]}
+    return str(context.client.tokens.create(fields)["token"])
 
 
 def revoke_token(context: CommandContext) -> str:
-    rows, given = context.client.tokens.list(), context.options["id"]
-    token = find_row(rows, given, "token", "emberline token list")
+    rows, token_id = context.client.tokens.list(), context.options["id"]
+    token = find_row(rows, token_id, "token", "emberline token list")
     text = f"Revoking API token {token['name']} cannot be undone; clients that use it get 401."
     confirm(context, token["name"], text)
     context.client.tokens.revoke(str(token["id"]))
@@ -295,13 +295,13 @@ def audit(context: CommandContext) -> Any:
 
 def _entry(row: dict[str, Any]) -> tuple[str, ...]:
     changes = "; ".join(f"{field}: {_pair(pair)}" for field, pair in sorted(row["changes"].items()))
-    shown = changes if len(changes) <= 100 else f"{changes[:99]}…"
+    excerpt = changes if len(changes) <= 100 else f"{changes[:99]}…"
     return (
         output.format_time(row["at"]),
         row["actor"],
         row["verb"],
         row["target"],
-        shown,
+        excerpt,
         row.get("note", ""),
     )
 

@@ -21,9 +21,9 @@ def _receiver(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def create(context: CommandContext) -> dict[str, Any]:
-    facts = {"name": context.name, **_facts(context)}
-    made = context.client.receivers.create(facts)
-    if not facts.get("everything"):
+    fields = {"name": context.name, **_facts(context)}
+    made = context.client.receivers.create(fields)
+    if not fields.get("everything"):
         context.report(
             f"{context.name} has no route and receives no alerts. Add one: "
             f"emberline receiver route {context.name} LABEL=VALUE"
@@ -32,25 +32,25 @@ def create(context: CommandContext) -> dict[str, Any]:
 
 
 def update(context: CommandContext) -> dict[str, Any]:
-    facts = _facts(context)
-    if not facts:
+    fields = _facts(context)
+    if not fields:
         raise CommandError("No field given. Enter fields such as enabled=false.", USAGE)
-    return context.client.receivers.change(context.name, facts)
+    return context.client.receivers.change(context.name, fields)
 
 
 def _facts(context: CommandContext) -> dict[str, Any]:
     sources = {name: context.options[f"{name}_from"] for name in ("url", "secret")}
-    for given in context.options["from"] or ():
-        name, equals, path = given.partition("=")
+    for source in context.options["from"] or ():
+        name, equals, path = source.partition("=")
         if not (name and equals and path):
-            raise CommandError(f"--from {given}: expected FIELD=FILE.", USAGE)
+            raise CommandError(f"--from {source}: expected FIELD=FILE.", USAGE)
         sources[name] = path
     if list(sources.values()).count("-") > 1:
         raise CommandError("Only one field can be read from standard input.", USAGE)
-    facts: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: read_text(path).strip() for name, path in sources.items() if path is not None
     }
-    return parse_facts(context.options["fields"]) | facts
+    return parse_facts(context.options["fields"]) | fields
 
 
 def try_receiver(context: CommandContext) -> str | CommandResult:
@@ -61,8 +61,8 @@ def try_receiver(context: CommandContext) -> str | CommandResult:
 
 
 def receiver_file(context: CommandContext) -> str:
-    found = context.client.receivers.file()
-    text: str = found["alertmanager_config" if context.options["object"] else "alertmanager_yml"]
+    content = context.client.receivers.file()
+    text: str = content["alertmanager_config" if context.options["object"] else "alertmanager_yml"]
     return text.rstrip()
 
 

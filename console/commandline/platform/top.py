@@ -46,13 +46,13 @@ class Collector:
 
     def frame(self) -> dict[str, Any]:
         listed = self._endpoints()
-        shown = listed[:MAX_ENDPOINTS]
-        metrics, problem = self._fleet_metrics() if shown else ({}, "")
-        rows = [self._endpoint(one, metrics) for one in shown]
+        visible = listed[:MAX_ENDPOINTS]
+        metrics, problem = self._fleet_metrics() if visible else ({}, "")
+        rows = [self._endpoint(endpoint, metrics) for endpoint in visible]
         return {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "endpoints": rows,
-            "not_shown": len(listed) - len(shown),
+            "not_shown": len(listed) - len(visible),
             "problem": problem,
         }
 
@@ -64,17 +64,17 @@ class Collector:
 
     def _fleet_metrics(self) -> tuple[dict[str, dict[str, float]], str]:
         """Return the latest value by metric and endpoint, and why values are missing."""
-        found: dict[str, dict[str, float]] = {}
+        metrics: dict[str, dict[str, float]] = {}
         problem = ""
         for metric, panel in _FLEET_PANELS.items():
             try:
                 board = self.context.client.board(_BOARD, panel)
             except EmberlineError as error:
-                return found, str(error)
+                return metrics, str(error)
             fault = board["fault"]
             problem = problem or (f"{fault['title']} {fault['text']}" if fault else "")
-            found[metric] = _latest_values(board)
-        return found, problem
+            metrics[metric] = _latest_values(board)
+        return metrics, problem
 
     def _endpoint(
         self, one: Endpoint, metrics: Mapping[str, Mapping[str, float]]
@@ -106,13 +106,13 @@ class Collector:
         if not one["url"]:
             return []
         try:
-            found = self.context.client.endpoints.routing(one["name"])["workers"]
+            workers = self.context.client.endpoints.routing(one["name"])["workers"]
         except EmberlineError:  # the router does not respond
             return []
-        facts = ("id", "state", "in_flight", "in_flight_tokens", "served", "failures")
+        columns = ("id", "state", "in_flight", "in_flight_tokens", "served", "failures")
         return [
-            {**{name: worker[name] for name in facts}, "requests_s": self._rate(worker)}
-            for worker in found
+            {**{name: worker[name] for name in columns}, "requests_s": self._rate(worker)}
+            for worker in workers
         ]
 
     def _rate(self, worker: Mapping[str, Any]) -> float | None:
@@ -175,8 +175,8 @@ def _summary(rows: list[dict[str, Any]]) -> str:
 
 
 def _total(rows: list[dict[str, Any]], name: str) -> float | None:
-    known = [row[name] for row in rows if row[name] is not None]
-    return sum(known) if known else None
+    values = [row[name] for row in rows if row[name] is not None]
+    return sum(values) if values else None
 
 
 def _endpoint_cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -25,14 +25,14 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         provider = options["secret"] or options["forget"]
-        known = [one.id for one in settings.OIDC_PROVIDERS]
+        ids = [provider.id for provider in settings.OIDC_PROVIDERS]
         if options["forget"]:
             oidc.delete_secret(provider)
             record(None, "signon.secret.forget", f"signon/{provider}")
             self.stdout.write(f"No secret of {provider} is stored.")
             return
-        if provider not in known:
-            raise CommandError(f"There is no provider {provider}; there are: {', '.join(known)}.")
+        if provider not in ids:
+            raise CommandError(f"There is no provider {provider}; there are: {', '.join(ids)}.")
         secret = sys.stdin.read().strip()
         if not secret:
             raise CommandError("Standard input is empty; send the secret there.")

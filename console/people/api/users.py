@@ -117,8 +117,8 @@ class Password(GenericAPIView[User]):
         """
         parse_body(request.data, ())
         password, ended = actions.reset_password(actor_of(request), _find_user(username))
-        facts = {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}
-        return Response({"password": password, **facts}, headers=_PASSWORD_ONCE)
+        outcome = {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}
+        return Response({"password": password, **outcome}, headers=_PASSWORD_ONCE)
 
 
 def _find_user(username: str) -> User:

@@ -27,9 +27,9 @@ def teams(request: HttpRequest) -> HttpResponseBase:
 
     def show(status: int) -> HttpResponse:
         owned = team_actions.list_owned_by_team()
-        seen = selectors.list_visible_teams(request.user)
+        teams = selectors.list_visible_teams(request.user)
         context = {
-            "rows": [{"team": one, "owned": len(owned.get(one.slug, ()))} for one in seen],
+            "rows": [{"team": team, "owned": len(owned.get(team.slug, ()))} for team in teams],
             "form": form,
             "everywhere": allows(request.user, "viewer"),
         }
@@ -52,18 +52,18 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
 @role_required("admin")
 @require_POST
 def change(request: HttpRequest, slug: str) -> HttpResponseBase:
-    one = find_team_or_404(request, slug)
-    form = TeamForm(request.POST, team=one)
+    team = find_team_or_404(request, slug)
+    form = TeamForm(request.POST, team=team)
 
     def done(_made: Team) -> HttpResponse:
-        messages.success(request, f"Team {one.name} changed.")
+        messages.success(request, f"Team {team.name} changed.")
         return redirect("accounts:team", slug)
 
     return submit(
         request,
         form,
         lambda: team_actions.change(actor_of(request), slug, form.facts()),
-        lambda status: _render_team(request, one, form, status),
+        lambda status: _render_team(request, team, form, status),
         done,
     )
 
@@ -98,7 +98,7 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
     """Delete after the slug was typed: tokens limited to the team are revoked."""
-    one = find_team_or_404(request, slug)
+    team = find_team_or_404(request, slug)
     error = ""
     if request.method == "POST":
         if request.POST.get("name", "").strip() == slug:
@@ -107,11 +107,11 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
             except Refused as refused:
                 error = str(refused)
             else:
-                messages.success(request, f"Team {one.name} deleted.")
+                messages.success(request, f"Team {team.name} deleted.")
                 return redirect("accounts:teams")
         else:
             error = f"Type {slug} to confirm. Nothing was deleted."
-    context = {"team": one, "owned": team_actions.list_owned(slug), "error": error}
+    context = {"team": team, "owned": team_actions.list_owned(slug), "error": error}
     return render(request, "console/access/team_delete.html", context, status=400 if error else 200)
 
 

@@ -69,13 +69,13 @@ PAGE = 50
 @role_required("admin")
 @require_safe
 def tokens(request: HttpRequest) -> HttpResponse:
-    wanted = {name: request.GET.get(name, "").strip() for name in ("q", "state")}
-    all_tokens = selectors.list_all_tokens(search=wanted["q"], state=wanted["state"])
+    filters = {name: request.GET.get(name, "").strip() for name in ("q", "state")}
+    all_tokens = selectors.list_all_tokens(search=filters["q"], state=filters["state"])
     context = {
         "page": Paginator(all_tokens, PAGE).get_page(request.GET.get("page")),
-        "wanted": wanted,
+        "wanted": filters,
         "states": selectors.TOKEN_STATES,
-        "filtered": any(wanted.values()),
+        "filtered": any(filters.values()),
     }
     return render(request, "console/access/tokens.html", context)
 

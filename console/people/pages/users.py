@@ -87,17 +87,17 @@ def person_password(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _people(request: HttpRequest, form: Form, status: int = 200, **context: Any) -> HttpResponse:
-    wanted = {name: request.GET.get(name, "").strip() for name in FILTERS}
+    filters = {name: request.GET.get(name, "").strip() for name in FILTERS}
     users = selectors.list_users(
-        search=wanted["q"], role=wanted["role"], team=wanted["team"], state=wanted["state"]
+        search=filters["q"], role=filters["role"], team=filters["team"], state=filters["state"]
     )
     context |= {
         "form": form,
         "page": Paginator(users, PAGE).get_page(request.GET.get("page")),
         "roles": Role.choices,
         "teams": selectors.list_teams_with_role(None),
-        "wanted": wanted,
-        "filtered": any(wanted.values()),
+        "wanted": filters,
+        "filtered": any(filters.values()),
     }
     return render(request, "console/access/people.html", context, status=status)
 

@@ -78,33 +78,36 @@ class KubernetesProvisioner:
 
     def drift(self, ref: Ref) -> tuple[Drift, ...]:
         """Return the current drift, not the cached one."""
-        kept = self._kept(ref)
-        if kept is None:
+        record = self._kept(ref)
+        if record is None:
             return ()
-        seen = self._seen(ref.name)
-        seen.drift, seen.settled = observe.find_all_drift(self._client, kept, ref.name), None
-        return seen.drift
+        observed = self._seen(ref.name)
+        observed.drift, observed.settled = (
+            observe.find_all_drift(self._client, record, ref.name),
+            None,
+        )
+        return observed.drift
 
     def heal(self, ref: Ref) -> None:
         """Make the next apply restore every drifted field."""
-        kept = self._kept(ref)
-        if kept is not None:
-            self._client.apply(anchor_record.with_decision(kept, force=True), force=True)
+        record = self._kept(ref)
+        if record is not None:
+            self._client.apply(anchor_record.with_decision(record, force=True), force=True)
             self._seen(ref.name).settled = None
 
     def adopt(self, ref: Ref, paths: tuple[str, ...]) -> None:
         """Release these fields from the next apply on."""
-        kept = self._kept(ref)
-        if kept is None:
+        record = self._kept(ref)
+        if record is None:
             raise PermanentError("NothingThere", f"Workload {ref.name!r} does not exist.")
-        changed = anchor_record.with_decision(kept, left=kept.left | frozenset(paths))
+        changed = anchor_record.with_decision(record, left=record.left | frozenset(paths))
         self._client.apply(changed, force=True)
         MEMORY.forget(self._key(ref.name))
 
     def events(self, ref: Ref) -> tuple[ClusterEvent, ...]:
         """Return events, also of a healthy workload."""
-        kept = self._kept(ref)
-        return observe.recent_events(self._client, ref.name, kept) if kept else ()
+        record = self._kept(ref)
+        return observe.recent_events(self._client, ref.name, record) if record else ()
 
     def follow(
         self,
@@ -122,19 +125,19 @@ class KubernetesProvisioner:
 
     def _kept(self, ref: Ref) -> AnchorRecord | None:
         check_ref(ref, self.name)
-        found = self._client.get(kinds.CONFIG_MAP, ref.name)
-        if found is None or not removal.is_owned(found, ref.name):
+        config_map = self._client.get(kinds.CONFIG_MAP, ref.name)
+        if config_map is None or not removal.is_owned(config_map, ref.name):
             return None
-        return anchor_record.read_record(found)
+        return anchor_record.read_record(config_map)
 
     def _capabilities(self) -> frozenset[str]:
         if self._known is not None:
             return self._known
         key = (self._client.server, "capabilities")
-        found: frozenset[str] = MEMORY.cached(
+        capabilities: frozenset[str] = MEMORY.cached(
             key, _DISCOVERED_FOR_S, lambda: discover(self._access).capabilities
         )
-        return found
+        return capabilities
 
     def _seen(self, name: str) -> RecentObservation:
         return MEMORY.of(self._key(name))

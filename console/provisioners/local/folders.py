@@ -30,12 +30,12 @@ _PRIORITY = 500
 def prepare(
     spec: WorkloadSpec, index: int, folder: Path, ports: Mapping[str, int], secrets: dict[str, str]
 ) -> None:
-    facts = replica_facts(spec, index, folder, ports)
+    replacements = replica_facts(spec, index, folder, ports)
     make_private_dir(folder.parent)
     make_private_dir(folder)
-    write_files(folder, (*spec.files, *spec.live_files), facts)
-    env = {name: facts.fill(value) for name, value in spec.env.items()}
-    argv = tuple(facts.fill(word) for word in spec.argv)
+    write_files(folder, (*spec.files, *spec.live_files), replacements)
+    env = {name: replacements.fill(value) for name, value in spec.env.items()}
+    argv = tuple(replacements.fill(word) for word in spec.argv)
     Launch(argv, env | secrets, float(spec.stop_grace_s)).write(folder)
 
 

@@ -48,18 +48,22 @@ def _observe_replica(
 ) -> ReplicaObservation:
     folder = state.replica_dir(var, name, index)
     run = LaunchRun.read(folder)
-    found, message = _state(replica, info)
+    replica_state, message = _state(replica, info)
     started_at = info.started_at if info else 0.0
-    if found is ReplicaState.BACKOFF and info is not None:
+    if replica_state is ReplicaState.BACKOFF and info is not None:
         died = _death(var, f"{name}-{index}", run) or info.spawn_error
         message = f"{ending_text(died)}; restarting."
-    elif found is ReplicaState.STARTING and run.deaths and time.time() - started_at < _LATELY_S:
+    elif (
+        replica_state is ReplicaState.STARTING
+        and run.deaths
+        and time.time() - started_at < _LATELY_S
+    ):
         message = f"{ending_text(_death(var, f'{name}-{index}', run))} and runs again."
     pid = info.pid if info else 0
     return ReplicaObservation(
         name=f"{name}-{index}",
         index=index,
-        state=found,
+        state=replica_state,
         spec_hash=replica.spec_hash,
         urls={port: f"http://{HOST}:{number}" for port, number in replica.ports.items()},
         pid=served_pid(pid),
@@ -86,8 +90,10 @@ def _with_port(workload: Workload, seen: ReplicaObservation, pids: set[int]) -> 
     """Add the process that holds a fixed port the replica needs. `pids`: of all replicas."""
     if seen.state not in _NOT_SERVING:
         return seen
-    known = workload.replicas[seen.index].ports
-    for port in (known[name] for name in state.fixed_ports(workload.role) if name in known):
+    last_ports = workload.replicas[seen.index].ports
+    for port in (
+        last_ports[name] for name in state.fixed_ports(workload.role) if name in last_ports
+    ):
         if ports.is_free(port):
             continue
         pid, text = ports.port_holder(port)
@@ -124,10 +130,10 @@ def _probe_state(replica: ReplicaObservation, answer: str) -> ReplicaObservation
     if answer == probes.OK:
         return replace(replica, state=ReplicaState.READY, message="")
     late = answer.startswith(probes.LATE)
-    found = ReplicaState.UNKNOWN if late else ReplicaState.STARTING
+    state = ReplicaState.UNKNOWN if late else ReplicaState.STARTING
     # A hung replica has been up: the exit of an earlier process is unrelated.
     before = "" if late or not replica.message else f"{replica.message} "
-    return replace(replica, state=found, message=f"{before}Health: {answer}.")
+    return replace(replica, state=state, message=f"{before}Health: {answer}.")
 
 
 def _target(replica: Replica) -> probes.ProbeTarget:

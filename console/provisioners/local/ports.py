@@ -35,12 +35,12 @@ def port_holder(port: int) -> tuple[int, str]:
     its arguments, which may contain secrets.
     """
     try:
-        found = [c for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port]
+        connections = [c for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port]
     except psutil.Error:
-        found = []
+        connections = []
     # Prefer the listener; the local end of a connection occupies a port too.
-    found.sort(key=lambda one: one.status != psutil.CONN_LISTEN)
-    pid = next((one.pid for one in found if one.pid), 0)
+    connections.sort(key=lambda one: one.status != psutil.CONN_LISTEN)
+    pid = next((connection.pid for connection in connections if connection.pid), 0)
     try:
         name = psutil.Process(pid).name() if pid else ""
     except psutil.Error:

@@ -69,10 +69,10 @@ def probe_targets(targets: Sequence[ProbeTarget]) -> list[str]:
     """Return OK or a short reason for each target (starting with LATE after its deadline)."""
     asking = [_ProbeRequest(target) for target in targets]
     with selectors.DefaultSelector() as selector:
-        for one in asking:
-            selector.register(one.socket, one.wants, one)
-        while open_ones := [one for one in asking if not one.answer]:
-            wait_s = max(0.0, min(one.deadline for one in open_ones) - time.monotonic())
+        for target in asking:
+            selector.register(target.socket, target.wants, target)
+        while open_ones := [target for target in asking if not target.answer]:
+            wait_s = max(0.0, min(target.deadline for target in open_ones) - time.monotonic())
             for key, _ in selector.select(wait_s):
                 key.data.advance()
                 if key.data.answer:
@@ -80,9 +80,9 @@ def probe_targets(targets: Sequence[ProbeTarget]) -> list[str]:
                 else:
                     selector.modify(key.data.socket, key.data.wants, key.data)
             _expire(open_ones, selector)
-    for one in asking:
-        one.socket.close()
-    return [one.answer for one in asking]
+    for target in asking:
+        target.socket.close()
+    return [target.answer for target in asking]
 
 
 def _expire(asking: Sequence[_ProbeRequest], selector: selectors.BaseSelector) -> None:

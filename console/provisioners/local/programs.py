@@ -87,12 +87,12 @@ def parse_endings(log: str) -> dict[str, Ending]:
     This is the only record: over its socket, supervisord forgets how a process ended once the next
     one runs.
     """
-    found = {}
+    endings = {}
     for line in log.splitlines():
         if match := _ENDING.search(line):
             word, name, why = match.groups()
-            found[name] = Ending(_EXPECTATION.sub("", why), requested=word == "stopped")
-    return found
+            endings[name] = Ending(_EXPECTATION.sub("", why), requested=word == "stopped")
+    return endings
 
 
 def _program(var: Path, name: str, info: ProcessInfo, ending: Ending | None) -> ProgramSeen:
@@ -102,7 +102,7 @@ def _program(var: Path, name: str, info: ProcessInfo, ending: Ending | None) -> 
         return ProgramSeen(
             name, info.state, info.pid, info.started_at, info.spawn_error, ending=ending
         )
-    known, run = state.load(var, workload), LaunchRun.read(folder)
+    record, run = state.load(var, workload), LaunchRun.read(folder)
     return ProgramSeen(
         name,
         info.state,
@@ -110,8 +110,8 @@ def _program(var: Path, name: str, info: ProcessInfo, ending: Ending | None) -> 
         info.started_at,
         info.spawn_error,
         ending=Ending(run.last_exit, requested=False) if run.last_exit else ending,
-        owner=known.owner if known else "",
-        role=known.role if known else "",
+        owner=record.owner if record else "",
+        role=record.role if record else "",
         deaths=run.deaths,
     )
 

@@ -152,8 +152,8 @@ class LocalProvisioner:
         self._remember_ports(spec, workload, indexes)
         for index in indexes:
             folder = state.replica_dir(self._var, spec.name, index)
-            given = workload.replicas[index].ports
-            folders.prepare(spec, index, folder, given, secrets)
+            last_ports = workload.replicas[index].ports
+            folders.prepare(spec, index, folder, last_ports, secrets)
             program = _program(spec.name, index)
             folders.write_program(self._var, program, folder, spec.stop_grace_s)
         self._supervisor.reread()
@@ -171,12 +171,12 @@ class LocalProvisioner:
         with ports_lock(self._var):
             taken = state.ports_in_use(self._var)
             for index in indexes:
-                known = workload.replicas.get(index, Replica()).ports
-                known = known | _shared_ports(spec, workload)
-                given = ports.choose_ports(spec.ports, known, taken, fixed)
-                taken.update(given.values())
+                last_ports = workload.replicas.get(index, Replica()).ports
+                last_ports = last_ports | _shared_ports(spec, workload)
+                chosen = ports.choose_ports(spec.ports, last_ports, taken, fixed)
+                taken.update(chosen.values())
                 workload.replicas[index] = Replica(
-                    ports=given,
+                    ports=chosen,
                     probe_path=spec.probe.path,
                     channels=list(spec.channels),
                     probe_port=spec.probe.port,
@@ -199,8 +199,8 @@ class LocalProvisioner:
             # An outdated replica may lack a port named in the new files; it is replaced later.
             if replica.goal is Goal.RUN and set(spec.ports) <= set(replica.ports):
                 folder = state.replica_dir(self._var, spec.name, index)
-                facts = folders.replica_facts(spec, index, folder, replica.ports)
-                folders.write_files(folder, spec.live_files, facts)
+                replacements = folders.replica_facts(spec, index, folder, replica.ports)
+                folders.write_files(folder, spec.live_files, replacements)
 
     def _settle(self, name: str, infos: Infos) -> Workload | None:
         """Complete what earlier calls began; return None if nothing of the workload is left.
@@ -249,8 +249,8 @@ class LocalProvisioner:
         """Load the state and adopt programs and folders that it lacks."""
         folder = state.workload_dir(self._var, name)
         workload = state.load(self._var, name)
-        found = set(infos) | {path.stem for path in include_dir(self._var).glob(f"{name}-*.conf")}
-        indexes = {int(m[1]) for p in found if (m := re.fullmatch(f"{name}-(0|[1-9][0-9]*)", p))}
+        names = set(infos) | {path.stem for path in include_dir(self._var).glob(f"{name}-*.conf")}
+        indexes = {int(m[1]) for p in names if (m := re.fullmatch(f"{name}-(0|[1-9][0-9]*)", p))}
         if folder.is_dir():
             indexes |= {int(path.name) for path in folder.iterdir() if path.name.isdigit()}
         elif not indexes:
@@ -267,14 +267,14 @@ class LocalProvisioner:
         current = all(r.spec_hash == spec.spec_hash for r in workload.replicas.values())
         observations = []
         for replica in observation.observe(self._var, workload, infos, probe=not current):
-            known, info = workload.replicas[replica.index], infos.get(replica.name)
-            replacing = known.goal is Goal.REPLACE and (info is None or info.state in AT_REST)
+            record, info = workload.replicas[replica.index], infos.get(replica.name)
+            replacing = record.goal is Goal.REPLACE and (info is None or info.state in AT_REST)
             missing = replica.state is ReplicaState.EXITED or replacing
             if missing and replica.index < spec.replicas:
                 continue
             fixed = state.fixed_ports(spec.role)
             if replica.state is ReplicaState.BACKOFF and not all(
-                ports.is_free(port) for name, port in known.ports.items() if name not in fixed
+                ports.is_free(port) for name, port in record.ports.items() if name not in fixed
             ):
                 # It exits because another process holds its port: assign a new one.
                 replica = replace(replica, spec_hash="")

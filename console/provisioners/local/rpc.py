@@ -78,14 +78,14 @@ class Supervisor:
         calls = [{"methodName": "supervisor.getProcessInfo", "params": [name]} for name in groups]
         if not calls:
             return {}
-        known = []
+        programs = []
         for answer in cast(list[Any], self._call("system.multicall", calls)):
             if "faultCode" not in answer:
-                known.append(answer)
+                programs.append(answer)
             elif answer["faultCode"] != _Fault.BAD_NAME:
                 fault = xmlrpc.client.Fault(answer["faultCode"], answer["faultString"])
                 raise _retyped("getProcessInfo", fault)
-        return _infos(known)
+        return _infos(programs)
 
     def snapshot(self) -> tuple[int, dict[str, ProcessInfo]]:
         """Return supervisord's pid and every process as in `all`, from the same supervisord."""
@@ -170,13 +170,13 @@ class Supervisor:
 
 def _infos(answer: object) -> dict[str, ProcessInfo]:
     process_infos = {}
-    for facts in cast(list[dict[str, Any]], answer):
+    for info_fields in cast(list[dict[str, Any]], answer):
         info = ProcessInfo(
-            group=facts["group"],
-            state=ProcessState(facts["state"]),
-            pid=facts["pid"],
-            started_at=float(facts["start"]) if facts["pid"] else 0.0,
-            spawn_error=facts["spawnerr"],
+            group=info_fields["group"],
+            state=ProcessState(info_fields["state"]),
+            pid=info_fields["pid"],
+            started_at=float(info_fields["start"]) if info_fields["pid"] else 0.0,
+            spawn_error=info_fields["spawnerr"],
         )
         process_infos[info.group] = info
     return process_infos

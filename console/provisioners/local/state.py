@@ -96,15 +96,15 @@ def save(var: Path, workload: Workload) -> None:
 
 
 def ports_in_use(var: Path) -> set[int]:
-    found: set[int] = set()
+    ports_in_use: set[int] = set()
     if not workloads_dir(var).is_dir():
-        return found
+        return ports_in_use
     for folder in workloads_dir(var).iterdir():
         workload = load(var, folder.name)
         if workload is not None:
             for replica in workload.replicas.values():
-                found.update(replica.ports.values())
-    return found
+                ports_in_use.update(replica.ports.values())
+    return ports_in_use
 
 
 def _path(var: Path, name: str) -> Path:

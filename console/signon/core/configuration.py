@@ -69,7 +69,9 @@ def parse_providers(text: str) -> tuple[Provider, ...]:
     entries = document.get("providers") if isinstance(document, dict) else None
     if not isinstance(entries, list) or set(document) != {"providers"}:
         raise SettingError(_SETTING, "...", "add `providers:` with a list")
-    providers = tuple(_provider(entry, f"providers[{at}]") for at, entry in enumerate(entries))
+    providers = tuple(
+        _provider(entry, f"providers[{index}]") for index, entry in enumerate(entries)
+    )
     for provider in providers:
         if sum(other.id == provider.id for other in providers) > 1:
             raise SettingError(f"{_SETTING} id", provider.id, "use a unique id for each provider")
@@ -143,7 +145,7 @@ def _provider(entry: Any, where: str, *, secret_allowed: bool = False) -> Provid
     teams = fields.left.pop("teams", {})
     if not isinstance(teams, dict):
         raise fields.wrong("teams", teams, "map team slugs to lists of groups")
-    found = Provider(
+    provider = Provider(
         id=fields.text("id"),
         name=fields.text("name", str(entry.get("id", ""))),
         issuer=fields.text("issuer"),
@@ -159,8 +161,8 @@ def _provider(entry: Any, where: str, *, secret_allowed: bool = False) -> Provid
         roles=fields.groups("roles", fields.left.pop("roles", {})),
         teams={str(team): fields.groups(f"teams.{team}", of) for team, of in teams.items()},
     )
-    _check_provider(fields, found)
-    return found
+    _check_provider(fields, provider)
+    return provider
 
 
 def _check_provider(fields: _Entry, found: Provider) -> None:
@@ -214,10 +216,10 @@ def read_claim(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim by name or dotted path, such as `realm_access.roles`."""
     if name in claims:
         return claims[name]
-    found: Any = claims
+    value: Any = claims
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _parse_words(value: Any) -> Groups:

@@ -51,10 +51,10 @@ def verify_token(
 
 
 def _key(keys: Mapping[str, Any], header: Mapping[str, Any]) -> Any:
-    found = jwt.PyJWKSet.from_dict(dict(keys)).keys
-    usable = [key for key in found if key.public_key_use in (None, "sig")]
-    wanted = header.get("kid")
+    key_set = jwt.PyJWKSet.from_dict(dict(keys)).keys
+    usable = [key for key in key_set if key.public_key_use in (None, "sig")]
+    kid = header.get("kid")
     for key in usable:
-        if key.key_id == wanted or (wanted is None and len(usable) == 1):
+        if key.key_id == kid or (kid is None and len(usable) == 1):
             return key.key
     raise Rejected("the ID token is signed with a key that the provider does not publish")

@@ -62,7 +62,7 @@ class ActivateApp(_AuditedChange, ActivateTOTPView):
         secret = context["form"].secret
         user = cast(User, self.request.user)
         return context | {
-            "secret": " ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
+            "secret": " ".join(secret[index : index + 4] for index in range(0, len(secret), 4)),
             "picture": context["totp_svg"][context["totp_svg"].index("<svg") :],
             "demanded": flow.must_have_factor(self.request, user),
             "passkeys_usable": factors.are_passkeys_usable(self.request),

@@ -87,14 +87,14 @@ class SecondFactorView(AuthenticateView):
 @require_POST
 def logout(request: HttpRequest) -> HttpResponse:
     """Log out; the provider's logout is a link, since the CSP forbids redirecting a form to it."""
-    kept = flow.login_facts(request)
+    login_info = flow.login_facts(request)
     flow.log_out(request)
-    if not kept.get("end_session"):
+    if not login_info.get("end_session"):
         return redirect("signon:login")
     back = request.build_absolute_uri(reverse("signon:login"))
-    query = urlencode({"client_id": kept["client"], "post_logout_redirect_uri": back})
-    mark = "&" if "?" in kept["end_session"] else "?"
-    context = {"leave": f"{kept['end_session']}{mark}{query}"}
+    query = urlencode({"client_id": login_info["client"], "post_logout_redirect_uri": back})
+    mark = "&" if "?" in login_info["end_session"] else "?"
+    context = {"leave": f"{login_info['end_session']}{mark}{query}"}
     return render(request, "console/signon/left.html", context)
 
 

@@ -31,7 +31,7 @@ from console.web.templatetags.emberline import duration
 @role_required("admin")
 @require_GET
 def overview(request: HttpRequest) -> HttpResponse:
-    known = set(Team.objects.values_list("slug", flat=True))
+    team_slugs = set(Team.objects.values_list("slug", flat=True))
     counted = Identity.objects.order_by().values_list("provider").annotate(Count("pk"))
     people = dict(counted)
     context = {
@@ -41,7 +41,7 @@ def overview(request: HttpRequest) -> HttpResponse:
             for name in ("idle", "longest", "confirm")
         },
         "providers": [
-            _shown(request, provider, known, people) for provider in settings.OIDC_PROVIDERS
+            _shown(request, provider, team_slugs, people) for provider in settings.OIDC_PROVIDERS
         ],
         "break_glass": _break_glass(),
         "without_factor": _admins_without_factor(),

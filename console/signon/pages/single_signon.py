@@ -124,8 +124,8 @@ def _finish_confirmation(request: HttpRequest, person: oidc.ProviderUser) -> Htt
     user = _same_user(request, person)
     if not provider_users.owns_identity(user, person):
         raise oidc.Rejected("confirmed with another account")
-    at = person.claims.get("auth_time")
-    if not isinstance(at, int) or at < time.time() - _ASKED_AGAIN_S:
+    auth_time = person.claims.get("auth_time")
+    if not isinstance(auth_time, int) or auth_time < time.time() - _ASKED_AGAIN_S:
         raise oidc.Rejected("the provider did not authenticate again (auth_time)")
     confirmation.mark_confirmed(request)
     messages.success(request, "Identity confirmed. Repeat the action.")
@@ -168,10 +168,10 @@ def _render_unavailable(
 
 
 def _provider(provider_id: str) -> Provider:
-    found = oidc.find_provider(provider_id)
-    if found is None:
+    provider = oidc.find_provider(provider_id)
+    if provider is None:
         raise Http404
-    return found
+    return provider
 
 
 def _method(provider: Provider) -> str:
@@ -179,7 +179,7 @@ def _method(provider: Provider) -> str:
 
 
 def _next(request: HttpRequest) -> str:
-    wanted = request.POST.get("next", "")
+    target = request.POST.get("next", "")
     hosts = {request.get_host()}
-    safe = url_has_allowed_host_and_scheme(wanted, hosts, require_https=request.is_secure())
-    return wanted if safe else "/"
+    safe = url_has_allowed_host_and_scheme(target, hosts, require_https=request.is_secure())
+    return target if safe else "/"

@@ -54,8 +54,8 @@ class Processes(APIView):
     def get(self, _request: Request) -> Response:
         """While supervisord is unreachable: the last known state, with reason and remedy."""
         system = selectors.load_system()
-        shown = {field: getattr(system, field) for field in system.__dataclass_fields__}
-        return Response(SystemSerializer({**shown, "disk": selectors.disk_usage()}).data)
+        fields = {field: getattr(system, field) for field in system.__dataclass_fields__}
+        return Response(SystemSerializer({**fields, "disk": selectors.disk_usage()}).data)
 
 
 class RoundSerializer(serializers.Serializer[Any]):

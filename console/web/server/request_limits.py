@@ -193,9 +193,9 @@ async def _refuse(refusal: Refusal, scope: Any, receive: Receive, send: Send) ->
     Closing a connection with unread bytes resets it, and the client would not see the response.
     """
     increment("bodies_refused", reason=refusal.code)
-    facts = error_document(refusal.code, refusal.detail, refusal.remedy)
+    document = error_document(refusal.code, refusal.detail, refusal.remedy)
     api = scope.get("path", "").startswith("/api/")
-    text = json.dumps(facts) if api else f"{refusal.detail} {refusal.remedy}\n"
+    text = json.dumps(document) if api else f"{refusal.detail} {refusal.remedy}\n"
     kind = b"application/json" if api else b"text/plain; charset=utf-8"
     headers = [(b"content-type", kind), (b"connection", b"close")]
     if refusal.retry_after_s:

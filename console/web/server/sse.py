@@ -153,15 +153,15 @@ async def poll_changes(
     None from `poll` ends the source with an event `gone`. `poll` is synchronous, may query the
     database and runs in a thread.
     """
-    known = since
+    last_id = since
     while True:
-        seen = await poll_threads.run(poll)
-        if seen is None:
+        run = await poll_threads.run(poll)
+        if run is None:
             yield ServerSentEvent({}, "gone")
             return
-        if seen.id != known:
-            known = seen.id
-            yield seen
+        if run.id != last_id:
+            last_id = run.id
+            yield run
         await asyncio.sleep(every_s)
 
 
@@ -269,8 +269,8 @@ async def _stop_step(step: asyncio.Future[ServerSentEvent] | None) -> None:
 
 
 def _reader(request: Any) -> str:
-    known = getattr(getattr(request, "user", None), "pk", None)
-    return f"user {known}" if known else f"address {request.META.get('REMOTE_ADDR', '')}"
+    user_id = getattr(getattr(request, "user", None), "pk", None)
+    return f"user {user_id}" if user_id else f"address {request.META.get('REMOTE_ADDR', '')}"
 
 
 async def _has_access(request: Any) -> bool:
@@ -291,8 +291,8 @@ def _is_authorized(request: Any) -> bool:
         return False
     token = getattr(request, "auth", None)
     if token is not None:
-        kept = type(token)._default_manager.filter(pk=token.pk).first()
-        return kept is not None and not kept.expired
+        current = type(token)._default_manager.filter(pk=token.pk).first()
+        return current is not None and not current.expired
     session = getattr(request, "session", None)
     key = getattr(session, "session_key", None)
     return session is None or key is None or bool(session.exists(key))

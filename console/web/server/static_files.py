@@ -10,5 +10,5 @@ class HashedStorage(CompressedManifestStaticFilesStorage):
 
     def stored_name(self, name: str) -> str:
         """Return the manifest's hashed name; the finders serve files outside the manifest."""
-        known = self.hash_key(self.clean_name(name))
-        return super().stored_name(name) if known in self.hashed_files else name
+        name_hash = self.hash_key(self.clean_name(name))
+        return super().stored_name(name) if name_hash in self.hashed_files else name

@@ -54,12 +54,12 @@ def shell_context(request: HttpRequest) -> dict[str, Any]:
     `may_create` applies to any team.
     """
     user = getattr(request, "user", None)
-    known = user is not None and user.is_authenticated
-    shown = list_banners(user) if known else []
+    is_authenticated = user is not None and user.is_authenticated
+    banners = list_banners(user) if is_authenticated else []
     return {
-        "navigation": _menu(request) if known else [],
-        "banners": shown,
-        "simulated_workers": any(banner.key == "simulated" for banner in shown),
+        "navigation": _menu(request) if is_authenticated else [],
+        "banners": banners,
+        "simulated_workers": any(banner.key == "simulated" for banner in banners),
         "may_operate": _may(request, "operator"),
         "may_admin": _may(request, "admin"),
         "may_create": allows_in_any_team(user, "operator"),

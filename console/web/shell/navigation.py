@@ -78,18 +78,18 @@ register_tab = _tabs.register
 
 def list_tabs(kind: str, name: str, path: str) -> list[dict[str, Any]]:
     """Return the object's tabs in order; `active` has the longest URL that prefixes `path`."""
-    found = []
+    tabs = []
     for tab in sorted(_tabs, key=lambda one: (one.order, one.label)):
         if tab.kind != kind:
             continue
         try:
-            found.append({"tab": tab, "url": reverse(tab.url_name, args=[name]), "active": False})
+            tabs.append({"tab": tab, "url": reverse(tab.url_name, args=[name]), "active": False})
         except NoReverseMatch:  # page not installed
             continue
-    here = [entry for entry in found if path.startswith(str(entry["url"]))]
+    here = [entry for entry in tabs if path.startswith(str(entry["url"]))]
     if here:
         max(here, key=lambda entry: len(str(entry["url"])))["active"] = True
-    return found
+    return tabs
 
 
 def group_tabs(tabs: list[dict[str, Any]]) -> list[dict[str, Any]]:

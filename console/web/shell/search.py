@@ -59,8 +59,8 @@ def register_pages(*pages: NavItem) -> None:
 
 def search_all(viewer: Any, text: str) -> list[HitGroup]:
     """Return the hits by kind, best matches first: exact, then prefix, then substring."""
-    wanted = clean_text(text).casefold()
-    if not wanted:
+    query = clean_text(text).casefold()
+    if not query:
         return []
     hits: list[Hit] = []
     for find in _finders:
@@ -69,7 +69,7 @@ def search_all(viewer: Any, text: str) -> list[HitGroup]:
         except Exception:
             log.exception("Search finder failed; its hits are omitted")
     groups: dict[str, list[Hit]] = {}
-    for hit in sorted(hits, key=lambda hit: _rank(hit, wanted))[:MAX_HITS]:
+    for hit in sorted(hits, key=lambda hit: _rank(hit, query))[:MAX_HITS]:
         groups.setdefault(hit.kind, []).append(hit)
     return [HitGroup(heading(kind), group) for kind, group in groups.items()]
 
@@ -90,18 +90,18 @@ def clean_text(text: str) -> str:
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:
     """Find pages and settings by their titles."""
-    wanted = text.casefold()
-    found = [
+    query = text.casefold()
+    hits = [
         Hit("page", item.label, url, item.icon, item.section)
         for item in (*navigation.list_items(), *_pages)
-        if wanted in item.label.casefold()
+        if query in item.label.casefold()
         and navigation.may_open(viewer, item)
         and (url := navigation.url_of(item))
     ]
     settings = reverse("web:settings")
-    found += [
+    hits += [
         Hit("setting", card.title, f"{settings}#card-{card.key}", "settings")
         for card in cards.visible_cards(viewer)
-        if wanted in card.title.casefold()
+        if query in card.title.casefold()
     ]
-    return sorted(found, key=lambda hit: not hit.label.casefold().startswith(wanted))
+    return sorted(hits, key=lambda hit: not hit.label.casefold().startswith(query))

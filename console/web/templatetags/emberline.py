@@ -181,9 +181,9 @@ def quantity(number: float | None) -> str:
         return "–"
     for size, word in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= max(size, 1e4):
-            shown = number / size
-            digits = 2 if abs(shown) < 10 else 1 if abs(shown) < 100 else 0
-            return f"{shown:.{digits}f} {word}"
+            scaled = number / size
+            digits = 2 if abs(scaled) < 10 else 1 if abs(scaled) < 100 else 0
+            return f"{scaled:.{digits}f} {word}"
     return f"{number:,.0f}"
 
 

@@ -66,20 +66,20 @@ def build_sizes(
     for values, figures, row in zip(candidates, result["candidates"], rows, strict=True):
         if row.kind != "cache":
             continue
-        change = {name: Estimate(**one) for name, one in figures["change"].items()}
+        change = {name: Estimate(**estimates) for name, estimates in figures["change"].items()}
         place = values["l1_gib"], values["l2_gib"]
         value = worth(result, change, present["price_usd_hour"])
         cells[place] = _cell(place, figures["candidate"], value, row.money, False)
     if len(cells) < 2:
         return None
-    l1, l2 = (tuple(sorted({place[at] for place in cells})) for at in (0, 1))
+    l1, l2 = (tuple(sorted({place[axis] for place in cells})) for axis in (0, 1))
     grid = tuple(tuple(cells.get((a, b)) for a in l1) for b in l2)
     workers = present["replicas"]
     by_size = {values["l1_gib"]: values["price_usd_hour"] for values in (present, *candidates)}
     across = [cells[a, now[1]] for a in l1 if (a, now[1]) in cells]
     beside = now[0] or next(size for size in l1 if size or size == l1[-1])
     upward = [cells[beside, b] for b in l2 if (beside, b) in cells]
-    found = [
+    margins = [
         _marginal(
             "L1",
             *(before, after),
@@ -89,11 +89,11 @@ def build_sizes(
         for before, after in pairwise(across)
     ]
     l2_price = None if prices.l2 is None else prices.l2 * HOURS_A_MONTH
-    found += [
+    margins += [
         _marginal("L2", before, after, after.l2_gib - before.l2_gib, l2_price)
         for before, after in pairwise(upward)
     ]
-    return CacheSizes(l1, l2, grid, tuple(found))
+    return CacheSizes(l1, l2, grid, tuple(margins))
 
 
 def _l1_price(prices: Mapping[float, float | None], begin: float, end: float) -> float | None:
@@ -135,8 +135,8 @@ def _marginal(
             each = Estimate(value, -before.worth.high / gib, -before.worth.low / gib)
     sizes = (before.l1_gib, after.l1_gib) if tier == "L1" else (before.l2_gib, after.l2_gib)
     points = 100 * (after.hit_rate.value - before.hit_rate.value) / gib
-    known = before.is_present or after.is_present
-    return MarginalValue(tier, *sizes, points, each, price, known)
+    is_cached = before.is_present or after.is_present
+    return MarginalValue(tier, *sizes, points, each, price, is_cached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +174,9 @@ class SizeDrawing:
 
 def draw_sizes(found: CacheSizes) -> SizeDrawing:
     step = (WIDTH - _LEFT - _RIGHT) / max(len(found.l1) - 1, 1)
-    shown = [cell for row in found.cells for cell in row if cell is not None]
-    top = min(1.0, max(cell.hit_rate.high for cell in shown) + 0.05)
-    base = max(0.0, min(cell.hit_rate.low for cell in shown) - 0.05)
+    cells = [cell for row in found.cells for cell in row if cell is not None]
+    top = min(1.0, max(cell.hit_rate.high for cell in cells) + 0.05)
+    base = max(0.0, min(cell.hit_rate.low for cell in cells) - 0.05)
 
     def across(size: float) -> float:
         return round(_LEFT + found.l1.index(size) * step, 1)

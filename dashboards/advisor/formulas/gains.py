@@ -92,10 +92,10 @@ def worth(
     )
     rate, prefill = change["hit_rate"], constants["prefill_s"]
     ends = prefill["low"], prefill["high"]
-    bounds = [one * seconds for one in (rate.low, rate.high) for seconds in ends]
+    bounds = [bound * seconds for bound in (rate.low, rate.high) for seconds in ends]
     value = rate.value * prefill["value"]
     return Estimate(
-        *(usd * (one - loads) for one in (value, min(*bounds, value), max(*bounds, value)))
+        *(usd * (share - loads) for share in (value, min(*bounds, value), max(*bounds, value)))
     )
 
 
@@ -107,7 +107,7 @@ def evaluate(
     prices: Prices,
 ) -> AdviceRow:
     """`figures`: of the candidate in the result of its survey."""
-    change = {name: Estimate(**one) for name, one in figures["change"].items()}
+    change = {name: Estimate(**estimates) for name, estimates in figures["change"].items()}
     fields = changed_fields(present, values)
     kind = "cache" if "l1_gib" in fields or "l2_gib" in fields else next(iter(fields))
     bill = bill_change(present, values, prices)
@@ -146,14 +146,14 @@ def _shift(one: Estimate, by: float) -> Estimate:
 
 def judge(row: AdviceRow) -> str:
     cheaper, dearer = _money_signs(row)
-    times = [one for one in (row.ttft_p50, row.ttft_p90) if one is not None]
-    slower = any(one.low > 0 and one.value > MIN_FASTER for one in times)
-    bounded = all(one.high <= MAX_SLOWER for one in times)
+    times = [change for change in (row.ttft_p50, row.ttft_p90) if change is not None]
+    slower = any(change.low > 0 and change.value > MIN_FASTER for change in times)
+    bounded = all(change.high <= MAX_SLOWER for change in times)
     p90 = row.ttft_p90
     faster = p90 is not None and p90.high < 0 and p90.value <= -MIN_FASTER and not slower
     if (cheaper and bounded) or (faster and not dearer):
         return ADVISED
-    bearable = all(one.value <= MOST_SLOWER for one in times)
+    bearable = all(change.value <= MOST_SLOWER for change in times)
     if (cheaper and slower and bearable) or (faster and dearer):
         return TRADE_OFF
     return WORSE if slower or dearer else UNCLEAR
@@ -174,7 +174,7 @@ def _money_signs(row: AdviceRow) -> tuple[bool, bool]:
 
 def rate_confidence(row: AdviceRow, tested: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """Return high, medium or low, and the reason: error of the backtest, width of the interval."""
-    errors = [abs(one["error"]) / one["bound"] for one in tested if one["bound"]]
+    errors = [abs(test["error"]) / test["bound"] for test in tested if test["bound"]]
     worst = max(errors, default=1.0)
     gain = row.money if row.kind == "cache" and row.money is not None else row.ttft_p90
     width = 9.9
@@ -197,13 +197,13 @@ def choose_rows(rows: Sequence[AdviceRow]) -> list[AdviceRow]:
     sizes = [row for row in rows if row.kind == "cache"]
     chosen = [row for row in rows if row.kind != "cache"]
     for verdict in (ADVISED, TRADE_OFF):
-        found = sorted((row for row in sizes if row.verdict == verdict), key=sort_key)
-        if not found:
+        matching = sorted((row for row in sizes if row.verdict == verdict), key=sort_key)
+        if not matching:
             continue
-        fastest = min((_ttft(row) for row in found), default=0.0)
-        quick = [row for row in found if _ttft(row) <= fastest + _SAME]
+        fastest = min((_ttft(row) for row in matching), default=0.0)
+        quick = [row for row in matching if _ttft(row) <= fastest + _SAME]
         small = min(quick, key=lambda row: (row.memory_gib, sort_key(row)))
-        best = found[0] if found[0].money is not None else small
+        best = matching[0] if matching[0].money is not None else small
         chosen.append(best)
         if small is not best and _ttft(small) < _ttft(best) - MIN_FASTER:
             chosen.append(small)

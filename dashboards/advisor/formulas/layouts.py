@@ -52,10 +52,12 @@ class LayoutUse:
 
 def measure_layout(totals: MissTotals, code: str, prefixes: Iterable[str]) -> LayoutUse:
     template = totals.templates.get(code, TemplateTotals())
-    known = template.prefixes.union(prefixes)
-    sums = [totals.prefixes[one] for one in known if one in totals.prefixes]
-    again = sum(one[cause] for one in sums for cause in _AVOIDABLE)
-    requests = max(sum(totals.prefix_requests[one] for one in known), template.requests)
+    all_prefixes = template.prefixes.union(prefixes)
+    sums = [totals.prefixes[prefix] for prefix in all_prefixes if prefix in totals.prefixes]
+    again = sum(causes[cause] for causes in sums for cause in _AVOIDABLE)
+    requests = max(
+        sum(totals.prefix_requests[prefix] for prefix in all_prefixes), template.requests
+    )
     return LayoutUse(requests, template.requests, template.tokens + again)
 
 
@@ -71,20 +73,20 @@ def judge_layout(before: LayoutUse, promised: float, windows: Sequence[LayoutUse
             verdict,
             f"{most:,} requests of this template since the advice; {MIN_REQUESTS} are needed.",
         )
-    facts = (
+    sentence = (
         f"{after.tokens_each:,.0f} tokens per request computed because of an early change or again "
         f"({after.requests:,} requests), {before.tokens_each:,.0f} at the time of the advice "
         f"({before.requests:,} requests)"
     )
     if after.changed_share > _APPLIED * before.changed_share:
-        return Verdict(NOT_APPLIED, f"{facts}.")
+        return Verdict(NOT_APPLIED, f"{sentence}.")
     if after.changed_share > _REST * before.changed_share:
         return Verdict(
             WAITING,
-            f"{facts}; {after.changed:,} prompts still change early. Waiting for an hour "
+            f"{sentence}; {after.changed:,} prompts still change early. Waiting for an hour "
             "without them.",
         )
-    text = f"{facts}; at least {promised:,.0f} fewer were promised."
+    text = f"{sentence}; at least {promised:,.0f} fewer were promised."
     fewer = before.tokens_each - after.tokens_each
     return Verdict(CAME if fewer >= promised else MISSED, text)
 

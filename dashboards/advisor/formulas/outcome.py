@@ -46,23 +46,23 @@ def summarize(requests: Sequence[TraceRequest], seed: int = 0) -> dict[str, Any]
     that are compared need different seeds: equal ones would draw sessions in pairs.
     """
     timed = sum(request.ttft_s is not None for request in requests)
-    found: dict[str, Any] = {"requests": len(requests), "timed": timed}
+    summary: dict[str, Any] = {"requests": len(requests), "timed": timed}
     if timed < MIN_REQUESTS:
-        return found
+        return summary
     groups: dict[object, list[TraceRequest]] = {}
     for number, request in enumerate(requests):
         groups.setdefault(request.session or number, []).append(request)
     listed = list(groups.values())
     ordered = sorted(
-        (one.ttft_s, at)
-        for at, group in enumerate(listed)
-        for one in group
-        if one.ttft_s is not None
+        (request.ttft_s, index)
+        for index, group in enumerate(listed)
+        for request in group
+        if request.ttft_s is not None
     )
     sums = [
         (
-            sum(one.cached_tokens for one in group if one.cached_tokens is not None),
-            sum(one.prompt_tokens for one in group if one.cached_tokens is not None),
+            sum(request.cached_tokens for request in group if request.cached_tokens is not None),
+            sum(request.prompt_tokens for request in group if request.cached_tokens is not None),
         )
         for group in listed
     ]
@@ -76,7 +76,7 @@ def summarize(requests: Sequence[TraceRequest], seed: int = 0) -> dict[str, Any]
     count = len(requests)
     span = requests[-1].arrived_s - requests[0].arrived_s
     return {
-        **found,
+        **summary,
         "figures": {name: draws[0][name] for name in _MEASURES},
         "draws": {name: [draw[name] for draw in draws[1:]] for name in _MEASURES},
         "mix": {
@@ -92,14 +92,15 @@ def _figures(
     sums: Sequence[tuple[int, int]],
     weights: Sequence[int],
 ) -> dict[str, float | None]:
-    heights = list(accumulate(weights[at] for _, at in ordered))
+    heights = list(accumulate(weights[index] for _, index in ordered))
     total = heights[-1]
     figures: dict[str, float | None] = {}
     for name, part in (("ttft_p50_s", 0.5), ("ttft_p90_s", 0.9)):
-        place = next((at for at, height in enumerate(heights) if height > part * total), -1)
+        place = next((index for index, height in enumerate(heights) if height > part * total), -1)
         figures[name] = ordered[place][0]
     cached, prompt = (
-        sum(weight * one[at] for weight, one in zip(weights, sums, strict=True)) for at in (0, 1)
+        sum(weight * figure[part] for weight, figure in zip(weights, sums, strict=True))
+        for part in (0, 1)
     )
     figures["hit_rate"] = cached / prompt if prompt else None
     return figures
@@ -117,10 +118,10 @@ def measure_changes(
     """
     estimates = {}
     for name in _MEASURES:
-        samples = [_sample(one, name) for one in (before, after, *(expected or ()))]
+        samples = [_sample(phase, name) for phase in (before, after, *(expected or ()))]
         if any(value is None for value in chain.from_iterable(samples)):
             continue
-        changes = [_change(name, *one) for one in zip(*samples, strict=True)]
+        changes = [_change(name, *triple) for triple in zip(*samples, strict=True)]
         low, high = interval(changes[1:])
         estimates[name] = Estimate(changes[0], min(low, changes[0]), max(high, changes[0]))
     return estimates

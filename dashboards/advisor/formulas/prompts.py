@@ -50,12 +50,16 @@ def price_tokens(
             _ERROR_UNKNOWN if error is None else error,
             "calibration under Costs",
         )
-    found = result.get("calibration", {}).get("constants", {}).get("prefill_s")
-    if not found or result["backtest"]["refusal"]:
+    prefill_s = result.get("calibration", {}).get("constants", {}).get("prefill_s")
+    if not prefill_s or result["backtest"]["refusal"]:
         return TokenPrice(None, None, _ERROR_UNKNOWN, "")
-    error = (found["high"] - found["low"]) / 2 / found["value"] if found["value"] else 0.0
-    usd = None if worker_usd_hour is None else found["value"] * worker_usd_hour / HOUR_S
-    return TokenPrice(found["value"], usd, error, "calibration of this advice")
+    error = (
+        (prefill_s["high"] - prefill_s["low"]) / 2 / prefill_s["value"]
+        if prefill_s["value"]
+        else 0.0
+    )
+    usd = None if worker_usd_hour is None else prefill_s["value"] * worker_usd_hour / HOUR_S
+    return TokenPrice(prefill_s["value"], usd, error, "calibration of this advice")
 
 
 def list_prompt_rows(facts: Mapping[str, Any], price: TokenPrice) -> list[AdviceRow]:

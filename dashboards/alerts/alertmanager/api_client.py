@@ -30,19 +30,19 @@ NONE_CONFIGURED: Final = Problem(
 
 def own_alertmanager() -> Alertmanager | None:
     """Return the Alertmanager of this installation."""
-    facts = settings.EMBERLINE
-    if not facts.alertmanager_url:
+    settings_now = settings.EMBERLINE
+    if not settings_now.alertmanager_url:
         return None
-    if not facts.alertmanager_username:
+    if not settings_now.alertmanager_username:
         login, why_not = metrics_sources.get_own_login()
-        return Alertmanager(OWN, None, facts.alertmanager_url, why_not, login)
+        return Alertmanager(OWN, None, settings_now.alertmanager_url, why_not, login)
     password, why_not = "", ""
     try:
         password = own_password()
     except OSError as error:
         why_not = f"ALERTMANAGER_PASSWORD_FILE cannot be read ({error.strerror})."
-    login = Login(Auth.BASIC, facts.alertmanager_username, password, own=True)
-    return Alertmanager(OWN, None, facts.alertmanager_url, why_not, login)
+    login = Login(Auth.BASIC, settings_now.alertmanager_username, password, own=True)
+    return Alertmanager(OWN, None, settings_now.alertmanager_url, why_not, login)
 
 
 def own_password() -> str:
@@ -67,20 +67,20 @@ def of_endpoint(endpoint: str) -> list[Alertmanager]:
     if not endpoint:
         return every
     owner = metrics_sources.get_source_of_endpoint(endpoint, metrics_sources.list_in_use()).name
-    of_source = [one for one in every if one.source == owner and owner != OWN]
-    return of_source or [one for one in every if one.source == OWN]
+    of_source = [rule for rule in every if rule.source == owner and owner != OWN]
+    return of_source or [rule for rule in every if rule.source == OWN]
 
 
 def forwards() -> Callable[[str], bool]:
     """Return a predicate: whether the console forwards an endpoint's alerts to Alertmanager,
     because its Prometheus does not send them there. An empty name means the default source.
     """
-    facts = settings.EMBERLINE
-    if not facts.alertmanager_url:
+    settings_now = settings.EMBERLINE
+    if not settings_now.alertmanager_url:
         return lambda _endpoint: False
     sources = metrics_sources.list_in_use()
     sent = {source.name for source in sources if source.alertmanager_url}
-    if facts.prometheus_embedded or facts.alertmanager_file is None:
+    if settings_now.prometheus_embedded or settings_now.alertmanager_file is None:
         sent.add(OWN)
     owners, default = metrics_sources.map_endpoints(sources), sources[0].name
     return lambda endpoint: owners.get(endpoint, default) not in sent

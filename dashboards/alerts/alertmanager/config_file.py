@@ -43,10 +43,10 @@ def sync() -> None:
     if not path.parent.is_dir():
         return
     config, digest = selectors.config(), wanted_digest()
-    known = selectors.config_file()
-    if known is not None and known.digest == digest:
-        if known.state == ConfigState.REFUSED or (
-            known.state == ConfigState.LOADED and path.is_file()
+    file = selectors.config_file()
+    if file is not None and file.digest == digest:
+        if file.state == ConfigState.REFUSED or (
+            file.state == ConfigState.LOADED and path.is_file()
         ):
             return
     elif fault := _amtool_fault(config):
@@ -57,13 +57,13 @@ def sync() -> None:
 
 def has_work() -> bool:
     """Return whether `sync` would change or query anything; reads no more than files and rows."""
-    path, known = settings.EMBERLINE.alertmanager_file, selectors.config_file()
+    path, file = settings.EMBERLINE.alertmanager_file, selectors.config_file()
     if path is None:
-        return known is not None
+        return file is not None
     if not path.parent.is_dir():
         return False
-    settled = known is not None and known.state != ConfigState.WAITING and path.is_file()
-    return not settled or known is None or known.digest != wanted_digest()
+    settled = file is not None and file.state != ConfigState.WAITING and path.is_file()
+    return not settled or file is None or file.digest != wanted_digest()
 
 
 def wanted_digest() -> str:
@@ -73,8 +73,8 @@ def wanted_digest() -> str:
     """
     config, mail = selectors.config(), settings.MAIL
     generations = list(selectors.enabled_receivers().values_list("name", "generation"))
-    facts = [config.document(), generations, mail.password, TEMPLATES]
-    return salted_hmac(_SALT, json.dumps(facts, sort_keys=True), algorithm="sha256").hexdigest()
+    parts = [config.document(), generations, mail.password, TEMPLATES]
+    return salted_hmac(_SALT, json.dumps(parts, sort_keys=True), algorithm="sha256").hexdigest()
 
 
 def with_secrets(config: AlertmanagerConfig) -> AlertmanagerConfig:
@@ -136,13 +136,13 @@ def _amtool_fault(config: AlertmanagerConfig) -> str:
         )
         for receiver in config.receivers
     ]
-    shown = replace(
+    masked = replace(
         config,
         receivers=receivers,
         mail=replace(config.mail, password="secret"),  # noqa: S106
     )
     draft = path.with_suffix(".draft")
-    write_private(draft, yaml_reader.render(shown.document()))
+    write_private(draft, yaml_reader.render(masked.document()))
     try:
         done = subprocess.run(
             [tool, "check-config", str(draft)], capture_output=True, text=True, timeout=_CHECK_S
@@ -157,7 +157,7 @@ def _amtool_fault(config: AlertmanagerConfig) -> str:
 
 
 def _record(state: ConfigState, digest: str, message: str) -> None:
-    facts = {"state": state, "digest": digest, "message": message}
-    ConfigFile.objects.update_or_create(pk=1, defaults={**facts, "at": timezone.now()})
+    fields = {"state": state, "digest": digest, "message": message}
+    ConfigFile.objects.update_or_create(pk=1, defaults={**fields, "at": timezone.now()})
     if message:
         log.warning("Alertmanager configuration: %s", message)

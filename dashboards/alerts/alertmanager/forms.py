@@ -67,15 +67,15 @@ class ChangeSilenceForm(SilenceForm):
     """Form of a pending or active silence; a chosen duration overrides the end time."""
 
     def __init__(self, silence: Silence, begun: bool, data: Any = None) -> None:
-        shown = {
+        initial = {
             "matchers": "\n".join(str(condition) for condition in silence.conditions),
             "starts_at": _typed(silence.starts_at),
             "ends_at": _typed(silence.ends_at),
             "duration": "",
             "comment": silence.reason,
         }
-        super().__init__(data, initial=shown)
-        self.before = shown
+        super().__init__(data, initial=initial)
+        self.before = initial
         length = self.fields["duration"]
         assert isinstance(length, forms.ChoiceField)
         length.choices = [("", "Until the end time below"), *DURATIONS]
@@ -119,11 +119,11 @@ class ReceiverForm(ValuesForm):
     enabled = flag_field("Enabled", initial=True)
 
     def __init__(self, kind: str, data: Any = None, *, known: Receiver | None = None) -> None:
-        shown: dict[str, Any] | None = None
+        initial: dict[str, Any] | None = None
         if known is not None:
             flags = {"enabled": known.enabled, "send_resolved": known.send_resolved}
-            shown = {**known.config, **flags}
-        super().__init__(data, initial=shown)
+            initial = {**known.config, **flags}
+        super().__init__(data, initial=initial)
         self.kind, self.known = kind, known
         fields: dict[str, forms.Field] = {}
         if known is None:

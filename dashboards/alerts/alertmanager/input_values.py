@@ -26,7 +26,7 @@ def parse_mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
         remedy = f"Known fields: {', '.join(names)}."
         fault = "Unknown field."
         raise Refused(
-            *(Problem(str(one), mapping[one], fault, remedy, "unknown") for one in unknown)
+            *(Problem(str(name), mapping[name], fault, remedy, "unknown") for name in unknown)
         )
     return mapping
 
@@ -79,13 +79,13 @@ def parse_time(data: Mapping[str, Any], name: str) -> datetime | None:
     if value in (None, ""):
         return None
     try:
-        found = parse_datetime(value) if isinstance(value, str) else None
+        moment = parse_datetime(value) if isinstance(value, str) else None
     except ValueError:
-        found = None
-    if found is None:
+        moment = None
+    if moment is None:
         remedy = "Example: 2026-11-21T18:00:00Z."
         raise Refused(Problem(name, value, "Invalid time.", remedy, "datetime"))
-    return found if found.tzinfo else timezone.make_aware(found)
+    return moment if moment.tzinfo else timezone.make_aware(moment)
 
 
 def format_duration(number: int) -> str:

@@ -248,19 +248,21 @@ def _value(field: ReceiverField, given: Mapping[str, Any], known: bool) -> str |
     text = input_values.parse_text(values, field.name, 2000, needed=field.required and not known)
     if not text:
         return ""
-    shown = HIDDEN if field.secret else text
+    text_shown = HIDDEN if field.secret else text
     if field.url and (refused := url_problem(text, query=True)):
         remedy = "Enter a URL such as https://hooks.example.org/...."
-        raise Refused(Problem(field.name, shown, refused, remedy, "url"))
+        raise Refused(Problem(field.name, text_shown, refused, remedy, "url"))
     if field.number:
         if not re.fullmatch(r"-?\d{1,18}", text):
-            problem = Problem(field.name, shown, "Not a number.", "Enter an integer.", "number")
+            problem = Problem(
+                field.name, text_shown, "Not a number.", "Enter an integer.", "number"
+            )
             raise Refused(problem)
         return int(text)
     if field.name == "to" and field.path == "to":
         _expect_addresses(text)
     if "\n" in text:
-        problem = Problem(field.name, shown, "More than one line.", "Enter one line.", "text")
+        problem = Problem(field.name, text_shown, "More than one line.", "Enter one line.", "text")
         raise Refused(problem)
     return text
 

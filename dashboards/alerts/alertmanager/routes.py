@@ -47,23 +47,23 @@ def change(actor: Any, pk: UUID, data: Any, *, expected: int | None = None) -> R
     require(actor, "admin")
     mapping = input_values.parse_mapping(data, FIELDS)
     with transaction.atomic():
-        found = _locked(pk, expected)
-        before = facts(found)
-        _take(found, mapping)
-        found.generation += 1
-        found.save()
-        changes = diff(before, facts(found))
+        row = _locked(pk, expected)
+        before = facts(row)
+        _take(row, mapping)
+        row.generation += 1
+        row.save()
+        changes = diff(before, facts(row))
         record(actor, "change", f"alert-route/{pk}", changes)
         tasks.sync.nudge()
-    return found
+    return row
 
 
 def delete(actor: Any, pk: UUID, *, expected: int | None = None) -> None:
     require(actor, "admin")
     with transaction.atomic():
-        found = _locked(pk, expected)
-        record(actor, "delete", f"alert-route/{pk}", facts(found))
-        found.delete()
+        row = _locked(pk, expected)
+        record(actor, "delete", f"alert-route/{pk}", facts(row))
+        row.delete()
         tasks.sync.nudge()
 
 
@@ -102,7 +102,7 @@ def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
 
 def _labels(value: Any) -> list[str]:
     listed = re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else value
-    good = isinstance(listed, list) and all(isinstance(one, str) for one in listed)
+    good = isinstance(listed, list) and all(isinstance(label, str) for label in listed)
     labels = list(dict.fromkeys(filter(None, listed))) if good else []
     if not good or len(labels) > 10 or not all(_LABEL.fullmatch(label) for label in labels):
         remedy = "Enter at most 10 label names, such as alertname, endpoint."

@@ -47,18 +47,18 @@ def config() -> AlertmanagerConfig:
         for enabled_receiver in enabled_receivers()
         if where or enabled_receiver.kind != "email"
     ]
-    names = {one.name for one in receivers}
+    names = {receiver.name for receiver in receivers}
     shown_routes = [
         RouteConfig(
-            one.receiver.name,
-            one.conditions,
-            tuple(one.group_by),
-            one.wait_s,
-            one.interval_s,
-            one.repeat_s,
+            route.receiver.name,
+            route.conditions,
+            tuple(route.group_by),
+            route.wait_s,
+            route.interval_s,
+            route.repeat_s,
         )
-        for one in routes()
-        if one.receiver.name in names
+        for route in routes()
+        if route.receiver.name in names
     ]
     return AlertmanagerConfig(receivers, shown_routes, of_team, server)
 

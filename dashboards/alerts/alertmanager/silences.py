@@ -93,7 +93,9 @@ class SilenceList:
     def muting(self, labels: Mapping[str, str]) -> Silence | None:
         """Return the active silence or acknowledgement of an alert."""
         active = (row for row in self.rows if row.state == "active")
-        return next((one for one in active if matchers.matches(one.conditions, labels)), None)
+        return next(
+            (silence for silence in active if matchers.matches(silence.conditions, labels)), None
+        )
 
 
 def list_silences(viewer: Any) -> SilenceList:
@@ -104,14 +106,14 @@ def list_silences(viewer: Any) -> SilenceList:
     if allows(viewer, "viewer"):
         return read
     pinned = [row.endpoint for row in read.rows if row.endpoint]
-    seen = endpoints.existing(pinned, viewer)
-    return SilenceList(tuple(row for row in read.rows if row.endpoint in seen), read.faults)
+    visible = endpoints.existing(pinned, viewer)
+    return SilenceList(tuple(row for row in read.rows if row.endpoint in visible), read.faults)
 
 
 def get(viewer: Any, identity: str) -> Silence:
     """Raise `Refused` (404) if there is no such silence that the viewer may see."""
     listed = list_silences(viewer)
-    row = next((one for one in listed.rows if one.id == identity), None)
+    row = next((row for row in listed.rows if row.id == identity), None)
     if row is None:
         text, remedy = "Unknown silence.", "Select one from the list."
         if listed.faults:
@@ -203,8 +205,8 @@ def expire(actor: Any, row: Silence) -> None:
         return
     _expire(row)
     verb = "undo acknowledgement" if row.acknowledges else "end silence"
-    facts = {"matchers": [str(condition) for condition in row.conditions]}
-    record(actor, verb, f"silence/{row.id}", facts, of=endpoint)
+    details = {"matchers": [str(condition) for condition in row.conditions]}
+    record(actor, verb, f"silence/{row.id}", details, of=endpoint)
 
 
 def end_resolved(rows: Iterable[Silence], firing: Sequence[Mapping[str, str]]) -> None:
@@ -320,7 +322,7 @@ def _expire(row: Silence) -> None:
 
 def _manager(row: Silence) -> Alertmanager:
     every = api_client.list_alertmanagers()
-    manager = next((one for one in every if one.source == row.source), None)
+    manager = next((manager for manager in every if manager.source == row.source), None)
     if manager is None:
         raise Refused(api_client.NONE_CONFIGURED, status_code=409)
     return manager
@@ -331,20 +333,23 @@ def _endpoint_of(row: Silence) -> Any:
 
 
 def _facts(row: Silence, *, starts: bool = True) -> dict[str, Any]:
-    facts = {
+    details = {
         "matchers": [str(condition) for condition in row.conditions],
         "starts_at": row.starts_at,
         "ends_at": row.ends_at,
         "comment": row.reason,
     }
-    return facts if starts else {k: v for k, v in facts.items() if k != "starts_at"}
+    return details if starts else {k: v for k, v in details.items() if k != "starts_at"}
 
 
 def _expect_firing(actor: Any, alert: str, endpoint: str) -> None:
     """Raise `Refused` if the alert is known not to fire."""
     scope = dashboards_selectors.get_fleet_scope(actor)
-    found = firing_alerts.query_firing(connections.fleet(), scope)
-    if found.why or any((one.name, one.endpoint) == (alert, endpoint) for one in found.alerts):
+    firing = firing_alerts.query_firing(connections.fleet(), scope)
+    if firing.why or any(
+        (firing_alert.name, firing_alert.endpoint) == (alert, endpoint)
+        for firing_alert in firing.alerts
+    ):
         return
     whose = f"{alert} of {endpoint}" if endpoint else alert
     text = f"{whose} is not firing, so there is nothing to acknowledge."

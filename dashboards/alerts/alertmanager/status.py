@@ -94,12 +94,12 @@ def _trouble(row: AlertWatch | None, delivers: bool) -> tuple[Doing, str, str]:
 def deliverers() -> str:
     """Return who sends alerts: this installation's receivers, other Alertmanagers, or none."""
     count = _receiving().count()
-    found = [f"{count} receiver{'s' if count != 1 else ''}"] if count else []
+    parts = [f"{count} receiver{'s' if count != 1 else ''}"] if count else []
     status = notification_status()
     if not status.managed and settings.EMBERLINE.alertmanager_url:
-        found = ["Alertmanager"]
-    found += [f"Alertmanager of {source}" for source in status.elsewhere]
-    return ", ".join(found) or "No alert receivers configured"
+        parts = ["Alertmanager"]
+    parts += [f"Alertmanager of {source}" for source in status.elsewhere]
+    return ", ".join(parts) or "No alert receivers configured"
 
 
 def _receiving() -> QuerySet[Receiver]:

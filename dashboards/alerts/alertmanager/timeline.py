@@ -99,7 +99,7 @@ def read_timeline(viewer: Any, key: str) -> Timeline:
     grouped: dict[tuple[str, str], list[AlertRecord]] = {}
     for row in rows.order_by("started_at")[:MOST_RECORDS]:
         grouped.setdefault((row.rule, row.endpoint), []).append(row)
-    lanes = [Lane(*names, tuple(_merge(found, now))) for names, found in grouped.items()]
+    lanes = [Lane(*names, tuple(_merge(intervals, now))) for names, intervals in grouped.items()]
     lanes.sort(key=lambda one: one.intervals[-1].end, reverse=True)
     lanes.sort(key=lambda one: (not one.ongoing, one.severity != PAGE))
     first = AlertRecord.objects.aggregate(first=Min("started_at"))["first"]
@@ -152,18 +152,18 @@ def _merge(rows: Iterable[AlertRecord], now: int) -> list[AlertInterval]:
     for row in rows:
         start = int(row.started_at.timestamp())
         end = int(row.ended_at.timestamp()) if row.ended_at else now
-        one = AlertInterval(
+        interval = AlertInterval(
             *(row.rule, row.endpoint, row.severity, start, max(start, end)),
             *(row.ended_at is None, (row.labels,)),
         )
         if merged and start <= merged[-1].end:
             last = merged.pop()
-            one = AlertInterval(
-                *(row.rule, row.endpoint, _worst((last.severity, one.severity))),
-                *(last.start, max(last.end, one.end), last.ongoing or one.ongoing),
+            interval = AlertInterval(
+                *(row.rule, row.endpoint, _worst((last.severity, interval.severity))),
+                *(last.start, max(last.end, interval.end), last.ongoing or interval.ongoing),
                 (*last.alerts, row.labels),
             )
-        merged.append(one)
+        merged.append(interval)
     return merged
 
 

@@ -92,13 +92,13 @@ def record_alerts(state: FiringState, now: datetime) -> None:
     current = AlertRecord.objects.filter(ended_at=None)
     if state.unknown:
         current.update(seen_at=now)  # the gap does not count towards ENDED_AFTER
-    open_records = {one.fingerprint: one for one in current}
+    open_records = {alert.fingerprint: alert for alert in current}
     teams = selectors.team_ids() if state.alerts else {}
-    seen = []
+    recorded = []
     for alert in state.alerts:
         mark = fingerprint(alert.labels)
         if mark in open_records:
-            seen.append(open_records[mark].pk)
+            recorded.append(open_records[mark].pk)
             continue
         AlertRecord.objects.get_or_create(
             fingerprint=mark,
@@ -112,7 +112,7 @@ def record_alerts(state: FiringState, now: datetime) -> None:
                 "seen_at": now,
             },
         )
-    AlertRecord.objects.filter(pk__in=seen).update(seen_at=now)
+    AlertRecord.objects.filter(pk__in=recorded).update(seen_at=now)
     over = list(AlertRecord.objects.filter(ended_at=None, seen_at__lte=now - ENDED_AFTER))
     for row, end in zip(over, _last_evaluations(over, now), strict=True):
         row.ended_at = end or row.seen_at

@@ -32,9 +32,9 @@ def change(
     """Set the given fields; omitted fields keep their values."""
     require(actor, "admin")
     with transaction.atomic():
-        found = selectors.one(cluster)
-        locked = ClusterAlerts.objects.select_for_update().filter(cluster=found.cluster)
-        row = locked.first() or found.row
+        stored = selectors.one(cluster)
+        locked = ClusterAlerts.objects.select_for_update().filter(cluster=stored.cluster)
+        row = locked.first() or stored.row
         expect_generation(f"Alerts in {cluster}", row.generation, expected_generation)
         before = facts(row)
         after = _merge_fields(before, data)

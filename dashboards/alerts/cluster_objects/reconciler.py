@@ -93,13 +93,13 @@ def has_work() -> bool:
 
 def find_due() -> list[str]:
     """Return the rows that are due, or whose desired objects have changed since the latest pass."""
-    found = {str(pk) for pk in due(ClusterAlertsStatus, timezone.now())}
-    rows = [row for row in selectors.desired_rows() if row.on and str(row.pk) not in found]
-    known = load_facts() if rows else None
+    pks = {str(pk) for pk in due(ClusterAlertsStatus, timezone.now())}
+    rows = [row for row in selectors.desired_rows() if row.on and str(row.pk) not in pks]
+    common = load_facts() if rows else None
     for row in rows:
-        if known is not None and desired_digest(row, known) != row.status.tried:
-            found.add(str(row.pk))
-    return sorted(found)
+        if common is not None and desired_digest(row, common) != row.status.tried:
+            pks.add(str(row.pk))
+    return sorted(pks)
 
 
 def ensure_in_cluster() -> None:
@@ -157,10 +157,10 @@ def reconcile(alerts_id: str) -> None:
 
 
 def _pass(row: ClusterAlerts, held: Claim) -> ReconcileResult:
-    reconcile_result, known = ReconcileResult(), load_facts()
-    reconcile_result.facts["tried"] = desired_digest(row, known)
+    reconcile_result, common = ReconcileResult(), load_facts()
+    reconcile_result.facts["tried"] = desired_digest(row, common)
     try:
-        _bring(row, build_desired(row, known), held, reconcile_result)
+        _bring(row, build_desired(row, common), held, reconcile_result)
     except ProvisionError as error:
         reconcile_result.phase, reconcile_result.reason, reconcile_result.message = (
             ClusterPhase.FAILED,
@@ -180,7 +180,7 @@ def _bring(row: ClusterAlerts, want: DesiredObjects, held: Claim, seen: Reconcil
     access, _ = clusters.access(name)
     if want.bodies:
         _expect_operator(name)
-    before = {(kind, namespace, one) for kind, namespace, one in status.there}
+    before = {(kind, namespace, item) for kind, namespace, item in status.there}
     mine = {_item(body) for body in want.bodies}
     _note(held, seen, before | mine)
     objects = Objects(access, settings.EMBERLINE.install_id)
@@ -214,7 +214,7 @@ def _item(body: dict[str, Any]) -> Item:
 
 
 def _note(held: Claim, seen: ReconcileResult, there: set[Item]) -> None:
-    seen.facts["there"] = sorted(list(one) for one in there)
+    seen.facts["there"] = sorted(list(item) for item in there)
     held.write(there=seen.facts["there"])
 
 
@@ -236,11 +236,11 @@ def _corrected(row: ClusterAlerts, seen: ReconcileResult, changes: list[str]) ->
 
 def _expect_operator(cluster: str) -> None:
     """Raise unless the last capability check found the operator; an unchecked cluster passes."""
-    found = clusters.capabilities(cluster)
-    if found is not None and PROMETHEUS_OPERATOR not in found:
+    capabilities = clusters.capabilities(cluster)
+    if capabilities is not None and PROMETHEUS_OPERATOR not in capabilities:
         why = clusters.missing_reason(cluster, PROMETHEUS_OPERATOR)
-        known = CAPABILITIES[PROMETHEUS_OPERATOR]
-        text = f"The cluster has no {known.label}, which reads the objects. {why}"
+        capability = CAPABILITIES[PROMETHEUS_OPERATOR]
+        text = f"The cluster has no {capability.label}, which reads the objects. {why}"
         raise PermanentError("MissingCapability", text.strip())
 
 
@@ -250,21 +250,21 @@ def load_facts() -> ClusterFacts:
 
 
 def desired_digest(row: ClusterAlerts, known: ClusterFacts) -> str:
-    found = [_rules(row, known)] if row.rules else []
+    objects = [_rules(row, known)] if row.rules else []
     if not row.receivers:
-        return bodies.objects_digest(found, row.generation)
+        return bodies.objects_digest(objects, row.generation)
     password = salted_hmac(_MAIL_SALT, settings.MAIL.password).hexdigest()
     content = (known.export.spec(), known.generations, password)
     return bodies.objects_digest(
-        found, row.generation, selectors.has_alertmanager(row.cluster.name), *content
+        objects, row.generation, selectors.has_alertmanager(row.cluster.name), *content
     )
 
 
 def build_desired(row: ClusterAlerts, known: ClusterFacts) -> DesiredObjects:
-    found = _receivers(row, known.export) if row.receivers else DesiredObjects(())
+    desired = _receivers(row, known.export) if row.receivers else DesiredObjects(())
     if row.rules:
-        return replace(found, bodies=(*found.bodies, _rules(row, known)))
-    return found
+        return replace(desired, bodies=(*desired.bodies, _rules(row, known)))
+    return desired
 
 
 def _rules(row: ClusterAlerts, known: ClusterFacts) -> dict[str, Any]:
@@ -285,9 +285,9 @@ def _receivers(row: ClusterAlerts, export: AlertmanagerConfig) -> DesiredObjects
 
 
 def _addresses(keys: tuple[str, ...]) -> dict[str, str]:
-    known = {secret_key(*where): text for where, text in notify.stored_secrets().items()}
-    known[MAIL_KEY] = settings.MAIL.password
-    return {key: known.get(key, "") for key in keys}
+    stored_secrets = {secret_key(*where): text for where, text in notify.stored_secrets().items()}
+    stored_secrets[MAIL_KEY] = settings.MAIL.password
+    return {key: stored_secrets.get(key, "") for key in keys}
 
 
 def _place(row: ClusterAlerts) -> bodies.Placement:

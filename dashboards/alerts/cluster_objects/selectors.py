@@ -94,8 +94,8 @@ def has_alertmanager(cluster: str) -> bool:
     source = metrics_sources.get_source_of_cluster(cluster, metrics_sources.list_in_use())
     if source.name != metrics_sources.OWN:
         return bool(source.alertmanager_url)
-    facts = settings.EMBERLINE
-    return bool(facts.alertmanager_url) and facts.alertmanager_file is None
+    settings_now = settings.EMBERLINE
+    return bool(settings_now.alertmanager_url) and settings_now.alertmanager_file is None
 
 
 def clusters_in_use() -> Mapping[str, list[str]]:
@@ -103,13 +103,13 @@ def clusters_in_use() -> Mapping[str, list[str]]:
 
     An unreachable cluster can be deleted once nothing is desired there.
     """
-    found = {}
+    clusters = {}
     for row in desired_rows().select_related("cluster__status"):
-        seen = row.cluster.status.seen_at
-        silent = seen is None or timezone.now() - seen > timedelta(seconds=SILENT_FOR_S)
+        seen_at = row.cluster.status.seen_at
+        silent = seen_at is None or timezone.now() - seen_at > timedelta(seconds=SILENT_FOR_S)
         if row.on or (row.status.there and not silent):
-            found[row.cluster.name] = ["alert rules of this console"]
-    return found
+            clusters[row.cluster.name] = ["alert rules of this console"]
+    return clusters
 
 
 def required_permissions() -> Mapping[str, list[str]]:

@@ -54,8 +54,8 @@ class ClusterAlertsForm(ActionForm):
         self, data: Mapping[str, Any] | None, row: ClusterAlerts, own_namespace: str
     ) -> None:
         lines = "\n".join(f"{name}={value}" for name, value in row.labels.items())
-        shown = {"rules": row.rules, "receivers": row.receivers, "namespace": row.namespace}
-        super().__init__(data, initial={**shown, "labels": lines})
+        initial = {"rules": row.rules, "receivers": row.receivers, "namespace": row.namespace}
+        super().__init__(data, initial={**initial, "labels": lines})
         self.fields["namespace"].help_text = f"Leave empty for {own_namespace}."
 
     def typed(self) -> dict[str, Any]:
@@ -84,11 +84,11 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_http_methods(GET_OR_POST)
 @role_required("viewer")
 def cluster(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = find_or_404(lambda: selectors.one(name))
-    form = ClusterAlertsForm(posted(request), found.row, found.cluster.namespace)
+    row = find_or_404(lambda: selectors.one(name))
+    form = ClusterAlertsForm(posted(request), row.row, row.cluster.namespace)
     if request.method != "POST":
         page, part = "alert_objects/cluster.html", "alert_objects/htmx/now.html"
-        return responses.render(request, page, part, {"row": found, "form": form})
+        return responses.render(request, page, part, {"row": row, "form": form})
     require(request.user, "admin")
 
     def save() -> HttpResponse:
@@ -100,7 +100,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponseBase:
             name,
         )
 
-    return save_or_show(request, form, save, "alert_objects/cluster.html", {"row": found})
+    return save_or_show(request, form, save, "alert_objects/cluster.html", {"row": row})
 
 
 @require_POST

@@ -105,7 +105,7 @@ def dry_run(
     before = now.conditions if now and now != draft else ()
     longest = max(condition.lasting_s for condition in draft.conditions)
     length, step, rarely = RANGES[key]
-    if min(one.lasting_s for one in (*draft.conditions, *before)) >= _LONG_S:
+    if min(condition.lasting_s for condition in (*draft.conditions, *before)) >= _LONG_S:
         step = rarely
     elif targets.count_targets(asker, Scope(), moment) > _MANY:
         step = _MANY_S[key]
@@ -113,18 +113,18 @@ def dry_run(
     coarse = Window.ending(moment, length, _DRAWN[key])
     optional = measure.questions(coarse)  # user-written rules may have none
     questions = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
-    for one in dict.fromkeys((*draft.conditions, *before)):
-        questions |= _questions(one, windows)
+    for condition in dict.fromkeys((*draft.conditions, *before)):
+        questions |= _questions(condition, windows)
     answers = asker.ask({key: replace(question, heavy=True) for key, question in questions.items()})
     _all_there({key: answer for key, answer in answers.items() if key not in optional})
 
     def judged(numbers: ConditionValues) -> RuleVerdict:
-        found = [
+        excess = [
             (series, condition.lasting_s)
             for condition in numbers.conditions
             for series in _joined(answers, condition, windows)
         ]
-        return judge_rule(found, sample_times, enabled=numbers.enabled)
+        return judge_rule(excess, sample_times, enabled=numbers.enabled)
 
     return DryRun(
         key,
@@ -138,7 +138,9 @@ def dry_run(
         # Of a rule that measures absence, having no data is normal.
         None if "absent" in measure.value else _seconds(answers[VALUE].series, coarse),
         draft.left,
-        tuple(dict.fromkeys(one.detail for each in answers.values() for one in each.missing)),
+        tuple(
+            dict.fromkeys(absence.detail for each in answers.values() for absence in each.missing)
+        ),
         measure.drawn(answers, coarse),
     )
 
@@ -153,8 +155,10 @@ def excess_series(asker: Asker, expr: str, key: str) -> int:
     question = Question(f"count(\n{expr}\n)", window.end, window, "sum", heavy=True)
     answers = asker.ask({"count": question})
     _all_there(answers)
-    found = [value for one in answers["count"].series for value in one.values if value is not None]
-    most = int(max(found, default=0))
+    counts = [
+        value for series in answers["count"].series for value in series.values if value is not None
+    ]
+    most = int(max(counts, default=0))
     return most if most > MOST_SERIES else 0
 
 
@@ -185,11 +189,11 @@ def _windows(
     since = end - length
     points = length // step + -(-lasting_s // step) + 1
     start = end - (points - 1) * step
-    found = []
+    windows = []
     for first in range(0, points, _AT_ONCE):
         last = min(first + _AT_ONCE, points) - 1
-        found.append(Window(start + first * step, start + last * step, step))
-    return SampleTimes(start, step, since), tuple(found)
+        windows.append(Window(start + first * step, start + last * step, step))
+    return SampleTimes(start, step, since), tuple(windows)
 
 
 def _questions(one: Condition, windows: Sequence[Window]) -> dict[str, Question]:

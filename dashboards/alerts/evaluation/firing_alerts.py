@@ -70,10 +70,10 @@ def query_active(
     prometheus: Asker, scope: Scope, settings: Settings = DEFAULT_SETTINGS
 ) -> FiringAlerts:
     """Return firing, then pending alerts, with current values and texts by the rules' settings."""
-    found = _query(prometheus, scope, queries.alerts_active(scope), settings)
-    values = _values(prometheus, found.alerts, settings)
+    active = _query(prometheus, scope, queries.alerts_active(scope), settings)
+    values = _values(prometheus, active.alerts, settings)
     return replace(
-        found, alerts=tuple(replace(alert, value=values.get(id(alert))) for alert in found.alerts)
+        active, alerts=tuple(replace(alert, value=values.get(id(alert))) for alert in active.alerts)
     )
 
 
@@ -84,44 +84,44 @@ def _values(
 
     A value belongs to an alert if the alert has all labels of its series.
     """
-    wanted: dict[tuple[str, str], list[FiringAlert]] = {}
+    by_series: dict[tuple[str, str], list[FiringAlert]] = {}
     for alert in alerts:
         if alert.name in BY_NAME:
             own = settings.of_endpoints.get(alert.name, {})
             whose = alert.endpoint if alert.endpoint in own else ""
-            wanted.setdefault((alert.name, whose), []).append(alert)
-    at = _now()
+            by_series.setdefault((alert.name, whose), []).append(alert)
+    now = _now()
     questions = {}
-    for name, whose in wanted:
+    for name, whose in by_series:
         only = EndpointSelection((whose,)) if whose else EndpointSelection()
         value = BY_NAME[name].value(settings.of(BY_NAME[name], whose), only)
-        questions[f"{name} {whose}"] = Question(value, at)
+        questions[f"{name} {whose}"] = Question(value, now)
     answers = prometheus.ask(questions) if questions else {}
-    found: dict[int, float | None] = {}
-    for (name, whose), some in wanted.items():
+    values: dict[int, float | None] = {}
+    for (name, whose), some in by_series.items():
         series = answers[f"{name} {whose}"].series
         for alert in some:
-            same = (one for one in series if set(_key(one)) <= set(alert.labels.items()))
-            found[id(alert)] = next((one.latest for one in same), None)
-    return found
+            same = (sample for sample in series if set(_key(sample)) <= set(alert.labels.items()))
+            values[id(alert)] = next((sample.latest for sample in same), None)
+    return values
 
 
 def _query(
     prometheus: Asker, scope: Scope, query: str, settings: Settings = DEFAULT_SETTINGS
 ) -> FiringAlerts:
-    at = _now()
-    since = Question(queries.alerts_since(scope), at)
-    answers = prometheus.ask({"alerts": Question(query, at), "since": since})
+    now = _now()
+    since = Question(queries.alerts_since(scope), now)
+    answers = prometheus.ask({"alerts": Question(query, now), "since": since})
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
         message = make_fault_message(fault)
         return FiringAlerts(why=f"{message.title}: {message.text}")
     begun = {_key(series): series.latest for series in answers["since"].series}
-    found = [
+    alerts = [
         _alert(series, begun.get(_key(series)), settings) for series in answers["alerts"].series
     ]
-    lost = next((one for answer in answers.values() for one in answer.missing), None)
-    return FiringAlerts(tuple(sorted(found, key=_place)), missing=lost.detail if lost else "")
+    lost = next((absence for answer in answers.values() for absence in answer.missing), None)
+    return FiringAlerts(tuple(sorted(alerts, key=_place)), missing=lost.detail if lost else "")
 
 
 def _now() -> int:
@@ -160,5 +160,5 @@ def _words(name: str, endpoint: str, settings: Settings) -> tuple[str, str]:
     rule = BY_NAME.get(name)
     if rule is not None:
         return rule.summarize(settings.of(rule, endpoint)), rule.remedy
-    own = next((one for one in settings.own if one.name == name), None)
+    own = next((rule for rule in settings.own if rule.name == name), None)
     return (own.summary, own.remedy) if own else ("", "")

@@ -80,8 +80,8 @@ def query_history(
         for run in find_runs(series.values)
     ]
     episodes.sort(key=lambda one: one.since, reverse=True)
-    found = measure.drawn(answers, window) if measure else MeasureChart()
-    return RuleHistory(key, tuple(episodes[:_MOST_EPISODES]), found, describe_duration(step))
+    drawn = measure.drawn(answers, window) if measure else MeasureChart()
+    return RuleHistory(key, tuple(episodes[:_MOST_EPISODES]), drawn, describe_duration(step))
 
 
 def _measure(rule: Rule | UserRule, scope: Scope, settings: Settings) -> Measure | None:

@@ -94,7 +94,7 @@ def judge_rule(
     seconds.
     """
     judged = [summarize_firing(series, sample_times, lasting_s) for series, lasting_s in found]
-    worth = [one for one in judged if one.times or one.unsure]
+    worth = [rule for rule in judged if rule.times or rule.unsure]
     return RuleVerdict(tuple(sorted(worth, key=lambda one: (-one.firing_s, one.about))), enabled)
 
 

@@ -64,8 +64,8 @@ class Measure:
         for place, threshold in enumerate(self.thresholds):
             if not isinstance(threshold, str):
                 levels.append((threshold,) * window.points)
-            elif len(found := answers[f"threshold{place}"].series) == 1:
-                levels.append(found[0].values)
+            elif len(series := answers[f"threshold{place}"].series) == 1:
+                levels.append(series[0].values)
         left = max(0, len(lines) - MOST_LINES)
         undrawn = len(levels) < len(self.thresholds)
         return MeasureChart(self._chart(lines, levels, window), left, self.falls, undrawn)
@@ -79,18 +79,18 @@ class Measure:
             return "–" if value is None else format_value(self.unit, value)
 
         sign = 1 if self.falls else -1
-        known = sorted(
+        ranked = sorted(
             (line for line in lines if line.latest is not None),
             key=lambda one: sign * (one.latest or 0.0),
         )
-        if not known:
+        if not ranked:
             return None
-        shown = [
-            (series_label(one), f"n{n}", one.values) for n, one in enumerate(known[:MOST_LINES])
+        curves = [
+            (series_label(line), f"n{n}", line.values) for n, line in enumerate(ranked[:MOST_LINES])
         ]
-        shown += [(_THRESHOLD, "threshold", tuple(level)) for level in levels]
+        curves += [(_THRESHOLD, "threshold", tuple(level)) for level in levels]
         marks = [_clock(window, part / 4) for part in range(5)]
-        return make_line_chart("measured", "Measured value", shown, marks, format_measured)
+        return make_line_chart("measured", "Measured value", curves, marks, format_measured)
 
 
 def built_in_measure(rule: Rule, setting: Setting, only: EndpointSelection) -> Measure:

@@ -23,11 +23,11 @@ def _errors() -> str:
 
 def _failed() -> str:
     """Add both, with 0 for a missing one."""
-    found = (
+    failures = (
         f"{rate(metric, _TIER, '<window>')} > 0"
         for metric in (q.PROMOTIONS_FAILED, q.CASCADES_FAILED)
     )
-    return " or ".join(found)
+    return " or ".join(failures)
 
 
 RULES: tuple[Rule, ...] = (

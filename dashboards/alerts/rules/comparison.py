@@ -67,19 +67,19 @@ def parse_number(text: str) -> float | None:
 
 def _outside(text: str) -> Iterator[_Token]:
     depth = 0
-    for found in TOKEN.finditer(text):
-        operator = found[0]
+    for token in TOKEN.finditer(text):
+        operator = token[0]
         if operator in "([{":
             depth += 1
         elif operator in ")]}":
             depth -= 1
         elif depth == 0:
-            yield _Token(operator, found.start(), found.end())
+            yield _Token(operator, token.start(), token.end())
 
 
 def _bare(text: str) -> str:
     """Remove comments and the brackets around the whole text."""
-    tokens = [one for one in TOKEN.findall(text) if not one.startswith("#")]
+    tokens = [token for token in TOKEN.findall(text) if not token.startswith("#")]
     text = "".join(tokens).strip()
     while text.startswith("(") and _is_one_pair(text):
         text = text[1:-1].strip()
@@ -89,10 +89,10 @@ def _bare(text: str) -> str:
 def _is_one_pair(text: str) -> bool:
     """Return whether the first bracket closes at the end of the text."""
     depth = 0
-    for found in TOKEN.finditer(text):
-        depth += (found[0] in "([{") - (found[0] in ")]}")
+    for token in TOKEN.finditer(text):
+        depth += (token[0] in "([{") - (token[0] in ")]}")
         if depth == 0:
-            return found.end() == len(text)
+            return token.end() == len(text)
     return False
 
 

@@ -127,10 +127,10 @@ class Rule:
     def summarize(self, setting: Setting) -> str:
         """Return the summary with the values of the setting."""
         values = setting.over(self.defaults).values
-        shown = {
+        values_shown = {
             parameter.name: parameter.shown(values[parameter.name]) for parameter in self.parameters
         }
-        return _PLACE.sub(lambda found: shown[found[1]], self.summary_template)
+        return _PLACE.sub(lambda found: values_shown[found[1]], self.summary_template)
 
     def _filled(self, text: str, setting: Setting, only: EndpointSelection) -> str:
         values = setting.over(self.defaults).values
@@ -212,5 +212,5 @@ def threshold(label: str, default: float, low: float, high: float, unit: Unit = 
 
 
 def window(default: str, low: str = "1m", high: str = "6h") -> Parameter:
-    first, least, most = (float(parse_duration(one) or 0) for one in (default, low, high))
+    first, least, most = (float(parse_duration(duration) or 0) for duration in (default, low, high))
     return Parameter("window", "Window", first, least, most, "window")

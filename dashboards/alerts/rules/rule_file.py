@@ -84,7 +84,7 @@ class Settings:
             setting = self.of(rule, endpoint)
             if setting == wide:
                 continue
-            same = next((names for known, names in groups if known == setting), None)
+            same = next((names for setting_of, names in groups if setting_of == setting), None)
             if same is None:
                 groups.append((setting, [endpoint]))
             else:
@@ -111,12 +111,15 @@ DEFAULT_SETTINGS: Final = Settings()
 def build_groups(settings: Settings = DEFAULT_SETTINGS) -> list[dict[str, Any]]:
     """Return the rule groups; groups without enabled rules are omitted, as Prometheus rejects
     them."""
-    found = [
-        {"name": name, "rules": [one for rule in rules for one in settings.rendered(rule)]}
+    groups = [
+        {
+            "name": name,
+            "rules": [rendered for rule in rules for rendered in settings.rendered(rule)],
+        }
         for name, rules in GROUPS.items()
     ]
-    own = [one.data(settings.runbook(one.name)) for one in settings.own if one.enabled]
-    return [group for group in [*found, {"name": OWN_GROUP, "rules": own}] if group["rules"]]
+    own = [rule.data(settings.runbook(rule.name)) for rule in settings.own if rule.enabled]
+    return [group for group in [*groups, {"name": OWN_GROUP, "rules": own}] if group["rules"]]
 
 
 def cluster_groups(
@@ -128,16 +131,16 @@ def cluster_groups(
     the console. `labels` are added to every alert.
     """
     elsewhere = {rule.name for rule in RULES if rule.about in CONSOLE_GROUPS and not with_console}
-    found = []
+    groups = []
     for group in build_groups(settings):
         rules = [
-            {**one, "labels": {**one["labels"], **labels}}
-            for one in group["rules"]
-            if one["alert"] not in elsewhere
+            {**rule, "labels": {**rule["labels"], **labels}}
+            for rule in group["rules"]
+            if rule["alert"] not in elsewhere
         ]
         if rules:
-            found.append({**group, "rules": rules})
-    return found
+            groups.append({**group, "rules": rules})
+    return groups
 
 
 def render(settings: Settings = DEFAULT_SETTINGS) -> str:

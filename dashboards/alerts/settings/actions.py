@@ -48,19 +48,19 @@ def set_rule(
             Problem("endpoint", endpoint, text, "Set it for all endpoints.", "not_per_endpoint")
         )
     with transaction.atomic():
-        found = selectors.row(name, endpoint)
-        expect_generation(name, found.generation if found else 0, expected_generation)
-        before = selectors.as_setting(found)
+        row = selectors.row(name, endpoint)
+        expect_generation(name, row.generation if row else 0, expected_generation)
+        before = selectors.as_setting(row)
         after = validation.validate_setting(rule, before, fields)
-        if found is None:
-            found = RuleSetting(rule=name, endpoint=whose, generation=0)
+        if row is None:
+            row = RuleSetting(rule=name, endpoint=whose, generation=0)
         if after != before:
-            _keep(actor, found, after)
+            _keep(actor, row, after)
             target = f"endpoint/{endpoint}" if endpoint else f"alert-rule/{name}"
             changes = diff(_facts(before), _facts(after))
             record(actor, "set alert rule", target, {"rule": name, **changes})
             tasks.load.nudge()
-    return found
+    return row
 
 
 def reset_rule(
@@ -131,9 +131,9 @@ def change_user_rule(
 def delete_user_rule(actor: Any, name: str, *, expected_generation: int | None = None) -> None:
     require(actor, "operator")
     with transaction.atomic():
-        found = selectors.user_rule(name)
-        expect_generation(name, found.generation, expected_generation)
-        found.delete()
+        rule = selectors.user_rule(name)
+        expect_generation(name, rule.generation, expected_generation)
+        rule.delete()
         record(actor, "delete", f"alert-rule/{name}")
         tasks.load.nudge()
 

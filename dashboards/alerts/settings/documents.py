@@ -40,26 +40,26 @@ def settings_for(viewer: Somebody) -> Settings:
     if allows(viewer, "viewer"):
         return whole
     mine = set(endpoints.endpoints(viewer).values_list("name", flat=True))
-    seen = {
+    visible = {
         rule: {name: setting for name, setting in named.items() if name in mine}
         for rule, named in whole.of_endpoints.items()
     }
-    return replace(whole, of_endpoints=seen, own=())
+    return replace(whole, of_endpoints=visible, own=())
 
 
 def rule_documents(viewer: Somebody, group: str = "") -> list[dict[str, Any]]:
     """Return the documents of all visible rules, by group."""
     settings = settings_for(viewer)
     rows = {row.rule: row for row in selectors.platform_settings()}
-    found = [
+    built_in = [
         built_in_document(rule, settings, rows.get(rule.name))
         for name, rules in GROUPS.items()
         for rule in rules
         if group in ("", name)
     ]
     if group in ("", OWN_GROUP) and can_see_user_rules(viewer):
-        found += [user_rule_document(row) for row in selectors.user_rules()]
-    return found
+        built_in += [user_rule_document(row) for row in selectors.user_rules()]
+    return built_in
 
 
 def rule_document(name: str, viewer: Somebody) -> dict[str, Any]:
@@ -167,9 +167,9 @@ def _common(setting: Setting) -> dict[str, Any]:
 
 def _parameter(one: Parameter, setting: Setting) -> dict[str, Any]:
     value = setting.values[one.name]
-    facts = {name: getattr(one, name) for name in ("name", "label", "unit", "default")}
+    fields = {name: getattr(one, name) for name in ("name", "label", "unit", "default")}
     bounds = {"low": one.low, "high": one.high, "choices": list(one.choices)}
-    return {**facts, "value": value, "shown": one.shown(value), **bounds}
+    return {**fields, "value": value, "shown": one.shown(value), **bounds}
 
 
 def _changed(row: RuleSetting | OwnRule | None) -> dict[str, Any]:

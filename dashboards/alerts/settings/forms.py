@@ -12,7 +12,7 @@ from dashboards.alerts.rules.parameter import Parameter, format_duration
 from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.settings.models import OwnRule
 
-_SEVERITIES = [(one, one) for one in SEVERITIES]
+_SEVERITIES = [(severity, severity) for severity in SEVERITIES]
 _UNITS = {
     "share": "Ratio from 0 to 1. ",
     "seconds": "Seconds. ",
@@ -55,8 +55,8 @@ class SettingForm(ActionForm):
 
     def rule_fields(self) -> dict[str, Any]:
         """Return all fields; an empty field resets its setting."""
-        given = {name: self.text_of(name) or None for name in self.fields}
-        return {**given, "enabled": _STATES.get(self.data.get("enabled", ""))}
+        values = {name: self.text_of(name) or None for name in self.fields}
+        return {**values, "enabled": _STATES.get(self.data.get("enabled", ""))}
 
 
 class OwnRuleForm(ActionForm):
@@ -92,13 +92,13 @@ class OwnRuleForm(ActionForm):
                 self.fields[field].initial = getattr(row, field)
 
     def rule_fields(self) -> dict[str, Any]:
-        given = {name: self.data.get(name, "") for name in self.fields if name != "name"}
-        return {**given, "enabled": self.data.get("enabled") == "on"}
+        values = {name: self.data.get(name, "") for name in self.fields if name != "name"}
+        return {**values, "enabled": self.data.get("enabled") == "on"}
 
 
 def _field(one: Parameter, mine: Setting, wide: Setting) -> forms.Field:
     value = mine.values.get(one.name)
-    facts: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "required": False,
         "label": one.label,
         "initial": "" if value is None else _typed(one, value),
@@ -106,10 +106,10 @@ def _field(one: Parameter, mine: Setting, wide: Setting) -> forms.Field:
     if one.choices:
         unchanged = f"Default ({one.shown(wide.values[one.name])})"
         choices = [("", unchanged), *((f"{c:g}", one.shown(c)) for c in one.choices)]
-        return forms.ChoiceField(choices=choices, **facts)
+        return forms.ChoiceField(choices=choices, **fields)
     widget = _placeholder(_typed(one, wide.values[one.name]))
     return forms.CharField(
-        widget=widget, help_text=f"{_UNITS.get(one.unit, '')}{one.bounds}", **facts
+        widget=widget, help_text=f"{_UNITS.get(one.unit, '')}{one.bounds}", **fields
     )
 
 

@@ -78,8 +78,8 @@ def load() -> None:
         RuleFile.objects.all().delete()
         return
     text, digest = _wanted()
-    known = selectors.rule_file()
-    if known is not None and known.digest == digest and known.state == Load.REFUSED:
+    file = selectors.rule_file()
+    if file is not None and file.digest == digest and file.state == Load.REFUSED:
         return  # the same text would be rejected again
     if not ours.file.is_file() or ours.file.read_text() != text:
         why_not = _refused_by_promtool(ours, text)
@@ -92,19 +92,19 @@ def load() -> None:
         write_private(ours.file, text)
         _hang_up(digest)
         return
-    if known is None or known.state != Load.LOADED or known.digest != digest:
+    if file is None or file.state != Load.LOADED or file.digest != digest:
         _check_loaded(ours, digest)
 
 
 def has_work() -> bool:
     """Return whether `load` would change or query anything; reads no more than files and rows."""
-    ours, known = rule_file_location(), selectors.rule_file()
+    ours, file = rule_file_location(), selectors.rule_file()
     if ours is None:
-        return known is not None
+        return file is not None
     text, digest = _wanted()
-    if known is None or known.digest != digest or known.state == Load.WAITING:
+    if file is None or file.digest != digest or file.state == Load.WAITING:
         return True
-    is_loaded = known.state == Load.LOADED
+    is_loaded = file.state == Load.LOADED
     return is_loaded and not (ours.file.is_file() and ours.file.read_text() == text)
 
 
@@ -114,12 +114,12 @@ _rendered: tuple[Settings, str, str] | None = None
 def _wanted() -> tuple[str, str]:
     """Return the file's text and digest, rendered again only when a setting has changed."""
     global _rendered
-    settings_now, known = selectors.settings(), _rendered
-    if known is None or known[0] != settings_now:
+    settings_now, last = selectors.settings(), _rendered
+    if last is None or last[0] != settings_now:
         text = render(settings_now)
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        _rendered = known = (settings_now, text, digest)
-    return known[1], known[2]
+        _rendered = last = (settings_now, text, digest)
+    return last[1], last[2]
 
 
 def as_round() -> Round:
@@ -128,17 +128,17 @@ def as_round() -> Round:
     purpose = "Writes the alert rules to the bundled Prometheus"
 
     def line(state: Doing, text: str, remedy: str = "") -> Round:
-        at = known.at if known is not None else None
-        return Round("alert rules", purpose, state, at, text, remedy)
+        read_at = file.at if file is not None else None
+        return Round("alert rules", purpose, state, read_at, text, remedy)
 
-    known = selectors.rule_file()
+    file = selectors.rule_file()
     if rule_file_location() is None:
         text = "No bundled Prometheus. Import the rules into your own."
         return line(Doing.IDLE, text, "Download the rule file under Alerts, Rules.")
-    if known is not None and known.state == Load.REFUSED:
+    if file is not None and file.state == Load.REFUSED:
         text = "Prometheus rejected the rules; the previous rules stay active."
         return line(Doing.FAILING, text, "Correct the error shown under Alerts, Rules.")
-    if known is not None and (known.state, known.digest) == (Load.LOADED, _wanted()[1]):
+    if file is not None and (file.state, file.digest) == (Load.LOADED, _wanted()[1]):
         return line(Doing.WORKING, "The current rules are loaded.")
     text = "The latest rules are not loaded yet."
     remedy = "Loading takes seconds. If it persists, check celery-worker and prometheus."
@@ -180,20 +180,20 @@ def storage_round() -> Round:
     remedy = (
         "Check the disk's health, then rm -r var/prometheus/set-aside. Prometheus keeps running."
     )
-    at = datetime.fromisoformat(last.at)
-    return Round("metrics storage", purpose, Doing.LATE, at, text, remedy)
+    checked_at = datetime.fromisoformat(last.at)
+    return Round("metrics storage", purpose, Doing.LATE, checked_at, text, remedy)
 
 
 def _check_loaded(ours: RuleFileLocation, digest: str) -> None:
     """Record whether Prometheus has loaded the file."""
-    took, at = _reloaded(ours.url)
+    took, read_at = _reloaded(ours.url)
     if took is None:
         _record_state(
             Load.WAITING,
             digest,
             "Prometheus does not respond; it loads the file at its next start.",
         )
-    elif took and at >= ours.file.stat().st_mtime:
+    elif took and read_at >= ours.file.stat().st_mtime:
         write_private(ours.good, ours.file.read_text())
         _record_state(Load.LOADED, digest, "")
     elif took or _is_good(ours):
@@ -225,10 +225,10 @@ def _hang_up_again(digest: str) -> None:
     A reload of the earlier text that ends after a new one is written would pass for a reload
     of the new one.
     """
-    known = selectors.rule_file()
-    if known is None or timezone.now() - known.at >= _UNDER_WAY:
+    file = selectors.rule_file()
+    if file is None or timezone.now() - file.at >= _UNDER_WAY:
         _hang_up(digest)
-    elif known.state != Load.WAITING or known.digest != digest:
+    elif file.state != Load.WAITING or file.digest != digest:
         _record_state(Load.WAITING, digest, "")
 
 
@@ -270,17 +270,17 @@ def _reloaded(url: str) -> tuple[bool | None, float]:
         status, body = fetch("GET", f"{url}/metrics", deadline_s=_ASK_S, max_bytes=_MOST)
     except (httpx.HTTPError, httpx.InvalidURL):
         return None, 0.0
-    found = {name: float(value) for name, value in _READ.findall(body)}
-    if status != 200 or b"successful" not in found:
+    samples = {name: float(value) for name, value in _READ.findall(body)}
+    if status != 200 or b"successful" not in samples:
         return None, 0.0
-    return found[b"successful"] == 1, found.get(b"success_timestamp_seconds", 0.0)
+    return samples[b"successful"] == 1, samples.get(b"success_timestamp_seconds", 0.0)
 
 
 def _record_state(state: Load, digest: str, message: str) -> None:
-    facts = {"state": state, "digest": digest, "message": message}
-    known = selectors.rule_file()
-    if known is not None and {key: getattr(known, key) for key in facts} == facts:
+    fields = {"state": state, "digest": digest, "message": message}
+    file = selectors.rule_file()
+    if file is not None and {key: getattr(file, key) for key in fields} == fields:
         return
-    RuleFile.objects.update_or_create(pk=1, defaults={**facts, "at": timezone.now()})
+    RuleFile.objects.update_or_create(pk=1, defaults={**fields, "at": timezone.now()})
     if state == Load.REFUSED:
         log.error("alert rules rejected, previous rules stay in force: %s", message)

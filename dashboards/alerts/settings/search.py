@@ -22,8 +22,8 @@ def existing(names: Collection[str], viewer: Any) -> Collection[str]:
 
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:
-    wanted = text.casefold()
-    names = [name for name in BY_NAME if wanted in name.casefold()]
+    query = text.casefold()
+    names = [name for name in BY_NAME if query in name.casefold()]
     if documents.can_see_user_rules(viewer):
         own = selectors.user_rules().filter(name__icontains=text).values_list("name", flat=True)
         names += own[:MAX_HITS_PER_FINDER]

@@ -68,8 +68,8 @@ def changeable_endpoints(viewer: Somebody) -> list[str]:
 def row(rule: str, endpoint: str = "") -> RuleSetting | None:
     """Return the setting of the endpoint, or the platform-wide one without a name."""
     rows = RuleSetting.objects.select_related("endpoint", "changed_by").filter(rule=rule)
-    found = rows.filter(endpoint__name=endpoint) if endpoint else rows.filter(endpoint=None)
-    return found.first()
+    matching = rows.filter(endpoint__name=endpoint) if endpoint else rows.filter(endpoint=None)
+    return matching.first()
 
 
 def user_rules() -> QuerySet[OwnRule]:

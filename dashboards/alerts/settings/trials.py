@@ -58,7 +58,7 @@ def run_trial(actor: Any, name: str, endpoint: str, fields: SettingFields) -> Dr
     only = EndpointSelection((endpoint,)) if endpoint else EndpointSelection()
     measure = evaluation_measure.built_in_measure(rule, draft.of(rule, endpoint), only)
     asker = connections.connect_endpoint(endpoint) if endpoint else connections.fleet()
-    new, now = (_numbers(rule, one, endpoint) for one in (draft, settings))
+    new, now = (_numbers(rule, setting, endpoint) for setting in (draft, settings))
     return dry_run(asker, new, now, measure, key)
 
 
@@ -77,9 +77,9 @@ def _numbers(rule: Rule, settings: Settings, endpoint: str) -> ConditionValues:
         return ConditionValues((_condition(rule, mine, only),), bool(mine.enabled))
     (wide, rest), *apart = settings.split(rule)
     on = [(setting, only) for setting, only in apart if setting.enabled]
-    shown = [(wide, rest), *on][:MOST_CONDITIONS]
-    found = tuple(_condition(rule, setting, only) for setting, only in shown)
-    return ConditionValues(found, bool(wide.enabled), len(on) + 1 - len(shown))
+    pairs = [(wide, rest), *on][:MOST_CONDITIONS]
+    conditions = tuple(_condition(rule, setting, only) for setting, only in pairs)
+    return ConditionValues(conditions, bool(wide.enabled), len(on) + 1 - len(pairs))
 
 
 def _condition(rule: Rule, setting: Setting, only: EndpointSelection) -> Condition:

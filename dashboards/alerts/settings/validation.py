@@ -25,12 +25,12 @@ _LONGEST: Final = {"expr": 4000, "summary": 200, "remedy": 2000}
 
 def validate_setting(rule: Rule, before: Setting, fields: Mapping[str, Any]) -> Setting:
     """Return `before` with the submitted fields; None resets a field. Raise `Refused`."""
-    known = {one.name: one for one in rule.parameters}
+    parameters = {parameter.name: parameter for parameter in rule.parameters}
     values = dict(before.values)
-    problems = _unknown(fields, (*known, *_COMMON))
-    for name in [name for name in fields if name in known]:
+    problems = _unknown(fields, (*parameters, *_COMMON))
+    for name in [name for name in fields if name in parameters]:
         values.pop(name, None)
-        value, parameter = _number(fields[name]), known[name]
+        value, parameter = _number(fields[name]), parameters[name]
         if value is None:
             continue
         text = parameter.fault(value)
@@ -55,19 +55,19 @@ def validate_user_rule(name: str, fields: Mapping[str, Any], *, whole: bool) -> 
         problems.append(Problem("name", name, "A built-in rule has this name.", remedy, "taken"))
     columns: dict[str, Any] = {}
     for field in ("expr", "summary", "remedy"):
-        given = fields.get(field, "" if whole else None)
-        if given is None:
+        value = fields.get(field, "" if whole else None)
+        if value is None:
             continue
-        problems += _text(field, given)
-        columns[field] = given.strip() if isinstance(given, str) else ""
+        problems += _text(field, value)
+        columns[field] = value.strip() if isinstance(value, str) else ""
     vague = refuse_unselective(columns.get("expr", ""), "expr")
     if vague:
         problems.append(vague)
     common, more = _common(fields, Setting())
     if problems or more:
         raise Refused(*problems, *more)
-    given = {"lasting_s": common.lasting_s, "severity": common.severity or None}
-    columns |= {key: value for key, value in given.items() if value is not None}
+    value = {"lasting_s": common.lasting_s, "severity": common.severity or None}
+    columns |= {key: value for key, value in value.items() if value is not None}
     return columns | ({} if common.enabled is None else {"enabled": common.enabled})
 
 

@@ -16,15 +16,15 @@ _OWN = ("title", "caches", "second", "trace")
 
 def _number(one: Any) -> serializers.Field[Any, Any, Any, Any]:
     unit = f" ({one.unit})" if one.unit else ""
-    facts: dict[str, Any] = {
+    bounds: dict[str, Any] = {
         "required": False,
         "default": int(one.default) if one.whole else one.default,
         "help_text": f"{one.label}{unit}. {one.help}".strip(),
     }
     if one.whole:
         low, high = int(one.low), int(one.high)
-        return serializers.IntegerField(min_value=low, max_value=high, **facts)
-    return serializers.FloatField(min_value=one.low, max_value=one.high, **facts)
+        return serializers.IntegerField(min_value=low, max_value=high, **bounds)
+    return serializers.FloatField(min_value=one.low, max_value=one.high, **bounds)
 
 
 class JobSerializer(serializers.Serializer[Any]):
@@ -140,9 +140,9 @@ def parse_request(data: Any) -> BenchmarkRequest:
     ]
     if problems:
         raise Refused(*problems)
-    given = {name: value for name, value in data.items() if name not in (*_OWN, "nonce")}
+    values = {name: value for name, value in data.items() if name not in (*_OWN, "nonce")}
     return BenchmarkRequest(
-        given,
+        values,
         title=texts.get("title", ""),
         caches=texts.get("caches") or "fresh",
         second=texts.get("second", ""),

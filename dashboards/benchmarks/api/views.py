@@ -91,12 +91,10 @@ class PlanView(APIView):
         """Same body as a start; sends no requests."""
         benchmark = parse_request(request.data)
         names = [name, benchmark.second] if benchmark.second else [name]
-        found = [endpoints.get(one, viewer=request.user) for one in names]
-        preview = load_plan.make_preview(benchmark.job(), found)
-        facts = {**asdict(preview.plan), "at_most": preview.bound, "requests_s": preview.requests_s}
-        return Response(
-            {**facts, "endpoints": [asdict(endpoint) for endpoint in preview.endpoints]}
-        )
+        rows = [endpoints.get(name, viewer=request.user) for name in names]
+        preview = load_plan.make_preview(benchmark.job(), rows)
+        body = {**asdict(preview.plan), "at_most": preview.bound, "requests_s": preview.requests_s}
+        return Response({**body, "endpoints": [asdict(endpoint) for endpoint in preview.endpoints]})
 
 
 class BenchmarkView(APIView):
@@ -154,18 +152,20 @@ class Compare(APIView):
     def get(self, request: Request) -> Response:
         """`change` is B / A - 1, with its 95 % confidence interval."""
         user: Any = request.user
-        a, b = (selectors.get_visible_run(user, request.query_params.get(one, "")) for one in "ab")
-        found = compare(
+        a, b = (
+            selectors.get_visible_run(user, request.query_params.get(side, "")) for side in "ab"
+        )
+        comparison = compare(
             selectors.read_samples(a), selectors.read_samples(b), documents.list_caveats(a, b)
         )
-        rows = [{**asdict(row), "sure": row.sure, "better": row.better} for row in found.rows]
+        rows = [{**asdict(row), "sure": row.sure, "better": row.better} for row in comparison.rows]
         return Response(
             {
                 "a": str(a.pk),
                 "b": str(b.pk),
-                "verdict": found.verdict,
-                "confident": found.confident,
-                "caveats": list(found.caveats),
+                "verdict": comparison.verdict,
+                "confident": comparison.confident,
+                "caveats": list(comparison.caveats),
                 "rows": rows,
             }
         )

@@ -138,25 +138,25 @@ async def _for_a_person(task: files.Task, as_json: bool, samples: Path | None) -
     last = await player.play()
     if samples is not None:
         samples.write_bytes(files.pack(player.samples))
-    shown = json.dumps(last, indent=2) if as_json else report(last)
-    sys.stdout.write(f"{shown}\n")
+    text = json.dumps(last, indent=2) if as_json else report(last)
+    sys.stdout.write(f"{text}\n")
     if last["state"] == files.ABORTED:
         return ABORTED
     return FAILED if last["stopped_by"] == "errors" or not last["result"]["requests"] else OK
 
 
 def _task(given: argparse.Namespace) -> files.Task:
-    facts = {name: getattr(given, name) for name in ("workload", "mode", "api", "nonce")}
+    fields = {name: getattr(given, name) for name in ("workload", "mode", "api", "nonce")}
     for field in FIELDS:
         if (value := getattr(given, field.name)) is not None:
-            facts[field.name] = value
+            fields[field.name] = value
     rows: tuple[TraceRow, ...] = ()
     if given.workload == "trace":
         rows = traces.parse(given.trace.read_text()) if given.trace else traces.sample()
     key = given.api_key_file.read_text().strip() if given.api_key_file else ""
     named = (pair.partition("=") for pair in given.worker)
     workers = {name: url for name, _, url in named}
-    return files.Task(parse_job(facts, rows), given.url, given.model, key, workers)
+    return files.Task(parse_job(fields, rows), given.url, given.model, key, workers)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -73,9 +73,9 @@ def compare(
     rows: list[ComparisonRow] = []
     for name, label, percents in _MEASURES:
         rows += _measure(label, _values(first, name), _values(second, name), percents)
-    found = [*caveats, *_too_few(first, "A"), *_too_few(second, "B")]
-    confident = not found
-    return Comparison(tuple(rows), *_verdict(rows, confident), tuple(found), confident)
+    warnings = [*caveats, *_too_few(first, "A"), *_too_few(second, "B")]
+    confident = not warnings
+    return Comparison(tuple(rows), *_verdict(rows, confident), tuple(warnings), confident)
 
 
 def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
@@ -91,8 +91,8 @@ def cumulative_curve(samples: Sequence[RequestSample]) -> list[tuple[float, floa
     if not ordered:
         return []
     marks = sorted({round(len(ordered) * percent / 100) for percent in range(1, 100)} | {1})
-    found = [(ordered[mark - 1], mark / len(ordered)) for mark in marks if mark >= 1]
-    return [*found, (ordered[-1], 1.0)]
+    points = [(ordered[mark - 1], mark / len(ordered)) for mark in marks if mark >= 1]
+    return [*points, (ordered[-1], 1.0)]
 
 
 def _good(samples: Sequence[RequestSample]) -> list[RequestSample]:
@@ -100,8 +100,8 @@ def _good(samples: Sequence[RequestSample]) -> list[RequestSample]:
 
 
 def _values(samples: Sequence[RequestSample], name: str) -> list[tuple[float, int]]:
-    found = ((getattr(sample, name), sample.session) for sample in samples)
-    return sorted((value, session) for value, session in found if value is not None)
+    pairs = ((getattr(sample, name), sample.session) for sample in samples)
+    return sorted((value, session) for value, session in pairs if value is not None)
 
 
 def _too_few(samples: Sequence[RequestSample], which: str) -> list[str]:
@@ -119,24 +119,24 @@ def _measure(
     b: list[tuple[float, int]],
     percents: tuple[int, ...],
 ) -> list[ComparisonRow]:
-    found: list[ComparisonRow] = []
+    rows: list[ComparisonRow] = []
     drawn_a, drawn_b = _resample(a, percents, 1), _resample(b, percents, 2)
     for index, percent in enumerate(percents):
         of_a = percentile([value for value, _ in a], percent)
         of_b = percentile([value for value, _ in b], percent)
         name = f"{label} p{percent}"
         if not of_a or of_b is None or not drawn_a or not drawn_b:
-            found.append(ComparisonRow(name, of_a, of_b))
+            rows.append(ComparisonRow(name, of_a, of_b))
             continue
         changes = sorted(
-            two[index] / one[index] - 1
-            for one, two in zip(drawn_a, drawn_b, strict=True)
-            if one[index]
+            two[index] / drawn[index] - 1
+            for drawn, two in zip(drawn_a, drawn_b, strict=True)
+            if drawn[index]
         )
         edge = (1 - INTERVAL) / 2
         low, high = changes[int(edge * len(changes))], changes[int((1 - edge) * len(changes)) - 1]
-        found.append(ComparisonRow(name, of_a, of_b, of_b / of_a - 1, low, high))
-    return found
+        rows.append(ComparisonRow(name, of_a, of_b, of_b / of_a - 1, low, high))
+    return rows
 
 
 def _resample(
@@ -147,19 +147,19 @@ def _resample(
     names = {session: index for index, session in enumerate({s for _, s in values})}
     owners = [names[session] for _, session in values]
     chance = random.Random(seed)
-    found: list[list[float]] = []
-    while len(found) < RESAMPLES:
+    resampled: list[list[float]] = []
+    while len(resampled) < RESAMPLES:
         weights = chance.choices(_RESAMPLE_WEIGHTS, k=len(names))
         reached = list(itertools.accumulate(map(weights.__getitem__, owners)))
         if not reached[-1]:
             continue
-        found.append(
+        resampled.append(
             [
                 values[bisect.bisect_left(reached, reached[-1] * percent / 100)][0]
                 for percent in percents
             ]
         )
-    return found
+    return resampled
 
 
 def _verdict(rows: Sequence[ComparisonRow], confident: bool) -> tuple[str, str]:

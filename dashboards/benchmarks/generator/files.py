@@ -40,7 +40,7 @@ class Task:
     workers: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        facts = {
+        document = {
             "job": self.job.as_json(),
             "url": self.url,
             "model": self.model,
@@ -49,14 +49,14 @@ class Task:
         }
         if self.job.rows:
             write_private(folder / "trace.jsonl", traces.as_lines(self.job.rows))
-        write_private(folder / "task.json", json.dumps(facts))
+        write_private(folder / "task.json", json.dumps(document))
 
     @classmethod
     def read(cls, folder: Path) -> Task:
-        facts = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+        document = json.loads((folder / "task.json").read_text(encoding="utf-8"))
         trace = folder / "trace.jsonl"
         rows = traces.parse(trace.read_text(encoding="utf-8")) if trace.exists() else ()
-        return cls(**{**facts, "job": from_json(facts["job"], rows)})
+        return cls(**{**document, "job": from_json(document["job"], rows)})
 
 
 def lock_folder(folder: Path) -> bool:
@@ -77,10 +77,10 @@ def write_progress(folder: Path, document: Mapping[str, Any]) -> None:
 def read_progress(folder: Path) -> dict[str, Any] | None:
     """Return None before the first progress."""
     try:
-        found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+        progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return progress if isinstance(progress, dict) else None
 
 
 def write_samples(folder: Path, samples: Sequence[RequestSample]) -> None:
@@ -105,5 +105,5 @@ def pack(samples: Sequence[RequestSample]) -> bytes:
 def unpack(packed: bytes) -> list[RequestSample]:
     if not packed:
         return []
-    found = json.loads(gzip.decompress(packed))
-    return [from_row(row) for row in found["rows"]]
+    document = json.loads(gzip.decompress(packed))
+    return [from_row(row) for row in document["rows"]]

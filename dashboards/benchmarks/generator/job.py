@@ -74,7 +74,7 @@ FIELDS = (
     Field("seed", "Seed", 1, 0, 2**31 - 1, "", True, "",
           "The same seed gives the same requests and arrival times."),
 )  # fmt: skip
-_BY_NAME = {one.name: one for one in FIELDS}
+_BY_NAME = {field.name: field for field in FIELDS}
 _NONCE = re.compile(r"[A-Za-z0-9-]{1,40}")
 
 
@@ -137,31 +137,31 @@ def applies_to(one: Field, workload: str, mode: str) -> bool:
 def parse_job(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
     """Validate input; missing fields get defaults. Raises `Refused`."""
     problems: list[Problem] = []
-    facts: dict[str, Any] = {"rows": rows}
+    fields: dict[str, Any] = {"rows": rows}
     choices = (("workload", WORKLOADS, CHAT), ("mode", MODES, RATE), ("api", APIS, CHAT_API))
-    for name, known, default in choices:
-        facts[name] = _choice(name, given.get(name, default), known, problems)
-    for one in FIELDS:
-        if one.name in given and given[one.name] not in (None, ""):
-            facts[one.name] = _number(one, given[one.name], problems)
+    for name, allowed, default in choices:
+        fields[name] = _choice(name, given.get(name, default), allowed, problems)
+    for option in FIELDS:
+        if option.name in given and given[option.name] not in (None, ""):
+            fields[option.name] = _number(option, given[option.name], problems)
     nonce = given.get("nonce", WARM)
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
         remedy = "Use 1 to 40 letters, digits or hyphens."
         problems.append(Problem("nonce", nonce, "Invalid nonce.", remedy, "invalid"))
-    facts["nonce"] = nonce
+    fields["nonce"] = nonce
     known_names = {"workload", "mode", "api", "nonce", *_BY_NAME}
     problems += [_unknown(name, value) for name, value in given.items() if name not in known_names]
     if not problems:
-        problems = _validate_combinations(Job(**facts))
+        problems = _validate_combinations(Job(**fields))
     if problems:
         raise Refused(*problems)
-    return Job(**facts)
+    return Job(**fields)
 
 
 def from_json(facts: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
     """Read the result of `as_json`, ignoring fields of former versions."""
-    known = set(Job.__dataclass_fields__) - {"rows"}
-    return Job(**{name: value for name, value in facts.items() if name in known}, rows=rows)
+    field_names = set(Job.__dataclass_fields__) - {"rows"}
+    return Job(**{name: value for name, value in facts.items() if name in field_names}, rows=rows)
 
 
 def _choice(name: str, value: Any, known: Mapping[str, str], problems: list[Problem]) -> str:
@@ -177,18 +177,18 @@ def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
     try:
         if isinstance(value, bool):
             raise ValueError("a yes or no")
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError):
         problems.append(Problem(one.name, value, f"{one.label}: not a number.", remedy, "type"))
         return one.default
-    if not math.isfinite(found) or (one.whole and not found.is_integer()):
+    if not math.isfinite(number) or (one.whole and not number.is_integer()):
         problems.append(Problem(one.name, value, f"{one.label}: invalid number.", remedy, "type"))
         return one.default
-    if not one.low <= found <= one.high:
-        word = "too small" if found < one.low else "too large"
+    if not one.low <= number <= one.high:
+        word = "too small" if number < one.low else "too large"
         problems.append(Problem(one.name, value, f"{one.label} is {word}.", remedy, "out_of_range"))
         return one.default
-    return int(found) if one.whole else found
+    return int(number) if one.whole else number
 
 
 def _validate_combinations(job: Job) -> list[Problem]:

@@ -103,7 +103,7 @@ class Player:
         samples = load.samples
         span = elapsed - load.job.warmup_s
         good = [sample for sample in samples[-_RECENT:] if sample.ok]
-        found = {
+        state_now = {
             "state": state,
             "at": time.time(),
             "started_at": self._started_at,
@@ -125,7 +125,7 @@ class Player:
             "generator": self._generator(samples),
             **self._tokens(),
         }
-        return {**found, "result": result(samples, load.gaps, span)} if ended else found
+        return {**state_now, "result": result(samples, load.gaps, span)} if ended else state_now
 
     def _generator(self, samples: list[RequestSample]) -> dict[str, Any]:
         """Return the load of this process itself; CPU and wall time count from the same moment."""
@@ -164,9 +164,9 @@ class TierCounterReader:
 
     async def poll(self) -> dict[str, float]:
         """Return tokens by tier since the previous reading; empty at the first."""
-        found = await asyncio.gather(*(self._one(name) for name in self._targets))
+        answers = await asyncio.gather(*(self._one(name) for name in self._targets))
         grown: dict[str, float] = {}
-        for name, now in zip(self._targets, found, strict=True):
+        for name, now in zip(self._targets, answers, strict=True):
             if now is None:
                 continue
             before = self._last.get(name)
@@ -206,8 +206,8 @@ def parse_tiers(samples: list[MetricSample]) -> dict[str, float] | None:
     prompt = total(samples, PROMPT)
     if prompt is None or total(samples, CACHED) is None:
         return None
-    found = dict.fromkeys(("device", "l1", "l2"), 0.0)
+    tiers = dict.fromkeys(("device", "l1", "l2"), 0.0)
     for source, tier in TIERS.items():
-        found[tier] += total(samples, CACHED, source=source) or 0.0
-    found[COMPUTED] = max(0.0, prompt - sum(found.values()))
-    return found
+        tiers[tier] += total(samples, CACHED, source=source) or 0.0
+    tiers[COMPUTED] = max(0.0, prompt - sum(tiers.values()))
+    return tiers

@@ -26,20 +26,21 @@ def line(seen: Mapping[str, Any]) -> str:
 
 
 def report(seen: Mapping[str, Any]) -> str:
-    found = seen["result"]
+    result = seen["result"]
     lines = [
         ENDS.get(seen["stopped_by"], ""),
-        f"{found['requests']} requests completed, {found['failed']} failed, "
-        f"{found['not_counted']} excluded, in {found['seconds']:g} s",
-        f"throughput      {found['requests_s']:g} requests/s, {found['prompt_tokens_s']:g} prompt "
-        f"and {found['completion_tokens_s']:g} output tokens/s",
+        f"{result['requests']} requests completed, {result['failed']} failed, "
+        f"{result['not_counted']} excluded, in {result['seconds']:g} s",
+        f"throughput      {result['requests_s']:g} requests/s, "
+        f"{result['prompt_tokens_s']:g} prompt "
+        f"and {result['completion_tokens_s']:g} output tokens/s",
     ]
     for name, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("duration", "E2E latency")):
-        one = found[name]
-        parts = ", ".join(f"{p} {ms(one[p])}" for p in ("p50", "p90", "p99", "max"))
+        summary = result[name]
+        parts = ", ".join(f"{p} {ms(summary[p])}" for p in ("p50", "p90", "p99", "max"))
         lines.append(f"{label:15} {parts}")
-    if found["cached_share"] is not None:
-        lines.append(f"hit rate        {found['cached_share']:.1%} of prompt tokens")
+    if result["cached_share"] is not None:
+        lines.append(f"hit rate        {result['cached_share']:.1%} of prompt tokens")
     if seen["tiers"]:
         lines.append("by tier         " + ", ".join(f"{k} {v}" for k, v in seen["tiers"].items()))
     lines += [f"failed          {code}: {seen['examples'].get(code, '')} ({count})"

@@ -75,10 +75,10 @@ class Histogram:
     def percentile(self, percent: int) -> float | None:
         if self.total < MIN_SAMPLES.get(percent, 1):
             return None
-        wanted, seen = max(1, math.ceil(self.total * percent / 100)), 0
+        rank, passed = max(1, math.ceil(self.total * percent / 100)), 0
         for index in sorted(self.counts):
-            seen += self.counts[index]
-            if seen >= wanted:
+            passed += self.counts[index]
+            if passed >= rank:
                 return math.exp(index * _GROWTH)
         return None
 
@@ -143,8 +143,8 @@ class Series:
         return self._buckets[index]
 
     def _widen(self) -> None:
-        for one, other in zip(self._buckets[::2], self._buckets[1::2], strict=False):
-            one.add(other)
+        for bucket, other in zip(self._buckets[::2], self._buckets[1::2], strict=False):
+            bucket.add(other)
         self._buckets = self._buckets[::2]
         self.width_s *= 2
 
@@ -164,18 +164,18 @@ class Series:
 
     def document(self) -> dict[str, Any]:
         """Return columns with one value per bucket; rates per second."""
-        found, width = self._buckets, self.width_s
-        tiers = sorted({tier for bucket in found for tier in bucket.tiers})
+        buckets, width = self._buckets, self.width_s
+        tiers = sorted({tier for bucket in buckets for tier in bucket.tiers})
         return {
             "width_s": width,
             **{
-                name: [round(getattr(bucket, name) / width, digits) for bucket in found]
+                name: [round(getattr(bucket, name) / width, digits) for bucket in buckets]
                 for name, digits in _COUNTS.items()
             },
-            "ttft_p50": [_of(b.ttft, 50) for b in found],
-            "ttft_p90": [_of(b.ttft, 90) for b in found],
-            "tpot_p50": [_of(b.tpot, 50) for b in found],
-            "tiers": {t: [round(b.tiers.get(t, 0.0) / width, 1) for b in found] for t in tiers},
+            "ttft_p50": [_of(b.ttft, 50) for b in buckets],
+            "ttft_p90": [_of(b.ttft, 90) for b in buckets],
+            "tpot_p50": [_of(b.tpot, 50) for b in buckets],
+            "tiers": {t: [round(b.tiers.get(t, 0.0) / width, 1) for b in buckets] for t in tiers},
         }
 
 
@@ -184,9 +184,9 @@ def result(samples: Sequence[RequestSample], gaps: Histogram, seconds: float) ->
     counted = [sample for sample in samples if sample.counted]
     good = [sample for sample in counted if sample.ok]
     prompt = sum(sample.prompt_tokens for sample in good)
-    known = [sample for sample in good if sample.cached_tokens is not None]
-    cached = sum(sample.cached_tokens or 0 for sample in known)
-    prompt_tokens = sum(sample.prompt_tokens for sample in known)
+    with_cache = [sample for sample in good if sample.cached_tokens is not None]
+    cached = sum(sample.cached_tokens or 0 for sample in with_cache)
+    prompt_tokens = sum(sample.prompt_tokens for sample in with_cache)
     completion = sum(sample.completion_tokens for sample in good)
     span = max(seconds, 1e-3)
     return {
@@ -199,7 +199,7 @@ def result(samples: Sequence[RequestSample], gaps: Histogram, seconds: float) ->
         "completion_tokens": completion,
         "prompt_tokens_s": _round(prompt / span),
         "completion_tokens_s": _round(completion / span),
-        "cached_tokens": cached if known else None,
+        "cached_tokens": cached if with_cache else None,
         "cached_share": _round(cached / prompt_tokens) if prompt_tokens else None,
         "ttft": summarize_values(sample.ttft_s for sample in good),
         "tpot": summarize_values(sample.tpot_s for sample in good),
@@ -211,11 +211,11 @@ def result(samples: Sequence[RequestSample], gaps: Histogram, seconds: float) ->
 
 
 def _by_worker(good: Iterable[RequestSample]) -> Mapping[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for sample in good:
         name = sample.worker or "not named"
-        found[name] = found.get(name, 0) + 1
-    return dict(sorted(found.items()))
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items()))
 
 
 def _of(values: list[float], percent: int) -> float | None:

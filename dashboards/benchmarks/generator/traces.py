@@ -65,15 +65,15 @@ def sample() -> tuple[TraceRow, ...]:
     rows: list[TraceRow] = []
     name, start = 1, 0.0
     while len(rows) < _SAMPLE_ROWS:
-        at, tokens, blocks = start, BLOCK_TOKENS, [0]
+        position, tokens, blocks = start, BLOCK_TOKENS, [0]
         for _turn in range(chance.randint(1, 4)):
             tokens += round(min(3000.0, chance.lognormvariate(5.6, 0.9)))
             while len(blocks) < tokens // BLOCK_TOKENS:
                 blocks.append(name * 1000 + len(blocks))
             answer = chance.randint(20, 200)
-            rows.append(TraceRow(at, tokens, answer, tuple(blocks)))
+            rows.append(TraceRow(position, tokens, answer, tuple(blocks)))
             tokens += answer
-            at += 4 + chance.expovariate(1 / 8)
+            position += 4 + chance.expovariate(1 / 8)
         name, start = name + 1, start + chance.expovariate(0.8)
     rows.sort(key=lambda row: row.at)
     return tuple(row for row in rows if row.at <= start)
@@ -86,7 +86,7 @@ def _row(number: int, line: str) -> TraceRow:
         raise _refused(number, "The line is not JSON.", "Use one JSON object per line.") from None
     if not isinstance(document, dict):
         raise _refused(number, "The line is not a JSON object.", "Use one JSON object per line.")
-    at = _number(number, document, "timestamp", 1e15)
+    offset_ms = _number(number, document, "timestamp", 1e15)
     prompt = int(_number(number, document, "input_length", _MAX_LENGTH))
     answer = int(_number(number, document, "output_length", _MAX_LENGTH))
     blocks = document.get("hash_ids", [])
@@ -94,14 +94,14 @@ def _row(number: int, line: str) -> TraceRow:
         raise _refused(number, "hash_ids is not a list of integers.", "Use a list such as [0, 17].")
     if len(blocks) > _MAX_LENGTH // BLOCK_TOKENS:
         raise _refused(number, "hash_ids is too long.", "Remove the line.")
-    return TraceRow(at / 1000, max(1, prompt), max(1, answer), tuple(blocks))
+    return TraceRow(offset_ms / 1000, max(1, prompt), max(1, answer), tuple(blocks))
 
 
 def _number(number: int, facts: dict[str, Any], name: str, high: float) -> float:
     value = facts.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= high:
-        shown = "is missing" if name not in facts else f"is {value!r}"[:60]
-        raise _refused(number, f"{name} {shown}.", f"Use a number from 0 to {high:g}.")
+        fault = "is missing" if name not in facts else f"is {value!r}"[:60]
+        raise _refused(number, f"{name} {fault}.", f"Use a number from 0 to {high:g}.")
     return float(value)
 
 

@@ -57,10 +57,10 @@ def make_sessions(job: Job) -> Iterator[WorkloadSession]:
 def _arrivals(job: Job, per_session: int) -> Iterator[float]:
     """Yield Poisson arrivals with the given mean of requests/s."""
     chance = random.Random(f"arrivals {job.seed}")
-    at = 0.0
+    clock = 0.0
     while True:
-        yield at
-        at += chance.expovariate(job.rate / per_session)
+        yield clock
+        clock += chance.expovariate(job.rate / per_session)
 
 
 def _chats(job: Job) -> Iterator[WorkloadSession]:
@@ -146,16 +146,16 @@ def plan_load(job: Job) -> Plan:
     for session in make_sessions(job):
         if job.mode == RATE and session.at > job.duration_s:
             return Plan(requests, prompt, answers, job.duration_s, "duration_s")
-        at, tokens = session.at, session.opening_tokens
+        clock, tokens = session.at, session.opening_tokens
         for turn in session.turns:
-            at += turn.pause_s
-            if job.mode == RATE and at > job.duration_s:
+            clock += turn.pause_s
+            if job.mode == RATE and clock > job.duration_s:
                 break
             tokens += turn.tokens
             requests, prompt = requests + 1, prompt + tokens
             answers += turn.answer_tokens
             tokens += turn.answer_tokens
-            last = max(last, at)
+            last = max(last, clock)
             if requests >= job.max_requests:
                 return Plan(requests, prompt, answers, _end(job, last), "max_requests")
             if prompt + answers >= job.max_tokens:

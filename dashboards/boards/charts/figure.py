@@ -51,20 +51,20 @@ DASHES = {
 
 
 def figure(panel: Panel, drawn: list[StyledSeries], window: Window) -> dict[str, Any] | None:
-    shown = keep_with_values(drawn)
-    happened = [item for item in shown if any(item.numbers)]
+    values = keep_with_values(drawn)
+    happened = [item for item in values if any(item.numbers)]
     if panel.hides_zeros and happened:
-        shown = happened
-    if not shown:
+        values = happened
+    if not values:
         return None
-    layout = _layout(panel, shown, window)
+    layout = _layout(panel, values, window)
     if panel.kind == "heatmap":
         traces, unlike = _heatmap(panel, drawn, window)
     elif panel.kind == "numbers":
         traces, unlike = _numbers(panel, drawn, window)
     else:
         make = _bar if panel.kind == "bars" else _trace
-        traces, unlike = [make(panel, item, window) for item in shown], {}
+        traces, unlike = [make(panel, item, window) for item in values], {}
     return {"data": traces, "layout": layout | unlike}
 
 
@@ -231,7 +231,7 @@ def _heatmap(
         "y": [item.style.label for item in rows],
         "z": [_downsample(item.values, size) for item in rows],
         "zmin": 0,
-        "colorscale": [[at / 9, colour] for at, colour in enumerate(_CIVIDIS)],
+        "colorscale": [[index / 9, colour] for index, colour in enumerate(_CIVIDIS)],
         "hovertemplate": "%{y} tokens: %{z:.3~g} requests<extra></extra>",
         "hoverongaps": False,
         "colorbar": {"thickness": 10, "outlinewidth": 0, "nticks": 4, "tickformat": "~s"},
@@ -254,8 +254,8 @@ def _numbers(
     """Return a big number with a sparkline for each series. The first axes stay empty, so that
     annotations of the time axis do not appear.
     """
-    shown = keep_with_values(drawn)
-    width = 1 / len(shown)
+    values = keep_with_values(drawn)
+    width = 1 / len(values)
     nothing = {"visible": False, "fixedrange": True, "type": "linear"}
     layout: dict[str, Any] = {
         "height": _NUMBERS_HEIGHT,
@@ -266,7 +266,7 @@ def _numbers(
         "yaxis": nothing,
     }
     traces = []
-    for place, item in enumerate(shown):
+    for place, item in enumerate(values):
         ending = str(place + 2)
         left, right = place * width, (place + 1) * width - _GAP
         layout[f"xaxis{ending}"] = {
@@ -295,7 +295,7 @@ def _number_annotations(
     """
     base = {"xref": "paper", "yref": "paper", "x": left, "y": 1, "showarrow": False}
     base |= {"xanchor": "left", "yanchor": "top", "align": "left"}
-    place = max(at for at, value in enumerate(item.values) if value is not None)
+    place = max(index for index, value in enumerate(item.values) if value is not None)
     number = item.values[place] if item.total is None else item.total
     value, label = format_value(panel.unit, number), item.style.label
     number_annotations = [

@@ -97,17 +97,17 @@ def _lines(
     format_value: Any,
 ) -> Chart:
     values: list[tuple[str, str, Values]] = [(lb, key, series.get(key, ())) for lb, key in wanted]
-    highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
+    highest = max((v for _, _, points in values for v in points if v is not None), default=0.0)
     top, count = _round_up(highest), len(series["sent"])
     lines = tuple(
         ChartLine(
             label,
             key.replace("_", "-"),
-            _make_polylines(found, top, count),
-            format_value(_latest(found)),
+            _make_polylines(points, top, count),
+            format_value(_latest(points)),
         )
-        for label, key, found in values
-        if any(value is not None for value in found)
+        for label, key, points in values
+        if any(value is not None for value in points)
     )
     return Chart(name, title, lines, _x_ticks(count, width), _y_ticks(top, format_value))
 
@@ -122,12 +122,12 @@ def make_line_chart(
     """Chart lines of equal length, given as label, class and values; `across`: evenly spaced
     labels.
     """
-    highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
-    top, count = _round_up(highest), max((len(found) for _, _, found in values), default=0)
+    highest = max((v for _, _, points in values for v in points if v is not None), default=0.0)
+    top, count = _round_up(highest), max((len(points) for _, _, points in values), default=0)
     lines = tuple(
-        ChartLine(label, style, _make_polylines(found, top, count), format_value(_last(found)))
-        for label, style, found in values
-        if any(value is not None for value in found)
+        ChartLine(label, style, _make_polylines(points, top, count), format_value(_last(points)))
+        for label, style, points in values
+        if any(value is not None for value in points)
     )
     last = max(1, len(across) - 1)
     marks = tuple(ChartMark(_LEFT + _INNER_W * n / last, text) for n, text in enumerate(across))
@@ -142,11 +142,13 @@ _TIERS = tuple((key, get_name("tier", key)) for key in ("device", "l1", "l2", "c
 
 
 def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
-    known = [(key, label) for key, label in _TIERS if key in tiers]
-    padded = {key: [*(v or 0.0 for v in tiers[key]), *([0.0] * count)][:count] for key, _ in known}
+    present = [(key, label) for key, label in _TIERS if key in tiers]
+    padded = {
+        key: [*(v or 0.0 for v in tiers[key]), *([0.0] * count)][:count] for key, _ in present
+    }
     below = [0.0] * count
     edges = []
-    for key, label in known:
+    for key, label in present:
         above = [low + more for low, more in zip(below, padded[key], strict=True)]
         edges.append((key, label, below, above))
         below = above
@@ -171,19 +173,23 @@ def _last_complete(values: Sequence[float]) -> float:
 
 
 def _latest(values: Values) -> float | None:
-    found = [value for value in values if value is not None]
-    return _last_complete(found) if found else None
+    values_present = [value for value in values if value is not None]
+    return _last_complete(values_present) if values_present else None
 
 
 def _make_polylines(values: Values, top: float, count: int) -> tuple[str, ...]:
     """Return a polyline for each run without a gap; a single point becomes a short dash."""
-    found: list[list[tuple[float, float]]] = [[]]
+    segments: list[list[tuple[float, float]]] = [[]]
     for index, value in enumerate(values):
         if value is None:
-            found.append([])
+            segments.append([])
         else:
-            found[-1].append((_share(index, count), value / top))
-    return tuple(_points(one if len(one) > 1 else _dash(one[0])) for one in found if one)
+            segments[-1].append((_share(index, count), value / top))
+    return tuple(
+        _points(segment if len(segment) > 1 else _dash(segment[0]))
+        for segment in segments
+        if segment
+    )
 
 
 def _dash(point: tuple[float, float]) -> list[tuple[float, float]]:

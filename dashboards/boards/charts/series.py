@@ -49,25 +49,30 @@ class StyledSeries:
 def style_series(
     panel: Panel, found: list[tuple[PanelLine, tuple[Series, ...]]]
 ) -> list[StyledSeries]:
-    rows = [(_key(line, one), line, one) for line, answer in found for one in answer]
+    rows = [(_key(line, series), line, series) for line, answer in found for series in answer]
     if panel.kind == "heatmap":
-        return _split_buckets([(key, one.values) for key, _, one in rows])
-    known = list(panel.legend)
-    rows.sort(key=lambda row: (known.index(row[0]) if row[0] in known else len(known), row[0]))
+        return _split_buckets([(key, series.values) for key, _, series in rows])
+    legend_keys = list(panel.legend)
+    rows.sort(
+        key=lambda row: (
+            legend_keys.index(row[0]) if row[0] in legend_keys else len(legend_keys),
+            row[0],
+        )
+    )
     turn = 0
     drawn = []
-    for key, line, one in rows:
+    for key, line, series in rows:
         style = panel.legend.get(key)
         if style is None:
-            style, turn = _assign_styles(_make_label(line, one), turn), turn + 1
-        drawn.append(StyledSeries(key, style, one.values))
+            style, turn = _assign_styles(_make_label(line, series), turn), turn + 1
+        drawn.append(StyledSeries(key, style, series.values))
     return _limit_lines(drawn)
 
 
 def add_totals(
     drawn: Sequence[StyledSeries], found: Sequence[tuple[PanelLine, tuple[Series, ...]]]
 ) -> list[StyledSeries]:
-    totals = {_key(line, one): one.latest for line, answer in found for one in answer}
+    totals = {_key(line, series): series.latest for line, answer in found for series in answer}
     return [replace(item, total=totals.get(item.key)) for item in drawn]
 
 
@@ -94,9 +99,9 @@ def _limit_lines(drawn: list[StyledSeries]) -> list[StyledSeries]:
     left = len(drawn) - MAX_LINES
     if left <= 0:
         return drawn
-    kept = {id(item) for item in sorted(drawn, key=lambda item: -item.mean)[:MAX_LINES]}
+    kept_ids = {id(item) for item in sorted(drawn, key=lambda item: -item.mean)[:MAX_LINES]}
     more = Style(f"{left} smaller series not shown", SKY)
-    return [*(item for item in drawn if id(item) in kept), StyledSeries("", more, ())]
+    return [*(item for item in drawn if id(item) in kept_ids), StyledSeries("", more, ())]
 
 
 def _assign_styles(label: str, turn: int) -> Style:

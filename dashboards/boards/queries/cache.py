@@ -77,7 +77,7 @@ def _sum_of_sources(scope: Scope, times: Times) -> str:
     tiers = scope.engines(source_re=f"device|host|{_L2_SOURCES}")
     computed = rate(n.BY_SOURCE, scope.engines(source="local_compute"), times)
     hits = scope.engines(source_re="local_cache_hit|external_kv_transfer")
-    cached, by_source = (rate(one, scope.engines(), times) for one in (n.CACHED, n.BY_SOURCE))
+    cached, by_source = (rate(metric, scope.engines(), times) for metric in (n.CACHED, n.BY_SOURCE))
     vectors = (
         rate(n.CACHED, tiers, times),
         computed,
@@ -99,11 +99,11 @@ def _has_tiers(scope: Scope, times: Times) -> bool:
 
 def tokens_by_tier(times: Times) -> str:
     """Prompt tokens/s by endpoint, tier and the labels that tell the tier (`basis`)."""
-    found = {"tier": _by_tier, "source": _by_source, "hits": _by_hits}
+    by_basis = {"tier": _by_tier, "source": _by_source, "hits": _by_hits}
     scope, by = Scope(), "namespace, endpoint_name"
     sums = [
         _label(_label(sum_by(by, vector), "tier", tier), "basis", basis)
-        for basis, parts in found.items()
+        for basis, parts in by_basis.items()
         for tier, vector in parts(scope, times)
     ]
     return " or ".join(sums)
@@ -158,8 +158,8 @@ def _reuse(by: str, *, top: bool = False) -> Query:
     def query(scope: Scope, times: Times) -> str:
         computed = rate_by(by, n.BY_SOURCE, scope.engines(source="local_compute"), times)
         every = rate_by(by, n.PROMPT, scope.engines(), times)
-        found = f"(1 - {ratio(computed, every)} or {_overall(by)(scope, times)})"
-        return f"{found} {busiest(by, n.PROMPT, scope.engines(), times)}" if top else found
+        overall = f"(1 - {ratio(computed, every)} or {_overall(by)(scope, times)})"
+        return f"{overall} {busiest(by, n.PROMPT, scope.engines(), times)}" if top else overall
 
     return query
 
@@ -189,8 +189,8 @@ def _of_lookups(**labels: str) -> Query:
     """Cached tokens of a source as a share of the tokens looked up."""
 
     def query(scope: Scope, times: Times) -> str:
-        found = rate_by("", n.CACHED, scope.engines(**labels), times)
-        return ratio(found, _rates(*_QUERIES)(scope, times))
+        cached = rate_by("", n.CACHED, scope.engines(**labels), times)
+        return ratio(cached, _rates(*_QUERIES)(scope, times))
 
     return query
 

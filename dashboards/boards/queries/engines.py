@@ -51,8 +51,8 @@ _GAUGES = {
 
 def _top_quantile(percent: float, metric: str, by: str) -> Query:
     def query(scope: Scope, times: Times) -> str:
-        found = quantile(percent / 100, by, (metric,), scope.engines(), times)
-        return f"{found} {busiest(by, f'{metric}_count', scope.engines(), times)}"
+        percentile_query = quantile(percent / 100, by, (metric,), scope.engines(), times)
+        return f"{percentile_query} {busiest(by, f'{metric}_count', scope.engines(), times)}"
 
     return query
 
@@ -111,8 +111,8 @@ def endpoints_up(scope: Scope, _times: Times) -> str:
 def _on_time(by: str) -> Query:
     def query(scope: Scope, times: Times) -> str:
         good = rate_by(by, f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
-        found = ratio(good, rate_by(by, f"{n.TTFT}_count", scope.engines(), times))
-        return f"{found} {busiest(by, f'{n.TTFT}_count', scope.engines(), times)}" if by else found
+        share = ratio(good, rate_by(by, f"{n.TTFT}_count", scope.engines(), times))
+        return f"{share} {busiest(by, f'{n.TTFT}_count', scope.engines(), times)}" if by else share
 
     return query
 

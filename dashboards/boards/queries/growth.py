@@ -123,14 +123,14 @@ def window_s(found: re.Match[str]) -> int:
 
 def find_counters(expressions: Iterable[str]) -> set[tuple[str, str]]:
     """Return the selectors whose growth is queried, each with its braces."""
-    return {(one[2], one[3] or "") for text in expressions for one in GROWTH_CALL.finditer(text)}
+    return {(call[2], call[3] or "") for text in expressions for call in GROWTH_CALL.finditer(text)}
 
 
 def rewrite_for_chart(expression: str, times: Times, appeared: Appeared = ANY) -> str:
     def put(found: re.Match[str]) -> str:
-        how, metric, braces, _, _, at = found.groups(default="")
+        how, metric, braces, _, _, length = found.groups(default="")
         counter, length_s = f"{metric}{braces}", window_s(found)
-        if at:
+        if length:
             return _ranking(counter, length_s)
         overlap = times.scrape_s if length_s < times.step_s + times.scrape_s else 0
         grown = f"rate({counter}[{length_s + overlap}s])"
@@ -166,11 +166,11 @@ def rewrite_for_total(
     expression: str, every_s: int, exported: Collection[str] | None = None
 ) -> str:
     def put(found: re.Match[str]) -> str:
-        how, metric, braces, _, _, at = found.groups(default="")
+        how, metric, braces, _, _, length = found.groups(default="")
         if exported is not None and metric not in exported:
             return found[0]  # no series, at less cost
         counter, length_s = f"{metric}{braces}", window_s(found)
-        if at:
+        if length:
             return _ranking(counter, length_s)
         grown = _between(counter, min(length_s, every_s))
         if length_s > every_s:
@@ -183,21 +183,21 @@ def rewrite_for_total(
 
 def select_exporters(found: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Select the counters of the cluster's exporters."""
-    return {one for one in found if one[0].startswith(_FROM_CLUSTER)}
+    return {counter for counter in found if counter[0].startswith(_FROM_CLUSTER)}
 
 
 def _appeared(counter: str, length_s: int) -> str:
     last = f"last_over_time({counter}[{length_s}s])"
-    known = _known_targets(length_s, _match_targets(counter))
-    return f"({last} unless {_before(counter, length_s)}) and {_TARGET} {known}"
+    targets = _known_targets(length_s, _match_targets(counter))
+    return f"({last} unless {_before(counter, length_s)}) and {_TARGET} {targets}"
 
 
 def _between(counter: str, length_s: int) -> str:
     """Drop the metric name in every branch, else a sum over time would see duplicate series."""
     last = f"last_over_time({counter}[{length_s}s])"
     grown = f"{last} - {_before(counter, length_s)} >= 0"
-    known = _known_targets(length_s, _match_targets(counter))
-    return f"(({grown} or ({last} and {_TARGET} {known})) + 0)"
+    targets = _known_targets(length_s, _match_targets(counter))
+    return f"(({grown} or ({last} and {_TARGET} {targets})) + 0)"
 
 
 def _before(counter: str, length_s: int) -> str:
@@ -225,9 +225,11 @@ def _match_targets(counter: str) -> str:
         return f'{{job!~"{"|".join(JOBS)}"}}'
     if counter.startswith(_FROM_NODES):
         return '{job="l2"}'
-    found = _MATCHER.findall(counter)
-    kept = [f"{_OF_TARGET[name]}{match}" for name, match in found if name in _OF_TARGET]
-    return f"{{{','.join(kept)}}}" if kept else ""
+    matchers = _MATCHER.findall(counter)
+    target_matchers = [
+        f"{_OF_TARGET[name]}{match}" for name, match in matchers if name in _OF_TARGET
+    ]
+    return f"{{{','.join(target_matchers)}}}" if target_matchers else ""
 
 
 def _known_targets(length_s: int, of: str) -> str:
@@ -352,16 +354,16 @@ def select_families(
     """
     usable = _usable_families(times.scrape_s)
     families = [family for family in usable if among is None or family.every_s in among]
-    found: dict[Family, int] = {}
+    largest: dict[Family, int] = {}
     for expression in expressions:
         is_of_one = names_one(expression)
-        for one in GROWTH_CALL.finditer(expression):
-            length_s = window_s(one)
+        for call in GROWTH_CALL.finditer(expression):
+            length_s = window_s(call)
             family = _serving(families, length_s, times.step_s, is_of_one)
             if family is not None:
-                back_s = 0 if one[6] else length_s
-                found[family] = max(found.get(family, 0), back_s)
-    return found
+                back_s = 0 if call[6] else length_s
+                largest[family] = max(largest.get(family, 0), back_s)
+    return largest
 
 
 def rewrite_recorded(expression: str, times: Times) -> str:
@@ -371,7 +373,7 @@ def rewrite_recorded(expression: str, times: Times) -> str:
     of_fleet = () if is_of_one or fleet_sums.names_endpoint(expression) else times.fleet
 
     def put(found: re.Match[str]) -> str:
-        how, metric, braces, _, _, at = found.groups(default="")
+        how, metric, braces, _, _, length = found.groups(default="")
         length_s = window_s(found)
         family = _serving(families, length_s, times.step_s, is_of_one)
         if family is None:
@@ -381,7 +383,7 @@ def rewrite_recorded(expression: str, times: Times) -> str:
             prefix = family.fleet
         factor = family.every_s if how == "increase" else family.every_s / length_s
         # One millisecond less: before Prometheus 3 a range includes both ends.
-        span = f"[{1000 * length_s - 1}ms]{at}"
+        span = f"[{1000 * length_s - 1}ms]{length}"
         return f"(sum_over_time({prefix}{metric}{braces}{span}) * {factor!r})"
 
     return GROWTH_CALL.sub(put, expression)
@@ -403,17 +405,17 @@ def find_missing(family: Family, back_s: int) -> str:
     """Return the time of the last moment within `back_s` without recorded values, with scrapes or
     not: cheap.
     """
-    step_s, known = _sample(family.every_s, family.scraped, back_s)
-    missing = f"max_over_time((vector(time()) unless on () {known})[{back_s}s:{step_s}s])"
+    step_s, sampled = _sample(family.every_s, family.scraped, back_s)
+    missing = f"max_over_time((vector(time()) unless on () {sampled})[{back_s}s:{step_s}s])"
     begun = _begun(family.every_s, family.scraped, back_s)
     return f"{missing} or (vector(time() - {back_s}) unless on () {begun})"
 
 
 def count_without_fleet(family: Family, back_s: int) -> str:
     """Count the moments with values of the endpoints but without those of the fleet."""
-    step_s, known = _sample(family.every_s, family.scraped, back_s)
+    step_s, sampled = _sample(family.every_s, family.scraped, back_s)
     _, sums = _sample(family.every_s, family.fleet_scraped, back_s)
-    lacking = f"sum(count_over_time(({known} unless on () {sums})[{back_s}s:{step_s}s]))"
+    lacking = f"sum(count_over_time(({sampled} unless on () {sums})[{back_s}s:{step_s}s]))"
     begun = _begun(family.every_s, family.scraped, back_s)
     begun_sums = _begun(family.every_s, family.fleet_scraped, back_s)
     return f"{lacking} or sum({begun} unless on () {begun_sums})"
@@ -437,10 +439,10 @@ def count_uncovered(family: Family, back_s: int, before_s: int = 0) -> str:
     range that are known to be recorded up to its end.
     """
     every_s = family.every_s
-    step_s, known = _sample(every_s, family.scraped, back_s)
+    step_s, sampled = _sample(every_s, family.scraped, back_s)
     up = f'up{{job=~"{"|".join(JOBS)}"}}'
     scraped = f"count({up})"
-    lacking = f"({scraped} unless on () {known})"
+    lacking = f"({scraped} unless on () {sampled})"
     begun = _begun(every_s, family.scraped, back_s)
     at_first = f"(count({up} offset {back_s}s) unless on () {begun})"
     at_last = f"({scraped} unless on () last_over_time({family.scraped}[{4 * every_s}s]))"

@@ -90,13 +90,13 @@ def selector(pairs: dict[str, str]) -> str:
     """Return `{a="x",b="y"}`; a key ending in `_re` is matched as a pattern, which must be a
     constant.
     """
-    shown = []
+    parts = []
     for key, value in sorted(pairs.items()):
         label, match = (key[:-3], "=~") if key.endswith("_re") else (key, "=")
         if not LABEL.fullmatch(label):
             raise ValueError(f"{label!r} is not the name of a label")
-        shown.append(f'{label}{match}"{escape_label(value)}"')
-    return "{" + ",".join(shown) + "}"
+        parts.append(f'{label}{match}"{escape_label(value)}"')
+    return "{" + ",".join(parts) + "}"
 
 
 def register_query(name: str) -> Callable[[Query], Query]:
@@ -175,15 +175,15 @@ def split_ranking(expression: str) -> tuple[str, str, str]:
     """Return the expression for all groups, the label of `busiest` or `highest`, and what ranks its
     values. The last two are "" for an expression without them.
     """
-    found = next((one for one in _RANKED.finditer(expression) if one[1]), None)
-    if found is None:
+    ranked = next((match for match in _RANKED.finditer(expression) if match[1]), None)
+    if ranked is None:
         return expression, "", ""
     depth = 1
-    for one in _BRACKETS.finditer(expression, found.end()):
-        depth += {"(": 1, ")": -1}.get(one[0], 0)
+    for bracket in _BRACKETS.finditer(expression, ranked.end()):
+        depth += {"(": 1, ")": -1}.get(bracket[0], 0)
         if not depth:
-            ranking = expression[found.end() : one.start()]
-            return expression[: found.start()] + expression[one.end() :], found[2], ranking
+            ranking = expression[ranked.end() : bracket.start()]
+            return expression[: ranked.start()] + expression[bracket.end() :], ranked[2], ranking
     raise ValueError(f"unbalanced brackets: {expression}")
 
 

@@ -140,17 +140,17 @@ def measure(request: BoardRequest) -> BoardResult:
     notes: dict[str, str] = {}
     if plan.ranked:
         answers, notes = ranking.keep_busiest(answers, plan.ranked)
-    facts = targets.collect_facts(
+    target_facts = targets.collect_facts(
         request.prometheus, request.panels, request.scope, plan.at, answers
     )
-    fault = make_fault_message(facts.fault) if facts.fault else None
+    fault = make_fault_message(target_facts.fault) if target_facts.fault else None
     return BoardResult(
         request.now,
         request.chosen,
         plan.window,
         fault or _make_missing_message(answers),
-        facts.scraped,
-        _judge(request, plan, answers, facts, fault),
+        target_facts.scraped,
+        _judge(request, plan, answers, target_facts, fault),
         request.compare,
         notes,
         _find_first_data([answers[name] for name in _list_names(request)], plan.window),
@@ -212,7 +212,7 @@ def _list_names(request: BoardRequest) -> list[str]:
 
 def _plan(request: BoardRequest) -> QueryPlan:
     panels, window = request.panels, request.window
-    at = int(request.now) // SCRAPE_S * SCRAPE_S
+    end = int(request.now) // SCRAPE_S * SCRAPE_S
     survey = request.survey or _survey(request)
     scope = replace(request.scope, pods=survey.pods)
     lines = _PlannedLines(_list_names(request), scope, window, 2 if request.compare else 1)
@@ -228,8 +228,10 @@ def _plan(request: BoardRequest) -> QueryPlan:
     )
     questions = lines.questions(window, times, appeared)
     rankings = lines.rankings(times)
-    questions |= {ranking.RANKING + name: one for name, (_, one) in rankings.items()}
-    questions |= targets.plan_facts(panels, scope, at)
+    questions |= {
+        ranking.RANKING + name: ranking_query for name, (_, ranking_query) in rankings.items()
+    }
+    questions |= targets.plan_facts(panels, scope, end)
     # Read by the annotations right after: the client remembers the answer.
     questions["alerts"] = targets.plan_alerts(request.scope, window)
     numbers = [panel for panel in panels if panel.kind == "numbers"]
@@ -246,7 +248,7 @@ def _plan(request: BoardRequest) -> QueryPlan:
         earlier = lines.questions(window.previous, times, appeared)
         questions |= {ranking.PREVIOUS + name: question for name, question in earlier.items()}
     ranked = {name: label for name, (label, _) in rankings.items()}
-    return QueryPlan(window, at, evidence_scope, questions, ranked)
+    return QueryPlan(window, end, evidence_scope, questions, ranked)
 
 
 def _judge(
@@ -287,12 +289,14 @@ class _PlannedLines:
         times = Times(self.window.step, self.window.length_s, survey.resolution.every_s)
         texts = (growth.render_plain(name, self.scope, times) for name in self.names)
         families = growth.select_families(texts, times, survey.covered)
-        kept = {family.every_s for family in families}
+        family_intervals = {family.every_s for family in families}
         times = replace(times, fleet=survey.fleet)
         if growth.COPIES.every_s in survey.covered and growth.wants_copies(times):
-            kept.add(growth.COPIES.every_s)
-        known = (family.every_s for family in growth.FAMILIES)
-        return replace(times, kept=tuple(every_s for every_s in known if every_s in kept))
+            family_intervals.add(growth.COPIES.every_s)
+        all_intervals = (family.every_s for family in growth.FAMILIES)
+        return replace(
+            times, kept=tuple(every_s for every_s in all_intervals if every_s in family_intervals)
+        )
 
     def find_appeared(
         self, prometheus: Asker, times: Times, added: tuple[str, ...] | None
@@ -312,8 +316,8 @@ class _PlannedLines:
             query = promql.names_appeared(counters, length_s)
             question = Question(query, self.window.end, join="sum")
             answer = prometheus.ask({"appeared": question})["appeared"]
-            found = frozenset(series.label("metric") for series in answer.series)
-            names = None if answer.fault is not None else found
+            labels = frozenset(series.label("metric") for series in answer.series)
+            names = None if answer.fault is not None else labels
         if added is None:
             return growth.Appeared(names)
         return growth.Appeared(instances=added, exporters=names)
@@ -330,12 +334,12 @@ class _PlannedLines:
 
     def rankings(self, times: Times) -> dict[str, tuple[str, Question]]:
         """Return label and values, by name, of the groups of which the busiest are shown."""
-        found = {}
+        rankings = {}
         for name in self.names:
             label, query = growth.render_ranking(name, self.scope, times)
             if label:
-                found[name] = (label, Question(query, self.window.end))
-        return found
+                rankings[name] = (label, Question(query, self.window.end))
+        return rankings
 
 
 def _make_missing_message(answers: Mapping[str, QueryResult]) -> Message | None:
@@ -406,14 +410,14 @@ def _apply_factor(line: PanelLine, answer: QueryResult, factors: Factors) -> Que
     """Multiply values by the line's factor; omit series of endpoints without one."""
     if not line.factor:
         return answer
-    known = factors.get(line.factor, {})
-    found = []
+    known_factors = factors.get(line.factor, {})
+    priced = []
     for series in answer.series:
-        factor = known.get(series.label("endpoint_name"))
+        factor = known_factors.get(series.label("endpoint_name"))
         if factor is not None:
             values = tuple(None if value is None else value * factor for value in series.values)
-            found.append(Series(series.labels, values))
-    return QueryResult(tuple(found), answer.fault)
+            priced.append(Series(series.labels, values))
+    return QueryResult(tuple(priced), answer.fault)
 
 
 def _without_factors(panel: Panel, plain: UnpricedPanel) -> Panel:
@@ -441,7 +445,9 @@ def _find_missing_price(
 
 
 def _summarize_points(drawn: Sequence[StyledSeries], window: Window) -> Points:
-    places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
+    places = [
+        index for item in drawn for index, value in enumerate(item.values) if value is not None
+    ]
     last_at = window.start + max(places) * window.step if places else None
     numbers = tuple(number for item in drawn for number in item.numbers)
     return Points(numbers, last_at)

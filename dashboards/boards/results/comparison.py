@@ -37,7 +37,7 @@ def _make_ghosts(
     styles = {item.key: item.style for item in drawn}
     visible = {line.get("name") for line in lines}
     below = [0.0] * window.points
-    found = []
+    ghosts = []
     for item in before:
         style = styles.get(item.key, item.style)
         values = item.values
@@ -45,8 +45,8 @@ def _make_ghosts(
             below = [base + (value or 0.0) for base, value in zip(below, values, strict=True)]
             values = tuple(below)
         if any(item.numbers) and (style.label in visible or item.key not in styles):
-            found.append(_make_ghost(f"{style.label} (previous)", style.colour, values, window))
-    return found
+            ghosts.append(_make_ghost(f"{style.label} (previous)", style.colour, values, window))
+    return ghosts
 
 
 def _make_ghost(
@@ -82,8 +82,8 @@ def _add_change_columns(
     earlier = {labels.get(item.key, item.style.label): _get_compared(item) for item in before}
     width = len(table["head"])
     rows = [list(row) for row in table["rows"]]
-    known = {row[0] for row in rows}
-    rows += [[name, *(["–"] * (width - 1))] for name in earlier if name not in known]
+    row_keys = {row[0] for row in rows}
+    rows += [[name, *(["–"] * (width - 1))] for name in earlier if name not in row_keys]
     for row in rows:
         now, then = compared.get(row[0]), earlier.get(row[0])
         row += [format_value(panel.unit, then), _format_change(panel, now, then)]

@@ -37,9 +37,9 @@ def make_filename(found: BoardResult, board: str, endpoint: str) -> str:
 
 
 def _make_wide_rows(found: BoardResult) -> Iterator[list[str]]:
-    shown = found.panels[0]
-    columns = _columns(shown)
-    yield ["time", *(escape_formula(f"{label} ({shown.panel.unit})") for label, _ in columns)]
+    panel = found.panels[0]
+    columns = _columns(panel)
+    yield ["time", *(escape_formula(f"{label} ({panel.panel.unit})") for label, _ in columns)]
     for place, moment in enumerate(_moments(found)):
         yield [moment, *(_number(values[place]) for _, values in columns)]
 

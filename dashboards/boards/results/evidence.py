@@ -45,7 +45,7 @@ _SUMS: Final[Mapping[str, Unit]] = {
 def is_counted(line: PanelLine) -> bool:
     """Return whether the line shows counters; otherwise it shows a gauge."""
     text = queries.render_plain(line.query, Scope(), Times(1, 1))
-    return any(not one[6] for one in growth.GROWTH_CALL.finditer(text))
+    return any(not call[6] for call in growth.GROWTH_CALL.finditer(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class EvidenceScope:
         if not self.times.kept and not _is_expensive(self.targets, self.length_s):
             return ()
         short = [s for s in self.covered if _MANY * s <= self.length_s] or self.covered
-        found = tuple(sorted(short, reverse=True))
-        return found if found and found[-1] <= _MAX_LATE_S else ()
+        recordings = tuple(sorted(short, reverse=True))
+        return recordings if recordings and recordings[-1] <= _MAX_LATE_S else ()
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -107,13 +107,13 @@ def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Questio
     """Return the questions for the totals that big numbers show."""
     lines = (line for panel in panels for line in panel.lines)
     names = [line.query for line in lines if is_counted(line)]
-    kept = _choose_rules(at)
-    if not kept and _is_expensive(at.targets, at.length_s):
+    rules = _choose_rules(at)
+    if not rules and _is_expensive(at.targets, at.length_s):
         questions = _plan_estimated(names, at.scope, at.length_s, at.end)
     else:
-        exported = None if kept else at.exported
+        exported = None if rules else at.exported
         fleet = at.times.fleet
-        questions = _plan_exact(names, at.scope, at.length_s, at.end, kept, fleet, exported)
+        questions = _plan_exact(names, at.scope, at.length_s, at.end, rules, fleet, exported)
     return {_TOTAL + name: question for name, question in questions.items()}
 
 
@@ -121,8 +121,8 @@ def plan_percentiles(names: Iterable[str], at: EvidenceScope) -> dict[str, Quest
     """Return the questions for percentiles of the whole range, from its histogram: the mean of a
     chart's points is another number.
     """
-    if kept := _choose_rules(at):
-        questions = _plan_exact(names, at.scope, at.length_s, at.end, kept, at.times.fleet)
+    if rules := _choose_rules(at):
+        questions = _plan_exact(names, at.scope, at.length_s, at.end, rules, at.times.fleet)
     else:
         questions = _plan_estimated(names, at.scope, at.length_s, at.end)
     return {_TOTAL + name: question for name, question in questions.items()}
@@ -130,10 +130,10 @@ def plan_percentiles(names: Iterable[str], at: EvidenceScope) -> dict[str, Quest
 
 def _choose_rules(at: EvidenceScope) -> tuple[int, ...]:
     """Return the intervals of the recording rules that totals read; () for samples."""
-    kept = tuple(s for s in at.covered if s <= _MAX_LATE_S)
+    rules = tuple(s for s in at.covered if s <= _MAX_LATE_S)
     if _is_expensive(at.targets, at.length_s):
-        return kept
-    return (min(kept),) if kept and at.length_s > LONG_TOTAL_S else ()
+        return rules
+    return (min(rules),) if rules and at.length_s > LONG_TOTAL_S else ()
 
 
 def plan_current(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
@@ -189,9 +189,9 @@ def _plan_exact(
     fleet: tuple[int, ...] = (),
     exported: Collection[str] | None = None,
 ) -> dict[str, Question]:
-    at = promql.align_end(end, length_s)
+    end_s = promql.align_end(end, length_s)
     return {
-        name: Question(queries.render_total(name, scope, length_s, kept, fleet, exported), at)
+        name: Question(queries.render_total(name, scope, length_s, kept, fleet, exported), end_s)
         for name in names
     }
 
@@ -199,8 +199,8 @@ def _plan_exact(
 def _plan_estimated(
     names: Iterable[str], scope: Scope, length_s: int, end: float
 ) -> dict[str, Question]:
-    times, at = Times(length_s, length_s), int(end) // SCRAPE_S * SCRAPE_S
-    return {name: Question(queries.render_plain(name, scope, times), at) for name in names}
+    times, end_s = Times(length_s, length_s), int(end) // SCRAPE_S * SCRAPE_S
+    return {name: Question(queries.render_plain(name, scope, times), end_s) for name in names}
 
 
 def list_totals(
@@ -299,19 +299,19 @@ def _drop_unexported(
     answer = asker.ask({_EXPORTED: Question(query, int(at.end), join="sum")})[_EXPORTED]
     if answer.fault is not None or answer.missing:
         return questions
-    known = {series.label("metric") for series in answer.series}
+    labels = {series.label("metric") for series in answer.series}
     absent = {
         name.removeprefix(from_samples)
         for name, counter in counters.items()
-        if counter and known.isdisjoint(metric for metric, _ in counter)
+        if counter and labels.isdisjoint(metric for metric, _ in counter)
     }
     dropped = {kind + query for kind in (_PLAIN, from_samples) for query in absent}
-    kept = {name: question for name, question in questions.items() if name not in dropped}
-    for name in kept.keys() & {name for name, counter in counters.items() if counter}:
+    remaining = {name: question for name, question in questions.items() if name not in dropped}
+    for name in remaining.keys() & {name for name, counter in counters.items() if counter}:
         query = name.removeprefix(from_samples)
-        again = _plan_exact([query], at.scope, length_s, at.end, exported=known)
-        kept[name] = again[query]
-    return kept
+        again = _plan_exact([query], at.scope, length_s, at.end, exported=labels)
+        remaining[name] = again[query]
+    return remaining
 
 
 def _render_plain_count(query: str, at: EvidenceScope) -> str:
@@ -328,15 +328,15 @@ def _plan_count(query: str, at: EvidenceScope) -> dict[str, Question]:
         if not _is_expensive(at.targets, length_s):
             questions[_TOTAL + query] = _plan_exact([query], scope, length_s, at.end)[query]
         return questions
-    found = {}
+    plan = {}
     for place, (kind, span_s) in enumerate(at.lengths.items()):
-        if kept := at.recorded[place:]:
-            asked = _plan_exact([query], scope, span_s, at.end, kept, at.times.fleet)
+        if recordings := at.recorded[place:]:
+            exact = _plan_exact([query], scope, span_s, at.end, recordings, at.times.fleet)
         else:
             since = _plan_estimated if _is_expensive(at.targets, _TAIL_S) else _plan_exact
-            asked = since([query], scope, span_s, at.end)
-        found[kind + query] = asked[query]
-    return found
+            exact = since([query], scope, span_s, at.end)
+        plan[kind + query] = exact[query]
+    return plan
 
 
 def _plan_peak(query: str, at: EvidenceScope) -> Question:
@@ -359,7 +359,7 @@ def _make_evidence(panel: Panel, answers: Mapping[str, QueryResult], at: Evidenc
     caused = None if panel.cause is None else _read_cause_count(panel.cause.query, answers)
     queried = [line.query for line in panel.lines] + ([panel.cause.query] if panel.cause else [])
     own = (answers.get(kind + query) for query in queried for kind in _KINDS)
-    faults = {found.fault.detail for found in own if found and found.fault}
+    faults = {evidence.fault.detail for evidence in own if evidence and evidence.fault}
     return Evidence(tuple(whole.values())[:_MAX_NAMED_SERIES], caused, " ".join(sorted(faults)))
 
 
@@ -378,8 +378,8 @@ def _collect_series(
 ) -> Iterator[tuple[Series, int]]:
     """Yield the series with the seconds that they sum."""
     for kind in _KINDS:
-        for one in answers.get(kind + query, QueryResult()).series:
-            yield one, at.lengths.get(kind, at.length_s)
+        for series in answers.get(kind + query, QueryResult()).series:
+            yield series, at.lengths.get(kind, at.length_s)
 
 
 def _format_value(panel: Panel, value: float, length_s: int) -> str:

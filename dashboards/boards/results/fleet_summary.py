@@ -59,7 +59,7 @@ def summarize_fleet(prometheus: Asker, scope: Scope) -> Summary:
         for key, label in TIERS
         if key != "beyond" or shares.get(key)
     )
-    missing = sorted({one.detail for answer in answers.values() for one in answer.missing})
+    missing = sorted({absence.detail for answer in answers.values() for absence in answer.missing})
     if not any(share.percent for share in tiers):
         return Summary(why=" ".join(missing) or NO_PROMPT)
     p50, p90, requests_s = (

@@ -25,7 +25,9 @@ def keep_busiest(
     """Filter the answers of the queries in `ranked` (their label by name) by their rankings. Return
     them without the rankings, and by name how many groups of how many are shown, if not all.
     """
-    found = {name: answer for name, answer in answers.items() if not name.startswith(RANKING)}
+    kept_answers = {
+        name: answer for name, answer in answers.items() if not name.startswith(RANKING)
+    }
     notes = {}
     for name, label in ranked.items():
         ranking = answers[RANKING + name]
@@ -35,11 +37,11 @@ def keep_busiest(
             values[group] = values.get(group, 0.0) + (series.latest or 0.0)
         busiest = frozenset(sorted(values, key=lambda group: (-values[group], group))[:TOP])
         for key in (name, PREVIOUS + name):
-            if key in found:
-                found[key] = _keep(found[key], label, busiest, ranking)
+            if key in kept_answers:
+                kept_answers[key] = _keep(kept_answers[key], label, busiest, ranking)
         if len(values) > TOP:
             notes[name] = f"{TOP} busiest of {len(values)} {_MANY.get(label, 'workers')}."
-    return found, notes
+    return kept_answers, notes
 
 
 def _keep(
@@ -47,8 +49,8 @@ def _keep(
 ) -> QueryResult:
     if ranking.fault is not None and answer.fault is None:
         return QueryResult(fault=ranking.fault)
-    kept = tuple(series for series in answer.series if series.label(label) in busiest)
-    return replace(answer, series=kept)
+    kept_series = tuple(series for series in answer.series if series.label(label) in busiest)
+    return replace(answer, series=kept_series)
 
 
 def describe(panel: Panel, notes: Mapping[str, str]) -> str:

@@ -108,17 +108,17 @@ def count_targets(asker: Asker, scope: Scope, now: float) -> int:
 
 
 def query_resolution(asker: Asker, scope: Scope, now: float) -> ScrapeResolution:
-    known = _memory.get(scope)
-    if known is not None and 0 <= now - known.at < MEMORY_S:
-        return known
+    resolution = _memory.get(scope)
+    if resolution is not None and 0 <= now - resolution.at < MEMORY_S:
+        return resolution
     return _read_resolution(asker.ask(_plan_resolution(scope, now)), scope, now)
 
 
 def _plan_resolution(scope: Scope, now: float) -> dict[str, Question]:
-    at = int(now) // SCRAPE_S * SCRAPE_S
+    end = int(now) // SCRAPE_S * SCRAPE_S
     return {
-        "scraped_every": Question(scraped_every(scope), at, join="max"),
-        "scraped": Question(f"count(up{_scraped(scope)})", at, join="sum"),
+        "scraped_every": Question(scraped_every(scope), end, join="max"),
+        "scraped": Question(f"count(up{_scraped(scope)})", end, join="sum"),
     }
 
 
@@ -147,18 +147,18 @@ def survey_range(
     anything was scraped then. `reach_s`: seconds before now that each family of
     recording rules must cover. `counters`: those of which to read whether they have a series.
     """
-    at = int(now) // SCRAPE_S * SCRAPE_S
+    end = int(now) // SCRAPE_S * SCRAPE_S
     questions = {}
     if length_s <= _MAX_ADDED_S:  # longer ranges are read from recording rules
-        questions["added"] = Question(added_series(scope, length_s), at)
+        questions["added"] = Question(added_series(scope, length_s), end)
     if counters:
         query = promql.names_exported(counters, length_s)
-        questions["exported"] = Question(query, at, join="sum")
+        questions["exported"] = Question(query, end, join="sum")
     if scope.endpoint:
-        questions["pods"] = Question(known_pods(scope, length_s), at)
-    known = _memory.get(scope)
-    if is_known := known is not None and 0 <= now - known.at < MEMORY_S:
-        resolution = known
+        questions["pods"] = Question(known_pods(scope, length_s), end)
+    remembered = _memory.get(scope)
+    if is_known := remembered is not None and 0 <= now - remembered.at < MEMORY_S:
+        resolution = remembered
     else:
         questions |= _plan_resolution(scope, now)
     key = (scope, tuple(reach_s.values()))
@@ -166,18 +166,18 @@ def survey_range(
     if is_covered := 0 <= now - since < MEMORY_S:
         pass
     else:
-        questions |= _plan_missing(reach_s, at)
+        questions |= _plan_missing(reach_s, end)
         if scope.is_fleet:
-            questions |= _plan_fleet(reach_s, at)
+            questions |= _plan_fleet(reach_s, end)
     answers = asker.ask(questions) if questions else {}
     if not is_known:
         resolution = _read_resolution(answers, scope, now)
     if not is_covered:
-        missing = {one: answers[f"missing_{one.every_s}"] for one in reach_s}
-        whole = tuple(one.every_s for one, answer in missing.items() if _is_zero(answer))
-        rest = {one: back_s for one, back_s in reach_s.items() if one.every_s not in whole}
-        recorded_s = {one: at - int(_number(missing[one]) or at) for one in rest}
-        covered = (*whole, *list_covered(asker, rest, at, recorded_s))
+        missing = {family: answers[f"missing_{family.every_s}"] for family in reach_s}
+        whole = tuple(family.every_s for family, answer in missing.items() if _is_zero(answer))
+        rest = {family: back_s for family, back_s in reach_s.items() if family.every_s not in whole}
+        recorded_s = {family: end - int(_number(missing[family]) or end) for family in rest}
+        covered = (*whole, *list_covered(asker, rest, end, recorded_s))
         fleet = tuple(s for s in covered if f"fleet_{s}" in answers)
         fleet = tuple(every_s for every_s in fleet if _is_zero(answers[f"fleet_{every_s}"]))
         if len(_covered) >= _MAX_SCOPES:
@@ -289,8 +289,8 @@ def _plan_coverage(
 def _read_coverage(
     answers: Mapping[str, QueryResult], reach_s: Mapping[growth.Family, int]
 ) -> tuple[int, ...]:
-    found = (family.every_s for family in reach_s)
-    return tuple(every_s for every_s in found if _is_zero(answers[f"not_covered_{every_s}"]))
+    intervals = (family.every_s for family in reach_s)
+    return tuple(every_s for every_s in intervals if _is_zero(answers[f"not_covered_{every_s}"]))
 
 
 def _is_zero(answer: QueryResult) -> bool:
@@ -360,7 +360,9 @@ def collect_facts(
     """Read the answers to `plan_facts`. Of jobs without a target that is up, query when they were
     last; that answer is added to `answers`.
     """
-    away = tuple(sorted(job for job, seen in _read_jobs(answers, panels).items() if seen.up == 0))
+    away = tuple(
+        sorted(job for job, job_state in _read_jobs(answers, panels).items() if job_state.up == 0)
+    )
     if away:
         question = Question(last_up(scope, away), at, join="max")
         answers |= asker.ask({"targets_last_up": question})
@@ -402,21 +404,23 @@ def _exported_key(job: str) -> str:
 def _read_jobs(
     answers: Mapping[str, QueryResult], panels: Sequence[Panel]
 ) -> dict[str, JobTargets]:
-    known, up, last = (
+    series_by_job, up, last = (
         {series.label("job"): series.latest for series in answers.get(name, QueryResult()).series}
         for name in ("targets_known", "targets_up", "targets_last_up")
     )
     return {
-        job: JobTargets(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
+        job: JobTargets(int(series_by_job.get(job) or 0), int(up.get(job) or 0), last.get(job))
         for job in {panel.job for panel in panels if panel.job}
     }
 
 
 def _format_scraped(jobs: Mapping[str, JobTargets]) -> str:
     """Format targets up and known: "workers 2 of 2, no routers"."""
-    found = []
+    sentences = []
     for job, (_, many) in JOBS.items():
         if job in jobs:
-            seen = jobs[job]
-            found.append(f"{many} {seen.up} of {seen.known}" if seen.known else f"no {many}")
-    return ", ".join(found)
+            job_state = jobs[job]
+            sentences.append(
+                f"{many} {job_state.up} of {job_state.known}" if job_state.known else f"no {many}"
+            )
+    return ", ".join(sentences)

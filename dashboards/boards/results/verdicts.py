@@ -120,16 +120,16 @@ def _make_nothing_message(panel: Panel, evidence: Evidence) -> Message:
 
 def make_price_message(factor: Factor, endpoints: Collection[str]) -> Message:
     names = sorted(endpoints)
-    shown = ", ".join(names[:_MAX_NAMED_ENDPOINTS])
+    listed = ", ".join(names[:_MAX_NAMED_ENDPOINTS])
     more = (
         f" and {len(names) - _MAX_NAMED_ENDPOINTS} more"
         if len(names) > _MAX_NAMED_ENDPOINTS
         else ""
     )
     if factor == "worker_usd_hour":
-        text = f"The instance type of {shown}{more} has no price, so its workers are not included."
+        text = f"The instance type of {listed}{more} has no price, so its workers are not included."
         return Message("info", "No price", text, "Enter the price (USD/h) on the Costs page.")
-    text = f"{shown}{more}: no calibrated prefill time or no price, so not included."
+    text = f"{listed}{more}: no calibrated prefill time or no price, so not included."
     fix = "See Costs, Calibration; a calibration starts automatically while the workers are idle."
     return Message("info", "Not calibrated", text, fix)
 
@@ -177,7 +177,7 @@ def detect_version(exported: Collection[str]) -> tuple[str, str]:
 
 
 def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None) -> Message:
-    one, many = JOBS[panel.job]
+    singular, many = JOBS[panel.job]
     since = f" since {format_clock(last)}" if last is not None else ""
     title = f"No data{since}"
     if job.known == 0:
@@ -189,8 +189,8 @@ def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None)
         if panel.job == "l2":
             fix = f"An L2 tier starts with the first endpoint that enables L2. {fix}"
         return Message("warning", title, f"Prometheus scrapes no {many} here.", fix)
-    away = f"the {one}" if job.known == 1 else f"any of {job.known} {many}"
-    fix = f"Check the {one}'s state and log on the endpoint page."
+    away = f"the {singular}" if job.known == 1 else f"any of {job.known} {many}"
+    fix = f"Check the {singular}'s state and log on the endpoint page."
     if panel.job == "l2":
         fix = "Check the node's state and log on the Cache page."
     return Message("warning", title, f"Prometheus cannot reach {away}.", fix)
@@ -198,8 +198,8 @@ def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None)
 
 def _make_absent_message(panel: Panel, job: JobTargets, exported: Collection[str]) -> Message:
     """A missing labelled counter proves no version: it exists only after its first count."""
-    one, many = JOBS[panel.job]
-    who, verb = (f"The {one} is", "does") if job.known == 1 else (f"The {many} are", "do")
+    singular, many = JOBS[panel.job]
+    who, verb = (f"The {singular} is", "does") if job.known == 1 else (f"The {many} are", "do")
     text = f"{who} scraped but {verb} not export {panel.metric}."
     needed, when = _parse_since(panel.since)
     since, before = detect_version(exported)

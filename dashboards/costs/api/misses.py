@@ -119,31 +119,31 @@ class Misses(APIView):
         endpoint = endpoint_selectors.get(name)
         key = request.query_params.get("range", misses.DEFAULT_RANGE)
         cause = request.query_params.get("cause", "")
-        seen = misses.report(endpoint, key)
-        if seen.error:
-            raise RouterUnavailable(seen.error)
-        shown = [] if not cause else misses.examples(endpoint, cause)
-        totals = seen.totals
+        report = misses.report(endpoint, key)
+        if report.error:
+            raise RouterUnavailable(report.error)
+        examples = [] if not cause else misses.examples(endpoint, cause)
+        totals = report.totals
         return Response(
             {
                 "range": key,
-                "note": seen.note,
+                "note": report.note,
                 "requests": totals.requests,
                 "unreported_requests": totals.unreported,
                 "prompt_tokens": totals.prompt,
                 "cached_tokens": totals.cached,
                 "computed_tokens": totals.computed,
-                "seconds_per_token": seen.price.seconds,
-                "price_missing": seen.price.why,
-                "causes": MissCauseSerializer(seen.causes, many=True).data,
-                "keys": MissSumSerializer(seen.keys, many=True).data,
-                "prefixes": MissSumSerializer(seen.prefixes, many=True).data,
+                "seconds_per_token": report.price.seconds,
+                "price_missing": report.price.why,
+                "causes": MissCauseSerializer(report.causes, many=True).data,
+                "keys": MissSumSerializer(report.keys, many=True).data,
+                "prefixes": MissSumSerializer(report.prefixes, many=True).data,
                 "hours": [
                     {"hour": hour, "causes": dict(totals.hours[int(hour.timestamp())])}
-                    for hour, _ in seen.hours
+                    for hour, _ in report.hours
                 ],
-                "templates": MissTemplateSerializer(seen.templates, many=True).data,
-                "examples": MissExampleSerializer(shown, many=True).data,
+                "templates": MissTemplateSerializer(report.templates, many=True).data,
+                "examples": MissExampleSerializer(examples, many=True).data,
             }
         )
 
@@ -196,14 +196,14 @@ class AllMisses(APIView):
         if by not in miss_groups.BY and not tag:
             remedy = f"Use one of {', '.join(miss_groups.BY)}, tag:KEY."
             raise Refused(Problem("by", by[:80], "Unknown group.", remedy, "invalid_choice"))
-        seen = miss_groups.report(connections.fleet(), key, by, time.time(), request.user)
+        report = miss_groups.report(connections.fleet(), key, by, time.time(), request.user)
         return Response(
             {
                 "range": key,
                 "by": by,
-                "note": f"{seen.fault.title}. {seen.fault.text}" if seen.fault else "",
-                "computed_tokens": seen.tokens if seen.groups or not seen.fault else None,
-                "groups": MissGroupSerializer(seen.groups, many=True).data,
-                "causes": MissGroupSerializer(seen.causes, many=True).data,
+                "note": f"{report.fault.title}. {report.fault.text}" if report.fault else "",
+                "computed_tokens": report.tokens if report.groups or not report.fault else None,
+                "groups": MissGroupSerializer(report.groups, many=True).data,
+                "causes": MissGroupSerializer(report.causes, many=True).data,
             }
         )

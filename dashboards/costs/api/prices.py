@@ -61,8 +61,8 @@ class Prices(APIView):
         """Instance types of the visible endpoints, with list prices of similar machines."""
         user: Any = request.user
         specs = selectors.endpoints(user).values_list("name", "spec")
-        wanted = [(name, parse_stored_needs(spec)) for name, spec in specs]
-        missing: list[MissingPrice] = list_missing(wanted, instances_by_name())
+        needs = [(name, parse_stored_needs(spec)) for name, spec in specs]
+        missing: list[MissingPrice] = list_missing(needs, instances_by_name())
         return Response(MissingPriceSerializer(missing, many=True).data)
 
 

@@ -98,9 +98,9 @@ class OneBudget(APIView):
     )
     def patch(self, request: Request, budget_id: UUID) -> Response:
         """Omitted fields keep their values."""
-        found = actions.get_budget(request.user, budget_id)
-        require_match(request, BudgetSerializer(found).data)
-        return _save_budget(request, found)
+        budget = actions.get_budget(request.user, budget_id)
+        require_match(request, BudgetSerializer(budget).data)
+        return _save_budget(request, budget)
 
     @extend_schema(
         summary="Delete a budget",
@@ -108,8 +108,8 @@ class OneBudget(APIView):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, budget_id: UUID) -> Response:
-        found = actions.get_budget(request.user, budget_id)
-        require_match(request, BudgetSerializer(found).data)
+        budget = actions.get_budget(request.user, budget_id)
+        require_match(request, BudgetSerializer(budget).data)
         actions.delete_budget(request.user, budget_id)
         return Response(status=204)
 
@@ -122,8 +122,8 @@ class BudgetStateView(APIView):
     )
     def get(self, request: Request, budget_id: UUID) -> Response:
         """Values up to the last full hour measured."""
-        found = actions.get_budget(request.user, budget_id)
-        (state,) = budgets.budget_states([found], timezone.now())
+        budget = actions.get_budget(request.user, budget_id)
+        (state,) = budgets.budget_states([budget], timezone.now())
         return Response(BudgetStateSerializer(state).data)
 
 
@@ -152,11 +152,11 @@ class Months(APIView):
     def get(self, _request: Request) -> Response:
         """Latest first, without pagination."""
         now = timezone.now()
-        found = months.coverages(months.stored_months(now), now)
+        coverages = months.coverages(months.stored_months(now), now)
         return Response(
             [
-                {"month": month.key, "hours_due": one.due, "hours_measured": one.scraped}
-                for month, one in found.items()
+                {"month": month.key, "hours_due": coverage.due, "hours_measured": coverage.scraped}
+                for month, coverage in coverages.items()
             ]
         )
 
@@ -177,12 +177,12 @@ class CostReport(APIView):
     )
     def get(self, request: Request, month: str) -> Response:
         """Limited to what you may see. Sums exclude unknown values; `missing` lists them."""
-        wanted = months.parse_month(month)
-        if wanted is None:
+        month_value = months.parse_month(month)
+        if month_value is None:
             raise NotFound("A month is written as 2026-11.")
         user: Any = request.user
-        found = monthly.report(wanted, timezone.now(), user, _weight(request))
-        return Response(monthly.report_document(found))
+        report = monthly.report(month_value, timezone.now(), user, _weight(request))
+        return Response(monthly.report_document(report))
 
 
 TierPriceSerializer, TierPriceWriteSerializer = make_serializers(PRICE_FIELDS, ("changed_at",))
@@ -224,8 +224,8 @@ class OneTierPrice(APIView):
         Redis is named redis:HOST:PORT.
         """
         data = _object(request)
-        found = selectors.last_tier_price(name)
-        require_match(request, TierPriceSerializer(found).data if found else None)
+        price = selectors.last_tier_price(name)
+        require_match(request, TierPriceSerializer(price).data if price else None)
         made = actions.save_tier_price(request.user, name, data)
         return Response(TierPriceSerializer(made).data)
 
@@ -249,10 +249,10 @@ class TierPriceHistory(APIView):
     )
     def get(self, _request: Request, name: str) -> Response:
         """Latest first; a row without a price ends the previous one."""
-        found = TierPriceSerializer(selectors.tier_prices(name), many=True).data
-        if not found:
+        data = TierPriceSerializer(selectors.tier_prices(name), many=True).data
+        if not data:
             raise NotFound(f"{name} has no price.")
-        return Response(found)
+        return Response(data)
 
 
 def _save_budget(request: Request, found: Budget | None = None) -> Response:

@@ -29,7 +29,7 @@ def usage_queries(range_s: int) -> dict[str, str]:
     """Return the queries by name, for a range that ends now."""
     step = max(SHORTEST_STEP_S, range_s // STEPS)
     over = _steps(range_s, step)
-    found = {
+    queries_by_name = {
         "worker_s": f'sum by (endpoint_name) (count_over_time(up{{job="vllm"}}{over})) * {step}',
         "busy_s": f"sum by (endpoint_name) (count_over_time(({n.RUNNING} > 0){over})) * {step}",
         "prompt": _grown(n.PROMPT, "", range_s),
@@ -41,12 +41,12 @@ def usage_queries(range_s: int) -> dict[str, str]:
         "l2_bytes": _grown(n.READ, 'tier!~"0:.*"', range_s),
     }
     for tier, source in _SOURCES.items():
-        found[f"cached_{tier}"] = _grown(n.CACHED, f'source=~"{source}"', range_s)
+        queries_by_name[f"cached_{tier}"] = _grown(n.CACHED, f'source=~"{source}"', range_s)
     for tier, metrics in _OLDER.items():
         older = " or ".join(_grown(metric, "", range_s) for metric in metrics)
         reported = _grown(n.CACHED, "", range_s)
-        found[f"cached_{tier}"] += f" or (({older}) unless on (endpoint_name) {reported})"
-    return found
+        queries_by_name[f"cached_{tier}"] += f" or (({older}) unless on (endpoint_name) {reported})"
+    return queries_by_name
 
 
 def _grown(metric: str, braces: str, range_s: int) -> str:
@@ -78,16 +78,16 @@ class UsageCounts:
 
 
 def count_usage(prometheus: Asker, range_s: int, now: float) -> UsageCounts:
-    at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    questions = {name: Question(query, at) for name, query in usage_queries(range_s).items()}
+    end = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
+    questions = {name: Question(query, end) for name, query in usage_queries(range_s).items()}
     answers = prometheus.ask(questions)
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
         return UsageCounts({}, fault)
-    found = {name: _by_endpoint(answer) for name, answer in answers.items()}
-    names = {name for values in found.values() for name in values}
-    missing = next((one for answer in answers.values() for one in answer.missing), None)
-    counts = {name: _counts(name, found) for name in sorted(names) if name}
+    by_name = {name: _by_endpoint(answer) for name, answer in answers.items()}
+    names = {name for values in by_name.values() for name in values}
+    missing = next((absence for answer in answers.values() for absence in answer.missing), None)
+    counts = {name: _counts(name, by_name) for name in sorted(names) if name}
     return UsageCounts(counts, missing=missing)
 
 

@@ -100,5 +100,5 @@ def _tier(l2: Mapping[str, Any]) -> str:
 
 
 def _of(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = data.get(name)
-    return found if isinstance(found, Mapping) else {}
+    number = data.get(name)
+    return number if isinstance(number, Mapping) else {}

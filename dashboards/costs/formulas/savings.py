@@ -170,8 +170,8 @@ def saving(rate: Rate, counts: Counts, slope: float, l2: L2Cost = NO_L2) -> Savi
     seconds = {tier: tokens * slope for tier, tokens in counts.cached.items()}
     load_s = counts.load_s or 0.0
     before = _times(sum(seconds.values()) - load_s, rate.usd_hour)
-    known = rate.usd_hour is not None
-    l1 = _times(counts.worker_s or 0.0, rate.l1_usd_hour) if known else None
+    is_known = rate.usd_hour is not None
+    l1 = _times(counts.worker_s or 0.0, rate.l1_usd_hour) if is_known else None
     usd = None if before is None or l1 is None or l2.usd is None else before - l1 - l2.usd
     return Saving(seconds, load_s, before, l1, l2, usd, rate.why or l2.why)
 
@@ -186,7 +186,7 @@ def split_shares(uses: Mapping[str, Counts]) -> dict[str, float]:
     complete = all(counts.l2_bytes for name, counts in uses.items() if hits[name])
     used = {name: counts.l2_bytes or 0.0 for name, counts in uses.items()} if complete else hits
     whole = sum(used.values())
-    return {name: one / whole if whole else 1 / len(used) for name, one in used.items()}
+    return {name: seconds / whole if whole else 1 / len(used) for name, seconds in used.items()}
 
 
 def split_time(counts: Counts) -> tuple[float | None, float | None]:
@@ -231,8 +231,8 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
     if instance.price_usd_hour is None:
         return Rate(None, f"{name} has no price (USD/h).")
     part = worker_share(needs, instance)
-    shown = "this machine" if name == THIS_MACHINE else name
-    words = f"{format_usd_hour(instance.price_usd_hour)} for {shown} × {part.words}"
+    label = "this machine" if name == THIS_MACHINE else name
+    words = f"{format_usd_hour(instance.price_usd_hour)} for {label} × {part.words}"
     price = instance.price_usd_hour
     return Rate(
         price * part.part,

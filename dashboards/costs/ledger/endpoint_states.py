@@ -38,8 +38,8 @@ class EndpointState:
     def key(self) -> str:
         """Return a key that changes with anything relevant to cost or reports."""
         needs = {name: value for name, value in asdict(self.needs).items() if name not in _APART}
-        facts = [needs, self.team_id, self.team]
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        parts = [needs, self.team_id, self.team]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def held(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def states_at(end: datetime, names: Collection[str]) -> Mapping[str, EndpointSta
     """Return states by name: endpoints created before `end`, and the deleted ones among `names`."""
     rows = list(selectors.endpoints().filter(created_at__lt=end))
     then = selectors.specs_before([row.pk for row in rows if row.changed_at >= end], end)
-    found = {
+    states = {
         row.name: EndpointState(
             parse_stored_needs(then.get(row.pk, row.spec)),
             row.team_id,
@@ -59,7 +59,7 @@ def states_at(end: datetime, names: Collection[str]) -> Mapping[str, EndpointSta
         )
         for row in rows
     }
-    return found | _gone({name for name in names if name not in found}, end)
+    return states | _gone({name for name in names if name not in states}, end)
 
 
 def stored_needs(row: CostDay) -> Needs:

@@ -66,15 +66,15 @@ def missing_hours(now: datetime) -> list[datetime]:
     """Return the ended hours not yet queried, latest first, since the first endpoint existed."""
     last = (now.astimezone(UTC) - SETTLED).replace(minute=0, second=0, microsecond=0) - HOUR
     first = last - BACKFILL
-    known = set(MeasuredHour.objects.filter(hour__gte=first).values_list("hour", flat=True))
+    measured = set(MeasuredHour.objects.filter(hour__gte=first).values_list("hour", flat=True))
     begun = selectors.first_created_at()
-    begins = [moment for moment in (begun, min(known, default=None)) if moment is not None]
+    begins = [moment for moment in (begun, min(measured, default=None)) if moment is not None]
     if not begins:
         return []
     first = max(first, min(begins).astimezone(UTC).replace(minute=0, second=0, microsecond=0))
     hours = int((last - first) / HOUR) + 1
-    found = (last - n * HOUR for n in range(max(0, hours)))
-    return [hour for hour in found if hour not in known]
+    due_hours = (last - n * HOUR for n in range(max(0, hours)))
+    return [hour for hour in due_hours if hour not in measured]
 
 
 class HourResult(StrEnum):
@@ -115,16 +115,18 @@ def add_hour(asker: Asker, hour: datetime, *, patient: bool = True) -> HourResul
 
 
 def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
-    found = endpoint_states.states_at(hour + HOUR, counted)
+    states = endpoint_states.states_at(hour + HOUR, counted)
     prices, slopes, day = catalogue.load_prices(), by_settings(), hour.date()
-    use = [(found[name].needs, (one.worker_s or 0.0) / HOUR_S) for name, one in counted.items()]
+    use = [
+        (states[name].needs, (count.worker_s or 0.0) / HOUR_S) for name, count in counted.items()
+    ]
     machines = occupy(catalogue.instances_by_name(), use)
     rates = tiers.rates(machines, lambda machine: prices.on(machine, day), day)
     # Owners pay for a tier in idle hours too.
-    uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
+    uses = {name: (state.needs.tier, counted.get(name, Counts())) for name, state in states.items()}
     parts = tiers.tier_cost_shares(rates, uses, hour.timestamp(), (hour + HOUR).timestamp())
     begun = {(row.endpoint_name, row.key): row for row in CostDay.objects.filter(day=day)}
-    for name, state in found.items():
+    for name, state in states.items():
         needs, tier = state.needs, parts.get(name)
         if name not in counted and not (tier and tier.hours):
             continue
@@ -239,17 +241,17 @@ def _parts(since: date) -> None:
         hours = MeasuredHour.objects.filter(hour__date=day)
         covered_s = hours.aggregate(seconds=Sum("covered_s"))["seconds"] or 24 * HOUR_S
         needs = [stored_needs(row) for row in rows]
-        use = [(one, row.worker_s / covered_s) for one, row in zip(needs, rows, strict=True)]
+        use = [(need, row.worker_s / covered_s) for need, row in zip(needs, rows, strict=True)]
         occupied = occupy(machines, use)
-        for one, row in zip(needs, rows, strict=True):
-            row.part, row.l1_part = machine_part(one, occupied)
+        for need, row in zip(needs, rows, strict=True):
+            row.part, row.l1_part = machine_part(need, occupied)
             row.save(update_fields=["part", "l1_part"])
 
 
 def _prices(since: date) -> None:
     prices = catalogue.load_prices()
-    kept = CostDay.objects.filter(day__gte=since).exclude(machine="").order_by()
-    for machine, day, price in kept.values_list("machine", "day", "price").distinct():
+    cost_days = CostDay.objects.filter(day__gte=since).exclude(machine="").order_by()
+    for machine, day, price in cost_days.values_list("machine", "day", "price").distinct():
         now = prices.on(machine, day)
         if now != price:
             CostDay.objects.filter(machine=machine, day=day).update(price=now)
@@ -270,23 +272,23 @@ def _tiers(since: date) -> None:
         tiers.stated_prices(),
     )
     rows = CostDay.objects.filter(day__gte=since).exclude(tier="").order_by()
-    kept = rows.exclude(tier_place=CostPlace.KEPT)
-    for tier, place, day, *then in kept.values_list(
+    kept_rows = rows.exclude(tier_place=CostPlace.KEPT)
+    for tier, place, day, *then in kept_rows.values_list(
         "tier", "tier_place", "day", *_TIER_PRICES
     ).distinct():
         price = partial(prices.on, day=day)
-        found = tiers.terms(tier, place, stated_prices.on(tier, day), machines, price)
-        if found.machine and found.machine not in machines:
+        terms = tiers.terms(tier, place, stated_prices.on(tier, day), machines, price)
+        if terms.machine and terms.machine not in machines:
             continue  # tier removed since: its stored size stays
-        now = tier_prices(found)
+        now = tier_prices(terms)
         if list(now.values()) != then:
-            kept.filter(tier=tier, tier_place=place, day=day).update(**now)
+            kept_rows.filter(tier=tier, tier_place=place, day=day).update(**now)
 
 
 def _slopes(since: date) -> None:
     """Fill missing slopes only: a later calibration does not apply to earlier days."""
     lacking = CostDay.objects.filter(day__gte=since, slope=None).exclude(settings="").order_by()
-    wanted = set(lacking.values_list("settings", flat=True).distinct())
+    settings_names = set(lacking.values_list("settings", flat=True).distinct())
     for settings, slope in by_settings().items():
-        if settings in wanted:
+        if settings in settings_names:
             lacking.filter(settings=settings).update(slope=slope)

@@ -101,17 +101,17 @@ def coverage(month: Month, now: datetime) -> Coverage:
 def coverages(wanted: Sequence[Month], now: datetime) -> dict[Month, Coverage]:
     """Return coverages with one query; hours before the first ever queried are not due."""
     rows = MeasuredHour.objects.order_by().annotate(month=TruncMonth("hour", tzinfo=UTC))
-    found = {
+    by_month = {
         row["month"].date(): row
         for row in rows.values("month").annotate(
             queried=Count("hour"), seconds=Sum("covered_s"), first=Min("hour")
         )
     }
-    began = min((row["first"] for row in found.values()), default=None)
+    began = min((row["first"] for row in by_month.values()), default=None)
     over = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     covered = {}
     for month in wanted:
-        row = found.get(month.first)
+        row = by_month.get(month.first)
         due = 0
         if began is not None:
             due = int((min(month.ends, over) - max(month.begins, began)).total_seconds() / HOUR_S)

@@ -71,8 +71,8 @@ class CostLine:
     @property
     def valued(self) -> bool:
         """Return whether the saving of any part is known."""
-        known = self.unvalued < self.cached if self.cached else not self.unpriced_tier_h
-        return self.priced and known
+        is_valued = self.unvalued < self.cached if self.cached else not self.unpriced_tier_h
+        return self.priced and is_valued
 
     @property
     def per_million_tokens(self) -> float | None:
@@ -81,7 +81,7 @@ class CostLine:
 
 
 Days = QuerySet[CostDay]
-_SUMS = [one.name for one in fields(CostLine) if one.type == "float"]
+_SUMS = [field.name for field in fields(CostLine) if field.type == "float"]
 _HOURLY = F("part") * F("price") / HOUR_S
 _CACHED = F("cached_device") + F("cached_l1") + F("cached_l2")
 _DISKS = Case(
@@ -112,8 +112,8 @@ _NO_WORTH = _NO_PRICE | Q(slope=None) | _NO_TIER_PRICE
 
 def _sum(value: Any, when: Q | None = None) -> Any:
     """Sum the values; NULL terms are left out."""
-    shown = value if when is None else Case(When(when, then=value), default=Value(0.0))
-    return Coalesce(Sum(shown, output_field=FloatField()), 0.0)
+    counted = value if when is None else Case(When(when, then=value), default=Value(0.0))
+    return Coalesce(Sum(counted, output_field=FloatField()), 0.0)
 
 
 def days(begin: date, end: date, viewer: Somebody = None) -> QuerySet[CostDay]:
@@ -130,9 +130,9 @@ def days(begin: date, end: date, viewer: Somebody = None) -> QuerySet[CostDay]:
 
 def by_endpoint(rows: QuerySet[CostDay]) -> list[CostLine]:
     """Return a line for each endpoint and state."""
-    kept = ("endpoint_name", "team", "model", "machine", "tags")
-    found = rows.order_by("endpoint_name").values(*kept)
-    found = found.annotate(
+    columns = ("endpoint_name", "team", "model", "machine", "tags")
+    ordered = rows.order_by("endpoint_name").values(*columns)
+    ordered = ordered.annotate(
         sum_workers_usd=_sum(F("worker_s") * _HOURLY),
         sum_idle_usd=_sum(_IDLE_S * _HOURLY),
         sum_tier_usd=_sum(_TIER),
@@ -157,7 +157,7 @@ def by_endpoint(rows: QuerySet[CostDay]) -> list[CostLine]:
             row["tags"],
             **{name: row[f"sum_{name}"] for name in _SUMS},
         )
-        for row in found
+        for row in ordered
     ]
 
 
@@ -185,20 +185,20 @@ class TierLine:
 
 def by_tier(rows: Days) -> list[TierLine]:
     """Return a line for each tier and team."""
-    found = rows.exclude(tier="").order_by("tier", "team").values("tier", "team")
-    sums_of = found.annotate(
+    ordered = rows.exclude(tier="").order_by("tier", "team").values("tier", "team")
+    sums_of = ordered.annotate(
         sum_h=_sum(F("tier_h")),
         sum_usd=_sum(_TIER),
         sum_unpriced=_sum(F("tier_h"), _NO_TIER_PRICE),
     )
-    kept = ("tier", "team", "sum_h", "sum_usd", "sum_unpriced")
-    return [TierLine(*row) for row in sums_of.values_list(*kept)]
+    columns = ("tier", "team", "sum_h", "sum_usd", "sum_unpriced")
+    return [TierLine(*row) for row in sums_of.values_list(*columns)]
 
 
 def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
     """Return endpoint, day and the cost (USD) of its workers' busy time."""
-    found = rows.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
-    return found.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))
+    ordered = rows.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
+    return ordered.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))
 
 
 def group_lines(lines: Iterable[CostLine], by: str) -> list[CostLine]:

@@ -38,9 +38,9 @@ def calibrations(request: HttpRequest) -> HttpResponseBase:
     """Show all endpoints; a POST sets the default of the automatic calibration."""
     if request.method == "POST":
         require(request.user, "operator")
-        wanted = request.POST.get("auto") == "on"
-        calibration_switches.set_default(request.user, wanted)
-        messages.success(request, f"Automatic calibration is {'on' if wanted else 'off'}.")
+        enabled = request.POST.get("auto") == "on"
+        calibration_switches.set_default(request.user, enabled)
+        messages.success(request, f"Automatic calibration is {'on' if enabled else 'off'}.")
         return redirect(PAGE)
     return _page(request)
 
@@ -75,9 +75,9 @@ def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def switch(request: HttpRequest, name: str) -> HttpResponseBase:
-    wanted: Any = _CHOICES.get(request.POST.get("auto", ""), "")
+    choice: Any = _CHOICES.get(request.POST.get("auto", ""), "")
     try:
-        effective = calibration_switches.set_endpoint(request.user, name, wanted)
+        effective = calibration_switches.set_endpoint(request.user, name, choice)
     except Refused as error:
         messages.error(request, str(error))
     else:
@@ -110,18 +110,18 @@ class CalibrationRow:
 
 def list_calibrations(viewer: Somebody) -> list[CalibrationRow]:
     """Return the visible endpoints by name; the number of queries is constant."""
-    listed = [(one, parse_stored_needs(one.spec)) for one in selectors.endpoints(viewer)]
-    slopes = known((one.pk, needs) for one, needs in listed)
+    listed = [(row, parse_stored_needs(row.spec)) for row in selectors.endpoints(viewer)]
+    slopes = known((row.pk, needs) for row, needs in listed)
     latest, switches = latest_runs(), read_switches()
-    names = {one.name for one, _ in listed}
+    names = {row.name for row, _ in listed}
     rows = []
     for endpoint, _ in listed:
-        found = slopes.get(endpoint.pk)
-        source = found.calibration.endpoint.name if found and found.lent else ""
+        slope = slopes.get(endpoint.pk)
+        source = slope.calibration.endpoint.name if slope and slope.lent else ""
         rows.append(
             CalibrationRow(
                 endpoint,
-                found,
+                slope,
                 latest.get(endpoint.pk),
                 switches.of.get(endpoint.pk),
                 switches.enabled(endpoint.pk),

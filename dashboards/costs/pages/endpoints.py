@@ -31,23 +31,23 @@ ROWS_A_PAGE = 50
 @never_cache
 @require_safe
 def costs(request: HttpRequest) -> HttpResponse:
-    found = _report(request)
+    report = _report(request)
     by = request.GET.get("by", "")
     by = by if by in sums.BY[1:] or by.startswith("tag:") else ""
-    lines = [row.line for row in found.rows]
-    shown = sums.group_lines(lines, by) if by else found.rows
+    lines = [row.line for row in report.rows]
+    groups = sums.group_lines(lines, by) if by else report.rows
     context: dict[str, Any] = {
-        "report": found,
-        "page": Paginator(shown, ROWS_A_PAGE).get_page(request.GET.get("page")),
+        "report": report,
+        "page": Paginator(groups, ROWS_A_PAGE).get_page(request.GET.get("page")),
         "ranges": list(RANGES),
         "by": by,
         "groupings": [*sums.BY[1:], *(f"tag:{key}" for key in sums.tag_keys(lines))],
         "teams": _team_words(request),
         "tag": request.GET.get("tag", ""),
         "team": request.GET.get("team", ""),
-        "unpriced": found.unpriced,
+        "unpriced": report.unpriced,
         "back": request.get_full_path(),
-        "measuring": any(row.latest is not None and row.latest.live for row in found.rows),
+        "measuring": any(row.latest is not None and row.latest.live for row in report.rows),
     }
     return responses.render(request, "dashboards/costs.html", "dashboards/htmx/costs.html", context)
 
@@ -56,15 +56,15 @@ def costs(request: HttpRequest) -> HttpResponse:
 @require_safe
 def table(request: HttpRequest) -> HttpResponse:
     """Return the table as CSV: unrounded, unknown values empty."""
-    found = _report(request)
+    report = _report(request)
     response = HttpResponse(content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="costs-{found.key}.csv"'
+    response["Content-Disposition"] = f'attachment; filename="costs-{report.key}.csv"'
     writer = csv.DictWriter(response, COLUMNS)
     writer.writeheader()
-    for row in found.rows:
+    for row in report.rows:
         values = row_values(row)
         tags = ";".join(f"{key}={value}" for key, value in values["tags"].items())
-        cells = {**values, "tags": tags, "range": found.key}
+        cells = {**values, "tags": tags, "range": report.key}
         writer.writerow({name: escape_formula(value) for name, value in cells.items()})
     return response
 

@@ -28,20 +28,20 @@ from routing.pages.views import build_shell
 @require_safe
 def page(request: HttpRequest, name: str) -> HttpResponse:
     """`?range=`: 1h, 6h or 24h; `?cause=`: with example decisions of this cause."""
-    found = find_endpoint(name)
+    endpoint = find_endpoint(name)
     key = request.GET.get("range", "")
     key = key if key in misses.RANGES else misses.DEFAULT_RANGE
     cause = request.GET.get("cause", "")
     cause = cause if cause in CAUSES else ""
-    seen = misses.report(found, key)
+    report = misses.report(endpoint, key)
     context: dict[str, Any] = {
-        **build_shell(found, "misses"),
-        "seen": seen,
-        "causes": [(row, _remedy_link(found, row)) for row in seen.causes],
+        **build_shell(endpoint, "misses"),
+        "seen": report,
+        "causes": [(row, _remedy_link(endpoint, row)) for row in report.causes],
         "ranges": list(misses.RANGES),
         "cause": cause,
         "cause_label": get_name("cause", cause) if cause else "",
-        "examples": misses.examples(found, cause) if cause and not seen.error else [],
+        "examples": misses.examples(endpoint, cause) if cause and not report.error else [],
     }
     return responses.render(request, "money/misses.html", "money/inc/misses.html", context)
 
@@ -69,12 +69,12 @@ def groups(request: HttpRequest) -> HttpResponse:
     key, by = request.GET.get("range", ""), request.GET.get("by", "")
     key = key if key in miss_groups.RANGES else misses.DEFAULT_RANGE
     by = by if by in miss_groups.BY or by.startswith(miss_groups.TAG) else miss_groups.BY[0]
-    seen = miss_groups.report(connections.fleet(), key, by, time.time(), request.user)
+    report = miss_groups.report(connections.fleet(), key, by, time.time(), request.user)
     context: dict[str, Any] = {
-        "seen": seen,
-        "page": Paginator(seen.groups, ROWS_A_PAGE).get_page(request.GET.get("page")),
+        "seen": report,
+        "page": Paginator(report.groups, ROWS_A_PAGE).get_page(request.GET.get("page")),
         "ranges": list(miss_groups.RANGES),
-        "groupings": miss_groups.groupings(seen.tags),
+        "groupings": miss_groups.groupings(report.tags),
     }
     return responses.render(
         request, "money/miss_groups.html", "money/inc/miss_groups.html", context

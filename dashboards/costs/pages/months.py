@@ -40,29 +40,29 @@ _CROSSINGS = 50
 @require_safe
 def reports(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
-    found = months.coverages(months.stored_months(now), now)
-    return render(request, "money/reports.html", {"months": found.items()})
+    coverages = months.coverages(months.stored_months(now), now)
+    return render(request, "money/reports.html", {"months": coverages.items()})
 
 
 @never_cache
 @require_safe
 def report(request: HttpRequest, month: str) -> HttpResponse:
     weight = _weight(request)
-    found = month_reports.report(_month(month), timezone.now(), request.user, weight)
-    tables = [month_reports.shorten(table) for table in found.tables]
-    context = {"report": found, "tables": tables, "now": timezone.now()}
+    month_report = month_reports.report(_month(month), timezone.now(), request.user, weight)
+    tables = [month_reports.shorten(table) for table in month_report.tables]
+    context = {"report": month_report, "tables": tables, "now": timezone.now()}
     return render(request, "money/report.html", context)
 
 
 @never_cache
 @require_safe
 def report_csv(request: HttpRequest, month: str) -> HttpResponse:
-    found = month_reports.report(_month(month), timezone.now(), request.user, _weight(request))
+    report = month_reports.report(_month(month), timezone.now(), request.user, _weight(request))
     response = HttpResponse(content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="costs-{found.month.key}.csv"'
+    response["Content-Disposition"] = f'attachment; filename="costs-{report.month.key}.csv"'
     writer = csv.DictWriter(response, month_reports.COLUMNS)
     writer.writeheader()
-    for row in month_reports.report_rows(found):
+    for row in month_reports.report_rows(report):
         writer.writerow({name: escape_formula(value) for name, value in row.items()})
     return response
 
@@ -125,14 +125,14 @@ def delete_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
 def tier_list(request: HttpRequest) -> HttpResponse:
     machines = occupied_machines()
     today, prices = timezone.now().date(), catalogue.load_prices()
-    known = tiers.rates(machines, lambda name: prices.on(name, today), today)
+    tier_rates = tiers.rates(machines, lambda name: prices.on(name, today), today)
     specs = endpoints.endpoints(_user(request)).values_list("spec", flat=True)
     used = {
         tier: tiers.unknown_rate(tier)
         for tier in (parse_stored_needs(spec).tier for spec in specs)
         if tier
     }
-    rates = (used | known).values()
+    rates = (used | tier_rates).values()
     context = {"rates": sorted(rates, key=lambda rate: rate.name)}
     return render(request, "money/tiers.html", context)
 
@@ -185,10 +185,10 @@ def _budgets(request: HttpRequest, form: FieldsForm, status: int = 200) -> HttpR
 
 
 def _month(text: str) -> Month:
-    found = months.parse_month(text)
-    if found is None:
+    month = months.parse_month(text)
+    if month is None:
         raise Http404
-    return found
+    return month
 
 
 def _weight(request: HttpRequest) -> float:

@@ -47,7 +47,7 @@ def price(request: HttpRequest, machine: str) -> HttpResponseBase:
     try:
         made = save_price(request.user, machine, typed, offer)
     except Refused as error:
-        texts = [f"{one.message} {one.remedy}" for one in error.errors]
+        texts = [f"{problem.message} {problem.remedy}" for problem in error.errors]
         context |= {"problem": " ".join(texts), "typed": typed}
         return render(request, "money/price.html", context, status=error.status_code)
     amount = format_usd_hour(made.price_usd_hour)
@@ -59,8 +59,8 @@ def price(request: HttpRequest, machine: str) -> HttpResponseBase:
 def _missing(request: HttpRequest) -> list[MissingPrice]:
     viewer: Any = request.user
     specs = selectors.endpoints(viewer).values_list("name", "spec")
-    wanted = [(name, parse_stored_needs(spec)) for name, spec in specs]
-    return list_missing(wanted, instances_by_name())
+    needs = [(name, parse_stored_needs(spec)) for name, spec in specs]
+    return list_missing(needs, instances_by_name())
 
 
 def _posted(request: HttpRequest) -> str:

@@ -97,13 +97,13 @@ def save_price(actor: Any, machine: str, typed: str, offer: str = "") -> Instanc
     had = row is not None and row.price_usd_hour is not None
     today = timezone.now().astimezone(UTC).date()
     since: date = today if had else today.replace(day=1)
-    facts = {} if row else INSTANCE_TYPES.fields.values(selectors.make_row(size))
-    facts |= {
+    fields = {} if row else INSTANCE_TYPES.fields.values(selectors.make_row(size))
+    fields |= {
         "price_usd_hour": amount,
         "price_date": since,
         "price_source": listed.words if listed else OWN_HARDWARE,
     }
-    return INSTANCE_TYPES.save(actor, machine, facts).instance
+    return INSTANCE_TYPES.save(actor, machine, fields).instance
 
 
 def _parse_usd(typed: str) -> float:
@@ -194,11 +194,15 @@ def list_offers(like: Instance) -> list[PriceOffer]:
         instance for instance in _priced() if (instance.gpu, instance.gpus) == (like.gpu, like.gpus)
     ]
     same.sort(key=lambda one: (abs(one.vcpus - like.vcpus), one.name))
-    return [_offer(one) for one in same[:MAX_OFFERS]]
+    return [_offer(size_offer) for size_offer in same[:MAX_OFFERS]]
 
 
 def _priced() -> Iterator[Instance]:
-    yield from (one for one in BUILTIN.values() if one.price_usd_hour is not None)
+    yield from (
+        instance_type
+        for instance_type in BUILTIN.values()
+        if instance_type.price_usd_hour is not None
+    )
     yield from _CPU_ONLY
 
 

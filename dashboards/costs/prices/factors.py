@@ -49,22 +49,22 @@ def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, KnownSlope]:
         own[row.endpoint_id] = row
         if row.measured_as:
             alike[row.measured_as] = row
-    found = {}
+    factors_known = {}
     for key, needs in wanted:
         mine, like = own.get(key), alike.get(needs.settings)
         if like is not None and (mine is None or mine.measured_as not in ("", needs.settings)):
-            found[key] = KnownSlope(like, lent=like.endpoint_id != key)
+            factors_known[key] = KnownSlope(like, lent=like.endpoint_id != key)
         elif mine is not None:
-            found[key] = KnownSlope(mine, lent=False)
-    return found
+            factors_known[key] = KnownSlope(mine, lent=False)
+    return factors_known
 
 
 def by_settings() -> dict[str, float]:
     """Return the latest calibration for each settings key, in seconds a token."""
     done = Calibration.objects.filter(state=RunState.DONE, seconds_per_token__gt=0)
     rows = done.exclude(measured_as="").order_by("created_at")
-    found = rows.values_list("measured_as", "seconds_per_token")
-    return {settings: seconds for settings, seconds in found if seconds}
+    measured = rows.values_list("measured_as", "seconds_per_token")
+    return {settings: seconds for settings, seconds in measured if seconds}
 
 
 def factors(viewer: Somebody = None) -> Mapping[str, Mapping[str, float]]:

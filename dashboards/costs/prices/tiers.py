@@ -45,16 +45,16 @@ class StatedTierPrice:
     rows: Mapping[str, Sequence[TierPrice]]
 
     def on(self, name: str, day: date) -> TierPrice | None:
-        found = next((row for row in self.rows.get(name, ()) if row.since <= day), None)
-        return found if found is not None and found.is_set else None
+        price = next((row for row in self.rows.get(name, ()) if row.since <= day), None)
+        return price if price is not None and price.is_set else None
 
 
 def stated_prices() -> StatedTierPrice:
     """Return all entered prices with one query."""
-    found: dict[str, list[TierPrice]] = {}
+    prices: dict[str, list[TierPrice]] = {}
     for row in TierPrice.objects.order_by("name", "-since"):
-        found.setdefault(row.name, []).append(row)
-    return StatedTierPrice(found)
+        prices.setdefault(row.name, []).append(row)
+    return StatedTierPrice(prices)
 
 
 def terms(
@@ -154,7 +154,9 @@ def tier_cost_shares(
     shares = {}
     for tier in {tier for tier, _ in uses.values() if tier}:
         rate = known.get(tier) or unknown_rate(tier)
-        users = split_shares({name: counts for name, (one, counts) in uses.items() if one == tier})
+        users = split_shares(
+            {name: counts for name, (tier_name, counts) in uses.items() if tier_name == tier}
+        )
         for name, share in users.items():
             shares[name] = TierCostShare(rate, share, rate.hours_within(begin, end))
     return shares
@@ -196,8 +198,8 @@ def _words(spec: TierSpec, terms: Terms, machines: Mapping[str, Instance]) -> st
         return format_usd_hour(terms.whole)
     name, held = terms.machine, machines[terms.machine].memory_bytes
     part, usd = spec.memory_bytes / held, terms.memory * held / GIB
-    shown = "this machine" if name == THIS_MACHINE else name
-    words = f"{spec.node_count} × {part:.1%} of the memory of {shown} at {format_usd_hour(usd)}"
+    label = "this machine" if name == THIS_MACHINE else name
+    words = f"{spec.node_count} × {part:.1%} of the memory of {label} at {format_usd_hour(usd)}"
     if spec.disk_bytes and terms.disk:
         each = terms.disk * HOURS_A_MONTH
         words += f", {spec.disk_bytes / GIB:g} GiB of disk each at {format_usd(each)}/GiB/month"

@@ -88,7 +88,7 @@ class EndpointCostRow:
     @property
     def line(self) -> CostLine:
         """Return the line for report sums."""
-        counts, found, saving = self.usage, self.costs, self.costs.saving
+        counts, costs, saving = self.usage, self.costs, self.costs.saving
         cached, seconds = sum(counts.cached.values()), counts.worker_s or 0.0
         team = self.endpoint.team
         return CostLine(
@@ -97,13 +97,13 @@ class EndpointCostRow:
             self.needs.model,
             self.needs.machine,
             self.needs.tags,
-            workers_usd=found.total or 0.0,
-            idle_usd=found.idle or 0.0,
-            tier_usd=found.l2.usd or 0.0,
-            l1_usd=found.l1 or 0.0,
+            workers_usd=costs.total or 0.0,
+            idle_usd=costs.idle or 0.0,
+            tier_usd=costs.l2.usd or 0.0,
+            l1_usd=costs.l1 or 0.0,
             saved_usd=(saving.usd or 0.0) if saving else 0.0,
             worker_s=seconds,
-            unpriced_s=seconds if found.rate.usd_hour is None else 0.0,
+            unpriced_s=seconds if costs.rate.usd_hour is None else 0.0,
             prompt=counts.prompt or 0.0,
             generated=counts.generated or 0.0,
             requests=counts.requests or 0.0,
@@ -190,9 +190,9 @@ def report(
     message = make_fault_message(fault) if fault else None
     catalogue = occupied_machines(counted.by_endpoint, RANGES[key])
     rows = _rows(counted, viewer, catalogue, now - RANGES[key], now)
-    shown = [row for row in rows if only(row)]
+    matching = [row for row in rows if only(row)]
     missing = list_missing(((row.endpoint.name, row.needs) for row in rows), catalogue)
-    return CostReport(key, RANGES[key], shown, message, _tag_words(rows), missing)
+    return CostReport(key, RANGES[key], matching, message, _tag_words(rows), missing)
 
 
 def _rows(
@@ -204,20 +204,20 @@ def _rows(
 ) -> list[EndpointCostRow]:
     # Only two columns: a status has a dozen texts to decode.
     related = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
-    listed = [(one, parse_stored_needs(one.spec)) for one in related.only(*_READ)]
-    slopes = known((one.pk, needs) for one, needs in listed)
+    listed = [(row, parse_stored_needs(row.spec)) for row in related.only(*_READ)]
+    slopes = known((row.pk, needs) for row, needs in listed)
     latest = latest_runs()
     l2 = _l2(listed, counted, viewer, catalogue, (begin, end))
-    seen, rows = {one.name for one, _ in listed}, []
+    names, rows = {row.name for row, _ in listed}, []
     for endpoint, needs in listed:
         counts, measured = counted.by_endpoint.get(endpoint.name), slopes.get(endpoint.pk)
         slope = measured.slope if measured else None
         pays = l2.get(endpoint.name, NO_L2)
-        found = costs(rate(needs, catalogue), counts or Counts(), slope, pays)
+        row_costs = costs(rate(needs, catalogue), counts or Counts(), slope, pays)
         other = measured.calibration.endpoint.name if measured and measured.lent else ""
-        lent_by = other if other in seen else ""
+        lent_by = other if other in names else ""
         last = latest.get(endpoint.pk)
-        rows.append(EndpointCostRow(endpoint, needs, counts, found, measured, last, lent_by))
+        rows.append(EndpointCostRow(endpoint, needs, counts, row_costs, measured, last, lent_by))
     return rows
 
 
@@ -230,26 +230,26 @@ def _l2(
 ) -> Mapping[str, L2Cost]:
     if not any(needs.tier for _, needs in listed):
         return {}
-    every = [(one.name, needs.tier) for one, needs in listed]
+    every = [(row.name, needs.tier) for row, needs in listed]
     if viewer is not None and not allows(viewer, "viewer"):
         specs = selectors.endpoints().values_list("name", "spec")
         every = [(name, parse_stored_needs(spec).tier) for name, spec in specs]
     uses = {name: (tier, counted.by_endpoint.get(name, Counts())) for name, tier in every}
 
     def price(machine: str) -> float | None:
-        found = catalogue.get(machine)
-        return found.price_usd_hour if found else None
+        machine_type = catalogue.get(machine)
+        return machine_type.price_usd_hour if machine_type else None
 
     today = datetime.fromtimestamp(between[1], UTC).date()
     parts = tiers.tier_cost_shares(tiers.rates(catalogue, price, today), uses, *between)
-    found = {name: part.cost for name, part in parts.items()}
+    costs = {name: part.cost for name, part in parts.items()}
     if counted.fault is None:
-        return found
+        return costs
     # Without usage data only a sole user is charged.
     users = Counter(tier for tier, _ in uses.values())
     return {
         name: pays if users[uses[name][0]] == 1 or pays.usd is None else _NOT_SPLIT
-        for name, pays in found.items()
+        for name, pays in costs.items()
     }
 
 
@@ -270,8 +270,8 @@ def latest_runs() -> dict[Any, Calibration]:
 
 def _sum(values: list[float | None]) -> float | None:
     """Sum the known values; None if there are none."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    present = [value for value in values if value is not None]
+    return sum(present) if present else None
 
 
 def _cached_tokens(tier: str, row: EndpointCostRow) -> float | None:

@@ -114,23 +114,23 @@ class _Priced:
 
 def report(prometheus: Asker, key: str, by: str, now: float, viewer: Somebody = None) -> MissGroups:
     """Return the tokens of the endpoints that the viewer may see. `by`: see `BY`, or tag:KEY."""
-    found, fault = _count(prometheus, RANGES[key], now)
+    counts, fault = _count(prometheus, RANGES[key], now)
     related = selectors.endpoints(viewer).select_related(None).select_related("team")
     listed = [
-        (one.pk, one.name, one.team.slug if one.team else "", parse_stored_needs(one.spec))
-        for one in related.only("name", "spec", "team__slug")
+        (row.pk, row.name, row.team.slug if row.team else "", parse_stored_needs(row.spec))
+        for row in related.only("name", "spec", "team__slug")
     ]
-    prices = _prices((pk, needs) for pk, name, _, needs in listed if name in found)
+    prices = _prices((pk, needs) for pk, name, _, needs in listed if name in counts)
     groups: dict[str, MissGroup] = {}
     causes: dict[str, MissGroup] = {}
     for pk, name, team, needs in listed:
-        for cause, tokens in found.get(name, {}).items():
+        for cause, tokens in counts.get(name, {}).items():
             label = _label(by, name, team, needs)
             _add(groups.setdefault(label, MissGroup(label)), cause, tokens, prices[pk])
             _add(causes.setdefault(cause, MissGroup(cause)), cause, tokens, prices[pk])
     total = sum(group.tokens for group in groups.values())
-    for one in (*groups.values(), *causes.values()):
-        one.share = one.tokens / total if total else 0.0
+    for group in (*groups.values(), *causes.values()):
+        group.share = group.tokens / total if total else 0.0
     tags = sorted({tag for *_, needs in listed for tag in needs.tags})
     return MissGroups(key, by, _by_tokens(groups), _by_tokens(causes), tags, fault)
 
@@ -143,16 +143,16 @@ def _count(
     prometheus: Asker, range_s: int, now: float
 ) -> tuple[Mapping[str, Mapping[str, int]], Message | None]:
     """Return the tokens by endpoint and cause."""
-    at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
+    end = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     grown = f"sum by (endpoint, cause) (increase({n.ROUTER_COMPUTED}[{range_s}s]))"
-    answer = prometheus.ask({"misses": Question(grown, at)})["misses"]
+    answer = prometheus.ask({"misses": Question(grown, end)})["misses"]
     fault = answer.fault or next(iter(answer.missing), None)
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for series in answer.series:
         if series.latest and round(series.latest):
-            mine = found.setdefault(series.label("endpoint"), {})
+            mine = counts.setdefault(series.label("endpoint"), {})
             mine[series.label("cause")] = round(series.latest)
-    return found, make_fault_message(fault) if fault else None
+    return counts, make_fault_message(fault) if fault else None
 
 
 def _prices(listed: Iterable[tuple[Any, Needs]]) -> Mapping[Any, _Priced]:

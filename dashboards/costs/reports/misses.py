@@ -84,8 +84,8 @@ class MissReport:
 
 
 def report(endpoint: Endpoint, key: str) -> MissReport:
-    found = selectors.misses(endpoint, RANGES[key], time.time())
-    totals = found.found
+    misses = selectors.misses(endpoint, RANGES[key], time.time())
+    totals = misses.found
     price = price_of(endpoint)
     names = selectors.prefix_names(endpoint)
     callers = keys.names_by_id(totals.keys)
@@ -106,8 +106,8 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
 
     def rows(sums: Mapping[str, Mapping[str, int]], named: Mapping[str, str]) -> list[MissRow]:
         listed = [
-            row(name, named.get(name) or name or "–", sum(one.values()))
-            for name, one in sums.items()
+            row(name, named.get(name) or name or "–", sum(causes.values()))
+            for name, causes in sums.items()
         ]
         return sorted(listed, key=lambda one: -one.tokens)[:MAX_LABELS]
 
@@ -136,12 +136,12 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
         rows(totals.keys, callers),
         rows(totals.prefixes, names),
         [
-            (datetime.fromtimestamp(hour, UTC), row("", "", sum(one.values())))
-            for hour, one in sorted(totals.hours.items(), reverse=True)
+            (datetime.fromtimestamp(hour, UTC), row("", "", sum(causes.values())))
+            for hour, causes in sorted(totals.hours.items(), reverse=True)
         ],
         templates[:MAX_LABELS],
-        found.error,
-        found.note,
+        misses.error,
+        misses.note,
     )
 
 
@@ -172,7 +172,11 @@ def slope_error(samples: Any, slope: float) -> float | None:
         ]
     except (TypeError, KeyError, ZeroDivisionError):
         return None
-    return median(abs(one - slope) / slope for one in each) if len(each) > 1 and slope else None
+    return (
+        median(abs(each_slope - slope) / slope for each_slope in each)
+        if len(each) > 1 and slope
+        else None
+    )
 
 
 def examples(endpoint: Endpoint, cause: str) -> list[MissExample]:

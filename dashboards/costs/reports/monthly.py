@@ -49,17 +49,17 @@ class MonthReport:
     @property
     def partial(self) -> str:
         """Return what is missing from the sums, or ""."""
-        found = []
+        reasons = []
         if not self.coverage.whole:
             share = self.coverage.share or 0.0
-            found.append(f"{1 - share:.1%} of the hours so far were not measured")
+            reasons.append(f"{1 - share:.1%} of the hours so far were not measured")
         if self.total.unpriced_s:
             share = self.total.unpriced_s / self.total.worker_s
-            found.append(f"{share:.1%} of the worker time has no price")
+            reasons.append(f"{share:.1%} of the worker time has no price")
         if self.total.unpriced_tier_h:
             share = self.total.unpriced_tier_h / self.total.tier_h
-            found.append(f"{share:.1%} of the cache tier time has no price")
-        return "; ".join(found)
+            reasons.append(f"{share:.1%} of the cache tier time has no price")
+        return "; ".join(reasons)
 
 
 def report(

@@ -69,14 +69,14 @@ def allocate(
         place = use.endpoint, use.day
         weights[place] = weights.get(place, 0.0) + weighted_tokens(use.used, weight)
     key_lines: dict[str, KeyLine] = {}
-    given = 0.0
+    allocated = 0.0
     for use in uses:
         place = use.endpoint, use.day
         weighed = weights[place]
         usd = busy.get(place, 0.0) * weighted_tokens(use.used, weight) / weighed if weighed else 0.0
-        given += usd
+        allocated += usd
         key_lines[use.key_id] = _more(key_lines.get(use.key_id), use, usd)
-    unreported = max(0.0, whole.busy_usd - given)
+    unreported = max(0.0, whole.busy_usd - allocated)
     return Allocation(
         _named(key_lines), weight, whole.busy_usd, whole.idle_usd, whole.tier_usd, unreported
     )
@@ -134,12 +134,12 @@ class TierPool:
 def pools(month: Month, viewer: Somebody) -> list[TierPool]:
     """Return the tiers used by the viewer's endpoints."""
     mine = sums.by_tier(sums.days(month.first, month.after, viewer))
-    every = {one.tier: TierLine(one.tier, "") for one in mine}
-    for one in sums.by_tier(sums.days(month.first, month.after)):
-        if one.tier in every:
-            every[one.tier] = every[one.tier].plus(one)
+    every = {line.tier: TierLine(line.tier, "") for line in mine}
+    for line in sums.by_tier(sums.days(month.first, month.after)):
+        if line.tier in every:
+            every[line.tier] = every[line.tier].plus(line)
     return [
-        _pool(whole, [one for one in mine if one.tier == name]) for name, whole in every.items()
+        _pool(whole, [line for line in mine if line.tier == name]) for name, whole in every.items()
     ]
 
 

@@ -83,10 +83,10 @@ class DashboardExport:
 def list_exports(*, recorded: bool = False) -> tuple[DashboardExport, ...]:
     """Return all dashboards: those for many endpoints first, in tab order."""
     return tuple(
-        DashboardExport(board, one, recorded)
-        for one in (False, True)
+        DashboardExport(board, of_one, recorded)
+        for of_one in (False, True)
         for board in BOARDS.values()
-        if board.panels(one=one)
+        if board.panels(one=of_one)
     )
 
 
@@ -140,10 +140,12 @@ def _variables(*, one: bool) -> Iterator[Object]:
         "query": "prometheus",
         "hide": 0,
     }
-    known = 'up{endpoint_name!=""'
-    yield _variable("namespace", "Namespace", known + "}", "namespace", several=not one)
+    selector = 'up{endpoint_name!=""'
+    yield _variable("namespace", "Namespace", selector + "}", "namespace", several=not one)
     match = "namespace" + ("=" if one else "=~") + '"$namespace"'
-    yield _variable("endpoint", "Endpoint", f"{known},{match}}}", "endpoint_name", several=not one)
+    yield _variable(
+        "endpoint", "Endpoint", f"{selector},{match}}}", "endpoint_name", several=not one
+    )
     if one:
         of_one = 'up{job="vllm",namespace="$namespace",endpoint_name="$endpoint"}'
         # Include series without a worker label: router metrics concern all workers.
@@ -234,12 +236,12 @@ def _link_lines(made: Object, declared: Panel, wanted: DashboardExport) -> None:
         return
     chosen: dict[str, str] = {f"var-{declared.drill}": f"${{__field.labels.{label}}}"}
     query = urlencode(chosen, safe="${}._")
-    kept = "${datasource:queryparam}&${namespace:queryparam}&${__url_time_range}"
+    parameters = "${datasource:queryparam}&${namespace:queryparam}&${__url_time_range}"
     if declared.drill == "worker":
-        kept = f"${{endpoint:queryparam}}&{kept}"
+        parameters = f"${{endpoint:queryparam}}&{parameters}"
     uid = DashboardExport(wanted.board, one=True).uid
     links: list[dict[str, Any]] = made["fieldConfig"]["defaults"].setdefault("links", [])
-    url = f"/d/{uid}?{query}&{kept}"
+    url = f"/d/{uid}?{query}&{parameters}"
     links.append(_LINK | {"title": f"This {declared.drill}", "type": "link", "url": url})
 
 

@@ -247,10 +247,12 @@ def export_line(line: PanelLine, *, one: bool, recorded: bool = False) -> str:
 
 def make_template(query: str, *, one: bool) -> str:
     scope = ONE if one else FLEET
-    found = {_with_variables(queries.render_plain(query, scope, times), times) for times in _PROBES}
-    if len(found) > 1:
-        raise NotExportable(f"{query}: {' is not '.join(sorted(found))}")
-    return found.pop()
+    variables = {
+        _with_variables(queries.render_plain(query, scope, times), times) for times in _PROBES
+    }
+    if len(variables) > 1:
+        raise NotExportable(f"{query}: {' is not '.join(sorted(variables))}")
+    return variables.pop()
 
 
 def _with_variables(text: str, times: Times) -> str:

@@ -139,8 +139,8 @@ def list_counters() -> tuple[str, ...]:
 def list_fleet_counters() -> dict[str, tuple[str, ...]]:
     """Return the counters summed over all endpoints, with the labels that are kept."""
     calls = ((text, call) for text, call in _find_calls() if not growth.names_one(text))
-    found = fleet_sums.collect_labels(calls) | {cache.TIER_TOKENS: {"basis", "tier"}}
-    return {metric: tuple(sorted(labels)) for metric, labels in sorted(found.items())}
+    labels = fleet_sums.collect_labels(calls) | {cache.TIER_TOKENS: {"basis", "tier"}}
+    return {metric: tuple(sorted(labels)) for metric, labels in sorted(labels.items())}
 
 
 def make_rules(family: growth.Family) -> list[dict[str, str]]:

@@ -238,13 +238,15 @@ class Prometheus:
     def _submit(self, question: Question) -> Future[QueryResult]:
         now = time.monotonic()
         with self._lock:
-            known = self._results.get(question)
-            is_fresh = known is not None and now - known[0] < self.deadlines.cache_s
-            if known is not None and is_fresh and not known[1].cancelled():
-                return known[1]
+            result = self._results.get(question)
+            is_fresh = result is not None and now - result[0] < self.deadlines.cache_s
+            if result is not None and is_fresh and not result[1].cancelled():
+                return result[1]
             if len(self._results) >= _CACHED:
                 fresh = now - self.deadlines.cache_s
-                self._results = {q: kept for q, kept in self._results.items() if kept[0] > fresh}
+                self._results = {
+                    q: result for q, result in self._results.items() if result[0] > fresh
+                }
             pool = self._heavy if question.heavy else self._pool
             future = pool.submit(self._answer, question)
             self._results[question] = (now, future)
@@ -409,10 +411,10 @@ def _number(text: Any) -> float | None:
 def _split_login(url: str, login: Login) -> tuple[str, Login]:
     try:
         parts = urlsplit(url)
-        given = parts.username or parts.password
+        has_login = parts.username or parts.password
     except ValueError:
         return url, login
-    if not given or login.auth is not Auth.NONE:
+    if not has_login or login.auth is not Auth.NONE:
         return url, login
     who, secret = unquote(parts.username or ""), unquote(parts.password or "")
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -62,13 +62,13 @@ class Federated:
         faults = tuple(answer.fault for _, answer in results if answer.fault is not None)
         if len(faults) == len(results):
             return QueryResult(fault=faults[0], missing=faults[1:])
-        found = [
+        joined = [
             (name, series)
             for name, answer in results
             for series in answer.series
             if self._is_its_own(name, series)
         ]
-        return QueryResult(_merge(found, join), missing=faults)
+        return QueryResult(_merge(joined, join), missing=faults)
 
     def _is_its_own(self, part: str, series: Series) -> bool:
         endpoint = next(filter(None, map(series.label, _ENDPOINT)), "")

@@ -51,19 +51,19 @@ class Login:
 
     def headers(self, method: str, url: str, body: bytes = b"") -> Mapping[str, str]:
         """Return the authentication headers of one request. Raises `LoginError`."""
-        found = {self.tenant_header: self.tenant} if self.tenant else {}
+        headers = {self.tenant_header: self.tenant} if self.tenant else {}
         if self.auth is Auth.BEARER:
-            found["Authorization"] = f"Bearer {self.secret}"
+            headers["Authorization"] = f"Bearer {self.secret}"
         elif self.auth is Auth.BASIC:
             pair = f"{self.username}:{self.secret}".encode()
-            found["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         elif self.auth is Auth.SIGV4:
             key = (self.username, self.secret) if self.secret else None
             try:
-                found |= aws.sign(key, self.region, self.service, method, url, body, found)
+                headers |= aws.sign(key, self.region, self.service, method, url, body, headers)
             except aws.SigningError as error:
                 raise LoginError(str(error)) from None
-        return found
+        return headers
 
     def tls(self) -> ssl.SSLContext:
         """Raises `LoginError` naming the invalid certificate or key."""

@@ -104,8 +104,8 @@ class LivenessProbe:
     def is_alive(self) -> bool:
         """Return the result; concurrent callers share one request."""
         with self._lock:
-            at, alive = self._known
-            if time.monotonic() - at < _PROBE_MEMORY_S:
+            checked_at, alive = self._known
+            if time.monotonic() - checked_at < _PROBE_MEMORY_S:
                 return alive
             future = self._thread.submit(self._ask)
             try:
@@ -151,15 +151,15 @@ def describe_error(error: requests.RequestException) -> str:
 
 def _last_cause(error: BaseException) -> str:
     """Return the innermost text, such as "certificate verify failed: unable to get issuer"."""
-    found: BaseException = error
+    cause: BaseException = error
     while True:
-        inner = next((arg for arg in found.args if isinstance(arg, BaseException)), None)
-        inner = inner or getattr(found, "reason", None)
+        inner = next((arg for arg in cause.args if isinstance(arg, BaseException)), None)
+        inner = inner or getattr(cause, "reason", None)
         if not isinstance(inner, BaseException):
             break
-        found = inner
-    reason = getattr(found, "verify_message", "") or getattr(found, "reason", "")
-    return str(reason or type(found).__name__).replace("_", " ").lower()
+        cause = inner
+    reason = getattr(cause, "verify_message", "") or getattr(cause, "reason", "")
+    return str(reason or type(cause).__name__).replace("_", " ").lower()
 
 
 class _Session(requests.Session):

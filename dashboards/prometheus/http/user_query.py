@@ -45,7 +45,7 @@ def count_series(asker: Asker, query: str, field: str) -> int:
     )
     fault = answers["it"].fault or answers["count"].fault
     if fault is None:
-        return int(sum(one.latest or 0 for one in answers["count"].series))
+        return int(sum(series.latest or 0 for series in answers["count"].series))
     if fault.kind is FaultKind.BAD_QUERY:
         text = f"Prometheus rejected the expression: {fault.detail.rstrip('.')}."
         raise Refused(Problem(field, query[:200], text, "Correct the expression.", "promql"))
@@ -80,15 +80,15 @@ def find_unselective(condition: str) -> str:
 
     A regular expression names metrics if each alternative begins with 3 literal characters.
     """
-    found = [one for one in TOKEN.findall(condition) if one.strip() and not one.startswith("#")]
-    for place, one in enumerate(found):
-        if one != "{":
+    words = [word for word in TOKEN.findall(condition) if word.strip() and not word.startswith("#")]
+    for place, word in enumerate(words):
+        if word != "{":
             continue
-        before = found[place - 1] if place else ""
+        before = words[place - 1] if place else ""
         if re.fullmatch(r"[A-Za-z_:][\w:]*", before) and before.lower() not in _WORDS:
             continue
-        end = found.index("}", place) if "}" in found[place:] else len(found)
-        inside = found[place + 1 : end]
+        end = words.index("}", place) if "}" in words[place:] else len(words)
+        inside = words[place + 1 : end]
         if not _names_metrics(inside):
             return "{" + "".join(inside) + "}"
     return ""
@@ -109,5 +109,5 @@ def _names_metrics(matchers: list[str]) -> bool:
             continue
         if rest[1] != "~":
             return len(rest[1]) > 2
-        return len(rest) > 2 and all(_PREFIX.match(one) for one in rest[2][1:-1].split("|"))
+        return len(rest) > 2 and all(_PREFIX.match(part) for part in rest[2][1:-1].split("|"))
     return False

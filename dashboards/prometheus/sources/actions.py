@@ -28,14 +28,14 @@ SEALED = EncryptedColumns(
 
 def add(actor: User, name: Any, data: Mapping[str, Any]) -> MetricsSource:
     require(actor, "admin")
-    facts = validation.validate_source(name, data)
+    fields = validation.validate_source(name, data)
     try:
         with transaction.atomic():
-            _expect_free(facts, None)
+            _expect_free(fields, None)
             source = MetricsSource(name=name, created_by=stored_actor(actor))
-            _set(source, facts)
+            _set(source, fields)
             source.save(force_insert=True)
-            record(actor, "create", f"metrics-source/{name}", _hide_secrets(facts))
+            record(actor, "create", f"metrics-source/{name}", _hide_secrets(fields))
     except IntegrityError:
         text = f"A source {name}, or one for that cluster, already exists."
         problem = Problem(
@@ -53,15 +53,15 @@ def change(
         with transaction.atomic():
             source = _lock_source(name)
             expect_generation(f"Source {name}", source.generation, expected_generation)
-            facts = validation.validate_source(name, data, source)
+            fields = validation.validate_source(name, data, source)
             changed = {
                 key: value
-                for key, value in facts.items()
+                for key, value in fields.items()
                 if key in validation.SECRETS or getattr(source, key) != value
             }
             if not changed:
                 return source
-            _expect_free(facts, source)
+            _expect_free(fields, source)
             before = {key: getattr(source, key, "") for key in changed}
             _set(source, changed)
             source.generation += 1
@@ -72,7 +72,7 @@ def change(
             trail = {key: [old[key], new[key]] for key in changed}
             record(actor, "change", f"metrics-source/{name}", trail)
     except IntegrityError:
-        raise _make_taken(facts["cluster"]) from None
+        raise _make_taken(fields["cluster"]) from None
     return source
 
 
@@ -91,8 +91,8 @@ def test(actor: User, name: str) -> MetricsSource:
     source = selectors.get(name)
     if source is None:
         raise _make_not_found(name)
-    found = diagnosis.examine(selectors.make_source_ref(source))
-    source.found, source.verified_at = found, timezone.now()
+    report = diagnosis.examine(selectors.make_source_ref(source))
+    source.found, source.verified_at = report, timezone.now()
     # Only if the source was not changed during the test.
     MetricsSource.objects.filter(pk=source.pk, generation=source.generation).update(
         found=source.found, verified_at=source.verified_at

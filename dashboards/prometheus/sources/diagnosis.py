@@ -51,21 +51,21 @@ class SourceDiagnosis:
 
 def examine(source: MetricsSourceRef) -> dict[str, Any]:
     """Return JSON-ready results; `verdict` is ok, warning or danger."""
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "software": "",
         "skew_s": None,
         "jobs": [],
         "families": [],
         "endpoints": [],
     }
-    findings = list(_query_facts(source, found))
+    findings = list(_query_facts(source, report))
     levels = {finding.level for finding in findings}
-    found["verdict"] = next((level for level in _SEVERITIES if level in levels), "ok")
-    found["findings"] = [
+    report["verdict"] = next((level for level in _SEVERITIES if level in levels), "ok")
+    report["findings"] = [
         {"level": finding.level, "title": finding.title, "text": finding.text, "fix": finding.fix}
         for finding in findings
     ]
-    return found
+    return report
 
 
 def _query_facts(source: MetricsSourceRef, found: dict[str, Any]) -> Sequence[SourceDiagnosis]:
@@ -137,7 +137,7 @@ def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDia
     client = Prometheus(
         source.url, Deadlines(read_s=_DEADLINE_S, page_s=_DEADLINE_S + 1), source.login
     )
-    at = int(time.time())
+    now = int(time.time())
     queries = {
         "known": "count by (job) (up)",
         "up": "sum by (job) (up)",
@@ -146,7 +146,7 @@ def _contents(source: MetricsSourceRef, found: dict[str, Any]) -> list[SourceDia
         **{f"no {label}": f'count ({RUNNING}{{{label}=""}})' for label in LABELS},
     }
     try:
-        answers = client.ask({name: Question(query, at) for name, query in queries.items()})
+        answers = client.ask({name: Question(query, now) for name, query in queries.items()})
     finally:
         client.close()
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
@@ -165,10 +165,10 @@ def _diagnose_contents(
     answers: Mapping[str, QueryResult], found: dict[str, Any]
 ) -> list[SourceDiagnosis]:
     up = _by(answers["up"], "job")
-    known = _by(answers["known"], "job")
+    samples = _by(answers["known"], "job")
     found["jobs"] = [
         {"name": job, "targets": int(count), "up": int(up.get(job, 0))}
-        for job, count in sorted(known.items())[:_SHOWN]
+        for job, count in sorted(samples.items())[:_SHOWN]
     ]
     there = _by(answers["families"], "__name__")
     found["families"] = [
@@ -239,14 +239,14 @@ def _alertmanager(source: MetricsSourceRef, found: dict[str, Any]) -> list[Sourc
 
 def ask() -> Iterator[PreflightResult]:
     try:
-        found = selectors.list_in_use()
+        sources = selectors.list_in_use()
     except DatabaseError:
         return  # the database check reports this
     question = {"up": Question("count (up)", int(time.time()))}
-    begun = [(one, one.asker().begin(question)) for one in found]
-    for one, answers in begun:
+    begun = [(source, source.asker().begin(question)) for source in sources]
+    for source, answers in begun:
         answer = answers()["up"]
-        subject = f"metrics source {one.name}"
+        subject = f"metrics source {source.name}"
         if answer.fault is not None:
             message = make_fault_message(answer.fault)
             yield PreflightResult(subject, False, message.text, message.fix, needed=False)

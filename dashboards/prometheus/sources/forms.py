@@ -73,12 +73,12 @@ class SourceForm(ActionForm):
     ) -> None:
         self.source = source
         hidden = ("name", "secret", "key")
-        shown = {
+        initial = {
             name: getattr(source, name)
             for name in self.base_fields
             if source and name not in hidden
         }
-        super().__init__(data, initial=shown)
+        super().__init__(data, initial=initial)
         clusters: Any = self.fields["cluster"]
         clusters.choices = [
             ("", "Endpoints whose cluster has no own source"),
@@ -97,13 +97,13 @@ class SourceForm(ActionForm):
         ]
 
     def typed(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: str(self.data.get(name, "")).strip()
             for name in self.fields
             if name not in ("name", "enabled")
         }
-        found = {
-            name: value for name, value in found.items() if value or name not in ("secret", "key")
+        values = {
+            name: value for name, value in values.items() if value or name not in ("secret", "key")
         }
-        found["auth"] = found["auth"] or str(Auth.NONE)
-        return {**found, "enabled": bool(self.data.get("enabled"))}
+        values["auth"] = values["auth"] or str(Auth.NONE)
+        return {**values, "enabled": bool(self.data.get("enabled"))}

@@ -51,8 +51,8 @@ class MetricsSourceRef:
         if self.why_not:
             text = f"Metrics source {self.name} cannot be queried. {self.why_not}"
             return RefusingAsker(Fault(FaultKind.UNREACHABLE, text))
-        shown = "" if self.name == OWN else self.name
-        return client.connect(self.url, self.login, shown)
+        own_name = "" if self.name == OWN else self.name
+        return client.connect(self.url, self.login, own_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ def get(name: str) -> MetricsSource | None:
 
 def list_in_use() -> tuple[MetricsSourceRef, ...]:
     """Return the enabled sources, the default (or else the console's own) first."""
-    found = [make_source_ref(row) for row in MetricsSource.objects.filter(enabled=True)]
-    default = next((one for one in found if one.cluster is None), None) or get_own()
-    return (default, *(one for one in found if one.cluster is not None))
+    sources = [make_source_ref(row) for row in MetricsSource.objects.filter(enabled=True)]
+    default = next((source for source in sources if source.cluster is None), None) or get_own()
+    return (default, *(source for source in sources if source.cluster is not None))
 
 
 def any_known() -> bool:
@@ -272,10 +272,10 @@ class OwnSourceSummary:
 
 
 def summarize_own() -> OwnSourceSummary:
-    facts, found = settings.EMBERLINE, get_own()
+    settings_now, own = settings.EMBERLINE, get_own()
     return OwnSourceSummary(
-        client.hide_login(found.url),
-        facts.prometheus_embedded,
-        LOGINS[found.login.auth],
-        found.why_not,
+        client.hide_login(own.url),
+        settings_now.prometheus_embedded,
+        LOGINS[own.login.auth],
+        own.why_not,
     )

@@ -36,8 +36,8 @@ def validate_source(
         problems.append(_make_problem("name", name, remedy))
     if problems:
         raise Refused(*problems)
-    given = {key: value.strip() if key in TEXTS else value for key, value in data.items()}
-    whole = {**_present(present), **given}
+    values = {key: value.strip() if key in TEXTS else value for key, value in data.items()}
+    whole = {**_present(present), **values}
     whole["cluster"] = whole["cluster"] or None
     whole["tenant_header"] = whole["tenant_header"] or TENANT_HEADER
     whole["service"] = whole["service"] or "aps"
@@ -48,11 +48,11 @@ def validate_source(
         *_validate_pem(whole),
     ]
     if present is not None:
-        problems += _validate_address_change(whole, given, present)
+        problems += _validate_address_change(whole, values, present)
     if problems:
         raise Refused(*problems)
     return {key: whole[key] for key in FIELDS if key in whole and key not in SECRETS} | {
-        key: given[key] for key in SECRETS if given.get(key)
+        key: values[key] for key in SECRETS if values.get(key)
     }
 
 
@@ -93,7 +93,7 @@ def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Prob
     auth = whole["auth"]
     if auth not in AUTHS:
         return [_make_problem("auth", auth, f"Choose one of: {', '.join(AUTHS)}.")]
-    found = [
+    problems = [
         _make_problem(key, whole[key], "Enter the name of a file in the console's secrets folder.")
         for key in ("secret_file", "key_file")
         if whole[key] and not FILE_NAME.fullmatch(whole[key])
@@ -111,16 +111,16 @@ def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Prob
                 f"{auth} requires this field.",
                 "Enter it, or choose another authentication.",
             )
-            found.append(Problem(key, None, text, remedy, "required"))
+            problems.append(Problem(key, None, text, remedy, "required"))
     if not _HEADER.fullmatch(whole["tenant_header"]):
-        found.append(
+        problems.append(
             _make_problem(
                 "tenant_header",
                 whole["tenant_header"],
                 "Enter a header name, such as X-Scope-OrgID.",
             )
         )
-    found += [
+    problems += [
         _make_problem(key, whole[key], "Use the AWS notation, such as eu-central-1 or aps.")
         for key in ("region", "service")
         if whole[key] and not _REGION.fullmatch(whole[key])
@@ -128,16 +128,16 @@ def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Prob
     for key in ("username", "tenant", *SECRETS[:1]):
         if any(not mark.isprintable() for mark in str(whole.get(key) or "")):
             remedy = "Remove line breaks and control characters."
-            found.append(Problem(key, None, "Not valid in a header.", remedy, "invalid"))
-    return found
+            problems.append(Problem(key, None, "Not valid in a header.", remedy, "invalid"))
+    return problems
 
 
 def _cluster(whole: Mapping[str, Any]) -> list[Problem]:
     value = whole["cluster"]
     if value is None or value in cluster_names():
         return []
-    known = ", ".join(cluster_names()) or "none yet"
-    return [_make_problem("cluster", value, f"Leave it empty, or choose one of: {known}.")]
+    names = ", ".join(cluster_names()) or "none yet"
+    return [_make_problem("cluster", value, f"Leave it empty, or choose one of: {names}.")]
 
 
 def _validate_pem(whole: Mapping[str, Any]) -> list[Problem]:

@@ -53,22 +53,22 @@ def source(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("admin")
 def edit(request: HttpRequest, name: str = "") -> HttpResponseBase:
     """Add a source, or change the one of that name; then test it."""
-    found, user = _found(name) if name else None, actor_of(request)
-    form = SourceForm(request.POST if request.method == "POST" else None, source=found)
+    source, user = _found(name) if name else None, actor_of(request)
+    form = SourceForm(request.POST if request.method == "POST" else None, source=source)
 
     def act() -> MetricsSource:
-        if found is not None:
+        if source is not None:
             made = actions.change(user, name, form.typed())
         else:
             made = actions.add(user, request.POST.get("name", "").strip(), form.typed())
         return actions.test(user, made.name)
 
     def show(status: int) -> HttpResponse:
-        context = {"form": form, "source": found, "folder": settings.EMBERLINE.metrics_secrets}
+        context = {"form": form, "source": source, "folder": settings.EMBERLINE.metrics_secrets}
         return render(request, "metrics_sources/form.html", context, status=status)
 
     def done(made: MetricsSource) -> HttpResponse:
-        change = "changed" if found else "added"
+        change = "changed" if source else "added"
         messages.success(request, f"Metrics source {made.name} {change} and tested.")
         return redirect("metrics_sources:source", made.name)
 
@@ -86,12 +86,12 @@ def test(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("admin")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
-    found = _found(name)
+    source = _found(name)
     return confirm_by_name(
         request,
         name,
         lambda: actions.remove(actor_of(request), name),
-        page=("metrics_sources/remove.html", {"row": found}),
+        page=("metrics_sources/remove.html", {"row": source}),
         words=("remove", "removed"),
         done=(f"Metrics source {name} and its secrets removed.", "metrics_sources:list"),
     )

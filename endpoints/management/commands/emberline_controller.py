@@ -45,6 +45,6 @@ class Command(BaseCommand):
         for pk in list(Follow.objects.values_list("pk", flat=True)):
             follow(str(pk))
         failed = FollowStatus.objects.exclude(phase="Ready").select_related("follow")
-        lines = [f"{one.follow}: {one.reason} {one.message}" for one in failed]
+        lines = [f"{outcome.follow}: {outcome.reason} {outcome.message}" for outcome in failed]
         if lines:
             raise CommandError("\n".join(lines))

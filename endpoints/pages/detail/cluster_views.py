@@ -66,11 +66,11 @@ def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def logs(request: HttpRequest, name: str) -> HttpResponse:
     endpoint = find_endpoint(name)
-    at = _choose_container(request, endpoint)
+    log_source = _choose_container(request, endpoint)
     groups: dict[str, list[sources.Container]] = {}
     for container in sources.containers(endpoint):
         groups.setdefault(container.replica, []).append(container)
-    context: dict[str, Any] = {"endpoint": endpoint, "groups": groups, "chosen": at}
+    context: dict[str, Any] = {"endpoint": endpoint, "groups": groups, "chosen": log_source}
     return render(request, "endpoints/logs.html", context)
 
 
@@ -79,12 +79,12 @@ def logs(request: HttpRequest, name: str) -> HttpResponse:
 def log_lines(request: HttpRequest, name: str) -> HttpResponseBase:
     """Stream server-sent events; browsers resume after the last event id."""
     endpoint = find_endpoint(name)
-    at = _choose_container(request, endpoint)
-    if at is None:
+    log_source = _choose_container(request, endpoint)
+    if log_source is None:
         raise Http404(f"{name} has no containers yet.")
     after = request.headers.get("Last-Event-ID", "") or request.GET.get("after", "")
     try:
-        lines = partial(sources.log_source(endpoint, at).lines, after)
+        lines = partial(sources.log_source(endpoint, log_source).lines, after)
     except ProvisionError as error:
         return HttpResponse(
             logs_stream.problem(error.message), content_type=logs_stream.CONTENT_TYPE

@@ -44,7 +44,9 @@ class ValueGroup:
 
 def form_values(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
     every = value_groups(spec)
-    return tuple(group for at, group in enumerate(every) if at < _ALWAYS_SHOWN or group.chosen)
+    return tuple(
+        group for index, group in enumerate(every) if index < _ALWAYS_SHOWN or group.chosen
+    )
 
 
 def value_groups(spec: EndpointSpec) -> tuple[ValueGroup, ...]:

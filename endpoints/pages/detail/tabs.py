@@ -114,13 +114,13 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def configuration(request: HttpRequest, name: str) -> HttpResponse:
     endpoint = find_endpoint(name)
-    shown = preview(endpoint.parsed)
+    previewed = preview(endpoint.parsed)
     context = {
         "endpoint": endpoint,
         "groups": form_values(endpoint.parsed),
         "yaml": documents.to_yaml(manifest_actions.export_endpoint(name)),
-        "shown": shown,
-        "command": command_lines(shown.argv),
+        "shown": previewed,
+        "command": command_lines(previewed.argv),
         "owner": owner_of(name),
         "pending": _pending_comparison(endpoint),
     }

@@ -64,8 +64,8 @@ def command(before: WorkloadSpec | None, after: WorkloadSpec | None) -> tuple[Co
     new = command_lines(after.argv)
     if before is None:
         return tuple(ConsequenceLine(text) for text in new)
-    marked = [one for one in ndiff(command_lines(before.argv), new) if one[0] != "?"]
-    return tuple(ConsequenceLine(one[2:], one[0].strip()) for one in marked)
+    marked = [line for line in ndiff(command_lines(before.argv), new) if line[0] != "?"]
+    return tuple(ConsequenceLine(line[2:], line[0].strip()) for line in marked)
 
 
 def command_lines(argv: tuple[str, ...]) -> list[str]:
@@ -98,8 +98,8 @@ def _running(endpoint: Endpoint) -> tuple[int, EndpointSpec | None]:
     served = endpoint.status.served_generation
     if not served or served == endpoint.generation:
         return 0, None
-    found = endpoint.revisions.filter(number=served).first()
-    return (served, parse(found.spec)) if found else (0, None)
+    revision = endpoint.revisions.filter(number=served).first()
+    return (served, parse(revision.spec)) if revision else (0, None)
 
 
 def _without_fields(

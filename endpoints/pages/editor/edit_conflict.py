@@ -35,15 +35,15 @@ def differences(
     """Return the differences by whole path, in form order. Without a known base (`base` None) every
     difference is a clash.
     """
-    found = []
+    rows = []
     for field in FIELDS:
         path = field.path
-        before, other, own = (one.get(path) for one in (base or {}, theirs, mine))
+        before, other, own = (side.get(path) for side in (base or {}, theirs, mine))
         if is_same(path, other, own) or (base is not None and is_same(path, before, other)):
             continue
         clash = base is None or not is_same(path, before, own)
-        found.append(Difference(path, field.label, before, other, own, clash))
-    return tuple(found)
+        rows.append(Difference(path, field.label, before, other, own, clash))
+    return tuple(rows)
 
 
 def merged(
@@ -99,5 +99,5 @@ def find_conflict(
     began = endpoint.revisions.filter(number=generation).first() if generation else None
     base = parse(began.spec).flat() if began else None
     since = endpoint.revisions.filter(number__gt=generation or 0).order_by("-number")[:SHOWN]
-    found = differences(base, endpoint.parsed.flat(), mine)
-    return EditConflict(endpoint.generation, tuple(since), found)
+    changed = differences(base, endpoint.parsed.flat(), mine)
+    return EditConflict(endpoint.generation, tuple(since), changed)

@@ -53,22 +53,22 @@ def _feedback(request: HttpRequest, desk: SpecEditor) -> HttpResponse:
     touched = frozenset(desk.sent.get("touched", "").split())
     generation = generation_of(request)
     endpoint = desk.present
-    shown = errors
+    relevant = errors
     if endpoint is None and sent.yaml is None:
-        shown = _errors_after_edits(errors, touched)
+        relevant = _errors_after_edits(errors, touched)
     context: dict[str, Any] = {
         "form": form,
         "endpoint": endpoint,
-        "errors": [_error_row(one, form) for one in shown],
-        "missing": [_error_row(error, form) for error in errors if error not in shown],
+        "errors": [_error_row(error, form) for error in relevant],
+        "missing": [_error_row(error, form) for error in errors if error not in relevant],
         "consequences": consequences.find_consequences(
             spec, endpoint, [error.field for error in errors]
         ),
         "report": fitting.check_capacity(spec) if spec.model and not spec.simulated else None,
         "yaml": sent.yaml,
         "is_readable": sent.is_readable,
-        "slots": _slots(form, shown, touched) if sent.yaml is None else [],
-        "groups": _groups(form, shown) if sent.yaml is None else [],
+        "slots": _slots(form, relevant, touched) if sent.yaml is None else [],
+        "groups": _groups(form, relevant) if sent.yaml is None else [],
         "notes": list(filter(None, [installation.unvalidated_arguments(spec)])),
         "warnings": [*_warnings(spec, form, errors)],
         "start": desk.start,
@@ -104,11 +104,11 @@ def _is_empty(error: Problem) -> bool:
 
 
 def _error_row(error: Problem, form: EndpointForm) -> dict[str, Any]:
-    known = error.field in form.fields
+    has_field = error.field in form.fields
     return {
         "error": error,
-        "label": form[error.field].label if known else error.field,
-        "href": form[error.field].id_for_label if known else "",
+        "label": form[error.field].label if has_field else error.field,
+        "href": form[error.field].id_for_label if has_field else "",
     }
 
 
@@ -160,14 +160,14 @@ def preview_stored(request: HttpRequest, name: str) -> HttpResponse:
 def _page(
     request: HttpRequest, spec: EndpointSpec, name: str, refused: Iterable[Problem] = ()
 ) -> HttpResponse:
-    shown = preview(spec, refused)
+    previewed = preview(spec, refused)
     context: dict[str, Any] = {
         "name": name,
-        "shown": shown,
-        "command": command_lines(shown.argv),
+        "shown": previewed,
+        "command": command_lines(previewed.argv),
         "objects": [
-            {"kind": one["kind"], "name": one["metadata"]["name"], "text": _yaml(one)}
-            for one in shown.objects
+            {"kind": body["kind"], "name": body["metadata"]["name"], "text": _yaml(body)}
+            for body in previewed.objects
         ],
     }
     return render(request, "endpoints/preview.html", context)

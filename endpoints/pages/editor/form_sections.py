@@ -169,7 +169,7 @@ def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ..
     cache = "Reuse of computed prompt prefixes."
     routing = "Selection of a worker per request."
     routers = (LOCAL_ROUTERS, STORE) if cluster is None else (ROUTERS, STORE, EXPOSURE)
-    found = (
+    field_groups = (
         FieldGroup("model", "Model", MODEL.text, (MODEL, *((PLACE,) if place else ()))),
         FieldGroup("cache", "Cache", cache, (L1, L2)),
         FieldGroup("routing", "Routing", routing, (ROUTING, *routers)),
@@ -185,7 +185,7 @@ def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[FieldGroup, ..
             (ARGUMENTS, *on(PODS, ROLLOUT, SPLIT, METRICS), TAGS),
         ),
     )
-    return tuple(group for group in found if group.sections)
+    return tuple(group for group in field_groups if group.sections)
 
 
 def summarize_group(key: str, spec: EndpointSpec) -> str:

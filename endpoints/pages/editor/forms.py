@@ -92,24 +92,24 @@ class EndpointForm(Styled, forms.Form):
         cls, flat: Mapping[str, Any], sent: Mapping[str, Any], **facts: Any
     ) -> EndpointForm:
         """Return a form with these values. Other input in `sent` (note, hidden fields) is kept."""
-        shown = cls(to_form_data(flat), **facts).fields
-        others = {name: value for name, value in sent.items() if name not in shown}
+        held = cls(to_form_data(flat), **facts).fields
+        others = {name: value for name, value in sent.items() if name not in held}
         return cls(
-            {**others, **to_form_data({p: v for p, v in flat.items() if p in shown})}, **facts
+            {**others, **to_form_data({p: v for p, v in flat.items() if p in held})}, **facts
         )
 
     def _field(self, spec_field: SpecField) -> forms.Field:
-        facts: dict[str, Any] = {
+        keywords: dict[str, Any] = {
             "label": spec_field.label,
             "help_text": spec_field.help,
             "required": False,
         }
         if spec_field.kind is bool:
-            return forms.BooleanField(**facts)
+            return forms.BooleanField(**keywords)
         missing = unsupported_choices(spec_field.path, self.cluster)
         if missing:
-            facts["help_text"] += missing_text(missing)
-        field = forms.CharField(widget=self._widget(spec_field, missing), strip=True, **facts)
+            keywords["help_text"] += missing_text(missing)
+        field = forms.CharField(widget=self._widget(spec_field, missing), strip=True, **keywords)
         field.widget.attrs |= {"autocomplete": "off", "spellcheck": "false"}
         if spec_field.default is None:
             field.widget.attrs["required"] = True
@@ -133,16 +133,16 @@ class EndpointForm(Styled, forms.Form):
 
     def groups(self) -> list[dict[str, Any]]:
         values = self.flat()
-        found = []
+        section_groups = []
         for group, summary in zip(self.parts, self.summaries(), strict=True):
             wrong = sum(1 for path in summary["paths"] if self.errors.get(path))
             differs = any(not self._as_usual(path, values) for path in summary["paths"])
             sections = [self._section(section, values) for section in group.sections]
             opened = bool(wrong) or differs
-            found.append(
+            section_groups.append(
                 {**summary, "group": group, "open": opened, "wrong": wrong, "sections": sections}
             )
-        return found
+        return section_groups
 
     def summaries(self) -> list[dict[str, Any]]:
         spec = self.spec()
@@ -183,7 +183,7 @@ class EndpointForm(Styled, forms.Form):
             "ticked": BY_PATH[path].kind is bool,
             "wide": path in WIDE,
             "on": on,
-            "only": " ".join(one or "-" for one in only),
+            "only": " ".join(name or "-" for name in only),
             "usual": self._as_usual(path, values),
             "combobox": path == "model",
             "previewed": path == "routing.cache_isolation" and self.changing,
@@ -193,12 +193,12 @@ class EndpointForm(Styled, forms.Form):
 
     def _why(self, path: str, values: Mapping[str, Any]) -> str:
         """Return the preset's reason while its value is unchanged."""
-        for one in self.start.here(cluster=self.cluster is not None) if self.start else ():
-            same = format_value(BY_PATH[path], one.value) == format_value(
+        for reason in self.start.here(cluster=self.cluster is not None) if self.start else ():
+            same = format_value(BY_PATH[path], reason.value) == format_value(
                 BY_PATH[path], values[path]
             )
-            if one.path == path and same:
-                return one.why
+            if reason.path == path and same:
+                return reason.why
         return ""
 
     def _effect(self, path: str) -> str:
@@ -219,11 +219,11 @@ class EndpointForm(Styled, forms.Form):
         """
         flat = {path: value for path, value in self.present.items() if path not in self.fields}
         # A checkbox missing from the page was not unticked.
-        seen = MARK in self.data or CARRIED_MARK in self.data
+        is_marked = MARK in self.data or CARRIED_MARK in self.data
         for spec_field in self.shown:
             path = spec_field.path
             if spec_field.kind is bool:
-                if spec_field in CLUSTER_FIELDS and not seen:
+                if spec_field in CLUSTER_FIELDS and not is_marked:
                     continue
                 flat[path] = path in self.data
                 continue

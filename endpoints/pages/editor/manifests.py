@@ -83,8 +83,8 @@ def import_manifests(request: HttpRequest) -> HttpResponseBase:
         context["errors"] = error.errors
         status = error.status_code
         return render(request, "endpoints/import.html", context, status=status)
-    context["planned"] = [_plan_row(one) for one in planned]
-    context["changes"] = any(one.changes for one in planned)
+    context["planned"] = [_plan_row(plan) for plan in planned]
+    context["changes"] = any(plan.changes for plan in planned)
     return render(request, "endpoints/import.html", context)
 
 
@@ -103,7 +103,7 @@ def _report_applied(request: HttpRequest, planned: list[PlannedChange]) -> HttpR
     if not changed:
         messages.info(request, "No changes: the endpoints match the manifest.")
         return redirect("endpoints:list")
-    names = ", ".join(one.name for one in changed)
+    names = ", ".join(endpoint.name for endpoint in changed)
     messages.success(request, f"Applied: {names}.")
     if len(planned) == 1:
         return redirect("endpoints:detail", planned[0].name)

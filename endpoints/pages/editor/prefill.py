@@ -54,7 +54,7 @@ def prefilled_edit_url(name: str, changes: Mapping[str, Any], note: str = "") ->
 
 def read_prefill(query: Mapping[str, str]) -> Prefill:
     """Return the values of a link and its parameters that are not values of a changeable field."""
-    found: dict[str, Any] = {}
+    flat_values: dict[str, Any] = {}
     ignored: dict[str, str] = {}
     for path, typed in query.items():
         if path in _OTHERS:
@@ -70,10 +70,10 @@ def read_prefill(query: Mapping[str, str]) -> Prefill:
             value = _read_value(spec_field, typed)
             _accepted, problem = spec_field.accept(value)
             if problem is None:
-                found[path] = value
+                flat_values[path] = value
             else:
                 ignored[spec_field.label] = f"{problem[0]} {problem[1]}"
-    return Prefill(found, ignored)
+    return Prefill(flat_values, ignored)
 
 
 def _read_value(spec_field: SpecField, typed: str) -> Any:

@@ -127,9 +127,9 @@ class SpecEditor:
     def whole(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Add the values missing in the YAML, and the immutable fields."""
         begun = self._begun() or {}
-        kept = {path: begun[path] for path in spec_text.OUTSIDE_TEXT if begun.get(path)}
+        outside = {path: begun[path] for path in spec_text.OUTSIDE_TEXT if begun.get(path)}
         name = {"name": self.present.name} if self.present else {}
-        return {**kept, **name, **data}
+        return {**outside, **name, **data}
 
     def judged(self, data: Mapping[str, Any]) -> tuple[Problem, ...]:
         present = self.present.parsed if self.present else None
@@ -156,14 +156,14 @@ class SpecEditor:
         try:
             text = spec_text.parse_text(source)
         except SpecErrors as error:
-            shown = YamlTab(source, spec_text.syntax_errors(error))
-            return Submission(self._form(None), {}, error.errors, shown, is_readable=False)
+            tab = YamlTab(source, spec_text.syntax_errors(error))
+            return Submission(self._form(None), {}, error.errors, tab, is_readable=False)
         data = self.whole(text.data)
         errors = self.judged(data)
-        shown = YamlTab(source, spec_text.locate_errors(errors, text.lines))
+        tab = YamlTab(source, spec_text.locate_errors(errors, text.lines))
         if not can_apply(errors):
-            return Submission(self._form(None), data, errors, shown, is_readable=False)
-        return Submission(self.of_text(text), data, errors, shown)
+            return Submission(self._form(None), data, errors, tab, is_readable=False)
+        return Submission(self.of_text(text), data, errors, tab)
 
     def _begin(self, start: Preset, flat: Mapping[str, Any]) -> EndpointForm:
         """Apply a preset; L2 stays off if there is no cache tier at the workers' location."""
@@ -201,5 +201,5 @@ class SpecEditor:
 
 def can_apply(errors: tuple[Problem, ...]) -> bool:
     """Return whether all errors belong to form fields."""
-    known = {field.path for field in FIELDS}
-    return all(error.code not in NOT_APPLIED and error.field in known for error in errors)
+    paths = {field.path for field in FIELDS}
+    return all(error.code not in NOT_APPLIED and error.field in paths for error in errors)

@@ -44,37 +44,37 @@ class SpecText:
 def to_text(data: Mapping[str, Any]) -> str:
     """Return YAML with fields in form order; cluster sections are omitted while all default."""
     flat = flatten(data)
-    kept = {f.path: _listed(flat[f.path]) for f in FIELDS if f.path in flat}
-    for path in OUTSIDE_TEXT & set(kept):
-        del kept[path]
-    if kept.get("tags") in ({}, ""):
-        del kept["tags"]
+    document = {f.path: _listed(flat[f.path]) for f in FIELDS if f.path in flat}
+    for path in OUTSIDE_TEXT & set(document):
+        del document[path]
+    if document.get("tags") in ({}, ""):
+        del document["tags"]
     for section, default in DEFAULTS.items():
-        found = flatten({section: asdict(default)})
-        usual = {path: _listed(value) for path, value in found.items()}
-        if all(kept.get(path, value) == value for path, value in usual.items()):
-            kept = {path: value for path, value in kept.items() if path not in usual}
-    return documents.to_yaml(nest(kept))
+        defaults = flatten({section: asdict(default)})
+        usual = {path: _listed(value) for path, value in defaults.items()}
+        if all(document.get(path, value) == value for path, value in usual.items()):
+            document = {path: value for path, value in document.items() if path not in usual}
+    return documents.to_yaml(nest(document))
 
 
 def parse_text(text: str) -> SpecText:
     if len(text) > LONGEST:
         raise _refused(f"The text has {len(text)} characters.", f"Use at most {LONGEST}.")
-    found = documents.read_documents(text)
-    if len(found) != 1:
-        raise _refused(f"The text contains {len(found)} objects.", "Keep one endpoint.")
-    if objects.is_manifest(found[0]):
-        kind = found[0].get("kind", "another kind")
+    manifests = documents.read_documents(text)
+    if len(manifests) != 1:
+        raise _refused(f"The text contains {len(manifests)} objects.", "Keep one endpoint.")
+    if objects.is_manifest(manifests[0]):
+        kind = manifests[0].get("kind", "another kind")
         raise _refused(f"The text is an object of kind {kind}.", "Use the page Import.")
-    return SpecText(found[0], yaml_reader.key_lines(text, SECTIONS))
+    return SpecText(manifests[0], yaml_reader.key_lines(text, SECTIONS))
 
 
 def locate_errors(errors: Iterable[Problem], lines: Mapping[str, int]) -> tuple[LineError, ...]:
-    found = [
+    line_errors = [
         LineError(_line(error.field, lines), error.field, error.message, error.remedy)
         for error in errors
     ]
-    return tuple(sorted(found, key=lambda one: one.line))
+    return tuple(sorted(line_errors, key=lambda one: one.line))
 
 
 def syntax_errors(refusal: SpecErrors) -> tuple[LineError, ...]:

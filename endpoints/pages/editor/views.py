@@ -142,8 +142,8 @@ def _render_refusal(
 ) -> HttpResponse:
     _reraise_stale(error)
     if yaml is None:
-        form.refuse(one for one in error.errors if one.field not in _SIDE_FIELDS)
-    beside = {one.field: one for one in error.errors if one.field in _SIDE_FIELDS}
+        form.refuse(problem for problem in error.errors if problem.field not in _SIDE_FIELDS)
+    beside = {problem.field: problem for problem in error.errors if problem.field in _SIDE_FIELDS}
     status = error.status_code
     return _page(request, desk, form, yaml=yaml, status=status, beside=beside)
 
@@ -167,13 +167,13 @@ def _conflict(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> Htt
 
 def _merge(request: HttpRequest, desk: SpecEditor, endpoint: Endpoint) -> HttpResponse:
     """Show the merged values for review before saving."""
-    seen = desk.sent.get("seen_generation", "")
-    if seen != str(endpoint.generation):
+    generation = desk.sent.get("seen_generation", "")
+    if generation != str(endpoint.generation):
         return _conflict(request, desk, endpoint)
     mine = desk.read().form.flat()
     conflict = edit_conflict.find_conflict(endpoint, generation_of(request), mine)
     form = desk.holding(conflict.merged(mine, desk.sent))
-    desk.sent["generation"] = seen
+    desk.sent["generation"] = generation
     return _page(request, desk, form, merged=True)
 
 
@@ -230,8 +230,12 @@ def _preset_context(form: EndpointForm) -> list[dict[str, Any]]:
         {
             "start": start,
             "sets": [
-                {"label": labels.get(one.path, one.path), "value": one.value, "why": one.why}
-                for one in start.here(cluster=there)
+                {
+                    "label": labels.get(choice.path, choice.path),
+                    "value": choice.value,
+                    "why": choice.why,
+                }
+                for choice in start.here(cluster=there)
             ],
         }
         for start in presets.STARTS
@@ -248,10 +252,10 @@ MODEL_CHECKED = "model-checked"
 def model_options(request: HttpRequest) -> HttpResponse:
     """Render the options of the model field. A complete name is no search: all are listed."""
     typed, cluster = _typed(request), _cluster(request)
-    found = model_list.list_models("", cluster)
-    if typed and not any(one.name == typed for one in found):
-        found = model_list.list_models(typed, cluster)
-    context = {"models": found, "typed": typed, "cluster": cluster}
+    models = model_list.list_models("", cluster)
+    if typed and not any(model.name == typed for model in models):
+        models = model_list.list_models(typed, cluster)
+    context = {"models": models, "typed": typed, "cluster": cluster}
     return render(request, "endpoints/htmx/model_options.html", context)
 
 

@@ -62,24 +62,24 @@ class KeyForm(ActionForm):
         if terms is not None:
             del self.fields["name"]
             end = terms.expires_at
-            kept = f"unchanged: {end:%Y-%m-%d %H:%M} UTC" if end else "unchanged: no expiry"
+            placeholder = f"unchanged: {end:%Y-%m-%d %H:%M} UTC" if end else "unchanged: no expiry"
             field = self.fields["expires_in_days"]
             if isinstance(field, forms.ChoiceField):
-                field.choices = [(KEEP_CHOICE, kept), *LIFETIMES]
+                field.choices = [(KEEP_CHOICE, placeholder), *LIFETIMES]
 
     def answer(self) -> dict[str, Any]:
         """Return the input of `terms.parse`; invalid numbers stay text."""
         self.full_clean()
         typed = {name: str(self.data.get(name, "")).strip() for name in self.fields}
-        found: dict[str, Any] = {name: _whole(typed[name]) for name in _NUMBERS}
-        found["weight"] = _real(typed["weight"])
-        found["budget_period"] = typed["budget_period"] or PERIODS[-1]
+        answers: dict[str, Any] = {name: _whole(typed[name]) for name in _NUMBERS}
+        answers["weight"] = _real(typed["weight"])
+        answers["budget_period"] = typed["budget_period"] or PERIODS[-1]
         lines = typed["models"].replace(",", "\n").splitlines()
-        found["models"] = [line.strip() for line in lines if line.strip()]
-        found["pin"], found["control"] = "pin" in self.data, "control" in self.data
+        answers["models"] = [line.strip() for line in lines if line.strip()]
+        answers["pin"], answers["control"] = "pin" in self.data, "control" in self.data
         if typed["expires_in_days"] != KEEP_CHOICE:
-            found["expires_in_days"] = _whole(typed["expires_in_days"]) or None
-        return found
+            answers["expires_in_days"] = _whole(typed["expires_in_days"]) or None
+        return answers
 
 
 class GroupForm(ActionForm):
@@ -107,11 +107,11 @@ class GroupForm(ActionForm):
 
 
 def _initial(terms: KeyTerms) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(terms, name) or "" for name in _NUMBERS}
-    found |= {"weight": f"{terms.weight:g}", "budget_period": terms.budget_period}
-    found |= {"models": "\n".join(terms.models), "pin": terms.pin, "control": terms.control}
-    found["expires_in_days"] = "90"
-    return found
+    initial: dict[str, Any] = {name: getattr(terms, name) or "" for name in _NUMBERS}
+    initial |= {"weight": f"{terms.weight:g}", "budget_period": terms.budget_period}
+    initial |= {"models": "\n".join(terms.models), "pin": terms.pin, "control": terms.control}
+    initial["expires_in_days"] = "90"
+    return initial
 
 
 def _whole(text: str) -> int | str:

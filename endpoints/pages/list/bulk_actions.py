@@ -103,7 +103,7 @@ def _one(actor: Actor, verb: Verb, item: BulkItem, replicas: Any) -> BulkResult:
     try:
         verb.act(actor, item, replicas)
     except Refused as error:
-        words = " ".join(f"{one.message} {one.remedy}" for one in error.errors)
+        words = " ".join(f"{problem.message} {problem.remedy}" for problem in error.errors)
         return BulkResult(item.name, ok=False, text=words)
     except PermissionDenied as error:
         return BulkResult(item.name, ok=False, text=str(error))

@@ -78,18 +78,22 @@ class ListQuery:
 
 
 def rows(viewer: Any, wanted: ListQuery) -> QuerySet[Endpoint]:
-    found = _annotated(selectors.endpoints(viewer))
+    annotated = _annotated(selectors.endpoints(viewer))
     for condition in _conditions(wanted):
-        found = found.filter(condition)
-    return found.order_by(*_order(wanted.sort))
+        annotated = annotated.filter(condition)
+    return annotated.order_by(*_order(wanted.sort))
 
 
 def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
     """Return the filter options of visible endpoints (clusters, teams, models) in one query.
     Filters with a single option are omitted.
     """
-    seen: Any = _annotated(selectors.endpoints(viewer)).order_by()  # annotated with our own names
-    values = seen.values_list("cluster_name", "team__slug", "team__name", "model_name").distinct()
+    annotated: Any = _annotated(
+        selectors.endpoints(viewer)
+    ).order_by()  # annotated with our own names
+    values = annotated.values_list(
+        "cluster_name", "team__slug", "team__name", "model_name"
+    ).distinct()
     clusters, teams, models = set(), set(), set()
     for cluster, slug, team, model in values:
         clusters.add((cluster or NONE_VALUE, cluster or "this machine"))
@@ -97,15 +101,15 @@ def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
         models.add((model, model))
     every = {"cluster": clusters, "team": teams, "model": models}
     return {
-        kind: sorted(found, key=lambda pair: pair[1])
-        for kind, found in every.items()
-        if len(found) > 1
+        kind: sorted(pairs, key=lambda pair: pair[1])
+        for kind, pairs in every.items()
+        if len(pairs) > 1
     }
 
 
 def _annotated(found: QuerySet[Endpoint]) -> QuerySet[Endpoint]:
     ranks = [When(deleted_at__isnull=False, then=Value(SEVERITY.index(Phase.DELETING)))]
-    ranks += [When(status__phase=phase, then=Value(at)) for at, phase in enumerate(SEVERITY)]
+    ranks += [When(status__phase=phase, then=Value(index)) for index, phase in enumerate(SEVERITY)]
     return found.annotate(
         severity=Case(*ranks, default=Value(len(SEVERITY)), output_field=IntegerField()),
         model_name=KT("spec__model"),

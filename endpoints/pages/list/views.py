@@ -28,26 +28,28 @@ from endpoints.spec.fields import STRATEGIES
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    wanted = list_query.ListQuery.read(request.GET.dict())
-    found = list_query.rows(request.user, wanted)
-    page = Paginator(found, list_query.PAGE_SIZE).get_page(request.GET.get("page"))
-    shown = list_columns.choose_columns(preferences.get_preference(request.user, list_columns.KEY))
+    query = list_query.ListQuery.read(request.GET.dict())
+    matching = list_query.rows(request.user, query)
+    page = Paginator(matching, list_query.PAGE_SIZE).get_page(request.GET.get("page"))
+    columns_shown = list_columns.choose_columns(
+        preferences.get_preference(request.user, list_columns.KEY)
+    )
     part = responses.wants_partial(request)
     rows = list(page.object_list)
     moving = any(endpoint.shown_phase not in SETTLED for endpoint in rows)
     context = {
         "page": page,
-        "wanted": wanted,
+        "wanted": query,
         "poll_s": UNSETTLED_POLL_S if moving else SETTLED_POLL_S,
-        "heads": [_head(column, wanted.sort) for column in shown],
-        "name_head": _head(list_columns.Column("name", "Name", sort="name"), wanted.sort),
-        "shown": shown,
-        "cells": list_columns.cells(shown, rows) if part else {},
-        "at_once": list_columns.has_deferred(shown) and not part,
+        "heads": [_head(column, query.sort) for column in columns_shown],
+        "name_head": _head(list_columns.Column("name", "Name", sort="name"), query.sort),
+        "shown": columns_shown,
+        "cells": list_columns.cells(columns_shown, rows) if part else {},
+        "at_once": list_columns.has_deferred(columns_shown) and not part,
         "verbs": bulk_actions.VERBS.values(),
     }
     if not part:
-        context |= _page(request, shown)
+        context |= _page(request, columns_shown)
     return responses.render(request, "endpoints/list.html", "endpoints/htmx/rows.html", context)
 
 
@@ -73,9 +75,9 @@ def _head(column: list_columns.Column, sort: str) -> dict[str, Any]:
 
 @require_POST
 def columns(request: HttpRequest) -> HttpResponseBase:
-    known = {column.key for column in list_columns.columns()}
-    kept = None if "reset" in request.POST else sorted(known & set(request.POST.getlist("column")))
-    preferences.set_preference(request.user, list_columns.KEY, kept)
+    keys = {column.key for column in list_columns.columns()}
+    chosen = None if "reset" in request.POST else sorted(keys & set(request.POST.getlist("column")))
+    preferences.set_preference(request.user, list_columns.KEY, chosen)
     query = request.POST.get("query", "")
     return redirect(f"{reverse('endpoints:list')}{'?' if query else ''}{query}")
 
@@ -85,11 +87,11 @@ def columns(request: HttpRequest) -> HttpResponseBase:
 def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
     verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MAX_ITEMS]
-    found = list(selectors.endpoints(request.user).filter(name__in=names))
-    if verb is None or not found:
+    selected = list(selectors.endpoints(request.user).filter(name__in=names))
+    if verb is None or not selected:
         messages.error(request, "No endpoints selected. Select endpoints and an action.")
         return redirect("endpoints:list")
-    context = {"verb": verb, "endpoints": found, "replicas": request.POST.get("replicas", "")}
+    context = {"verb": verb, "endpoints": selected, "replicas": request.POST.get("replicas", "")}
     return render(request, "endpoints/bulk.html", context)
 
 
@@ -102,22 +104,24 @@ def bulk_run(request: HttpRequest) -> HttpResponseBase:
         messages.error(request, "No endpoints selected. Nothing was changed.")
         return redirect("endpoints:list")
     if verb.danger and request.POST.get("typed", "").strip() != str(len(items)):
-        found = list(selectors.endpoints(request.user).filter(name__in=[i.name for i in items]))
+        selected = list(selectors.endpoints(request.user).filter(name__in=[i.name for i in items]))
         error = f"Number does not match: type {len(items)} to confirm. Nothing was deleted."
-        context = {"verb": verb, "endpoints": found, "error": error}
+        context = {"verb": verb, "endpoints": selected, "error": error}
         return render(request, "endpoints/bulk.html", context, status=400)
     typed = request.POST.get("replicas", "").strip()
     replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
     results = bulk_actions.run(request.user, verb.key, items, replicas=replicas)
-    context = {"verb": verb, "results": results, "done": sum(one.ok for one in results)}
+    context = {"verb": verb, "results": results, "done": sum(result.ok for result in results)}
     return render(request, "endpoints/bulk_done.html", context)
 
 
 def _items(request: HttpRequest) -> list[bulk_actions.BulkItem]:
     names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MAX_ITEMS]
     items = [bulk_actions.BulkItem(name) for name in names]
-    seen = {item.name: request.POST.get(f"generation-{item.name}", "") for item in items}
+    generations = {item.name: request.POST.get(f"generation-{item.name}", "") for item in items}
     return [
-        replace(item, generation=int(seen[item.name])) if WHOLE.fullmatch(seen[item.name]) else item
+        replace(item, generation=int(generations[item.name]))
+        if WHOLE.fullmatch(generations[item.name])
+        else item
         for item in items
     ]

@@ -79,15 +79,15 @@ def check_no_worker(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 @doctor_check("WorkerNotRegistered", "All running workers are registered", require_router, kv=False)
 def check_not_registered(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    known = {worker.id for worker in facts.router.workers}
-    missing = sorted((facts.wanted or frozenset()) - known)
-    if missing and known:
+    ids = {worker.id for worker in facts.router.workers}
+    missing = sorted((facts.wanted or frozenset()) - ids)
+    if missing and ids:
         yield DoctorFinding(
             Severity.ERROR,
             "Running workers are not registered with the router and get no requests.",
             "Wait a few seconds. If it persists, check the router's log for a rejected "
             "configuration.",
-            tuple(f"{name}: not among the router's {len(known)} workers" for name in missing),
+            tuple(f"{name}: not among the router's {len(ids)} workers" for name in missing),
             tuple(missing),
         )
 

@@ -36,7 +36,7 @@ def _sources(facts: FleetFacts) -> tuple[KvSource, ...]:
 
 
 def _published(worker: WorkerFacts) -> bool:
-    return any(one.enabled for one in worker.publishers.found or ())
+    return any(publisher.enabled for publisher in worker.publishers.found or ())
 
 
 def _followed(facts: FleetFacts, worker: str) -> bool:
@@ -102,10 +102,10 @@ def discovery_missing(facts: FleetFacts) -> Iterator[DoctorFinding]:
 def replay_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
     off: dict[str, str] = {}
     for worker in facts.workers:
-        for one in worker.publishers.found or ():
-            if one.enabled and one.buffer_steps == 0 and one.replay:
+        for publisher in worker.publishers.found or ():
+            if publisher.enabled and publisher.buffer_steps == 0 and publisher.replay:
                 off[worker.name] = "buffer_steps is 0: no events are buffered for a replay"
-            elif one.enabled and not one.replay:
+            elif publisher.enabled and not publisher.replay:
                 off[worker.name] = "replay_endpoint is not set"
     for source in _sources(facts):
         if source.endpoint and not source.replay:
@@ -123,23 +123,27 @@ def replay_off(facts: FleetFacts) -> Iterator[DoctorFinding]:
 
 @doctor_check("KvEventsDialOut", "All KV event endpoints accept connections", _require_event_report)
 def check_dials_out(facts: FleetFacts) -> Iterator[DoctorFinding]:
-    found: dict[str, str] = {}
+    publishers: dict[str, str] = {}
     for worker in facts.workers:
         if _followed(facts, worker.name):
             continue
-        for one in worker.publishers.found or ():
-            if one.enabled and one.endpoint.startswith("tcp://") and not _binds(one.endpoint):
-                found[worker.name] = f"endpoint {one.endpoint}"
+        for publisher in worker.publishers.found or ():
+            if (
+                publisher.enabled
+                and publisher.endpoint.startswith("tcp://")
+                and not _binds(publisher.endpoint)
+            ):
+                publishers[worker.name] = f"endpoint {publisher.endpoint}"
     for source in _sources(facts):
         if source.reason == "endpoint_dials_out":
-            found.setdefault(source.worker, source.message)
+            publishers.setdefault(source.worker, source.message)
     return worker_finding(
         Severity.ERROR,
         "The endpoint of these workers is a fixed address, so vLLM connects to it instead of "
         "listening, and no event arrives.",
         "Set their endpoint to tcp://*:PORT, or let the router bind: "
         "--kv-events URL=bind:tcp://*:PORT.",
-        found,
+        publishers,
     )
 
 
@@ -152,8 +156,8 @@ def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
     workers = {
         finding
         for check in (events_off, discovery_missing, check_dials_out)
-        for one in check.run(facts)
-        for finding in one.workers
+        for problem in check.run(facts)
+        for finding in problem.workers
     }
     bad: dict[str, str] = {}
     remedies: list[str] = []
@@ -168,10 +172,10 @@ def not_followed(facts: FleetFacts) -> Iterator[DoctorFinding]:
             remedies.append(source.message)
         else:
             bad[source.worker] = f"{source.state} at {source.endpoint}"
-    known = {source.worker for source in _sources(facts)}
+    followed = {source.worker for source in _sources(facts)}
     for worker in facts.workers:
-        routed = any(one.id == worker.name for one in facts.router.workers)
-        if _published(worker) and worker.name not in known and routed:
+        routed = any(router_worker.id == worker.name for router_worker in facts.router.workers)
+        if _published(worker) and worker.name not in followed and routed:
             bad[worker.name] = "publishes events, but the router is not connected"
     return worker_finding(
         Severity.ERROR,

@@ -29,8 +29,10 @@ Part = Callable[[WorkerFacts], Any]
 def _differing_groups(facts: FleetFacts, part: Part) -> list[tuple[Any, tuple[str, ...]]]:
     """Return groups of workers by value, empty if all agree; missing values are ignored."""
     values = [(worker.name, part(worker)) for worker in facts.workers]
-    found = list(groups((name, value) for name, value in values if value not in (None, "", ())))
-    return found if len(found) > 1 else []
+    value_groups = list(
+        groups((name, value) for name, value in values if value not in (None, "", ()))
+    )
+    return value_groups if len(value_groups) > 1 else []
 
 
 def _difference(
@@ -42,9 +44,9 @@ def _difference(
     fix: str,
 ) -> Iterator[DoctorFinding]:
     """Yield a finding about the workers outside the largest group, if `part` differs."""
-    if found := _differing_groups(facts, part):
-        lines = tuple(f"{show(value)}: {', '.join(names)}" for value, names in found)
-        minority = tuple(name for _, names in found[1:] for name in names)
+    if differing := _differing_groups(facts, part):
+        lines = tuple(f"{show(value)}: {', '.join(names)}" for value, names in differing)
+        minority = tuple(name for _, names in differing[1:] for name in names)
         yield DoctorFinding(severity, what, fix, lines, minority)
 
 
@@ -90,15 +92,15 @@ def version_unproven(facts: FleetFacts) -> Iterator[DoctorFinding]:
         if version != TESTED_VERSION:
             other[worker.name] = f"vLLM {_version(worker)}"
             old |= version < TESTED_VERSION
-    shown = ".".join(map(str, TESTED_VERSION))
+    tested = ".".join(map(str, TESTED_VERSION))
     return worker_finding(
         Severity.WARNING if old else Severity.INFO,
-        f"KV events are tested with vLLM {shown}; these workers run another version."
+        f"KV events are tested with vLLM {tested}; these workers run another version."
         + (
             " Older versions do not report their event endpoint and seed block hashes randomly."
             * old
         ),
-        f"Use vLLM {shown}. With older versions set the sockets by --kv-events and --kv-replay "
+        f"Use vLLM {tested}. With older versions set the sockets by --kv-events and --kv-replay "
         "and set PYTHONHASHSEED=0 for every worker."
         if old
         else "Check the other findings and the probe result to see whether it works.",

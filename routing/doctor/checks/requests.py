@@ -53,7 +53,7 @@ def _require_probe(facts: FleetFacts) -> str:
 @doctor_check("RoutingFallback", "Requests are routed by cache contents")
 def silent_fallback(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lately = _recent_decisions(facts)
-    counted = Counter(one.fallback for one in lately if one.fallback)
+    counted = Counter(decision.fallback for decision in lately if decision.fallback)
     verdict = judge_fallbacks(len(lately), counted)
     if verdict.too_often:
         yield DoctorFinding(
@@ -68,7 +68,7 @@ def silent_fallback(facts: FleetFacts) -> Iterator[DoctorFinding]:
 @doctor_check("RequestFormUnsupported", "Request forms support cache-aware routing")
 def check_unsupported_forms(facts: FleetFacts) -> Iterator[DoctorFinding]:
     lately = _recent_decisions(facts)
-    counted = Counter(one.fallback for one in lately if one.fallback in FORM_REASONS)
+    counted = Counter(decision.fallback for decision in lately if decision.fallback in FORM_REASONS)
     if counted:
         top = counted.most_common(1)[0][0]
         many = sum(counted.values()) > _FORM_SHARE * len(lately)
@@ -88,7 +88,7 @@ def cached_not_reported(facts: FleetFacts) -> Iterator[DoctorFinding]:
         for recent_decision in _recent_decisions(facts)
         if recent_decision.status == 200 and recent_decision.prompt_tokens
     ]
-    silent = [one for one in good if one.cached_tokens is None]
+    silent = [answer for answer in good if answer.cached_tokens is None]
     if len(good) >= MIN_REQUESTS and len(silent) > _UNREPORTED_SHARE * len(good):
         yield DoctorFinding(
             Severity.WARNING,

@@ -182,7 +182,7 @@ class Caller(Flow):
             (shared[1], True, "rate_limit_tokens"),
         )
         self.rates = tuple(
-            (found, of_tokens, code) for found, of_tokens, code in all_rates if found is not None
+            (rate, of_tokens, code) for rate, of_tokens, code in all_rates if rate is not None
         )
 
     def check_rates(self, tokens: float, now: float) -> None:

@@ -55,10 +55,10 @@ class ArmStatistics:
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
             "sessions": self.sums[2].count,
-            "ttft_buckets": {str(at): count for at, count in enumerate(self.ttft) if count},
+            "ttft_buckets": {str(index): count for index, count in enumerate(self.ttft) if count},
             "sums": {
-                name: [one.count, one.total, one.squares]
-                for name, one in zip(MEASURES, self.sums, strict=True)
+                name: [sums.count, sums.total, sums.squares]
+                for name, sums in zip(MEASURES, self.sums, strict=True)
             },
         }
 
@@ -160,8 +160,8 @@ class CanaryStatistics:
 
 
 def _bucket(log_ttft: float) -> int:
-    at = math.ceil((log_ttft - math.log(TTFT_FIRST_S)) / _LOG_RATIO)
-    return min(max(at, 0), _BUCKETS - 1)
+    bucket = math.ceil((log_ttft - math.log(TTFT_FIRST_S)) / _LOG_RATIO)
+    return min(max(bucket, 0), _BUCKETS - 1)
 
 
 def bucket_bound(at: int) -> float:

@@ -307,14 +307,14 @@ def _parse_access_log(value: AccessLogConfig | str | bool) -> AccessLogConfig:
     """Parse `off`, `errors`, `sample=SHARE`, `all`, or return the object given."""
     if isinstance(value, AccessLogConfig):
         return value
-    known = {
+    presets = {
         "off": AccessLogConfig(0.0, errors=False),
         False: AccessLogConfig(0.0, errors=False),  # YAML parses a bare off as False
         "errors": AccessLogConfig(0.0),
         "all": AccessLogConfig(1.0),
     }
-    if value in known:
-        return known[value]
+    if value in presets:
+        return presets[value]
     word, _, number = str(value).partition("=")
     try:
         share = float(number) if word == "sample" else -1.0
@@ -385,8 +385,8 @@ def _parse_discovery(section: _Discovery, base_dir: Path) -> DiscoveryConfig:
 def _parse_each(name: str, items: list[str], parse_one: Callable[[str, str], T]) -> tuple[T, ...]:
     parsed: list[T] = []
     for index, item in enumerate(items):
-        one = parse_one(f"{name}[{index}]", item)
-        if one in parsed:
+        item_parsed = parse_one(f"{name}[{index}]", item)
+        if item_parsed in parsed:
             raise ConfigError(f"{name}[{index}]", item, "is listed twice", "Remove one of them.")
-        parsed.append(one)
+        parsed.append(item_parsed)
     return tuple(parsed)

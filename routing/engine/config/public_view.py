@@ -102,8 +102,8 @@ def _show_canary(canary: CanaryConfig | None) -> dict[str, Any] | None:
     if canary is None:
         return None
     key = canary.session_key
-    shown: dict[str, Any] = _show(canary)
-    return shown | {"session_key": f"{key.source}:{key.name}" if key else ""}
+    document: dict[str, Any] = _show(canary)
+    return document | {"session_key": f"{key.source}:{key.name}" if key else ""}
 
 
 def _show_store(store: StateStoreConfig | None) -> dict[str, Any] | None:

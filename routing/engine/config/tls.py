@@ -115,20 +115,20 @@ def _read_files(section: str, names: dict[str, str], base_dir: Path) -> tuple[di
 
 
 def parse_tls(named: TlsFiles, base_dir: Path) -> TlsConfig | None:
-    found, digest = _read_files("tls", msgspec.structs.asdict(named), base_dir)
-    if not found:
+    files, digest = _read_files("tls", msgspec.structs.asdict(named), base_dir)
+    if not files:
         return None
-    if "cert" not in found:
+    if "cert" not in files:
         raise ConfigError("tls.cert", "", "is missing", "A client_ca needs a cert and a key.")
-    config = TlsConfig(**found, digest=digest)
+    config = TlsConfig(**files, digest=digest)
     server_context(config, lambda _reason: None)
     return config
 
 
 def parse_worker_tls(named: WorkerTlsFiles, base_dir: Path) -> WorkerTlsConfig:
     names = {"ca": named.ca, "cert": named.cert, "key": named.key}
-    found, digest = _read_files("worker_tls", names, base_dir)
-    if named.insecure_skip_verify and "ca" in found:
+    files, digest = _read_files("worker_tls", names, base_dir)
+    if named.insecure_skip_verify and "ca" in files:
         raise ConfigError(
             "worker_tls.insecure_skip_verify",
             True,
@@ -136,11 +136,11 @@ def parse_worker_tls(named: WorkerTlsFiles, base_dir: Path) -> WorkerTlsConfig:
             "Remove ca or insecure_skip_verify.",
         )
     config = WorkerTlsConfig(
-        **found,
+        **files,
         server_name=named.server_name,
         insecure_skip_verify=named.insecure_skip_verify,
         digest=digest,
     )
-    if found:
+    if files:
         worker_context(config)
     return config

@@ -88,8 +88,8 @@ def _explain(text: str, value: Any, kind: Any, name: str) -> ConfigError:
             kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
             if key:
                 fields = next(k.fields for k in kinds if isinstance(k, inspect.StructType))
-                found = next(f for f in fields if f.encode_name == key)
-                value, kind, default = value[key], found.type, found.default
+                mismatched = next(f for f in fields if f.encode_name == key)
+                value, kind, default = value[key], mismatched.type, mismatched.default
                 name = f"{name}.{key}" if name else key
             else:
                 kind = next(k.item_type for k in kinds if isinstance(k, inspect.ListType))
@@ -111,16 +111,16 @@ def _mismatch(name: str, value: Any, kind: Any, default: Any) -> ConfigError:
     text: dict[str, Any] = {}
     if isinstance(kind, inspect.Metadata):
         kind, text = kind.type, kind.extra or {}
-    shown = "(hidden)" if text.get("hidden") else value
+    value_shown = "(hidden)" if text.get("hidden") else value
     if isinstance(kind, inspect.IntType | inspect.FloatType):
         number = "a whole number" if isinstance(kind, inspect.IntType) else "a number"
         message = f"must be {number} from {kind.ge} to {kind.le}"
         remedy = "Leave it out for none." if default is None else f"The default is {default}."
-        return ConfigError(name, shown, message, remedy)
+        return ConfigError(name, value_shown, message, remedy)
     if text and (isinstance(value, str) or not isinstance(kind, inspect.StrType)):
-        return ConfigError(name, shown, text["message"], text["remedy"])
+        return ConfigError(name, value_shown, text["message"], text["remedy"])
     message, remedy = _EXPECTED.get(type(kind), ("must be text", "Put it in quotes."))
-    return ConfigError(name, shown, message, remedy)
+    return ConfigError(name, value_shown, message, remedy)
 
 
 def read_file(name: str, value: str, base_dir: Path) -> tuple[Path, bytes]:

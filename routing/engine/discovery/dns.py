@@ -21,13 +21,13 @@ async def resolve(name: str, port: int) -> list[Address]:
     """Return all addresses, sorted because servers shuffle them. Raise DiscoveryError."""
     try:
         # Uses the loop's thread pool; resolv.conf sets the timeout.
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        records = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         reason = "no_name" if error.errno in _UNKNOWN_NAME_ERRORS else "temporary"
         raise DiscoveryError(reason, f"{name}: {error.strerror}") from None
     except OSError as error:
         raise DiscoveryError("other", f"{name}: {error.strerror or error}") from None
-    return sorted({Address(str(item[4][0]), port) for item in found}, key=str)
+    return sorted({Address(str(item[4][0]), port) for item in records}, key=str)
 
 
 class DnsFinder(WorkerFinder):

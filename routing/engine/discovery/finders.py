@@ -48,7 +48,7 @@ class Discovery:
         if config.services:
             api = KubernetesApi(config.kubernetes)
             finders += [EndpointSlices(service, api) for service in config.services]
-        wanted = {finder.name: finder for finder in finders}
+        by_name = {finder.name: finder for finder in finders}
         # API server and interval affect all sources: restart them, keeping their last results.
         before, self._config = self._config, config
         anew = (config.dns_interval_s, config.kubernetes) != (
@@ -56,8 +56,8 @@ class Discovery:
             before.kubernetes,
         )
         for name in list(self._finders):
-            if anew or name not in wanted:
-                self._stop(name, wanted.get(name))
+            if anew or name not in by_name:
+                self._stop(name, by_name.get(name))
         for finder in finders:
             if finder.name not in self._finders:
                 self._start(finder)

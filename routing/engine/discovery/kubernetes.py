@@ -128,7 +128,7 @@ class EndpointSlices(WorkerFinder):
             self._pause = min(self._pause * 2, MAX_PAUSE_S)
 
     async def _list(self) -> None:
-        found: dict[str, Mapping[str, Any]] = {}
+        slices: dict[str, Mapping[str, Any]] = {}
         token = ""
         while True:
             more = f"&continue={quote(token, safe='')}" if token else ""
@@ -136,11 +136,11 @@ class EndpointSlices(WorkerFinder):
             if not isinstance(page, dict) or not isinstance(page.get("items"), list):
                 raise DiscoveryError("bad_answer", "the API response is not a list")
             for item in page["items"]:
-                found[_metadata(item, "name")] = item
+                slices[_metadata(item, "name")] = item
             token = _metadata(page, "continue")
             if not token:
                 break
-        self._slices = found
+        self._slices = slices
         self._version = _metadata(page, "resourceVersion")
         self._apply_slices()
 
@@ -183,10 +183,10 @@ class EndpointSlices(WorkerFinder):
                 self._slices[name] = data
 
     def _apply_slices(self) -> None:
-        known = {worker.id for worker in self.workers}
+        ids = {worker.id for worker in self.workers}
         try:
             worker_configs = workers_of_service(
-                self._slices.values(), self._service, self.name, known
+                self._slices.values(), self._service, self.name, ids
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             self._version = ""  # the version cannot be trusted

@@ -175,16 +175,16 @@ class AdapterLoader:
         A path that a worker no longer lists, although its process is the same, was unloaded.
         """
         before, self._listed = self._listed, {}
-        found: dict[str, str] = {}
+        adapters: dict[str, str] = {}
         for worker in workers:
             paths = _spelled_paths(worker)
             started, former = before.get(worker, (None, set()))
             if started == worker.started:
                 self._unloaded |= former - set(paths.values())
             self._listed[worker] = (worker.started, set(paths.values()))
-            found |= paths
+            adapters |= paths
         self._unloaded &= set().union(*(paths for _, paths in self._listed.values()))
-        for name, path in found.items():
+        for name, path in adapters.items():
             if path not in self._unloaded:
                 document = orjson.loads(self._orders.get(name, b"{}"))
                 if document.get("lora_path") != path:

@@ -51,14 +51,14 @@ def _cache_tokens(labels: dict[bytes, bytes]) -> int:
 
 def _lines_starting_with(text: bytes, start: bytes) -> Iterator[bytes]:
     """Yield the rest of each line that begins with `start`, without parsing the whole text."""
-    at = -1 if text.startswith(start) else text.find(b"\n" + start)
-    found = at >= 0 or text.startswith(start)
-    while found:
-        begin = at + 1 + len(start)
+    index = -1 if text.startswith(start) else text.find(b"\n" + start)
+    matches = index >= 0 or text.startswith(start)
+    while matches:
+        begin = index + 1 + len(start)
         end = text.find(b"\n", begin)
         yield text[begin:end] if end >= 0 else text[begin:]
-        at = text.find(b"\n" + start, begin)
-        found = at >= 0
+        index = text.find(b"\n" + start, begin)
+        matches = index >= 0
 
 
 def parse_vitals(text: bytes) -> Vitals:

@@ -245,9 +245,9 @@ class WorkersByLoad:
         used = self._used
         while used:
             number = used & -used
-            found = buckets[number.bit_length() - 1] & bits
-            if found:
-                return self.some(found, turn, count)
+            lightest_bits = buckets[number.bit_length() - 1] & bits
+            if lightest_bits:
+                return self.some(lightest_bits, turn, count)
             used ^= number
         return []
 
@@ -263,14 +263,14 @@ class WorkersByLoad:
             else:
                 high = middle
         used = self._used
-        wanted = used & (1 << low) - 1
-        if wanted == used:
+        mask = used & (1 << low) - 1
+        if mask == used:
             return bits & self.bits
         near = 0
-        while wanted:
-            number = wanted & -wanted
+        while mask:
+            number = mask & -mask
             near |= self._buckets[number.bit_length() - 1]
-            wanted ^= number
+            mask ^= number
         return near & bits
 
     def some(self, bits: int, turn: int, count: int) -> list[RoutingTarget]:

@@ -117,10 +117,10 @@ async def send_probe(
     head = _request_head(worker, path, body, lines)
     try:
         async with asyncio.timeout(timeout_s):
-            kept = worker.probe_pool.take()
-            if kept is not None:
+            connection = worker.probe_pool.take()
+            if connection is not None:
                 try:
-                    return await _send_once(kept, head, body)
+                    return await _send_once(connection, head, body)
                 except ProbeError:
                     pass  # a kept connection may just have closed: retry on a new one
             return await _send_once(await _connect(worker), head, body)

@@ -64,14 +64,14 @@ class Roster:
     def take_over(self, config: Config) -> None:
         table = self._router.table
         table.rules = config.health
-        wanted = merge_workers(config.workers, self._discovered)
+        workers = merge_workers(config.workers, self._discovered)
         for worker in list(table.workers.values()):
-            new = wanted.get(worker.id)
+            new = workers.get(worker.id)
             if new is None or (new.address, new.tls_name) != (worker.address, worker.tls_name):
                 self._remove(worker)
             else:
                 self._update(worker, new, config)
-        for item in wanted.values():
+        for item in workers.values():
             if item.id not in table.workers:
                 self._add(item, config)
             most = item.max_in_flight or config.admission.worker_max_in_flight

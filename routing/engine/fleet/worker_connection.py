@@ -152,10 +152,10 @@ class WorkerConnection:
                     receiver.answer_chunk(data, piece)
                     return
             if self._state == _HEAD:
-                found = self._read_head(receiver, data)
-                if found is None:
+                head = self._read_head(receiver, data)
+                if head is None:
                     return
-                data = found
+                data = head
             self._read_body(receiver, data)
         except ProtocolError as error:
             self._receiver = None
@@ -218,11 +218,11 @@ class WorkerConnection:
 
     def _read_head(self, receiver: AnswerReceiver, data: bytes) -> bytes | None:
         """Return the first body bytes; None if more data is needed or the answer ended."""
-        seen = len(self._buffer)
-        buffer = self._buffer + data if seen else data
+        length = len(self._buffer)
+        buffer = self._buffer + data if length else data
         start = 0
         while True:
-            end = buffer.find(b"\r\n\r\n", max(start, seen - 3))
+            end = buffer.find(b"\r\n\r\n", max(start, length - 3))
             if end < 0:
                 if len(buffer) - start > MAX_HEAD_BYTES:
                     raise ProtocolError("the worker's response head is too large")

@@ -194,8 +194,8 @@ def _count_values(text: bytes) -> int:
 async def _are_few(body: bytes, most: int, pace: ReadPace) -> bool:
     """Return True if by a sample the body has far fewer than `most` values, as nearly all have."""
     marks = 0
-    for at in range(0, len(body), _SCAN_BYTES):  # a sample of each part, each drawn anew
-        sample = _sample(body, at, min(at + _SCAN_BYTES, len(body)))
+    for index in range(0, len(body), _SCAN_BYTES):  # a sample of each part, each drawn anew
+        sample = _sample(body, index, min(index + _SCAN_BYTES, len(body)))
         marks += _count_values(sample) * _SAMPLED_SHARE
         await pace.pause()
     return marks * _SAMPLE_MARGIN <= most
@@ -206,14 +206,14 @@ async def _check_values(body: bytes, most: int, pace: ReadPace) -> None:
     if most >= _MIN_SAMPLED_VALUES and await _are_few(body, most, pace):
         return
     marks = 0  # includes marks inside strings
-    for at in range(0, len(body), _SCAN_BYTES):
-        marks += _count_values(body[at : at + _SCAN_BYTES])
+    for index in range(0, len(body), _SCAN_BYTES):
+        marks += _count_values(body[index : index + _SCAN_BYTES])
         await pace.pause()
     if marks <= most:
         return
     values, in_text, rest = 0, 0, b""
-    for at in range(0, len(body), _SCAN_BYTES):
-        part = rest + body[at : at + _SCAN_BYTES]
+    for index in range(0, len(body), _SCAN_BYTES):
+        part = rest + body[index : index + _SCAN_BYTES]
         cut = len(part) - (len(part) - len(part.rstrip(b"\\"))) % 2  # do not cut inside an escape
         part, rest = part[:cut], part[cut:]
         pieces = part.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')

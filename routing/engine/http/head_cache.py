@@ -53,8 +53,8 @@ def _reader(
             digits = head[start:end]
             if digits.isdigit() and len(digits) <= _MAX_DIGITS and end > 0:
                 return cached(head[:start] + b"0" + head[end:]).again(int(digits))
-        known = cached(head)
-        return known.again(known.length)
+        cached_head = cached(head)
+        return cached_head.again(cached_head.length)
 
     return read
 

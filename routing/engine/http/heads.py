@@ -83,8 +83,8 @@ def redirect_within(fields: bytes, address: str) -> bytes | None:
 
 def with_framing(head: bytes, line: bytes) -> bytes:
     """Return a complete response head with another line after its status line."""
-    at = head.index(b"\r\n") + 2
-    return head[:at] + line + head[at:]
+    index = head.index(b"\r\n") + 2
+    return head[:index] + line + head[index:]
 
 
 def refusal_headers(refusal: Refusal, decision: str) -> bytes:

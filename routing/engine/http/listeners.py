@@ -43,12 +43,12 @@ def _bind_one(family: int, place: tuple[object, ...], reuse_port: bool) -> socke
 
 
 async def _bind_all(address: Address, reuse_port: bool) -> list[socket.socket]:
-    found = await asyncio.get_running_loop().getaddrinfo(
+    records = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     sockets: list[socket.socket] = []
     problem: OSError | None = None
-    for family, _, _, _, place in dict.fromkeys(found):
+    for family, _, _, _, place in dict.fromkeys(records):
         if sockets and not address.port:  # free port: use the same one for all
             place = (place[0], sockets[0].getsockname()[1], *place[2:])
         try:
@@ -155,12 +155,12 @@ class Listener:
             while len(accepted) < self._backlog:
                 accepted.append(sock.accept()[0])
         sock.close()
-        for one in accepted:
-            one.setblocking(False)
+        for accepted_socket in accepted:
+            accepted_socket.setblocking(False)
             with suppress(OSError):  # the client has left
                 await loop.connect_accepted_socket(
                     self._factory,
-                    one,
+                    accepted_socket,
                     ssl=tls,
                     ssl_handshake_timeout=handshake_s if tls is not None else None,
                 )

@@ -29,16 +29,16 @@ class CompactMap:
         return self._count
 
     def get(self, key: int) -> int | None:
-        at = key & self._mask
-        if at < self._split:
-            at = key & (self._mask * 2 + 1)
-        bucket = self._buckets[at]
-        wanted = key.to_bytes(8, "little")
-        found = bucket.find(wanted)
-        while found >= 0:
-            if not found & 15:
-                return _number(bucket[found + 8 : found + 16], "little")
-            found = bucket.find(wanted, found + 1)
+        index = key & self._mask
+        if index < self._split:
+            index = key & (self._mask * 2 + 1)
+        bucket = self._buckets[index]
+        needle = key.to_bytes(8, "little")
+        place = bucket.find(needle)
+        while place >= 0:
+            if not place & 15:
+                return _number(bucket[place + 8 : place + 16], "little")
+            place = bucket.find(needle, place + 1)
         return None
 
     def put(self, key: int, value: int) -> int | None:
@@ -56,25 +56,25 @@ class CompactMap:
         buckets = self._buckets
         start = 0
         for key in keys:
-            at = key & self._mask
-            if at < self._split:
-                at = key & (self._mask * 2 + 1)
-            bucket = buckets[at]
+            index = key & self._mask
+            if index < self._split:
+                index = key & (self._mask * 2 + 1)
+            bucket = buckets[index]
             end = start + _ENTRY
-            wanted = data[start : start + 8]
-            found = bucket.find(wanted)
-            while found & 15 and found >= 0:
-                found = bucket.find(wanted, found + 1)
-            if found < 0:
-                buckets[at] = bucket + data[start:end]
+            needle = data[start : start + 8]
+            place = bucket.find(needle)
+            while place & 15 and place >= 0:
+                place = bucket.find(needle, place + 1)
+            if place < 0:
+                buckets[index] = bucket + data[start:end]
                 self._count += 1
                 if self._count > self._room:
                     self._grow()
             else:
                 if befores is None:
                     befores = [None] * len(keys)
-                befores[start // _ENTRY] = _number(bucket[found + 8 : found + 16], "little")
-                buckets[at] = bucket[:found] + data[start:end] + bucket[found + _ENTRY :]
+                befores[start // _ENTRY] = _number(bucket[place + 8 : place + 16], "little")
+                buckets[index] = bucket[:place] + data[start:end] + bucket[place + _ENTRY :]
             start = end
         return befores
 
@@ -89,28 +89,28 @@ class CompactMap:
         wide = mask * 2 + 1
         split = self._split
         for key in keys:
-            at = key & mask
-            if at < split:
-                at = key & wide
-            bucket = buckets[at]
-            wanted = key.to_bytes(8, "little")
-            found = bucket.find(wanted)
-            while found & 15 and found >= 0:
-                found = bucket.find(wanted, found + 1)
-            if found < 0:
+            index = key & mask
+            if index < split:
+                index = key & wide
+            bucket = buckets[index]
+            needle = key.to_bytes(8, "little")
+            place = bucket.find(needle)
+            while place & 15 and place >= 0:
+                place = bucket.find(needle, place + 1)
+            if place < 0:
                 values.append(None)
             else:
-                buckets[at] = bucket[:found] + bucket[found + _ENTRY :]
+                buckets[index] = bucket[:place] + bucket[place + _ENTRY :]
                 self._count -= 1
-                values.append(_number(bucket[found + 8 : found + 16], "little"))
+                values.append(_number(bucket[place + 8 : place + 16], "little"))
         return values
 
     def values(self) -> Iterator[list[int]]:
         for bucket in self._buckets:
             if bucket:
                 yield [
-                    _number(bucket[at + 8 : at + 16], "little")
-                    for at in range(0, len(bucket), _ENTRY)
+                    _number(bucket[index + 8 : index + 16], "little")
+                    for index in range(0, len(bucket), _ENTRY)
                 ]
 
     def _grow(self) -> None:
@@ -119,8 +119,8 @@ class CompactMap:
         stay: list[bytes] = []
         move: list[bytes] = []
         bucket = self._buckets[self._split]
-        for at in range(0, len(bucket), _ENTRY):
-            (move if bucket[at + where] & bit else stay).append(bucket[at : at + _ENTRY])
+        for index in range(0, len(bucket), _ENTRY):
+            (move if bucket[index + where] & bit else stay).append(bucket[index : index + _ENTRY])
         self._buckets[self._split] = b"".join(stay)
         self._buckets.append(b"".join(move))
         self._split += 1

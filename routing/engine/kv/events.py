@@ -141,8 +141,8 @@ class EventApplier:
                 if len(hashes) <= BLOCKS_PER_STEP:
                     removed += hashes
                     continue
-                for at in range(0, len(hashes), BLOCKS_PER_STEP):
-                    self._remove(rank, place, hashes[at : at + BLOCKS_PER_STEP])
+                for index in range(0, len(hashes), BLOCKS_PER_STEP):
+                    self._remove(rank, place, hashes[index : index + BLOCKS_PER_STEP])
                     yield
                     if rank.epoch != epoch:
                         return
@@ -260,12 +260,12 @@ class EventApplier:
             run, parent = waiting.pop()
             step = run.block_size * chain.TOKEN_BYTES
             bit = holder.bit(run.tier, run.shared)
-            for at in range(0, len(run.keys), BLOCKS_PER_STEP):
-                if at:
+            for index in range(0, len(run.keys), BLOCKS_PER_STEP):
+                if index:
                     yield
-                keys = run.keys[at : at + BLOCKS_PER_STEP]
-                data = run.data[at * step : (at + BLOCKS_PER_STEP) * step]
-                inputs = run.inputs[at : at + BLOCKS_PER_STEP] if run.inputs else None
+                keys = run.keys[index : index + BLOCKS_PER_STEP]
+                data = run.data[index * step : (index + BLOCKS_PER_STEP) * step]
+                inputs = run.inputs[index : index + BLOCKS_PER_STEP] if run.inputs else None
                 if inputs is None and run.certain:
                     names = chain.extend_chain(parent, data, run.block_size)
                 else:
@@ -378,8 +378,8 @@ class EventApplier:
     def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
         """Store without tokens: counts once the id has a name."""
         if bit == holder.bits[L2_OWN] or bit == holder.bits[L2_SHARED]:
-            known = (holder.blocks.get(key) for key in keys)
-            self._stored_in_l2(holder, keys, [name for name in known if name is not None])
+            blocks = (holder.blocks.get(key) for key in keys)
+            self._stored_in_l2(holder, keys, [name for name in blocks if name is not None])
         claims = holder.claims
         for key in keys:
             name = holder.blocks.get(key)

@@ -71,14 +71,14 @@ class OrphanBlocks:
 
     def remove(self, key: int, tier: Tier) -> bool:
         """Remove a block; return True if it was waiting."""
-        found = False
+        removed = False
         for run in list(self._by_key.get(key, ())):
             if run.tier is tier and key not in run.gone:
-                found = True
+                removed = True
                 run.gone.add(key)
                 if len(run.gone) == len(set(run.keys)):
                     self._forget(run)
-        return found
+        return removed
 
     def children(self, key: int) -> list[OrphanRun]:
         runs = self._by_parent.get(key)

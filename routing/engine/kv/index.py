@@ -64,12 +64,12 @@ class Index:
     def root(self, model: str, lora: str = "", salt: str = "") -> int:
         """Return the chain seed of a model, adapter and cache salt."""
         name = (model, lora, salt)
-        found = self._roots.get(name)
-        if found is None:
+        root = self._roots.get(name)
+        if root is None:
             if len(self._roots) >= 1024:  # bounded: callers choose salts
                 self._roots.clear()
-            found = self._roots[name] = chain.chain_root(self._secret, model, lora, salt)
-        return found
+            root = self._roots[name] = chain.chain_root(self._secret, model, lora, salt)
+        return root
 
     def block_sizes(self, worker: str = "") -> set[int]:
         """Return the block sizes in tokens; a request needs one chain for each."""
@@ -94,11 +94,11 @@ class Index:
         return [rank for rank in self.ranks.values() if rank.worker == worker]
 
     def rank(self, worker: str, number: int = 0, model: str = "") -> Rank:
-        found = self.ranks.get((worker, number))
+        rank = self.ranks.get((worker, number))
         self.several_ranks = self.several_ranks or number > 0
-        if found is None:
-            found = self.ranks[worker, number] = Rank(worker, number, model)
-        return found
+        if rank is None:
+            rank = self.ranks[worker, number] = Rank(worker, number, model)
+        return rank
 
     def forget(self, worker: str, number: int | None = None) -> None:
         for name, rank in list(self.ranks.items()):
@@ -120,10 +120,10 @@ class Index:
         rank.epoch += 1
 
     def holder(self, rank: Rank, group: int) -> Holder:
-        found = rank.groups.get(group)
-        if found is None:
-            found = rank.groups[group] = self._new_holder(rank, group)
-        return found
+        holder = rank.groups.get(group)
+        if holder is None:
+            holder = rank.groups[group] = self._new_holder(rank, group)
+        return holder
 
     def _new_holder(self, rank: Rank, group: int) -> Holder:
         if self._free:
@@ -208,13 +208,13 @@ def count_blocks(index: Index, most: int = MAX_SAMPLED) -> dict[str, dict[str, i
             counted[rank.worker]["gpu"] += rank.blocks
         return counted
     masks: dict[int, int] = {}
-    seen = shards = 0
+    block_count = shards = 0
     for shard in index.shards:
-        if seen >= most:
+        if block_count >= most:
             break
         for mask in shard.values():
             masks[mask] = masks.get(mask, 0) + 1
-            seen += mask.bit_count()
+            block_count += mask.bit_count()
         shards += 1
     scale = SHARDS / shards
     for mask, count in masks.items():
@@ -264,15 +264,15 @@ def remove_hints(index: Index, worker: str, names: Sequence[int]) -> int:
     for rank in index.ranks_of(worker):
         for holder in rank.groups.values():
             bits |= holder.bits[L2_OWN]
-    found = 0
+    removed = 0
     for name in names:
         short = name & KEY_MASK
         shard = index.shards[short & SHARD_MASK]
         mask = shard.get(short, 0)
         if mask & bits:
-            found += 1
+            removed += 1
             if left := mask & ~bits:
                 shard[short] = index.mask(left)
             else:
                 del shard[short]
-    return found
+    return removed

@@ -62,11 +62,13 @@ def match_ranks(
     index: Index, chains: Mapping[int, Sequence[int]], ranks: Iterable[Rank]
 ) -> dict[int, Match]:
     spans, anywhere = _spans(index, chains)
-    found = {rank.number: _rank_match(rank, spans) for rank in ranks}
-    for number, one in found.items():
-        if anywhere > one.tokens:
-            found[number] = Match(one.gpu, one.l1, anywhere - one.gpu - one.l1, number)
-    return found
+    by_rank = {rank.number: _rank_match(rank, spans) for rank in ranks}
+    for number, rank_match in by_rank.items():
+        if anywhere > rank_match.tokens:
+            by_rank[number] = Match(
+                rank_match.gpu, rank_match.l1, anywhere - rank_match.gpu - rank_match.l1, number
+            )
+    return by_rank
 
 
 def _spans(index: Index, chains: Mapping[int, Sequence[int]]) -> tuple[dict[int, list[int]], int]:
@@ -173,24 +175,24 @@ def _walk_tiers(index: Index, names: Sequence[int]) -> tuple[tuple[_Ends, _Ends,
 def _by_worker(index: Index, spans: dict[int, list[int]]) -> dict[str, Match]:
     """Take the minimum over a rank's groups and the best rank of each worker."""
     workers: dict[str, Match] = {}
-    seen: set[Rank] = set()
+    ranks_done: set[Rank] = set()
     for slot, span in spans.items():
         holder = index.slots[slot]
         if holder is None:
             continue
         rank = holder.rank
         if len(rank.groups) == 1:  # most models: half of the cost with hundreds of holders
-            found = _span_match(rank, span)
-        elif rank in seen:
+            spans_found = _span_match(rank, span)
+        elif rank in ranks_done:
             continue
         else:
-            seen.add(rank)
-            found = _rank_match(rank, spans)
-        if not found.tokens:
+            ranks_done.add(rank)
+            spans_found = _rank_match(rank, spans)
+        if not spans_found.tokens:
             continue
         best = workers.get(rank.worker)
-        if best is None or (found.tokens, found.gpu) > (best.tokens, best.gpu):
-            workers[rank.worker] = found
+        if best is None or (spans_found.tokens, spans_found.gpu) > (best.tokens, best.gpu):
+            workers[rank.worker] = spans_found
     return workers
 
 
@@ -207,10 +209,10 @@ def _span_match(rank: Rank, span: list[int]) -> Match:
 
 
 def _shortest_spans(groups: Iterable[Holder], spans: dict[int, list[int]]) -> list[int]:
-    found: list[list[int]] = []
+    shortest: list[list[int]] = []
     for holder in groups:
         span = spans.get(holder.slot)
         if span is None:
             return [0, 0, 0]
-        found.append(span)
-    return [min(column) for column in zip(*found, strict=True)]
+        shortest.append(span)
+    return [min(column) for column in zip(*shortest, strict=True)]

@@ -111,20 +111,20 @@ class ExpectedBlocks:
 
     def matched(self, chains: Chains, reported: Mapping[str, int] = _NOTHING) -> dict[str, int]:
         """Return the expected prefix tokens by worker, continuing the `reported` ones."""
-        found: dict[str, int] = {}
+        by_worker: dict[str, int] = {}
         holders = self._holders
         if not holders:
-            return found
+            return by_worker
         continued = [worker for worker in reported if worker in self._prompts]
         for size, names in chains.items():
             workers = holders.get(names[0], _NOTHING) if names else _NOTHING
             for worker in {*workers, *continued}:
-                at = start = reported.get(worker, 0) // size
-                while at < len(names) and worker in holders.get(names[at], _NOTHING):
-                    at += 1
-                if at > start:
-                    found[worker] = max(found.get(worker, 0), at * size)
-        return found
+                position = start = reported.get(worker, 0) // size
+                while position < len(names) and worker in holders.get(names[position], _NOTHING):
+                    position += 1
+                if position > start:
+                    by_worker[worker] = max(by_worker.get(worker, 0), position * size)
+        return by_worker
 
 
 class PromptLoad(Protocol):
@@ -148,12 +148,12 @@ class PrefillProgress:
         names = self.chains.get(size, ())
         if size != self.size:
             self.size, self.known = size, self.reported // size
-        known = self.known
-        while known < len(names) and index.holders(names[known]) & bits:
-            known += 1
-        if known > self.known:
-            self.known = known
-            self.weight.left(self.tokens - known * size)
+        before = self.known
+        while before < len(names) and index.holders(names[before]) & bits:
+            before += 1
+        if before > self.known:
+            self.known = before
+            self.weight.left(self.tokens - before * size)
 
 
 class Progress:

@@ -284,13 +284,16 @@ class SourceFollower:
         self._out.apply(payload, not replayed)
 
     def _begin(self, purpose: ReplayPurpose, now: float, fresh: bool) -> None:
-        known = self.last >= 0 and purpose not in (ReplayPurpose.START, ReplayPurpose.REBUILD)
-        start = self.last if known else 0
+        is_continuing = self.last >= 0 and purpose not in (
+            ReplayPurpose.START,
+            ReplayPurpose.REBUILD,
+        )
+        start = self.last if is_continuing else 0
         if self._ask is not None:
             fresh = True
             if self._ask.purpose is ReplayPurpose.REBUILD:
                 self._rebuild_at = now
-        self._ask = _Replay(purpose, start, self._digest if known else None, now)
+        self._ask = _Replay(purpose, start, self._digest if is_continuing else None, now)
         if purpose not in (ReplayPurpose.POLL, ReplayPurpose.REBUILD):
             self.phase = RecoveryPhase.CATCHING_UP
         self._count("replay")

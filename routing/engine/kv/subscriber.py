@@ -86,12 +86,12 @@ class Subscriber:
         self._put_off = False  # the last tick skipped deadlines
 
     def follow(self, targets: Iterable[SubscriptionTarget]) -> None:
-        wanted = {target.id: target for target in targets}
+        by_id = {target.id: target for target in targets}
         for name, followed in list(self._workers.items()):
-            target = wanted.get(name)
+            target = by_id.get(name)
             if target != followed.target:
                 self._drop(self._workers.pop(name))
-        for name, target in wanted.items():
+        for name, target in by_id.items():
             if name not in self._workers:
                 followed = self._workers[name] = _FollowedWorker(target)
                 followed.task = asyncio.create_task(self._discover(followed))
@@ -324,11 +324,11 @@ class Subscriber:
         return any(stream.follower.partial for stream in self._streams_of(worker))
 
     def status(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         for name, followed in self._workers.items():
-            found += [_show_stream(name, stream) for stream in followed.streams.values()]
+            entries += [_show_stream(name, stream) for stream in followed.streams.values()]
             if not followed.streams:
-                found.append(
+                entries.append(
                     {
                         "worker": name,
                         "state": "none",
@@ -336,7 +336,7 @@ class Subscriber:
                         "message": followed.message,
                     }
                 )
-        return found
+        return entries
 
 
 def _show_stream(worker: str, stream: Stream) -> dict[str, Any]:

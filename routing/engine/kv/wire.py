@@ -36,15 +36,15 @@ _MEDIA = {
     "disk": Tier.L2,
     "external": Tier.L2,
 }
-_MEDIA |= {name.upper(): found for name, found in _MEDIA.items()}
+_MEDIA |= {name.upper(): medium for name, medium in _MEDIA.items()}
 
 
 def parse_tier(medium: str | None) -> Tier | None:
     """Return None for an unknown medium. Versions without the field had only the GPU."""
     if medium is None:
         return Tier.GPU
-    found = _MEDIA.get(medium)
-    return found if found is not None else _MEDIA.get(medium.lower())
+    tier = _MEDIA.get(medium)
+    return tier if tier is not None else _MEDIA.get(medium.lower())
 
 
 class WireError(Exception):

@@ -115,10 +115,10 @@ class KvRouting:
         if outcome.tokens is None:
             self._without(exchange, outcome.reason)
             return
-        facts = exchange.facts
-        facts.blocks = self.blocks(outcome.tokens, model, placing.salt)
-        facts.tokens = outcome.tokens.count
-        exchange.decision.prompt_tokens = facts.tokens
+        features = exchange.facts
+        features.blocks = self.blocks(outcome.tokens, model, placing.salt)
+        features.tokens = outcome.tokens.count
+        exchange.decision.prompt_tokens = features.tokens
 
     def blocks(self, tokens: TokenSequence, model: str, salt: str) -> Blocks:
         index = self.policy.index
@@ -192,9 +192,13 @@ class KvRouting:
         """
         if not self.relearn or self.follower is None or not self.follower.partial(pick.worker.id):
             return
-        known = 0 if pick.tiers is None else pick.tiers[pick.worker.id].tokens
+        tokens_known = 0 if pick.tiers is None else pick.tiers[pick.worker.id].tokens
         whole = max((len(names) * size for size, names in blocks.chains.items()), default=1)
-        if known < whole and exchange.body is not None and exchange.head.path in _REPORTING_PATHS:
+        if (
+            tokens_known < whole
+            and exchange.body is not None
+            and exchange.head.path in _REPORTING_PATHS
+        ):
             body = _request_block_events(exchange.body)
             self.relearned += body is not exchange.body
             exchange.body = body
@@ -323,7 +327,7 @@ class KvRouting:
         if self._decisions_logged >= _LOGGED_AT_FIRST and random() >= self.log_share:
             return
         self._decisions_logged += 1
-        facts: dict[str, Any] = {
+        record: dict[str, Any] = {
             "request_id": exchange.decision.request_id,
             "worker": pick.worker.id,
             "matched_tokens": pick.cached_tokens,
@@ -331,10 +335,10 @@ class KvRouting:
         if pick.reason == base.KV_HIT:
             text = f"Routing request to {pick.worker.id} found by kvaware router"
         else:
-            facts["reason"] = pick.reason
-            facts["fallback"] = exchange.decision.fallback
+            record["reason"] = pick.reason
+            record["fallback"] = exchange.decision.fallback
             text = "Matched instance None"
-        self._log.later(text, facts)
+        self._log.later(text, record)
 
     def show(self) -> dict[str, Any]:
         service = self.tokens
@@ -384,11 +388,11 @@ def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:
         return NO_EVENTS
     if routing.tokens is None:
         return STARTING
-    facts, data = identity.facts, identity.data
+    features, data = identity.facts, identity.data
     if data is None:
         return STREAMED
-    found = routing.explained.pop(body, None)
-    if found is None:
+    explained = routing.explained.pop(body, None)
+    if explained is None:
         submitted = routing.tokens.submit(
             guess_path(data),
             data,
@@ -398,12 +402,14 @@ def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:
         )
         if isinstance(submitted, TokenTicket):
             return ASK_AGAIN
-        found = submitted
-    if found.tokens is None:
-        return found.reason
+        explained = submitted
+    if explained.tokens is None:
+        return explained.reason
     salt = data.get("cache_salt")
-    facts.blocks = routing.blocks(found.tokens, identity.model, salt if type(salt) is str else "")
-    facts.tokens = found.tokens.count
+    features.blocks = routing.blocks(
+        explained.tokens, identity.model, salt if type(salt) is str else ""
+    )
+    features.tokens = explained.tokens.count
     return ""
 
 

@@ -95,8 +95,8 @@ class CounterWindow:
             marks.popleft()
 
     def show(self, now: float, found: int, fallbacks: Mapping[str, int]) -> dict[str, Any]:
-        begun, before, known = self._marks[0]
-        since = {reason: count - known.get(reason, 0) for reason, count in fallbacks.items()}
+        begun, before, known_tokens = self._marks[0]
+        since = {reason: count - known_tokens.get(reason, 0) for reason, count in fallbacks.items()}
         return {
             "window_s": round(now - begun, 1),
             "requests": found - before + sum(since.values()),

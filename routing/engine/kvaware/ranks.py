@@ -47,7 +47,7 @@ class Ranks:
         if count < 2:
             return None
         held = match_ranks(self._index, chains, ranks)
-        reported = {_rank_key(worker, number): one.gpu for number, one in held.items()}
+        reported = {_rank_key(worker, number): holding.gpu for number, holding in held.items()}
         coming = self.pending.matched(chains, reported)
         work = self._work.get(worker)
         if work is None or len(work) != count:
@@ -55,8 +55,8 @@ class Ranks:
         self._turn += 1
 
         def cost(number: int) -> tuple[int, int]:
-            known = max(held[number].tokens, coming.get(_rank_key(worker, number), 0))
-            return work[number] + tokens - known, (number - self._turn) % count
+            token_count = max(held[number].tokens, coming.get(_rank_key(worker, number), 0))
+            return work[number] + tokens - token_count, (number - self._turn) % count
 
         best = min(range(count), key=cost)
         match, on_its_way = held[best], coming.get(_rank_key(worker, best), 0)

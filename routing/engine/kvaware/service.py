@@ -129,11 +129,11 @@ class KvAwareRun:
         )
         service = self.routing.tokens = TokenService(tokens_config, local, self._ask_any)
         while local is not None:
-            found = await comparison.compare_tokens(
+            comparison_result = await comparison.compare_tokens(
                 local, self._ask_any, self._model(), ASK_TIMEOUT_S
             )
-            if found.verdict != comparison.UNREACHABLE:
-                self._judged(service, found)
+            if comparison_result.verdict != comparison.UNREACHABLE:
+                self._judged(service, comparison_result)
             patience = COMPARE_AGAIN_S if self.report is None else COMPARE_EVERY_S
             await asyncio.sleep(patience)
 
@@ -190,8 +190,8 @@ class KvAwareRun:
 
     def _placed(self) -> tuple[int, dict[str, int]]:
         service = self.routing.tokens
-        found = 0 if service is None else sum(service.counts[name] for name in WITH_TOKENS)
-        return found, self.routing.fallbacks
+        total = 0 if service is None else sum(service.counts[name] for name in WITH_TOKENS)
+        return total, self.routing.fallbacks
 
     async def close(self) -> None:
         tasks = [task for task in (self._mode, self._probing) if task is not None]

@@ -128,9 +128,9 @@ class Prober:
 
     def _next(self) -> Worker | None:
         workers = self._table.workers
-        for known in (self._turns, self.last, self.skipped):
-            for gone in set(known) - set(workers):
-                del known[gone]
+        for turns in (self._turns, self.last, self.skipped):
+            for gone in set(turns) - set(workers):
+                del turns[gone]
         for name in [name for name in self.counts if name[0] not in workers]:
             del self.counts[name]
         if not workers:
@@ -197,8 +197,8 @@ class Prober:
             )
 
     def show(self) -> dict[str, Any]:
-        shown = {worker: asdict(verdict) for worker, verdict in self.last.items()}
-        return {"interval_s": self._interval_s, "workers": shown, "skipped": dict(self.skipped)}
+        verdicts = {worker: asdict(verdict) for worker, verdict in self.last.items()}
+        return {"interval_s": self._interval_s, "workers": verdicts, "skipped": dict(self.skipped)}
 
 
 class _Twins:
@@ -281,27 +281,29 @@ class _Twins:
         if service is None:
             raise _NoVerdictYet("no_tokens", "the tokenizer is being loaded")
         come: asyncio.Future[TokenOutcome] = asyncio.get_running_loop().create_future()
-        found = service.submit(
+        accepted = service.submit(
             self._path.encode(), body, self._model, come.set_result, counted=False
         )
-        if not isinstance(found, TokenOutcome):
+        if not isinstance(accepted, TokenOutcome):
             try:
-                found = await come
+                accepted = await come
             finally:
                 come.cancel()
-        if found.tokens is None:
-            raise _NoVerdictYet("no_tokens", found.detail or found.reason)
-        return found.tokens
+        if accepted.tokens is None:
+            raise _NoVerdictYet("no_tokens", accepted.detail or accepted.reason)
+        return accepted.tokens
 
     async def _await_events(self, tokens: TokenSequence, salt: str) -> None:
         """Wait for the block events, looked up like a caller's."""
         end = time.monotonic() + EVENTS_TIMEOUT_S
         while True:
             sizes = self._sizes()
-            wanted = max((usable_blocks(tokens.count, size) * size for size in sizes), default=1)
+            least_tokens = max(
+                (usable_blocks(tokens.count, size) * size for size in sizes), default=1
+            )
             blocks = self._routing.blocks(tokens, self._model, salt)
             self._predicted = self._held(blocks)
-            if self._predicted >= wanted:
+            if self._predicted >= least_tokens:
                 return
             if time.monotonic() >= end:
                 raise _NoVerdictYet("not_told")
@@ -310,11 +312,11 @@ class _Twins:
     def _held(self, blocks: Blocks) -> int:
         index = self._routing.policy.index
         if self._rank < 0:
-            found = match(index, blocks.chains).workers.get(self._worker.id)
+            holding = match(index, blocks.chains).workers.get(self._worker.id)
         else:
             ranks = index.ranks_of(self._worker.id)
-            found = match_ranks(index, blocks.chains, ranks).get(self._rank)
-        return 0 if found is None else found.tokens
+            holding = match_ranks(index, blocks.chains, ranks).get(self._rank)
+        return 0 if holding is None else holding.tokens
 
     def _judge(self, answer: bytes) -> None:
         try:

@@ -95,17 +95,17 @@ class EventAnnotator:
 
     def release(self) -> list[bytes]:
         """Return what is held, unchanged."""
-        found = [*self._held, self._partial] if self._partial else self._held
+        held_items = [*self._held, self._partial] if self._partial else self._held
         self._held, self._partial = [], b""
-        return found
+        return held_items
 
     def end(self, fields: Mapping[str, Any]) -> list[bytes]:
         """Return what is held with the fields in its first event."""
-        found = self.release()
-        if found and fields:
+        released = self.release()
+        if released and fields:
             inside = "response" if self._path == RESPONSES else ""
-            found[0] = _insert(found[0], fields, inside)
-        return found
+            released[0] = _insert(released[0], fields, inside)
+        return released
 
 
 def _insert(event: bytes, fields: Mapping[str, Any], inside: str) -> bytes:

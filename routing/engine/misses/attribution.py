@@ -68,21 +68,21 @@ class MissFacts:
 
 def split(facts: MissFacts) -> dict[str, int]:
     """Return the computed tokens by cause; they add up to `prompt - cached`."""
-    at = min(max(facts.cached, 0), facts.prompt)
-    if at == facts.prompt:
+    boundary = min(max(facts.cached, 0), facts.prompt)
+    if boundary == facts.prompt:
         return {}
     if facts.whole:
-        return {facts.whole: facts.prompt - at}
+        return {facts.whole: facts.prompt - boundary}
     out: dict[str, int] = {}
     usable = min(facts.usable, facts.prompt)
     for cause, reach in facts.reaches:
         end = min(reach, usable)
-        if end > at:
-            out[cause] = out.get(cause, 0) + end - at
-            at = end
-    if usable > at:
-        out[FIRST_SEEN] = out.get(FIRST_SEEN, 0) + usable - at
-        at = usable
-    if facts.prompt > at:
-        out[BELOW_BLOCK] = facts.prompt - at
+        if end > boundary:
+            out[cause] = out.get(cause, 0) + end - boundary
+            boundary = end
+    if usable > boundary:
+        out[FIRST_SEEN] = out.get(FIRST_SEEN, 0) + usable - boundary
+        boundary = usable
+    if facts.prompt > boundary:
+        out[BELOW_BLOCK] = facts.prompt - boundary
     return out

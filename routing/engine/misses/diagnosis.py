@@ -40,16 +40,16 @@ class Comparison:
     known: bool = True
 
     def show(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"id": self.number, "found": self.found}
+        document: dict[str, Any] = {"id": self.number, "found": self.found}
         if self.found:
-            shown |= {
+            document |= {
                 "first_difference": self.offset,
                 "part": self.part,
                 "kind": self.kind,
                 "lost_tokens": self.lost,
                 "conclusive": self.known,
             }
-        return shown
+        return document
 
 
 class Diagnosis:
@@ -77,14 +77,14 @@ class Diagnosis:
 
     def fields(self, decision: Decision, streams: bool) -> dict[str, Any]:
         """Return the fields of an ended answer; `streams`: without those of its first event."""
-        found: dict[str, Any] = {}
+        document: dict[str, Any] = {}
         if self.vendor == MESSAGES and not streams:
-            found = self.opening()
+            document = self.opening()
         elif self.vendor == RESPONSES and self.number:
-            found = {"prompt_cache_diagnostics": self._openai(decision)}
+            document = {"prompt_cache_diagnostics": self._openai(decision)}
         if self.own:
-            found[FIELD] = self._own(decision)
-        return found
+            document[FIELD] = self._own(decision)
+        return document
 
     def _anthropic(self) -> dict[str, Any] | None:
         compared = self.compared
@@ -139,7 +139,7 @@ class Diagnosis:
             if hidden:
                 tokens[causes.FIRST_SEEN] = tokens.get(causes.FIRST_SEEN, 0) + hidden
         main = max(tokens, key=lambda cause: tokens[cause]) if tokens else ""
-        shown: dict[str, Any] = {
+        document: dict[str, Any] = {
             "decision": decision.id,
             "worker": decision.chosen,
             "prompt_tokens": prompt,
@@ -152,20 +152,24 @@ class Diagnosis:
             "changed_at": None,
         }
         if changed and misses is not None:
-            shown["changed_at"] = {"token": misses.offset, "part": misses.place}
+            document["changed_at"] = {"token": misses.offset, "part": misses.place}
         if self.compared is not None:
-            shown["compared"] = self.compared.show()
-        return shown
+            document["compared"] = self.compared.show()
+        return document
 
     @staticmethod
     def _by_tier(decision: Decision) -> dict[str, int] | None:
         """Return the cached tokens by tier, as KV events predicted them; None: no events."""
         cached = decision.cached_tokens
-        found = None if decision.tiers is None else decision.tiers.get(decision.chosen)
-        if cached is None or found is None:
+        tier_tokens = None if decision.tiers is None else decision.tiers.get(decision.chosen)
+        if cached is None or tier_tokens is None:
             return None
-        shown: dict[str, int] = {}
-        for tier, tokens in (("device", found.gpu), ("l1", found.l1), ("l2", found.l2)):
-            shown[tier] = min(tokens, cached)
-            cached -= shown[tier]
-        return {**shown, "unknown": cached}
+        by_tier: dict[str, int] = {}
+        for tier, tokens in (
+            ("device", tier_tokens.gpu),
+            ("l1", tier_tokens.l1),
+            ("l2", tier_tokens.l2),
+        ):
+            by_tier[tier] = min(tokens, cached)
+            cached -= by_tier[tier]
+        return {**by_tier, "unknown": cached}

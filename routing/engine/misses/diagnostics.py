@@ -39,11 +39,11 @@ class AnswerDiagnostics:
         own, _, rest = exchange.head.diagnostics.decode("latin-1").partition(";")
         name, _, value = rest.strip().partition("=")
         number = value.strip().strip('"') if name.strip() == "previous" else ""
-        wanted = own.strip().lower() == CACHE
-        vendor, given = _vendor_field(exchange.ask.path, identity.data)
-        if not wanted and not vendor:
+        is_requested = own.strip().lower() == CACHE
+        vendor, field = _vendor_field(exchange.ask.path, identity.data)
+        if not is_requested and not vendor:
             return None
-        return Diagnosis(wanted, vendor, (number or given)[:_MAX_ID])
+        return Diagnosis(is_requested, vendor, (number or field)[:_MAX_ID])
 
     def compare(
         self, found: Diagnosis, exchange: RoutedRequest, prompt: SketchedPrompt | None,
@@ -101,14 +101,14 @@ def _find(ring: DecisionRing, number: str, now: Decision) -> Decision | None:
     vLLM repeats the request ID, or by the decision's.
     """
     names = (number, number.partition("-")[2])
-    for one in ring.newest(ring.keep):
+    for decision in ring.newest(ring.keep):
         if (
-            one.key_id == now.key_id
-            and one is not now
-            and one.status == 200
-            and (number in (one.answer_id, one.id) or one.request_id in names)
+            decision.key_id == now.key_id
+            and decision is not now
+            and decision.status == 200
+            and (number in (decision.answer_id, decision.id) or decision.request_id in names)
         ):
-            return one
+            return decision
     return None
 
 

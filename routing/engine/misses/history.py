@@ -75,22 +75,22 @@ class SeenPrefixes(PrefixIndex):
 
     def spans(self, chain: Sequence[int]) -> list[Span]:
         """Return the match levels in order, like `levels`, with the time of their last use."""
-        found: list[Span] = []
-        at, length = 0, len(chain)
-        while at < length and (run := self._runs.get(chain[at])) is not None:
-            end = at + len(run.blocks)
+        spans: list[Span] = []
+        start, length = 0, len(chain)
+        while start < length and (run := self._runs.get(chain[start])) is not None:
+            end = start + len(run.blocks)
             whole = end <= length and chain[end - 1] == run.blocks[-1]
             if not whole:
-                end = at + common_length(run.blocks, chain, at)
+                end = start + common_length(run.blocks, chain, start)
             if run.partly is not None:
                 part: list[Level] = []
-                self._partly_known(run, at, end, part)
-                found += [(blocks, bits, run.time) for blocks, bits in part]
-            found.append((end, run.holders, run.time))
+                self._partly_known(run, start, end, part)
+                spans += [(blocks, bits, run.time) for blocks, bits in part]
+            spans.append((end, run.holders, run.time))
             if not whole:
                 break
-            at = end
-        return found
+            start = end
+        return spans
 
 
 class PromptHistory:
@@ -237,17 +237,17 @@ class Replacements:
     def came(self, now: float) -> None:
         while self._left and now - self._left[0].at > REPLACED_S:
             self._left.popleft()
-        found = self._left.pop() if self._left else None
-        if found is not None:
-            found.name(causes.LOST_ROLLOUT)
-        self._came.append((now, found))
+        newest = self._left.pop() if self._left else None
+        if newest is not None:
+            newest.name(causes.LOST_ROLLOUT)
+        self._came.append((now, newest))
 
     def left(self, tenure: Tenure | None, now: float) -> None:
         departure = _Departure(now, tenure)
         for number in reversed(range(len(self._came))):
-            at, other = self._came[number]
-            if now - at < (REPLACED_S if other is None else abs(at - other.at)):
-                self._came[number] = (at, departure)
+            arrived_at, other = self._came[number]
+            if now - arrived_at < (REPLACED_S if other is None else abs(arrived_at - other.at)):
+                self._came[number] = (arrived_at, departure)
                 departure.name(causes.LOST_ROLLOUT)
                 if other is not None:
                     other.name(causes.LOST_SCALE_DOWN)
@@ -315,10 +315,11 @@ class StoredBlocks:
         """
         if not self.ttl_s:
             return False
-        found = (self._times.find("", name) for name in missing_blocks(facts, cached))
+        removals = (self._times.find("", name) for name in missing_blocks(facts, cached))
         return any(
-            one is not None and (now - one[1] >= self.ttl_s or (one[1] >= began and one[0] == 1))
-            for one in found
+            removal is not None
+            and (now - removal[1] >= self.ttl_s or (removal[1] >= began and removal[0] == 1))
+            for removal in removals
         )
 
 

@@ -73,15 +73,15 @@ class LayoutReplay:
 
     def save(self, change: EarlyChange, tenure: int, block: int, now: float) -> int:
         """Return the tokens that would have been cached. `tenure`: bit of the worker's."""
-        seen = self._seen.pop(change.template, None) or {}
-        self._seen[change.template] = seen
+        seen_layouts = self._seen.pop(change.template, None) or {}
+        self._seen[change.template] = seen_layouts
         if len(self._seen) > TEMPLATES_KEPT:
             del self._seen[next(iter(self._seen))]
-        last = seen.get(tenure)
-        seen.pop(tenure, None)
-        seen[tenure] = now
-        while len(seen) > TEMPLATES_KEPT:
-            del seen[next(iter(seen))]
+        last = seen_layouts.get(tenure)
+        seen_layouts.pop(tenure, None)
+        seen_layouts[tenure] = now
+        while len(seen_layouts) > TEMPLATES_KEPT:
+            del seen_layouts[next(iter(seen_layouts))]
         if last is None or not tenure or (self._ages and now - last > median(self._ages)):
             return 0
         return min(change.stable // block * block, sum(change.changed.values()))

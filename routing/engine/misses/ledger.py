@@ -122,7 +122,7 @@ class MissLedger:
         if self.history.knows(chain):
             return KNOWN
         spans = self.history.spans(chain)
-        seen = SeenPrompt(spans)
+        prompt = SeenPrompt(spans)
         count = len(chain)
         unknown = count - spans[-1][0] if spans else count
         if (
@@ -131,8 +131,8 @@ class MissLedger:
             and unknown * _MIN_COMPARED_SHARE >= count
             and self.sketches.has_time()
         ):
-            self._compare(exchange, identity, (count - unknown) * self._block_bytes, seen)
-        return seen if spans or seen.change is not None else NEW
+            self._compare(exchange, identity, (count - unknown) * self._block_bytes, prompt)
+        return prompt if spans or prompt.change is not None else NEW
 
     def _compare(
         self, exchange: RoutedRequest, identity: Identity, known: int, seen: SeenPrompt
@@ -153,18 +153,18 @@ class MissLedger:
         if read is None:
             return None
         data, seed, chat = read
-        found, pieces = make_sketch(data, seed, exchange.decision.key_id)
-        return SketchedPrompt(found, pieces, data, chat)
+        outline, pieces = make_sketch(data, seed, exchange.decision.key_id)
+        return SketchedPrompt(outline, pieces, data, chat)
 
     # -- a request ends
 
     def ended(self, exchange: RoutedRequest) -> None:
         """Attribute the computed tokens of an answered request."""
-        decision, seen = exchange.decision, exchange.seen
+        decision, seen_prompt = exchange.decision, exchange.seen
         if not decision.counted or not decision.prompt_tokens:
             return
-        facts, cached, prompt = exchange.facts, decision.cached_tokens, decision.prompt_tokens
-        chain = facts.chain
+        features, cached, prompt = exchange.facts, decision.cached_tokens, decision.prompt_tokens
+        chain = features.chain
         if cached is None or decision.estimated:  # not reported, or cut off before
             self._unreported.value += 1
             self.sums.unreported()
@@ -172,8 +172,12 @@ class MissLedger:
                 self.history.interrupted(decision.chosen, chain, decision.time)
             return
         size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
-        if facts.blocks is not None and facts.blocks.chains and size not in facts.blocks.chains:
-            size = min(facts.blocks.chains)
+        if (
+            features.blocks is not None
+            and features.blocks.chains
+            and size not in features.blocks.chains
+        ):
+            size = min(features.blocks.chains)
         usable = (prompt - 1) // size * size
         hit = cached >= usable
         if hit:  # the usual case
@@ -181,18 +185,18 @@ class MissLedger:
             self._below.value += rest
             decision.misses = self._hits.get(rest) or self._hit(rest)
         else:
-            found = decision.misses = self._attribute(exchange, seen, cached, usable, size)
-            for cause, tokens in found.tokens.items():
+            split = decision.misses = self._attribute(exchange, seen_prompt, cached, usable, size)
+            for cause, tokens in split.tokens.items():
                 self._tokens[cause].value += tokens
         self.sums.add(decision, chain[0] if chain else 0)
         if chain:
             self.history.used(decision.chosen, chain, decision.time, hit)
 
     def _hit(self, rest: int) -> MissSplit:
-        found = MissSplit({causes.BELOW_BLOCK: rest} if rest else {})
+        split = MissSplit({causes.BELOW_BLOCK: rest} if rest else {})
         if len(self._hits) < _HITS_KEPT:
-            self._hits[rest] = found
-        return found
+            self._hits[rest] = split
+        return split
 
     def _attribute(
         self, exchange: RoutedRequest, seen: SeenPrompt | None, cached: int, usable: int, size: int
@@ -213,20 +217,20 @@ class MissLedger:
         self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, doubled: int = 0
     ) -> MissSplit:
         """Attribute by all that is known of the prompt. `doubled`: blocks a peer sent elsewhere."""
-        prompt, found = exchange.decision.prompt_tokens, MissSplit()
+        prompt, misses = exchange.decision.prompt_tokens, MissSplit()
         if seen is KNOWN:
             seen = SeenPrompt(self.history.spans(exchange.facts.chain))
-        reaches = self._reaches(exchange, seen, cached, size, found, doubled)
-        found.tokens = split(MissFacts(prompt, cached, (prompt - 1) // size * size, reaches))
-        if _TIMED.isdisjoint(found.tokens):
-            found.age_s = found.evicted_at = None
-        elif found.age_s is not None and not _GONE.isdisjoint(found.tokens):
-            self.layouts.evicted(found.age_s)
-        if _CHANGED.isdisjoint(found.tokens):
-            found.offset, found.place = None, ""
+        reaches = self._reaches(exchange, seen, cached, size, misses, doubled)
+        misses.tokens = split(MissFacts(prompt, cached, (prompt - 1) // size * size, reaches))
+        if _TIMED.isdisjoint(misses.tokens):
+            misses.age_s = misses.evicted_at = None
+        elif misses.age_s is not None and not _GONE.isdisjoint(misses.tokens):
+            self.layouts.evicted(misses.age_s)
+        if _CHANGED.isdisjoint(misses.tokens):
+            misses.offset, misses.place = None, ""
         elif seen.change is not None and seen.change.template:
-            self._note_layout(exchange, seen, found, size)
-        return found
+            self._note_layout(exchange, seen, misses, size)
+        return misses
 
     @staticmethod
     def _is_rest_new(exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int) -> bool:
@@ -235,10 +239,10 @@ class MissLedger:
         """
         if seen is KNOWN or seen.change is not None:
             return False
-        decision, facts = exchange.decision, exchange.facts
-        prompt, estimated, whole = decision.prompt_tokens, facts.tokens, len(facts.chain)
-        per_block = prompt / max(estimated / facts.block_tokens, whole, 1.0)
-        least = min(cached + size + (0 if facts.blocks else per_block), prompt)
+        decision, features = exchange.decision, exchange.facts
+        prompt, estimated, whole = decision.prompt_tokens, features.tokens, len(features.chain)
+        per_block = prompt / max(estimated / features.block_tokens, whole, 1.0)
+        least = min(cached + size + (0 if features.blocks else per_block), prompt)
         if decision.predicted >= least:
             return False
         if seen.spans:
@@ -278,11 +282,11 @@ class MissLedger:
         found: MissSplit,
         doubled: int,
     ) -> list[Reach]:
-        decision, facts = exchange.decision, exchange.facts
+        decision, features = exchange.decision, exchange.facts
         prompt = decision.prompt_tokens
-        scale = prompt / facts.tokens if facts.tokens else 1.0
-        whole = len(facts.chain)
-        per_block = prompt / max(facts.tokens / facts.block_tokens, whole, 1.0)
+        scale = prompt / features.tokens if features.tokens else 1.0
+        whole = len(features.chain)
+        per_block = prompt / max(features.tokens / features.block_tokens, whole, 1.0)
         evicted, gone_at = self._eviction(exchange, cached, decision.chosen)
 
         def tokens(blocks: int) -> int:
@@ -317,13 +321,13 @@ class MissLedger:
         reaches += [(cause, held_here), *lost]
         if held_live and not evicted:
             workers = self.history.workers(elsewhere)
-            known = (self._eviction(exchange, cached, worker)[0] for worker in workers)
-            indexed = facts.blocks is not None and last >= self.evictions.complete_since
-            cause = next(filter(None, known), placed_unmatched(decision, indexed))
+            evicted_spans = (self._eviction(exchange, cached, worker)[0] for worker in workers)
+            indexed = features.blocks is not None and last >= self.evictions.complete_since
+            cause = next(filter(None, evicted_spans), placed_unmatched(decision, indexed))
         reaches.append((cause, held_live))
         # Ends within a block, and in an estimated token, are no lost block.
-        least = min(cached + size + (0 if facts.blocks else per_block), prompt)
-        reaches = [one for one in reaches if one[1] >= least]
+        least = min(cached + size + (0 if features.blocks else per_block), prompt)
+        reaches = [reach for reach in reaches if reach[1] >= least]
         change = seen.change
         if change is not None:
             ratio = prompt / max(seen.size, 1)
@@ -334,8 +338,8 @@ class MissLedger:
     def _eviction(self, exchange: RoutedRequest, cached: int, worker: str) -> tuple[str, float]:
         """Return how the first missing block left a worker, as its events reported."""
         for name in missing_blocks(exchange.facts, cached):
-            if (known := self.evictions.find(worker, name)) is not None:
-                return _EVICTED[known[0]], known[1]
+            if (eviction := self.evictions.find(worker, name)) is not None:
+                return _EVICTED[eviction[0]], eviction[1]
         return "", 0.0
 
     def _predicted(
@@ -348,13 +352,13 @@ class MissLedger:
         lost: list[Reach],
     ) -> list[Reach]:
         """Return the causes of tokens that the chosen worker was expected to hold."""
-        decision, facts = exchange.decision, exchange.facts
+        decision, features = exchange.decision, exchange.facts
         predicted = decision.predicted
         pick = None if exchange.placing is None else exchange.placing.pick
         if pick is None or pick.tiers is None:
             gone = (causes.EVICTED_UNKNOWN, min(predicted, held_here))
             answered = max([held_here, *(reach for _, reach in lost)])
-            if predicted <= answered + facts.block_tokens:
+            if predicted <= answered + features.block_tokens:
                 return [gone]
             # Sent there before, but not answered: still being computed.
             return [gone, *lost, (causes.IN_FLIGHT, predicted)]
@@ -364,19 +368,19 @@ class MissLedger:
             return [gone, (causes.IN_FLIGHT, held.tokens)]
         if gone_at >= decision.time:  # evicted after the decision
             return [(evicted, predicted)]
-        expired = self.stored.expired(facts, cached, decision.time, time.time())
+        expired = self.stored.expired(features, cached, decision.time, time.time())
         storage = causes.EXPIRED_L2 if expired else causes.EVICTED_L2
         return [(causes.INDEX_STALE, held.gpu + held.l1), (storage, held.tokens)]
 
     def _lost(self, seen: SeenPrompt, tokens: Callable[[int], int]) -> list[Reach]:
         """Return what ended tenures had computed, the latest end first."""
-        found: list[Reach] = []
+        reaches: list[Reach] = []
         for tenure in reversed(self.history.ended()):
             bit = 1 << tenure.slot
             reach = max((blocks for blocks, bits, _ in seen.spans if bits & bit), default=0)
             if reach:
-                found.append((tenure.ended, tokens(reach)))
-        return found
+                reaches.append((tenure.ended, tokens(reach)))
+        return reaches
 
     # -- workers and their caches
 

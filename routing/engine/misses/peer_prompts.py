@@ -86,9 +86,9 @@ class PeerPrompts:
 
     def _elsewhere(self, worker: str, first: int, now: float) -> Iterator[RoutedRequest]:
         """Yield requests of this moment that began like this and went to another worker."""
-        for at, exchange in self._placed:
+        for placed_at, exchange in self._placed:
             chain, decision = exchange.facts.chain, exchange.decision
-            if now - at > DOUBLED_S or not chain or chain[0] != first:
+            if now - placed_at > DOUBLED_S or not chain or chain[0] != first:
                 continue
             if decision.chosen not in ("", worker) and decision.duration_s is None:
                 yield exchange

@@ -104,8 +104,8 @@ class PromptSketch:
     other: PromptSketch | None = None  # one like it with another seed, such as another salt
 
     def anchors(self) -> list[int]:
-        found = [one for one in self.raw if one & _ANCHOR_BITS == _LONG]
-        return found or [one for one in self.raw if one & _LONG][:1]
+        piece = [piece for piece in self.raw if piece & _ANCHOR_BITS == _LONG]
+        return piece or [piece for piece in self.raw if piece & _LONG][:1]
 
 
 class SketchBook:
@@ -228,7 +228,9 @@ def find_change(
     seeds = seed_change(new.seed, old.seed)
     begin = 0 if seeds else first
     repeated = [
-        at for at in range(begin, len(new.raw)) if new.raw[at] & _LONG and new.raw[at] in where
+        index
+        for index in range(begin, len(new.raw))
+        if new.raw[index] & _LONG and new.raw[index] in where
     ]
     if len(repeated) < evidence and not (repeated and seeds and new.raw == old.raw):
         return None
@@ -236,19 +238,19 @@ def find_change(
     while last + 1 < len(new.raw) and new.raw[last + 1] in where:
         last += 1
     end = min(starts[last + 1], new.size)
-    found = sum(len(pieces[at]) + 1 for at in repeated)
+    tokens_repeated = sum(len(pieces[index]) + 1 for index in repeated)
     offset = 0 if seeds else starts[first]
-    if found < _MIN_SHARE * (end - offset) or end <= known:
+    if tokens_repeated < _MIN_SHARE * (end - offset) or end <= known:
         return None
     if last == len(pieces) - 1 and new.size > starts[-1]:
         end = min(new.size, max(old.size, end))  # both go on behind the compared part
     foreign = new.owner != old.owner
     between = range(repeated[0], last + 1)  # with the short pieces
-    stable = sum(len(pieces[at]) + 1 for at in between if new.raw[at] in where)
+    stable = sum(len(pieces[index]) + 1 for index in between if new.raw[index] in where)
     if seeds:
         return PromptChange(seeds, 0, end, "", stable, foreign)
     kind = _kind(new, old, pieces, where, first)
-    template = old.template or min(new.raw[at] for at in repeated)
+    template = old.template or min(new.raw[index] for index in repeated)
     return PromptChange(kind, offset, end, find_part(data, offset), stable, foreign, template)
 
 
@@ -262,17 +264,17 @@ def seed_change(new: PromptSeed, old: PromptSeed) -> str:
 
 def find_places(old: PromptSketch) -> dict[int, int]:
     """Return the first place of each piece."""
-    return {one: at for at, one in reversed(list(enumerate(old.raw)))}
+    return {piece: index for index, piece in reversed(list(enumerate(old.raw)))}
 
 
 def find_resumption(
     new: PromptSketch, old: PromptSketch, where: dict[int, int], first: int
 ) -> tuple[int, int]:
     """Return the piece from which the new prompt repeats the old one again, in both."""
-    for at in range(first, len(new.raw)):
-        place = where.get(new.raw[at], -1)
-        if place >= first and new.raw[at] & _LONG:
-            return at, place
+    for index in range(first, len(new.raw)):
+        place = where.get(new.raw[index], -1)
+        if place >= first and new.raw[index] & _LONG:
+            return index, place
     return len(new.raw), len(old.raw)
 
 
@@ -280,9 +282,9 @@ def _kind(
     new: PromptSketch, old: PromptSketch, pieces: list[bytes], where: dict[int, int], first: int
 ) -> str:
     resumed, there = find_resumption(new, old, where, first)
-    skipped = [one for one in old.raw[first:there] if one & _LONG]
+    skipped = [piece for piece in old.raw[first:there] if piece & _LONG]
     later = set(new.raw[first:])
-    if skipped and 2 * sum(one in later for one in skipped) >= len(skipped):
+    if skipped and 2 * sum(piece in later for piece in skipped) >= len(skipped):
         return ORDER
     changed, before = range(first, resumed), range(first, there)
     if _same(new.plain, old.plain, changed, before):
@@ -297,8 +299,8 @@ _EMPTY = _digest(b"")
 
 
 def _same(new: array[int], old: array[int], changed: range, before: range) -> bool:
-    mine = [new[at] for at in changed if new[at] != _EMPTY]
-    return mine == [old[at] for at in before if old[at] != _EMPTY]
+    mine = [new[index] for index in changed if new[index] != _EMPTY]
+    return mine == [old[index] for index in before if old[index] != _EMPTY]
 
 
 def find_part(data: bytes, offset: int) -> str:

@@ -108,4 +108,4 @@ class MissSums:
 
     def show(self, digest: Callable[[int], str]) -> list[dict[str, Any]]:
         """Return the hours, the latest first; `digest` turns a prefix hash into its label."""
-        return [one.show(digest) for _, one in sorted(self._hours.items(), reverse=True)]
+        return [hour.show(digest) for _, hour in sorted(self._hours.items(), reverse=True)]

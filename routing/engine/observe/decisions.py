@@ -120,7 +120,7 @@ class Decision:
 
     def show(self, endpoint: str, digest: Digest, brief: bool = False) -> dict[str, Any]:
         """Return the decision as plain data; `brief`: without prefix and candidates."""
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "id": self.id,
             "time": self.time,
             "endpoint": endpoint,
@@ -151,9 +151,9 @@ class Decision:
             "misses": None if self.misses is None else self.misses.show(),
         }
         if not brief:
-            found["prefix"] = [digest(block.to_bytes(8, "big")) for block in self.prefix]
-            found["candidates"] = show_candidates(self.candidates, self.tiers)
-        return found
+            document["prefix"] = [digest(block.to_bytes(8, "big")) for block in self.prefix]
+            document["candidates"] = show_candidates(self.candidates, self.tiers)
+        return document
 
 
 def has_failed(status: int | None, error: str) -> bool:
@@ -205,10 +205,10 @@ class DecisionRing:
 
     def newest(self, limit: int) -> list[Decision]:
         out: list[Decision] = []
-        at = self._next
+        index = self._next
         for _ in range(min(limit, len(self._by_id))):
-            at = (at - 1) % self.keep
-            decision = self._order[at]
+            index = (index - 1) % self.keep
+            decision = self._order[index]
             assert decision is not None  # every known id has a filled slot
             out.append(decision)
         return out

@@ -94,8 +94,8 @@ class Log:
     def _writable(self, until: float) -> bool:
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
-        found = poll.poll(max(until - time.monotonic(), 0) * 1000)
-        return bool(found)
+        ready = poll.poll(max(until - time.monotonic(), 0) * 1000)
+        return bool(ready)
 
     def _piece(self, limit: int) -> bytes:
         """Return whole lines up to the limit, or a part of a longer line."""

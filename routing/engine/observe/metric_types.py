@@ -33,10 +33,10 @@ class _Family(ABC, Generic[Child]):
     def _make_child(self) -> Child: ...
 
     def child(self, *values: str) -> Child:
-        found = self.children.get(values)
-        if found is None:
-            found = self.children[values] = self._make_child()
-        return found
+        child = self.children.get(values)
+        if child is None:
+            child = self.children[values] = self._make_child()
+        return child
 
     def drop(self, position: int, value: str) -> None:
         """Remove all children whose label at `position` is `value`."""
@@ -77,14 +77,14 @@ class Histograms(_Family[Histogram]):
     def render(self, base: str) -> list[str]:
         lines: list[str] = []
         for key, histogram in self.children.items():
-            seen = 0
+            rendered = 0
             for bound, count in zip((*self._bounds, "+Inf"), histogram.counts, strict=True):
-                seen += count
+                rendered += count
                 names = self._names(base, key, f'le="{bound}"')
-                lines.append(f"{self.name}_bucket{names} {seen}")
+                lines.append(f"{self.name}_bucket{names} {rendered}")
             names = self._names(base, key)
             lines.append(f"{self.name}_sum{names} {histogram.sum!r}")
-            lines.append(f"{self.name}_count{names} {seen}")
+            lines.append(f"{self.name}_count{names} {rendered}")
         return lines
 
 

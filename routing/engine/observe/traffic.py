@@ -92,12 +92,12 @@ class TrafficRecording:
         scopes: CacheScopes = _SHARED,
     ) -> None:
         """Apply a configuration; pieces already recorded stay until they are collected."""
-        wanted = (config, block_bytes, scopes.isolation)
-        if wanted == self._applied and self._thread is not None:
+        settings_now = (config, block_bytes, scopes.isolation)
+        if settings_now == self._applied and self._thread is not None:
             self._thread.digest, self._thread.scopes = digest, scopes
             return
         self.stop()
-        self._applied, self.on = wanted, config.enabled
+        self._applied, self.on = settings_now, config.enabled
         if config.enabled:
             self._thread = TrafficEncoder(self._pieces, config, block_bytes, digest, scopes)
 
@@ -118,13 +118,13 @@ class TrafficRecording:
         which may be an earlier process. The open piece is closed for the next call.
         """
         pieces = self._pieces
-        found = pieces.after(after if instance == self.instance else 0)
+        newer = pieces.after(after if instance == self.instance else 0)
         if self._thread is not None:
             self._thread.close_piece()
         return {
             "instance": self.instance,
             "recording": self.on,
-            "pieces": [piece._asdict() for piece in found],
+            "pieces": [piece._asdict() for piece in newer],
             "waiting_bytes": pieces.size,
             "lost": pieces.lost + (0 if self._thread is None else self._thread.uncounted()),
         }
@@ -158,14 +158,14 @@ class PieceBuffer:
         with self._lock:
             while self._pieces and self._pieces[0].number <= number:
                 self.size -= len(self._pieces.popleft().data)
-            found: list[Piece] = []
+            pieces_after: list[Piece] = []
             size = 0
             for piece in self._pieces:
                 size += len(piece.data)
-                if found and size > _REPLY_BYTES:
+                if pieces_after and size > _REPLY_BYTES:
                     break
-                found.append(piece)
-            return found
+                pieces_after.append(piece)
+            return pieces_after
 
 
 class TrafficEncoder(BackgroundThread[Item]):
@@ -270,22 +270,22 @@ class TrafficEncoder(BackgroundThread[Item]):
 
     def _shared(self, chain: Sequence[int]) -> int:
         """Return the number of known blocks: with a block, all before it are known."""
-        known = self._known
+        hashes = self._known
         low, high = 0, len(chain)
         while low < high:
             middle = (low + high + 1) // 2
-            if chain[middle - 1] in known:
+            if chain[middle - 1] in hashes:
                 low = middle
             else:
                 high = middle - 1
         return low
 
     def _new_blocks(self, chain: Sequence[int], shared: int) -> str:
-        known, digest = self._known, self.digest
+        hashes, digest = self._known, self.digest
         names = []
         for position in range(shared, len(chain)):
             block = chain[position]
-            known[block] = len(known)
+            hashes[block] = len(hashes)
             names.append(digest(block.to_bytes(8, "big"))[: 2 * HASH_BYTES])
             if not len(names) % _UNYIELDED_BLOCKS:
                 yield_gil()
@@ -333,8 +333,8 @@ def group_digest(digest: Digest, group: str) -> str:
 
 def _tiers(decision: Decision) -> tuple[int, int, int] | None:
     """Return the tokens per tier that KV events reported for the worker."""
-    found = None if decision.tiers is None else decision.tiers.get(decision.chosen)
-    return None if found is None else (found.gpu, found.l1, found.l2)
+    tier_tokens = None if decision.tiers is None else decision.tiers.get(decision.chosen)
+    return None if tier_tokens is None else (tier_tokens.gpu, tier_tokens.l1, tier_tokens.l2)
 
 
 def _milliseconds(value: float | None) -> int | None:

@@ -176,18 +176,18 @@ class StoreConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data = data = self._data + data if self._data else data
-        at = 0
+        value = 0
         try:
-            while at < len(data):
-                reply = parse_reply(data, at)
+            while value < len(data):
+                reply = parse_reply(data, value)
                 if reply is None:
                     break
-                at = reply[1]
+                value = reply[1]
                 self._receive(reply[0])
         except StoreError as error:
             self._fail(error if self._answered else StoreError(NO_REPLY))
             return
-        self._data = data[at:]
+        self._data = data[value:]
         if len(self._data) > MAX_REPLY_BYTES:
             self._fail(StoreError("reply too large"))
 

@@ -86,8 +86,10 @@ class SharedLimits:
             costs = [bucket.unsent_s for _, bucket in part]
             keys = [self._place + bucket_name for bucket_name, _ in part]
             sent_at = perf_counter()
-            found = await store.command("EVALSHA", name, len(keys), *keys, *costs)
-            for (_, bucket), used, cost in zip(part, _levels(found, len(part)), costs, strict=True):
+            result = await store.command("EVALSHA", name, len(keys), *keys, *costs)
+            for (_, bucket), used, cost in zip(
+                part, _levels(result, len(part)), costs, strict=True
+            ):
                 bucket.settle(used, cost, sent_at, self._routers())
 
     def _part(self) -> list[tuple[str, Bucket]]:

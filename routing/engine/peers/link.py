@@ -74,8 +74,8 @@ class StoreLink:
             error: Exception = StoreError("closed")
             try:
                 await self._connected()
-            except Exception as found:  # noqa: BLE001 - whatever it is, the next try may succeed
-                error = found
+            except Exception as outcome:  # noqa: BLE001 - whatever it is, the next try may succeed
+                error = outcome
             if self.up:
                 delay = FIRST_RETRY_S
             self.up = False

@@ -192,7 +192,7 @@ class Outbox:
         return numbers[: messages.MAX_NUMBERS], numbers[messages.MAX_NUMBERS :]
 
     def _changed_loads(self, complete: bool) -> list[WorkerLoad]:
-        found: list[WorkerLoad] = []
+        changed: list[WorkerLoad] = []
         published = self._loads
         busy = False
         for worker in self._table.workers.values():
@@ -205,11 +205,11 @@ class Outbox:
             busy = busy or now[0] > 0
             if now != published.get(worker.id, _NO_LOAD) or (complete and now != _NO_LOAD):
                 published[worker.id] = now
-                found.append(WorkerLoad(worker.id, *now))
+                changed.append(WorkerLoad(worker.id, *now))
         self.busy = busy
         for gone in [name for name in published if name not in self._table.workers]:
             del published[gone]  # dropped by peers with their own worker
-        return found[: messages.MAX_WORKERS]
+        return changed[: messages.MAX_WORKERS]
 
     def _changed_prompts(self, complete: bool) -> list[WorkerPrompts]:
         """Return this router's prompts in flight, where policies compare their room."""
@@ -238,10 +238,10 @@ class Outbox:
         self, callers: Iterable[tuple[str, int, int]], complete: bool
     ) -> list[CallerLoad]:
         before, self._callers = self._callers, {}
-        found: list[CallerLoad] = []
+        changed: list[CallerLoad] = []
         for key, in_flight, waiting in callers:
             now = self._callers[key] = (in_flight, waiting)
             if complete or before.get(key) != now:
-                found.append(CallerLoad(key, in_flight, waiting))
-        found += [CallerLoad(key, 0, 0) for key in before.keys() - self._callers.keys()]
-        return found[: messages.MAX_CALLERS]
+                changed.append(CallerLoad(key, in_flight, waiting))
+        changed += [CallerLoad(key, 0, 0) for key in before.keys() - self._callers.keys()]
+        return changed[: messages.MAX_CALLERS]

@@ -77,13 +77,13 @@ class PeerExchange:
     def follow(self) -> None:
         """Apply the router's configuration."""
         config = self._router.config
-        wanted, key = config.state_store, config.hash_key
+        store, key = config.state_store, config.hash_key
         self.outbox.dialect = self.view.dialect = messages.dialect(config.prefix_block_bytes)
-        if (wanted, key) == (self._store, self._key):
+        if (store, key) == (self._store, self._key):
             return
         self._stop()
-        self._store, self._key = wanted, key
-        if wanted is None:
+        self._store, self._key = store, key
+        if store is None:
             return
         if self._metrics is None:
             registry = self._router.metrics.registry
@@ -93,15 +93,15 @@ class PeerExchange:
         self._channel, self._channel_bytes = place, place.encode()
         self._private = f"{place}:"
         self.link = StoreLink(
-            wanted,
+            store,
             (place, self._private + self.router_id),
             self._receive,
             self._store_changed,
             self._serve,
         )
         self._limits = SharedLimits(place, self._router.admission, lambda: len(self.view.peers) + 1)
-        self._router.divide_limits(wanted.routers)
-        self._budgets.exchange(False, wanted.routers)
+        self._router.divide_limits(store.routers)
+        self._budgets.exchange(False, store.routers)
         self.away = "connecting"
         self._away_since, self._lag_s = time.time(), None
         self._failure = None
@@ -220,14 +220,14 @@ class PeerExchange:
 
     async def _beat(self, limits: asyncio.Task[None]) -> None:
         """Send heartbeats and drop silent peers while the store is connected."""
-        beats = known = 0
+        beats = peer_count = 0
         while True:
             if limits.done():
                 limits.result()
             self._limits.refresh()
             beats += 1
-            if beats % _RESTATE_BEATS == 0 or len(self.view.peers) != known:
-                known = len(self.view.peers)
+            if beats % _RESTATE_BEATS == 0 or len(self.view.peers) != peer_count:
+                peer_count = len(self.view.peers)
                 self._budgets.restate()
             batch = self._batch(complete=True, asks=self._wanted())
             assert batch is not None  # a complete one
@@ -294,7 +294,7 @@ class PeerExchange:
 
     def _store_changed(self, failure: StoreFailure | None) -> None:
         before, self.away = self.away, failure.error if failure is not None else ""
-        known, self._failure = self._failure, failure
+        failure_before, self._failure = self._failure, failure
         if failure is not None and not before:
             self._away_since, self._lag_s = time.time(), None
         store = self._store
@@ -303,7 +303,9 @@ class PeerExchange:
             self._router.divide_limits(1 if failure is None else store.routers)
             self._budgets.exchange(failure is None, store.routers)
         log = self._router.log
-        if failure is not None and (known is None or failure.reason != known.reason):
+        if failure is not None and (
+            failure_before is None or failure.reason != failure_before.reason
+        ):
             if self._metrics is not None:
                 self._metrics.failures[failure.reason].value += 1
             log.event(

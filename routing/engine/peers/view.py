@@ -239,7 +239,7 @@ class PeerView:
         self._ejected = {
             name
             for name in self._ejected
-            if (found := self._state.table.workers.get(name)) is not None and found.circuit.state
+            if (worker := self._state.table.workers.get(name)) is not None and worker.circuit.state
         }
         return bool(silent)
 
@@ -266,8 +266,8 @@ class PeerView:
         share = most // (len(self.peers) + 1)
         claimed = 0
         for peer in self.peers.values():
-            found = peer.callers.get(key)
-            if found is not None:
-                in_flight, waiting = found
+            caller = peer.callers.get(key)
+            if caller is not None:
+                in_flight, waiting = caller
                 claimed += max(in_flight, min(in_flight + waiting, share))
         return claimed

@@ -231,15 +231,15 @@ def pick_without_match(
 ) -> Pick:
     tokens = facts.tokens
     if len(fleet) <= shown:
-        found = [candidate_without_match(worker, tokens, True) for worker in fleet.eligible]
+        candidates = [candidate_without_match(worker, tokens, True) for worker in fleet.eligible]
     else:
-        found = [candidate_without_match(chosen, tokens, True)]
+        candidates = [candidate_without_match(chosen, tokens, True)]
         for worker in least_loaded_of(fleet, shown - 1):
             if worker is not chosen:
-                found.append(candidate_without_match(worker, tokens, True))
-    for worker in fleet.others[: shown - len(found)]:
-        found.append(candidate_without_match(worker, tokens, False))
-    return Pick(chosen, reason, 0, found, len(fleet))
+                candidates.append(candidate_without_match(worker, tokens, True))
+    for worker in fleet.others[: shown - len(candidates)]:
+        candidates.append(candidate_without_match(worker, tokens, False))
+    return Pick(chosen, reason, 0, candidates, len(fleet))
 
 
 def least_loaded_of(fleet: Fleet, count: int) -> list[RoutingTarget]:

@@ -70,8 +70,8 @@ class CanaryPolicy(RoutingPolicy):
 
     def memory(self, worker_id: str, most_blocks: int) -> list[tuple[float, Sequence[int]]]:
         for policy in self._observers:
-            if found := policy.memory(worker_id, most_blocks):
-                return found
+            if memory := policy.memory(worker_id, most_blocks):
+                return memory
         return []
 
     def sizes(self) -> dict[str, int]:

@@ -112,16 +112,18 @@ class CachedBlocks:
 
     def tiers(self, worker_id: str) -> Match:
         """Return the tokens the worker need not compute; expected blocks count as on the device."""
-        found = self.workers.get(worker_id, NOTHING_CACHED)
-        if self.anywhere > found.tokens:
-            found = Match(found.gpu, found.l1, self.anywhere - found.gpu - found.l1, found.rank)
+        worker = self.workers.get(worker_id, NOTHING_CACHED)
+        if self.anywhere > worker.tokens:
+            worker = Match(
+                worker.gpu, worker.l1, self.anywhere - worker.gpu - worker.l1, worker.rank
+            )
         coming = self.pending.get(worker_id, 0)
-        return Match(coming, 0, 0, found.rank) if coming > found.tokens else found
+        return Match(coming, 0, 0, worker.rank) if coming > worker.tokens else worker
 
     def guessed(self, worker_id: str) -> bool:
         """Return True if part of the match is only expected."""
-        found = self.workers.get(worker_id, NOTHING_CACHED)
-        return self.pending.get(worker_id, 0) > max(found.tokens, self.anywhere)
+        worker = self.workers.get(worker_id, NOTHING_CACHED)
+        return self.pending.get(worker_id, 0) > max(worker.tokens, self.anywhere)
 
 
 class KvAware(RoutingPolicy):
@@ -145,11 +147,11 @@ class KvAware(RoutingPolicy):
         self.by_prefix = by_prefix or PrefixAware(memory_blocks)
 
     def held(self, blocks: Blocks) -> CachedBlocks:
-        found = match(self.index, blocks.chains)
-        workers = {name: held for name, held in found.workers.items() if self.believed(name)}
+        matches = match(self.index, blocks.chains)
+        workers = {name: held for name, held in matches.workers.items() if self.believed(name)}
         reported = {name: held.gpu for name, held in workers.items()}
         coming = self.pending.matched(blocks.chains, reported)
-        return CachedBlocks(workers, coming, found.anywhere)
+        return CachedBlocks(workers, coming, matches.anywhere)
 
     def rank(self, facts: RequestFacts, fleet: Fleet, shown: int = MAX_CANDIDATES) -> Pick:
         blocks = facts.blocks
@@ -216,10 +218,10 @@ class KvAware(RoutingPolicy):
         return self.by_prefix.memory(worker_id, most_blocks)
 
     def sizes(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for rank in self.index.ranks.values():
-            found[rank.worker] = found.get(rank.worker, 0) + rank.blocks
-        return found
+            sizes[rank.worker] = sizes.get(rank.worker, 0) + rank.blocks
+        return sizes
 
 
 def _smallest_blocks(blocks: Blocks) -> tuple[int, Sequence[int]]:

@@ -108,11 +108,11 @@ class HashRing:
         throw = key
         step = (key * _MULTIPLIER) & _MASK | 1
         for _ in range(PROBES if count else 0):
-            at = bisect_left(points, throw)
+            index = bisect_left(points, throw)
             for _ in range(MAX_STEPS):
-                if at >= count:
-                    at -= count
-                point = points[at]
+                if index >= count:
+                    index -= count
+                point = points[index]
                 distance = (point - throw) & _MASK
                 if distance >= best:
                     break
@@ -120,6 +120,6 @@ class HashRing:
                 if fits is None or fits(worker):
                     best, target = distance, worker
                     break
-                at += 1
+                index += 1
             throw = (throw + step) & _MASK
         return target, best

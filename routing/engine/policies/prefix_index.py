@@ -90,25 +90,25 @@ class PrefixIndex:
 
     def levels(self, chain: Sequence[int]) -> list[Level]:
         """Return the match levels in order; the last is the longest match."""
-        found: list[Level] = []
+        levels: list[Level] = []
         runs = self._runs
-        at, length = 0, len(chain)
-        while at < length:
-            run = runs.get(chain[at])
+        position, length = 0, len(chain)
+        while position < length:
+            run = runs.get(chain[position])
             if run is None:
                 break
             blocks = run.blocks
-            end = at + len(blocks)
+            end = position + len(blocks)
             whole = end <= length and chain[end - 1] == blocks[-1]
             if not whole:
-                end = at + common_length(blocks, chain, at)
+                end = position + common_length(blocks, chain, position)
             if run.partly is not None:
-                self._partly_known(run, at, end, found)
-            found.append((end, run.holders))
+                self._partly_known(run, position, end, levels)
+            levels.append((end, run.holders))
             if not whole:
                 break
-            at = end
-        return found
+            position = end
+        return levels
 
     @staticmethod
     def _partly_known(run: PrefixRun, at: int, end: int, found: list[Level]) -> None:
@@ -122,12 +122,12 @@ class PrefixIndex:
 
     def names(self, bits: int) -> tuple[str, ...]:
         """Return the worker ids of a mask; cached, since few masks occur."""
-        found = self._names.get(bits)
-        if found is None:
+        names = self._names.get(bits)
+        if names is None:
             if len(self._names) >= CACHED_NAMES:
                 self._names.clear()
-            found = self._names[bits] = tuple(self._by_slot[slot].id for slot in set_bits(bits))
-        return found
+            names = self._names[bits] = tuple(self._by_slot[slot].id for slot in set_bits(bits))
+        return names
 
     def remember(
         self,
@@ -147,31 +147,31 @@ class PrefixIndex:
         bit = memory.bit
         path: list[PrefixRun] = []
         parent: PrefixRun | None = None
-        known = self._runs
+        runs_by_key = self._runs
         held = 0
-        at, length = 0, len(chain)
-        while at < length:
-            run = known.get(chain[at])
+        position, length = 0, len(chain)
+        while position < length:
+            run = runs_by_key.get(chain[position])
             if run is None:
-                added = self._append(parent, chain[at:], memory)
+                added = self._append(parent, chain[position:], memory)
                 if added is not None:
                     path.append(added)
                 break
             blocks = run.blocks
-            end = at + len(blocks)
+            end = position + len(blocks)
             if end > length or chain[end - 1] != blocks[-1]:
-                end = at + common_length(blocks, chain, at)
-                run = self._part(run, end - at)
-            if held == at:
+                end = position + common_length(blocks, chain, position)
+                run = self._part(run, end - position)
+            if held == position:
                 if run.holders & bit:
                     held = end
                 elif run.partly is not None:
-                    held = at + run.partly.get(memory.slot, 0)
+                    held = position + run.partly.get(memory.slot, 0)
             if not run.holders & bit:
                 self._hold(run, memory)
             path.append(run)
             parent = run
-            at = end
+            position = end
         self.known = held
         runs = memory.runs
         touch = runs.move_to_end
@@ -218,11 +218,11 @@ class PrefixIndex:
             return 0
         newest = 0
         running = memory.running
-        kept: set[PrefixRun] = set()  # before the ends of prompts in flight
+        kept_runs: set[PrefixRun] = set()  # before the ends of prompts in flight
         for run, used in islice(memory.runs.items(), MAX_DISPLACED_RUNS):
-            if run.blocks[-1] in running or run in kept:
+            if run.blocks[-1] in running or run in kept_runs:
                 if run.parent is not None:
-                    kept.add(run.parent)
+                    kept_runs.add(run.parent)
                 continue
             newest = used
             excess -= len(run.blocks)
@@ -255,7 +255,7 @@ class PrefixIndex:
         """
         memory = self.memories.get(worker_id)
         covered: set[PrefixRun] = set()
-        found: list[array[int]] = []
+        chains: list[array[int]] = []
         for run in list(memory.runs) if memory is not None else ():  # ends of prefixes first
             if run in covered:
                 continue
@@ -270,13 +270,13 @@ class PrefixIndex:
                 chain.extend(part.blocks)
             if memory is not None and run.partly is not None and not run.holders & memory.bit:
                 del chain[len(chain) - len(run.blocks) + run.partly.get(memory.slot, 0) :]
-            found.append(chain)
+            chains.append(chain)
         total = 0
-        for index in range(len(found) - 1, -1, -1):
-            total += len(found[index])
+        for index in range(len(chains) - 1, -1, -1):
+            total += len(chains[index])
             if total > most_blocks:
-                return found[index + 1 :]
-        return found
+                return chains[index + 1 :]
+        return chains
 
     def _join(self, worker_id: str, slot: int) -> PrefixMemory:
         assert slot not in self._by_slot
@@ -329,17 +329,17 @@ class PrefixIndex:
             memory = self._by_slot[slot]
             self._used(head, memory, memory.runs[run])
         partly, run.partly = run.partly, None
-        for slot, known in (partly or {}).items():
+        for slot, length in (partly or {}).items():
             memory = self._by_slot[slot]
             self._used(head, memory, memory.runs[run])
-            if known >= count:
+            if length >= count:
                 head.holders |= memory.bit
             else:
                 head.partly = head.partly or {}
-                head.partly[slot] = known
-            if known > count:
+                head.partly[slot] = length
+            if length > count:
                 run.partly = run.partly or {}
-                run.partly[slot] = known - count
+                run.partly[slot] = length - count
             else:
                 del memory.runs[run]
         return head
@@ -368,14 +368,14 @@ class PrefixIndex:
                 continue
             excess = memory.blocks - limit
             partly = run.partly
-            known = len(run.blocks) if partly is None else partly.get(memory.slot, len(run.blocks))
-            if known <= excess:
+            length = len(run.blocks) if partly is None else partly.get(memory.slot, len(run.blocks))
+            if length <= excess:
                 self._drop(run, memory)
                 continue
             run.holders &= ~memory.bit
             if run.partly is None:
                 run.partly = {}
-            run.partly[memory.slot] = known - excess
+            run.partly[memory.slot] = length - excess
             memory.blocks = limit
             if not run.holders:
                 self._settle(run)

@@ -107,9 +107,9 @@ class PrefixAware(RoutingPolicy):
 
     def sent(self, facts: RequestFacts, worker: RoutingTarget) -> None:
         if facts.chain:
-            known = self._remember(facts, worker)
-            facts.known_tokens = known * facts.block_tokens
-            facts.known_blocks = known
+            is_known = self._remember(facts, worker)
+            facts.known_tokens = is_known * facts.block_tokens
+            facts.known_blocks = is_known
             facts.records = (self._index.prompts, self._tiers.prompts)
 
     def refused(self, facts: RequestFacts, worker: RoutingTarget) -> None:
@@ -123,8 +123,8 @@ class PrefixAware(RoutingPolicy):
         if not facts.chain or worker.id not in self._index.memories:
             return
         if cached is not None and facts.tokens and worker.id in self._capacities:
-            known = facts.known_tokens * prompt / facts.tokens
-            self._learn(worker.id, known, cached)
+            known_share = facts.known_tokens * prompt / facts.tokens
+            self._learn(worker.id, known_share, cached)
         self._remember(facts, worker)
 
     def _learn(self, worker_id: str, known: float, cached: int) -> None:

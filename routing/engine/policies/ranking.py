@@ -99,18 +99,18 @@ def rank_few(
             most = has
         if least < 0 or cost < least or (cost == least and worker.last_pick < chosen.last_pick):
             chosen, least, matched = worker, cost, has
-    at = round(matched / facts.block_tokens)
-    if at < len(facts.chain):
+    index = round(matched / facts.block_tokens)
+    if index < len(facts.chain):
         limit = least + slack_of(tokens - matched)
         near = {item[0]: item[1] for item in candidates if item[3] <= limit and item[1] >= matched}
         if len(near) > 1:
             ages = {name: displaced(name, tokens - has) for name, has in near.items()}
             oldest = min(ages.values())
-            found, _ = fleet.ring.find(
-                facts.chain[at], lambda worker: ages.get(worker.id) == oldest
+            nearest, _ = fleet.ring.find(
+                facts.chain[index], lambda worker: ages.get(worker.id) == oldest
             )
-            if found is not None:
-                chosen, matched = found, near[found.id]
+            if nearest is not None:
+                chosen, matched = nearest, near[nearest.id]
     lost = 0
     if fleet.others:
         away = _ineligible_candidates(facts, fleet, get, shown - len(candidates))
@@ -163,9 +163,9 @@ def rank_many(
     for item in compared:
         if item[0] < best[0] or (item[0] == best[0] and item[1] < best[1]):
             best = item
-    at = round(best[3] / facts.block_tokens)
-    if at < len(facts.chain):
-        best = _choose_near(facts, fleet, order, known, best, facts.chain[at], displaced)
+    index = round(best[3] / facts.block_tokens)
+    if index < len(facts.chain):
+        best = _choose_near(facts, fleet, order, known, best, facts.chain[index], displaced)
     room = max(shown // 4, shown - len(fleet.eligible))
     lost = _ineligible_candidates(facts, fleet, known.get, room) if fleet.others else []
     reason = hit
@@ -230,8 +230,8 @@ def _choose_near(
     near = order.up_to(lambda load: cost_of(load, uncached) <= limit, bits)
     if near.bit_count() * MIN_CROWD < len(order.entries):
         return best  # the ring would rarely reach one of them
-    found, _ = fleet.ring.find(key, lambda worker: near >> worker.slot & 1 != 0)
-    chosen = best[2] if found is None else found
+    nearest, _ = fleet.ring.find(key, lambda worker: near >> worker.slot & 1 != 0)
+    chosen = best[2] if nearest is None else nearest
     if age := displaced(chosen.id, uncached):
         for worker in order.some(near, key, MAX_SCANNED):
             older = displaced(worker.id, uncached)

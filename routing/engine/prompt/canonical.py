@@ -81,10 +81,10 @@ def check_counts(path: bytes, body: dict[str, Any], messages: int, parts: int) -
             raise Refusal("too_many_messages", f"{text} (limits.messages).", key)
     if not is_chat:
         return
-    found = body.get(name)
-    if type(found) is not list:
-        found = []
-    contents = [item.get("content") for item in found if type(item) is dict]
+    counts = body.get(name)
+    if type(counts) is not list:
+        counts = []
+    contents = [item.get("content") for item in counts if type(item) is dict]
     count = sum(len(each) for each in (*contents, body.get("system")) if type(each) is list)
     if count > parts:
         text = f"The content of {name} has {count} parts; at most {parts} are accepted"
@@ -114,8 +114,8 @@ async def read_large(path: bytes, body: dict[str, Any], model: str, pace: ReadPa
     parts, walk = _read_preamble(body)
     exact = True
     messages = _as_message_list(body.get(field[0]))
-    for at in range(0, len(messages), _SLICE):
-        exact = _messages(messages[at : at + _SLICE], parts, walk) and exact
+    for index in range(0, len(messages), _SLICE):
+        exact = _messages(messages[index : index + _SLICE], parts, walk) and exact
         await pace.pause()
     return _make_prompt(body, model, b"".join(parts), exact, b"chat")
 

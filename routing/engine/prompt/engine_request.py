@@ -177,8 +177,8 @@ def usage_fields(ask: EngineRequest, data: dict[str, Any]) -> dict[str, Any]:
         return {}
     ask.adds_usage = True
     # vLLM ignores continuous_usage_stats without include_usage; with it every event would change.
-    kept = {name: value for name, value in options.items() if name != "continuous_usage_stats"}
-    return {"stream_options": {**kept, "include_usage": True}}
+    fields = {name: value for name, value in options.items() if name != "continuous_usage_stats"}
+    return {"stream_options": {**fields, "include_usage": True}}
 
 
 def with_fields(body: bytes, data: dict[str, Any], fields: dict[str, Any]) -> bytes:

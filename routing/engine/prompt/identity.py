@@ -87,7 +87,7 @@ class BlockHasher:
         block_bytes = self._block_bytes
         digest = xxhash.xxh3_64_intdigest
         starts = range(start, end - block_bytes + 1, block_bytes)
-        return [seed := digest(data[at : at + block_bytes], seed) for at in starts]
+        return [seed := digest(data[start : start + block_bytes], seed) for start in starts]
 
     def _group(self, data: bytes, start: int, seed: int, name: int) -> array[int]:
         """Return a group's hashes, cached."""
@@ -202,10 +202,10 @@ class Identifier:
     def scan(self, body: bytes, session: bytes) -> Identity:
         """Identify without parsing JSON, for strategies that use the length only."""
         size = len(body)
-        found = _MODEL.search(body, 0, _SCANNED_BYTES)
-        if found is None and size > _SCANNED_BYTES:
-            found = _MODEL.search(body, max(_SCANNED_BYTES, size - _SCANNED_BYTES))
-        model = found[1].decode("utf-8", "replace") if found is not None else ""
+        match = _MODEL.search(body, 0, _SCANNED_BYTES)
+        if match is None and size > _SCANNED_BYTES:
+            match = _MODEL.search(body, max(_SCANNED_BYTES, size - _SCANNED_BYTES))
+        model = match[1].decode("utf-8", "replace") if match is not None else ""
         return self._unread(size, model, session)
 
     def reads(self, needs_chain: bool) -> bool:
@@ -236,14 +236,14 @@ class Identifier:
             try:
                 prompt = canonical.read(path, sent, self.aliases.get(model, model))
             except (UnicodeEncodeError, TypeError):  # orjson rejects what the engine rejects too
-                found = self._unread(0, "", session, data)
+                identity = self._unread(0, "", session, data)
             else:
                 chain = self._chains.of(prompt[0], self._seed(prompt[1]))
-                found = self._matched(path, model, session, prompt, chain, data)
+                identity = self._matched(path, model, session, prompt, chain, data)
         else:
-            found = self._unread(len(body), model, session, data)
-        found.fields = fields
-        return found
+            identity = self._unread(len(body), model, session, data)
+        identity.fields = fields
+        return identity
 
     async def read_large(
         self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
@@ -271,14 +271,14 @@ class Identifier:
                 named = self.aliases.get(model, model)
                 prompt = await canonical.read_large(path, {**data, **fields}, named, pace)
             except (UnicodeEncodeError, TypeError):
-                found = self._unread(0, "", session, data)
+                identity = self._unread(0, "", session, data)
             else:
                 chain = await self._chains.of_large(prompt[0], self._seed(prompt[1]), pace)
-                found = self._matched(path, model, session, prompt, chain, data)
+                identity = self._matched(path, model, session, prompt, chain, data)
         else:
-            found = self._unread(len(body), model, session, data)
-        found.fields = fields
-        return found
+            identity = self._unread(len(body), model, session, data)
+        identity.fields = fields
+        return identity
 
     def _named(self, data: dict[str, Any], session: bytes) -> tuple[str, bytes]:
         model = data.get("model")

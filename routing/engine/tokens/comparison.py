@@ -95,12 +95,12 @@ def describe_difference(local: Sequence[int] | None, worker: Sequence[int] | Non
         return f"only {who} rejects the prompt"
     if list(local) == list(worker):
         return ""
-    at = 0
-    while at < min(len(local), len(worker)) and local[at] == worker[at]:
-        at += 1
+    index = 0
+    while index < min(len(local), len(worker)) and local[index] == worker[index]:
+        index += 1
     return (
-        f"from token {at} on: {len(local)} tokens here {list(local[at : at + _SHOWN])}, "
-        f"{len(worker)} at the worker {list(worker[at : at + _SHOWN])}"
+        f"from token {index} on: {len(local)} tokens here {list(local[index : index + _SHOWN])}, "
+        f"{len(worker)} at the worker {list(worker[index : index + _SHOWN])}"
     )
 
 

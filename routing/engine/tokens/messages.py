@@ -261,11 +261,11 @@ def merge_developer_messages(messages: list[Json]) -> list[Json]:
     texts: list[str] = []
     others: list[Json] = []
     scattered = False
-    for at, message in enumerate(turned):
+    for index, message in enumerate(turned):
         if message["role"] != "system":
             others.append(message)
             continue
-        scattered = scattered or at > 0
+        scattered = scattered or index > 0
         content = message["content"]
         if type(content) is list:
             content = "\n".join([part["text"] for part in content if "text" in part])

@@ -149,21 +149,21 @@ def _are_documents(value: Any) -> bool:
 
 def _merge_template_kwargs(data: Json, own: Json, effort: Any) -> Json:
     """Return the request's chat_template_kwargs, overridden by its own fields."""
-    given = data.get("chat_template_kwargs")
-    if given is None:
-        given = {}
-    elif type(given) is not dict:
+    template_kwargs = data.get("chat_template_kwargs")
+    if template_kwargs is None:
+        template_kwargs = {}
+    elif type(template_kwargs) is not dict:
         raise NoTokens(BAD_REQUEST, "chat_template_kwargs")
-    elif not _RENDERER_NAMES.isdisjoint(given):
+    elif not _RENDERER_NAMES.isdisjoint(template_kwargs):
         raise NoTokens(UNSUPPORTED_FIELD, "chat_template_kwargs")
-    chat_messages.check_exact(given)
+    chat_messages.check_exact(template_kwargs)
     if effort is not None:
         if effort not in _EFFORTS:
             raise NoTokens(BAD_REQUEST, "reasoning_effort")
         own["reasoning_effort"] = effort
-        if "enable_thinking" not in given:
+        if "enable_thinking" not in template_kwargs:
             own["enable_thinking"] = effort != "none"
-    return given | {name: value for name, value in own.items() if value is not None}
+    return template_kwargs | {name: value for name, value in own.items() if value is not None}
 
 
 def _responses(data: Json, _: ServerDefaults) -> Prompt:
@@ -174,15 +174,15 @@ def _responses(data: Json, _: ServerDefaults) -> Prompt:
     if data.get("truncation", "disabled") not in (None, "disabled"):
         raise NoTokens(UNSUPPORTED_FIELD, "truncation")
     messages: list[Any] = []
-    instructions, given = data.get("instructions"), data.get("input")
+    instructions, entries = data.get("instructions"), data.get("input")
     if instructions:
         if type(instructions) is not str:
             raise NoTokens(BAD_REQUEST, "instructions")
         messages.append({"role": "system", "content": instructions})
-    if type(given) is str:
-        messages.append({"role": "user", "content": given})
-    elif type(given) is list and given:
-        messages += [_responses_item(item) for item in given]
+    if type(entries) is str:
+        messages.append({"role": "user", "content": entries})
+    elif type(entries) is list and entries:
+        messages += [_responses_item(item) for item in entries]
     else:
         raise NoTokens(BAD_REQUEST, "input")
     kwargs = _merge_template_kwargs(data, dict(_NEW_ANSWER), None)
@@ -211,8 +211,8 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
     for name in ("tools", "tool_choice", "thinking", "output_config"):
         if data.get(name):
             raise NoTokens(UNSUPPORTED_FIELD, name)
-    given = data.get("messages")
-    if type(given) is not list or not given:
+    turns = data.get("messages")
+    if type(turns) is not list or not turns:
         raise NoTokens(BAD_REQUEST, "messages")
     messages: list[Any] = []
     system = "".join(
@@ -223,7 +223,7 @@ def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
     )
     if system:
         messages.append({"role": "system", "content": system})
-    for item in given:
+    for item in turns:
         role = item.get("role") if type(item) is dict else None
         if role == "system":
             raise NoTokens(UNSUPPORTED_FIELD, "a system message among the others")

@@ -87,30 +87,30 @@ class SegmentCache:
     def look_up(self, text: str, prefix: bytes = b"") -> CachedTokens:
         parts = self._splitter.split(text)
         nodes: list[SegmentNode] = []
-        known = self._nodes
+        nodes_by_key = self._nodes
         number = _root_key(prefix)
         for part in parts:
-            node = known.get((number, part))
+            node = nodes_by_key.get((number, part))
             if node is None:
                 break
             nodes.append(node)
             number = node.number
-        found = CachedTokens(nodes, parts, prefix)
-        self._touch(found, nodes)
-        return found
+        cached = CachedTokens(nodes, parts, prefix)
+        self._touch(cached, nodes)
+        return cached
 
     def put_together(self, found: CachedTokens, ids: Sequence[array[int]]) -> TokenSequence:
         """Cache the missing parts' ids (one array each) and return the sequence."""
         nodes = list(found.nodes)
         number = nodes[-1].number if nodes else _root_key(found.prefix)
-        known = self._nodes
+        nodes_by_key = self._nodes
         for part, part_ids in zip(found.missing, ids, strict=True):
-            node = known.get((number, part))
+            node = nodes_by_key.get((number, part))
             if node is None:  # may have been added concurrently
                 self._numbers += 1
                 data = part_ids.tobytes() if nodes else found.prefix + part_ids.tobytes()
                 size = _NODE_BYTES + sys.getsizeof(part) + len(data)
-                node = known[number, part] = SegmentNode(self._numbers, data, size)
+                node = nodes_by_key[number, part] = SegmentNode(self._numbers, data, size)
                 self.bytes += size
             nodes.append(node)
             number = node.number
@@ -123,10 +123,10 @@ class SegmentCache:
     def _touch(self, found: CachedTokens, nodes: Sequence[SegmentNode]) -> None:
         """Touch from end to start, so that earlier parts are newer."""
         renew = self._nodes.move_to_end
-        for at in range(len(nodes) - 1, -1, -1):
-            if nodes[at].size:  # else evicted meanwhile
-                number = nodes[at - 1].number if at else _root_key(found.prefix)
-                renew((number, found.parts[at]))
+        for index in range(len(nodes) - 1, -1, -1):
+            if nodes[index].size:  # else evicted meanwhile
+                number = nodes[index - 1].number if index else _root_key(found.prefix)
+                renew((number, found.parts[index]))
 
     def _shrink(self) -> None:
         while self.bytes > self._limit and self._nodes:
@@ -139,23 +139,23 @@ class SegmentCache:
     ) -> list[int]:
         root, block_tokens = key
         hashes: list[int] = []
-        known = 0
+        known_nodes = 0
         for node in nodes:
             part = node.chains.get(key) if node.chains is not None else None
             if part is None:
                 break
             hashes += part
-            known += 1
-        if known == len(nodes):
+            known_nodes += 1
+        if known_nodes == len(nodes):
             return hashes
         block_bytes = block_tokens * chain.TOKEN_BYTES
         done = len(hashes)
         rest = memoryview(tokens.data)[done * block_bytes :]
         hashes += chain.extend_chain(hashes[-1] if hashes else root, rest, block_tokens)
-        seen = sum([len(node.data) for node in nodes[:known]])
-        for node in nodes[known:]:
-            seen += len(node.data)
-            ends = seen // block_bytes
+        known_length = sum([len(node.data) for node in nodes[:known_nodes]])
+        for node in nodes[known_nodes:]:
+            known_length += len(node.data)
+            ends = known_length // block_bytes
             self._keep(node, key, tuple(hashes[done:ends]))
             done = ends
         self._shrink()

@@ -202,16 +202,16 @@ class TokenService:
             raise NoTokens(outcomes.TOO_LARGE)
         if surrounded and self._suffix:  # the next turn does not contain the suffix
             return self._encoding_whole(local, text)
-        found = cache.look_up(text, self._prefix if surrounded else b"")
-        missing = found.missing
+        looked_up = cache.look_up(text, self._prefix if surrounded else b"")
+        missing = looked_up.missing
         if sum(map(len, missing)) > self.config.inline_chars:
-            return self._encoding(local, found, missing)
+            return self._encoding(local, looked_up, missing)
         if not missing:
             reason = outcomes.CACHED
         else:
-            reason = outcomes.EXTENDED if found.nodes else outcomes.SHORT
-        tokens = cache.put_together(found, _encode(local, missing) if missing else [])
-        if found.nodes:
+            reason = outcomes.EXTENDED if looked_up.nodes else outcomes.SHORT
+        tokens = cache.put_together(looked_up, _encode(local, missing) if missing else [])
+        if looked_up.nodes:
             self._check_sometimes(local, TextPrompt(text, surrounded), tokens)
         return TokenOutcome(reason, tokens)
 

@@ -100,23 +100,23 @@ def _can_cut_at_spaces(definition: Json, added: list[AddedToken]) -> bool:
 
 
 def _are_words(splitters: list[Json]) -> bool:
-    found = False
+    uses_regex = False
     for step in splitters:
         kind = step.get("type")
         if kind == "ByteLevel":
             if step.get("add_prefix_space"):
                 return False
-            found = found or step.get("use_regex", True)
+            uses_regex = uses_regex or step.get("use_regex", True)
         elif kind == "Split":
             pattern = (step.get("pattern") or {}).get("Regex")
             if pattern not in _WORD_PATTERNS or step.get("behavior") != "Isolated":
                 return False
             if step.get("invert"):
                 return False
-            found = True
+            uses_regex = True
         elif kind != "Digits":
             return False
-    return found
+    return uses_regex
 
 
 class Splitter:
@@ -163,7 +163,7 @@ class Splitter:
         if self._marks is None:
             return []
         safe = self._safe
-        return [found.start() for found in self._marks.finditer(text) if found[0] in safe]
+        return [mark.start() for mark in self._marks.finditer(text) if mark[0] in safe]
 
     def _words(self, text: str, start: int, end: int, parts: list[str]) -> int:
         """Cut at spaces; return where the next part starts."""

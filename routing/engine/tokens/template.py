@@ -86,14 +86,14 @@ def _assigned_name(node: nodes.Node) -> str:
 
 
 def _aliases(tree: nodes.Template, name: str) -> list[str]:
-    found = [name]
-    for known in found:  # grows during iteration
+    aliases = [name]
+    for known_alias in aliases:  # grows during iteration
         for assign in tree.find_all(nodes.Assign):
-            if _is_reference(assign.node, known):
+            if _is_reference(assign.node, known_alias):
                 alias = _assigned_name(assign.target)
-                if alias != known and alias not in found:
-                    found.append(alias)
-    return found
+                if alias != known_alias and alias not in aliases:
+                    aliases.append(alias)
+    return aliases
 
 
 def _message_names(tree: nodes.Template) -> list[str]:
@@ -112,9 +112,9 @@ def _macro_parameters(tree: nodes.Template, macro: nodes.Macro, messages: list[s
     for call in tree.find_all(nodes.Call):
         if not (isinstance(call.node, nodes.Name) and call.node.name == macro.name):
             continue
-        given = list(zip(names, call.args, strict=False))
-        given += [(word.key, word.value) for word in call.kwargs if word.key in names]
-        for name, value in given:
+        arguments = list(zip(names, call.args, strict=False))
+        arguments += [(word.key, word.value) for word in call.kwargs if word.key in names]
+        for name, value in arguments:
             if any(_is_reference(value, message, "content") for message in messages):
                 macro_parameters.add(name)
     return macro_parameters
@@ -130,11 +130,13 @@ def _content_loops(tree: nodes.Template) -> Iterator[bool]:
             inside[id(loop)] = inside.get(id(loop), set()) | parameters
     for loop in tree.find_all(nodes.For):
         over = loop.iter
-        wanted = any(_is_reference(over, message, "content") for message in messages)
-        if not wanted and isinstance(over, nodes.Name):
+        is_wanted = any(_is_reference(over, message, "content") for message in messages)
+        if not is_wanted and isinstance(over, nodes.Name):
             parameters = inside.get(id(loop), set())
-            wanted = over.name in parameters or (id(loop) not in inside and over.name == "content")
-        if wanted:
+            is_wanted = over.name in parameters or (
+                id(loop) not in inside and over.name == "content"
+            )
+        if is_wanted:
             _assigned_name(loop.target)
             yield True
 
@@ -212,14 +214,14 @@ class ChatTemplate:
 
     def render(self, chat: ChatPrompt, defaults: ServerDefaults) -> str:
         """Raise NoTokens."""
-        wanted = defaults.content_format
-        as_parts = (self.content_format if wanted == "auto" else wanted) == PARTS
+        content_format = defaults.content_format
+        as_parts = (self.content_format if content_format == "auto" else content_format) == PARTS
         conversation = messages.read_conversation(chat.messages, as_parts, chat.responses)
         if not self._knows_developer and any(item["role"] == "developer" for item in conversation):
             conversation = messages.merge_developer_messages(conversation)
         # vLLM treats unset, None and "auto" alike: the server's default applies.
-        given = {k: v for k, v in chat.kwargs.items() if v is not None and v != "auto"}
-        kwargs = {**defaults.template_kwargs, **given}
+        template_values = {k: v for k, v in chat.kwargs.items() if v is not None and v != "auto"}
+        kwargs = {**defaults.template_kwargs, **template_values}
         try:
             return self._render(conversation, chat.tools, kwargs)
         except _ERRORS as error:
@@ -266,10 +268,10 @@ def _cut_at_mark(text: str, last: str) -> str:
     mark = _CONTINUE_TAG.strip()
     if last.strip() not in text or mark not in text:
         raise ValueError("the template does not show the last message")
-    at = text.rindex(mark)
-    if text[at : at + len(_CONTINUE_TAG)] == _CONTINUE_TAG:
-        return text[:at]
-    return text[:at].rstrip()  # the template stripped the message's end
+    index = text.rindex(mark)
+    if text[index : index + len(_CONTINUE_TAG)] == _CONTINUE_TAG:
+        return text[:index]
+    return text[:index].rstrip()  # the template stripped the message's end
 
 
 class ChatTemplates:
@@ -281,11 +283,11 @@ class ChatTemplates:
         }
 
     def pick(self, tools: list[Json] | None) -> ChatTemplate:
-        found = self._templates.get("tool_use") if tools is not None else None
-        found = found or self._templates.get("default")
-        if found is None:
+        template = self._templates.get("tool_use") if tools is not None else None
+        template = template or self._templates.get("default")
+        if template is None:
             raise NoTokens(TEMPLATE_ERROR, "several chat templates, and none is the default")
-        return found
+        return template
 
     @property
     def uses_clock(self) -> bool:

@@ -92,10 +92,10 @@ class LocalTokenizer:
         """Encode in small batches: unpacking the library's result holds the GIL."""
         out: list[array[int]] = []
         start = size = 0
-        for at, text in enumerate(texts):
+        for index, text in enumerate(texts):
             if size and size + len(text) > _BATCH_CHARS:
-                out += self._encode(texts[start:at], add_special_tokens=False)
-                start, size = at, 0
+                out += self._encode(texts[start:index], add_special_tokens=False)
+                start, size = index, 0
             size += len(text)
         return out + self._encode(texts[start:], add_special_tokens=False)
 
@@ -126,8 +126,8 @@ class LocalTokenizer:
 
 
 def _token_text(value: Any) -> str:
-    found = value.get("content") if isinstance(value, dict) else value
-    return found if isinstance(found, str) else ""
+    content = value.get("content") if isinstance(value, dict) else value
+    return content if isinstance(content, str) else ""
 
 
 def _special_tokens(settings: Json) -> dict[str, str]:
@@ -156,15 +156,15 @@ def _find_doubts(settings: Json, model_type: str, added: list[AddedToken]) -> tu
 
 def _changes_tokens(settings: Json, added: list[AddedToken]) -> bool:
     """Return True if transformers would add tokens or change their rules."""
-    known = {token.content: token for token in added}
+    tokens = {token.content: token for token in added}
     named = [_token_text(value) for name, value in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
         values = settings.get(name) or ()
         named += map(_token_text, values.values() if isinstance(values, dict) else values)
-    if any(text and text not in known for text in named):
+    if any(text and text not in tokens for text in named):
         return True
     for item in (settings.get("added_tokens_decoder") or {}).values():
-        token = known.get(_token_text(item))
+        token = tokens.get(_token_text(item))
         if token is None or any(
             bool(item.get(rule)) != getattr(token, rule)
             for rule in ("special", "normalized", "lstrip", "rstrip", "single_word")
@@ -178,18 +178,18 @@ def read_chat_templates(folder: Path, settings: Json, given: Path | None) -> dic
     try:
         if given is not None:
             return {"default": given.read_text("utf-8")}
-        found: dict[str, str] = {}
+        templates: dict[str, str] = {}
         own = settings.get("chat_template")
         if isinstance(own, str):
-            found["default"] = own
+            templates["default"] = own
         elif isinstance(own, list):
-            found = {str(item["name"]): str(item["template"]) for item in own}
+            templates = {str(item["name"]): str(item["template"]) for item in own}
         files = {path.stem: path for path in folder.glob("additional_chat_templates/*.jinja")}
         if (folder / "chat_template.jinja").exists():
             files["default"] = folder / "chat_template.jinja"
         if files:  # files override tokenizer_config.json
-            found = {name: path.read_text("utf-8") for name, path in files.items()}
-        return found
+            templates = {name: path.read_text("utf-8") for name, path in files.items()}
+        return templates
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TokenizerUnusable(f"the chat template cannot be read: {error}") from None
 

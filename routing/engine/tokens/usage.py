@@ -75,15 +75,15 @@ def _parse_any_counts(usage: dict[str, Any]) -> TokenUsage:
 
 def read_usage(tail: bytes) -> TokenUsage | None:
     """Return the last usage object in the tail, or None."""
-    at = tail.rfind(_MARK)
-    while at >= 0:
-        match = _OBJECT.match(tail, at + len(_MARK), at + _MAX_OBJECT_BYTES)
+    index = tail.rfind(_MARK)
+    while index >= 0:
+        match = _OBJECT.match(tail, index + len(_MARK), index + _MAX_OBJECT_BYTES)
         if match is not None:
             try:
                 return _parse_counts(orjson.loads(match[1]))
             except orjson.JSONDecodeError:
                 pass  # an earlier one may be complete
-        at = tail.rfind(_MARK, 0, at)
+        index = tail.rfind(_MARK, 0, index)
     return None
 
 
@@ -108,10 +108,14 @@ class UsageReader:
 
 def _unfinished_tail(data: bytes) -> bytes:
     """Return the end of the data that may become a usage object."""
-    at = data.rfind(_MARK)
-    if at < 0 or len(data) - at >= _MAX_OBJECT_BYTES or _OBJECT.match(data, at + len(_MARK)):
-        at = max(len(data) - len(_MARK) + 1, 0)
-    return data[at:]
+    index = data.rfind(_MARK)
+    if (
+        index < 0
+        or len(data) - index >= _MAX_OBJECT_BYTES
+        or _OBJECT.match(data, index + len(_MARK))
+    ):
+        index = max(len(data) - len(_MARK) + 1, 0)
+    return data[index:]
 
 
 class EngineFingerprint(Protocol):
@@ -153,8 +157,8 @@ class StreamFilter:
             return False
         if events == 1 and wire.endswith(b"]}\n\n\r\n"):
             # A single event is tested at its end.
-            at = wire.rfind(_FINISH)
-            if at > 0 and wire.startswith(b"null", at + len(_FINISH)):
+            index = wire.rfind(_FINISH)
+            if index > 0 and wire.startswith(b"null", index + len(_FINISH)):
                 return True
         whole = wire.endswith(b"\n\n\r\n")
         return whole and (self._off or (_MARK not in wire and _TERMINAL not in wire))
@@ -320,8 +324,8 @@ class BytesPerToken:
         self._all: tuple[float, int] = (INITIAL_RATIO, 0)
 
     def of(self, model: str) -> float:
-        found = self._known.get(model)
-        return self._all[0] if found is None else found[0]
+        filter_known = self._known.get(model)
+        return self._all[0] if filter_known is None else filter_known[0]
 
     def learn(self, model: str, size: int, tokens: int) -> None:
         """Learn from a prompt of `size` bytes and `tokens`; `model` is a served name."""
@@ -331,9 +335,9 @@ class BytesPerToken:
         if not MIN_RATIO <= ratio <= MAX_RATIO:
             ratio = MIN_RATIO if ratio < MIN_RATIO else MAX_RATIO
         self._all = _update_ratio(self._all, ratio)
-        known = self._known.get(model)
-        if known is not None or len(self._known) < MAX_MODELS:
-            self._known[model] = _update_ratio(known or (ratio, 0), ratio)
+        filter_known = self._known.get(model)
+        if filter_known is not None or len(self._known) < MAX_MODELS:
+            self._known[model] = _update_ratio(filter_known or (ratio, 0), ratio)
 
 
 def _update_ratio(before: tuple[float, int], ratio: float) -> tuple[float, int]:

@@ -15,15 +15,15 @@ _OWN = ("title", "trace", "begin", "end")
 
 
 def _field(one: InputField) -> serializers.Field[Any, Any, Any, Any]:
-    facts: dict[str, Any] = {"required": False, "help_text": f"{one.label}. {one.help}".strip()}
+    keywords: dict[str, Any] = {"required": False, "help_text": f"{one.label}. {one.help}".strip()}
     if one.choices:
         # No enumerations: the schema has those of the spec's fields already.
-        facts["help_text"] += f" One of {', '.join(one.choices)}."
-        return serializers.CharField(**facts)
-    facts["allow_null"] = one.blank
+        keywords["help_text"] += f" One of {', '.join(one.choices)}."
+        return serializers.CharField(**keywords)
+    keywords["allow_null"] = one.blank
     if one.whole:
-        return serializers.IntegerField(min_value=int(one.low), max_value=int(one.high), **facts)
-    return serializers.FloatField(min_value=one.low, max_value=one.high, **facts)
+        return serializers.IntegerField(min_value=int(one.low), max_value=int(one.high), **keywords)
+    return serializers.FloatField(min_value=one.low, max_value=one.high, **keywords)
 
 
 class WhatIfValuesSerializer(serializers.Serializer[Any]):
@@ -92,9 +92,9 @@ def parse_request(data: Any) -> WhatIfRequest:
             problems.append(Problem(name, str(data[name])[:80], text, remedy, "type"))
     if problems:
         raise Refused(*problems)
-    given = {name: value for name, value in data.items() if name not in _OWN}
+    values = {name: value for name, value in data.items() if name not in _OWN}
     return WhatIfRequest(
-        given,
+        values,
         begin=times.get("begin"),
         end=times.get("end"),
         title=data.get("title") or "",

@@ -311,12 +311,12 @@ def _replay(
 ) -> list[_Run]:
     """Replay with the fitted constants, then with drawn ones: `draws` times in all."""
     sets = [calibration.constants, *calibration.draws[: draws - 1]]
-    found = []
+    replays = []
     for number, constants in enumerate(sets, 1):
         step = progress.begin(len(plan.requests), f"{title}, run {number} of {len(sets)}")
         scenario = configuration.scenario(constants)
-        found.append((run_scenario(scenario, plan, WARM_UP, step), scenario.hardware))
-    return found
+        replays.append((run_scenario(scenario, plan, WARM_UP, step), scenario.hardware))
+    return replays
 
 
 def _isolation_effects(

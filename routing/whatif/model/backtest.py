@@ -76,15 +76,15 @@ def split_trace(trace: Trace) -> tuple[Trace, float]:
 def measure(requests: Sequence[TraceRequest]) -> dict[str, float]:
     """Return the measured figures; those without data are absent."""
     ttft = sorted(request.ttft_s for request in requests if request.ttft_s is not None)
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     if ttft:
         for name, part in zip(TTFT, _PARTS, strict=True):
-            found[name] = ttft[min(len(ttft) - 1, int(part * len(ttft)))]
+            result[name] = ttft[min(len(ttft) - 1, int(part * len(ttft)))]
     reported = [request for request in requests if request.cached_tokens is not None]
-    prompts = sum(one.prompt_tokens for one in reported)
+    prompts = sum(request.prompt_tokens for request in reported)
     if prompts:
-        found["hit_rate"] = sum(one.cached_tokens or 0 for one in reported) / prompts
-    return found
+        result["hit_rate"] = sum(request.cached_tokens or 0 for request in reported) / prompts
+    return result
 
 
 def backtest(

@@ -57,8 +57,8 @@ class Calibration:
 
     def bounds(self, name: str) -> tuple[float, float]:
         """Return the 5 % and 95 % quantiles of a constant's draws."""
-        found = sorted(draw[name] for draw in self.draws)
-        return found[len(found) // 20], found[-1 - len(found) // 20]
+        ordered = sorted(draw[name] for draw in self.draws)
+        return ordered[len(ordered) // 20], ordered[-1 - len(ordered) // 20]
 
 
 # For replays of which only hit rates count: an 8B model on an H100 (simulation.hardware).
@@ -144,10 +144,10 @@ def calibrate(trace: Trace, step_tokens: int) -> Calibration:
     ]
     rows = list_observations(samples, step_tokens)
     if not all(loaded):
-        rows = [(_without(one, loaded), session) for one, session in rows]
-    found, error = least_squares.fit([one for one, _ in rows], prior)
-    constants = dict(zip(NAMES, found, strict=True))
-    draws = _draws(rows, found, error, prior)
+        rows = [(_without(observation, loaded), session) for observation, session in rows]
+    fitted, error = least_squares.fit([observation for observation, _ in rows], prior)
+    constants = dict(zip(NAMES, fitted, strict=True))
+    draws = _draws(rows, fitted, error, prior)
     return Calibration(constants, draws, len(samples), error, _noise(rows, constants))
 
 
@@ -166,15 +166,17 @@ def _ratios(rows: Iterable[Row], constants: Constants) -> list[tuple[float, floa
     variance of that ratio from the step under way at its arrival, whose end it waits for.
     """
     coefficients = [constants[name] for name in NAMES]
-    found = []
-    for one, _ in rows:
-        modelled = sum(part * each for part, each in zip(one.parts, coefficients, strict=True))
-        if modelled > 0 and one.parts[NAMES.index(OVERHEAD)]:
-            batch = one.parts[NAMES.index(DECODE)] / one.parts[NAMES.index(STEP)]
+    ratios = []
+    for observation, _ in rows:
+        modelled = sum(
+            part * each for part, each in zip(observation.parts, coefficients, strict=True)
+        )
+        if modelled > 0 and observation.parts[NAMES.index(OVERHEAD)]:
+            batch = observation.parts[NAMES.index(DECODE)] / observation.parts[NAMES.index(STEP)]
             step = (constants[STEP] + batch * constants[DECODE]) / modelled
             busy = min(batch, 1.0)  # probability of a step; the wait is even within it
-            found.append((one.value / modelled, step**2 * (busy / 3 - busy**2 / 4)))
-    return found
+            ratios.append((observation.value / modelled, step**2 * (busy / 3 - busy**2 / 4)))
+    return ratios
 
 
 def _noise(rows: Iterable[Row], constants: Constants) -> list[float]:
@@ -210,8 +212,8 @@ def _draws(
 ) -> list[Constants]:
     """Return the solutions of resampled sessions."""
     groups: dict[object, list[Observation]] = {}
-    for number, (one, session) in enumerate(rows):
-        groups.setdefault(session or number, []).append(one)
+    for number, (observation, session) in enumerate(rows):
+        groups.setdefault(session or number, []).append(observation)
     parts: list[Normal] = [least_squares.normal(group, found, error) for group in groups.values()]
     chance = random.Random(_SEED)
     draws = []

@@ -21,15 +21,15 @@ def simulate_requests(
     """
     scenario = configuration.scenario(constants)
     largest = max(before.block_tokens, after.block_tokens)
-    joined = (one.block_tokens * join_factor(one) for one in (before, after))
+    joined = (side.block_tokens * join_factor(side) for side in (before, after))
     tokens = largest * math.ceil(max(joined) / largest)
-    found = []
+    requests = []
     scope = partial(scope_of, isolation=configuration.isolation)
     for trace in (before, after):
         factor = tokens // trace.block_tokens
         run = run_scenario(scenario, plan_trace(trace, factor=factor, scope=scope))
         jobs = sorted(run.jobs, key=lambda job: job.tag)
-        found.append(
+        requests.append(
             [
                 replace(
                     request,
@@ -41,4 +41,4 @@ def simulate_requests(
                 for request, job in zip(trace.requests, jobs, strict=True)
             ]
         )
-    return found[0], found[1]
+    return requests[0], requests[1]

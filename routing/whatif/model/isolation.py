@@ -97,12 +97,12 @@ def check_recording(trace: Trace, wanted: Sequence[str]) -> None:
             "recorded by an earlier version. Record traffic with this version and start again."
         )
     recorded = STRICTNESS.index(trace.isolation)
-    for one in wanted:
-        if STRICTNESS.index(one) < recorded:
+    for scope in wanted:
+        if STRICTNESS.index(scope) < recorded:
             raise TraceError(
                 f"The traffic was recorded under isolation {trace.isolation!r}: prompts that would "
-                f"share blocks under {one!r} have different hashes. Choose a period that was "
-                f"recorded under {one!r}."
+                f"share blocks under {scope!r} have different hashes. Choose a period that was "
+                f"recorded under {scope!r}."
             )
 
 
@@ -122,7 +122,7 @@ def measure_sharing(trace: Trace, isolation: str) -> Sharing:
             if before != scope and (scope, block) not in own:
                 elsewhere[scope] = elsewhere.get(scope, 0) + size
             own.add((scope, block))
-    found: dict[int, tuple[int, int]] = {}  # length and requests by last shared block
+    by_last_block: dict[int, tuple[int, int]] = {}  # length and requests by last shared block
     for request in trace.requests:
         length = 0
         for block in request.blocks[: request.prompt_tokens // size]:
@@ -131,10 +131,10 @@ def measure_sharing(trace: Trace, isolation: str) -> Sharing:
             length += 1
         if length:
             last = request.blocks[length - 1]
-            found[last] = (length, found.get(last, (0, 0))[1] + 1)
+            by_last_block[last] = (length, by_last_block.get(last, (0, 0))[1] + 1)
     prefixes = [
         SharedPrefix(length * size, len(users[last]), requests)
-        for last, (length, requests) in found.items()
+        for last, (length, requests) in by_last_block.items()
     ]
     prefixes.sort(key=lambda one: -one.tokens * one.requests)
     return Sharing(elsewhere, prefixes[:MAX_PREFIXES])
@@ -164,16 +164,16 @@ def compare_scopes(
         order = [*order[: MAX_SCOPES - 1], OTHERS]
     elsewhere: dict[str, int] = {}
     for scope, tokens in sharing.first_elsewhere.items():
-        shown = scope if scope in order else OTHERS
-        elsewhere[shown] = elsewhere.get(shown, 0) + tokens
+        label = scope if scope in order else OTHERS
+        elsewhere[label] = elsewhere.get(label, 0) + tokens
     counted: list[dict[str, list[tuple[Job, Job]]]] = []
     whole: dict[str, list[int]] = {}  # requests, prompt tokens, added computed tokens
     for number, pair in enumerate(pairs):
         later = {job.tag: job for job in pair.candidate.jobs}
         split: dict[str, list[tuple[Job, Job]]] = {"": [], **{scope: [] for scope in order}}
-        for at, job in enumerate(pair.present.jobs):
+        for index, job in enumerate(pair.present.jobs):
             other, scope = later[job.tag], scopes[job.tag]
-            if at >= pair.present.warm:
+            if index >= pair.present.warm:
                 split[""].append((job, other))
                 split[scope].append((job, other))
             if not number:
@@ -267,7 +267,7 @@ def show_effects(
 
 def _show_effect(effect: ScopeEffect, names: Sequence[str], calibrated: bool) -> dict[str, Any]:
     seconds, money = effect.added_prefill_s_per_hour, effect.added_usd_per_month
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "scope": effect.scope,
         "requests": effect.requests,
         "prompt_tokens": effect.prompt_tokens,
@@ -278,5 +278,5 @@ def _show_effect(effect: ScopeEffect, names: Sequence[str], calibrated: bool) ->
     }
     for side in ("present", "candidate", "change"):
         figures = getattr(effect.comparison, side)
-        found[side] = {name: asdict(figures[name]) for name in names if name in figures}
-    return found
+        document[side] = {name: asdict(figures[name]) for name in names if name in figures}
+    return document

@@ -34,18 +34,18 @@ def solve(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[fl
     """Solve a small positive definite system by elimination with pivots."""
     size = len(vector)
     rows = [[*row, value] for row, value in zip(matrix, vector, strict=True)]
-    for at in range(size):
-        best = max(range(at, size), key=lambda row: abs(rows[row][at]))
-        rows[at], rows[best] = rows[best], rows[at]
-        for below in range(at + 1, size):
-            factor = rows[below][at] / rows[at][at]
-            for column in range(at, size + 1):
-                rows[below][column] -= factor * rows[at][column]
-    found = [0.0] * size
-    for at in range(size - 1, -1, -1):
-        rest = sum(rows[at][column] * found[column] for column in range(at + 1, size))
-        found[at] = (rows[at][size] - rest) / rows[at][at]
-    return found
+    for index in range(size):
+        best = max(range(index, size), key=lambda row: abs(rows[row][index]))
+        rows[index], rows[best] = rows[best], rows[index]
+        for below in range(index + 1, size):
+            factor = rows[below][index] / rows[index][index]
+            for column in range(index, size + 1):
+                rows[below][column] -= factor * rows[index][column]
+    solution = [0.0] * size
+    for index in range(size - 1, -1, -1):
+        rest = sum(rows[index][column] * solution[column] for column in range(index + 1, size))
+        solution[index] = (rows[index][size] - rest) / rows[index][index]
+    return solution
 
 
 def deviation(errors: Iterable[float]) -> float:
@@ -57,16 +57,18 @@ def fit(observations: Sequence[Observation], prior: Sequence[float]) -> tuple[li
     """Return coefficients and the robust relative error. `prior`: rough coefficients, which decide
     only where the observations do not.
     """
-    found = list(prior)
+    solution = list(prior)
     scale = 1.0
     for _ in range(_ROUNDS):
-        errors = [_error(observation, found)[0] for observation in observations]
+        errors = [_error(observation, solution)[0] for observation in observations]
         scale = max(deviation(errors), _MIN_SCALE)
-        before = found
-        found = solve_normal(normal(observations, found, scale), prior, scale)
-        if all(abs(new - old) <= 1e-6 * abs(old) for new, old in zip(found, before, strict=True)):
+        before = solution
+        solution = solve_normal(normal(observations, solution, scale), prior, scale)
+        if all(
+            abs(new - old) <= 1e-6 * abs(old) for new, old in zip(solution, before, strict=True)
+        ):
             break
-    return found, scale
+    return solution, scale
 
 
 def _error(one: Observation, coefficients: Sequence[float]) -> tuple[float, float]:
@@ -87,11 +89,11 @@ def normal(
         error, size = _error(observation, coefficients)
         ratio = abs(error) / (_TUNING * scale)
         weight = (1.0 if ratio <= 1 else 1 / ratio) / (size * size)
-        for at, part in enumerate(observation.parts):
+        for index, part in enumerate(observation.parts):
             if part:
                 weighted = weight * part
-                vector[at] += weighted * observation.value
-                line = matrix[at]
+                vector[index] += weighted * observation.value
+                line = matrix[index]
                 for other, factor in enumerate(observation.parts):
                     line[other] += weighted * factor
     return matrix, vector
@@ -102,9 +104,9 @@ def add(parts: Sequence[Normal], width: int) -> Normal:
     matrix = [[0.0] * width for _ in range(width)]
     vector = [0.0] * width
     for rows, values in parts:
-        for at in range(width):
-            vector[at] += values[at]
-            line, row = matrix[at], rows[at]
+        for index in range(width):
+            vector[index] += values[index]
+            line, row = matrix[index], rows[index]
             for other in range(width):
                 line[other] += row[other]
     return matrix, vector
@@ -118,19 +120,22 @@ def solve_normal(equations: Normal, prior: Sequence[float], scale: float) -> lis
     matrix, vector = equations
     fixed: dict[int, float] = {}
     while True:
-        free = [at for at in range(len(prior)) if at not in fixed]
+        free = [index for index in range(len(prior)) if index not in fixed]
         if not free:
-            return [fixed[at] for at in range(len(prior))]
+            return [fixed[index] for index in range(len(prior))]
         # In units of the prior, so that its error is the same for each.
         rows = [[matrix[a][b] * prior[a] * prior[b] for b in free] for a in free]
         values = [
             prior[a] * (vector[a] - sum(matrix[a][b] * fixed[b] for b in fixed)) for a in free
         ]
-        for at in range(len(free)):
-            rows[at][at] += weight
-            values[at] += weight
-        found = dict(zip(free, solve(rows, values), strict=True))
-        negative = [at for at, value in found.items() if value <= 0]
+        for index in range(len(free)):
+            rows[index][index] += weight
+            values[index] += weight
+        solution = dict(zip(free, solve(rows, values), strict=True))
+        negative = [index for index, value in solution.items() if value <= 0]
         if not negative:
-            return [fixed[at] if at in fixed else found[at] * prior[at] for at in range(len(prior))]
-        fixed |= {at: prior[at] / 100 for at in negative}
+            return [
+                fixed[index] if index in fixed else solution[index] * prior[index]
+                for index in range(len(prior))
+            ]
+        fixed |= {index: prior[index] / 100 for index in negative}

@@ -55,14 +55,14 @@ class Integral:
             slope = amount / max(end - begin, 1e-9)
             changes += [(begin, slope), (max(end, begin + 1e-9), -slope)]
         changes.sort()
-        self._times = [at for at, _ in changes]
+        self._times = [changed_at for changed_at, _ in changes]
         self._values: list[float] = []
         self._slopes: list[float] = []
         value = slope = last = 0.0
-        for at, change in changes:
-            value += slope * (at - last)
+        for changed_at, change in changes:
+            value += slope * (changed_at - last)
             slope += change
-            last = at
+            last = changed_at
             self._values.append(value)
             self._slopes.append(slope)
 
@@ -87,8 +87,8 @@ def list_observations(samples: Sequence[Sample], step_tokens: int) -> list[Row]:
     for sample in samples:
         by_worker.setdefault(sample.worker, []).append(sample)
     rows: list[Row] = []
-    for found in by_worker.values():
-        rows += _of_worker(sorted(found, key=lambda sample: sample.first_s), step_tokens)
+    for observation in by_worker.values():
+        rows += _of_worker(sorted(observation, key=lambda sample: sample.first_s), step_tokens)
     return rows
 
 

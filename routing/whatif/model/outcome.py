@@ -52,23 +52,24 @@ class RunTable:
         each = weights if weights is not None else [1] * len(self.sums)
         heights = list(accumulate(map(each.__getitem__, self.group_of)))
         total = heights[-1] if heights else 0
-        found: dict[str, float] = {}
+        by_name: dict[str, float] = {}
         for name, part in zip(TTFT, _PARTS, strict=True):
-            at = bisect_left(heights, part * total) if total else 0
-            found[name] = self.ttft[min(at, len(self.ttft) - 1)] if self.ttft else 0.0
+            index = bisect_left(heights, part * total) if total else 0
+            by_name[name] = self.ttft[min(index, len(self.ttft) - 1)] if self.ttft else 0.0
         requests, prompt, device, l1, l2, output = (
-            sum(w * one[at] for w, one in zip(each, self.sums, strict=True)) for at in range(6)
+            sum(w * figure[index] for w, figure in zip(each, self.sums, strict=True))
+            for index in range(6)
         )
         for name, tokens in zip(RATES, (device + l1 + l2, device, l1, l2), strict=True):
-            found[name] = tokens / prompt if prompt else 0.0
-        found["requests_per_s"] = requests / self.span_s
-        found["output_tokens_per_s"] = output / self.span_s
+            by_name[name] = tokens / prompt if prompt else 0.0
+        by_name["requests_per_s"] = requests / self.span_s
+        by_name["output_tokens_per_s"] = output / self.span_s
         if self.hourly_price is not None:
             tokens = max(prompt + output, 1)
-            found["cost_per_hour"] = self.hourly_price
+            by_name["cost_per_hour"] = self.hourly_price
             cost = self.hourly_price * self.span_s / 3600
-            found["cost_per_million_tokens"] = cost / tokens * 1e6
-        return found
+            by_name["cost_per_million_tokens"] = cost / tokens * 1e6
+        return by_name
 
 
 def tabulate(
@@ -96,8 +97,8 @@ def tabulate(
             sums.append([0] * 6)
         device = job.cached - job.l1_tokens - job.l2_tokens
         values = (1, job.prompt_tokens, device, job.l1_tokens, job.l2_tokens, job.answer_tokens)
-        for at, value in enumerate(values):
-            sums[group][at] += value
+        for index, value in enumerate(values):
+            sums[group][index] += value
         ttft = job.first_at - job.arrived + overhead_s
         factors = chance.choices(noise, k=copies) if noise else (1.0,)
         rows.extend((ttft * factor, group) for factor in factors)
@@ -150,7 +151,7 @@ def resample(tables: Sequence[RunTable], expected: RunTable | None = None) -> Re
                 weights[group] += 1
             draws.append(table.figures(weights))
     whole = [table.figures() for table in tables]
-    p90 = [one[TTFT[1]] for one in whole]
+    p90 = [figure[TTFT[1]] for figure in whole]
     spread = max(p90) / min(p90) - 1 if min(p90) > 0 else 0.0
     return Resampled(expected.figures() if expected else whole[0], draws, spread)
 
@@ -164,8 +165,8 @@ def resample_runs(
     """`seed`: another one for each configuration, since the noise of their times is independent."""
     values = [(run, workers.overhead_s, hourly_price, noise) for run, workers in runs]
     each = math.ceil(_TABLES / len(values)) if noise else 1
-    noisy = [one for one in values for _ in range(each)]
-    tables = [tabulate(*one, seed + number * _SEEDS) for number, one in enumerate(noisy)]
+    noisy = [value for value in values for _ in range(each)]
+    tables = [tabulate(*run, seed + number * _SEEDS) for number, run in enumerate(noisy)]
     return resample(tables, tabulate(*values[0]))
 
 
@@ -197,14 +198,14 @@ def _estimate(
     name: str,
     model_error: Mapping[str, float],
 ) -> Estimate:
-    found = value[name]
+    present = value[name]
     low, high = interval([draw[name] for draw in draws])
     error = abs(model_error.get(name, 0.0))
     if name in TTFT:
-        low, high = min(low, found / (1 + error)), max(high, found * (1 + error))
+        low, high = min(low, present / (1 + error)), max(high, present * (1 + error))
     elif name in RATES:
-        low, high = max(0.0, min(low, found - error)), min(1.0, max(high, found + error))
-    return Estimate(found, min(low, found), max(high, found))
+        low, high = max(0.0, min(low, present - error)), min(1.0, max(high, present + error))
+    return Estimate(present, min(low, present), max(high, present))
 
 
 def _change(
@@ -216,11 +217,11 @@ def _change(
     """Return the relative change; of rates the difference."""
     if name in RATES:
         value = other[name] - base[name]
-        found = [right[name] - left[name] for left, right in draws]
+        differences = [right[name] - left[name] for left, right in draws]
     else:
         value = other[name] / base[name] - 1
-        found = [right[name] / left[name] - 1 for left, right in draws if left[name]]
-    low, high = interval(found)
+        differences = [right[name] / left[name] - 1 for left, right in draws if left[name]]
+    low, high = interval(differences)
     return Estimate(value, min(low, value), max(high, value))
 
 

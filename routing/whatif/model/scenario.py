@@ -76,22 +76,24 @@ def plan_trace(
         if scope is not None:
             own = scope(request)
             named = ((own, block) for block in joined)
-        chain = [names.setdefault(one, len(names)) for one in named]
+        chain = [names.setdefault(name, len(names)) for name in named]
         session = sessions.setdefault(request.session, len(sessions)) if request.session else -1
         answer, prompt = max(request.output_tokens, 1), max(request.prompt_tokens, 1)
         largest = max(largest, prompt + answer)
-        at = request.arrived_s + chance.random() * tick_s
+        arrived_s = request.arrived_s + chance.random() * tick_s
         reported = -1 if request.cached_tokens is None else request.cached_tokens
         planned.append(
             PlannedRequest(
-                *(at, chain, prompt, answer, session),
+                *(arrived_s, chain, prompt, answer, session),
                 reported=reported,
                 strategy=request.strategy,
             )
         )
     if tick_s:
         times = sorted(request.at for request in planned)
-        planned = [replace(one, at=at) for one, at in zip(planned, times, strict=True)]
+        planned = [
+            replace(request, at=time_s) for request, time_s in zip(planned, times, strict=True)
+        ]
     return PlannedTrace(planned, size, largest)
 
 

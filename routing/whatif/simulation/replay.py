@@ -96,13 +96,13 @@ def simulate(
         _advance(workers, chooser, arrivals)
         if arrivals.next_at == NEVER:
             break
-        at, number = arrivals.take()
+        now_s, number = arrivals.take()
         planned = requests[number]
         job = Job(
             *(number, planned.chain, planned.prompt_tokens, planned.answer_tokens),
             *(planned.session, planned.reported, planned.strategy),
         )
-        workers[chooser.choose(job, at)].submit(job, at)
+        workers[chooser.choose(job, now_s)].submit(job, now_s)
         jobs.append(job)
         if step is not None and not len(jobs) % STEP:
             step(len(jobs))
@@ -137,15 +137,15 @@ def _advance(workers: list[FleetWorker], chooser: Chooser, arrivals: Arrivals) -
     """End all steps before the next arrival, in order of time."""
     while True:
         worker = min(workers, key=_next_at)
-        at = worker.next_at
-        if at > arrivals.next_at or at == NEVER:
+        next_at = worker.next_at
+        if next_at > arrivals.next_at or next_at == NEVER:
             return
-        first, done = worker.advance(at)
+        first, done = worker.advance(next_at)
         for job in first:
             chooser.first(job)
         for job in done:
             chooser.done(job)
-            arrivals.ended(job.tag, at)
+            arrivals.ended(job.tag, next_at)
 
 
 _next_at = attrgetter("next_at")

@@ -73,18 +73,18 @@ class RouterModel:
 
     def first(self, tag: object, now: float) -> None:
         self._charges[tag].answered()
-        found = self._guesses.pop(tag, None)
-        if found is not None and self.kvaware is not None and self.progress is not None:
-            self.kvaware.pending.answered(found[0], now)
+        guess = self._guesses.pop(tag, None)
+        if guess is not None and self.kvaware is not None and self.progress is not None:
+            self.kvaware.pending.answered(guess[0], now)
             if self.outbox is not None:
-                self.outbox.answered(found[0])
-            self.progress.ends(found[1])
+                self.outbox.answered(guess[0])
+            self.progress.ends(guess[1])
 
     def done(self, tag: object, prompt: int, cached: int) -> None:
         charge = self._charges.pop(tag)
         charge.end()
-        facts = self._facts.pop(tag)
-        self.policy.ended(facts, self.table.workers[charge.worker.id], prompt, cached)
+        features = self._facts.pop(tag)
+        self.policy.ended(features, self.table.workers[charge.worker.id], prompt, cached)
         if self.outbox is not None:
             worker_id = charge.worker.id
-            self.outbox.sent(facts, worker_id, self.policy.share(worker_id))
+            self.outbox.sent(features, worker_id, self.policy.share(worker_id))

@@ -83,13 +83,15 @@ class RouterChooser:
         self._chance = random.Random(seed)
         self._spread = setting.spread
         self._block_tokens = hardware.block_tokens
-        known = hardware.cache_tokens if setting.sizes_known else 0
+        cache_tokens = hardware.cache_tokens if setting.sizes_known else 0
         policies = [make_policy(setting, count, hardware) for _ in range(setting.routers)]
         self._candidate = setting.candidate
-        self._followers = [one for one in map(find_kvaware, policies) if one is not None]
+        self._followers = [policy for policy in map(find_kvaware, policies) if policy is not None]
         for policy in self._followers:
             policy.index = self._followers[0].index  # the same events: followed once
-        self._routers = [RouterModel(policy, count, self._chance, known) for policy in policies]
+        self._routers = [
+            RouterModel(policy, count, self._chance, cache_tokens) for policy in policies
+        ]
         self._listening = list(self._routers)  # to events
         self._exchange = StateExchange(self._routers, setting.delay_s) if setting.shared else None
         self._placed: dict[object, RouterModel] = {}
@@ -104,9 +106,9 @@ class RouterChooser:
                     worker.published = self._apply_events
 
     def choose(self, job: Job, now: float, /) -> int:
-        facts = self._facts(job, now)
+        features = self._facts(job, now)
         router = self._placed[job.tag] = self._chance.choice(self._routers)
-        chosen = int(router.choose(facts, job.tag)[1:])
+        chosen = int(router.choose(features, job.tag)[1:])
         self._touch(router, now)
         return chosen
 

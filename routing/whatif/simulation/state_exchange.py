@@ -52,11 +52,11 @@ class StateExchange:
             if min(publish[1], arrival) > now:
                 return
             if arrival <= publish[1]:
-                at, _, sender, data = heapq.heappop(self._wire)
+                arrived_s, _, sender, data = heapq.heappop(self._wire)
                 batch = messages.decode(data, _KEY)
                 for number, view in enumerate(self._views):
                     if number != sender:
-                        view.apply(batch, at)
+                        view.apply(batch, arrived_s)
             else:
                 self._publish(*publish)
 

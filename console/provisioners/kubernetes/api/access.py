@@ -75,7 +75,7 @@ def machine_contexts() -> tuple[str, ...]:
         listed, current = config.list_kube_config_contexts()
     except (config.ConfigException, OSError, ValueError):
         return ()
-    names = {str(one["name"]) for one in listed}
+    names = {str(context["name"]) for context in listed}
     first = str((current or {}).get("name", ""))
     return tuple(sorted(names, key=lambda name: (name != first, name)))
 

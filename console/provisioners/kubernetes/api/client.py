@@ -82,18 +82,18 @@ class KubernetesClient:
         request = ApiRequest("list", kind, self.namespace)
         query = [("limit", str(_PAGE))]
         query += [("labelSelector", labels)] if labels else []
-        found: list[Json] = []
+        items: list[Json] = []
         more = ""
         while True:
             page_query = [*query, *([("continue", more)] if more else [])]
             page = self._call("GET", request, page_query, accept=accept, absent_ok=True)
             if page is None:
-                return found, ""
-            found += page.get("items") or []
+                return items, ""
+            items += page.get("items") or []
             about = page.get("metadata") or {}
             more = about.get("continue") or ""
             if not more:
-                return found, str(about.get("resourceVersion") or "")
+                return items, str(about.get("resourceVersion") or "")
 
     def apply(
         self,
@@ -131,16 +131,16 @@ class KubernetesClient:
         """Return the log, None if the pod or its container has not started or is gone."""
         request = ApiRequest("get", kinds.POD, self.namespace, pod, "log")
         try:
-            found = self._send("GET", request, query)
+            response = self._send("GET", request, query)
         except HTTPError as error:
             raise errors.unreachable_error(request, str(error)) from error
-        if found.status in (400, 404):
+        if response.status in (400, 404):
             return None
-        if found.status >= 400:
+        if response.status >= 400:
             raise errors.error_from_status(
-                found.status, _status(found.raw), request, found.retry_after_s
+                response.status, _status(response.raw), request, response.retry_after_s
             )
-        return found.raw.decode(errors="replace")
+        return response.raw.decode(errors="replace")
 
     def follow(self, pod: str, query: list[tuple[str, str]], quiet_s: float) -> Iterator[str]:
         """Yield lines without line ends until the server closes or sends nothing for `quiet_s`
@@ -165,16 +165,16 @@ class KubernetesClient:
         absent_ok: bool = False,
     ) -> Json | None:
         try:
-            found = self._send(method, request, query or [], body, content, accept)
+            response = self._send(method, request, query or [], body, content, accept)
         except HTTPError as error:
             raise errors.unreachable_error(request, str(error)) from error
-        if found.status == 404 and absent_ok:
+        if response.status == 404 and absent_ok:
             return None
-        if found.status >= 400:
+        if response.status >= 400:
             raise errors.error_from_status(
-                found.status, _status(found.raw), request, found.retry_after_s
+                response.status, _status(response.raw), request, response.retry_after_s
             )
-        answer = _parsed(found.raw)
+        answer = _parsed(response.raw)
         if answer is None:  # a proxy in between, or a login page
             raise errors.unreachable_error(request, "not a Kubernetes API server")
         return answer

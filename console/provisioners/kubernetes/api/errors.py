@@ -152,8 +152,8 @@ def _missing(response: Mapping[str, Any], request: ApiRequest) -> ProvisionError
             f"The cluster has no namespace {request.namespace!r}. Create it (kubectl create "
             f"namespace {request.namespace}), or name another one.",
         )
-    known = CAPABILITIES.get(request.kind.capability)
-    remedy = known.remedy if known else "Use a cluster that has it."
+    capability = CAPABILITIES.get(request.kind.capability)
+    remedy = capability.remedy if capability else "Use a cluster that has it."
     return PermanentError(
         "MissingCapability",
         f"The cluster does not serve {request.kind.resource} of {request.kind.api_version} "

@@ -69,7 +69,9 @@ class Login:
     @property
     def ends_at(self) -> float | None:
         """Return the expiry of the certificate or token in epoch seconds; None if unknown."""
-        ends = [one for one in (_certificate_ends(self.cert_pem), _token_ends(self.token)) if one]
+        ends = [
+            time for time in (_certificate_ends(self.cert_pem), _token_ends(self.token)) if time
+        ]
         return min(ends) if ends else None
 
 
@@ -94,11 +96,11 @@ class Kubeconfig:
         return _login(self.document, self.chosen(context))
 
     def chosen(self, context: str = "") -> str:
-        names = [one.name for one in self.contexts]
-        wanted = context or self.current or (names[0] if len(names) == 1 else "")
-        if wanted in names:
-            return wanted
-        what = f"has no context {wanted!r}" if wanted else "names no current context"
+        names = [context.name for context in self.contexts]
+        context_name = context or self.current or (names[0] if len(names) == 1 else "")
+        if context_name in names:
+            return context_name
+        what = f"has no context {context_name!r}" if context_name else "names no current context"
         raise KubeconfigError(
             "current-context", f"The kubeconfig {what}.", f"Choose one of: {', '.join(names)}."
         )
@@ -106,19 +108,19 @@ class Kubeconfig:
     def only(self, context: str = "") -> str:
         """Return a document with that context alone, as JSON (valid YAML): store nothing else."""
         name = self.chosen(context)
-        facts = _entry(self.document, "contexts", "context", name)
-        kept = {
+        context_entry = _entry(self.document, "contexts", "context", name)
+        document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": name,
-            "contexts": [{"name": name, "context": dict(facts)}],
+            "contexts": [{"name": name, "context": dict(context_entry)}],
         }
         for group, key in (("clusters", "cluster"), ("users", "user")):
-            wanted = facts.get(key)
-            if wanted:
-                entry = _entry(self.document, group, key, wanted)
-                kept[group] = [{"name": wanted, key: dict(entry)}]
-        return json.dumps(kept)
+            reference = context_entry.get(key)
+            if reference:
+                entry = _entry(self.document, group, key, reference)
+                document[group] = [{"name": reference, key: dict(entry)}]
+        return json.dumps(document)
 
 
 def parse_kubeconfig(text: str) -> Kubeconfig:
@@ -140,9 +142,9 @@ def parse_kubeconfig(text: str) -> Kubeconfig:
     if not names:
         remedy = "Paste the output of: kubectl config view --minify --flatten."
         raise KubeconfigError("contexts", "The list of contexts is empty.", remedy)
-    seen = tuple(_context_seen(document, name) for name in dict.fromkeys(names))
+    contexts = tuple(_context_seen(document, name) for name in dict.fromkeys(names))
     current = document.get("current-context")
-    return Kubeconfig(current if isinstance(current, str) else "", seen, document)
+    return Kubeconfig(current if isinstance(current, str) else "", contexts, document)
 
 
 def _context_seen(document: Mapping[str, Any], name: str) -> ContextSeen:
@@ -156,15 +158,15 @@ def _context_seen(document: Mapping[str, Any], name: str) -> ContextSeen:
 def _login(document: Mapping[str, Any], name: str) -> Login:
     context = _entry(document, "contexts", "context", name)
     cluster = _entry(document, "clusters", "cluster", context.get("cluster"))
-    wanted = context.get("user")
-    user = _entry(document, "users", "user", wanted) if wanted else {}
+    user_name = context.get("user")
+    user = _entry(document, "users", "user", user_name) if user_name else {}
     _refuse_foreign(f"clusters[{context.get('cluster')}]", "cluster", cluster)
-    _refuse_foreign(f"users[{wanted}]", "user", user)
+    _refuse_foreign(f"users[{user_name}]", "user", user)
     key, cert = _pem(user, "client-key-data"), _pem(user, "client-certificate-data")
     if bool(key) != bool(cert):
         missing = "client-key-data" if cert else "client-certificate-data"
         raise KubeconfigError(
-            f"users[{wanted}].{missing}", f"{missing} is missing.", "The certificate has no key."
+            f"users[{user_name}].{missing}", f"{missing} is missing.", "The certificate has no key."
         )
     return Login(
         server=_server(cluster),
@@ -220,10 +222,10 @@ def _loopback(host: str) -> bool:
 
 def _entry(document: Mapping[str, Any], group: str, key: str, name: Any) -> Mapping[str, Any]:
     entries = document.get(group)
-    for one in entries if isinstance(entries, list) else []:
-        if _has_name(one) and one["name"] == name and isinstance(one.get(key), dict):
-            facts: Mapping[str, Any] = one[key]
-            return facts
+    for entry in entries if isinstance(entries, list) else []:
+        if _has_name(entry) and entry["name"] == name and isinstance(entry.get(key), dict):
+            fields: Mapping[str, Any] = entry[key]
+            return fields
     raise KubeconfigError(group, f"There is no {key} {name!r}.", f"Add it under {group}.")
 
 

@@ -49,20 +49,20 @@ class Reader:
         self._until = time.monotonic() + self.budget_s
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
-        found = self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None)
-        if found is None:
+        document = self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None)
+        if document is None:
             raise QueryFailed(404, f"{path} does not exist")
-        return found
+        return document
 
     def find(self, path: str) -> dict[str, Any] | None:
         """Return the object, None if the cluster does not serve the path."""
         return self._ask("GET", path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        found = self._ask("POST", path, body)
-        if found is None:
+        document = self._ask("POST", path, body)
+        if document is None:
             raise QueryFailed(404, f"{path} does not exist")
-        return found
+        return document
 
     def items(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
         """Yield every object of a list, page by page; raise `QueryFailed` beyond `MAX_PAGES`."""
@@ -90,13 +90,13 @@ class Reader:
         if not 200 <= status < 300:
             raise QueryFailed(status, _status_message(content) or f"HTTP {status}")
         try:
-            found = json.loads(content)
+            document = json.loads(content)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             text = f"{path} did not respond like a Kubernetes API server."
             raise PermanentError("NotKubernetes", f"{text} Correct the server of the kubeconfig.")
-        return found
+        return document
 
     def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float

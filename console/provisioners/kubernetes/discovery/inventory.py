@@ -120,12 +120,12 @@ class Inventory:
 
 def parse_dataclass(kind: Any, data: Mapping[str, Any]) -> Any:
     """Return the dataclass of JSON made by `asdict`; unknown fields are ignored."""
-    known = kind.__dataclass_fields__
+    dataclass_fields = kind.__dataclass_fields__
     return kind(
         **{
             name: tuple(value) if isinstance(value, list) else value
             for name, value in data.items()
-            if name in known
+            if name in dataclass_fields
         }
     )
 
@@ -231,11 +231,11 @@ def is_gpu(resource: str) -> bool:
 def _gpus(node: Mapping[str, Any]) -> tuple[str, int]:
     """Return the node's GPU resource and its allocatable count; whole GPUs before slices."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    found = sorted(
+    gpu_names = sorted(
         (name for name, count in allocatable.items() if is_gpu(name) and parse_quantity(count) > 0),
         key=lambda name: (not name.endswith("/gpu"), name),
     )
-    return (found[0], int(parse_quantity(allocatable[found[0]]))) if found else ("", 0)
+    return (gpu_names[0], int(parse_quantity(allocatable[gpu_names[0]]))) if gpu_names else ("", 0)
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:

@@ -196,7 +196,7 @@ class GrantedRights:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> GrantedRights:
-        missing = tuple(parse_dataclass(MissingRight, one) for one in data.get("missing", ()))
+        missing = tuple(parse_dataclass(MissingRight, item) for item in data.get("missing", ()))
         rights: GrantedRights = parse_dataclass(cls, {**data, "missing": missing})
         return rights
 
@@ -232,10 +232,10 @@ def check_rights(
         own = space == namespace
         used = {"", *(parts if own else ()), *((FOLLOW_GROUP,) if space in followed else ())}
         here = [right for right in rights if not right.cluster and right.part in used]
-        required = [*here, *wide] if own else [one for one in here if one.part]
+        required = [*here, *wide] if own else [right for right in here if right.part]
         lacking = _missing_verbs(reader, required, space)
-        missing += lacking if own else [replace(one, namespace=space) for one in lacking]
-        if any(not one.cluster for one in lacking):
+        missing += lacking if own else [replace(right, namespace=space) for right in lacking]
+        if any(not right.cluster for right in lacking):
             documents += _level(here, who, space)
     if any(right.cluster for right in missing):
         documents += _level(wide, who, "")
@@ -252,8 +252,8 @@ def _missing_verbs(reader: Reader, required: Iterable[Right], namespace: str) ->
             if not _is_allowed_by_rules(reader, right, verb, namespace, rules, ask_again=not whole)
         )
         if verbs:
-            facts = (right.lost, right.cluster, right.optional)
-            missing_verbs.append(MissingRight(right.group, right.resource, verbs, *facts))
+            marks = (right.lost, right.cluster, right.optional)
+            missing_verbs.append(MissingRight(right.group, right.resource, verbs, *marks))
     return missing_verbs
 
 
@@ -261,10 +261,10 @@ def _user_name(reader: Reader) -> str:
     """Return our user name, "" on clusters before 1.28."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        found = reader.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+        review = reader.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
     except QueryFailed:
         return ""
-    return str(((found.get("status") or {}).get("userInfo") or {}).get("username", ""))
+    return str(((review.get("status") or {}).get("userInfo") or {}).get("username", ""))
 
 
 def _rules(reader: Reader, namespace: str) -> tuple[list[Mapping[str, Any]], bool]:
@@ -275,10 +275,10 @@ def _rules(reader: Reader, namespace: str) -> tuple[list[Mapping[str, Any]], boo
         "spec": {"namespace": namespace},
     }
     try:
-        found = reader.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)
+        review = reader.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)
     except QueryFailed:
         return [], False
-    status = found.get("status") or {}
+    status = review.get("status") or {}
     return list(status.get("resourceRules") or ()), not status.get("incomplete", False)
 
 
@@ -323,8 +323,8 @@ def is_allowed(
             }
         },
     }
-    found = reader.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
-    return (found.get("status") or {}).get("allowed") is True
+    review = reader.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+    return (review.get("status") or {}).get("allowed") is True
 
 
 def _grants(rule: Mapping[str, Any], right: Right, verb: str) -> bool:
@@ -341,9 +341,9 @@ def _grants(rule: Mapping[str, Any], right: Right, verb: str) -> bool:
 
 def manifest(rights: Iterable[Right], who: str, namespace: str) -> str:
     """Return YAML for `kubectl apply -f -` by an administrator; "" if nothing is missing."""
-    given = list(rights)
-    here = _level([one for one in given if not one.cluster], who, namespace)
-    return _yaml([*here, *_level([one for one in given if one.cluster], who, "")])
+    all_rights = list(rights)
+    here = _level([right for right in all_rights if not right.cluster], who, namespace)
+    return _yaml([*here, *_level([right for right in all_rights if right.cluster], who, "")])
 
 
 def _yaml(documents: list[dict[str, Any]]) -> str:
@@ -370,13 +370,13 @@ def _role(rules: list[dict[str, Any]], who: str, namespace: str) -> list[dict[st
     """Return a Role and its binding; cluster-wide ones without a namespace."""
     kind = "Role" if namespace else "ClusterRole"
     api = "rbac.authorization.k8s.io"
-    facts: dict[str, Any] = {"name": NAME, **({"namespace": namespace} if namespace else {})}
+    metadata: dict[str, Any] = {"name": NAME, **({"namespace": namespace} if namespace else {})}
     return [
-        {"apiVersion": f"{api}/v1", "kind": kind, "metadata": dict(facts), "rules": rules},
+        {"apiVersion": f"{api}/v1", "kind": kind, "metadata": dict(metadata), "rules": rules},
         {
             "apiVersion": f"{api}/v1",
             "kind": f"{kind}Binding",
-            "metadata": dict(facts),
+            "metadata": dict(metadata),
             "roleRef": {"apiGroup": api, "kind": kind, "name": NAME},
             "subjects": [_subject(who)],
         },

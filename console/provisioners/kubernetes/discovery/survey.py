@@ -66,13 +66,13 @@ class ClusterSurvey:
         version = str(self._must("/version").get("gitVersion", ""))
         groups = {str(group["name"]): group for group in self._must("/apis").get("groups") or []}
         nodes = self._list("/api/v1/nodes", "instance types and GPUs are unknown")
-        found = self._pools(nodes)
+        pools = self._pools(nodes)
         offers = self._offers(groups)
         findings = {
-            finding.name: finding for finding in self._findings(groups, nodes, found, offers)
+            finding.name: finding for finding in self._findings(groups, nodes, pools, offers)
         }
         ordered = tuple(findings[name] for name in known.CAPABILITIES)
-        return Inventory(version, ordered, found, offers, tuple(self._notes), self.shares)
+        return Inventory(version, ordered, pools, offers, tuple(self._notes), self.shares)
 
     def _must(self, path: str) -> dict[str, Any]:
         try:
@@ -186,12 +186,12 @@ class ClusterSurvey:
     def _served(self, path: str) -> set[str] | str:
         """Return the resources of a group version, or the reason they are unknown."""
         try:
-            found = self._reader.find(path)
+            document = self._reader.find(path)
         except QueryFailed as error:
             return str(error)
-        if found is None:
+        if document is None:
             return "it is not served"
-        return {str(resource["name"]) for resource in found.get("resources") or []}
+        return {str(resource["name"]) for resource in document.get("resources") or []}
 
     def _drivers(self) -> Iterable[CapabilityFinding]:
         """Report storage drivers, usable only with the right to create volumes for existing
@@ -314,18 +314,18 @@ def _names(
 ) -> tuple[str, ...] | None:
     if listed is None:
         return None
-    facts = [one["metadata"] for one in listed]
+    metadata = [item["metadata"] for item in listed]
     return tuple(
         sorted(
             f"{fact['namespace']}/{fact['name']}" if with_namespace else str(fact["name"])
-            for fact in facts
+            for fact in metadata
         )
     )
 
 
 def _default_class(listed: list[dict[str, Any]] | None) -> str:
     mark = "storageclass.kubernetes.io/is-default-class"
-    for one in listed or ():
-        if (one["metadata"].get("annotations") or {}).get(mark) == "true":
-            return str(one["metadata"]["name"])
+    for storage_class in listed or ():
+        if (storage_class["metadata"].get("annotations") or {}).get(mark) == "true":
+            return str(storage_class["metadata"]["name"])
     return ""

@@ -102,8 +102,8 @@ def _scaled_object(spec: WorkloadSpec, scale: Autoscale) -> dict[str, Any]:
 
 def _trigger(trigger: dict[str, Any]) -> dict[str, Any]:
     """Convert values to text: KEDA accepts nothing else, even for numbers and booleans."""
-    given = trigger.get("metadata") or {}
-    return {**trigger, "metadata": {str(key): _text(value) for key, value in given.items()}}
+    metadata = trigger.get("metadata") or {}
+    return {**trigger, "metadata": {str(key): _text(value) for key, value in metadata.items()}}
 
 
 def _text(value: Any) -> str:

@@ -49,7 +49,7 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
     pod = pod_of(spec)
     filling, variables = replica_facts(spec), _variables(spec)
     argv = [filling.fill(escape_dollars(word, variables)) for word in spec.argv]
-    known = port_numbers(spec)
+    ports = port_numbers(spec)
     container: dict[str, Any] = {
         "name": container_name(spec.role),
         "image": spec.image,
@@ -57,7 +57,7 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
         **_working_dir(spec),
         "ports": [
             {"name": name, "containerPort": number, "protocol": "TCP"}
-            for name, number in known.items()
+            for name, number in ports.items()
         ],
         "env": _env(spec),
         "resources": _resources(spec),
@@ -74,10 +74,10 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
 
 def _working_dir(spec: WorkloadSpec) -> dict[str, str]:
     """Return the folder with the files; an image with its own entry point may rely on its own."""
-    given = pod_of(spec).working_dir
-    if not given and pod_of(spec).image_entrypoint:
+    directory = pod_of(spec).working_dir
+    if not directory and pod_of(spec).image_entrypoint:
         return {}
-    return {"workingDir": given or FILES_DIR}
+    return {"workingDir": directory or FILES_DIR}
 
 
 def init_containers(spec: WorkloadSpec) -> list[dict[str, Any]]:
@@ -152,10 +152,10 @@ def _env(spec: WorkloadSpec) -> list[dict[str, Any]]:
         for name, value in spec.env.items()
     )
     raw = [dict(entry) for entry in pod.env_raw]
-    given = {str(entry.get("name", "")) for entry in raw}
+    names = {str(entry.get("name", "")) for entry in raw}
     return [
         *merge_by_name([own, *secret], raw),
-        *(one for one in plain if one["name"] not in given),
+        *(entry for entry in plain if entry["name"] not in names),
     ]
 
 
@@ -217,8 +217,8 @@ def _probes(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def _raw_probe(spec: WorkloadSpec, name: str) -> Mapping[str, Any]:
-    given = pod_of(spec).probes
-    raw = given.get(name) or given.get(f"{name}Probe") or {}
+    probes = pod_of(spec).probes
+    raw = probes.get(name) or probes.get(f"{name}Probe") or {}
     return raw if isinstance(raw, Mapping) else {}
 
 

@@ -73,11 +73,11 @@ def scrape_annotations(spec: WorkloadSpec, target: RenderingTarget) -> dict[str,
 
 def _relabelings(spec: WorkloadSpec) -> list[dict[str, Any]]:
     job, whose = _LABELS.get(spec.role, (spec.role, "owner"))
-    given = {"job": job, whose: owner_name(spec.owner)}
+    labels = {"job": job, whose: owner_name(spec.owner)}
     return [
         {"action": "labeldrop", "regex": "endpoint|container"},
         *(
             {"action": "replace", "targetLabel": label, "replacement": value}
-            for label, value in given.items()
+            for label, value in labels.items()
         ),
     ]

@@ -133,15 +133,15 @@ def make_object(
 
 def port_numbers(spec: WorkloadSpec) -> dict[str, int]:
     """Return numbers by name: ports first, then channels."""
-    known = {**_CHANNELS, **_PORTS.get(spec.role, {}), **pod_of(spec).ports}
+    numbers = {**_CHANNELS, **_PORTS.get(spec.role, {}), **pod_of(spec).ports}
     out = {}
     for name in (*spec.ports, *spec.channels):
-        if name not in known:
+        if name not in numbers:
             raise PermanentError(
                 "UnknownPort",
                 f"Port {name!r} of {spec.name!r} has no number: give it one in the pod's ports.",
             )
-        out[name] = known[name]
+        out[name] = numbers[name]
     return out
 
 
@@ -149,11 +149,11 @@ def replica_facts(spec: WorkloadSpec) -> ReplicaFacts:
     """Return placeholder values. They are equal for all replicas except `{replica}`, which the
     kubelet substitutes in commands and variables.
     """
-    known = port_numbers(spec)
+    numbers = port_numbers(spec)
     return ReplicaFacts(
         host="0.0.0.0",
         dir=FILES_DIR,
         replica=f"$({REPLICA_VARIABLE})",
-        ports={name: known[name] for name in spec.ports},
-        channels={name: f"tcp://*:{known[name]}" for name in spec.channels},
+        ports={name: numbers[name] for name in spec.ports},
+        channels={name: f"tcp://*:{numbers[name]}" for name in spec.channels},
     )

@@ -42,18 +42,18 @@ def network_policies(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[s
 
 def _rules(spec: WorkloadSpec, around: Around) -> list[dict[str, Any]]:
     """Return ingress rules, one for all ports with the same peers; no `from` admits everybody."""
-    known = port_numbers(spec)
+    ports = port_numbers(spec)
     shared: dict[tuple[Peer, ...], list[int]] = {}
     for name, peers in _reach(around).items():
-        if name not in known:
+        if name not in ports:
             raise PermanentError(
                 "UnknownPort",
-                f"{spec.name!r} opens unknown port {name!r}; known: {', '.join(known) or 'none'}.",
+                f"{spec.name!r} opens unknown port {name!r}; known: {', '.join(ports) or 'none'}.",
             )
-        shared.setdefault(peers, []).append(known[name])
+        shared.setdefault(peers, []).append(ports[name])
     return [
         {
-            **({"from": [one for peer in peers for one in _peers(peer)]} if peers else {}),
+            **({"from": [rule for peer in peers for rule in _peers(peer)]} if peers else {}),
             "ports": [{"port": number, "protocol": "TCP"} for number in sorted(ports)],
         }
         for peers, ports in shared.items()
@@ -89,9 +89,9 @@ def _peers(peer: Peer) -> list[dict[str, Any]]:
 
 def services(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     """Return Service `NAME` with the ports and headless `NAME-pods` with ports and channels."""
-    known = port_numbers(spec)
-    own = [_port(name, known[name]) for name in spec.ports]
-    each = [_port(name, number) for name, number in known.items()]
+    numbers = port_numbers(spec)
+    own = [_port(name, numbers[name]) for name in spec.ports]
+    each = [_port(name, number) for name, number in numbers.items()]
     common = {"selector": selector(spec.name), "type": "ClusterIP"}
     headless = {
         **common,

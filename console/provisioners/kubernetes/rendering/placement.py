@@ -36,19 +36,19 @@ def placement(spec: WorkloadSpec) -> dict[str, Any]:
 def _node_affinity(spec: WorkloadSpec) -> dict[str, Any]:
     """Require one of the instance types and prefer earlier ones."""
     pod = pod_of(spec)
-    given = {key: value for key, value in pod.node_affinity.items() if value}
+    affinity = {key: value for key, value in pod.node_affinity.items() if value}
     if not pod.instance_types:
-        return given if given or spec.gpus else {_PREFERRED: _away_from_gpus()}
+        return affinity if affinity or spec.gpus else {_PREFERRED: _away_from_gpus()}
     one_of = {"key": INSTANCE_TYPE, "operator": "In", "values": list(pod.instance_types)}
-    terms = (given.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
     # Terms are alternatives: each must require the type.
     required = [
         {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), one_of]}
         for term in terms
     ]
-    out = {**given, _REQUIRED: {"nodeSelectorTerms": required}}
+    out = {**affinity, _REQUIRED: {"nodeSelectorTerms": required}}
     if len(pod.instance_types) > 1:
-        out[_PREFERRED] = [*_preferences(pod.instance_types), *given.get(_PREFERRED, ())]
+        out[_PREFERRED] = [*_preferences(pod.instance_types), *affinity.get(_PREFERRED, ())]
     return out
 
 

@@ -25,9 +25,10 @@ class RenderingTarget:
     def need(self, capability: str, wanted: str) -> None:
         """Raise if the cluster lacks `capability`; `wanted` names the feature that requires it."""
         if capability not in self.capabilities:
-            known = CAPABILITIES[capability]
+            requirement = CAPABILITIES[capability]
             raise PermanentError(
-                "MissingCapability", f"{wanted} needs {known.label} in the cluster. {known.remedy}"
+                "MissingCapability",
+                f"{wanted} needs {requirement.label} in the cluster. {requirement.remedy}",
             )
 
 

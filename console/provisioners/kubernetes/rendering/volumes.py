@@ -125,24 +125,26 @@ def _share(spec: WorkloadSpec, target: RenderingTarget, volume: Volume) -> list[
     claim = _claim_name(spec, volume)
     # Volumes are cluster-wide: include the namespace, which contains no dot, to keep names unique.
     name = f"{target.namespace}.{claim}"
-    given = {"capacity": {"storage": _SHARE_SIZE}, "accessModes": [_SHARED], **volume.source}
-    csi = given["csi"]
+    volume_spec = {"capacity": {"storage": _SHARE_SIZE}, "accessModes": [_SHARED], **volume.source}
+    csi = volume_spec["csi"]
     if csi.get("driver") == _S3_DRIVER:
         # A bucket is mounted by root; our processes run as another user.
-        given["mountOptions"] = list(dict.fromkeys([*given.get("mountOptions", ()), _FOR_ALL]))
+        volume_spec["mountOptions"] = list(
+            dict.fromkeys([*volume_spec.get("mountOptions", ()), _FOR_ALL])
+        )
         # The handle is arbitrary (the bucket is an attribute) but must be unique: the kubelet
         # mounts two volumes with the same handle once, giving a new pod an old pod's folder.
-        given["csi"] = {**csi, "volumeHandle": f"{csi['volumeHandle']}.{name}"}
+        volume_spec["csi"] = {**csi, "volumeHandle": f"{csi['volumeHandle']}.{name}"}
     body = {
-        **given,
+        **volume_spec,
         "persistentVolumeReclaimPolicy": "Retain",
         "storageClassName": "",
         "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim}
         | {"namespace": target.namespace},
     }
     claim_spec = {
-        "accessModes": given["accessModes"],
-        "resources": {"requests": dict(given["capacity"])},
+        "accessModes": volume_spec["accessModes"],
+        "resources": {"requests": dict(volume_spec["capacity"])},
         "storageClassName": "",
         "volumeName": name,
     }
@@ -172,13 +174,13 @@ def _read_only(yes: bool) -> dict[str, Any]:
 
 
 def _check_paths(spec: WorkloadSpec, mounted: list[dict[str, Any]]) -> None:
-    seen = set()
+    paths = set()
     for mount in mounted:
         path = str(mount["mountPath"]).rstrip("/")
-        if path in seen or path.startswith(f"{FILES_DIR}/"):
+        if path in paths or path.startswith(f"{FILES_DIR}/"):
             raise PermanentError(
                 "BadSpec",
                 f"Volume {mount['name']!r} of {spec.name!r} cannot be mounted at {path!r}: "
                 f"the path is in use. Choose another one.",
             )
-        seen.add(path)
+        paths.add(path)

@@ -51,7 +51,7 @@ class AnchorRecord:
 def read_record(found: Json) -> AnchorRecord:
     """Read the record; corrupt entries count as empty and the next apply rewrites them."""
     data, metadata = found.get("data") or {}, found["metadata"]
-    facts = _loaded(data.get("facts"), {})
+    fields = _loaded(data.get("facts"), {})
     return AnchorRecord(
         uid=str(metadata.get("uid", "")),
         version=str(metadata.get("resourceVersion", "")),
@@ -62,13 +62,13 @@ def read_record(found: Json) -> AnchorRecord:
         items=inventory(found),
         digest=str(data.get("digest", "")),
         objects=tuple(_loaded(data.get("objects"), [])),
-        ports=tuple(facts.get("ports", ())),
-        channels=tuple(facts.get("channels", ())),
-        startup_s=int(facts.get("startup_s", 0)),
-        secure=bool(facts.get("secure", False)),
+        ports=tuple(fields.get("ports", ())),
+        channels=tuple(fields.get("channels", ())),
+        startup_s=int(fields.get("startup_s", 0)),
+        secure=bool(fields.get("secure", False)),
         declined=tuple(
             PartCondition(str(part), None, str(reason), str(text))
-            for part, reason, text in facts.get("declined", ())
+            for part, reason, text in fields.get("declined", ())
         ),
         left=frozenset(_loaded(data.get("left"), [])),
         force=data.get("force") == "1",
@@ -143,10 +143,10 @@ def with_items(anchor: Json, items: Iterable[OwnedItem]) -> Json:
 
 
 def unchanged_anchor(kept: AnchorRecord) -> Json:
-    found = kept.found
-    body = {key: found[key] for key in ("apiVersion", "kind", "data")}
+    anchor = kept.found
+    body = {key: anchor[key] for key in ("apiVersion", "kind", "data")}
     names = ("name", "namespace", "labels", "annotations", "ownerReferences")
-    body["metadata"] = {key: found["metadata"][key] for key in names if key in found["metadata"]}
+    body["metadata"] = {key: anchor["metadata"][key] for key in names if key in anchor["metadata"]}
     body["metadata"]["resourceVersion"] = kept.version
     return body
 

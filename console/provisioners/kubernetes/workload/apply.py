@@ -87,40 +87,40 @@ def apply(client: KubernetesClient, want: DesiredObjects, seen: RecentObservatio
     name = want.spec.name
     if _is_settled(want, seen) and is_unchanged(client, name, seen):
         return
-    found = client.get(kinds.CONFIG_MAP, name)
-    kept = None
-    if found is not None:
-        anchor_record.check_ours(found, want.spec.name, want.spec.owner)
-        kept = anchor_record.read_record(found)
-    if kept is not None and kept.ending:
+    config_map = client.get(kinds.CONFIG_MAP, name)
+    record = None
+    if config_map is not None:
+        anchor_record.check_ours(config_map, want.spec.name, want.spec.owner)
+        record = anchor_record.read_record(config_map)
+    if record is not None and record.ending:
         raise TemporaryError("StillStopping", f"{name} is still being deleted.", delay_s=1.0)
-    if kept is not None and _is_applied(kept, want, seen):
-        if want.secrets != seen.secrets or kept.items - want.items:
+    if record is not None and _is_applied(record, want, seen):
+        if want.secrets != seen.secrets or record.items - want.items:
             seen.settled = None  # the watches and lists lag behind these writes
         if want.secrets != seen.secrets:
-            _Step(client, want, kept).secrets(kept)
+            _Step(client, want, record).secrets(record)
             seen.secrets = want.secrets
-        if kept.items - want.items:
-            _Step(client, want, kept).tidy(kept)
+        if record.items - want.items:
+            _Step(client, want, record).tidy(record)
         return
     seen.settled = None
     seen.checked_at, seen.drift = float("-inf"), ()  # also if it ends in a conflict
-    _Step(client, want, kept).run()
+    _Step(client, want, record).run()
     seen.secrets = want.secrets
 
 
 def _is_settled(want: DesiredObjects, seen: RecentObservation) -> bool:
-    known = seen.settled
+    settled = seen.settled
     return (
-        known is not None
-        and known.digest == want.digest
-        and known.items <= want.items
+        settled is not None
+        and settled.digest == want.digest
+        and settled.items <= want.items
         and seen.secrets == want.secrets
     )
 
 
 def _is_applied(kept: AnchorRecord, want: DesiredObjects, seen: RecentObservation) -> bool:
-    missing = any(one.path == "" for one in seen.drift)
+    missing = any(difference.path == "" for difference in seen.drift)
     return kept.digest == want.digest and not missing
 
 
@@ -140,15 +140,15 @@ class _Step:
             if gone.kind in _SCALING:
                 remove_item(self.client, gone)
         applied = [self._one(body, record, before) for body in want.objects]
-        facts = anchor_record.observation_facts(want.spec, want.declined)
+        observed = anchor_record.observation_facts(want.spec, want.declined)
         if self.conflicts:
             items = before | want.items
-            stuck = anchor_record.conflicted_apply(want.anchor, record, items, applied, facts)
+            stuck = anchor_record.conflicted_apply(want.anchor, record, items, applied, observed)
             self.client.apply(stuck, force=True)
             raise self.conflicts[0]
         held = self._remove(surplus)
         self._annotate_pods()
-        end = anchor_record.finish_apply(want.anchor, record, want.digest, applied, facts)
+        end = anchor_record.finish_apply(want.anchor, record, want.digest, applied, observed)
         self.client.apply(anchor_record.with_items(end, want.items | held), force=True)
 
     def tidy(self, kept: AnchorRecord) -> None:
@@ -189,12 +189,12 @@ class _Step:
         kind = kinds.kind_of(body)
         counted = kind in (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
         if counted or kept.left or item_of(rendered) not in before:
-            found = self.client.get(kind, body["metadata"]["name"])
-            if found is not None:
-                anchor_record.check_ours(found, self.want.spec.name)
+            live = self.client.get(kind, body["metadata"]["name"])
+            if live is not None:
+                anchor_record.check_ours(live, self.want.spec.name)
                 if counted:
-                    self._hand_over(rendered, found)
-            body = without_released(body, found, kept.left)
+                    self._hand_over(rendered, live)
+            body = without_released(body, live, kept.left)
         try:
             self.client.apply(body, force=kept.force)
         except FieldConflictError as error:
@@ -233,10 +233,10 @@ class _Step:
 def remove_item(client: KubernetesClient, gone: OwnedItem) -> None:
     """Delete one object unless it now belongs to someone else."""
     kind = kinds.kind_of({"apiVersion": gone.api_version, "kind": gone.kind})
-    found = client.get(kind, gone.name)
-    if found is None or WORKLOAD not in (found["metadata"].get("labels") or {}):
+    live = client.get(kind, gone.name)
+    if live is None or WORKLOAD not in (live["metadata"].get("labels") or {}):
         return
-    client.delete(kind, gone.name, uid=str(found["metadata"].get("uid", "")))
+    client.delete(kind, gone.name, uid=str(live["metadata"].get("uid", "")))
 
 
 def _only_scaled(error: FieldConflictError) -> bool:

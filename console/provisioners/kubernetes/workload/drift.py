@@ -44,8 +44,8 @@ def without_released(body: Json, found: Json | None, left: frozenset[str]) -> Js
     mine = {key.removeprefix(name) for key in left if key.startswith((f"{name}.", f"{name}["))}
     if not mine:
         return body
-    known = fields.union([manager.fields for manager in fields.managers(found or {})])
-    stripped: Json = _strip(body, known, "", mine)
+    owned = fields.union([manager.fields for manager in fields.managers(found or {})])
+    stripped: Json = _strip(body, owned, "", mine)
     return stripped
 
 
@@ -76,9 +76,9 @@ class _Walk:
             if part.key in mine and not mine[part.key]:
                 continue  # we own the whole value
             deeper = isinstance(part.value, Mapping | list) and part.value
-            kept = isinstance(have, Mapping | list) and have
+            is_container = isinstance(have, Mapping | list) and have
             under = known.get(part.key) or {}
-            if deeper and kept and (under or isinstance(part.value, Mapping)):
+            if deeper and is_container and (under or isinstance(part.value, Mapping)):
                 yield from self.compare(part.value, mine.get(part.key) or {}, under, have, here)
             elif part.key not in mine and _differs(part.value, have):
                 yield self._found(here, part.value, have)
@@ -117,14 +117,14 @@ def _paths(owned: Fields, path: str) -> Iterator[str]:
 
 
 def _strip(value: Any, known: Fields, path: str, left: set[str]) -> Any:
-    kept: dict[str | int, Any] = dict(value if isinstance(value, Mapping) else enumerate(value))
+    copy: dict[str | int, Any] = dict(value if isinstance(value, Mapping) else enumerate(value))
     for part in fields.child_parts(value, known):
         here = path + part.step
         if here in left:
-            del kept[part.at]
-        elif any(wanted.startswith((f"{here}.", f"{here}[")) for wanted in left):
-            kept[part.at] = _strip(part.value, known.get(part.key) or {}, here, left)
-    return kept if isinstance(value, Mapping) else list(kept.values())
+            del copy[part.at]
+        elif any(path.startswith((f"{here}.", f"{here}[")) for path in left):
+            copy[part.at] = _strip(part.value, known.get(part.key) or {}, here, left)
+    return copy if isinstance(value, Mapping) else list(copy.values())
 
 
 def _comparable(applied: Json) -> Json:

@@ -71,14 +71,14 @@ def child_parts(value: Any, known: Fields) -> list[FieldPart]:
     keyed = [key for key in known if key.startswith("k:")]
     valued = {key for key in known if key.startswith("v:")}
     out = []
-    for at, entry in enumerate(value):
+    for index, entry in enumerate(value):
         if keyed and isinstance(entry, Mapping):
             fitting = (key for key in keyed if _matches(entry, key))
             key = next(fitting, None) or _unowned_key(entry, keyed[0])
-            out.append(FieldPart(step(key), key, entry, at))
+            out.append(FieldPart(step(key), key, entry, index))
         elif valued:
             key = f"v:{_compact(entry)}"
-            out.append(FieldPart(step(key), key, entry, at))
+            out.append(FieldPart(step(key), key, entry, index))
     return out
 
 

@@ -25,8 +25,8 @@ _QUIET_S = 30.0
 
 
 def last_lines(client: KubernetesClient, name: str, lines: int) -> dict[str, str]:
-    found = client.listed(kinds.POD, f"{WORKLOAD}={name}")
-    pods = [pod for pod in found if not workload_pods.has_ended(pod)]
+    listed = client.listed(kinds.POD, f"{WORKLOAD}={name}")
+    pods = [pod for pod in listed if not workload_pods.has_ended(pod)]
     texts = {}
     for pod in sorted(pods, key=workload_pods.order):
         texts[pod["metadata"]["name"]] = _pod_log(client, pod, lines) if lines > 0 else ""
@@ -48,8 +48,8 @@ def follow(
     """Yield lines prefixed with their time until the container ends. Pods of other workloads are
     rejected.
     """
-    found = client.get(kinds.POD, pod)
-    if found is None or (found["metadata"].get("labels") or {}).get(WORKLOAD) != name:
+    body = client.get(kinds.POD, pod)
+    if body is None or (body["metadata"].get("labels") or {}).get(WORKLOAD) != name:
         raise PermanentError("NoReplica", f"{name!r} has no replica {pod!r}: choose another one.")
     last = ""
     while True:
@@ -70,7 +70,7 @@ def _pod_log(client: KubernetesClient, pod: Json, lines: int) -> str:
     """Return the log; after a restart and until ready, that of the process that ended first."""
     name = (pod.get("spec") or {})["containers"][0]["name"]
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    status: Json = next((one for one in statuses if one.get("name") == name), {})
+    status: Json = next((status for status in statuses if status.get("name") == name), {})
     state = status.get("state") or {}
     died = "" if status.get("ready") else terminated_log(client, pod, status, lines)
     if died and "running" not in state:
@@ -105,12 +105,12 @@ def _query(container: str, lines: int) -> list[tuple[str, str]]:
 
 
 def _runs(client: KubernetesClient, pod: str, container: str) -> bool:
-    found = client.get(kinds.POD, pod)
-    status = (found or {}).get("status") or {}
+    body = client.get(kinds.POD, pod)
+    status = (body or {}).get("status") or {}
     for key in ("containerStatuses", "initContainerStatuses"):
-        for one in status.get(key) or []:
-            if one.get("name") == container:
-                return "running" in (one.get("state") or {})
+        for state in status.get(key) or []:
+            if state.get("name") == container:
+                return "running" in (state.get("state") or {})
     return False
 
 

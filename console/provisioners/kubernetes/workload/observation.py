@@ -125,18 +125,18 @@ def observe(
     versions = _versions_before(client, name, record)
     looked = _with_crash_causes(client, _read_objects(client, name, record))
     _check(client, looked, seen, versions)
-    found = to_observation(looked)
+    observation = to_observation(looked)
     happened: tuple[ClusterEvent, ...] = ()
-    parts = [*found.parts, *looked.kept.declined]
-    if not looked.kept.ending and not _is_settled(found):
+    parts = [*observation.parts, *looked.kept.declined]
+    if not looked.kept.ending and not _is_settled(observation):
         try:
             happened = recent_events(client, name, looked.kept)
-            found = to_observation(looked, happened)
+            observation = to_observation(looked, happened)
         except PermanentError as error:  # optional right
             parts.append(PartCondition("events", False, error.reason, error.message))
-    observed = replace(found, events=happened, parts=tuple(parts), drift=seen.drift)
+    observed = replace(observation, events=happened, parts=tuple(parts), drift=seen.drift)
     compared = versions is not None and versions == seen.checked and not seen.drift
-    if versions is not None and compared and not record.ending and _is_settled(found):
+    if versions is not None and compared and not record.ending and _is_settled(observation):
         until = time.monotonic() + FULL_S * random.uniform(0.8, 1.0)
         seen.settled = SettledWorkload(observed, versions, record.digest, record.items, until)
     return observed
@@ -145,8 +145,8 @@ def observe(
 def _versions_before(client: KubernetesClient, name: str, kept: AnchorRecord) -> Versions | None:
     """Return the versions before any object but the anchor is read; None if that one is newer."""
     versions = read_versions(client, name, kept.items)
-    known = versions is not None and (kinds.CONFIG_MAP, name, kept.version) in versions
-    return versions if known else None
+    is_unchanged = versions is not None and (kinds.CONFIG_MAP, name, kept.version) in versions
+    return versions if is_unchanged else None
 
 
 def _with_crash_causes(
@@ -158,8 +158,8 @@ def _with_crash_causes(
     for pod in looked.pods:
         status = workload_pods.main_status(pod, looked.kept.role)
         dead = workload_pods.last_termination(status)
-        known = dead.get("reason") == "OOMKilled" or crash_cause(str(dead.get("message") or ""))
-        if status.get("ready") or not dead.get("exitCode") or known:
+        explained = dead.get("reason") == "OOMKilled" or crash_cause(str(dead.get("message") or ""))
+        if status.get("ready") or not dead.get("exitCode") or explained:
             continue
         which = (pod["metadata"]["name"], status.get("restartCount"), dead.get("finishedAt"))
         key = (client.server, client.namespace, *which)
@@ -176,41 +176,49 @@ def recent_events(
 ) -> tuple[ClusterEvent, ...]:
     """Return the workload's events; the namespace's events are fetched once for all workloads."""
     key = (client.server, client.namespace, "events")
-    found = MEMORY.cached(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
-    return tuple(workload_events(found, name, kept.items))
+    events = MEMORY.cached(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
+    return tuple(workload_events(events, name, kept.items))
 
 
 def find_all_drift(client: KubernetesClient, kept: AnchorRecord, name: str) -> tuple[Drift, ...]:
-    wanted = {object_name(body): body for body in kept.objects}
+    bodies = {object_name(body): body for body in kept.objects}
     there: dict[str, Json] = {}
     for kind in {kinds.kind_of(body) for body in kept.objects}:
         for body in client.listed(kind, f"{WORKLOAD}={name}"):
             there[f"{kind.kind}/{body['metadata']['name']}"] = body
-    found = (one for key, body in wanted.items() for one in find_drift(body, there.get(key)))
+    differences = (
+        difference
+        for key, body in bodies.items()
+        for difference in find_drift(body, there.get(key))
+    )
     # While an apply is in progress or stuck, a field not set by anyone is not drift.
     whole = bool(kept.digest)
-    return tuple(one for one in found if one.key not in kept.left and (whole or one.manager))
+    return tuple(
+        difference
+        for difference in differences
+        if difference.key not in kept.left and (whole or difference.manager)
+    )
 
 
 def to_observation(
     looked: WorkloadObservation, happened: Iterable[ClusterEvent] = ()
 ) -> Observation:
     """Convert the objects read to an `Observation`. Pure."""
-    kept, workload = looked.kept, looked.workload
+    record, workload = looked.kept, looked.workload
     replicas = workload_pods.with_events(_replicas(looked), looked.pods, happened)
     rollout = related_objects.rollout(workload, looked.kind)
     failed, why = _failed(looked, replicas)
-    scaled = any(item.kind in {kind.kind for kind in _SCALERS} for item in kept.items)
-    wanted = (workload or {}).get("spec", {}).get("replicas") if scaled else None
-    message = "Being removed." if kept.ending else why
+    scaled = any(item.kind in {kind.kind for kind in _SCALERS} for item in record.items)
+    replica_count = (workload or {}).get("spec", {}).get("replicas") if scaled else None
+    message = "Being removed." if record.ending else why
     if not message and rollout.ready is False:
         message = rollout.message
     return Observation(
         exists=True,
         replicas=replicas,
         message=message or _gone_message(looked),
-        wanted=wanted,
-        url=related_objects.external_url(looked.around, secure=kept.secure),
+        wanted=replica_count,
+        url=related_objects.external_url(looked.around, secure=record.secure),
         failed=failed,
         parts=(rollout, *related_objects.related_conditions(looked.around)),
     )
@@ -220,12 +228,12 @@ def _read_objects(client: KubernetesClient, name: str, kept: AnchorRecord) -> Wo
     kind, workload = None, None
     around = []
     for item in sorted(kept.items):
-        one = kinds.kind_of({"apiVersion": item.api_version, "kind": item.kind})
-        if one in _WORKLOADS and item.name == name:
-            kind, workload = one, None if kept.ending else client.get(one, name)
-        elif _has_status(one, item.name, name) and not kept.ending:
-            body = client.get(one, item.name)
-            around += [(one, body)] if body is not None else []
+        object_kind = kinds.kind_of({"apiVersion": item.api_version, "kind": item.kind})
+        if object_kind in _WORKLOADS and item.name == name:
+            kind, workload = object_kind, None if kept.ending else client.get(object_kind, name)
+        elif _has_status(object_kind, item.name, name) and not kept.ending:
+            body = client.get(object_kind, item.name)
+            around += [(object_kind, body)] if body is not None else []
     pods = client.listed(kinds.POD, f"{WORKLOAD}={name}")
     return WorkloadObservation(name, kept, kind, workload, tuple(pods), tuple(around), time.time())
 
@@ -243,17 +251,20 @@ def _check(
     versions: Versions | None,
 ) -> None:
     """Update `seen`: all objects periodically, the most important one each time."""
-    kept = looked.kept
-    if kept.ending:
+    record = looked.kept
+    if record.ending:
         return
     if time.monotonic() - seen.checked_at > CHECK_EVERY_S:
-        seen.drift = find_all_drift(client, kept, looked.name)
+        seen.drift = find_all_drift(client, record, looked.name)
         if versions is None or versions != seen.checked:
             seen.secrets = ""
         seen.checked_at, seen.checked = time.monotonic(), versions
     if looked.kind is not None and looked.workload is None:
         gone = Drift(f"{looked.kind.kind}/{looked.name}", "", MISSING, None)
-        seen.drift = (gone, *(one for one in seen.drift if one.object != gone.object))
+        seen.drift = (
+            gone,
+            *(difference for difference in seen.drift if difference.object != gone.object),
+        )
 
 
 def _observe_remains(rest: list[tuple[ObjectKind, Json]]) -> Observation:
@@ -262,28 +273,30 @@ def _observe_remains(rest: list[tuple[ObjectKind, Json]]) -> Observation:
         return Observation(exists=False)
     pods = sorted((body for kind, body in rest if kind == kinds.POD), key=workload_pods.order)
     now = time.time()
-    replicas = [workload_pods.replica(pod, at, "", (), (), now) for at, pod in enumerate(pods)]
+    replicas = [
+        workload_pods.replica(pod, index, "", (), (), now) for index, pod in enumerate(pods)
+    ]
     stopping = tuple(_stopping(replica) for replica in replicas)
     return Observation(exists=True, replicas=stopping, message=removal.summarize(rest))
 
 
 def _replicas(looked: WorkloadObservation) -> tuple[ReplicaObservation, ...]:
-    kept = looked.kept
+    record = looked.kept
     pods = [pod for pod in looked.pods if not workload_pods.has_ended(pod)]
     stable = looked.kind == kinds.STATEFUL_SET
     pods.sort(key=workload_pods.ordinal if stable else workload_pods.order)
-    seen = [
+    replicas = [
         workload_pods.replica(
             pod,
-            workload_pods.ordinal(pod) if stable else at,
-            kept.role,
-            kept.ports,
-            kept.channels,
+            workload_pods.ordinal(pod) if stable else index,
+            record.role,
+            record.ports,
+            record.channels,
             looked.now,
         )
-        for at, pod in enumerate(pods)
+        for index, pod in enumerate(pods)
     ]
-    return tuple(_stopping(one) if kept.ending else one for one in seen)
+    return tuple(_stopping(replica) if record.ending else replica for replica in replicas)
 
 
 def _stopping(replica: ReplicaObservation) -> ReplicaObservation:
@@ -301,14 +314,14 @@ def _failed(
 
     A StatefulSet has no progress deadline, so the pods' start deadline applies.
     """
-    kept = looked.kept
-    new = [r for r in replicas if r.spec_hash == kept.wanted_hash]
+    record = looked.kept
+    new = [r for r in replicas if r.spec_hash == record.wanted_hash]
     bad = [r for r in new if r.state not in (ReplicaState.READY, ReplicaState.STOPPING)]
     failed = looked.kind == kinds.DEPLOYMENT and related_objects.is_rollout_abandoned(
         looked.workload or _NOTHING
     )
-    if looked.kind == kinds.STATEFUL_SET and kept.startup_s:
-        bad = [r for r in bad if looked.now - r.created_at > kept.startup_s]
+    if looked.kind == kinds.STATEFUL_SET and record.startup_s:
+        bad = [r for r in bad if looked.now - r.created_at > record.startup_s]
         failed = bool(bad)
     worst = next((r for r in bad if r.reason), bad[0] if bad else None)
     why = f"{worst.name}: {worst.reason or 'NotReady'}: {worst.message}" if worst else ""

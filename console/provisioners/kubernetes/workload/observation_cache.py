@@ -62,11 +62,11 @@ class Memory:
 
     def of(self, key: Hashable) -> RecentObservation:
         with self._lock:
-            seen = self._seen.setdefault(key, RecentObservation())
+            recent = self._seen.setdefault(key, RecentObservation())
             self._seen.move_to_end(key)
             while len(self._seen) > _MOST:
                 self._seen.popitem(last=False)
-            return seen
+            return recent
 
     def forget(self, key: Hashable) -> None:
         with self._lock:
@@ -77,8 +77,8 @@ class Memory:
         cached.
         """
         with self._lock:
-            at, answer = self._cached.get(key, (float("-inf"), None))
-        if time.monotonic() - at <= within_s:
+            cached_at, answer = self._cached.get(key, (float("-inf"), None))
+        if time.monotonic() - cached_at <= within_s:
             return answer
         answer = read()
         with self._lock:

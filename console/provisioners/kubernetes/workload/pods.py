@@ -82,8 +82,10 @@ def with_events(
     }
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     return tuple(
-        _hung(one, by_name[one.name], failed[one.name]) if one.name in failed else one
-        for one in replicas
+        _hung(replica, by_name[replica.name], failed[replica.name])
+        if replica.name in failed
+        else replica
+        for replica in replicas
     )
 
 
@@ -130,7 +132,7 @@ def ordinal(pod: Json) -> int:
 
 def condition(status: Mapping[str, Any], kind: str) -> Json:
     conditions = status.get("conditions") or []
-    return next((one for one in conditions if one.get("type") == kind), {})
+    return next((entry for entry in conditions if entry.get("type") == kind), {})
 
 
 def _state_of(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
@@ -158,12 +160,12 @@ def _container_state(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, s
     """Find the container that keeps a scheduled pod from being ready."""
     status = pod.get("status") or {}
     for init in status.get("initContainerStatuses") or []:
-        found = _container_problem(init, f"Step {init.get('name')}")
-        if found is not None:
-            return found
-    found = _container_problem(mine, "It")
-    if found is not None:
-        return found
+        problem = _container_problem(init, f"Step {init.get('name')}")
+        if problem is not None:
+            return problem
+    problem = _container_problem(mine, "It")
+    if problem is not None:
+        return problem
     step = _running_step(status)
     if step:
         return ReplicaState.STARTING, "Initializing", f"Step {step} runs."
@@ -242,13 +244,13 @@ def _running_step(status: Mapping[str, Any]) -> str:
 
 def _main(spec: Mapping[str, Any], role: str) -> str:
     names = [str(container.get("name")) for container in spec.get("containers") or []]
-    wanted = container_name(role)
-    return wanted if wanted in names else (names[0] if names else wanted)
+    main_name = container_name(role)
+    return main_name if main_name in names else (names[0] if names else main_name)
 
 
 def _status_of(status: Mapping[str, Any], name: str) -> Json:
-    found = status.get("containerStatuses") or []
-    return next((one for one in found if one.get("name") == name), {})
+    statuses = status.get("containerStatuses") or []
+    return next((status for status in statuses if status.get("name") == name), {})
 
 
 def _numbers(spec: Mapping[str, Any], name: str) -> dict[str, int]:
@@ -262,5 +264,5 @@ def _numbers(spec: Mapping[str, Any], name: str) -> dict[str, int]:
 
 def _containers(spec: Mapping[str, Any], main: str) -> tuple[str, ...]:
     every = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
-    names = [str(one.get("name")) for one in every]
+    names = [str(container.get("name")) for container in every]
     return (main, *(name for name in names if name != main))

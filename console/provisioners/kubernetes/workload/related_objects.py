@@ -32,7 +32,7 @@ def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
     if workload is None:
         return PartCondition("rollout", ready=None)
     status = workload.get("status") or {}
-    wanted = int((workload.get("spec") or {}).get("replicas") or 0)
+    replicas = int((workload.get("spec") or {}).get("replicas") or 0)
     current = int(status.get("updatedReplicas") or 0)
     ready = int(status.get("readyReplicas") or 0)
     replica_failure = condition(status, "ReplicaFailure")
@@ -52,11 +52,11 @@ def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
         workload["metadata"].get("generation") or 0
     )
     old = int(status.get("replicas") or 0) - current
-    text = f"{current} of {wanted} are of the current revision, {ready} are ready"
+    text = f"{current} of {replicas} are of the current revision, {ready} are ready"
     text += f", {old} of an older one." if old > 0 else "."
     if kind == kinds.STATEFUL_SET and "updatedReplicas" not in status:
-        current = wanted if status.get("currentRevision") == status.get("updateRevision") else 0
-    done = not behind and current >= wanted and ready >= wanted and old <= 0
+        current = replicas if status.get("currentRevision") == status.get("updateRevision") else 0
+    done = not behind and current >= replicas and ready >= replicas and old <= 0
     since = parse_time(progressing.get("lastTransitionTime"))
     return PartCondition("rollout", done or None, "" if done else "RollingOut", text, since)
 
@@ -64,8 +64,8 @@ def rollout(workload: Json | None, kind: ObjectKind | None) -> PartCondition:
 def is_rollout_abandoned(workload: Json) -> bool:
     """Return whether the Deployment exceeded its progress deadline on the current revision."""
     status = workload.get("status") or {}
-    seen = int(status.get("observedGeneration") or 0)
-    current = seen >= int(workload["metadata"].get("generation") or 0)
+    generation = int(status.get("observedGeneration") or 0)
+    current = generation >= int(workload["metadata"].get("generation") or 0)
     progressing = condition(status, "Progressing")
     return current and progressing.get("reason") == "ProgressDeadlineExceeded"
 
@@ -95,10 +95,10 @@ def external_url(found: Iterable[tuple[ObjectKind, Json]], *, secure: bool) -> s
 
 
 def _of_condition(part: str, kind: str, body: Json) -> PartCondition:
-    found = condition(body.get("status") or {}, kind)
-    ready = {"True": True, "False": False}.get(str(found.get("status")))
-    reason, text = str(found.get("reason") or ""), str(found.get("message") or "")
-    return PartCondition(part, ready, reason, text, parse_time(found.get("lastTransitionTime")))
+    entry = condition(body.get("status") or {}, kind)
+    ready = {"True": True, "False": False}.get(str(entry.get("status")))
+    reason, text = str(entry.get("reason") or ""), str(entry.get("message") or "")
+    return PartCondition(part, ready, reason, text, parse_time(entry.get("lastTransitionTime")))
 
 
 def _autoscaler(body: Json) -> PartCondition:
@@ -143,7 +143,7 @@ def _ingress_host(spec: Json) -> str:
 
 def _balanced(status: Json) -> str:
     ingress = (status.get("loadBalancer") or {}).get("ingress") or []
-    return next((str(one.get("hostname") or one.get("ip") or "") for one in ingress), "")
+    return next((str(entry.get("hostname") or entry.get("ip") or "") for entry in ingress), "")
 
 
 _PARTS: dict[ObjectKind, Callable[[Json], PartCondition | None]] = {

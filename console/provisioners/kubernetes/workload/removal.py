@@ -22,13 +22,13 @@ Json = dict[str, Any]
 
 def delete(client: KubernetesClient, name: str, possible: Iterable[ObjectKind]) -> None:
     """Request deletion. Repeat until nothing is left; interrupted deletions are resumed."""
-    found = client.get(kinds.CONFIG_MAP, name)
-    if found is not None and is_owned(found, name):
-        record = anchor_record.read_record(found)
-        for one in record.items:
-            kind = kinds.kind_of({"apiVersion": one.api_version, "kind": one.kind})
+    config_map = client.get(kinds.CONFIG_MAP, name)
+    if config_map is not None and is_owned(config_map, name):
+        record = anchor_record.read_record(config_map)
+        for item in record.items:
+            kind = kinds.kind_of({"apiVersion": item.api_version, "kind": item.kind})
             if not kind.namespaced:  # cannot have a namespaced owner
-                client.delete(kind, one.name)
+                client.delete(kind, item.name)
         if not record.ending:
             client.delete(kinds.CONFIG_MAP, name, uid=record.uid)
         return

@@ -36,7 +36,7 @@ def read_versions(
     if not watch.is_watched(server, namespace):
         return None
     used = {kinds.kind_of({"apiVersion": i.api_version, "kind": i.kind}) for i in items}
-    found: list[tuple[ObjectKind, str, str]] = []
+    versions: list[tuple[ObjectKind, str, str]] = []
     for kind in {kinds.POD, kinds.CONFIG_MAP, *used}:
         pairs = watch.watched_versions(server, namespace, kind, workload)
         if pairs is None:
@@ -44,30 +44,30 @@ def read_versions(
                 pairs = _listed_versions(client, kind).get(workload, [])
             except ProvisionError:
                 return None
-        found += [(kind, name, version) for name, version in pairs]
-    return frozenset(found)
+        versions += [(kind, name, version) for name, version in pairs]
+    return frozenset(versions)
 
 
 def is_unchanged(client: KubernetesClient, workload: str, seen: RecentObservation) -> bool:
     """Return whether the workload is as it was when it was last observed to be settled."""
-    known = seen.settled
-    if known is None or time.monotonic() >= known.until:
+    settled = seen.settled
+    if settled is None or time.monotonic() >= settled.until:
         return False
-    return read_versions(client, workload, known.items) == known.versions
+    return read_versions(client, workload, settled.items) == settled.versions
 
 
 def _listed_versions(
     client: KubernetesClient, kind: ObjectKind
 ) -> dict[str, list[tuple[str, str]]]:
     def read() -> dict[str, list[tuple[str, str]]]:
-        found: dict[str, list[tuple[str, str]]] = {}
+        versions: dict[str, list[tuple[str, str]]] = {}
         for body in client.metadata(kind, WORKLOAD)[0]:
             about = body["metadata"]
             workload = str((about.get("labels") or {}).get(WORKLOAD, ""))
             pair = str(about["name"]), str(about.get("resourceVersion"))
-            found.setdefault(workload, []).append(pair)
-        return found
+            versions.setdefault(workload, []).append(pair)
+        return versions
 
     key = (client.server, client.namespace, "versions", kind)
-    known: dict[str, list[tuple[str, str]]] = MEMORY.cached(key, LISTED_FOR_S, read)
-    return known
+    listed: dict[str, list[tuple[str, str]]] = MEMORY.cached(key, LISTED_FOR_S, read)
+    return listed

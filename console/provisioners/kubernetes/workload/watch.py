@@ -47,8 +47,8 @@ def watched_versions(
 ) -> list[tuple[str, str]] | None:
     """Return name and version of each object of the workload; None without a live watch."""
     with _lock:
-        found = _live.get((server, namespace, kind))
-    return found.versions(workload) if found is not None else None
+        watch = _live.get((server, namespace, kind))
+    return watch.versions(workload) if watch is not None else None
 
 
 class ObjectWatch(threading.Thread):
@@ -126,7 +126,7 @@ class ObjectWatch(threading.Thread):
             self._keep(body)
         gone = {owner for name, (_, owner, _) in before.items() if name not in self._known}
         self._notify(
-            gone | {one[1] for name, one in self._known.items() if before.get(name) != one}
+            gone | {item[1] for name, item in self._known.items() if before.get(name) != item}
         )
         self._version = version
 
@@ -161,8 +161,8 @@ class ObjectWatch(threading.Thread):
                 del self._versions[workload]
 
     def _notify(self, owners: Iterable[str]) -> None:
-        if found := {owner for owner in owners if owner}:
-            self._changed(found)
+        if affected := {owner for owner in owners if owner}:
+            self._changed(affected)
 
     def _lost(self, error: ProvisionError) -> float:
         """Report the loss; return the seconds until the next attempt."""

@@ -91,7 +91,7 @@ class GenerationRowListView(GenericAPIView[Any]):
     def get(self, request: Request) -> Response:
         require(actor_of(request), "viewer")
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response([self.kind.document(one) for one in page])
+        return self.get_paginated_response([self.kind.document(row) for row in page])
 
     @idempotent
     def post(self, request: Request) -> Response:

@@ -129,8 +129,8 @@ class AlertmanagerConfigView(APIView):
     def get(self, request: Request) -> Response:
         """Needs a role on the whole platform."""
         require(actor_of(request), "viewer")
-        found = selectors.config()
-        return Response({"alertmanager_yml": found.yml(), "alertmanager_config": found.object()})
+        config = selectors.config()
+        return Response({"alertmanager_yml": config.yml(), "alertmanager_config": config.object()})
 
 
 class RouteChangeSerializer(serializers.Serializer[Any]):

@@ -100,15 +100,15 @@ class SilenceListView(GenericAPIView[Any]):
         return Response(SilenceSerializer(made[0]).data, status=201)
 
     def listed(self, request: Request, kind: str) -> Response:
-        found = silences.list_silences(actor_of(request))
-        if found.faults:
-            raise silences.make_fault(found.faults)
-        wanted = {name: request.query_params.getlist(name) for name in ("state", "endpoint")}
+        listing = silences.list_silences(actor_of(request))
+        if listing.faults:
+            raise silences.make_fault(listing.faults)
+        filters = {name: request.query_params.getlist(name) for name in ("state", "endpoint")}
         rows: Sequence[Silence] = [
             row
-            for row in found.rows
-            if (not wanted["state"] or row.state in wanted["state"])
-            and (not wanted["endpoint"] or row.endpoint in wanted["endpoint"])
+            for row in listing.rows
+            if (not filters["state"] or row.state in filters["state"])
+            and (not filters["endpoint"] or row.endpoint in filters["endpoint"])
             and kind in ("", row.kind)
         ]
         page = self.paginate_queryset(rows) or []

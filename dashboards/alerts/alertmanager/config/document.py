@@ -109,8 +109,8 @@ class AlertmanagerConfig:
     def spec(self) -> dict[str, Any]:
         """Return the `spec` of an AlertmanagerConfig."""
         routes = []
-        for one in self.routes:
-            route = self._route(one, _object_matcher)
+        for child in self.routes:
+            route = self._route(child, _object_matcher)
             routes.append({_ROUTE_NAMES.get(name, name): v for name, v in route.items()})
         return {
             "route": {"receiver": UNMATCHED_RECEIVER, "routes": routes},

@@ -41,8 +41,8 @@ class Matcher:
         value = labels.get(self.name, "")
         if self.op in ("=", "!="):
             return (value == self.value) is (self.op == "=")
-        found = _pattern(self.value).fullmatch(value) is not None
-        return found is (self.op == "=~")
+        matches = _pattern(self.value).fullmatch(value) is not None
+        return matches is (self.op == "=~")
 
     def data(self) -> dict[str, str]:
         return {"name": self.name, "op": self.op, "value": self.value}
@@ -58,7 +58,7 @@ def matches(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
 
 def from_data(data: Iterable[Mapping[str, Any]]) -> Matchers:
     """Return the matchers stored in a row."""
-    return tuple(Matcher(one["name"], one["op"], one["value"]) for one in data)
+    return tuple(Matcher(item["name"], item["op"], item["value"]) for item in data)
 
 
 def parse(given: Any, field: str = "matchers") -> Matchers:
@@ -66,10 +66,10 @@ def parse(given: Any, field: str = "matchers") -> Matchers:
     lines = given.splitlines() if isinstance(given, str) else given
     if not isinstance(lines, Sequence) or not all(isinstance(line, str) for line in lines):
         raise _refused(field, given, "Not a list of matchers.", "type")
-    found = tuple(_one(line, field) for line in lines if line.strip())
-    if len(found) > MOST:
-        raise _refused(field, len(found), f"At most {MOST} matchers are allowed.", "too_many")
-    return found
+    matchers = tuple(_one(line, field) for line in lines if line.strip())
+    if len(matchers) > MOST:
+        raise _refused(field, len(matchers), f"At most {MOST} matchers are allowed.", "too_many")
+    return matchers
 
 
 def pinned_value(matchers: Iterable[Matcher], name: str) -> str:

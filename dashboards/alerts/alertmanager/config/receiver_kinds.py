@@ -48,14 +48,14 @@ class ReceiverKind:
     since: tuple[int, int] = (0, 22)
 
     def field(self, name: str) -> ReceiverField:
-        return next(one for one in self.fields if one.name == name)
+        return next(field for field in self.fields if field.name == name)
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the integration's fields in alertmanager.yml."""
         made: dict[str, Any] = dict(self.texts)
-        for one in self.fields:
-            if values.get(one.name) not in (None, ""):
-                set_path(made, one.path, values[one.name])
+        for parameter in self.fields:
+            if values.get(parameter.name) not in (None, ""):
+                set_path(made, parameter.path, values[parameter.name])
         if "http_config" in made:  # replaces the global one
             made["http_config"] |= {"follow_redirects": False}
         return made
@@ -65,10 +65,10 @@ class ReceiverKind:
     ) -> dict[str, Any]:
         """Return the fields in an AlertmanagerConfig; `references`: key selectors of secrets."""
         made: dict[str, Any] = {}
-        for one in self.fields:
-            value = references.get(one.name) if one.secret else values.get(one.name)
+        for item in self.fields:
+            value = references.get(item.name) if item.secret else values.get(item.name)
             if value not in (None, ""):
-                set_path(made, one.object_path or one.path, value)
+                set_path(made, item.object_path or item.path, value)
         return made
 
 

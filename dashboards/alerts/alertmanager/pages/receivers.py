@@ -34,10 +34,10 @@ from dashboards.alerts.page_forms import (
 def index(request: HttpRequest) -> HttpResponse:
     rows = [
         {
-            "receiver": one,
-            "routes": [{"route": route, **routes.facts(route)} for route in one.routes.all()],
+            "receiver": row,
+            "routes": [{"route": route, **routes.facts(route)} for route in row.routes.all()],
         }
-        for one in selectors.receivers().prefetch_related("routes__receiver")
+        for row in selectors.receivers().prefetch_related("routes__receiver")
     ]
     standing = notification_status()
     fault = "" if standing.trouble else reachability()
@@ -79,9 +79,9 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(GET_OR_POST)
 @role_required("admin")
 def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
-    one = find_or_404(lambda: selectors.receiver(name))
-    form = ReceiverForm(one.kind, posted(request), known=one)
-    context = {"kind": one.kind, "receiver": one}
+    row = find_or_404(lambda: selectors.receiver(name))
+    form = ReceiverForm(row.kind, posted(request), known=row)
+    context = {"kind": row.kind, "receiver": row}
 
     def save() -> HttpResponse:
         receivers.change(request.user, name, form.given())
@@ -114,8 +114,8 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(GET_OR_POST)
 @role_required("admin")
 def route_new(request: HttpRequest) -> HttpResponseBase:
-    wanted = request.GET.get("receiver", "")
-    form = _route_form(request, {"receiver": wanted} if wanted else {})
+    name = request.GET.get("receiver", "")
+    form = _route_form(request, {"receiver": name} if name else {})
 
     def save() -> HttpResponse:
         routes.create(request.user, form.given())
@@ -127,16 +127,16 @@ def route_new(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(GET_OR_POST)
 @role_required("admin")
 def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
-    one = find_or_404(lambda: selectors.route(route))
-    facts = routes.facts(one)
-    lines = {"matchers": "\n".join(facts["matchers"]), "group_by": ", ".join(facts["group_by"])}
-    form = _route_form(request, {**facts, **lines})
+    row = find_or_404(lambda: selectors.route(route))
+    fields = routes.facts(row)
+    lines = {"matchers": "\n".join(fields["matchers"]), "group_by": ", ".join(fields["group_by"])}
+    form = _route_form(request, {**fields, **lines})
 
     def save() -> HttpResponse:
         routes.change(request.user, route, form.given())
         return done(request, "Route saved.", "notify:receivers")
 
-    return save_or_show(request, form, save, "notify/route.html", {"route": one})
+    return save_or_show(request, form, save, "notify/route.html", {"route": row})
 
 
 @require_POST

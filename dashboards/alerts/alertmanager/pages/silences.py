@@ -47,8 +47,8 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         "page": page,
         "rows": [
-            {"silence": one, "may_end": not expired and _may_end(request.user, one, mine)}
-            for one in page.object_list
+            {"silence": row, "may_end": not expired and _may_end(request.user, row, mine)}
+            for row in page.object_list
         ],
         "expired": expired,
         "faults": listed.faults,
@@ -81,8 +81,8 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @role_required("operator", somewhere=True)
 def acknowledge(request: HttpRequest) -> HttpResponseBase:
     """Show the form, prefilled from `?alert=...&endpoint=...`, or acknowledge the alert."""
-    shown = {name: request.GET.get(name, "") for name in ("alert", "endpoint")}
-    form = AcknowledgeForm(posted(request), initial=shown)
+    prefilled = {name: request.GET.get(name, "") for name in ("alert", "endpoint")}
+    form = AcknowledgeForm(posted(request), initial=prefilled)
 
     def save() -> HttpResponse:
         silences.acknowledge(request.user, form.given())

@@ -126,6 +126,6 @@ class ClusterAlertsCheckView(APIView):
 
 
 def _shown(name: str, status: int = 200) -> Response:
-    found = selectors.one(name)
-    response = Response(ClusterAlertsSerializer(found).data, status=status)
-    return with_generation(response, found.row.generation)
+    row = selectors.one(name)
+    response = Response(ClusterAlertsSerializer(row).data, status=status)
+    return with_generation(response, row.row.generation)

@@ -27,7 +27,7 @@ CONFIG: Final = ObjectKind(
     PROMETHEUS_OPERATOR,
 )
 RULE: Final = kinds.kind_of({"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule"})
-_KINDS: Final = {one.kind: one for one in (CONFIG, RULE, kinds.SECRET)}
+_KINDS: Final = {kind.kind: kind for kind in (CONFIG, RULE, kinds.SECRET)}
 _SHOWN = 4
 
 
@@ -44,16 +44,21 @@ class Objects:
         """
         client, kind = self._client(body["metadata"]["namespace"]), _KINDS[body["kind"]]
         name = str(body["metadata"]["name"])
-        found = client.get(kind, name)
-        if found is None:
+        live = client.get(kind, name)
+        if live is None:
             client.apply(body, force=True, kind=kind)
             return [f"{kind.kind}/{name} was deleted"] if known else []
-        self._expect_ours(found, kind, client.namespace)
-        stale = _stale(body, found)
-        changed = [one for one in find_drift(body, found) if one.manager or not stale]
+        self._expect_ours(live, kind, client.namespace)
+        stale = _stale(body, live)
+        changed = [
+            difference for difference in find_drift(body, live) if difference.manager or not stale
+        ]
         if stale or changed:
             client.apply(body, force=True, kind=kind)
-        owners = [f"{one.path} by {one.manager or 'somebody'}" for one in changed[:_SHOWN]]
+        owners = [
+            f"{difference.path} by {difference.manager or 'somebody'}"
+            for difference in changed[:_SHOWN]
+        ]
         more = [f"{len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
         return [f"{kind.kind}/{name}: {', '.join([*owners, *more])}"] if changed else []
 
@@ -67,20 +72,20 @@ class Objects:
         return left
 
     def _remove(self, client: KubernetesClient, kind: ObjectKind, name: str) -> bool:
-        found = client.get(kind, name)
-        if found is None or not is_ours(found, self._install):
+        live = client.get(kind, name)
+        if live is None or not is_ours(live, self._install):
             return False
-        client.delete(kind, name, uid=str(found["metadata"].get("uid", "")))
+        client.delete(kind, name, uid=str(live["metadata"].get("uid", "")))
         return client.get(kind, name) is not None
 
     def twins(self, namespace: str) -> list[str]:
         """Return foreign PrometheusRules that contain groups with our names."""
         groups = {*GROUPS, OWN_GROUP}
         return sorted(
-            f"PrometheusRule/{one['metadata']['name']}"
-            for one in self._client(namespace).listed(RULE)
-            if not is_ours(one, self._install)
-            and groups & {group["name"] for group in (one.get("spec") or {}).get("groups") or ()}
+            f"PrometheusRule/{rule['metadata']['name']}"
+            for rule in self._client(namespace).listed(RULE)
+            if not is_ours(rule, self._install)
+            and groups & {group["name"] for group in (rule.get("spec") or {}).get("groups") or ()}
         )
 
     def _client(self, namespace: str) -> KubernetesClient:

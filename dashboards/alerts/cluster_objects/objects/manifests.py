@@ -69,8 +69,8 @@ def build_address_secret(texts: Mapping[str, str], place: Placement) -> Body:
 
 def objects_digest(bodies: Sequence[Mapping[str, Any]], *more: Any) -> str:
     """Return the digest of the desired objects without Secrets; `more` covers changes of those."""
-    shown = [body for body in bodies if body["kind"] != "Secret"]
-    text = json.dumps([shown, *more], sort_keys=True, separators=(",", ":"), default=str)
+    rendered = [body for body in bodies if body["kind"] != "Secret"]
+    text = json.dumps([rendered, *more], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

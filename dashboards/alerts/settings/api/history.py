@@ -41,7 +41,7 @@ class AlertHistoryView(GenericAPIView[Any]):
     )
     def get(self, request: Request) -> Response:
         """Latest first. Kept for 180 days, also of endpoints that no longer exist."""
-        wanted = {key: request.query_params.get(key, "") for key in ("alert", "endpoint")}
+        filters = {key: request.query_params.get(key, "") for key in ("alert", "endpoint")}
         key = request.query_params.get("range", DEFAULT)
         if key not in RANGES:
             remedy = f"Use one of {', '.join(RANGES)}."
@@ -49,11 +49,11 @@ class AlertHistoryView(GenericAPIView[Any]):
         rows = [
             interval
             for interval in read_timeline(actor_of(request), key).intervals
-            if wanted["alert"] in ("", interval.rule)
-            and wanted["endpoint"] in ("", interval.endpoint)
+            if filters["alert"] in ("", interval.rule)
+            and filters["endpoint"] in ("", interval.endpoint)
         ]
         page = self.paginate_queryset(rows) or []
-        documents = [_document(one) for one in page]
+        documents = [_document(row) for row in page]
         return self.get_paginated_response(AlertIntervalSerializer(documents, many=True).data)
 
 

@@ -66,11 +66,11 @@ class AlertListView(GenericAPIView[Any]):
         if active.why:
             text, remedy = active.why, "Check System, or try again."
             raise Refused(Problem("", None, text, remedy, "not_known"), status_code=409)
-        wanted = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
+        filters = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
         rows = [
             alert
             for alert in active.alerts
-            if wanted["state"] in ("", alert.state) and wanted["endpoint"] in ("", alert.endpoint)
+            if filters["state"] in ("", alert.state) and filters["endpoint"] in ("", alert.endpoint)
         ]
         page = self.paginate_queryset(rows) or []
         return self.get_paginated_response(AlertSerializer(page, many=True).data)
@@ -176,12 +176,12 @@ class EndpointRuleListView(GenericAPIView[Any]):
         endpoints.get(name)
         settings = documents.settings_for(actor_of(request))
         rows = {row.rule: row for row in selectors.settings_of_endpoint(name)}
-        found = [
+        documents_found = [
             documents.endpoint_rule_document(rule, settings, name, rows.get(rule.name))
             for rule in RULES
             if rule.per_endpoint
         ]
-        return self.get_paginated_response(self.paginate_queryset(found) or [])
+        return self.get_paginated_response(self.paginate_queryset(documents_found) or [])
 
 
 class EndpointRuleView(APIView):
@@ -273,10 +273,10 @@ def _of_endpoint(request: Request, name: str, rule: str) -> Response:
     endpoints.get(name)
     row = selectors.row(rule, name)
     settings = documents.settings_for(actor_of(request))
-    found = documents.endpoint_rule_document(selectors.built_in(rule), settings, name, row)
-    return with_generation(Response(found), found["generation"])
+    document = documents.endpoint_rule_document(selectors.built_in(rule), settings, name, row)
+    return with_generation(Response(document), document["generation"])
 
 
 def _rule(request: Request, name: str, status: int = 200) -> Response:
-    found = documents.rule_document(name, actor_of(request))
-    return with_generation(Response(found, status=status), found["generation"])
+    document = documents.rule_document(name, actor_of(request))
+    return with_generation(Response(document, status=status), document["generation"])

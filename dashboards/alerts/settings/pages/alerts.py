@@ -68,12 +68,12 @@ def _active(request: HttpRequest) -> FiringAlerts:
 
 
 def _row(one: FiringAlert, existing: frozenset[str], viewer: Any) -> dict[str, Any]:
-    known = one.name in documents.GROUP_OF or (
+    is_own = one.name in documents.GROUP_OF or (
         bool(one.summary) and documents.can_see_user_rules(viewer)
     )
     return {
         "alert": one,
-        "known": known,
+        "known": is_own,
         "value": documents.format_measured(one.name, one.value),
         "board": _board(one) if one.endpoint in existing else "",
         "silence": silence_url(one.name, one.endpoint),
@@ -100,22 +100,22 @@ def rules(request: HttpRequest) -> HttpResponse:
         counts = states.setdefault(alert.name, {})
         counts[alert.state] = counts.get(alert.state, 0) + 1
     every = documents.rule_documents(request.user)
-    counts = Counter(facts["group"] for facts in every)
-    wanted = {name: request.GET.get(name, "").strip()[:80] for name in ("group", "q")}
-    found_rules = [one for one in every if _is_wanted(one, wanted)]
+    counts = Counter(row["group"] for row in every)
+    filters = {name: request.GET.get(name, "").strip()[:80] for name in ("group", "q")}
+    found_rules = [row for row in every if _is_wanted(row, filters)]
     page = Paginator(found_rules, RULES_PER_PAGE).get_page(request.GET.get("page"))
     groups: dict[str, list[dict[str, Any]]] = {}
-    for facts in page.object_list:
+    for rule_row in page.object_list:
         row = {
-            **facts,
-            "brief": documents.brief_settings(facts),
-            "states": states.get(facts["name"], {}),
+            **rule_row,
+            "brief": documents.brief_settings(rule_row),
+            "states": states.get(rule_row["name"], {}),
         }
-        groups.setdefault(documents.TITLES[facts["group"]], []).append(row)
+        groups.setdefault(documents.TITLES[rule_row["group"]], []).append(row)
     context = {
         "groups": groups.items(),
         "page": page,
-        "wanted": wanted,
+        "wanted": filters,
         "choices": [
             (name, title, counts[name]) for name, title in documents.TITLES.items() if counts[name]
         ],
@@ -163,7 +163,7 @@ def endpoint_part(request: HttpRequest, name: str) -> HttpResponse:
 
 def _firing_part(request: HttpRequest, asker: Asker, scope: Scope) -> HttpResponse:
     """Render the firing alerts for another page, or why they are unknown."""
-    found = query_firing(asker, scope)
-    existing = endpoints.existing((alert.endpoint for alert in found.alerts), request.user)
-    context = {"firing": found, "one": bool(scope.endpoint), "existing": existing}
+    firing = query_firing(asker, scope)
+    existing = endpoints.existing((alert.endpoint for alert in firing.alerts), request.user)
+    context = {"firing": firing, "one": bool(scope.endpoint), "existing": existing}
     return render(request, "dashboards/htmx/alerts.html", context)

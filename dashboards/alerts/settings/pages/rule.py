@@ -42,12 +42,12 @@ Page = Callable[..., HttpResponse]
 @require_http_methods(GET_OR_POST)
 def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
     """Show the rule; POST changes the platform-wide setting or the user-written rule."""
-    facts = rule_facts(request, rule)
-    wanted = request.GET.get("endpoint", "")
-    if wanted and wanted in selectors.changeable_endpoints(request.user):
-        return redirect("alerting:of_endpoint", rule, wanted)
+    context = rule_facts(request, rule)
+    endpoint = request.GET.get("endpoint", "")
+    if endpoint and endpoint in selectors.changeable_endpoints(request.user):
+        return redirect("alerting:of_endpoint", rule, endpoint)
     form = build_form(rule, "", request)
-    page = partial(rule_page, request, facts, form)
+    page = partial(rule_page, request, context, form)
     return _save_or_show(request, form, lambda: _save(request, rule, form), page)
 
 
@@ -62,13 +62,13 @@ def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
 
 
 def build_form(name: str, endpoint: str, request: HttpRequest) -> Any:
-    given = posted(request)
+    data = posted(request)
     if name not in BY_NAME:
-        return OwnRuleForm(given, row=selectors.user_rule(name))
+        return OwnRuleForm(data, row=selectors.user_rule(name))
     built_in = BY_NAME[name]
     mine = selectors.as_setting(selectors.row(name, endpoint))
     wide = selectors.settings().of(built_in) if endpoint else built_in.defaults
-    return SettingForm(built_in, mine, wide, given)
+    return SettingForm(built_in, mine, wide, data)
 
 
 def rule_page(
@@ -108,16 +108,16 @@ def _of_endpoint(built_in: Rule, settings: Any, row: Any) -> dict[str, Any]:
 @require_safe
 def rule_history(request: HttpRequest, rule: str) -> HttpResponse:
     """Show the history as a fragment, loaded separately since it queries Prometheus."""
-    facts = rule_facts(request, rule)
+    rule_context = rule_facts(request, rule)
     scope = dashboards_selectors.get_fleet_scope(request.user)
-    wanted = request.GET.get("endpoint", "")
-    if wanted and endpoints.endpoints(request.user).filter(name=wanted).exists():
-        scope = Scope(wanted)
+    endpoint = request.GET.get("endpoint", "")
+    if endpoint and endpoints.endpoints(request.user).filter(name=endpoint).exists():
+        scope = Scope(endpoint)
     settings = documents.settings_for(request.user)
     key = request.GET.get("range", "")
     which = BY_NAME.get(rule) or selectors.as_user_rule(selectors.user_rule(rule))
     history = query_history(connections.fleet(), which, scope, settings, key)
-    context = {"past": history, "rule": facts, "ranges": RANGES, "wanted": scope.endpoint}
+    context = {"past": history, "rule": rule_context, "ranges": RANGES, "wanted": scope.endpoint}
     return responses.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
 
 
@@ -193,7 +193,7 @@ def _from_panel(request: HttpRequest) -> dict[str, str]:
     if endpoint and not endpoints.endpoints(request.user).filter(name=endpoint).exists():
         raise Http404(endpoint)
     panels = board.panels(one=bool(endpoint))
-    panel = next((one for one in panels if one.id == named["panel"]), None)
+    panel = next((panel for panel in panels if panel.id == named["panel"]), None)
     if panel is None:
         raise Http404(named["panel"])
     scope = Scope(endpoint, endpoints.NAMESPACE) if endpoint else Scope()
@@ -253,9 +253,9 @@ def rule_facts(request: HttpRequest, name: str) -> dict[str, Any]:
 @require_POST
 @role_required("operator")
 def try_rule(request: HttpRequest, rule: str) -> HttpResponse:
-    facts = rule_facts(request, rule)
+    context = rule_facts(request, rule)
     form = build_form(rule, "", request)
-    return _tried(request, rule, "", form, partial(rule_page, request, facts, form))
+    return _tried(request, rule, "", form, partial(rule_page, request, context, form))
 
 
 @never_cache

@@ -42,40 +42,44 @@ _LEAST: Final = 4  # width of the shortest bar that is still visible and clickab
 @never_cache
 @require_safe
 def timeline(request: HttpRequest) -> HttpResponse:
-    found = read_timeline(request.user, request.GET.get("range", ""))
-    wanted = {name: request.GET.get(name, "") for name in ("rule", "endpoint")}
+    timeline_read = read_timeline(request.user, request.GET.get("range", ""))
+    filters = {name: request.GET.get(name, "") for name in ("rule", "endpoint")}
     lanes = [
         lane
-        for lane in found.lanes
-        if wanted["rule"] in ("", lane.rule) and wanted["endpoint"] in ("", lane.endpoint)
+        for lane in timeline_read.lanes
+        if filters["rule"] in ("", lane.rule) and filters["endpoint"] in ("", lane.endpoint)
     ]
-    kept = {(lane.rule, lane.endpoint) for lane in lanes}
+    lane_keys = {(lane.rule, lane.endpoint) for lane in lanes}
     intervals = [
-        interval for interval in found.intervals if (interval.rule, interval.endpoint) in kept
+        interval
+        for interval in timeline_read.intervals
+        if (interval.rule, interval.endpoint) in lane_keys
     ]
     page = Paginator(intervals, ROWS).get_page(request.GET.get("page"))
     base: dict[str, str] = {
-        "range": found.key,
-        **{key: text for key, text in wanted.items() if text},
+        "range": timeline_read.key,
+        **{key: text for key, text in filters.items() if text},
     }
     context = {
-        "found": found,
+        "found": timeline_read,
         "ranges": [(key, f"?{urlencode({**base, 'range': key})}") for key in RANGES],
-        "rules": sorted({lane.rule for lane in found.lanes}),
-        "endpoints": sorted({lane.endpoint for lane in found.lanes if lane.endpoint}),
-        "wanted": wanted,
-        "lanes": [_lane(lane, found, base) for lane in lanes[:MOST_LANES]],
+        "rules": sorted({lane.rule for lane in timeline_read.lanes}),
+        "endpoints": sorted({lane.endpoint for lane in timeline_read.lanes if lane.endpoint}),
+        "wanted": filters,
+        "lanes": [_lane(lane, timeline_read, base) for lane in lanes[:MOST_LANES]],
         "more": max(0, len(lanes) - MOST_LANES),
-        "marks": [at(found.start + found.length_s * part // 4) for part in range(5)],
-        "long": found.length_s > 2 * 86_400,
-        "known_from": at(found.known_from) if found.known_from else None,
+        "marks": [
+            at(timeline_read.start + timeline_read.length_s * part // 4) for part in range(5)
+        ],
+        "long": timeline_read.length_s > 2 * 86_400,
+        "known_from": at(timeline_read.known_from) if timeline_read.known_from else None,
         "kept_days": transitions.KEPT.days,
         "page": page,
         "rows": [
-            {"interval": one, "start": at(one.start), "url": interval_url(one, base)}
-            for one in page.object_list
+            {"interval": interval, "start": at(interval.start), "url": interval_url(interval, base)}
+            for interval in page.object_list
         ],
-        "opened": _opened(request, found),
+        "opened": _opened(request, timeline_read),
         "existing": endpoints.existing((lane.endpoint for lane in lanes), request.user),
     }
     return render(request, "alerts/timeline.html", context)
@@ -86,8 +90,8 @@ def at(moment: int) -> datetime:
 
 
 def interval_url(one: AlertInterval, base: Mapping[str, str]) -> str:
-    facts = {"alert": one.rule, "about": one.endpoint, "at": str(one.start)}
-    return f"{reverse('alerting:timeline')}?{urlencode({**base, **facts})}#interval"
+    query = {"alert": one.rule, "about": one.endpoint, "at": str(one.start)}
+    return f"{reverse('alerting:timeline')}?{urlencode({**base, **query})}#interval"
 
 
 def _lane(lane: Lane, found: Timeline, base: Mapping[str, str]) -> dict[str, Any]:
@@ -114,27 +118,27 @@ def _opened(request: HttpRequest, found: Timeline) -> dict[str, Any] | None:
     name, moment = request.GET.get("alert", ""), request.GET.get("at", "")
     if not name:
         return None
-    one = None
+    interval = None
     if moment.isascii() and moment.isdecimal() and len(moment) < 12:
-        one = find_interval(found, name, request.GET.get("about", ""), int(moment))
-    if one is None:
+        interval = find_interval(found, name, request.GET.get("about", ""), int(moment))
+    if interval is None:
         return {}
     viewer = request.user
-    muting = _muting(viewer, one)
+    muting = _muting(viewer, interval)
     return {
-        "interval": one,
-        "start": at(one.start),
-        "end": at(one.end),
-        "value": measure_at_start(connections.fleet(), documents.settings_for(viewer), one),
-        "known": one.rule in documents.GROUP_OF or documents.can_see_user_rules(viewer),
-        "alerts": [_others(labels) for labels in one.alerts if _others(labels)],
+        "interval": interval,
+        "start": at(interval.start),
+        "end": at(interval.end),
+        "value": measure_at_start(connections.fleet(), documents.settings_for(viewer), interval),
+        "known": interval.rule in documents.GROUP_OF or documents.can_see_user_rules(viewer),
+        "alerts": [_others(labels) for labels in interval.alerts if _others(labels)],
         "muting": muting,
         "acknowledged": next(
             (row for row in muting if row.acknowledges and row.state == "active"), None
         ),
-        "may": _may_operate(viewer, one.endpoint),
-        "board": _board(one, request),
-        "silence": silence_url(one.rule, one.endpoint),
+        "may": _may_operate(viewer, interval.endpoint),
+        "board": _board(interval, request),
+        "silence": silence_url(interval.rule, interval.endpoint),
     }
 
 
@@ -151,8 +155,8 @@ def _muting(viewer: Any, one: AlertInterval) -> list[Silence]:
 
 
 def _others(labels: Mapping[str, str]) -> list[tuple[str, str]]:
-    shown = ("alertname", "severity", "endpoint", "endpoint_name", "namespace", "job", "instance")
-    return [(key, value) for key, value in labels.items() if key not in shown and value]
+    hidden = ("alertname", "severity", "endpoint", "endpoint_name", "namespace", "job", "instance")
+    return [(key, value) for key, value in labels.items() if key not in hidden and value]
 
 
 def _may_operate(viewer: Any, endpoint: str) -> bool:

@@ -79,8 +79,8 @@ class SourceAddSerializer(SourceChangeSerializer):
 
 
 def _facts(source: MetricsSource) -> dict[str, Any]:
-    facts = {name: getattr(source, name) for name in (*TEXTS, "cluster", "enabled")}
-    return {**facts, **{key: HIDDEN if source.sealed.get(key) else None for key in SECRETS}}
+    fields = {name: getattr(source, name) for name in (*TEXTS, "cluster", "enabled")}
+    return {**fields, **{key: HIDDEN if source.sealed.get(key) else None for key in SECRETS}}
 
 
 SOURCES = Resource(
