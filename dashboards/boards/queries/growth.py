@@ -226,10 +226,8 @@ def _match_targets(counter: str) -> str:
     if counter.startswith(_FROM_NODES):
         return '{job="l2"}'
     matchers = _MATCHER.findall(counter)
-    target_matchers = [
-        f"{_OF_TARGET[name]}{match}" for name, match in matchers if name in _OF_TARGET
-    ]
-    return f"{{{','.join(target_matchers)}}}" if target_matchers else ""
+    parts = [f"{_OF_TARGET[name]}{match}" for name, match in matchers if name in _OF_TARGET]
+    return f"{{{','.join(parts)}}}" if parts else ""
 
 
 def _known_targets(length_s: int, of: str) -> str:

@@ -228,9 +228,7 @@ def _plan(request: BoardRequest) -> QueryPlan:
     )
     questions = lines.questions(window, times, appeared)
     rankings = lines.rankings(times)
-    questions |= {
-        ranking.RANKING + name: ranking_query for name, (_, ranking_query) in rankings.items()
-    }
+    questions |= {ranking.RANKING + name: query for name, (_, query) in rankings.items()}
     questions |= targets.plan_facts(panels, scope, end)
     # Read by the annotations right after: the client remembers the answer.
     questions["alerts"] = targets.plan_alerts(request.scope, window)
@@ -289,14 +287,12 @@ class _PlannedLines:
         times = Times(self.window.step, self.window.length_s, survey.resolution.every_s)
         texts = (growth.render_plain(name, self.scope, times) for name in self.names)
         families = growth.select_families(texts, times, survey.covered)
-        family_intervals = {family.every_s for family in families}
+        intervals = {family.every_s for family in families}
         times = replace(times, fleet=survey.fleet)
         if growth.COPIES.every_s in survey.covered and growth.wants_copies(times):
-            family_intervals.add(growth.COPIES.every_s)
-        all_intervals = (family.every_s for family in growth.FAMILIES)
-        return replace(
-            times, kept=tuple(every_s for every_s in all_intervals if every_s in family_intervals)
-        )
+            intervals.add(growth.COPIES.every_s)
+        every = (family.every_s for family in growth.FAMILIES)
+        return replace(times, kept=tuple(every_s for every_s in every if every_s in intervals))
 
     def find_appeared(
         self, prometheus: Asker, times: Times, added: tuple[str, ...] | None
@@ -445,9 +441,7 @@ def _find_missing_price(
 
 
 def _summarize_points(drawn: Sequence[StyledSeries], window: Window) -> Points:
-    places = [
-        index for item in drawn for index, value in enumerate(item.values) if value is not None
-    ]
+    places = [i for item in drawn for i, value in enumerate(item.values) if value is not None]
     last_at = window.start + max(places) * window.step if places else None
     numbers = tuple(number for item in drawn for number in item.numbers)
     return Points(numbers, last_at)

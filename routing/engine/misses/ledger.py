@@ -172,12 +172,9 @@ class MissLedger:
                 self.history.interrupted(decision.chosen, chain, decision.time)
             return
         size = self._sizes.get(decision.chosen, DEFAULT_BLOCK)
-        if (
-            features.blocks is not None
-            and features.blocks.chains
-            and size not in features.blocks.chains
-        ):
-            size = min(features.blocks.chains)
+        chains = features.blocks.chains if features.blocks is not None else {}
+        if chains and size not in chains:
+            size = min(chains)
         usable = (prompt - 1) // size * size
         hit = cached >= usable
         if hit:  # the usual case
