@@ -21,7 +21,9 @@ class CachetierConfig(AppConfig):
         register_finder(selectors.find_tiers)
         register_kind(TargetKind("cache-tier", "cachetier:tier", selectors.existing))
 
-        navigation.register_item(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))
+        navigation.register_item(
+            navigation.NavItem("Cache tiers", "cachetier:tiers", "stack-2", 64)
+        )
         related_objects.register_users(selectors.tiers_by_cluster)
         outbound.register_admin_addresses(
             lambda: [target.address for target in selectors.targets()]

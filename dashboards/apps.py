@@ -21,10 +21,10 @@ class DashboardsConfig(AppConfig):
             navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50)
         )
         navigation.register_item(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
-        navigation.register_tab(
-            navigation.Tab(
-                "endpoint", "Dashboard", "dashboards:endpoint", "chart-line", 20, "Observability"
-            )
+        navigation.register_endpoint_tabs(
+            ("Misses", "dashboards:misses", "help", 23, "Explain"),
+            ("Canary", "dashboards:canary", "flask", 31, "Improve"),
+            ("Boards", "dashboards:endpoint", "chart-line", 50, ""),
         )
         register_pages(
             navigation.NavItem("Costs by month", "money:reports", "calendar", 0),

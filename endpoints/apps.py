@@ -2,18 +2,17 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
-# Label, URL name, icon, position, group.
 _TABS = (
     ("Overview", "endpoints:detail", "server", 10, "Overview"),
-    ("Workers", "endpoints:workers", "cpu", 15, "Overview"),
-    ("Cache", "endpoints:cache", "database", 55, "Traffic"),
-    ("Events", "endpoints:events", "history", 35, "Observability"),
-    ("Logs", "endpoints:logs", "file-text", 30, "Observability"),
-    ("Spec", "endpoints:configuration", "adjustments", 70, "Configuration"),
-    ("Revisions", "endpoints:revisions", "git-branch", 75, "Configuration"),
-    ("Manifest", "endpoints:manifest", "file-text", 77, "Configuration"),
-    ("Access", "endpoints:access", "key", 80),
-    ("Settings", "endpoints:settings", "settings", 90),
+    ("Workers", "endpoints:workers", "cpu", 11, "Overview"),
+    ("Cache", "endpoints:cache", "database", 12, "Overview"),
+    ("Logs", "endpoints:logs", "file-text", 43, "Health"),
+    ("Events", "endpoints:events", "history", 44, "Health"),
+    ("Spec", "endpoints:configuration", "adjustments", 60, "Configuration"),
+    ("Revisions", "endpoints:revisions", "git-branch", 61, "Configuration"),
+    ("Manifest", "endpoints:manifest", "file-text", 62, "Configuration"),
+    ("Settings", "endpoints:settings", "settings", 63, "Configuration"),
+    ("Access", "endpoints:access", "key", 70, ""),
 )
 
 
@@ -58,8 +57,7 @@ class EndpointsConfig(AppConfig):
             navigation.NavItem("Followed namespaces", "endpoints:followed", "eye", 0),
         )
         cards.register_card(shell_entries.CARD)
-        for tab in _TABS:
-            navigation.register_tab(navigation.Tab("endpoint", *tab))
+        navigation.register_endpoint_tabs(*_TABS)
         context.register_banner(simulated_banner)
         changes.register_handler("endpoint", actions.nudge_by_name, EndpointStatus)
         cache_tiers.connect()

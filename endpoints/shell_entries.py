@@ -1,6 +1,7 @@
 """Quick search, banner and retention entries of endpoints in the shell.
 
-"demo" finds the endpoint, "demo lo" its Logs tab. Each finder takes one or two queries.
+"demo" finds the endpoint, "demo lo" its Logs tab, "canary" that tab of the first endpoints. Each
+finder takes one or two queries.
 """
 
 from __future__ import annotations
@@ -23,17 +24,25 @@ from endpoints.models import Endpoint, InferenceKey, Replica
 from endpoints.reconcile.events import EVENTS_KEPT
 from endpoints.tasks import REVOKED_FOR
 
+MIN_TAB_TEXT = 3
+"""Characters from which a text without an endpoint's name finds tabs."""
+TAB_ENDPOINTS = 3
+
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:
     first, _, second = text.rpartition(" ")
     if first.strip():
-        opened = _tabs(viewer, first.strip(), second.casefold())
-        if opened:
+        row = next(iter(_find_by_name(viewer, first.strip())), None)
+        if opened := _tabs(row, second.casefold()) if row else []:
             return opened
-    return [
+    endpoints = [
         Hit("endpoint", row.name, row.get_absolute_url(), "server", str(row.shown_phase))
         for row in _find_by_name(viewer, text)
     ]
+    if endpoints or len(text) < MIN_TAB_TEXT:
+        return endpoints
+    rows = selectors.endpoints(viewer).order_by("name")[:TAB_ENDPOINTS]
+    return [hit for row in rows for hit in _tabs(row, text.casefold())]
 
 
 def find_workers(viewer: Any, text: str) -> Sequence[Hit]:
@@ -67,10 +76,7 @@ def _key_page(key: InferenceKey) -> str:
     return reverse("keys:group", args=[key.group_id])
 
 
-def _tabs(viewer: Any, name: str, word: str) -> list[Hit]:
-    row = next(iter(_find_by_name(viewer, name)), None)
-    if row is None:
-        return []
+def _tabs(row: Endpoint, word: str) -> list[Hit]:
     return [
         Hit("tab", f"{row.name}: {tab['tab'].label}", tab["url"], tab["tab"].icon)
         for tab in navigation.list_tabs("endpoint", row.name, "")

@@ -2,6 +2,18 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
+_TABS = (
+    ("Playground", "playground:endpoint", "message", 13, "Overview"),
+    ("Decisions", "routing:endpoint", "route", 20, "Explain"),
+    ("Dry run", "routing:explain", "test-pipe", 21, "Explain"),
+    ("Prefixes", "routing:prefixes", "map", 22, "Explain"),
+    ("Strategy", "routing:strategy", "switch-horizontal", 30, "Improve"),
+    ("Recording", "routing:traces", "history", 34, "Improve"),
+    ("Doctor", "routing:doctor", "checks", 40, "Health"),
+    ("KV index", "routing:kv", "database", 41, "Health"),
+    ("Routers", "routing:routers", "router", 42, "Health"),
+)
+
 
 class RoutingConfig(AppConfig):
     name = "routing"
@@ -16,7 +28,7 @@ class RoutingConfig(AppConfig):
         from console.core import outbound
         from console.provisioners.base import Provisioner
         from console.web.shell import navigation
-        from console.web.shell.search import register_finder
+        from console.web.shell.search import register_finder, register_pages
         from endpoints import selectors
         from endpoints.lifecycle.components import EndpointFacts, register
         from routing import key_usage, search
@@ -45,15 +57,8 @@ class RoutingConfig(AppConfig):
             )
         )
         register_finder(search.find)
-        navigation.register_item(navigation.NavItem("Routing", "routing:index", "route", 30))
-        navigation.register_tab(
-            navigation.Tab("endpoint", "Routing", "routing:endpoint", "route", 50, "Traffic")
+        register_pages(
+            navigation.NavItem("Routing of all endpoints", "routing:index", "route", 0),
+            navigation.NavItem("Playground", "playground:index", "message", 0, role="operator"),
         )
-        navigation.register_item(
-            navigation.NavItem("Playground", "playground:index", "message", 25, role="operator")
-        )
-        navigation.register_tab(
-            navigation.Tab(
-                "endpoint", "Playground", "playground:endpoint", "message", 60, "Traffic"
-            )
-        )
+        navigation.register_endpoint_tabs(*_TABS)

@@ -21,7 +21,9 @@ class PeopleConfig(AppConfig):
         register_pages(
             navigation.NavItem("Teams", "accounts:teams", "users", 0),
             navigation.NavItem("API tokens", "accounts:tokens", "key", 0, role="admin"),
-            navigation.NavItem("Profile", "accounts:profile", "user-circle", 0),
+            navigation.NavItem(
+                "Profile, light and dark theme", "accounts:profile", "user-circle", 0
+            ),
         )
         navigation.register_item(
             navigation.NavItem("Users and teams", "accounts:people", "users", 85)

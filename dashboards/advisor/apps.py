@@ -11,6 +11,4 @@ class AdvisorConfig(AppConfig):
     def ready(self) -> None:
         from console.web.shell import navigation
 
-        navigation.register_tab(
-            navigation.Tab("endpoint", "Advisor", "advisor:endpoint", "wand", 46, "Observability")
-        )
+        navigation.register_endpoint_tabs(("Advisor", "advisor:endpoint", "wand", 33, "Improve"))

@@ -10,9 +10,7 @@ class BenchmarksConfig(AppConfig):
     def ready(self) -> None:
         from console.web.shell import navigation
 
-        navigation.register_item(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 45))
-        navigation.register_tab(
-            navigation.Tab(
-                "endpoint", "Benchmarks", "benchmarks:endpoint", "gauge", 40, "Observability"
-            )
+        navigation.register_item(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 53))
+        navigation.register_endpoint_tabs(
+            ("Benchmarks", "benchmarks:endpoint", "gauge", 35, "Improve"),
         )

@@ -99,7 +99,7 @@ def _show(
     result = None if latest is None else selectors.result(latest)
     strategies = {} if latest is None else selectors.strategies(latest)
     context: dict[str, Any] = {
-        **build_shell(found, "canary"),
+        **build_shell(found),
         "canary": latest,
         "form": form or _form(found),
         "verdict": _MEANINGS.get(latest.verdict, "") if latest else "",

@@ -47,7 +47,7 @@ def _render(
 ) -> HttpResponse:
     hours = storage.recorded_hours(found)
     context: dict[str, Any] = {
-        **build_shell(found, "traces"),
+        **build_shell(found),
         "routing": found.parsed.routing,
         "page": Paginator(_rows(hours), HOURS_A_PAGE).get_page(request.GET.get("page")),
         "hours": hours,

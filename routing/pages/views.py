@@ -62,7 +62,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     recent = decided.found if decided else []
     matched = [decision for decision in recent if filters.takes(decision)]
     context: dict[str, Any] = {
-        **build_shell(row, "decisions"),
+        **build_shell(row),
         "workers": workers.found,
         "most_tokens": max((worker.in_flight_tokens for worker in workers.found), default=0),
         "recent": len(recent),
@@ -103,7 +103,7 @@ def kv(request: HttpRequest, name: str) -> HttpResponse:
     index = view.index
     rows = kv_rows.worker_rows(index) if index is not None else ()
     context: dict[str, Any] = {
-        **build_shell(row, "kv"),
+        **build_shell(row),
         "seen": view,
         "index": index,
         "rows": rows,
@@ -119,7 +119,7 @@ def routers(request: HttpRequest, name: str) -> HttpResponse:
     row = find_endpoint(name)
     reports = selectors.router_reports(row)
     context: dict[str, Any] = {
-        **build_shell(row, "routers"),
+        **build_shell(row),
         "routers": reports,
         "store": selectors.state_store(row),
         "exchanging": any(report.exchange is not None for report in reports),
@@ -137,7 +137,7 @@ def doctor(request: HttpRequest, name: str) -> HttpResponse:
     """Show the page at once; checks run when it requests them (?run=1)."""
     row = find_endpoint(name)
     context: dict[str, Any] = {
-        **build_shell(row, "doctor"),
+        **build_shell(row),
         "checks": CHECKS,
     }
     if "run" in request.GET:
@@ -150,7 +150,7 @@ def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
     row = find_endpoint(name)
     reply = selectors.decision(row, number)
     context = {
-        **build_shell(row, "decisions"),
+        **build_shell(row),
         "number": number,
         "decision": reply.found,
         "miss": explain_miss(reply.found) if reply.found is not None else "",
@@ -161,13 +161,12 @@ def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
     return render(request, "routing/decision.html", context)
 
 
-def build_shell(found: Endpoint, tab: str) -> dict[str, Any]:
-    strategy = found.parsed.routing.effective_strategy
+def build_shell(endpoint: Endpoint) -> dict[str, Any]:
+    strategy = endpoint.parsed.routing.effective_strategy
     return {
-        "endpoint": found,
+        "endpoint": endpoint,
         "strategy": strategy,
         "meaning": choices.STRATEGIES.get(strategy, ""),
-        "tab": tab,
     }
 
 
@@ -199,7 +198,7 @@ def show_prefixes(request: HttpRequest, name: str) -> HttpResponse:
     row = find_endpoint(name)
     reply = selectors.prefixes(row)
     context: dict[str, Any] = {
-        **build_shell(row, "prefixes"),
+        **build_shell(row),
         "seen": reply,
         "longest": actions.MAX_NAME_LENGTH,
         "shown_blocks": selectors.SHOWN_BLOCKS,
@@ -244,7 +243,7 @@ def _render_strategy(
     routing = found.parsed.routing
     previews = selectors.strategy_previews(found)
     context: dict[str, Any] = {
-        **build_shell(found, "strategy"),
+        **build_shell(found),
         "seen": previews,
         "rows": [(preview, choices.STRATEGIES[preview.strategy]) for preview in previews.found],
         "words": {path.partition(".")[2]: BY_PATH[path] for path in _STRATEGY_FIELDS},
@@ -295,7 +294,7 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
     chosen = request.POST.get("strategy", "")
     strategy = chosen if chosen in STRATEGIES else ""
     context: dict[str, Any] = {
-        **build_shell(row, "explain"),
+        **build_shell(row),
         "typed": typed,
         "session": request.POST.get("session", "")[:200],
         "requested_strategy": strategy,

@@ -11,6 +11,6 @@ class WhatIfConfig(AppConfig):
     def ready(self) -> None:
         from console.web.shell import navigation
 
-        navigation.register_tab(
-            navigation.Tab("endpoint", "What-if", "whatif:endpoint", "scale", 45, "Observability")
+        navigation.register_endpoint_tabs(
+            ("What-if", "whatif:endpoint", "scale", 32, "Improve"),
         )

@@ -101,9 +101,14 @@
   });
 
   // On a phone tabs scroll sideways: the open one is brought into view.
-  document.querySelectorAll(".nav-tabs .nav-link.active, .tabs-second .nav-link.active").forEach(function (tab) {
-    tab.scrollIntoView({ block: "nearest", inline: "center" });
-  });
+  function showTabs() {
+    document.querySelectorAll(".nav-tabs .nav-link.active, .tabs-second .nav-link.active").forEach(function (tab) {
+      var row = tab.closest(".nav");
+      row.scrollLeft += tab.getBoundingClientRect().left - row.getBoundingClientRect().left - (row.clientWidth - tab.offsetWidth) / 2;
+    });
+  }
+  showTabs();
+  window.addEventListener("resize", showTabs);
 
   function toast(text, level) {
     var shelf = document.getElementById("toasts");

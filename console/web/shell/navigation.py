@@ -32,7 +32,6 @@ _SECTIONS = (
     (80, "Administration"),
     (60, "Infrastructure"),
     (50, "Observability"),
-    (30, "Traffic"),
     (0, ""),
 )
 
@@ -74,6 +73,12 @@ class Tab:
 
 _tabs: Registry[Tab] = Registry(key=lambda tab: (tab.kind, tab.url_name))
 register_tab = _tabs.register
+
+
+def register_endpoint_tabs(*tabs: tuple[str, str, str, int, str]) -> None:
+    """Register tabs of an endpoint: label, URL name, icon, order, group."""
+    for tab in tabs:
+        register_tab(Tab("endpoint", *tab))
 
 
 def list_tabs(kind: str, name: str, path: str) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     cause = cause if cause in CAUSES else ""
     report = misses.report(endpoint, key)
     context: dict[str, Any] = {
-        **build_shell(endpoint, "misses"),
+        **build_shell(endpoint),
         "seen": report,
         "causes": [(row, _remedy_link(endpoint, row)) for row in report.causes],
         "ranges": list(misses.RANGES),

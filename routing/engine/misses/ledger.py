@@ -153,8 +153,7 @@ class MissLedger:
         if read is None:
             return None
         data, seed, chat = read
-        outline, pieces = make_sketch(data, seed, exchange.decision.key_id)
-        return SketchedPrompt(outline, pieces, data, chat)
+        return SketchedPrompt(*make_sketch(data, seed, exchange.decision.key_id), data, chat)
 
     # -- a request ends
 

@@ -121,8 +121,8 @@ def test_banners_are_on_every_page_and_cannot_break_one(people: Cast, own_provid
 def test_menu_follows_the_role_and_marks_the_current_page(people: Cast) -> None:
     html = client_of(people.charlie).get("/audit/").content.decode()
     assert 'href="/audit/" aria-current="page"' in html
-    assert 'href="/playground/"' not in html
-    assert 'href="/playground/"' in client_of(people.ada).get("/audit/").content.decode()
+    assert 'href="/sign-on/"' not in html
+    assert 'href="/sign-on/"' in client_of(people.ada).get("/audit/").content.decode()
     assert 'class="skip-link' in html
 
 

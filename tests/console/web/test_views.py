@@ -48,8 +48,13 @@ def test_objects_and_pages_are_found_by_a_few_letters(people: Cast) -> None:
     assert hits(ada, "dem") == ["/endpoints/demo/", "/endpoints/other-demo/"], "beginnings first"
     assert hits(ada, "demo lo") == ["/endpoints/demo/logs/"]
     assert hits(ada, "demo conf") == [
-        f"/endpoints/demo/{page}/" for page in ("configuration", "revisions", "manifest")
+        f"/endpoints/demo/{page}/"
+        for page in ("configuration", "revisions", "manifest", "settings")
     ], "the pages of the group"
+    assert [url for url in hits(ada, "canary") if "/canary/" in url] == [
+        f"/routing/endpoints/{name}/canary/" for name in ("chat", "demo", "other-demo")
+    ], "a tab of the first endpoints"
+    assert hits(ada, "dark theme") == ["/profile/"]
     assert "/costs/" in hits(ada, "COST")
     assert hits(ada, "smollm")[0] == "/endpoints/chat/", "by the model, too"
     for nothing in ("", "  ", "\0", "zzz", "%", "_" * 5000, "demo zzz qqq"):
@@ -143,7 +148,7 @@ def test_about_page_lists_versions_and_licences(people: Cast) -> None:
 def test_menu_headings_are_ordered(people: Cast) -> None:
     text = client_of(people.ada).get("/audit/").content.decode()
     headings = re.findall(r'class="nav-section"[^>]*>([^<]+)<', text)
-    assert headings == ["Traffic", "Observability", "Infrastructure", "Administration"]
+    assert headings == ["Observability", "Infrastructure", "Administration"]
     orders = [item.order for item in navigation.list_items()]
     assert orders == sorted(orders)
     assert text.count('class="nav-link active"') == 1
@@ -166,7 +171,7 @@ def test_page_below_another_url_is_selected_itself(people: Cast) -> None:
         ("/endpoints/demo/logs/", "Endpoints"),
         ("/what-if/endpoints/demo/", "Endpoints"),
         ("/advisor/endpoints/demo/", "Endpoints"),
-        ("/routing/endpoints/demo/misses/", "Routing"),
+        ("/routing/endpoints/demo/kv/", "Endpoints"),
     ],
 )
 def test_the_menu_marks_the_entry_of_the_page(people: Cast, path: str, label: str) -> None:

@@ -36,8 +36,8 @@ def test_header_stays_in_view_and_groups_scroll_on_a_phone(
     assert page.evaluate("window.scrollY") > 500
     expect(page.locator("#endpoint-head h1")).to_be_in_viewport()
     expect(page.locator("#endpoint-head .phase-badge")).to_be_in_viewport()
-    page.get_by_role("link", name="Observability").focus()
+    page.get_by_role("link", name="Boards").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/dashboards/**")
-    assert current.all_inner_texts() == ["Observability", "Dashboard"]
+    assert current.all_inner_texts() == ["Boards"]
     assert watched.complaints == []

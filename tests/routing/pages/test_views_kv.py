@@ -208,12 +208,16 @@ def test_doctor_without_a_router_finds_only_that() -> None:
     assert browser("viewer").get("/routing/endpoints/nope/doctor/").status_code == 404
 
 
-def test_pages_link_to_each_other_and_the_endpoint_to_the_doctor(
+def test_pages_of_a_group_link_to_each_other_and_all_pages_to_the_doctor(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
-    for here in ("/routing/endpoints/demo/", KV, DOCTOR):
+    for here, links in (
+        ("/endpoints/demo/", ("/routing/endpoints/demo/", DOCTOR)),
+        ("/routing/endpoints/demo/", ("/routing/endpoints/demo/explain/", DOCTOR)),
+        (KV, ("/routing/endpoints/demo/", "/routing/endpoints/demo/routers/", DOCTOR)),
+        (DOCTOR, (KV, "/endpoints/demo/logs/")),
+    ):
         text = browser("viewer").get(here).text
-        for there in ("/routing/endpoints/demo/", KV, DOCTOR):
-            assert f'href="{there}"' in text
+        for there in links:
+            assert f'href="{there}"' in text, (here, there)
         assert text.count('aria-current="page"') >= 1
-    assert 'href="/routing/endpoints/demo/"' in browser("viewer").get("/endpoints/demo/").text

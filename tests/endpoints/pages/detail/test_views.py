@@ -202,7 +202,7 @@ def test_every_tab_has_its_content_and_the_same_header(
     assert 'id="endpoint-head"' in text
     assert "2/2 ready" in text
     assert text.count('aria-current="page"') >= 1
-    groups = ("Overview", "Observability", "Traffic", "Configuration", "Access", "Settings")
+    groups = ("Overview", "Explain", "Improve", "Health", "Boards", "Configuration", "Access")
     for label in groups:
         assert f">{label}</a>" in text, f"{path} has no group {label}"
 
