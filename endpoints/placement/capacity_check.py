@@ -107,10 +107,19 @@ def _routers(
 
 
 def refusals(spec: EndpointSpec) -> list[Problem]:
-    """Return why the model fits on none of the allowed machines; empty if it may fit on one. For
-    clusters only: on this machine the worker's failure is visible at once.
+    """Return why the model fits on none of the cluster's allowed machines; empty if it may."""
+    return _misfits(spec) if spec.on_cluster else []
+
+
+def doubts(spec: EndpointSpec) -> list[Problem]:
+    """Return why workers cannot start on this machine. An estimate: who creates the endpoint may
+    know better.
     """
-    if not spec.placement.cluster or spec.simulated:
+    return [] if spec.on_cluster else _misfits(spec)
+
+
+def _misfits(spec: EndpointSpec) -> list[Problem]:
+    if spec.simulated:
         return []
     report = check_capacity(spec)
     if any(not machine.fit.blocking for machine in report.judged):

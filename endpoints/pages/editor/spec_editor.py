@@ -21,6 +21,7 @@ from endpoints.pages.editor.forms import EndpointForm
 from endpoints.pages.editor.prefill import FilledField, Prefill, list_filled, read_prefill
 from endpoints.pages.editor.presets import BY_KEY, Preset
 from endpoints.pages.editor.spec_text import NOT_APPLIED, LineError, SpecText
+from endpoints.placement import capacity_check
 from endpoints.refusals import LONGEST_NOTE, fixed_name
 from endpoints.spec.endpoint_spec import SpecErrors, flatten, nest
 from endpoints.spec.fields import BY_PATH, FIELDS
@@ -140,6 +141,13 @@ class SpecEditor:
         if present is not None and spec.name != present.name:
             return (fixed_name(present.name, spec.name),)
         return ()
+
+    def doubts(self, data: Mapping[str, Any]) -> list[Problem]:
+        """Return why workers of a valid spec cannot start here, by the capacity check."""
+        try:
+            return capacity_check.doubts(check(data, self.context))
+        except SpecErrors:
+            return []
 
     def text_of(self, form: EndpointForm) -> str:
         """Return the form's YAML, as resubmitting the form would give it."""

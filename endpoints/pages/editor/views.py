@@ -33,6 +33,10 @@ from endpoints.spec.validators import model_problem
 Save = Callable[[dict[str, Any]], Endpoint]
 
 
+class CannotStart(SpecErrors):
+    """The capacity check says that no worker can start; a confirmation creates the endpoint."""
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator", somewhere=True)
 def new(request: HttpRequest) -> HttpResponseBase:
@@ -80,6 +84,8 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
 def _create(request: HttpRequest, desk: SpecEditor) -> HttpResponseBase:
     def save(data: dict[str, Any]) -> Endpoint:
         team, note = desk.sent.get("team"), desk.sent.get("note", "")
+        if "anyway" not in desk.sent and (doubts := desk.doubts(data)):
+            raise CannotStart(doubts)
         made = actions.create(request.user, data, team=team, note=note)
         messages.success(request, f"{made.name} created; its steps are shown below.")
         return made
@@ -144,8 +150,15 @@ def _render_refusal(
     if yaml is None:
         form.refuse(problem for problem in error.errors if problem.field not in _SIDE_FIELDS)
     beside = {problem.field: problem for problem in error.errors if problem.field in _SIDE_FIELDS}
-    status = error.status_code
-    return _page(request, desk, form, yaml=yaml, status=status, beside=beside)
+    return _page(
+        request,
+        desk,
+        form,
+        yaml=yaml,
+        status=error.status_code,
+        beside=beside,
+        cannot_start=isinstance(error, CannotStart),
+    )
 
 
 _SIDE_FIELDS = ("note", "team")
@@ -187,6 +200,7 @@ def _page(
     conflict: edit_conflict.EditConflict | None = None,
     merged: bool = False,
     beside: dict[str, Problem] | None = None,
+    cannot_start: bool = False,
 ) -> HttpResponse:
     endpoint, source = desk.present, desk.source
     team = source.team.slug if source is not None and source.team else ""
@@ -209,6 +223,7 @@ def _page(
         "filled": desk.filled if not form.errors else [],
         "not_filled": desk.not_filled,
         "merged": merged,
+        "cannot_start": cannot_start,
         "touched": desk.sent.get("touched", ""),
         "beside": beside or {},
         "dirty": bool(desk.filled) or (request.method == "POST" and _is_edited(request, desk)),

@@ -103,12 +103,14 @@ def test_uncertain_fit_is_not_rejected(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.django_db
-def test_local_shortage_is_reported_and_not_rejected() -> None:
+def test_local_shortage_is_reported_to_be_confirmed() -> None:
     local = spec(placement={"cluster": "", "instance_types": []}, resources={"gpus": 0})
     report = capacity_check.check_capacity(local)
     assert report.best.machine == "this machine"
     assert report.best.fit.verdict is FitVerdict.DOES_NOT_FIT, "8 billion parameters in float32"
     assert capacity_check.refusals(local) == []
+    assert "resources.memory_gib" in [doubt.field for doubt in capacity_check.doubts(local)]
+    assert capacity_check.doubts(spec(engine="simulated", placement={"cluster": ""})) == []
 
 
 def test_local_folder_defines_its_shape(tmp_path: Any) -> None:

@@ -16,6 +16,7 @@ from endpoints import actions, owners
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from endpoints.pages.editor import edit_conflict
+from endpoints.placement import installation
 from endpoints.spec.endpoint_spec import merge
 from tests.endpoints.pages.detail.test_views import text_of
 from tests.support.console import browser, make_endpoint
@@ -335,6 +336,28 @@ def test_foreign_owner_is_shown_before_editing(
     answer = page.post(EDIT, sent(page.get(EDIT), replicas="1"))
     assert answer.status_code == 409
     assert sent(answer)["replicas"] == "1"
+
+
+@pytest.mark.parametrize("tab", ["form", "yaml"])
+def test_endpoint_whose_workers_cannot_start_is_created_after_a_confirmation(
+    page: Client, tab: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its files are here; its size is the catalogue's.
+    here = {installation.DEMO_MODEL: "/models/demo"}
+    monkeypatch.setattr(installation, "models", lambda: here)
+    form = sent(page.get(NEW), name="demo", model=installation.DEMO_MODEL, engine="vllm")
+    form |= {"resources.memory_gib": "0.25"}
+    if tab == "yaml":
+        form = sent(page.post(f"{NEW}?drawn=yaml", form))
+    first = page.post(NEW, form)
+    text = text_of(first)
+    assert first.status_code == 400
+    assert "its workers cannot start on this machine" in text
+    assert "the worker has 0.25" in text
+    assert not Endpoint.objects.exists()
+    assert 'name="anyway"' in text
+    assert page.post(NEW, {**sent(first), "anyway": "1"}).status_code == 302
+    assert Endpoint.objects.get().parsed.resources.memory_gib == 0.25
 
 
 def test_member_of_one_team_creates_endpoints_for_it(db: None) -> None:
