@@ -49,6 +49,11 @@ VAGUE = {
     "presence",
     "glance",
 }
+# Words that say nothing as the name of a variable.
+EMPTY = {
+    *("found", "one", "facts", "known", "at", "wanted"),
+    *("seen", "given", "kept", "shown", "told", "asked"),
+}
 GERUND = re.compile(r"(?:^|_)[a-z]{2,}ing$")
 # Nouns of the field that end like a gerund; and what Django names after the app.
 NOUNS = {
@@ -227,6 +232,16 @@ def unnamed_classes(code: Code) -> list[str]:
     ]
 
 
+def empty_names(code: Code) -> list[str]:
+    """Return the variables whose name does not say what they hold."""
+    return [
+        f"{code.paths[module]}:{node.lineno} {node.id}"
+        for module, tree in code.trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in EMPTY
+    ]
+
+
 def count_lines(folder: str, suffix: str) -> int:
     return sum((ROOT / p).read_text().count("\n") for p in tracked(folder) if p.endswith(suffix))
 
@@ -260,7 +275,7 @@ def measures() -> list[Measure]:
     long_pages = [p for p, n in pages.items() if n > 200 and "/reference/" not in p]
     readme = (ROOT / "README.md").read_text().count("\n")
     sizes = [code.lines[m] for m in real]
-    unnamed = unnamed_classes(code)
+    unnamed, empty = unnamed_classes(code), empty_names(code)
     print(
         f"{len(real)} modules, {sum(sizes):,} lines, median {statistics.median(sizes):.0f}, "
         f"{len(small)} under 60 lines"
@@ -282,6 +297,7 @@ def measures() -> list[Measure]:
                 [f"{name}: {', '.join(where)}" for name, where in shared.items()]),
         Measure("module names that are no nouns", len(vague), 15, vague),
         Measure("class docstrings that begin with an attribute", len(unnamed), 0, unnamed),
+        Measure("variables named by an empty word", len(empty), 100, empty),
         Measure("lines of bench", count_lines("bench", ".py"), 6000, []),
         Measure("lines of docs", count_lines("docs", ".md"), 6000, []),
         Measure("single modules in the no-Django contract", len(flat), 5, flat),

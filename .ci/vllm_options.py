@@ -22,11 +22,7 @@ KINDS = (
     ("size", ("12", "2k"), ("x",)),
     ("float", ("12", "1.5"), ("x",)),
 )
-FLAGS = (
-    argparse.BooleanOptionalAction,
-    argparse._StoreTrueAction,
-    argparse._StoreFalseAction,
-)
+FLAGS = (argparse.BooleanOptionalAction, argparse._StoreTrueAction, argparse._StoreFalseAction)
 
 
 def accepts(convert: Any, value: str) -> bool:

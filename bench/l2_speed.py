@@ -107,11 +107,7 @@ def _valkey() -> str | None:
 
 @contextmanager
 def serving(
-    name: str,
-    folder: str,
-    shm: str = "",
-    more: Sequence[str] = (),
-    core: int | None = ROUTER_CORE,
+    name: str, folder: str, shm: str = "", more: Sequence[str] = (), core: int | None = ROUTER_CORE
 ) -> Iterator[Server | None]:
     port = free_ports(1)[0]
     argv = _argv(name, port, shm, folder)

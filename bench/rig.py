@@ -97,10 +97,7 @@ def requests(groups: int, prompt_bytes: int, stream: bool = False) -> list[bytes
         own = f"{_NUMBER} " + _words(f"own {group}", prompt_bytes - len(shared) - len(_NUMBER) - 1)
         body = {
             "model": "m",
-            "messages": [
-                {"role": "system", "content": shared},
-                {"role": "user", "content": own},
-            ],
+            "messages": [{"role": "system", "content": shared}, {"role": "user", "content": own}],
             "max_tokens": 64,
             "stream": stream,
         }

@@ -157,10 +157,7 @@ def _ours(
         }
         if case.routers > 1:
             store = _store(folder, started)
-            config["state_store"] = {
-                "url": f"redis://127.0.0.1:{store}",
-                "routers": case.routers,
-            }
+            config["state_store"] = {"url": f"redis://127.0.0.1:{store}", "routers": case.routers}
         for admin in case.admins(port):
             own = {"listen": f"127.0.0.1:{admin - 1}", "admin": f"127.0.0.1:{admin}"}
             file = folder / f"{admin}.json"

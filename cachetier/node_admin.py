@@ -100,10 +100,7 @@ def node_list_url(path: Path, copies: int) -> str:
 
 
 def node_list_lines(
-    replicas: Iterable[ReplicaObservation],
-    port: str,
-    wanted: int,
-    listed: Collection[str] = (),
+    replicas: Iterable[ReplicaObservation], port: str, wanted: int, listed: Collection[str] = ()
 ) -> list[str]:
     """Return addresses of ready nodes, and of nodes already `listed`: a restarting node keeps its
     keys, and a new one takes keys once it serves.

@@ -287,10 +287,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "filters": {"request_id": {"()": "console.core.request_log.LogFilter"}},
     "formatters": {
-        "line": {
-            "format": "{asctime} {levelname} {name} [{request_id}] {message}",
-            "style": "{",
-        },
+        "line": {"format": "{asctime} {levelname} {name} [{request_id}] {message}", "style": "{"},
         "json": {"()": "console.core.request_log.JsonFormatter"},
     },
     "handlers": {

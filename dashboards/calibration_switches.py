@@ -71,11 +71,7 @@ def _store(actor: Any, endpoint_id: Any, enabled: bool | None) -> None:
     if enabled is None:
         rows.delete()
         return
-    fields = {
-        "enabled": enabled,
-        "changed_at": timezone.now(),
-        "changed_by": stored_actor(actor),
-    }
+    fields = {"enabled": enabled, "changed_at": timezone.now(), "changed_by": stored_actor(actor)}
     if not rows.update(**fields):
         CalibrationSwitch.objects.create(endpoint_id=endpoint_id, **fields)
 

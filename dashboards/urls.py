@@ -38,15 +38,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("routing/endpoints/<endpoint:name>/misses/", misses.page, name="misses"),
     path("routing/endpoints/<endpoint:name>/canary/", canary.page, name="canary"),
     path(
-        "routing/endpoints/<endpoint:name>/canary/figures/",
-        canary.figures,
-        name="canary_figures",
+        "routing/endpoints/<endpoint:name>/canary/figures/", canary.figures, name="canary_figures"
     ),
     path("routing/endpoints/<endpoint:name>/canary/stop/", canary.stop, name="canary_stop"),
     path(
-        "routing/endpoints/<endpoint:name>/canary/promote/",
-        canary.promote,
-        name="canary_promote",
+        "routing/endpoints/<endpoint:name>/canary/promote/", canary.promote, name="canary_promote"
     ),
     path("grafana/", include("dashboards.grafana.urls")),
     path("prometheus/targets", targets.targets, name="targets"),

@@ -127,11 +127,7 @@ def scale(
     verb: str = "scale",
 ) -> Endpoint:
     return patch(
-        actor,
-        name,
-        {"replicas": replicas},
-        expected_generation=expected_generation,
-        verb=verb,
+        actor, name, {"replicas": replicas}, expected_generation=expected_generation, verb=verb
     )
 
 
@@ -165,12 +161,7 @@ def rollback(
     if revision is None:
         raise no_revision(name, number)
     return update(
-        actor,
-        name,
-        revision.spec,
-        expected_generation=expected_generation,
-        verb=verb,
-        note=note,
+        actor, name, revision.spec, expected_generation=expected_generation, verb=verb, note=note
     )
 
 

@@ -88,9 +88,7 @@ def plan(
 
 
 def apply(
-    actor: Actor,
-    given: str | list[dict[str, Any]],
-    where: ManifestTarget = ManifestTarget(),
+    actor: Actor, given: str | list[dict[str, Any]], where: ManifestTarget = ManifestTarget()
 ) -> list[PlannedChange]:
     planned = plan(actor, given, where)
     with transaction.atomic():
@@ -103,13 +101,7 @@ def apply_change(actor: Actor, one: PlannedChange) -> None:
     if one.does is PlannedVerb.CREATE:
         actions.create(actor, one.data)
     elif one.does is PlannedVerb.UPDATE:
-        actions.update(
-            actor,
-            one.name,
-            one.data,
-            expected_generation=one.generation,
-            verb="apply",
-        )
+        actions.update(actor, one.name, one.data, expected_generation=one.generation, verb="apply")
 
 
 def export_endpoint(name: str) -> dict[str, Any]:

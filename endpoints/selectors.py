@@ -19,14 +19,7 @@ from console.clusters import selectors as clusters
 from endpoints.choices import Phase
 from endpoints.keys import selectors, storage
 from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
-from endpoints.models import (
-    NAMESPACE,
-    DriftOrder,
-    Endpoint,
-    EndpointEvent,
-    Replica,
-    Revision,
-)
+from endpoints.models import NAMESPACE, DriftOrder, Endpoint, EndpointEvent, Replica, Revision
 from endpoints.placement.capacity_check import stored_token_bytes
 from endpoints.placement.installation import model_location
 from endpoints.reconcile import roster

@@ -77,9 +77,7 @@ class Canary(models.Model):
         ordering = ("-started_at",)
         constraints = (
             models.UniqueConstraint(
-                fields=("endpoint",),
-                condition=models.Q(state="running"),
-                name="one_running_canary",
+                fields=("endpoint",), condition=models.Q(state="running"), name="one_running_canary"
             ),
         )
 

@@ -173,12 +173,7 @@ RATES = {
 
 
 def asks(
-    workload: str,
-    hardware: Hardware,
-    workers: int,
-    seed: int,
-    half: int = 1,
-    rate: float = 0.0,
+    workload: str, hardware: Hardware, workers: int, seed: int, half: int = 1, rate: float = 0.0
 ) -> list[PlannedRequest]:
     """Return requests; `rate` is for all workers together, 0: 75 % utilization."""
     rate = rate or RATES[hardware.name, workload] * workers / 8

@@ -205,12 +205,7 @@ class CacheClient:
         self._shared.close()
 
     def _run(
-        self,
-        operation: str,
-        count: int,
-        talk: BatchRunner,
-        timeout_s: float,
-        item_bytes: int = 0,
+        self, operation: str, count: int, talk: BatchRunner, timeout_s: float, item_bytes: int = 0
     ) -> list[KeyOutcome]:
         outcomes: list[KeyOutcome] = []
         if count:

@@ -31,10 +31,7 @@ _THREADS = 16
 # A slot may move twice during one operation; more indicates an inconsistent cluster.
 _MAX_HOPS = 3
 
-_PREVIOUS_RESULTS = {
-    KeyOutcome.OK: PreviousResult.OK,
-    KeyOutcome.MISSING: PreviousResult.MISSING,
-}
+_PREVIOUS_RESULTS = {KeyOutcome.OK: PreviousResult.OK, KeyOutcome.MISSING: PreviousResult.MISSING}
 
 Items = Sequence[tuple[bytes, memoryview]]
 _Moved = dict[tuple[str, str], list[int]]

@@ -93,13 +93,7 @@ def _map_error_reply(exc: ReplyError, key: bytes, redirects: Redirects | None) -
 def encode_set_head(key: bytes, body: memoryview, words: int) -> bytes:
     header = envelope.pack_header(key, body, envelope.fastest_seal())
     length = len(header) + body.nbytes
-    return b"*%d\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b" % (
-        words,
-        len(key),
-        key,
-        length,
-        header,
-    )
+    return b"*%d\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b" % (words, len(key), key, length, header)
 
 
 def encode_set_tail(ttl_s: int) -> bytes:

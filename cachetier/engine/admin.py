@@ -174,10 +174,7 @@ class AdminServer:
         method, target = words[0], urlsplit(words[1])
         headers = _parse_headers(lines[1:])
         refusal = listener.request_problem(
-            target.path,
-            headers.get,
-            is_local=self._is_local,
-            is_order=target.path in self._orders,
+            target.path, headers.get, is_local=self._is_local, is_order=target.path in self._orders
         )
         if refusal:
             self._node.counters.admin_refused += 1

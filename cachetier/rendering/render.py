@@ -20,12 +20,7 @@ from cachetier.rendering.spec import (
     RenderError,
     Volume,
 )
-from cachetier.vllm_connector.settings import (
-    PASSWORD_ENV,
-    PLATFORMS,
-    L2Target,
-    kv_transfer_config,
-)
+from cachetier.vllm_connector.settings import PASSWORD_ENV, PLATFORMS, L2Target, kv_transfer_config
 
 SHM = "/dev/shm"  # noqa: S108  (shared memory's own place)
 

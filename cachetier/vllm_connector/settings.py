@@ -41,12 +41,7 @@ class L2Target:
 
 
 def kv_transfer_config(
-    l1_bytes: int,
-    policy: str,
-    l2: L2Target | None,
-    platform: str,
-    *,
-    chunk_tokens: int = 0,
+    l1_bytes: int, policy: str, l2: L2Target | None, platform: str, *, chunk_tokens: int = 0
 ) -> dict[str, object]:
     """Return vLLM's `--kv-transfer-config` for L1 of `l1_bytes` (all ranks together).
 

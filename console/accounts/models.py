@@ -40,11 +40,7 @@ class People(UserManager["User"]):
     """User manager whose `createsuperuser` assigns the admin role, the only source of rights."""
 
     def create_superuser(
-        self,
-        username: str,
-        email: str | None = None,
-        password: str | None = None,
-        **extra: Any,
+        self, username: str, email: str | None = None, password: str | None = None, **extra: Any
     ) -> User:
         return super().create_superuser(username, email, password, **{"role": Role.ADMIN, **extra})
 

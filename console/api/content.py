@@ -68,10 +68,7 @@ def _refuse_constant(word: str) -> NoReturn:
 
 class Negotiation(DefaultContentNegotiation):
     def select_renderer(
-        self,
-        request: Request,
-        renderers: Iterable[BaseRenderer],
-        format_suffix: str | None = None,
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> Any:
         if request.query_params.get("watch") == "true":
             first = next(iter(renderers))

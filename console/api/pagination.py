@@ -138,10 +138,7 @@ class CursorPages(BasePagination):
             "type": "object",
             "required": ["next", "previous", "results"],
             "properties": {
-                "next": {
-                    **link,
-                    "description": "URL of the next page; null on the last.",
-                },
+                "next": {**link, "description": "URL of the next page; null on the last."},
                 "previous": {**link, "description": "URL of the previous page; null on the first."},
                 "results": schema,
             },

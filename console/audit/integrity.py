@@ -18,10 +18,7 @@ BROKEN_REMEDY = (
 )
 
 SEALED = EncryptedColumns(
-    AuditChain,
-    ("key",),
-    purpose=lambda _row, _column: chain.PURPOSE,
-    title=lambda _row: _TARGET,
+    AuditChain, ("key",), purpose=lambda _row, _column: chain.PURPOSE, title=lambda _row: _TARGET
 )
 
 

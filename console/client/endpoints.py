@@ -83,12 +83,7 @@ class Endpoints(ListClient[documents.Endpoint]):
         return self.http.send("DELETE", self._at(name), params=params | _dry_run_params(dry_run))
 
     def apply(
-        self,
-        objects: Objects,
-        *,
-        cluster: str = "",
-        namespace: str = "",
-        dry_run: bool = False,
+        self, objects: Objects, *, cluster: str = "", namespace: str = "", dry_run: bool = False
     ) -> Document:
         """Apply InferenceEndpointConfig objects or endpoint documents: all or none."""
         params = {"cluster": cluster, "namespace": namespace, **_dry_run_params(dry_run)}

@@ -10,11 +10,7 @@ class ClustersConfig(AppConfig):
 
     def ready(self) -> None:
         from console.audit.targets import TargetKind, register_kind
-        from console.clusters import (
-            actions,
-            selectors,
-            views,
-        )
+        from console.clusters import actions, selectors, views
         from console.vault import key_rotation
         from console.web.shell import cards, navigation
         from console.web.shell.search import register_finder

@@ -9,10 +9,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Metadata services outside the link-local range: AWS and Google (IPv6), Alibaba, Oracle.
 _METADATA = tuple(
-    map(
-        ipaddress.ip_address,
-        ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"),
-    )
+    map(ipaddress.ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"))
 )
 # IPv6 prefixes that embed an IPv4 address in the last bits.
 _TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))

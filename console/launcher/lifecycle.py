@@ -28,13 +28,7 @@ from console.launcher import (
     tools,
     vllm_environment,
 )
-from console.launcher.layout import (
-    ROOT,
-    Layout,
-    read_facts,
-    remembered_port,
-    write_facts,
-)
+from console.launcher.layout import ROOT, Layout, read_facts, remembered_port, write_facts
 from console.launcher.processes import Services
 from console.launcher.progress import StepFailed, die_with_launcher, print_line, run, step
 from console.processkit.files import write_private

@@ -22,10 +22,7 @@ def redact(line: bytes) -> bytes:
 
 def main() -> int:
     program = subprocess.Popen(
-        sys.argv[1:],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        preexec_fn=die_with_launcher,
+        sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=die_with_launcher
     )
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda given, _frame: program.send_signal(given))

@@ -70,10 +70,7 @@ def unpack_debian_package(layout: Layout, name: str) -> None:
     download = layout.tools / "download"
     download.mkdir(exist_ok=True)
     fetch = partial(
-        run,
-        ["apt-get", "download", "-qq", name],
-        f"apt-get download {name} failed",
-        cwd=download,
+        run, ["apt-get", "download", "-qq", name], f"apt-get download {name} failed", cwd=download
     )
     try:
         fetch()

@@ -136,8 +136,5 @@ def _purpose(_row: Any, name: str) -> str | None:
 
 
 SEALED = EncryptedColumns(
-    Authenticator,
-    ("data",),
-    purpose=_purpose,
-    title=lambda row: f"user/{row.user.username}",
+    Authenticator, ("data",), purpose=_purpose, title=lambda row: f"user/{row.user.username}"
 )

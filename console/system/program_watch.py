@@ -92,9 +92,7 @@ def _store(
         return
     with transaction.atomic():
         written = same.update(
-            **fields,
-            restarts=F("restarts") + verdict.deaths,
-            last_restart_at=fields["started_at"],
+            **fields, restarts=F("restarts") + verdict.deaths, last_restart_at=fields["started_at"]
         )
         if written and seen.deaths is None:
             _record_crash(row, seen)

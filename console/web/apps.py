@@ -12,15 +12,8 @@ class WebConfig(AppConfig):
     verbose_name = "Page shell"
 
     def ready(self) -> None:
-        from console.web import (  # noqa: F401
-            checks,
-            url_converters,
-        )
-        from console.web.shell import (
-            cards,
-            navigation,
-            search,
-        )
+        from console.web import checks, url_converters  # noqa: F401
+        from console.web.shell import cards, navigation, search
 
         cards.register_card(cards.CARD)
         search.register_finder(search.find)

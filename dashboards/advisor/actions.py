@@ -12,12 +12,7 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.core.errors import Problem, Refused
 from dashboards.advisor import selectors
-from dashboards.advisor.facts import (
-    candidate_options,
-    collect_facts,
-    with_prices,
-    worker_prices,
-)
+from dashboards.advisor.facts import candidate_options, collect_facts, with_prices, worker_prices
 from dashboards.advisor.formulas.candidates import list_candidates
 from dashboards.advisor.layout_checks import first_check
 from dashboards.advisor.models import Advice

@@ -105,18 +105,11 @@ def _detect(advice: Advice, configurations: Sequence[TimedConfiguration]) -> Non
 
 
 def _entry(
-    advice: Advice,
-    change: AdvisedChange,
-    surveyed: TimedConfiguration,
-    now: TimedConfiguration,
+    advice: Advice, change: AdvisedChange, surveyed: TimedConfiguration, now: TimedConfiguration
 ) -> dict[str, Any]:
     row = change.row
     before = outcome.summarize(_trace(advice, advice.run.begin, advice.run.end).requests)
-    promise = {
-        "ttft_p50_s": row.ttft_p50,
-        "ttft_p90_s": row.ttft_p90,
-        "hit_rate": row.hit_rate,
-    }
+    promise = {"ttft_p50_s": row.ttft_p50, "ttft_p90_s": row.ttft_p90, "hit_rate": row.hit_rate}
     return {
         "key": row.key,
         "change": selectors.describe_changes(row),
@@ -149,10 +142,7 @@ def _trace(advice: Advice, begin: datetime, end: datetime) -> Trace:
 
 
 def _compare(
-    advice: Advice,
-    one: dict[str, Any],
-    configurations: Sequence[TimedConfiguration],
-    now: datetime,
+    advice: Advice, one: dict[str, Any], configurations: Sequence[TimedConfiguration], now: datetime
 ) -> None:
     applied_at = parse_datetime(one["at"])
     assert applied_at is not None

@@ -130,8 +130,7 @@ class CustomBoardView(APIView):
     write_somewhere = True
 
     @extend_schema(
-        summary="Read a custom board",
-        responses={200: CustomBoardSerializer, 404: ErrorSerializer},
+        summary="Read a custom board", responses={200: CustomBoardSerializer, 404: ErrorSerializer}
     )
     def get(self, request: Request, board_id: UUID) -> Response:
         """Also one that is shared with you by its link."""

@@ -35,10 +35,7 @@ MAX_CONCURRENT = 4
 KEPT = 200
 TITLE = 80
 FRESH, SHARED = "fresh", "shared"
-CACHES = {
-    FRESH: "Cold: new prompts",
-    SHARED: "Warm: same prompts as earlier runs with this seed",
-}
+CACHES = {FRESH: "Cold: new prompts", SHARED: "Warm: same prompts as earlier runs with this seed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +101,7 @@ def _loadable(actor: Any, name: str) -> Endpoint:
 
 
 def _create_run(
-    actor: Any,
-    endpoint: Endpoint,
-    request: BenchmarkRequest,
-    job: Job,
-    after: Benchmark | None,
+    actor: Any, endpoint: Endpoint, request: BenchmarkRequest, job: Job, after: Benchmark | None
 ) -> Benchmark:
     if request.caches == FRESH:
         job = replace(job, nonce=secrets.token_hex(6))

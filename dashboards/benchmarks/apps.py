@@ -12,5 +12,5 @@ class BenchmarksConfig(AppConfig):
 
         navigation.register_item(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 53))
         navigation.register_endpoint_tabs(
-            ("Benchmarks", "benchmarks:endpoint", "gauge", 35, "Improve"),
+            ("Benchmarks", "benchmarks:endpoint", "gauge", 35, "Improve")
         )

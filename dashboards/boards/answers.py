@@ -24,13 +24,7 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import Somebody
 from console.core.errors import Problem
-from console.core.local_time import (
-    format_clock,
-    get_zone_key,
-    get_zone_name,
-    localize,
-    parse_local,
-)
+from console.core.local_time import format_clock, get_zone_key, get_zone_name, localize, parse_local
 from dashboards import selectors as dashboards_selectors
 from dashboards.boards import annotations as boards_annotations
 from dashboards.boards.panels import BOARDS, FIRST

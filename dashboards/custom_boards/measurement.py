@@ -27,10 +27,7 @@ from dashboards.boards.results.verdicts import Message
 from dashboards.costs.prices.factors import factors
 from dashboards.custom_boards import query_panels, selectors
 from dashboards.custom_boards.documents import PANEL, PROMQL, BoardPanel
-from dashboards.prometheus.http.client import (
-    Asker,
-    Window,
-)
+from dashboards.prometheus.http.client import Asker, Window
 from dashboards.prometheus.http.federation import Federated
 from dashboards.prometheus.sources import selectors as sources
 from endpoints import selectors as endpoint_selectors
@@ -253,10 +250,7 @@ def _list_notes(viewer: Somebody, groups: Sequence[_Group], window: Window) -> d
     """Return the annotations of the only endpoint, else of the fleet."""
     names = {group.endpoint for group in groups}
     if len(names) == 1 and (name := next(iter(names))):
-        asker, scope = (
-            sources.connect_endpoint(name),
-            Scope(name, endpoint_selectors.NAMESPACE),
-        )
+        asker, scope = (sources.connect_endpoint(name), Scope(name, endpoint_selectors.NAMESPACE))
     else:
         asker, scope = sources.fleet(), dashboards_selectors.get_fleet_scope(viewer)
     return boards_annotations.list_notes(asker, viewer, scope, window)

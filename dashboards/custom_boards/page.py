@@ -70,10 +70,7 @@ def parse_board_query(
 
 
 def build_context(
-    viewer: Somebody,
-    board: CustomBoard,
-    board_query: CustomBoardQuery,
-    problems: Sequence[Problem],
+    viewer: Somebody, board: CustomBoard, board_query: CustomBoardQuery, problems: Sequence[Problem]
 ) -> dict[str, Any]:
     panels = selectors.read_panels(viewer, board)
     if board_query.panel and not board_query.select(panels):

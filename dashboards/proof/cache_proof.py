@@ -29,13 +29,7 @@ COUNTERS_WAIT_S = 3.0
 # Minimum reduction in time for a hit to count as faster.
 MAX_TIME_RATIO = 0.8
 
-_TIERS = {
-    "device": "device",
-    "host": "L1",
-    "disk": "L2",
-    "p2p": "L2",
-    "external_unspecified": "L2",
-}
+_TIERS = {"device": "device", "host": "L1", "disk": "L2", "p2p": "L2", "external_unspecified": "L2"}
 TITLES = {"cold": "Cold", "again": "Repeated", "other": "Other worker"}
 # Colour by the main token source; the table lists all sources.
 _NEAREST = ("L2", "L1", "device")

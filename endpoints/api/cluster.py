@@ -26,12 +26,7 @@ from endpoints.spec.endpoint_spec import SpecErrors
 
 _TAIL = OpenApiParameter(
     "tail",
-    {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": sources.MOST_LINES,
-        "default": sources.TAIL_LINES,
-    },
+    {"type": "integer", "minimum": 1, "maximum": sources.MOST_LINES, "default": sources.TAIL_LINES},
     description="Lines per worker.",
 )
 

@@ -62,10 +62,7 @@ class Follows(GenericAPIView[Any]):
         """Needs the admin role. Installs the CustomResourceDefinition if it is missing."""
         data = _fields(request.data)
         made = actions.follow(
-            request.user,
-            data["cluster"],
-            data["namespace"],
-            foreign=data.get("foreign", False),
+            request.user, data["cluster"], data["namespace"], foreign=data.get("foreign", False)
         )
         return _follow_response(str(made.pk), 201)
 

@@ -110,10 +110,7 @@ class GroupKey(GenericAPIView[InferenceKey]):
         return Response(KeySerializer(find_key(_group(request, group_id).keys, key_id)).data)
 
     @key_operation(
-        "Change a key of a group",
-        {200: KeySerializer},
-        *REFUSALS,
-        request=KeyChangeSerializer,
+        "Change a key of a group", {200: KeySerializer}, *REFUSALS, request=KeyChangeSerializer
     )
     def patch(self, request: Request, group_id: str, key_id: str) -> Response:
         return change_key(request, key_id, str(group_id))
@@ -152,9 +149,5 @@ def _save_group(request: Request, group_id: str | None) -> KeyGroup:
             remedy = f"Known fields: {', '.join(_FIELDS)}."
             raise SpecErrors([bad_body(field, value, remedy, "unknown_field")])
     return actions.save_group(
-        request.user,
-        group_id,
-        data.get("name"),
-        data.get("endpoints"),
-        data.get("description", ""),
+        request.user, group_id, data.get("name"), data.get("endpoints"), data.get("description", "")
     )

@@ -260,9 +260,7 @@ class WouldSerializer(AppliedObjectSerializer):
 
 NEW_ENDPOINT: Final = [
     OpenApiExample(
-        "Minimal",
-        value={"name": "chat", "model": "smollm2-135m-instruct"},
-        request_only=True,
+        "Minimal", value={"name": "chat", "model": "smollm2-135m-instruct"}, request_only=True
     ),
     OpenApiExample(
         "Two workers sharing a warm cache",

@@ -89,11 +89,5 @@ class Rollback(GenericAPIView[Endpoint]):
         if isinstance(number, bool) or not isinstance(number, int):
             raise SpecErrors([bad_body("revision", number, "Send the number of a revision.")])
         return run_verb(
-            request,
-            name,
-            actions.rollback,
-            name,
-            number,
-            expected_generation=generation,
-            note=note,
+            request, name, actions.rollback, name, number, expected_generation=generation, note=note
         )

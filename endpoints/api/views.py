@@ -171,11 +171,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
             if is_dry_run(request):
                 remedy = "Omit one of the two."
                 raise SpecErrors([bad_body("dry_run", True, remedy, "not_with_abandon")])
-            left = abandonment.abandon(
-                request.user,
-                name,
-                expected_generation=generation,
-            )
+            left = abandonment.abandon(request.user, name, expected_generation=generation)
             return Response(AbandonedSerializer(left).data)
         return run_verb(
             request, name, actions.delete, name, expected_generation=generation, status=202

@@ -54,10 +54,7 @@ def create(actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TE
 
 
 def create_in_group(
-    actor: Actor,
-    group_id: str,
-    label: Any,
-    data: Mapping[str, Any] = _NO_TERMS,
+    actor: Actor, group_id: str, label: Any, data: Mapping[str, Any] = _NO_TERMS
 ) -> NewKey:
     label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
     try:
@@ -70,13 +67,7 @@ def create_in_group(
     return made
 
 
-def change(
-    actor: Actor,
-    key_id: str,
-    data: Mapping[str, Any],
-    *,
-    within: str = "",
-) -> InferenceKey:
+def change(actor: Actor, key_id: str, data: Mapping[str, Any], *, within: str = "") -> InferenceKey:
     """Change a key's terms; fields missing in `data` keep their values. Routers apply it within
     seconds. `within`: the endpoint or group that the key must belong to.
     """
@@ -122,11 +113,7 @@ def revoke(actor: Actor, key_id: str, *, within: str = "") -> InferenceKey:
 
 
 def save_group(
-    actor: Actor,
-    group_id: str | None,
-    name: Any,
-    members: Any,
-    description: Any = "",
+    actor: Actor, group_id: str | None, name: Any, members: Any, description: Any = ""
 ) -> KeyGroup:
     """Create a group (`group_id` None) or replace its fields. `members` are endpoint names."""
     teams.require_any_team(actor)

@@ -165,11 +165,7 @@ def _updating(facts: LifecycleFacts) -> str:
 
 
 def _rule(
-    phase: Phase,
-    when: Condition,
-    reason: str | Text,
-    message: str | Text,
-    remedy: str | Text = "",
+    phase: Phase, when: Condition, reason: str | Text, message: str | Text, remedy: str | Text = ""
 ) -> PhaseRule:
     texts = (
         (lambda _facts, text=text: str(text)) if isinstance(text, str) else text
@@ -306,9 +302,7 @@ TABLE: tuple[PhaseRule, ...] = (
     _degraded(lambda f: f.ready == 0, PhaseReason.NO_WORKER_AVAILABLE, _missing_message),
     _degraded(lambda f: not f.complete and f.stalled is not None, *_STUCK),
     _degraded(
-        lambda f: not f.enough and not f.scaling,
-        PhaseReason.WORKER_UNAVAILABLE,
-        _missing_message,
+        lambda f: not f.enough and not f.scaling, PhaseReason.WORKER_UNAVAILABLE, _missing_message
     ),
     _degraded(
         lambda f: f.absent is not None, _router_reason(PhaseReason.ROUTER_UNAVAILABLE), _absent
@@ -336,9 +330,5 @@ TABLE: tuple[PhaseRule, ...] = (
             f"{f.blocked.summary if f.blocked else ''}".strip()
         ),
     ),
-    _ready(
-        lambda _facts: True,
-        PhaseReason.SERVING,
-        _serving,
-    ),
+    _ready(lambda _facts: True, PhaseReason.SERVING, _serving),
 )

@@ -64,11 +64,7 @@ LMCACHE_L1_GIB = 5.0
 """LMCache's default L1 size."""
 _L1_VARIABLE = "LMCACHE_MAX_LOCAL_CPU_SIZE"
 _API_SERVER = "vllm.entrypoints.openai.api_server"
-_VLLM_COMMANDS = (
-    ("vllm", "serve"),
-    ("python3", "-m", _API_SERVER),
-    ("python", "-m", _API_SERVER),
-)
+_VLLM_COMMANDS = (("vllm", "serve"), ("python3", "-m", _API_SERVER), ("python", "-m", _API_SERVER))
 _SHELLS = ("sh", "bash")
 _OWN_BLOCK_SIZE = "32"  # of the default chunk size (workload.worker_spec)
 _CACHE_CONNECTORS = ("LMCacheConnectorV1", "LMCacheConnector", "OffloadingConnector")

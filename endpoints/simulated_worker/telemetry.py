@@ -143,8 +143,7 @@ class Telemetry:
             "process_resident_memory_bytes", "Resident memory size in bytes."
         )
         registry.gauge(
-            "process_start_time_seconds",
-            "Start time of the process since unix epoch in seconds.",
+            "process_start_time_seconds", "Start time of the process since unix epoch in seconds."
         ).set(time.time())
 
 

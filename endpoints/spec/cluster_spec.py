@@ -334,12 +334,7 @@ class LimitsSpec:
         maximum=1_000_000,
     )
     max_queue: int = declare(
-        -1,
-        "Max queued requests",
-        "Per worker. -1: no limit.",
-        _LIVE,
-        minimum=-1,
-        maximum=1_000_000,
+        -1, "Max queued requests", "Per worker. -1: no limit.", _LIVE, minimum=-1, maximum=1_000_000
     )
     overflow_status: int = declare(
         429,

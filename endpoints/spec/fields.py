@@ -22,14 +22,7 @@ from endpoints.spec.cluster_spec import (
     ScalingSpec,
     SourceSpec,
 )
-from endpoints.spec.field import (
-    PAIRS,
-    Effect,
-    Plain,
-    declare,
-    declared_fields,
-    section_paths,
-)
+from endpoints.spec.field import PAIRS, Effect, Plain, declare, declared_fields, section_paths
 from endpoints.spec.validators import (
     aliases_problem,
     allowed_origins_problem,

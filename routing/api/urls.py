@@ -22,9 +22,7 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/chat/", strategies.Chat.as_view(), name="chat"),
     path("endpoints/<endpoint:name>/prefixes/", views.Prefixes.as_view(), name="prefixes"),
     path(
-        "endpoints/<endpoint:name>/prefixes/<str:digest>/",
-        views.OnePrefix.as_view(),
-        name="prefix",
+        "endpoints/<endpoint:name>/prefixes/<str:digest>/", views.OnePrefix.as_view(), name="prefix"
     ),
     path("endpoints/<endpoint:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),
     path("endpoints/<endpoint:name>/routers/", views.Routers.as_view(), name="routers"),

@@ -7,13 +7,7 @@ from dataclasses import replace
 
 from routing.doctor.checks import CHECKS
 from routing.doctor.facts import FleetFacts
-from routing.doctor.findings import (
-    CheckOutcome,
-    CheckState,
-    DoctorFinding,
-    Examination,
-    Severity,
-)
+from routing.doctor.findings import CheckOutcome, CheckState, DoctorFinding, Examination, Severity
 from routing.doctor.inspection import Limits, NamedWorker, gather_facts
 
 

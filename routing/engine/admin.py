@@ -51,11 +51,7 @@ def _json_answer(data: Any, status: int = 200) -> Answer:
 
 class AdminHandler:
     def __init__(
-        self,
-        router: Router,
-        discovery: Discovery,
-        kvaware: KvAwareService,
-        exchange: PeerExchange,
+        self, router: Router, discovery: Discovery, kvaware: KvAwareService, exchange: PeerExchange
     ) -> None:
         self._router = router
         self._exchange = exchange

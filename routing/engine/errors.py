@@ -94,10 +94,7 @@ _ANTHROPIC_TYPES = {
 # Counted without an answer of the router: the reply was under way, the client is gone, or a
 # worker's 5xx is forwarded.
 SILENT_REASONS = ("client_cancelled", "broken_stream", "upstream_5xx", "stalled_client")
-REASONS: tuple[str, ...] = (
-    *dict.fromkeys(kind.reason for kind in KINDS.values()),
-    *SILENT_REASONS,
-)
+REASONS: tuple[str, ...] = (*dict.fromkeys(kind.reason for kind in KINDS.values()), *SILENT_REASONS)
 
 
 # vLLM's message for a dead engine process: in a 500, or as an event of a stream. Its other 500s

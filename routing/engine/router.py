@@ -9,11 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from routing.engine.access.keys import check_model
-from routing.engine.access.paths import (
-    CONTROL,
-    control_refusal,
-    without_slash,
-)
+from routing.engine.access.paths import CONTROL, control_refusal, without_slash
 from routing.engine.config import Config, Key
 from routing.engine.errors import Refusal, refuse_without_worker
 from routing.engine.exchange import Exchange

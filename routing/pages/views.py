@@ -136,10 +136,7 @@ def routers(request: HttpRequest, name: str) -> HttpResponse:
 def doctor(request: HttpRequest, name: str) -> HttpResponse:
     """Show the page at once; checks run when it requests them (?run=1)."""
     row = find_endpoint(name)
-    context: dict[str, Any] = {
-        **build_shell(row),
-        "checks": CHECKS,
-    }
+    context: dict[str, Any] = {**build_shell(row), "checks": CHECKS}
     if "run" in request.GET:
         context |= {"examination": selectors.examine(row), "made_at": timezone.now()}
     return responses.render(request, "routing/doctor.html", "routing/htmx/doctor.html", context)

@@ -33,11 +33,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     listed: Any = selectors.list_runs(name)
     page = Paginator(listed, ROWS_A_PAGE).get_page(request.GET.get("page"))
     page.object_list = [summarize(row) for row in page.object_list]
-    context = {
-        "endpoint": row,
-        "page": page,
-        "recorded": inputs.default_period(row) is not None,
-    }
+    context = {"endpoint": row, "page": page, "recorded": inputs.default_period(row) is not None}
     return render(request, "whatif/endpoint.html", context)
 
 

@@ -31,11 +31,7 @@ class CacheNode:
     """Running `python -m cachetier.engine`."""
 
     def __init__(
-        self,
-        folder: Path,
-        *flags: str,
-        memory: str = "64MiB",
-        password: str = "",
+        self, folder: Path, *flags: str, memory: str = "64MiB", password: str = ""
     ) -> None:
         self.port = free_port()
         self.admin_port = free_port()

@@ -116,7 +116,6 @@ def _encode_documentation(session: ClientSession, one: Command, parent: str = ""
 
 
 _SUBCOMMANDS = make_container(
-    "command",
-    {"count": count, "docs": docs, "getkeys": getkeys, "info": info, "list": list_},
+    "command", {"count": count, "docs": docs, "getkeys": getkeys, "info": info, "list": list_}
 )
 HANDLERS: dict[str, Handler] = {"command": command}

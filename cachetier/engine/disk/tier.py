@@ -50,13 +50,7 @@ class DiskTier:
     """
 
     def __init__(
-        self,
-        path: Path,
-        capacity_bytes: int,
-        *,
-        queue_bytes: int,
-        max_index_bytes: int,
-        post: Post,
+        self, path: Path, capacity_bytes: int, *, queue_bytes: int, max_index_bytes: int, post: Post
     ) -> None:
         """Recover the folder; blocks. Raise InUseError; other disk errors are retried later."""
         self.counters = DiskCounters()

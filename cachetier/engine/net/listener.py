@@ -131,10 +131,7 @@ class TlsListener(Listener):
             # The context counted the failure; the transport closed the socket.
             with contextlib.suppress(OSError, ssl.SSLError, TimeoutError):
                 await asyncio.get_running_loop().connect_accepted_socket(
-                    self._factory,
-                    sock,
-                    ssl=self._live.context,
-                    ssl_handshake_timeout=_HANDSHAKE_S,
+                    self._factory, sock, ssl=self._live.context, ssl_handshake_timeout=_HANDSHAKE_S
                 )
                 return
         except asyncio.CancelledError:

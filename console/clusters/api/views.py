@@ -137,10 +137,7 @@ class RoleView(APIView):
                 "follow", bool, description="Include the permissions for following objects."
             ),
         ],
-        responses={
-            (200, "application/yaml"): OpenApiTypes.STR,
-            409: ErrorSerializer,
-        },
+        responses={(200, "application/yaml"): OpenApiTypes.STR, 409: ErrorSerializer},
     )
     def get(self, request: Request, name: str) -> HttpResponse:
         """YAML for kubectl apply; 409 until the cluster was reached once."""

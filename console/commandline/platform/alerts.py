@@ -174,11 +174,7 @@ def add_alerts(rooms: Verbs) -> None:
     verb = verbs.verb("rules", "all rules with their parameters", show=_RULES)
     verb.add("--endpoint", default="", help="effective values for this endpoint")
     verb = verbs.verb(
-        "get",
-        "one rule with its settings",
-        "name",
-        form=OUTPUT_DATA,
-        show=output.format_json,
+        "get", "one rule with its settings", "name", form=OUTPUT_DATA, show=output.format_json
     )
     verb.add("--endpoint", default="", help="effective values for this endpoint")
 
@@ -192,10 +188,7 @@ def add_alerts(rooms: Verbs) -> None:
     verb.fields(_FIELDS)
     verb.add("--endpoint", default="", help="only for this endpoint")
     verb = verbs.verb(
-        "try",
-        "dry run: how often a rule would have fired",
-        call=try_rule,
-        show=_format_trial,
+        "try", "dry run: how often a rule would have fired", call=try_rule, show=_format_trial
     )
     verb.add(
         "words",
@@ -257,9 +250,7 @@ def list_silences(context: CommandContext) -> Any:
 
 
 _SILENCES = Table(
-    ("ID", "KIND", "STATE", "ALERTS", "UNTIL", "AUTHOR", "COMMENT"),
-    _silence,
-    "No silences.",
+    ("ID", "KIND", "STATE", "ALERTS", "UNTIL", "AUTHOR", "COMMENT"), _silence, "No silences."
 )
 
 

@@ -97,11 +97,7 @@ def _format_source(one: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _add_facts(verb: Verb) -> None:
-    verb.add(
-        "--auth",
-        choices=("none", "bearer", "basic", "sigv4", "mtls"),
-        help="authentication",
-    )
+    verb.add("--auth", choices=("none", "bearer", "basic", "sigv4", "mtls"), help="authentication")
     for name, text in _PLAIN.items():
         verb.add(f"--{name.replace('_', '-')}", help=text)
     for name, text in _FILES.items():
@@ -124,11 +120,7 @@ def add_metrics_sources(rooms: Verbs) -> None:
     )
     verbs.verb("list", "list metrics sources", show=_SOURCES)
     verbs.verb(
-        "get",
-        "show a metrics source with its last test",
-        "name",
-        call=get,
-        show=_format_source,
+        "get", "show a metrics source with its last test", "name", call=get, show=_format_source
     )
     verb = verbs.verb(
         "add",

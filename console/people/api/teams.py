@@ -64,10 +64,7 @@ class TeamView(GenericAPIView[Team]):
         return Response(_serialize_team(request, slug))
 
     @extend_schema(
-        tags=_TAGS,
-        summary="Change a team",
-        parameters=[IF_MATCH],
-        request=TeamWriteSerializer,
+        tags=_TAGS, summary="Change a team", parameters=[IF_MATCH], request=TeamWriteSerializer
     )
     def patch(self, request: Request, slug: str) -> Response:
         """Requires the admin role. Endpoints outside new namespaces stay where they are."""

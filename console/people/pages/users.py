@@ -24,10 +24,7 @@ from console.people import actions
 from console.people.forms import NewPersonForm, add_errors
 
 PAGE = 50
-_STATES = {
-    True: "activated",
-    False: "deactivated: all sessions ended, API tokens revoked",
-}
+_STATES = {True: "activated", False: "deactivated: all sessions ended, API tokens revoked"}
 FILTERS = ("q", "role", "team", "state")
 
 

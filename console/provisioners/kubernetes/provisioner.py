@@ -37,10 +37,7 @@ class KubernetesProvisioner:
     rolls = True
 
     def __init__(
-        self,
-        access: ClusterAccess,
-        namespace: str,
-        capabilities: frozenset[str] | None = None,
+        self, access: ClusterAccess, namespace: str, capabilities: frozenset[str] | None = None
     ) -> None:
         """`capabilities` as last discovered; None: discover and cache them."""
         self._access = access

@@ -143,10 +143,7 @@ def stream(request: Any, source: Source, *, life_s: float | None = None) -> Stre
 
 
 async def poll_changes(
-    poll: Callable[[], ServerSentEvent | None],
-    *,
-    since: str = "",
-    every_s: float = EVERY_S,
+    poll: Callable[[], ServerSentEvent | None], *, since: str = "", every_s: float = EVERY_S
 ) -> Source:
     """Poll `poll` and yield its event when its `id` changes (initially from `since`).
 

@@ -28,12 +28,7 @@ class NavItem:
 
 
 # Minimum order of each section, last first.
-_SECTIONS = (
-    (80, "Administration"),
-    (60, "Infrastructure"),
-    (50, "Observability"),
-    (0, ""),
-)
+_SECTIONS = ((80, "Administration"), (60, "Infrastructure"), (50, "Observability"), (0, ""))
 
 
 _items: Registry[NavItem] = Registry(key=lambda item: item.url_name)

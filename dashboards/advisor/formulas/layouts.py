@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dashboards.advisor.formulas.outcome import (
-    CAME,
-    MISSED,
-    NOT_APPLIED,
-    UNTOLD,
-    WAITING,
-    Verdict,
-)
+from dashboards.advisor.formulas.outcome import CAME, MISSED, NOT_APPLIED, UNTOLD, WAITING, Verdict
 from routing.analysis.misses import MissTotals, TemplateTotals
 from routing.engine.misses import attribution as causes
 
@@ -96,6 +89,5 @@ def end_watch(last: Verdict) -> Verdict:
     if last.verdict == NOT_APPLIED:
         return Verdict(UNTOLD, f"Not applied within the time it is checked. {last.text}")
     return Verdict(
-        UNTOLD,
-        f"{last.text} Its callers changed or ended, or routers restarted and began anew.",
+        UNTOLD, f"{last.text} Its callers changed or ended, or routers restarted and began anew."
     )

@@ -88,9 +88,7 @@ def summarize(requests: Sequence[TraceRequest], seed: int = 0) -> dict[str, Any]
 
 
 def _figures(
-    ordered: Sequence[tuple[float, int]],
-    sums: Sequence[tuple[int, int]],
-    weights: Sequence[int],
+    ordered: Sequence[tuple[float, int]], sums: Sequence[tuple[int, int]], weights: Sequence[int]
 ) -> dict[str, float | None]:
     heights = list(accumulate(weights[index] for _, index in ordered))
     total = heights[-1]

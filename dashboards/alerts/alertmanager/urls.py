@@ -15,11 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("silences/<str:silence>/expire/", silences.expire, name="silence_expire"),
     path("receivers/", receivers.index, name="receivers"),
     path("receivers/alertmanager.yml", receivers.as_yml, name="alertmanager_yml"),
-    path(
-        "receivers/alertmanagerconfig.yml",
-        receivers.as_object,
-        name="alertmanager_object",
-    ),
+    path("receivers/alertmanagerconfig.yml", receivers.as_object, name="alertmanager_object"),
     path("receivers/new/", receivers.new, name="receiver_new"),
     path("receivers/<slug:name>/", receivers.receiver, name="receiver"),
     path("receivers/<slug:name>/test/", receivers.try_out, name="receiver_test"),

@@ -34,8 +34,7 @@ _PLAIN = {"spellcheck": "false", "autocomplete": "off"}
 
 class ClusterAlertsForm(ActionForm):
     rules = flag_field(
-        "Sync alert rules",
-        help_text="Maintains a PrometheusRule with the current settings.",
+        "Sync alert rules", help_text="Maintains a PrometheusRule with the current settings."
     )
     receivers = flag_field(
         "Sync receivers and routes",

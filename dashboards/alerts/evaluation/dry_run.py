@@ -94,11 +94,7 @@ class DryRun:
 
 
 def dry_run(
-    asker: Asker,
-    draft: ConditionValues,
-    now: ConditionValues | None,
-    measure: Measure,
-    key: str,
+    asker: Asker, draft: ConditionValues, now: ConditionValues | None, measure: Measure, key: str
 ) -> DryRun:
     """Evaluate `draft`, and `now` unless it is None (the rule does not exist yet)."""
     moment = time.time()

@@ -114,10 +114,7 @@ def _too_few(samples: Sequence[RequestSample], which: str) -> list[str]:
 
 
 def _measure(
-    label: str,
-    a: list[tuple[float, int]],
-    b: list[tuple[float, int]],
-    percents: tuple[int, ...],
+    label: str, a: list[tuple[float, int]], b: list[tuple[float, int]], percents: tuple[int, ...]
 ) -> list[ComparisonRow]:
     rows: list[ComparisonRow] = []
     drawn_a, drawn_b = _resample(a, percents, 1), _resample(b, percents, 2)

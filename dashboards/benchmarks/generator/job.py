@@ -11,11 +11,7 @@ from typing import Any
 from console.core.errors import Problem, Refused
 
 CHAT, DOCUMENTS, TRACE = "chat", "documents", "trace"
-WORKLOADS = {
-    CHAT: "Multi-turn chat",
-    DOCUMENTS: "Questions about shared documents",
-    TRACE: "Trace",
-}
+WORKLOADS = {CHAT: "Multi-turn chat", DOCUMENTS: "Questions about shared documents", TRACE: "Trace"}
 RATE, CONCURRENCY = "rate", "concurrency"
 MODES = {RATE: "Request rate", CONCURRENCY: "Concurrency"}
 CHAT_API, COMPLETIONS_API = "chat", "completions"

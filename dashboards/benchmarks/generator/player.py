@@ -144,13 +144,7 @@ class Player:
 READ_INTERVAL_S = 2.0
 _DEADLINE_S = 2.0
 COMPUTED = "computed"
-TIERS = {
-    "device": "device",
-    "host": "l1",
-    "disk": "l2",
-    "p2p": "l2",
-    "external_unspecified": "l2",
-}
+TIERS = {"device": "device", "host": "l1", "disk": "l2", "p2p": "l2", "external_unspecified": "l2"}
 
 
 class TierCounterReader:

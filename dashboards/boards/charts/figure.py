@@ -156,7 +156,7 @@ def _bar(_panel: Panel, item: StyledSeries, window: Window) -> dict[str, Any]:
             "color": style.colour,
             "line": {"width": 0},
             "pattern": {"shape": style.hatch, "size": 5, "solidity": 0.25},
-        },
+        }
     }
 
 

@@ -63,14 +63,10 @@ PROMPTS = Cause(
     "Prompt tokens processed in this range",
 )
 REQUESTS = Cause(
-    "happened_requests",
-    "No requests finished in this range.",
-    "Requests finished in this range",
+    "happened_requests", "No requests finished in this range.", "Requests finished in this range"
 )
 ROUTED = Cause(
-    "happened_routed",
-    "No requests were routed in this range.",
-    "Requests routed in this range",
+    "happened_routed", "No requests were routed in this range.", "Requests routed in this range"
 )
 ANSWERED = Cause(
     "happened_answered",

@@ -75,8 +75,7 @@ _BY_DIGIT = {
 OUTCOMES = _styles("outcome", _BY_DIGIT)
 STATUSES = _styles("status", {f"{digit}xx": style for digit, style in _BY_DIGIT.items()})
 CACHE_STATES = _styles(
-    "cache",
-    {"none": (GREY, "longdash"), "partial": (SKY, "dash"), "full": (GREEN, "solid")},
+    "cache", {"none": (GREY, "longdash"), "partial": (SKY, "dash"), "full": (GREEN, "solid")}
 )
 QUANTILES = {
     "p50": Style("p50", SKY, "solid"),

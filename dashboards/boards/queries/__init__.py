@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.boards.queries import (
-    cache,
-    cluster,
-    cost,
-    engines,
-    growth,
-    metric_names,
-    routing,
-)
+from dashboards.boards.queries import cache, cluster, cost, engines, growth, metric_names, routing
 from dashboards.boards.queries.growth import (
     render_declared,
     render_for_chart,

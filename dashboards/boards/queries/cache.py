@@ -145,11 +145,7 @@ def _by_hits(scope: Scope, times: Times) -> Parts:
     newer = f"unless on (pod) {rate(n.BY_SOURCE, scope.engines(), times)}"
     # Excluded first: in a new fleet nothing is left to join.
     computed = f"({queried} {newer}) - {hits} - ({beyond} or {hits} * 0)"
-    return [
-        ("device", f"{hits} {newer}"),
-        ("beyond", f"{beyond} {newer}"),
-        ("computed", computed),
-    ]
+    return [("device", f"{hits} {newer}"), ("beyond", f"{beyond} {newer}"), ("computed", computed)]
 
 
 def _reuse(by: str, *, top: bool = False) -> Query:

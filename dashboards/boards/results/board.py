@@ -219,12 +219,7 @@ def _plan(request: BoardRequest) -> QueryPlan:
     times = lines.resolve_times(survey)
     appeared = lines.find_appeared(request.prometheus, times, survey.added)
     evidence_scope = evidence.EvidenceScope(
-        scope,
-        times,
-        request.now,
-        survey.resolution.targets,
-        survey.covered,
-        survey.exported,
+        scope, times, request.now, survey.resolution.targets, survey.covered, survey.exported
     )
     questions = lines.questions(window, times, appeared)
     rankings = lines.rankings(times)
@@ -419,12 +414,7 @@ def _apply_factor(line: PanelLine, answer: QueryResult, factors: Factors) -> Que
 def _without_factors(panel: Panel, plain: UnpricedPanel) -> Panel:
     lines = tuple(replace(line, factor="") for line in panel.lines)
     return replace(
-        panel,
-        lines=lines,
-        title=plain.title,
-        about=plain.about,
-        unit=plain.unit,
-        unpriced=None,
+        panel, lines=lines, title=plain.title, about=plain.about, unit=plain.unit, unpriced=None
     )
 
 

@@ -39,8 +39,7 @@ class MissingPriceSerializer(serializers.Serializer[Any]):
 class PriceWriteSerializer(serializers.Serializer[Any]):
     usd_hour = serializers.FloatField(required=False, help_text=REMEDY)
     list_price = serializers.CharField(
-        required=False,
-        help_text="Alternative to usd_hour: instance type whose list price applies.",
+        required=False, help_text="Alternative to usd_hour: instance type whose list price applies."
     )
 
 

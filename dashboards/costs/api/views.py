@@ -47,9 +47,7 @@ class BudgetStateSerializer(serializers.Serializer[Any]):
         source="spent", help_text="This month (UTC), priced usage only."
     )
     foreseen_usd = serializers.FloatField(
-        source="foreseen",
-        allow_null=True,
-        help_text="At the end of the month; null: no data yet.",
+        source="foreseen", allow_null=True, help_text="At the end of the month; null: no data yet."
     )
     used_ratio = serializers.FloatField(source="used")
     forecast_ratio = serializers.FloatField(source="forecast", allow_null=True)
@@ -195,9 +193,7 @@ class TierPrices(GenericAPIView[TierPrice]):
         return selectors.last_tier_prices()
 
     @extend_schema(
-        tags=_TAGS,
-        summary="List cache tier prices",
-        responses=TierPriceSerializer(many=True),
+        tags=_TAGS, summary="List cache tier prices", responses=TierPriceSerializer(many=True)
     )
     def get(self, _request: Request) -> Response:
         page = self.paginate_queryset(self.get_queryset()) or []

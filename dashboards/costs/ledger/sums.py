@@ -187,9 +187,7 @@ def by_tier(rows: Days) -> list[TierLine]:
     """Return a line for each tier and team."""
     ordered = rows.exclude(tier="").order_by("tier", "team").values("tier", "team")
     sums_of = ordered.annotate(
-        sum_h=_sum(F("tier_h")),
-        sum_usd=_sum(_TIER),
-        sum_unpriced=_sum(F("tier_h"), _NO_TIER_PRICE),
+        sum_h=_sum(F("tier_h")), sum_usd=_sum(_TIER), sum_unpriced=_sum(F("tier_h"), _NO_TIER_PRICE)
     )
     columns = ("tier", "team", "sum_h", "sum_usd", "sum_unpriced")
     return [TierLine(*row) for row in sums_of.values_list(*columns)]

@@ -18,15 +18,7 @@ from console.catalogue.core.builtin import Instance
 from dashboards.boards.results.board import Message, make_fault_message
 from dashboards.costs.formulas.counts import TIERS, UsageCounts, count_usage
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
-from dashboards.costs.formulas.savings import (
-    NO_L2,
-    Costs,
-    Counts,
-    L2Cost,
-    costs,
-    per_day,
-    rate,
-)
+from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day, rate
 from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.entry import MissingPrice, list_missing

@@ -61,15 +61,9 @@ LMCACHE: Final = (
         "Prompt tokens found in LMCache lookups.",
     ),
     _lmcache(
-        "num_lookup_tokens_total",
-        _SERVER,
-        "Prompt tokens looked up: denominator of the above.",
+        "num_lookup_tokens_total", _SERVER, "Prompt tokens looked up: denominator of the above."
     ),
-    _lmcache(
-        "num_lookup_requests_total",
-        "lmcache_mp_lookups_requests_total",
-        "Lookups.",
-    ),
+    _lmcache("num_lookup_requests_total", "lmcache_mp_lookups_requests_total", "Lookups."),
     _lmcache(
         "num_hit_tokens_total",
         f"(vllm:external_prefix_cache_hits_total {_SAME_WORKER})",

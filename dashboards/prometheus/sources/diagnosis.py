@@ -29,10 +29,7 @@ _FAMILIES: Mapping[str, tuple[str, ...]] = {
     "vLLM workers": (RUNNING,),
     "Emberline routers": (REQUESTS,),
     "Emberline cache nodes": (L2_CAPACITY,),
-    "LMCache in the worker": (
-        "lmcache:num_lookup_tokens_total",
-        "lmcache_num_lookup_tokens_total",
-    ),
+    "LMCache in the worker": ("lmcache:num_lookup_tokens_total", "lmcache_num_lookup_tokens_total"),
     "LMCache server": ("lmcache_mp_lookup_requested_tokens_total",),
     "GPUs (DCGM exporter)": ("DCGM_FI_DEV_GPU_UTIL",),
     "Kubernetes objects (kube-state-metrics)": ("kube_pod_info",),

@@ -27,13 +27,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         with local_api.without_request_log():
-            ended = context.run(
-                options,
-                local_api.client,
-                self.stdout,
-                sys.stderr,
-                ThisMachine(),
-            )
+            ended = context.run(options, local_api.client, self.stdout, sys.stderr, ThisMachine())
         if not ended.ok:
             raise CommandError(ended.text, returncode=ended.exit_code)
         if ended.text:

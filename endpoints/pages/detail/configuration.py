@@ -52,10 +52,7 @@ def form_values(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
 def value_groups(spec: EndpointSpec) -> tuple[ValueGroup, ...]:
     flat = spec.flat()
     return tuple(
-        ValueGroup(
-            title,
-            tuple(_value(f, flat[f.path]) for f in FIELDS if _section(f) in sections),
-        )
+        ValueGroup(title, tuple(_value(f, flat[f.path]) for f in FIELDS if _section(f) in sections))
         for title, sections in _GROUPS
     )
 

@@ -37,20 +37,13 @@ def _all_of(*sections: str) -> tuple[str, ...]:
 
 
 MODEL = FormSection(
-    "Model",
-    "Model, engine and number of workers.",
-    ("name", "replicas", "model", "engine"),
+    "Model", "Model, engine and number of workers.", ("name", "replicas", "model", "engine")
 )
 PLACE = FormSection(
-    "Location",
-    "This machine or a connected cluster.",
-    ("placement.cluster", "placement.namespace"),
+    "Location", "This machine or a connected cluster.", ("placement.cluster", "placement.namespace")
 )
 L1 = FormSection(
-    "L1 cache",
-    "KV cache in the memory of each worker.",
-    _all_of("cache.l1"),
-    "cache.l1.enabled",
+    "L1 cache", "KV cache in the memory of each worker.", _all_of("cache.l1"), "cache.l1.enabled"
 )
 L2 = FormSection(
     "L2 cache",
@@ -59,10 +52,7 @@ L2 = FormSection(
     "cache.l2.enabled",
 )
 ROUTING = FormSection(
-    "Routing",
-    "Selection of a worker per request.",
-    _all_of("routing"),
-    "routing.enabled",
+    "Routing", "Selection of a worker per request.", _all_of("routing"), "routing.enabled"
 )
 RESOURCES = FormSection("Worker resources", "Requests per worker.", _all_of("resources"))
 ARGUMENTS = FormSection(
@@ -73,9 +63,7 @@ ARGUMENTS = FormSection(
 TAGS = FormSection("Tags", "Labels of all created objects.", ("tags",))
 
 ROUTERS = FormSection(
-    "Routers",
-    "Number, resources and admission limits.",
-    _all_of("router", "limits"),
+    "Routers", "Number, resources and admission limits.", _all_of("router", "limits")
 )
 LOCAL_ROUTERS = FormSection(
     "Routers",
@@ -88,9 +76,7 @@ STORE = FormSection(
     _all_of("router.state_store"),
 )
 EXPOSURE = FormSection(
-    "Exposure",
-    "Access to the routers from outside the cluster.",
-    _all_of("exposure"),
+    "Exposure", "Access to the routers from outside the cluster.", _all_of("exposure")
 )
 AUTOSCALING = FormSection(
     "Autoscaling",
@@ -140,10 +126,7 @@ ROLLOUT = FormSection(
     ("rollout.deadline_s", "rollout.drain_s", "rollout.auto_rollback"),
 )
 SPLIT = FormSection(
-    "Disaggregated prefill",
-    "Separate prefill and decode workers.",
-    _all_of("pd"),
-    "pd.enabled",
+    "Disaggregated prefill", "Separate prefill and decode workers.", _all_of("pd"), "pd.enabled"
 )
 METRICS = FormSection("Metrics", "Scrape configuration for Prometheus.", _all_of("monitoring"))
 

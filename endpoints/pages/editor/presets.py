@@ -80,9 +80,7 @@ DOCUMENTS = Preset(
         ),
         PresetSetting("cache.l1.size_gib", 1.0, "Fits a small machine.", cluster=False),
         PresetSetting(
-            "cache.l1.policy",
-            "arc",
-            "Documents used once do not evict documents used often.",
+            "cache.l1.policy", "arc", "Documents used once do not evict documents used often."
         ),
         PresetSetting("cache.l1.chunk_tokens", 256, "Large chunks cost less for long prefixes."),
         PresetSetting(

@@ -95,11 +95,7 @@ class GroupForm(ActionForm):
         initial: dict[str, Any] = {}
         if group is not None:
             members = [endpoint.name for endpoint in group.endpoints.all()]
-            initial = {
-                "name": group.name,
-                "description": group.description,
-                "endpoints": members,
-            }
+            initial = {"name": group.name, "description": group.description, "endpoints": members}
         super().__init__(data, initial=initial)
         field = self.fields["endpoints"]
         if isinstance(field, forms.MultipleChoiceField):

@@ -122,12 +122,7 @@ def check_not_reached(facts: FleetFacts) -> Iterator[DoctorFinding]:
         )
 
 
-@doctor_check(
-    "WorkerMetricsMissing",
-    "All workers expose vLLM metrics",
-    require_workers,
-    kv=False,
-)
+@doctor_check("WorkerMetricsMissing", "All workers expose vLLM metrics", require_workers, kv=False)
 def worker_metrics(facts: FleetFacts) -> Iterator[DoctorFinding]:
     bad = {
         worker.name: worker.cache.error or "/metrics has no vLLM metrics"

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from routing.analysis.fallbacks import (
-    FORM_REASONS,
-    MIN_REQUESTS,
-    find_remedy,
-    judge_fallbacks,
-)
+from routing.analysis.fallbacks import FORM_REASONS, MIN_REQUESTS, find_remedy, judge_fallbacks
 from routing.analysis.label_names import get_name
 from routing.doctor.facts import FleetFacts, PlacementFacts
 from routing.doctor.findings import (

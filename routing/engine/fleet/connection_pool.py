@@ -48,9 +48,7 @@ class WorkerPool(Protocol):
 
     def take(self) -> WorkerConnection | None: ...
     def connect(
-        self,
-        connected: Callable[[WorkerConnection], None],
-        failed: Callable[[str, bool], None],
+        self, connected: Callable[[WorkerConnection], None], failed: Callable[[str, bool], None]
     ) -> asyncio.Task[None]: ...
     def tick(self, now: float) -> None: ...
     def renew(self, tls: ssl.SSLContext, tls_name: str) -> None: ...
@@ -95,9 +93,7 @@ class ConnectionPool:
         self.idle.append(connection)
 
     def connect(
-        self,
-        connected: Callable[[WorkerConnection], None],
-        failed: Callable[[str, bool], None],
+        self, connected: Callable[[WorkerConnection], None], failed: Callable[[str, bool], None]
     ) -> asyncio.Task[None]:
         """Open a connection; exactly one callback is called, unless the task is cancelled.
 
@@ -106,9 +102,7 @@ class ConnectionPool:
         return asyncio.get_running_loop().create_task(self._connect(connected, failed))
 
     async def _connect(
-        self,
-        connected: Callable[[WorkerConnection], None],
-        failed: Callable[[str, bool], None],
+        self, connected: Callable[[WorkerConnection], None], failed: Callable[[str, bool], None]
     ) -> None:
         loop = asyncio.get_running_loop()
         tls = self._tls

@@ -14,15 +14,7 @@ import msgspec
 import xxhash
 
 from routing.engine.kv import chain
-from routing.engine.kv.holders import (
-    GPU,
-    L1,
-    L2_OWN,
-    L2_SHARED,
-    Holder,
-    OrphanRun,
-    Rank,
-)
+from routing.engine.kv.holders import GPU, L1, L2_OWN, L2_SHARED, Holder, OrphanRun, Rank
 from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index, add_hints
 from routing.engine.kv.wire import BlockHash, Event, Removed, Stored, Tier, parse_tier
 

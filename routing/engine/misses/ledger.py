@@ -45,11 +45,7 @@ DEFAULT_BLOCK = 16  # vLLM's on GPUs; used until the engine's is known
 _MIN_COMPARED_BYTES = 512  # unknown part from which a prompt is compared with earlier ones
 _MIN_COMPARED_SHARE = 4  # one quarter of the prompt
 _HITS_KEPT = 1024
-_TIERS = {
-    Tier.GPU: causes.EVICTED_DEVICE,
-    Tier.L1: causes.EVICTED_L1,
-    Tier.L2: causes.EVICTED_L2,
-}
+_TIERS = {Tier.GPU: causes.EVICTED_DEVICE, Tier.L1: causes.EVICTED_L1, Tier.L2: causes.EVICTED_L2}
 _TIER_NUMBERS = {tier: number for number, tier in enumerate(_TIERS)}
 _EVICTED = tuple(_TIERS.values())
 _LOST = {

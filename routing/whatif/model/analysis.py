@@ -24,13 +24,7 @@ from routing.whatif.model.calibration import (
     relative_time,
 )
 from routing.whatif.model.isolation import ReplayPair
-from routing.whatif.model.outcome import (
-    Comparison,
-    Estimate,
-    compare,
-    resample_runs,
-    tabulate,
-)
+from routing.whatif.model.outcome import Comparison, Estimate, compare, resample_runs, tabulate
 from routing.whatif.model.scenario import PlannedTrace, Scenario, plan_trace, run_scenario
 from routing.whatif.simulation.hardware import Hardware, TierModel
 from routing.whatif.simulation.replay import WARM_UP, SimulatedRun, Step

@@ -106,10 +106,7 @@ def _compress(requests: list[PlannedRequest], rate: float) -> list[PlannedReques
 
 
 def run_scenario(
-    scenario: Scenario,
-    planned: PlannedTrace,
-    warm_up: float = WARM_UP,
-    step: Step | None = None,
+    scenario: Scenario, planned: PlannedTrace, warm_up: float = WARM_UP, step: Step | None = None
 ) -> SimulatedRun:
     """Replay the requests; `step` may raise to cancel."""
     size = planned.block_tokens

@@ -100,10 +100,7 @@ def test_lmcache(start: Start) -> None:
     if not python.is_file() or not packages:
         pytest.skip(f"NO torch OR NO lmcache HERE: `make vllm`, and {FETCH}")
     nodes = [start(memory="128MiB", password="open-sesame") for _ in range(2)]
-    urls = [
-        f"redis://:open-sesame@127.0.0.1:{nodes[0].port}",
-        f"resp://127.0.0.1:{nodes[1].port}",
-    ]
+    urls = [f"redis://:open-sesame@127.0.0.1:{nodes[0].port}", f"resp://127.0.0.1:{nodes[1].port}"]
     driver = str(ROOT / "tests" / "support" / "lmcache_driver.py")
     text = run(
         # -P: tests/support, the folder of the script, has a package named vllm.

@@ -26,11 +26,7 @@ MIB = 1024**2
 @pytest.fixture(autouse=True)
 def _nodes(monkeypatch: pytest.MonkeyPatch, paper: FakeProvisioner) -> None:
     numbers = node_stats.NodeStats(
-        used_bytes=256.0 * MIB,
-        capacity_bytes=1024.0 * MIB,
-        lookups=40,
-        hits=30,
-        evictions=0,
+        used_bytes=256.0 * MIB, capacity_bytes=1024.0 * MIB, lookups=40, hits=30, evictions=0
     )
     monkeypatch.setattr("cachetier.tier.node_stats.fetch_stats", lambda _url: numbers)
 

@@ -138,10 +138,7 @@ def test_lmcache_and_mooncake_sizes_are_per_rank() -> None:
         (CacheSpec(LRU, REDIS, GPU, Connector.LMCACHE_SERVER), "accepts no password"),
         (CacheSpec(LRU, None, GPU, Connector.LMCACHE_SERVER, server="x"), "HOST:PORT"),
         (CacheSpec(LRU, None, GPU, Connector.MOONCAKE), "mooncake.master: is missing"),
-        (
-            CacheSpec(LRU, PLAIN, GPU, Connector.MOONCAKE, mooncake=Mooncake("m:1")),
-            "remove l2",
-        ),
+        (CacheSpec(LRU, PLAIN, GPU, Connector.MOONCAKE, mooncake=Mooncake("m:1")), "remove l2"),
         (
             CacheSpec(LRU, None, GPU, Connector.MOONCAKE, mooncake=Mooncake("m:1", "udp")),
             "not one of rdma, tcp",

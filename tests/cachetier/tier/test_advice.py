@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachetier.tier.advice import (
-    HEIGHT,
-    WIDTH,
-    compute_what_if,
-    draw_curve,
-    merge_namespaces,
-)
+from cachetier.tier.advice import HEIGHT, WIDTH, compute_what_if, draw_curve, merge_namespaces
 from cachetier.tier.node_stats import Curve, Namespace
 
 GIB = 1024.0**3

@@ -16,12 +16,7 @@ from cachetier.tier import node_stats
 from cachetier.tier.lifecycle import judge_tier
 from cachetier.tier.node_spec import NodeFacts, node_spec, nodes_url, to_pods
 from cachetier.tier.spec import GIB, TierSpec
-from console.provisioners.base import (
-    Observation,
-    ReplicaObservation,
-    ReplicaState,
-    asdict_plain,
-)
+from console.provisioners.base import Observation, ReplicaObservation, ReplicaState, asdict_plain
 from console.provisioners.kubernetes.api.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import RenderingTarget, Secrets
@@ -101,9 +96,7 @@ def test_cluster_pods_equal_the_golden_file() -> None:
     assert text == path.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
 
 
-def test_pod_accepts_its_arguments_and_reads_its_password_from_a_secret(
-    tmp_path: Path,
-) -> None:
+def test_pod_accepts_its_arguments_and_reads_its_password_from_a_secret(tmp_path: Path) -> None:
     spec = to_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
     (tmp_path / "password").write_text("x" * 20)
     (tmp_path / "memory").write_text(str(2**30))
@@ -131,10 +124,7 @@ def test_node_requests_and_limits_equal_the_tier_size() -> None:
         return found
 
     size = "1216Mi"
-    assert resources() == {
-        "requests": {"cpu": "250m", "memory": size},
-        "limits": {"memory": size},
-    }
+    assert resources() == {"requests": {"cpu": "250m", "memory": size}, "limits": {"memory": size}}
     given = {"cpu_millis": 500, "cpu_limit_millis": 2000, "memory_limit_bytes": 2 * GIB}
     assert resources(**given) == {
         "requests": {"cpu": "500m", "memory": size},

@@ -68,9 +68,7 @@ def test_second_seal_equals_the_documented_one() -> None:
     )
 
 
-def test_reader_without_blake3_reports_it_and_rejects(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reader_without_blake3_reports_it_and_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
     sealed = envelope.pack_header(KEY, b"body", Seal.BLAKE3)
     monkeypatch.setattr(envelope, "blake3", None)
     assert envelope.expected_length(sealed, KEY) == 4, "the node which keeps it need not check it"

@@ -131,8 +131,7 @@ def test_broken_json_and_wrong_method(trouble: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "read", "write"),
-    [("viewer", 200, 403), ("operator", 200, 200), ("admin", 200, 200)],
+    ("role", "read", "write"), [("viewer", 200, 403), ("operator", 200, 200), ("admin", 200, 200)]
 )
 def test_permissions_by_method_with_tokens(
     settings: Any, people: Cast, role: str, read: int, write: int

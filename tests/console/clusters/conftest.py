@@ -35,10 +35,7 @@ def node(name: str, gpus: int = 0, **labels: str) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "labels": labels},
         "spec": {"providerID": f"aws:///{name}"},
-        "status": {
-            "allocatable": allocatable,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
+        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
     }
 
 

@@ -235,9 +235,7 @@ def test_check_from_the_page_is_repeated_by_messages(
     cluster = add(people, api.url)
     sent: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
-        BaseTask,
-        "nudge",
-        lambda _task, *args, countdown=0.0: sent.append((*args, countdown)),
+        BaseTask, "nudge", lambda _task, *args, countdown=0.0: sent.append((*args, countdown))
     )
     actions.check_cluster(people.alice, "work")
     observations = 0

@@ -161,9 +161,7 @@ def test_number_of_queries_is_constant(people: Cast, api: Stub, url: str) -> Non
     counts = []
     for name in ("a", "b", "c"):
         add(people, api.url, name)
-        with CaptureQueriesContext(
-            connection,
-        ) as caught:
+        with CaptureQueriesContext(connection) as caught:
             assert page.get(url).status_code == 200
         counts.append(len(caught))
     assert counts[1] == counts[2]

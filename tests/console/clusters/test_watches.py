@@ -83,10 +83,7 @@ def due_in_s(endpoint: Endpoint) -> float:
 
 
 def test_death_of_a_pod_is_announced_and_a_steady_endpoint_is_not_polled(
-    cluster_harness: ClusterHarness,
-    data: dict[str, Any],
-    rounds: Rounds,
-    requests: list[str],
+    cluster_harness: ClusterHarness, data: dict[str, Any], rounds: Rounds, requests: list[str]
 ) -> None:
     demo = cluster_harness.create(data)
     cluster_harness.until(demo, "Ready")
@@ -149,9 +146,7 @@ def test_lost_watch_is_counted_shown_and_replaced_by_polling(
 
 
 def test_namespaces_without_endpoints_are_not_watched(
-    fake_harness: ClusterHarness,
-    data: dict[str, Any],
-    rounds: Rounds,
+    fake_harness: ClusterHarness, data: dict[str, Any], rounds: Rounds
 ) -> None:
     rounds.adjust()
     assert not rounds.watches._watches
@@ -168,9 +163,7 @@ def test_namespaces_without_endpoints_are_not_watched(
 
 
 def test_new_credentials_restart_the_watches(
-    fake_harness: ClusterHarness,
-    data: dict[str, Any],
-    rounds: Rounds,
+    fake_harness: ClusterHarness, data: dict[str, Any], rounds: Rounds
 ) -> None:
     fake_harness.create(data)
     rounds.live()

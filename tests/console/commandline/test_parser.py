@@ -196,7 +196,7 @@ def test_an_unconfirmed_removal_changes_nothing() -> None:
 
 def test_counts_have_a_plural() -> None:
     assert [output.count(number, "worker") for number in (0, 1, 1200)] == [
-        *("0 workers", "1 worker", "1,200 workers"),
+        *("0 workers", "1 worker", "1,200 workers")
     ]
 
 

@@ -44,11 +44,7 @@ FULL = replace(FINE, free_bytes=0)
         (replace(FINE, full_in_s=7 * 3600.0), DiskState.OK, "50 GiB"),
         (replace(FINE, inodes_free=40), DiskState.LOW, "40 of 1000 inodes free"),
         (replace(FINE, inodes_free=0), DiskState.FULL, "0 of 1000 inodes free"),
-        (
-            replace(FINE, inodes=0, inodes_free=0),
-            DiskState.OK,
-            "50 GiB",
-        ),  # no inode limit
+        (replace(FINE, inodes=0, inodes_free=0), DiskState.OK, "50 GiB"),  # no inode limit
         (replace(FINE, free_bytes=16 * 1024**2), DiskState.FULL, "16 MiB of"),
         (
             replace(FINE, total_bytes=200 * 1024**2, free_bytes=4 * 1024**2),

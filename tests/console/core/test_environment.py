@@ -225,7 +225,7 @@ def test_pod_settings_are_loaded(tmp_path: Path) -> None:
         EMBERLINE_LOG_LEVEL="warning",
     )
     assert [str(facts.static_root), str(facts.l2_password_file), str(facts.targets_token_file)] == [
-        *("/srv/static", "/keys/l2", "/keys/token"),
+        *("/srv/static", "/keys/l2", "/keys/token")
     ]
     assert (facts.install_id, facts.admin) == ("one-of-many", "0.0.0.0:9100")
     assert (facts.log_format, facts.log_level) == ("json", "WARNING")
@@ -260,10 +260,7 @@ def test_prometheus_login_follows_the_given_settings(tmp_path: Path) -> None:
 
 def test_prometheus_retention_uses_prometheus_units() -> None:
     assert str(environment.retention({})) == "30d, 10GB at most"
-    given = {
-        "EMBERLINE_PROMETHEUS_RETENTION": "1y",
-        "EMBERLINE_PROMETHEUS_RETENTION_SIZE": "0",
-    }
+    given = {"EMBERLINE_PROMETHEUS_RETENTION": "1y", "EMBERLINE_PROMETHEUS_RETENTION_SIZE": "0"}
     assert str(environment.retention(given)) == "1y"
     for name in given:
         with pytest.raises(environment.SettingError, match=name):

@@ -257,9 +257,7 @@ def test_workers_are_real_where_vllm_is_available(
     assert ("no room on this disk" in printed) is not possible
 
 
-def test_closed_terminal_does_not_prevent_a_stop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_closed_terminal_does_not_prevent_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone:
         def write(self, _text: str) -> int:
             raise OSError(5, "Input/output error")

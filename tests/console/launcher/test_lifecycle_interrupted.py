@@ -124,9 +124,7 @@ def test_interrupted_up_leaves_nothing(interrupted_launcher: Rig, step: str, num
     assert not interrupted_launcher.runs()
 
 
-def test_interrupted_resumed_up_stops_no_running_program(
-    interrupted_launcher: Rig,
-) -> None:
+def test_interrupted_resumed_up_stops_no_running_program(interrupted_launcher: Rig) -> None:
     interrupted_launcher.run("up", "before wait:SIGKILL")
     serving = runtime_environment.supervisor_pid(interrupted_launcher.layout)
     code, output = interrupted_launcher.run("up", "before wait:SIGINT")
@@ -189,9 +187,7 @@ def test_step_ends_with_its_killed_launcher(tmp_path: Path) -> None:
     until(lambda: not runs(step))
 
 
-def test_unknown_lock_holder_is_not_killed(
-    interrupted_launcher: Rig,
-) -> None:
+def test_unknown_lock_holder_is_not_killed(interrupted_launcher: Rig) -> None:
     interrupted_launcher.layout.prepare()
     stranger = subprocess.Popen([shutil.which("sleep") or "/bin/sleep", "60"])
     try:
@@ -213,9 +209,7 @@ def test_unknown_lock_holder_is_not_killed(
 
 
 @pytest.mark.django_db
-def test_admin_with_an_unshown_password_gets_another(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_admin_with_an_unshown_password_gets_another(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("emberline_admin", "--create")
     first = capsys.readouterr().out
     call_command("emberline_admin", "--create", "--renew-unused")

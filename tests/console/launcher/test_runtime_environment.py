@@ -114,11 +114,7 @@ def test_environment_of_the_caller_has_precedence(
     env = {"PROMETHEUS_URL": "http://theirs", "REDIS_URL": "redis://theirs", "WORKERS": ""}
     runtime_environment.adopt_environment(env)
     # Our tenant, or a file beside a URL, would contradict the given values.
-    assert env == {
-        "PROMETHEUS_URL": "http://theirs",
-        "REDIS_URL": "redis://theirs",
-        "WORKERS": "",
-    }
+    assert env == {"PROMETHEUS_URL": "http://theirs", "REDIS_URL": "redis://theirs", "WORKERS": ""}
 
 
 def test_environment_of_a_dead_product_is_ignored(

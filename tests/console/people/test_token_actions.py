@@ -41,12 +41,7 @@ class Access:
 
     def alive(self) -> tuple[bool, bool, str, str]:
         """The own session, the other one, and what each token may do."""
-        return (
-            _inside(self.own),
-            _inside(self.other),
-            _role(self.everywhere),
-            _role(self.in_team),
-        )
+        return (_inside(self.own), _inside(self.other), _role(self.everywhere), _role(self.in_team))
 
 
 def _inside(client: Client) -> bool:

@@ -80,10 +80,7 @@ MADE_UP = {
         "/x/y.py:3: UserWarning: old\nserve: error: the following arguments are required: --model",
         "the following arguments are required: --model",
     ),
-    "no vLLM in the image": (
-        "/usr/bin/python3: No module named vllm\n",
-        "No module named vllm",
-    ),
+    "no vLLM in the image": ("/usr/bin/python3: No module named vllm\n", "No module named vllm"),
     "no interpreter in the image": ("worker: 1: exec: python3: not found", "python3: not found"),
     "no library in the image": (
         "x: error while loading shared libraries: libnuma.so.1: cannot open shared object file",

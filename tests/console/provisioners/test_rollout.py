@@ -21,11 +21,7 @@ def observed(text: str) -> list[ReplicaObservation]:
     """Parse "R s . b" into replicas 0..: capitals run the wanted spec, a dot is missing."""
     return [
         ReplicaObservation(
-            f"demo-{index}",
-            index,
-            STATES[letter.lower()],
-            "new" if letter.isupper() else "old",
-            {},
+            f"demo-{index}", index, STATES[letter.lower()], "new" if letter.isupper() else "old", {}
         )
         for index, letter in enumerate(text.split())
         if letter != "."

@@ -13,12 +13,7 @@ from pytest_django.fixtures import Settings
 from console.provisioners.local import programs
 from console.provisioners.local.programs import ProgramSeen
 from console.provisioners.local.rpc import ProcessState, Supervisor
-from console.provisioners.local.supervisord import (
-    Program,
-    include_dir,
-    render_program,
-    socket_path,
-)
+from console.provisioners.local.supervisord import Program, include_dir, render_program, socket_path
 from tests.support.people import Cast, cast
 from tests.support.supervised import Supervised
 from tests.support.waiting import until

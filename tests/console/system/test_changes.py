@@ -69,10 +69,7 @@ def test_only_programs_of_the_console_are_compared_for_lack_of_a_handler(
 
 
 def test_the_listener_outlives_a_failing_handler(
-    listener: ChangeListener,
-    handled: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    listener: ChangeListener, handled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anew: list[None] = []
     monkeypatch.setattr(changes, "observe_anew", lambda: anew.append(None))

@@ -157,9 +157,7 @@ def test_new_supervisord_is_no_crash(supervised_programs: Rig) -> None:
     assert len(list_crash_events()) == 1, "the next one is seen again"
 
 
-def test_restarted_supervisord_is_no_crash_of_its_programs(
-    supervised_programs: Rig,
-) -> None:
+def test_restarted_supervisord_is_no_crash_of_its_programs(supervised_programs: Rig) -> None:
     """It reports no exit; only its new process id shows the restart."""
     program_watch.observe()
     before = supervised_programs.seen()

@@ -183,10 +183,7 @@ class TestTargetContents:
         parts = {"router": {"admin_urls": urls}}
         EndpointStatus.objects.filter(pk=made.pk).update(parts=parts)
         found = {one["labels"]["pod"]: one["targets"] for one in groups()}
-        assert found == {
-            "demo-router-0": ["127.0.0.1:9001"],
-            "demo-router-1": ["127.0.0.1:9002"],
-        }
+        assert found == {"demo-router-0": ["127.0.0.1:9001"], "demo-router-1": ["127.0.0.1:9002"]}
 
     def test_queries_do_not_grow_with_endpoints(self, django_assert_num_queries: Any) -> None:
         for name in ("a", "b", "c"):

@@ -329,9 +329,7 @@ def test_actions_check_the_role(data: dict[str, Any], charlie: Any) -> None:
 
 def test_list_needs_a_constant_number_of_queries(api: APIClient) -> None:
     def queries() -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as caught:
+        with CaptureQueriesContext(connection) as caught:
             assert api.get(f"{URL}?page_size=100").status_code == 200
         return len(caught)
 

@@ -116,11 +116,7 @@ def test_from_a_real_shell(settings: Any) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", *words],
         cwd=settings.BASE_DIR,
-        env={
-            **os.environ,
-            "DATABASE_URL": "sqlite://:memory:",
-            "EMBERLINE_TEST_DATABASE_URL": "",
-        },
+        env={**os.environ, "DATABASE_URL": "sqlite://:memory:", "EMBERLINE_TEST_DATABASE_URL": ""},
         capture_output=True,
         text=True,
         timeout=60,

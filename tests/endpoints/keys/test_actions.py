@@ -269,9 +269,7 @@ def test_a_report_without_increase_is_recognized(demo_endpoint: Endpoint, alice:
 
 
 def test_marks_of_idle_routers_are_renewed_in_one_statement(
-    demo_endpoint: Endpoint,
-    alice: User,
-    django_assert_num_queries: Any,
+    demo_endpoint: Endpoint, alice: User, django_assert_num_queries: Any
 ) -> None:
     key = keys_actions.create(alice, "demo", "app").key
     for instance in ("r1", "r2"):

@@ -77,10 +77,7 @@ UNVALIDATED: list[tuple[dict[str, Any], str]] = [
         {"placement": CLUSTER, "pod": {"image": "vllm/vllm-openai:v0.9.1"}},
         "the options of vLLM 0.9.1 are unknown to this console",
     ),
-    (
-        {"placement": CLUSTER, "pod": {"image": "mine:1"}},
-        "the vLLM version of mine:1 is unknown",
-    ),
+    ({"placement": CLUSTER, "pod": {"image": "mine:1"}}, "the vLLM version of mine:1 is unknown"),
 ]
 
 

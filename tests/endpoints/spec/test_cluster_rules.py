@@ -77,11 +77,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "router.memory_limit_gib",
         "out_of_range",
     ),
-    (
-        {"pod.probes": {"readiness": {"terminationGracePeriodSeconds": 5}}},
-        "pod.probes",
-        "not_used",
-    ),
+    ({"pod.probes": {"readiness": {"terminationGracePeriodSeconds": 5}}}, "pod.probes", "not_used"),
     (
         {"pod.probes": {"readinessProbe": {"terminationGracePeriodSeconds": 5}}},
         "pod.probes",

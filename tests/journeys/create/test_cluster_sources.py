@@ -57,11 +57,7 @@ def place(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, s
     drivers and controllers which are not there."""
     monkeypatch.setattr(KubernetesProvisioner, "_capabilities", lambda _: frozenset(CAPABILITIES))
     space = cluster.namespace(**cluster.restricted)
-    facts = {
-        "kind": KUBECONFIG,
-        "kubeconfig": cluster.kubeconfig.read_text(),
-        "namespace": space,
-    }
+    facts = {"kind": KUBECONFIG, "kubeconfig": cluster.kubeconfig.read_text(), "namespace": space}
     clusters.add_cluster(None, "lab", facts)
     return cluster, space
 

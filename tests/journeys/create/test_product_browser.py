@@ -28,9 +28,7 @@ class Watched:
         self.product = product
         self.session = session
         self.context = browser.new_context(
-            base_url=product.url,
-            viewport={"width": 1360, "height": 900},
-            reduced_motion="reduce",
+            base_url=product.url, viewport={"width": 1360, "height": 900}, reduced_motion="reduce"
         )
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(90_000)

@@ -194,10 +194,7 @@ def test_a_killed_part_is_seen_and_heals(simulated: Product, program: str) -> No
     eventually("demo answers", lambda: simulated.ask("demo", "Are you there?").status_code == 200)
     simulated.wait_phase("demo", "Ready")
     if program.startswith("demo-"):
-        eventually(
-            "an event tells of it",
-            lambda: reported_targets(simulated) - before,
-        )
+        eventually("an event tells of it", lambda: reported_targets(simulated) - before)
 
 
 def test_requests_to_other_workers_continue_while_one_is_killed(simulated: Product) -> None:

@@ -47,9 +47,7 @@ def router(vllm_pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         found.kill()
 
 
-def test_repeated_prompt_is_a_kv_hit_with_the_reported_tokens(
-    router: Router,
-) -> None:
+def test_repeated_prompt_is_a_kv_hit_with_the_reported_tokens(router: Router) -> None:
     prompt = text(250)
     first = router.complete(prompt)
     assert first["reason"] == "fallback_no_match"

@@ -16,12 +16,7 @@ from endpoints import actions
 from endpoints.models import Endpoint, EndpointStatus
 from routing import selectors
 from routing.deployment.admin_client import RouterWorker
-from routing.deployment.router_reports import (
-    RouterReport,
-    disagreements,
-    read_exchange,
-    unheard,
-)
+from routing.deployment.router_reports import RouterReport, disagreements, read_exchange, unheard
 from tests.routing.doctor.facts import index, source
 from tests.routing.doctor.stubs import router_of
 from tests.routing.index_answer import answer

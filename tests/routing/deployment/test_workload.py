@@ -294,10 +294,7 @@ def test_missing_routers_are_reported_with_the_reason() -> None:
     assert "1 of 2 routers serve. demo-router-1 is starting: late." in status.message
 
 
-OWN = {
-    "router.state_store.url": "rediss://store:6380/2",
-    "router.state_store.username": "routers",
-}
+OWN = {"router.state_store.url": "rediss://store:6380/2", "router.state_store.username": "routers"}
 
 
 def own_store(folder: Path, *, placement: str = "prod") -> EndpointFacts:

@@ -14,14 +14,7 @@ from routing.deployment.admin_client import RouterWorker
 from routing.deployment.router_reports import ExchangeState
 from routing.doctor.checks import CHECKS
 from routing.doctor.examination import format_examination, run_checks
-from routing.doctor.facts import (
-    CacheConfig,
-    FleetFacts,
-    Model,
-    Publisher,
-    Statement,
-    WorkerFacts,
-)
+from routing.doctor.facts import CacheConfig, FleetFacts, Model, Publisher, Statement, WorkerFacts
 from routing.doctor.findings import CheckState, Severity
 from routing.doctor.inspection import CHAT, PLAIN
 from routing.engine.kvaware.request_state import FALLBACKS
@@ -287,10 +280,7 @@ def test_each_fault_is_named(code: str, facts: FleetFacts, message: str, names: 
 
 
 # What follows from it.
-ALSO = {
-    "VersionUnproven": {"VersionDiffers"},
-    "HashSeedRandom": {"HashAlgorithmDiffers"},
-}
+ALSO = {"VersionUnproven": {"VersionDiffers"}, "HashSeedRandom": {"HashAlgorithmDiffers"}}
 
 
 def test_checks_that_cannot_run_do_not_pass() -> None:

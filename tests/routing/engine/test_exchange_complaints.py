@@ -205,9 +205,7 @@ async def test_evicted_worker_leaves_nothing(tmp_path: Path) -> None:
             assert set((await admin(server, "/index")).json["workers"]) == {"w0"}
 
 
-async def test_draining_worker_gets_nothing_new_and_completes_its_requests(
-    tmp_path: Path,
-) -> None:
+async def test_draining_worker_gets_nothing_new_and_completes_its_requests(tmp_path: Path) -> None:
     """production-stack#601: terminating pods still received traffic during rolling updates."""
     path = tmp_path / "r.json"
     hold = asyncio.Event()

@@ -388,12 +388,7 @@ async def test_limited_key_sees_its_rates(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "more",
-    [
-        '"stream_options": {"continuous_usage_stats": true}, ',
-        '"stream_options": null, ',
-        "",
-    ],
+    "more", ['"stream_options": {"continuous_usage_stats": true}, ', '"stream_options": null, ', ""]
 )
 async def test_added_fields_change_no_other_byte(more: str) -> None:
     """Numbers, order of keys and offsets stay as the caller wrote them."""

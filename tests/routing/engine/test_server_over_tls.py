@@ -58,10 +58,7 @@ def _tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     cert, key = authority().write(folder, "localhost", "127.0.0.1")
     ca = authority().write_ca(folder / "ca.pem")
-    settings = {
-        "tls": {"cert": str(cert), "key": str(key)},
-        "worker_tls": {"ca": str(ca)},
-    }
+    settings = {"tls": {"cert": str(cert), "key": str(key)}, "worker_tls": {"ca": str(ca)}}
     monkeypatch.setattr(harness.Wire, "settings", settings)
     monkeypatch.setattr(harness.Wire, "client", authority().client())
     monkeypatch.setattr(FakeWorker, "tls", authority().server("127.0.0.1"))

@@ -83,8 +83,7 @@ def test_a_bad_file_is_shown_with_its_line(endpoint: Endpoint, data: bytes, mess
 
 
 @pytest.mark.parametrize(
-    "query",
-    ["", "first=x&last=y", "name=absent", "first=2026-01-01T00:00:00Z", "block_tokens=-1"],
+    "query", ["", "first=x&last=y", "name=absent", "first=2026-01-01T00:00:00Z", "block_tokens=-1"]
 )
 def test_nonsense_exports_name_the_problem(endpoint: Endpoint, query: str) -> None:
     answer = browser("operator").get(f"{PAGE}export/?{query}")

@@ -110,10 +110,7 @@ def labels(endpoint: str, job: str) -> dict[str, str]:
 def config(targets: dict[str, str]) -> str:
     """Every job of every endpoint, scraped each two seconds; JSON is YAML."""
     groups = [
-        {
-            "targets": [address],
-            "labels": {**labels(endpoint, job), "__metrics_path__": f"/{job}"},
-        }
+        {"targets": [address], "labels": {**labels(endpoint, job), "__metrics_path__": f"/{job}"}}
         for endpoint, address in targets.items()
         for job in JOBS
     ]

@@ -183,10 +183,7 @@ def status_of(
             for item in pod["spec"].get("initContainers", ())
         ],
         "containerStatuses": [
-            {
-                **_container(item, how.state, how.last, how.ready, restarts),
-                "started": how.started,
-            }
+            {**_container(item, how.state, how.last, how.ready, restarts), "started": how.started}
             for item in pod["spec"]["containers"]
         ],
     }

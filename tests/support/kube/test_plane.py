@@ -116,10 +116,7 @@ def test_pods_of_a_lost_node_are_rescheduled(cluster: Cluster) -> None:
     # The lost pod's status stays until the node is marked out of service.
     assert node in {pod["spec"].get("nodeName") for pod in cluster.pods(space)}
     cluster.bury(node)
-    until(
-        lambda: all(pod["spec"].get("nodeName") != node for pod in cluster.pods(space)),
-        30,
-    )
+    until(lambda: all(pod["spec"].get("nodeName") != node for pod in cluster.pods(space)), 30)
 
 
 def test_logs_are_read_through_the_api(cluster: Cluster) -> None:

@@ -91,10 +91,7 @@ class Oracle:
         conversation, media, _ = parse_chat_messages(messages, self.config, content_format=kind)
         assert media is None
         text = safe_apply_chat_template(
-            self.config,
-            self.tokenizer,
-            conversation,
-            **params.get_apply_chat_template_kwargs(),
+            self.config, self.tokenizer, conversation, **params.get_apply_chat_template_kwargs()
         )
         ids = self.encode(text, request.build_tok_params(self.config))
         return {"text": text, "ids": ids, "format": kind}

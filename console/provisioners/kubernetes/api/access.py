@@ -125,9 +125,7 @@ def _of_this_machine(access: ClusterAccess, configuration: Any) -> ssl.SSLContex
 
     try:
         config.load_kube_config(
-            context=access.context or None,
-            client_configuration=configuration,
-            persist_config=False,
+            context=access.context or None, client_configuration=configuration, persist_config=False
         )
     except (config.ConfigException, OSError, ValueError) as error:
         text = f"The kubeconfig of the console's machine is not usable: {error}."

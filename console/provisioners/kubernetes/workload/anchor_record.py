@@ -91,8 +91,7 @@ def check_ours(found: Json, workload: str, owner: str = "") -> None:
     theirs = str((found.get("data") or {}).get("owner", owner))
     if owner and theirs != owner:
         raise PermanentError(
-            "NameTaken",
-            f"{name} already exists, for {theirs}. Choose another name or namespace.",
+            "NameTaken", f"{name} already exists, for {theirs}. Choose another name or namespace."
         )
 
 

@@ -97,11 +97,7 @@ def cause_of_death(client: KubernetesClient, pod: Json, status: Json) -> str:
 
 
 def _query(container: str, lines: int) -> list[tuple[str, str]]:
-    return [
-        ("container", container),
-        ("tailLines", str(lines)),
-        ("limitBytes", str(_MOST_BYTES)),
-    ]
+    return [("container", container), ("tailLines", str(lines)), ("limitBytes", str(_MOST_BYTES))]
 
 
 def _runs(client: KubernetesClient, pod: str, container: str) -> bool:

@@ -32,12 +32,7 @@ _KILLED = (0, 137, 143)
 
 
 def replica(
-    pod: Json,
-    index: int,
-    role: str,
-    ports: tuple[str, ...],
-    channels: tuple[str, ...],
-    now: float,
+    pod: Json, index: int, role: str, ports: tuple[str, ...], channels: tuple[str, ...], now: float
 ) -> ReplicaObservation:
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     name = _main(spec, role)

@@ -49,9 +49,7 @@ class GenerationRowKind:
     def rows(self, view: View) -> View:
         return extend_schema_view(
             get=described(
-                summary=f"List {self.many}",
-                description=self.order,
-                responses=self.shown(many=True),
+                summary=f"List {self.many}", description=self.order, responses=self.shown(many=True)
             ),
             post=described(
                 summary=f"Add {self.one}",

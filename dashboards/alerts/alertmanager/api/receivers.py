@@ -123,8 +123,7 @@ class ForAlertmanagerSerializer(serializers.Serializer[Any]):
 
 class AlertmanagerConfigView(APIView):
     @described(
-        summary="Read receivers and routes for an Alertmanager",
-        responses=ForAlertmanagerSerializer,
+        summary="Read receivers and routes for an Alertmanager", responses=ForAlertmanagerSerializer
     )
     def get(self, request: Request) -> Response:
         """Needs a role on the whole platform."""

@@ -21,8 +21,7 @@ from dashboards.alerts.openapi import answers, described
 
 class NewSilenceSerializer(serializers.Serializer[Any]):
     matchers = serializers.ListField(
-        child=serializers.CharField(),
-        help_text='Matchers such as endpoint="chat"; all must match.',
+        child=serializers.CharField(), help_text='Matchers such as endpoint="chat"; all must match.'
     )
     starts_at = serializers.DateTimeField(required=False, help_text="Default: now.")
     ends_at = serializers.DateTimeField(required=False, help_text="Alternative to duration.")

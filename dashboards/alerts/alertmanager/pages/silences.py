@@ -68,11 +68,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
 
     def save() -> HttpResponse:
         silences.create(request.user, form.given())
-        return done(
-            request,
-            "Silence created. Notifications are suppressed.",
-            "notify:silences",
-        )
+        return done(request, "Silence created. Notifications are suppressed.", "notify:silences")
 
     return save_or_show(request, form, save, _FORM, {})
 

@@ -57,9 +57,7 @@ class ClusterAlertsSerializer(serializers.Serializer[Any]):
         help_text="Objects of this console that may exist in the cluster.",
     )
     kept_at = serializers.DateTimeField(
-        allow_null=True,
-        source="status.kept_at",
-        help_text="Time of the last successful sync.",
+        allow_null=True, source="status.kept_at", help_text="Time of the last successful sync."
     )
     corrected = serializers.IntegerField(
         source="status.corrected", help_text="Number of reverted changes by others."
@@ -74,10 +72,7 @@ class ClusterAlertsSerializer(serializers.Serializer[Any]):
 class ClusterAlertsListView(GenericAPIView[ClusterAlerts]):
     serializer_class = ClusterAlertsSerializer
 
-    @described(
-        summary="List alert sync of clusters",
-        responses=ClusterAlertsSerializer(many=True),
-    )
+    @described(summary="List alert sync of clusters", responses=ClusterAlertsSerializer(many=True))
     def get(self, request: Request) -> Response:
         """List every cluster, by name. Needs a role on the whole platform."""
         require(actor_of(request), "viewer")
@@ -89,8 +84,7 @@ class ClusterAlertsView(APIView):
     write_role = "admin"
 
     @described(
-        summary="Read alert sync of a cluster",
-        responses=answers(ClusterAlertsSerializer, 404),
+        summary="Read alert sync of a cluster", responses=answers(ClusterAlertsSerializer, 404)
     )
     def get(self, request: Request, name: str) -> Response:
         require(actor_of(request), "viewer")

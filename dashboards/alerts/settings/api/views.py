@@ -168,8 +168,7 @@ class EndpointRuleListView(GenericAPIView[Any]):
     serializer_class = EndpointRuleSerializer
 
     @described(
-        summary="List an endpoint's alert rules",
-        responses=EndpointRuleSerializer(many=True),
+        summary="List an endpoint's alert rules", responses=EndpointRuleSerializer(many=True)
     )
     def get(self, request: Request, name: str) -> Response:
         """Effective settings, and which of them are the endpoint's own."""
@@ -186,8 +185,7 @@ class EndpointRuleListView(GenericAPIView[Any]):
 
 class EndpointRuleView(APIView):
     @described(
-        summary="Read an endpoint's alert rule",
-        responses=answers(EndpointRuleSerializer, 404),
+        summary="Read an endpoint's alert rule", responses=answers(EndpointRuleSerializer, 404)
     )
     def get(self, request: Request, name: str, rule: str) -> Response:
         return _of_endpoint(request, name, rule)
@@ -220,9 +218,7 @@ class EndpointRuleView(APIView):
 
 
 _dry_run = partial(
-    described,
-    request=TryRuleSerializer,
-    responses=answers(RuleTrialSerializer, 400, 403, 404, 503),
+    described, request=TryRuleSerializer, responses=answers(RuleTrialSerializer, 400, 403, 404, 503)
 )
 
 

@@ -266,9 +266,7 @@ def test_promoted_value_stays_on_disk_and_is_not_rewritten(open_disk: Open) -> N
     assert open_disk().get(b"k") is None
 
 
-def test_rewritten_value_replaces_its_old_record(
-    open_disk: Open,
-) -> None:
+def test_rewritten_value_replaces_its_old_record(open_disk: Open) -> None:
     disk = open_disk()
     disk.put(b"k", value(1))
     for number in range(80):

@@ -12,12 +12,7 @@ from redis.retry import Retry
 
 from cachetier.engine.errors import ConfigError
 from cachetier.engine.net import access
-from cachetier.engine.net.access import (
-    Gatekeeper,
-    LoginVerdict,
-    PasswordFile,
-    read_passwords,
-)
+from cachetier.engine.net.access import Gatekeeper, LoginVerdict, PasswordFile, read_passwords
 from tests.cachetier.engine.conftest import Start
 from tests.support.waiting import until
 

@@ -72,9 +72,7 @@ def changing(chance: random.Random, at: int) -> int:
 
 
 @pytest.mark.parametrize("load", [skewed, skewed_and_scans, changing])
-def test_hit_rate_equals_that_of_the_paper(
-    load: Callable[[random.Random, int], int],
-) -> None:
+def test_hit_rate_equals_that_of_the_paper(load: Callable[[random.Random, int], int]) -> None:
     chance = random.Random(7)
     paper, ours = Paper(100), Shelf(Arc(100), 100)
     keys = [load(chance, at) for at in range(30_000)]

@@ -71,7 +71,7 @@ def test_single_frame_for_scripts(console: Stub) -> None:
     assert "Endpoints Ready 1/2  Workers ready 2/2  Requests/s 4.2  In flight 3  Queued 2" in text
     chat = next(line for line in text.splitlines() if line.startswith("chat "))
     assert re.split(r"\s{2,}", chat) == [
-        *("chat", "Ready", "2/2", "4.2", "210 ms", "71 %", "3", "2"),
+        *("chat", "Ready", "2/2", "4.2", "210 ms", "71 %", "3", "2")
     ]
     assert "1,200" in text and "chat-worker-0" in text
     found = json.loads(remote(console, "top", "chat", "-o", "json"))
@@ -119,7 +119,7 @@ def test_frame_is_cut_to_the_terminal() -> None:
     size = os.terminal_size((10, 3))
     text = "\n".join(["ENDPOINT  PHASE", "chat  Ready", "idle  Paused", "x"])
     assert top.paint(text, size, colors=False).splitlines() == [
-        *("ENDPOINT  ", "chat  Read", "… 2 more l"),
+        *("ENDPOINT  ", "chat  Read", "… 2 more l")
     ]
     wide = top.paint("up  Ready\nx  down  1", os.terminal_size((80, 9)), colors=True)
     assert wide == "up  \x1b[32mReady\x1b[0m\nx  \x1b[31mdown\x1b[0m  1"

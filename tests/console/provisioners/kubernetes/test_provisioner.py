@@ -106,11 +106,7 @@ class TestDrift:
         (scaled, relabelled) = sorted(
             provisioner_rig.provisioner.drift(REF), key=lambda one: one.key
         )
-        assert (scaled.key, scaled.wanted, scaled.found) == (
-            "Deployment/demo.spec.replicas",
-            2,
-            3,
-        )
+        assert (scaled.key, scaled.wanted, scaled.found) == ("Deployment/demo.spec.replicas", 2, 3)
         assert scaled.manager == relabelled.manager == "kubectl-edit"
         assert scaled.since > 1.7e9
         assert relabelled.path == ".metadata.labels.emberline.dev/owner"

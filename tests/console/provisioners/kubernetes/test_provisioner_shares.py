@@ -47,9 +47,7 @@ def shares(rig: KubeRig) -> dict[str, bool]:
     return {data["name"]: "deletionTimestamp" in data for data in found}
 
 
-def test_old_folder_is_kept_until_the_new_one_serves(
-    provisioner_rig: KubeRig,
-) -> None:
+def test_old_folder_is_kept_until_the_new_one_serves(provisioner_rig: KubeRig) -> None:
     settle(provisioner_rig, reading(provisioner_rig, "v1"))
     first = shares(provisioner_rig)
     second = reading(provisioner_rig, "v2")

@@ -188,11 +188,7 @@ def test_log_is_rotated_and_its_oldest_part_deleted(tmp_path: Path) -> None:
         handler.emit(record("more\n"))
     handler.close()
     found = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert found == {
-        "log": "line 6\nmore\n",
-        "log.1": "line 5\nmore\n",
-        "log.2": "line 4\nmore\n",
-    }
+    assert found == {"log": "line 6\nmore\n", "log.1": "line 5\nmore\n", "log.2": "line 4\nmore\n"}
 
 
 def test_unrotatable_log_does_not_grow(tmp_path: Path) -> None:

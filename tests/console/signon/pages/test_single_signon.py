@@ -59,9 +59,7 @@ def text(response: Any) -> str:
     return str(response.content.decode())
 
 
-def test_first_sign_on_creates_an_account_with_the_group_role(
-    idp: OpenIdProvider,
-) -> None:
+def test_first_sign_on_creates_an_account_with_the_group_role(idp: OpenIdProvider) -> None:
     client = Client()
     answer = sign_on(client, idp, "sub-eve", next="/audit/")
     assert (answer.status_code, answer.url) == (302, "/audit/")

@@ -83,9 +83,7 @@ async def test_silent_connection_is_closed(impatient_server: ServerHarness) -> N
     assert await closed(impatient_server.connect()[1]) == b""
 
 
-async def test_slow_request_head_is_answered_and_closed(
-    impatient_server: ServerHarness,
-) -> None:
+async def test_slow_request_head_is_answered_and_closed(impatient_server: ServerHarness) -> None:
     protocol, transport = impatient_server.connect()
     protocol.data_received(HALF)
     while not transport.is_closing():

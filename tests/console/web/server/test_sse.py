@@ -221,9 +221,7 @@ async def test_equal_queries_are_shared() -> None:
     assert all(name.startswith("watch") for name in future), "in no thread that answers pages"
 
 
-async def test_query_interval_follows_its_cost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_query_interval_follows_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     rests: list[float] = []
     monkeypatch.setattr(sse, "POLLERS", 1)
     monkeypatch.setattr(sse.time, "thread_time", iter([0.0, 2.0, 2.0, 2.0]).__next__)

@@ -125,12 +125,7 @@ def dcgm(name: str, values: str, length: str = "") -> Series:
 
 
 GPU = {"gpu": "0", "pod": "demo-worker-0", "endpoint": "demo"}
-PODS = {
-    "severity": "ticket",
-    "namespace": "models",
-    "pod": "demo-router-7c-x",
-    "endpoint": "demo",
-}
+PODS = {"severity": "ticket", "namespace": "models", "pod": "demo-router-7c-x", "endpoint": "demo"}
 RELAYED = (
     'DCGM_FI_DEV_GPU_TEMP{gpu="0",pod="dcgm-x",endpoint="metrics",'
     'exported_pod="my-worker-worker-0"}'
@@ -205,16 +200,8 @@ CASES = (
         [endpoint(tier="1:emberline")],
     ),
     Case("OffloadFailures", vllm("kv_offload_tiering_cascade_job_failures_total", "3x60"), []),
-    Case(
-        "OffloadBackpressure",
-        vllm(DROPPED, "0+1x60", TIER),
-        [endpoint(tier="1:emberline")],
-    ),
-    Case(
-        "OffloadBackpressure",
-        vllm(DROPPED, "1x60"),
-        [],
-    ),
+    Case("OffloadBackpressure", vllm(DROPPED, "0+1x60", TIER), [endpoint(tier="1:emberline")]),
+    Case("OffloadBackpressure", vllm(DROPPED, "1x60"), []),
     Case(
         "EngineTargetsMissing",
         kube("kube_deployment_spec_replicas", "3x60", 'deployment="demo-worker"')

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboards.alerts.evaluation.measure import VALUE, user_rule_measure
-from dashboards.alerts.rules.comparison import (
-    Comparison,
-    parse_comparison,
-    parse_number,
-)
+from dashboards.alerts.rules.comparison import Comparison, parse_comparison, parse_number
 from dashboards.prometheus.http.client import QueryResult, Series, Window
 
 

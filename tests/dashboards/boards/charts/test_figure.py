@@ -15,12 +15,7 @@ import dashboards
 from dashboards.boards.charts import figure as charts_figure
 from dashboards.boards.charts import series as charts_series
 from dashboards.boards.charts.figure import MAX_COLUMNS
-from dashboards.boards.charts.series import (
-    CYCLE,
-    MAX_LINES,
-    StyledSeries,
-    style_series,
-)
+from dashboards.boards.charts.series import CYCLE, MAX_LINES, StyledSeries, style_series
 from dashboards.boards.panels import BOARDS, overview, styles
 from dashboards.boards.panels.declarations import Panel, PanelLine, Unit
 from dashboards.boards.panels.overview import GOOD, NOW, SHARE

@@ -116,9 +116,7 @@ ASKED = {
 
 
 # Used by lists and tiles.
-ELSEWHERE = {
-    *("requests_each", "requests_total", "reuse_each", "ttft_p90_each"),
-}
+ELSEWHERE = {*("requests_each", "requests_total", "reuse_each", "ttft_p90_each")}
 
 
 def placed() -> Iterator[tuple[str, Panel]]:

@@ -32,11 +32,7 @@ CASES: dict[str, tuple[str, str, float]] = {
     "appears": (UP, "_x60 5x60", 5),
     "appears-and-counts": (UP, "_x60 5+1x60", 65),
     "restarts": (UP, "100+1x60 0+1x59", 60 + 59),
-    "appears-again-at-the-same": (
-        "1x40 0x20 1x60",
-        "31x40 stale _x40 31x38",
-        31,
-    ),
+    "appears-again-at-the-same": ("1x40 0x20 1x60", "31x40 stale _x40 31x38", 31),
     "dies-between-two-windows": ("1x61 stale", "100+1x61 stale", 61),
     "appears-and-dies": ("1x90 stale", "_x60 7x20 stale", 7),
     "fails-meanwhile": ("1x60 0x6 1x54", "100x60 stale _x5 107x54", 7),

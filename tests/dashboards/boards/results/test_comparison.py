@@ -21,10 +21,7 @@ def line(key: str, *values: float | None, style: Style | None = None) -> StyledS
 
 
 def compared(panel: Panel, drawn: list[StyledSeries], before: list[StyledSeries]) -> dict[str, Any]:
-    document = {
-        "figure": figure.figure(panel, drawn, WINDOW),
-        "table": figure.table(panel, drawn),
-    }
+    document = {"figure": figure.figure(panel, drawn, WINDOW), "table": figure.table(panel, drawn)}
     return comparison.add_previous_period(document, panel, drawn, before, WINDOW)
 
 

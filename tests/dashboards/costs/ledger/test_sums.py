@@ -104,9 +104,7 @@ def added(prometheus: str, people: Cast) -> datetime:
     )
     assert hours.measure_hours(asker, now) == 0
     INSTANCE_TYPES.save(
-        people.alice,
-        THIS_MACHINE,
-        {**PRICE, "price_usd_hour": 3.0, "price_date": "2026-11-10"},
+        people.alice, THIS_MACHINE, {**PRICE, "price_usd_hour": 3.0, "price_date": "2026-11-10"}
     )
     actions.save_tier_price(people.alice, TIER, {"usd_hour": TIER_USD, "since": "2026-11-09"})
     Calibration.objects.create(

@@ -201,9 +201,7 @@ _OPTIONS = {
             "cellValues": closed({"unit": _TEXT}),
             "rowsFrame": closed({"layout": one_of("auto", "le", "ge", "unknown")}),
             "showValue": one_of("auto", "always", "never"),
-            "yAxis": closed(
-                {"axisPlacement": one_of("left"), "reverse": _FLAG, "unit": _TEXT},
-            ),
+            "yAxis": closed({"axisPlacement": one_of("left"), "reverse": _FLAG, "unit": _TEXT}),
             "legend": closed({"show": _FLAG}),
             "tooltip": closed(
                 {"mode": one_of("single"), "yHistogram": _FLAG, "showColorScale": _FLAG}
@@ -220,10 +218,7 @@ _ROW = closed(
 
 
 _RENAME = closed(
-    {
-        "id": {"const": "renameByRegex"},
-        "options": closed({"regex": _TEXT, "renamePattern": _TEXT}),
-    }
+    {"id": {"const": "renameByRegex"}, "options": closed({"regex": _TEXT, "renamePattern": _TEXT})}
 )
 
 

@@ -55,10 +55,7 @@ def test_expression_with_values_equals_the_console_query() -> None:
         assert reported.replace("{}", "") == ours.replace("{}", ""), query
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["rate(up[{twice}s])", "increase(up[{step}s]) / {hours}"],
-)
+@pytest.mark.parametrize("text", ["rate(up[{twice}s])", "increase(up[{step}s]) / {hours}"])
 def test_untranslatable_number_is_rejected(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def calculates(_scope: Scope, times: Times) -> str:
         return text.format(twice=2 * times.rate_s, step=times.step_s, hours=times.range_s / 3600)

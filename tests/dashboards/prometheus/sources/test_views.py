@@ -239,10 +239,7 @@ def test_check_lists_series_and_missing_labels(server: Stub) -> None:
 
 @pytest.mark.parametrize(
     ("status", "headers", "title"),
-    [
-        (401, {}, "Access denied"),
-        (302, {"location": "https://elsewhere/"}, "Redirect"),
-    ],
+    [(401, {}, "Access denied"), (302, {"location": "https://elsewhere/"}, "Redirect")],
 )
 def test_check_reports_the_failure(status: int, headers: dict[str, str], title: str) -> None:
     answers: dict[str, Any] = {

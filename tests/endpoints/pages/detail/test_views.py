@@ -161,8 +161,7 @@ def test_edit_changes_only_edited_fields(page: Client, ready: Endpoint) -> None:
 def test_stale_edit_is_rejected_and_keeps_its_input(page: Client, ready: Endpoint) -> None:
     page.post("/endpoints/demo/scale/", {"replicas": "1", "generation": "1"})
     answer = page.post(
-        "/endpoints/demo/edit/",
-        {**typed(merge(ready.spec, {"replicas": 3})), "generation": "1"},
+        "/endpoints/demo/edit/", {**typed(merge(ready.spec, {"replicas": 3})), "generation": "1"}
     )
     assert answer.status_code == 409
     assert "was changed since you opened it" in text_of(answer)

@@ -89,12 +89,7 @@ def test_cross_field_errors_are_shown_at_their_fields(page: Client) -> None:
 
 
 def test_partial_and_empty_numbers_are_no_crash(page: Client) -> None:
-    for typed in (
-        {},
-        {"resources.memory_gib": "4x"},
-        {"pod.env": "{"},
-        {"yaml": "{"},
-    ):
+    for typed in ({}, {"resources.memory_gib": "4x"}, {"pod.env": "{"}, {"yaml": "{"}):
         assert page.post(LOOK, typed).status_code == 200, typed
     assert not Endpoint.objects.exists()
 

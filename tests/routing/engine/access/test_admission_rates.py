@@ -64,9 +64,7 @@ def test_response_above_the_limit_leaves_a_debt(clock: Clock) -> None:
     assert door.ask(tokens=100).state == "running"
 
 
-def test_request_above_one_minute_of_tokens_is_delayed_not_rejected(
-    clock: Clock,
-) -> None:
+def test_request_above_one_minute_of_tokens_is_delayed_not_rejected(clock: Clock) -> None:
     door = Door(endpoint=Rates(tokens_per_minute=600))
     assert door.ask(tokens=6000).state == "running"
     refusal = door.ask(tokens=6000).refusal

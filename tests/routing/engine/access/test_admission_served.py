@@ -165,10 +165,7 @@ async def test_a_waiting_upload_goes_through_whole() -> None:
 
 async def test_workers_are_never_given_more_than_their_limit() -> None:
     async with FakeWorker() as one, FakeWorker() as two:
-        urls = [
-            {"id": "w0", "url": one.url, "max_in_flight": 1},
-            {"id": "w1", "url": two.url},
-        ]
+        urls = [{"id": "w0", "url": one.url, "max_in_flight": 1}, {"id": "w1", "url": two.url}]
         limits = {"worker_max_in_flight": 2}
         async with router(workers=urls, admission=limits) as server:
             gates = [Gate(one), Gate(two)]

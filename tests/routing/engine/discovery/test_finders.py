@@ -63,10 +63,7 @@ def test_only_ready_pods_become_workers() -> None:
         endpoint("10.0.0.4", "ending", ready=False, serving=True, terminating=True),
         endpoint("10.0.0.5", "published", ready=True, terminating=True),
     )
-    assert found(data) == {
-        "ready": ("10.0.0.1:8000", False),
-        "untold": ("10.0.0.2:8000", False),
-    }
+    assert found(data) == {"ready": ("10.0.0.1:8000", False), "untold": ("10.0.0.2:8000", False)}
 
 
 def test_terminating_or_unready_worker_drains() -> None:

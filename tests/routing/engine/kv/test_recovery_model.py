@@ -5,10 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routing.engine.kv.recovery import (
-    BACKOFF_LONGEST_S,
-    REPLAY_TIMEOUT_S,
-)
+from routing.engine.kv.recovery import BACKOFF_LONGEST_S, REPLAY_TIMEOUT_S
 from tests.routing.engine.kv.publisher import Source
 
 STEPS = st.lists(

@@ -12,11 +12,7 @@ from routing.engine.kvaware.prediction_accuracy import (
 
 def test_window_starts_empty() -> None:
     window = CounterWindow(5.0)
-    assert window.show(5.0, 0, {"timeout": 0}) == {
-        "window_s": 0.0,
-        "requests": 0,
-        "fallbacks": {},
-    }
+    assert window.show(5.0, 0, {"timeout": 0}) == {"window_s": 0.0, "requests": 0, "fallbacks": {}}
     assert window.show(6.0, 9, {"timeout": 3}) == {
         "window_s": 1.0,
         "requests": 12,

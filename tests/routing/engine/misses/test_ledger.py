@@ -287,10 +287,7 @@ async def test_not_cacheable_not_hashed_and_not_reported() -> None:
         async with router(one, strategy="roundrobin") as server:
             assert (
                 set((await send(server, text(17)))["misses"]["causes"])
-                == {
-                    "not_hashed",
-                    "below_block",
-                }
+                == {"not_hashed", "below_block"}
                 or main(await send(server, text(18))) == "not_hashed"
             )
 

@@ -72,11 +72,7 @@ class Placed:
 
 @pytest.mark.parametrize(
     ("tier", "cause"),
-    [
-        (Tier.GPU, "evicted_device"),
-        (Tier.L1, "evicted_l1"),
-        (Tier.L2, "evicted_l2"),
-    ],
+    [(Tier.GPU, "evicted_device"), (Tier.L1, "evicted_l1"), (Tier.L2, "evicted_l2")],
 )
 def test_tier_and_age_of_an_eviction(tier: Tier, cause: str) -> None:
     placed = Placed()

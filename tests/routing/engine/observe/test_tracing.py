@@ -291,9 +291,7 @@ async def test_reload_keeps_unchanged_parts(tmp_path: Path) -> None:
             assert recorder._old == []
 
 
-async def test_spans_are_dropped_before_requests(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_spans_are_dropped_before_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("routing.engine.observe.tracing.QUEUE_LIMIT", 2)
     async with FakeWorker() as worker, receiver() as collector:

@@ -83,9 +83,7 @@ async def test_rate_of_four_routers_is_that_of_one(valkey, folder):
         routers = [
             await stack.enter_async_context(
                 exchanging(
-                    *(valkey, folder, worker),
-                    endpoint=name,
-                    admission={"requests_per_minute": 60},
+                    *(valkey, folder, worker), endpoint=name, admission={"requests_per_minute": 60}
                 )
             )
             for _ in range(4)
@@ -115,9 +113,7 @@ async def test_level_that_cannot_be_is_none(valkey, folder, stored):
     async with (
         FakeWorker() as worker,
         exchanging(
-            *(valkey, folder, worker),
-            endpoint=uuid4().hex,
-            admission={"requests_per_minute": 60},
+            *(valkey, folder, worker), endpoint=uuid4().hex, admission={"requests_per_minute": 60}
         ) as server,
         Redis.from_url(valkey.url, password=PASSWORD) as store,
     ):
@@ -144,9 +140,7 @@ async def test_implausible_reply_ends_the_connection_and_nothing_else(
     async with (
         FakeWorker() as worker,
         exchanging(
-            *(valkey, folder, worker),
-            endpoint=uuid4().hex,
-            admission={"requests_per_minute": 60},
+            *(valkey, folder, worker), endpoint=uuid4().hex, admission={"requests_per_minute": 60}
         ) as server,
     ):
         await until(lambda: server._exchange.link.up, "connected")

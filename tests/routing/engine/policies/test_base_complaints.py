@@ -13,14 +13,7 @@ from routing.engine.policies import base
 from routing.engine.policies.base import Fleet
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import SessionPolicy
-from tests.routing.engine.harness import (
-    Client,
-    ask,
-    chat,
-    post,
-    router,
-    until,
-)
+from tests.routing.engine.harness import Client, ask, chat, post, router, until
 from tests.routing.engine.policies.test_base import Play, facts, targets
 from tests.support.fake_worker import Conversation, FakeWorker
 

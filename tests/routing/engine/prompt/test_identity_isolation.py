@@ -88,10 +88,7 @@ async def test_streamed_body_is_isolated_too(two_keys: str, chunked: bool) -> No
 
 
 @pytest.mark.parametrize("size", [10, 9000])
-@pytest.mark.parametrize(
-    ("path", "start"),
-    [("/cohere/v2/chat", b"{"), ("/v2/embed", b" {")],
-)
+@pytest.mark.parametrize(("path", "start"), [("/cohere/v2/chat", b"{"), ("/v2/embed", b" {")])
 async def test_body_that_cannot_be_isolated_is_rejected(
     two_keys: str, path: str, start: bytes, size: int
 ) -> None:

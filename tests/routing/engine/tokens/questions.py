@@ -193,10 +193,7 @@ OTHER_PATHS: list[tuple[str, Json]] = [
             "messages": [user([TEXT]), assistant([]), user([TEXT, TEXT]), user([])],
         },
     ),
-    (
-        "/v1/messages",
-        {"system": "x-anthropic-billing-header: 1\nkept", "messages": [user("Hi")]},
-    ),
+    ("/v1/messages", {"system": "x-anthropic-billing-header: 1\nkept", "messages": [user("Hi")]}),
 ]
 
 

@@ -140,9 +140,7 @@ async def test_next_turn_is_available_at_once() -> None:
         assert isinstance(new, TokenOutcome) and new.reason == "short"
 
 
-async def test_concurrent_equal_prompts_are_tokenized_once(
-    held: Gate,
-) -> None:
+async def test_concurrent_equal_prompts_are_tokenized_once(held: Gate) -> None:
     async with rig(local(), queue=1) as service:
         for _ in range(5):
             assert isinstance(service.submit(CHAT, LONG_CHAT), TokenTicket)
@@ -165,9 +163,7 @@ async def test_full_queue_rejects(held: Gate) -> None:
         assert isinstance(service.submit(TEXT, {"prompt": f"3{LONG}"}), TokenTicket)
 
 
-async def test_timeout_is_reported_and_the_next_turn_is_cached(
-    held: Gate,
-) -> None:
+async def test_timeout_is_reported_and_the_next_turn_is_cached(held: Gate) -> None:
     async with rig(local(), wait_s=0.01) as service:
         outcome = await service.outcome(CHAT, LONG_CHAT)
         assert (outcome.reason, outcome.tokens) == ("timeout", None)
@@ -234,9 +230,7 @@ async def test_text_with_and_without_special_tokens_are_separate(held: Gate) -> 
         assert service.service.waiting == 2
 
 
-async def test_failing_thread_leaves_no_caller_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_failing_thread_leaves_no_caller_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: LocalTokenizer, texts: list[str]) -> list[array[int]]:
         raise MemoryError
 
@@ -340,9 +334,7 @@ async def test_reasons_are_counted(path: bytes, body: dict[str, Any], reason: st
         assert set(counts) == set(outcomes.REASONS)
 
 
-async def test_cache_is_verified_against_full_tokenizing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_cache_is_verified_against_full_tokenizing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "CHECK_EVERY", 3)
     async with rig(local()) as used:
         for _ in range(10):

@@ -130,11 +130,7 @@ def test_a_recording_that_cannot_show_it_is_refused(
 
 
 PRESENT = Configuration(
-    "prefixaware",
-    WORKERS,
-    device_tokens=TRUTH.cache_tokens,
-    hourly_price=4.0,
-    isolation="shared",
+    "prefixaware", WORKERS, device_tokens=TRUTH.cache_tokens, hourly_price=4.0, isolation="shared"
 )
 
 
@@ -172,12 +168,7 @@ def test_without_times_only_hit_rates_are_shown() -> None:
     assert not effect["calibrated"]
     whole = effect["rows"][0]
     assert whole["added_prefill_s_per_hour"] is whole["added_usd_per_month"] is None
-    assert set(whole["change"]) == {
-        "hit_rate",
-        "device_hit_rate",
-        "l1_hit_rate",
-        "l2_hit_rate",
-    }
+    assert set(whole["change"]) == {"hit_rate", "device_hit_rate", "l1_hit_rate", "l2_hit_rate"}
     assert whole["change"]["hit_rate"]["value"] < 0
 
 

@@ -122,9 +122,7 @@ def test_a_prompt_waits_for_memory() -> None:
         max_size=40,
     )
 )
-def test_every_block_comes_back_and_every_job_ends(
-    asks: list[tuple[int, int, int, int]],
-) -> None:
+def test_every_block_comes_back_and_every_job_ends(asks: list[tuple[int, int, int, int]]) -> None:
     worker = FleetWorker(PLAIN)
     jobs = []
     for at, (family, blocks, tail, answer) in enumerate(asks):

@@ -202,7 +202,7 @@ def _raw() -> WorkloadSpec:
                     {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
                     {"matchExpressions": [{"key": "b", "operator": "Exists"}]},
                 ]
-            },
+            }
         },
         instance_types=("ml.g5.8xlarge",),
     )

@@ -273,11 +273,7 @@ def test_changed_source_is_another_share() -> None:
         assert one["metadata"]["name"] != two["metadata"]["name"]
     handles = {
         volume["spec"]["csi"]["volumeHandle"]
-        for volume, _ in (
-            share(SPECS["worker-s3"]),
-            share(other),
-            share(other, "elsewhere"),
-        )
+        for volume, _ in (share(SPECS["worker-s3"]), share(other), share(other, "elsewhere"))
     }
     assert len(handles) == 3
     assert share(other, "elsewhere")[0]["metadata"]["name"] != share(other)[0]["metadata"]["name"]

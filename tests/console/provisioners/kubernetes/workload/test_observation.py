@@ -30,10 +30,7 @@ def condition(kind: str, status: str, reason: str = "", message: str = "") -> di
 
 
 def pod(name: str = "demo-7d4b9-x2x2x", **status: Any) -> dict[str, Any]:
-    ports = [
-        {"name": "http", "containerPort": 8000},
-        {"name": "kv-events", "containerPort": 5557},
-    ]
+    ports = [{"name": "http", "containerPort": 8000}, {"name": "kv-events", "containerPort": 5557}]
     return {
         "metadata": {
             "name": name,

@@ -76,11 +76,7 @@ def _port(port: Object, pods: list[Object]) -> Object:
 
 def _endpoint(pod: Object, always: bool) -> Object:
     serving = condition(pod, "Ready").get("status") == "True"
-    state = {
-        "ready": always or pod_ready(pod),
-        "serving": serving,
-        "terminating": leaving(pod),
-    }
+    state = {"ready": always or pod_ready(pod), "serving": serving, "terminating": leaving(pod)}
     metadata = pod["metadata"]
     target = {"kind": "Pod", "name": metadata["name"], "namespace": metadata["namespace"]}
     found: dict[str, Any] = {
