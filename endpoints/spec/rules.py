@@ -292,17 +292,20 @@ def _chunk(spec: EndpointSpec, _context: Context) -> Found:
         yield Problem("cache.l1.chunk_tokens", chunk, message, remedy, "not_a_multiple")
 
 
+def requested_memory_gib(spec: EndpointSpec) -> float:
+    """Return the memory of one worker, with its L1."""
+    return spec.resources.memory_gib + (spec.cache.l1.size_gib if spec.cache.l1.enabled else 0.0)
+
+
 def _memory(spec: EndpointSpec, context: Context) -> Found:
-    l1_gib = spec.cache.l1.size_gib if spec.cache.l1.enabled else 0.0
-    own_gib = spec.resources.memory_gib
-    each = own_gib + l1_gib
+    own_gib, each = spec.resources.memory_gib, requested_memory_gib(spec)
     total = context.memory_bytes / GIB
     if each * spec.replicas <= total:
         return
     fitting = int(total // each)
     message = (
         f"{spec.replicas} × {each:g} GiB ({own_gib:g} memory, "
-        f"{l1_gib:g} L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}."
+        f"{each - own_gib:g} L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}."
     )
     remedy = (
         f"Use at most {fitting} replica{'s' if fitting != 1 else ''}, or reduce memory or L1."

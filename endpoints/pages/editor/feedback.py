@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.gate import role_required
 from console.core import yaml_reader
 from console.core.errors import Problem
-from endpoints import teams
+from endpoints import selectors, teams
 from endpoints.models import Endpoint
 from endpoints.pages.editor import consequences, edit_conflict
 from endpoints.pages.editor.consequences import command_lines
@@ -25,8 +25,8 @@ from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.placement import capacity_check as fitting
 from endpoints.placement import installation
 from endpoints.placement.preview import preview
-from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.rules import standing_errors, start_errors
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec
+from endpoints.spec.rules import requested_memory_gib, standing_errors, start_errors
 
 
 @require_POST
@@ -81,11 +81,33 @@ def _warnings(
     spec: EndpointSpec, form: EndpointForm, errors: tuple[Problem, ...]
 ) -> Iterator[dict[str, Any]]:
     """Yield what the spec costs, unless an error of the same fields may be the reason."""
-    text = installation.separate_routers_warning(spec)
-    refused = any(error.field.startswith("router.") for error in errors)
-    if text and not refused and "router.replicas" in form.fields:
-        bound = form["router.replicas"]
-        yield {"label": bound.label, "href": bound.id_for_label, "text": text}
+    for path, text in (
+        ("router.replicas", installation.separate_routers_warning(spec)),
+        ("resources.memory_gib", _overallocation(spec)),
+    ):
+        section = path.partition(".")[0] + "."
+        refused = any(error.field.startswith(section) for error in errors)
+        if text and not refused and path in form.fields:
+            bound = form[path]
+            yield {"label": bound.label, "href": bound.id_for_label, "text": text}
+
+
+def _overallocation(spec: EndpointSpec) -> str:
+    """Return by how much all endpoints of this machine, with this spec, request more memory than
+    there is; "" if they do not. Not an error: workers seldom use all that they request.
+    """
+    if spec.on_cluster:
+        return ""
+    stored = [row.parsed for row in selectors.endpoints().exclude(name=spec.name)]
+    here = [spec, *(other for other in stored if not other.on_cluster)]
+    requested_gib = sum(requested_memory_gib(each) * each.replicas for each in here)
+    total_gib = installation.memory_bytes() / GIB
+    if requested_gib <= total_gib:
+        return ""
+    return (
+        f"With this one, the endpoints of this machine request {requested_gib:g} GiB of memory; "
+        f"it has {total_gib:.1f}. Workers may be killed. Pause or shrink an endpoint."
+    )
 
 
 def _errors_after_edits(

@@ -13,9 +13,10 @@ from console.core.state_store import StateStore
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
+from endpoints.placement import installation
 from tests.endpoints.pages.detail.test_views import text_of
 from tests.endpoints.pages.editor.test_views import EDIT, NEW, sent, sent_yaml
-from tests.support.console import browser
+from tests.support.console import browser, make_endpoint
 
 pytestmark = pytest.mark.django_db
 LOOK = f"{NEW}look/"
@@ -57,6 +58,20 @@ def test_touched_field_shows_the_api_message(page: Client) -> None:
     assert "2 errors" in text_of(answer)
     both = page.post(LOOK, {**typed, "touched": "replicas name"})
     assert "is not a valid name" in slot(both, "name")
+
+
+@pytest.mark.parametrize(("memory", "is_warned"), [("3", False), ("6", True)])
+def test_more_memory_than_this_machine_has_is_a_warning(
+    page: Client, monkeypatch: pytest.MonkeyPatch, memory: str, is_warned: bool
+) -> None:
+    monkeypatch.setattr(installation, "memory_bytes", lambda: 10 * 1024**3)
+    make_endpoint("other", resources={"memory_gib": 6}, cache={"l1": {"enabled": False}})
+    make_endpoint("paused", resources={"memory_gib": 6}, replicas=0)
+    typed = sent(page.get(NEW), name="demo", touched="name", resources__memory_gib=memory)
+    typed.pop("cache.l1.enabled", None)
+    text = words_of(page.post(LOOK, typed))
+    warning = "the endpoints of this machine request 12 GiB of memory; it has 10.0."
+    assert (warning in text) is is_warned, text
 
 
 def test_validation_starts_after_the_first_edit(page: Client) -> None:
