@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 import sysconfig
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,23 @@ def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) 
         return needed
     extras = tomllib.loads(Path("pyproject.toml").read_text())["project"]["optional-dependencies"]
     return [*needed, *extras["compile"], *extras["router"]]
+
+
+def build_wheel(
+    wheel_directory: str,
+    config_settings: dict[str, Any] | None = None,
+    metadata_directory: str | None = None,
+) -> str:
+    """Build in a folder of its own: concurrent builds of a checkout do not meet in it, and nothing
+    that an earlier one left is packed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "build.cfg")
+        config.write_text(
+            f"[build]\nbuild_base = {folder}/build\n[egg_info]\negg_base = {folder}\n"
+        )
+        os.environ["DIST_EXTRA_CONFIG"] = str(config)
+        return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
 class BdistWheel(bdist_wheel):
