@@ -3,9 +3,8 @@
 Always returns a PassOutcome and writes no rows. Everything observable is observed anew; only marks
 (served, proven, times) come from the status. Workers to be stopped are first given to the
 components as `draining`, and stopped in a later pass, once nothing is in flight or their deadline
-has passed. A serving worker starts draining only after the components reach all replacements.
-`phases.decide` alone sets the phase. Platforms that replace workers themselves use
-`rolling_update`.
+has passed. `phases.decide` alone sets the phase. Who replaces workers is in the subclasses:
+this pass, one at a time (`stepwise_update`), or the platform (`rolling_update`).
 """
 
 from __future__ import annotations
@@ -22,11 +21,9 @@ from console.provisioners.base import (
     Provisioner,
     ProvisionError,
     Ref,
-    ReplicaState,
     TemporaryError,
     WorkloadSpec,
 )
-from console.provisioners.rollout import plan_step
 from endpoints import selectors, teams
 from endpoints.choices import EventKind, Phase, PhaseReason, Severity
 from endpoints.keys import storage
@@ -38,7 +35,7 @@ from endpoints.models import Endpoint
 from endpoints.placement.installation import installation
 from endpoints.reconcile import l2_status
 from endpoints.reconcile.events import Occurrence
-from endpoints.reconcile.roster import Roster, WorkerDemand, compare_workers, may_stop, worker_facts
+from endpoints.reconcile.roster import Roster, WorkerDemand, compare_workers, worker_facts
 from endpoints.reconcile.status import ClusterOutcome, PassOutcome, proof_mark
 from endpoints.spec.rules import standing_errors
 from endpoints.workload.worker_spec import worker_spec, workload_name
@@ -49,6 +46,8 @@ Prove = Callable[[str, str, str], str]
 
 
 class Pass:
+    """Steps that all platforms share."""
+
     def __init__(
         self,
         provisioner: Provisioner,
@@ -69,7 +68,6 @@ class Pass:
         self.seen: Observation | None = None
         self.statuses: dict[str, ComponentStatus] = {}
         self.trouble: Trouble | None = None
-        self.held = False
         self.happenings: list[Occurrence] = []
 
     def run(self) -> PassOutcome:
@@ -143,23 +141,11 @@ class Pass:
         return compare_workers(self.known, seen.replicas, demand)
 
     def _leaving(self, seen: Observation, workload: WorkloadSpec) -> frozenset[int]:
-        """Return the workers that the next apply would stop. Set `held` if that must wait."""
-        step = plan_step(workload.replicas, workload.spec_hash, seen.replicas)
-        self.held = step.replace is not None and self._too_early(step.replace, seen)
-        replaced = () if step.replace is None or self.held else (step.replace,)
-        return frozenset((*step.remove, *replaced))
+        """Return the workers that the next apply would stop."""
+        raise NotImplementedError
 
-    def _too_early(self, index: int, seen: Observation) -> bool:
-        """Return whether a component may not reach all replacements yet: its last status covers
-        only workers ready at that time.
-        """
-        ready = {r.index for r in seen.replicas if r.state is ReplicaState.READY}
-        draining = any(row.index == index and row.draining_since for row in self.known)
-        if index not in ready or draining:
-            return False
-        before = {row.index for row in self.known if row.state == ReplicaState.READY}
-        parts = [self.status.parts.get(component.name, {}) for component in self.components]
-        return not (ready <= before and all(part.get("ready") for part in parts))
+    def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
+        raise NotImplementedError
 
     def _reconcile_components(self, found: Roster) -> None:
         try:
@@ -192,26 +178,6 @@ class Pass:
             return endpoint_facts
         storage.renew_console_key(self.endpoint)
         return selectors.facts(self.endpoint)
-
-    def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
-        if self._is_applied(found, workload):
-            return False
-        return not self.held and may_stop(found.rows, self.statuses.values(), self.now)
-
-    def _is_applied(self, found: Roster, workload: WorkloadSpec) -> bool:
-        """Return whether an apply would change nothing: exactly the desired workers serve. Only
-        where changes are announced, so that few passes depend on it.
-        """
-        return (
-            self.provisioner.announces
-            and self.status.observed_generation == self.endpoint.generation
-            and self.status.phase == Phase.READY
-            and not (workload.live_files or found.draining)
-            and len(found.workers) == workload.replicas
-            and all(
-                worker.ready and worker.current and not worker.surplus for worker in found.workers
-            )
-        )
 
     def _facts(
         self, found: Roster, cache: ObservedComponent | None, *, observed: bool

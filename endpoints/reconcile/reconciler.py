@@ -25,11 +25,12 @@ from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement.provisioner import provisioner_of
 from endpoints.prompt import client
 from endpoints.reconcile import events
-from endpoints.reconcile.base import Pass, Prove
+from endpoints.reconcile.base import Prove
 from endpoints.reconcile.events import Occurrence
 from endpoints.reconcile.removal import remove
 from endpoints.reconcile.rolling_update import RollingPass
 from endpoints.reconcile.status import PassOutcome, is_unchanged, write
+from endpoints.reconcile.stepwise_update import StepwisePass
 from endpoints.spec.endpoint_spec import EndpointSpec
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class Reconciler:
         provisioner = self._provisioner(endpoint)
         if endpoint.deleting:
             return remove(held, endpoint, provisioner, self.components)
-        make = RollingPass if provisioner.rolls else Pass
+        make = RollingPass if provisioner.rolls else StepwisePass
         outcome = make(provisioner, self.components, self.prove, endpoint).run()
         # The rollback and the status with its cause are written in one transaction.
         with transaction.atomic():
