@@ -32,6 +32,7 @@ from routing.engine.config import parse
 from routing.engine.fleet import connection_pool
 from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.observe.logs import Log
+from routing.engine.request_path import RequestPath
 from routing.engine.router import Router
 
 _HEAD = b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 07:00:00 GMT\r\nserver: uvicorn\r\n"
@@ -121,7 +122,7 @@ class RouterPath:
         if candidate := strategy.partition("/")[2]:
             settings["canary"] = {"id": "bench", "strategy": candidate, "share": 0.5}
         self.router = Router(parse(settings, folder), Log("info", os.open(os.devnull, os.O_WRONLY)))
-        self.client = ClientConnection(self.router)
+        self.client = ClientConnection(RequestPath(self.router))
         self.client.connection_made(DiscardingTransport())  # type: ignore[arg-type]
         for worker in self.router.table.workers.values():
             connection = WorkerConnection(worker.pool)

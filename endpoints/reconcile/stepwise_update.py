@@ -13,7 +13,9 @@ from endpoints.reconcile.roster import Roster, may_stop
 
 
 class StepwisePass(Pass):
-    """`held`: the next replacement waits until components reach the new worker."""
+    """One worker after the other. `held`: the next replacement waits until components reach the new
+    worker.
+    """
 
     held = False
 

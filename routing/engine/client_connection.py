@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
@@ -24,7 +24,8 @@ from routing.engine.http.http1 import ChunkedBody, ProtocolError, RequestHead
 
 if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
-    from routing.engine.protocols import Dispatcher, ServedRequest
+    from routing.engine.protocols import ServedRequest
+    from routing.engine.router import Router
 
 _WRITE_HIGH_BYTES = 64 * 1024
 _PIPELINED_BYTES = 64 * 1024
@@ -41,6 +42,18 @@ BUSY: Final = 3
 LINGER: Final = 4
 
 
+class RequestHandler(Protocol):
+    """The request path (request_path.py) as seen by a connection."""
+
+    router: Router
+
+    def name_request(self, head: RequestHead) -> None: ...
+    def admit(self, head: RequestHead) -> Key: ...
+    def handle(
+        self, client: ClientConnection, head: RequestHead, key: Key, body: bytes | None, seen: bytes
+    ) -> None: ...
+
+
 class ClientConnection:
     """A client's connection: buffered bytes, the request being read, its answer.
 
@@ -50,12 +63,13 @@ class ClientConnection:
 
     __slots__ = (
         "_advancing", "_arrival", "_at", "_buffer", "_charged", "_chunks", "_end_sent", "_exchange",
-        "_head", "_held", "_key", "_need", "_pieces", "_probed", "_read_paused", "_router",
+        "_head", "_held", "_key", "_need", "_path", "_pieces", "_probed", "_read_paused", "_router",
         "_state", "_upload_paused", "_upload_read", "_write_paused", "deadline", "transport",
     )  # fmt: skip
 
-    def __init__(self, router: Dispatcher) -> None:
-        self._router = router
+    def __init__(self, path: RequestHandler) -> None:
+        self._path = path
+        self._router = path.router
         self._state = HEAD
         self._buffer = b""
         self._at = 0
@@ -287,9 +301,9 @@ class ClientConnection:
             if end - start > limits.header_bytes:
                 raise Refusal("headers_too_large", "The request's head is too large.")
             head = read_request(buffer[start : end + 2])
-            self._router.name_request(head)
+            self._path.name_request(head)
             self._head = head
-            self._key = self._router.admit(head)
+            self._key = self._path.admit(head)
         except Refusal as refusal:
             self._reject(refusal)
             return False
@@ -378,7 +392,7 @@ class ClientConnection:
         self._pause_reading(True)  # until the worker connection is open
         assert self._head is not None
         assert self._key is not None
-        self._router.handle(self, self._head, self._key, None, b"".join(self._pieces[:1]))
+        self._path.handle(self, self._head, self._key, None, b"".join(self._pieces[:1]))
 
     def upload_ready(self) -> None:
         pieces, self._pieces = self._pieces, []
@@ -432,7 +446,7 @@ class ClientConnection:
             self._router.refused(refusal)
             self.reply_error(refusal, self._head)
             return
-        self._router.handle(self, self._head, self._key, body, body)
+        self._path.handle(self, self._head, self._key, body, body)
 
     def _charge(self, size: int) -> bool:
         if self._router.budget.hold(self._charged, size):

@@ -1,361 +1,273 @@
-"""Forward the answer of one request from its worker to its client.
+"""One request at workers: attempts, retries, cancellation and its end.
 
-Bytes reach the client unchanged, and a truncated answer never looks complete: an event stream gets
-a final error event without its end marker. The head is withheld until the first body byte, because
-vLLM sends it before prefill: a worker that fails in prefill costs only a retry.
+A request is retried only while its body is held and no answer byte was sent. Every end is counted
+once. The answer of an attempt is in answer.py.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import asyncio
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from routing.engine.errors import Refusal, find_error_event, is_engine_dead
-from routing.engine.http import cors, heads
-from routing.engine.http.http1 import ResponseHead
-from routing.engine.misses import annotation
-from routing.engine.request_attempts import RequestAttempts
-from routing.engine.tokens import usage
+from console.processkit.descriptors import NONE_LEFT
+from routing.engine.answer import Answer
+from routing.engine.errors import Refusal
+from routing.engine.fleet.load import RequestCharge
+from routing.engine.http import heads
+from routing.engine.prompt.engine_request import insert_opening
+from routing.engine.request import RoutedRequest
+from routing.engine.tokens.usage import NO_ANSWER
 
 if TYPE_CHECKING:
     from routing.engine.fleet.worker_connection import WorkerConnection
     from routing.engine.fleet.workers import Worker
-    from routing.engine.misses.diagnosis import Diagnosis
+    from routing.engine.http.http1 import RequestHead
+    from routing.engine.observe.decisions import Decision
+    from routing.engine.observe.metrics import ModelMetrics
+    from routing.engine.policies.base import RequestFacts
+    from routing.engine.prompt.engine_request import EngineRequest
+    from routing.engine.protocols import ClientSide, Dispatcher
+    from routing.engine.router import Router
 
-# Sent by workers that cannot serve, before any work.
-RETRY_STATUSES = (502, 503, 504)
-_FIRST_ERRORS = (b'data: {"error"', b"event: error")
-_HELD_ERROR_BYTES = 16_384
-_EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+# Without the worker's work, or counted elsewhere.
+_FREE_RETRIES = ("upstream_connect", "engine_stuck")
+# Of requests that a worker lost: above the retry budget they wait instead of failing.
+_LOSSES = ("engine_died", "upstream_reset")
+_NO_FAILURES = ("engine_died", "engine_stuck", "worker_busy")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_SSE_COMMENT = b":\n\n"  # ignored by all SSE parsers
-# vLLM's first events of /v1/responses, before it computes.
-_BEFORE_TOKENS = (
-    b"event: response.created",
-    b"event: response.queued",
-    b"event: response.in_progress",
-)
 
 
-class Exchange(RequestAttempts):
+class Exchange(RoutedRequest):
     """State from the complete request (or its first buffered part) to the answer's end."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_answer", "_charge", "_client", "_connecting", "_dispatcher", "_done", "_engine_deaths",
+        "_router", "_stale_tried", "_started", "_worker", "deadline", "reading",
+    )  # fmt: skip
 
-    def answer_head(self, head: ResponseHead) -> bool:
-        status = head.status
-        if status == 429 and self.decision.attempts == 1 and self._may_retry("worker_busy"):
-            self._again("worker_busy", "the worker responded 429", refused=False)
-            return False
-        if status >= 500:
-            if status in RETRY_STATUSES and self._may_retry("upstream_5xx"):
-                self._again("upstream_5xx", f"the worker responded {status}", refused=False)
-                return False
-            if status in RETRY_STATUSES:  # a 500 may be the request's fault: no ejection
-                self._router.worker_failed(self._worker, f"responded {status}", refused=False)
-            if status != 500:
-                self._router.metrics.error("upstream_5xx")
-        self.decision.status = status
-        self._events = head.events
-        framing = b""
-        if status in (204, 304):  # no body, despite a Content-Length
-            pass
-        elif head.length >= 0:
-            framing = b"content-length: %d\r\n" % head.length
-        elif head.chunked and self.head.minor:
-            framing = b"transfer-encoding: chunked\r\n"
-        elif not self.head_only:
-            self._unframed = True
-            self.keep_alive = False
-        if self.uploading:  # early answer: the connection cannot be reused
-            assert self._connection is not None
-            self._connection.not_reusable()
-            self.keep_alive = False
-        if self._router.closing:
-            self.keep_alive = False
+    def __init__(
+        self,
+        router: Router,
+        dispatcher: Dispatcher,
+        client: ClientSide,
+        head: RequestHead,
+        body: bytes | None,
+        facts: RequestFacts,
+        model: ModelMetrics,
+        decision: Decision,
+        ask: EngineRequest,
+        started: float,
+    ) -> None:
+        super().__init__(head, body, facts, model, decision, ask)
+        self._router = router
+        self._dispatcher = dispatcher
+        self._client = client
+        self._started = started
+        self.reading: asyncio.Task[None] | None = None
+        self.deadline = 0.0
+        self._worker: Worker | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._answer: Answer | None = None  # of the attempt that is connected
+        self._charge: RequestCharge | None = None
+        self._stale_tried = False
+        self._engine_deaths = 0
+        self._done = False  # accounted for
+
+    @property
+    def client(self) -> ClientSide:
+        return self._client
+
+    @property
+    def over(self) -> bool:
+        return self._done
+
+    def go(self, waited_s: float) -> None:
+        self._dispatcher.take_turn(self, waited_s)
+
+    # -- attempts
+
+    def send_to(self, worker: Worker, uncached_tokens: int) -> None:
+        self._worker = worker
+        self.tried.append(worker)
+        if not worker.own_in_flight:
+            worker.progress_at = perf_counter()
+        self.decision.attempts += 1
+        features = self.facts
+        self._charge = RequestCharge(worker, uncached_tokens, features.tokens, features.chain)
+        if self.placing is not None and self._router.kv is not None:
+            self._router.kv.charged(self, self._charge)
+        if self.trace is not None:
+            self.head.fields = self.trace.attempt(worker.id)
+        self.deadline = perf_counter() + self._router.config.limits.response_timeout_s
+        # A kept connection may prove closed, and a streamed body cannot be sent twice.
+        connection = worker.pool.take() if self.body is not None else None
+        if connection is not None:
+            self._send_on(connection)
+        else:
+            self._connect(worker)
+
+    def _connect(self, worker: Worker) -> None:
+        self._connecting = worker.pool.connect(self._send_on, self._connect_failed)
+
+    def _connect_failed(self, message: str, refused: bool) -> None:
+        self._connecting = None
+        if message == NONE_LEFT:
+            self._router.descriptors_exhausted()
+            self.refuse(Refusal("file_descriptors", "The router has no file descriptor left."))
+            return
+        self.attempt_failed("upstream_connect", message, refused)
+
+    def _send_on(self, connection: WorkerConnection) -> None:
+        self._connecting = None
+        worker, body = self._worker, self.body
+        assert worker is not None
+        answer = Answer(self, self._client, self._router, worker, connection, self._started)
+        self._answer = answer
+        self.sent_at = perf_counter()
+        lines = worker.host_line
+        if self.placing is not None and self.placing.seat is not None:
+            lines += self.placing.seat.line
+        head = heads.worker_request_head(self.head, lines, body, self._router.keys.open)
+        connection.send(answer, head, body or b"")
+        if body is None:
+            self._client.upload_ready()
+
+    def may_retry(self, reason: str) -> bool:
+        # A streamed body is still held until a connection is open.
+        return (
+            (self.body is not None or reason == "upstream_connect")
+            and not self.pinned
+            and len(self.tried) < self._router.config.retry_attempts
+            and self._dispatcher.retry_allowed(self, reason in _FREE_RETRIES, reason in _LOSSES)
+        )
+
+    def retry(self, reason: str, message: str, refused: bool = False) -> None:
         worker = self._worker
         assert worker is not None
-        if 300 <= status < 400 and status != 304:
-            fields = heads.redirect_within(head.fields, str(worker.address))
-            if fields is None:
-                self.refuse(Refusal("upstream_protocol", "The worker redirects to another host."))
-                return False
-            head.fields = fields
-        filtered = self.ask.adds_usage and head.events and status == 200 and head.length < 0
-        stream_filter = usage.StreamFilter(worker) if filtered else None
-        self.answer = usage.AnswerTokens(head.events, stream_filter)
-        if self.diagnosis is not None and status == 200 and not self.head_only:
-            framing = self._annotate(self.diagnosis, head, framing)
-        more = worker.label_line
-        if self.head.origin:
-            more += cors.answer_lines(self.head, self._router.config.allowed_origins)
-        ticket = self.ticket
-        if ticket is not None and ticket.caller.rates:
-            more += ticket.caller.rate_lines(perf_counter())
-        self._pending = heads.client_response_head(
-            head, framing, more, self.decision.id, self.head, self.keep_alive
-        )
-        return True
+        self._discharge()
+        if self.trace is not None:
+            self.trace.failed(reason)
+        if reason not in _NO_FAILURES:
+            self._router.worker_failed(worker, message, refused)
+        self._router.metrics.retry(reason)
+        self._forget_answer()
+        self._dispatcher.send_again(self)
 
-    def _annotate(self, diagnosis: Diagnosis, head: ResponseHead, framing: bytes) -> bytes:
-        """Prepare to add diagnostics; return the framing, without a length that will change."""
-        if head.events:
-            if head.length < 0:
-                path, opening = self.ask.path, diagnosis.opening()
-                diagnosis.events = annotation.EventAnnotator(path, opening)
-        elif 0 < head.length <= annotation.MAX_HELD_BYTES:
-            diagnosis.holds = True
-            return b""
-        return framing
+    def _forget_answer(self) -> None:
+        self._answer = None
+        self.answer = NO_ANSWER
+        self.decision.status = None
 
-    def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
-        events = self.answer.feed(pieces)
-        stream = self.answer.filter
-        diagnosis = self.diagnosis
-        if diagnosis is not None:
-            if diagnosis.holds:
-                diagnosis.held += pieces
-                return
-            if diagnosis.events is not None:
-                if stream is not None:
-                    pieces = stream.feed(pieces)
-                data, pieces = self._framed(diagnosis.events.feed(pieces))
-                stream = None
-        if stream is not None:
-            assert self._connection is not None
-            if not (stream.lets(data, events) and self._connection.between_chunks):
-                data, pieces = self._filtered(stream, pieces)
-        if self._unframed:
-            data = b"".join(pieces)
-        pending = self._pending
-        if pending is not None:
-            if not pieces or (
-                self.decision.status == 500 and self._is_judged(pieces, len(pending))
-            ):
-                self._pending = pending + data  # only the chunk size so far
-                return
-            if self._events and pieces[0].startswith(_FIRST_ERRORS) and is_engine_dead(pieces[0]):
-                assert self._connection is not None
-                self._connection.abandon()
-                self._engine_died()
-                return
-            data = pending + data
-            self._pending = None
-            if pieces and (diagnosis is not None or self.ask.path == annotation.RESPONSES):
-                self.decision.answer_id = annotation.find_answer_id(pieces[0])
-            self._first_byte()
-            if self._events and self.decision.ttft_s is None:
-                self._find_token(pieces)
-        else:
-            now = perf_counter()
-            assert self._worker is not None
-            self._worker.progress_at = now
-            if self._events and pieces:
-                if self.decision.ttft_s is None:
-                    self._find_token(pieces)
-                else:
-                    self.model.itl.observe(now - self._last_bytes)
-            self._last_bytes = now
-        if data:
-            self._client.transport.write(data)
+    def wait_for_retry(self, timeout_s: float) -> None:
+        self._worker = None
+        self.deadline = perf_counter() + timeout_s
 
-    def _find_token(self, pieces: list[bytes]) -> None:
-        if pieces and not pieces[-1].startswith(_BEFORE_TOKENS):
-            self.decision.ttft_s = perf_counter() - self._started
-
-    def answer_chunk(self, data: bytes, piece: bytes) -> None:
-        """Take one chunk; events of a stream under way pass with few calls."""
-        if (
-            self.decision.ttft_s is None
-            or self.diagnosis is not None
-            or not self._events
-            or self._unframed
-            or not self.answer.passes(data, piece)
-        ):
-            self.answer_body(data, [piece])
-            return
-        now = perf_counter()
-        gap = now - self._last_bytes
-        self._last_bytes = now
-        assert self._worker is not None
-        self._worker.progress_at = now
-        itl = self.model.itl  # Histogram.observe, without its call
-        itl.counts[bisect_left(itl.bounds, gap)] += 1
-        itl.sum += gap
-        self._client.transport.write(data)
-
-    def _filtered(
-        self, stream: usage.StreamFilter, pieces: list[bytes]
-    ) -> tuple[bytes, list[bytes]]:
-        """Return the wire bytes and the pieces that pass the filter, each as one chunk."""
-        assert self._connection is not None
-        held_back = stream.feed(pieces)
-        stream.aligned = self._connection.between_chunks
-        if self._connection.body_done:
-            held_back = held_back + stream.end()
-        framed, held_back = self._framed(held_back)
-        return framed + b"0\r\n\r\n" if self._connection.body_done else framed, held_back
-
-    def _framed(self, pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
-        """Return the pieces, each as one chunk, and the pieces."""
-        if self._unframed:
-            return b"".join(pieces), pieces
-        return b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]), pieces
-
-    def _is_judged(self, pieces: list[bytes], held: int) -> bool:
-        if held > _HELD_ERROR_BYTES:
+    def reconnect(self) -> bool:
+        worker = self._worker
+        assert worker is not None
+        if self._stale_tried or worker.gone or self.body is None:
             return False
-        self._judged += pieces
+        self._stale_tried = True
+        self._forget_answer()
+        self._router.metrics.retry("stale_connection")
+        self._connect(worker)
         return True
 
-    def _engine_died(self) -> None:
+    def attempt_failed(self, code: str, message: str, refused: bool = False) -> None:
+        if self.may_retry(code):
+            self.retry(code, message, refused)
+            return
+        self._router.worker_failed(self._worker, message, refused)
+        self.refuse(Refusal(code, f"The worker failed to respond: {message}."))
+
+    def engine_died(self) -> None:
         """Retry once; a request may itself kill engines and must not reach all of them."""
         worker = self._worker
         assert worker is not None
         self._engine_deaths += 1
         self._router.engine_died(worker)
-        if self._engine_deaths == 1 and self._may_retry("engine_died"):
-            self._again("engine_died", "its engine died", refused=False)
+        if self._engine_deaths == 1 and self.may_retry("engine_died"):
+            self.retry("engine_died", "its engine died")
             return
-        refusal = Refusal(
-            "engine_died", "The worker's engine died while it processed this request."
-        )
+        text = "The worker's engine died while it processed this request."
         if self._engine_deaths > 1:
             text = (
                 "The engines of two workers died while they processed this request. Do "
                 "not repeat it."
             )
-            refusal = Refusal("engine_died", text)
-            refusal.final = True
+        refusal = Refusal("engine_died", text)
+        refusal.final = self._engine_deaths > 1
         self.refuse(refusal)
 
-    def _first_byte(self) -> None:
-        """Commit the answer to the client: no retry from here on."""
-        self.answered = True
-        self.deadline = 0.0
-        if self.decision.status == 500:
-            self._router.metrics.error("upstream_5xx")
-        if self.body:
-            self.body = b""
-            self._client.release()
-        now = perf_counter()
-        self._last_bytes = now
-        assert self._charge is not None
-        self._charge.answered()
-        if self.placing is not None and self._router.kv is not None:
-            self._router.kv.answered(self)
-        worker = self._worker
-        assert worker is not None
-        worker.progress_at = now
-        if worker.circuit.state and (self.decision.status or 500) < 500:
-            self._router.table.answered(worker)  # half-open: do not wait for the stream's end
-        if self._events and self.ask.path != annotation.RESPONSES:
-            self.decision.ttft_s = now - self._started
-
-    def answer_done(self) -> None:
-        worker = self._worker
-        assert worker is not None
-        self._connection = None  # back in the pool: a slow client must not pause it
-        if self.diagnosis is not None and (self.diagnosis.holds or self.diagnosis.events):
-            self._diagnosed(self.diagnosis, worker)
+    def worker_stuck(self, worker: Worker) -> None:
+        """Go to another worker if this one has not begun to answer."""
+        if self._worker is not worker or self.answered or self._charge is None:
             return
-        rest = b"".join(self.answer.filter.end()) if self.answer.filter is not None else b""
-        if self._pending is not None:  # an answer without a body, or a complete 500
-            if self.decision.status == 500 and is_engine_dead(b"".join(self._judged)):
-                self._engine_died()
-                return
-            if self._judged:
-                self._first_byte()
-            elif self.decision.status == 500:
-                self._router.metrics.error("upstream_5xx")
-            self._client.write(self._pending + rest)
-            self._pending = None
-            self.answered = True
-        elif rest:  # without chunks the end needs no bytes
-            self._client.write(rest)
-        self._ended(worker)
-        self._client.exchange_done(self.keep_alive)
+        if self.may_retry("engine_stuck"):
+            self._drop_attempt()
+            self.retry("engine_stuck", worker.last_error)
 
-    def _ended(self, worker: Worker) -> None:
-        """Account for a complete answer; a stream may end with an error that its worker reports."""
-        worker.served += 1
-        error = find_error_event(self.answer.tail) if self._events else b""
-        if error and is_engine_dead(error):
-            self._router.engine_died(worker)
-        elif (self.decision.status or 0) < 500:
-            self._router.table.answered(worker)
-        self._finish("broken_stream" if error else "")
+    def _drop_attempt(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._answer is not None:
+            self._answer.drop()
 
-    def _diagnosed(self, diagnosis: Diagnosis, worker: Worker) -> None:
-        """End an answer with its diagnostics, which its accounting yields."""
-        stream, pending = self.answer.filter, self._pending
-        self._pending = None
-        held = b"".join(diagnosis.held)
-        if diagnosis.holds:
-            self.decision.answer_id = annotation.find_answer_id(held)
-        if pending is not None:
-            self._first_byte()
-        self._ended(worker)
-        fields = diagnosis.fields(self.decision, streams=not diagnosis.holds)
-        if diagnosis.events is None:
-            body = annotation.add_fields(held, fields)
-            length = b"content-length: %d\r\n" % len(body)
-            data = heads.with_framing(pending or b"", length) + body
-        else:
-            rest = diagnosis.events.feed(stream.end()) if stream is not None else []
-            data, _ = self._framed(
-                [field for field in rest + diagnosis.events.end(fields) if field]
-            )
-            data = (pending or b"") + data + (b"" if self._unframed else b"0\r\n\r\n")
-        self._client.write(data)
-        self._client.exchange_done(self.keep_alive)
+    # -- a streamed body
 
-    def answer_lost(self, code: str, message: str) -> None:
-        connection = self._connection
-        worker = self._worker
-        assert worker is not None
-        assert connection is not None
-        stale = code == "upstream_reset" and connection.uses > 1 and self.decision.status is None
+    @property
+    def connected(self) -> bool:
+        return self._answer is not None and self._answer.connection is not None
+
+    def opened(self, pieces: Sequence[bytes | bytearray]) -> Sequence[bytes | bytearray]:
+        """Return the first pieces of a streamed body with the router's fields inserted. Raise
+        Refusal.
+        """
+        opening = self.ask.opening
+        whole = b"".join(pieces) if opening else b""
+        if not whole.strip():
+            return pieces
+        self.ask.opening = b""
+        try:
+            return [insert_opening(whole, opening)]
+        except ValueError:
+            raise Refusal("cache_isolation", "The body must be a JSON object.") from None
+
+    def send_body(self, data: bytes) -> None:
+        """Send the next part of a streamed body, already framed."""
+        if self._answer is not None and self._answer.connection is not None:
+            self._answer.connection.send_more(data)
+
+    def upload_failed(self, refusal: Refusal) -> None:
+        """Handle a streamed body that cannot be read or forwarded."""
+        self._drop_attempt()
+        if refusal.kind.reason == "upstream_timeout":
+            self._router.worker_failed(self._worker, refusal.message, refused=False)
         if self.answered:
-            # After a broken chunk the client's state is unknown: nothing can follow.
-            refusal = Refusal(code, f"The response was cut off: {message}.")
-            self._router.worker_failed(worker, refusal.message, refused=False)
-            between = code != "upstream_protocol" and self._between_events(connection)
-            self._broken_off(refusal, between)
-        elif stale and not worker.gone and not self._stale_tried and self.body is not None:
-            # A keep-alive connection may close as it is used: no worker failure, retry on a new
-            # one.
-            self._stale_tried = True
-            self._reset_answer()
-            self._router.metrics.retry("stale_connection")
-            self._connect(worker)
+            self.finish(refusal.kind.reason)
+            self._client.break_off(True)
         else:
-            self._attempt_failed(code, message, refused=False)
+            self.refuse(refusal)
 
-    def _broken_off(self, refusal: Refusal, between_events: bool) -> None:
-        if self.answer.filter is not None:
-            for event in self.answer.filter.release():
-                self._write_event(event)
-        if self.diagnosis is not None and self.diagnosis.events is not None:
-            for event in self.diagnosis.events.release():
-                self._write_event(event)
-        if between_events:
-            self._write_event(refusal.event(self.head.path))
-        self._finish("broken_stream")
-        self._client.break_off(self._unframed)
+    # -- the client, and time
 
-    def _between_events(self, connection: WorkerConnection) -> bool:
-        if self.diagnosis is not None and self.diagnosis.events is not None:
-            return self.diagnosis.events.between
-        if self.answer.filter is not None:
-            return self.answer.filter.between
-        if not self._events or not (self._unframed or connection.between_chunks):
-            return False
-        return self.answer.tail.endswith(_EVENT_ENDS)
+    def client_gone(self) -> None:
+        self._drop_attempt()
+        if not self.answered:
+            self.decision.status = 499
+        self.finish("client_cancelled")
 
-    def _write_event(self, event: bytes) -> None:
-        self._client.write(event if self._unframed else b"%x\r\n%b\r\n" % (len(event), event))
+    def client_paused(self, paused: bool) -> None:
+        if self._answer is not None:
+            self._answer.pause(paused)
+
+    def stalled(self) -> None:
+        self._drop_attempt()
+        self.finish("stalled_client")
+        self._client.break_off(True)
 
     def probe_client(self) -> bool:
         """Write bytes without effect to detect a reset; return False if impossible."""
@@ -363,15 +275,14 @@ class Exchange(RequestAttempts):
             if self.head.minor:
                 self._client.write(_CONTINUE)
             return self.head.minor == 1
-        # Inside an event, or without events: the worker's next bytes serve the purpose.
-        if self._connection is not None and self._between_events(self._connection):
-            self._write_event(_SSE_COMMENT)
+        if self._answer is not None:
+            self._answer.write_comment()
         return True
 
     def late(self, now: float) -> bool:
         """Return True if the worker exceeded its timeout."""
         if self.answered:
-            return now > self._last_bytes + self._router.config.limits.silence_timeout_s
+            return self._answer is not None and self._answer.is_silent(now)
         return 0.0 < self.deadline < now
 
     def timed_out(self) -> None:
@@ -389,10 +300,73 @@ class Exchange(RequestAttempts):
         self._stop(Refusal("shutting_down", "The router shuts down: its grace period is over."))
 
     def _stop(self, refusal: Refusal) -> None:
-        connection = self._connection
+        if self.answered and self._answer is not None:
+            self._answer.stop(refusal)
+            return
         self._drop_attempt()
-        if self.answered:
-            between = connection is not None and self._between_events(connection)
-            self._broken_off(refusal, between)
+        self.refuse(refusal)
+
+    # -- the end
+
+    def first_byte(self) -> None:
+        self.answered = True
+        self.deadline = 0.0
+        if self.decision.status == 500:
+            self._router.metrics.error("upstream_5xx")
+        if self.body:
+            self.body = b""
+            self._client.release()
+        assert self._charge is not None
+        self._charge.answered()
+        if self.placing is not None and self._router.kv is not None:
+            self._router.kv.answered(self)
+        worker = self._worker
+        assert worker is not None
+        if worker.circuit.state and (self.decision.status or 500) < 500:
+            self._router.table.answered(worker)  # half-open: do not wait for the stream's end
+
+    def refuse(self, refusal: Refusal) -> None:
+        ticket = self.ticket
+        if ticket is not None and ticket.caller.rates and not refusal.lines:
+            refusal.lines = ticket.caller.rate_lines(perf_counter())
+        self.decision.status = refusal.kind.status
+        self.finish(refusal.kind.reason)
+        self._client.reply_error(refusal, self.head, self.decision.id, close=self.uploading)
+
+    def crashed(self, error: Exception) -> None:
+        self._router.internal_error("request", error)
+        self._drop_attempt()
+        if self.answered or self._done:
+            unframed = self._answer is not None and self._answer.unframed
+            self.finish("broken_stream")
+            self._client.break_off(unframed)
         else:
-            self.refuse(refusal)
+            refusal = Refusal("internal_error", "The router failed to handle this request.")
+            self.decision.status = refusal.kind.status
+            self.finish("internal_error")
+            self._client.reply_error(refusal, self.head, self.decision.id, close=True)
+
+    def _discharge(self) -> None:
+        charge = self._charge
+        if charge is not None:
+            self._charge = None
+            charge.end()
+
+    def finish(self, error: str) -> None:
+        if self._answer is not None:
+            self._answer.connection = None
+            self._answer = None  # each knows the other: freed now, not by the garbage collector
+        if self._done:
+            return
+        self._done = True
+        if self.reading is not None:
+            self.reading.cancel()
+            self.reading = None
+        self._discharge()
+        decision = self.decision
+        decision.duration_s = perf_counter() - self._started
+        decision.error = error
+        failed = (error or decision.status != 200) and decision.failed
+        if failed and self._worker is not None:
+            self._worker.failed_requests += 1
+        self._dispatcher.finished(self)

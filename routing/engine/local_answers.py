@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from routing.engine.config import Key
     from routing.engine.http.http1 import RequestHead
     from routing.engine.protocols import ClientSide
-    from routing.engine.router_state import RouterState
+    from routing.engine.router import Router
 
 HEALTH_PATHS = (b"/health", b"/ping")
 _MODELS_PATH = b"/v1/models"
@@ -30,7 +30,7 @@ def _is_adapter_order(path: bytes) -> bool:
 class LocalAnswers:
     """Answers without a worker, or from all of them."""
 
-    def __init__(self, router: RouterState) -> None:
+    def __init__(self, router: Router) -> None:
         self._router = router
         self._orders: set[asyncio.Task[None]] = set()  # adapter orders under way
 

@@ -1,6 +1,6 @@
-"""Interfaces between the router, a client connection and a request in progress.
+"""What a lower part of the router calls of a higher one; the other way they know the classes.
 
-For annotations only: nothing inherits from these, so calls cost no additional frame.
+For annotations only: compiled code looks such calls up by name, so none is made per event.
 """
 
 from __future__ import annotations
@@ -11,58 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
-    from routing.engine.access.callers import Ticket
-    from routing.engine.access.keys import KeyRing
-    from routing.engine.config import Config, Key
     from routing.engine.errors import Refusal
-    from routing.engine.fleet.load import RequestCharge
-    from routing.engine.fleet.workers import Worker, WorkerTable
-    from routing.engine.http.bodies import BufferBudget
+    from routing.engine.fleet.workers import Worker
     from routing.engine.http.http1 import RequestHead
     from routing.engine.kv.progress import ExpectedPrompt
-    from routing.engine.kvaware.request_state import RequestPlacement
-    from routing.engine.misses.diagnosis import Diagnosis
-    from routing.engine.misses.history import SeenPrompt
-    from routing.engine.observe.decisions import Decision
-    from routing.engine.observe.metrics import Metrics, ModelMetrics
-    from routing.engine.observe.tracing import Trace
     from routing.engine.policies.base import RequestFacts
-    from routing.engine.prompt.engine_request import EngineRequest
-    from routing.engine.tokens.usage import AnswerTokens
-
-
-class RoutedRequest(Protocol):
-    """A request as seen by the router and by what accounts for it."""
-
-    head: RequestHead
-    body: bytes | None
-    facts: RequestFacts
-    model: ModelMetrics
-    decision: Decision
-    ask: EngineRequest
-    answer: AnswerTokens
-    answered: bool
-    sent_at: float
-    tried: list[Worker]
-    pinned: bool
-    ticket: Ticket | None
-    trace: Trace | None
-    placing: RequestPlacement | None
-    seen: SeenPrompt | None
-    diagnosis: Diagnosis | None
-    requested_model: str
-    stored_response: str
-    delayed: bool
-
-    @property
-    def over(self) -> bool: ...
-    def wait_for_retry(self, timeout_s: float) -> None: ...
-    def go(self, waited_s: float) -> None: ...
-    def send_to(self, worker: Worker, uncached_tokens: int) -> None: ...
-    def refuse(self, refusal: Refusal) -> None: ...
-    def crashed(self, error: Exception) -> None: ...
-    def answer_end(self) -> bytes: ...
-    def cache_state(self) -> str: ...
+    from routing.engine.request import RoutedRequest
 
 
 class ServedRequest(Protocol):
@@ -111,13 +65,6 @@ class ClientSide(Protocol):
     def cut(self) -> None: ...
 
 
-class PlacementTracker(Protocol):
-    """kvaware as seen by a request (kvaware.placement)."""
-
-    def charged(self, exchange: RoutedRequest, charge: RequestCharge) -> None: ...
-    def answered(self, exchange: RoutedRequest) -> None: ...
-
-
 class PeerRecorder(Protocol):
     """Exchange with other routers as seen by the request path (peers.service)."""
 
@@ -129,31 +76,9 @@ class PeerRecorder(Protocol):
 
 
 class Dispatcher(Protocol):
-    """The router as seen by client connections and requests."""
+    """The request path as seen by a request under way."""
 
-    config: Config
-    closing: bool
-    clients: set[ClientSide]
-    budget: BufferBudget
-    keys: KeyRing
-    metrics: Metrics
-    table: WorkerTable
-
-    @property
-    def kv(self) -> PlacementTracker | None: ...
-    @property
-    def most_clients(self) -> int: ...
-    def descriptors_exhausted(self) -> None: ...
-    def name_request(self, head: RequestHead) -> None: ...
-    def admit(self, head: RequestHead) -> Key: ...
-    def refused(self, refusal: Refusal) -> None: ...
-    def internal_error(self, where: str, error: Exception) -> None: ...
-    def handle(
-        self, client: ClientSide, head: RequestHead, key: Key, body: bytes | None, seen: bytes
-    ) -> None: ...
     def take_turn(self, exchange: RoutedRequest, waited_s: float) -> None: ...
     def send_again(self, exchange: RoutedRequest) -> None: ...
     def retry_allowed(self, exchange: RoutedRequest, free: bool, waits: bool) -> bool: ...
-    def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None: ...
-    def engine_died(self, worker: Worker) -> None: ...
     def finished(self, exchange: RoutedRequest) -> None: ...

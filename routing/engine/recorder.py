@@ -23,7 +23,7 @@ from routing.engine.prompt.identity import Identifier
 if TYPE_CHECKING:
     from routing.engine.http.http1 import RequestHead
     from routing.engine.observe.decisions import Decision
-    from routing.engine.protocols import RoutedRequest
+    from routing.engine.request import RoutedRequest
 
 
 class Recorder:

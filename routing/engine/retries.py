@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from routing.engine.protocols import RoutedRequest
+    from routing.engine.request import RoutedRequest
 
 # Share of requests that may be retried after a worker began them; refused connections are free.
 SHARE = 0.2

@@ -1,425 +1,377 @@
-"""Request routing: authentication, admission, choice of a worker, retries and accounting."""
+"""The router: active configuration, workers, policy, keys and metrics.
+
+A new configuration is applied atomically between requests; in-flight requests keep theirs.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import secrets
 import time
-from collections.abc import Coroutine
+import traceback
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from routing.engine.access.keys import check_model
-from routing.engine.access.paths import CONTROL, control_refusal, without_slash
-from routing.engine.config import Config, Key
-from routing.engine.errors import Refusal, refuse_without_worker
-from routing.engine.exchange import Exchange
-from routing.engine.fleet.responses import PATH as RESPONSES_PATH
-from routing.engine.fleet.responses import named_response
-from routing.engine.http.bodies import BYTE_ORDER_MARK, ReadPace, is_small
-from routing.engine.http.cors import is_preflight
-from routing.engine.http.encodings import check_encoding, decode
+import xxhash
+
+from console.processkit import descriptors
+from console.processkit.changes import ENDPOINT, ChangeSender, socket_path
+from routing.engine import policies
+from routing.engine.access.admission import PeerDemand, RequestAdmission
+from routing.engine.access.keys import KeyRing
+from routing.engine.access.paths import PathRules
+from routing.engine.canary.run import Canary
+from routing.engine.config import Config, SessionKey
+from routing.engine.errors import Refusal
+from routing.engine.fleet.adapters import AdapterLoader
+from routing.engine.fleet.responses import ResponseLocator
+from routing.engine.fleet.roster import Roster
+from routing.engine.fleet.workers import Worker, WorkerTable
+from routing.engine.http.bodies import BufferBudget
 from routing.engine.http.http1 import RequestHead
-from routing.engine.local_answers import HEALTH_PATHS, LocalAnswers
-from routing.engine.misses.diagnostics import VENDOR_PATHS
-from routing.engine.misses.history import known_elsewhere
-from routing.engine.observe.decisions import Decision
+from routing.engine.kvaware.placement import KvRouting
+from routing.engine.misses.diagnostics import AnswerDiagnostics
+from routing.engine.misses.ledger import MissLedger
+from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
-from routing.engine.observe.metrics import ModelMetrics
-from routing.engine.policies import base
-from routing.engine.policies.base import Fleet, Pick
-from routing.engine.prompt.engine_request import EngineRequest
-from routing.engine.prompt.identity import Identity, find_session
-from routing.engine.router_state import RouterState
+from routing.engine.observe.metrics import Metrics, StrategyMetrics
+from routing.engine.policies.base import RoutingPolicy
+from routing.engine.policies.canary import CanaryPolicy, find_kvaware
+from routing.engine.prompt.identity import Identifier, Identity, find_session
+from routing.engine.recorder import Recorder
+from routing.engine.token_ledger import TokenLedger
+from routing.engine.tokens.usage import BytesPerToken
 
 if TYPE_CHECKING:
-    from routing.engine.fleet.workers import Worker
-    from routing.engine.protocols import ClientSide, RoutedRequest
+    from routing.engine.protocols import ClientSide, PeerRecorder
 
-_RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cache
+COMPLAINT_S = 60.0  # between log lines about one place of the router
+# Fields that take effect only after a restart.
+NEED_RESTART = ("listen", "listen_more", "reuse_port", "admin", "endpoint", "namespace")
 
 
-class Router(RouterState):
+class Router:
     def __init__(self, config: Config, log: Log) -> None:
-        super().__init__(config, log)
-        self._local = LocalAnswers(self)
+        self.log = log
+        self._changes = ChangeSender(socket_path())
+        self.config = config
+        self.closing = False  # stopping: answers close their connections
+        self.draining = False  # not ready, but still serving
+        self.clients: set[ClientSide] = set()
+        self.metrics = Metrics(config.namespace, config.endpoint)
+        self.table = WorkerTable(self._worker_changed)
+        self.adapters = AdapterLoader(self.table, log)
+        self.responses = ResponseLocator(self.table)
+        self.listed_at: dict[str, frozenset[str]] = {}  # workers, of models not at all of them
+        self.roster = Roster(self)
+        self.ring = DecisionRing(config.decisions_keep)
+        self.keys = KeyRing(config.keys)
+        self.budget = BufferBudget(config.limits.buffer_bytes)
+        self.reading = asyncio.Lock()  # one large body at a time
+        self.admission = RequestAdmission(self._has_room, self.metrics.queue_duration)
+        self._next_complaint: dict[str, float] = {}  # by place
+        self.config_error = ""
+        self.config_ignored: list[str] = []  # changed fields that need a restart
+        self.config_time = 0.0
+        self.ratios = BytesPerToken()
+        self._own_secret = secrets.token_bytes(32)
+        self.instance = secrets.token_hex(4)
+        self._count = 0  # of IDs
+        self._id_seed = secrets.randbits(64)
+        self._picks = 0
+        self.strategy: StrategyMetrics
+        self.policy: RoutingPolicy
+        self.recorder = Recorder(log, self.metrics, self.instance)
+        self.meter = TokenLedger(self.recorder.use, self.metrics, self.ratios)
+        self.kv: KvRouting | None = None  # set while the strategy is kvaware
+        self.canary: Canary | None = None  # set while a canary runs
+        self.misses = MissLedger(self.metrics.registry)
+        self.diagnostics = AnswerDiagnostics()
+        self.peers: PeerRecorder | None = None  # set while a state store is configured
+        self._take_over(config)
+        self.metrics.registry.before_render.append(self._refresh_gauges)
 
-    def admit(self, head: RequestHead) -> Key:
-        """Authenticate and authorize before the body is read. Raise Refusal.
-
-        An unknown path is answered after its body, so that the connection stays (`handle`).
-        """
-        path = head.path
-        if path[-1:] == b"/" and (served := without_slash(path)):
-            head.target = served + head.target[len(path) :]
-            head.path = path = served
-        if path in HEALTH_PATHS or is_preflight(head):
-            return Key("", "")
-        key = self.keys.check(head.authorization)
-        if not key.admin and self.paths.access(path) == CONTROL:
-            raise control_refusal(path)
-        if head.encoding:
-            check_encoding(head.encoding)
-        if head.length > self.config.limits.body_bytes:
-            limit = self.config.limits.body_bytes
-            raise Refusal("body_too_large", f"The body is larger than {limit} bytes.")
-        if head.pin:
-            if not key.pin:
-                raise Refusal("pin_not_allowed", "This key is not allowed to pin a worker.")
-            if head.pin.decode("latin-1") not in self.table.workers:
-                raise Refusal("unknown_worker", "x-emberline-pin is not a worker of this endpoint.")
-        return key
-
-    def handle(
-        self, client: ClientSide, head: RequestHead, key: Key, body: bytes | None, seen: bytes
-    ) -> None:
-        """Answer locally or dispatch; `body` None: the body is streamed, `seen` is its buffered
-        part.
-        """
-        path = head.path
-        if self._local.answers(client, head, key, body):
-            return
-        started = perf_counter()
-        if body is not None and body[:3] == BYTE_ORDER_MARK:
-            body = seen = body[3:]
-        ask = EngineRequest(head.path)
-        scope = self.meter.scope_there(key, ask.path)
-        identity: Identity | None = None
-        problem: Refusal | None = None
-        try:
-            if self._queues and not self.paths.needs_admin(path):
-                self.admission.check(key, len(body or b""), may_wait=not head.pin)
-            identity = self._identify(head, key, body, seen, scope)
-        except Refusal as refusal:
-            problem = refusal
-        request_identity = identity or self.identifier.scan(seen, b"")
-        model = self.metrics.model(request_identity.model)
-        decision = Decision(self.new_id(), time.time(), self.policy.name)
-        decision.request_id = head.request_id.decode("latin-1")
-        decision.key_id = key.id
-        exchange = Exchange(
-            self, client, head, body, request_identity.facts, model, decision, ask, started
+    def reconfigure(self, config: Config) -> None:
+        before = self.config
+        fixed = {name: getattr(before, name) for name in NEED_RESTART}
+        ignored = [name for name, value in fixed.items() if getattr(config, name) != value]
+        if ignored:
+            self.log.event("warning", "config_needs_restart", fields=ignored)
+            config = dataclasses.replace(config, **fixed)
+        self.config_ignored = ignored
+        hashes = all(
+            getattr(before, name) == getattr(config, name)
+            for name in ("prefix_block_bytes", "prefix_memory_blocks", "hash_key")
         )
-        decision.note(request_identity.facts, model.name)
-        self.ring.add(decision)
-        client.begin(exchange)
-        if self.recorder.traces:
-            exchange.trace = self.recorder.trace(head)
-        self.retries.came()
-        if problem is not None:
-            exchange.refuse(problem)
-        elif identity is None:
-            self._start(exchange, self._read_large(exchange, key, scope, started))
-        else:
-            self._place(exchange, key, identity, started)
+        is_kept = hashes and before.strategy == config.strategy and before.canary == config.canary
+        policies_before: tuple[RoutingPolicy, ...] = ()
+        if hashes and (before.canary is not None or config.canary is not None):
+            policy = self.policy
+            policies_before = policy.arms if isinstance(policy, CanaryPolicy) else (policy,)
+        self._take_over(config, keep_policy=is_kept, known=policies_before)
 
-    def _start(self, exchange: Exchange, step: Coroutine[None, None, None]) -> None:
-        """Run a step of a request that takes a while; its client has a deadline meanwhile."""
-        exchange.deadline = perf_counter() + self.config.limits.response_timeout_s
-        task = self._run(exchange, step)
-        exchange.reading = asyncio.get_running_loop().create_task(task)
+    def _take_over(
+        self, config: Config, keep_policy: bool = False, known: Sequence[RoutingPolicy] = ()
+    ) -> None:
+        self.roster.renew_tls(config)  # first: this and the next line can fail
+        self.recorder.prepare(config)
+        self.config = config
+        self.keys = KeyRing(config.keys)
+        self.paths = PathRules(config.open_paths)
+        if config.decisions_keep != self.ring.keep:
+            self.ring = self.ring.resized(config.decisions_keep)
+        if not keep_policy:
+            self._change_policy(config, known)
+        recording = config.recording.enabled
+        self.hashes_prompts = self.policy.needs_chain or recording
+        self.misses.configure(config.prefix_block_bytes, self.hashes_prompts, config.kv.l2_ttl_s)
+        with_session = self.policy.needs_session or recording
+        session_key: SessionKey | None = config.session_key if with_session else None
+        if config.canary is not None and config.canary.session_key is not None:
+            session_key = config.canary.session_key
+        self.session_key = session_key
+        self.identifier = Identifier(
+            config.hash_key,
+            config.prefix_block_bytes,
+            session_key,
+            config.hash_key or self._own_secret,
+            self.ratios,
+            config.limits,
+        )
+        self.identifier.aliases = self._find_aliases()
+        self.budget.limit = config.limits.buffer_bytes
+        self.recorder.configure(config, self.identifier)
+        self.meter.configure(config, self.identifier)
+        self.metrics.know_model(config.model)
+        self.roster.take_over(config)
+        limited = config.admission
+        capped = limited.worker_max_in_flight > 0 or any(w.max_in_flight for w in config.workers)
+        self.capped = capped
+        self.admission.configure(limited, self.keys, config.keys, capped)
+        self.config_error = ""
+        self.config_time = time.time()
+        self.metrics.reload_time.value = self.config_time
 
-    @staticmethod
-    async def _run(exchange: Exchange, step: Coroutine[None, None, None]) -> None:
-        try:
-            await step
-        except Exception as error:  # noqa: BLE001 - nobody awaits the task: its client would hang
-            exchange.crashed(error)
-
-    async def _decoded(self, exchange: Exchange, body: bytes) -> bytes:
-        """Return the body without its content coding, counted in the buffer budget."""
-        head = exchange.head
-        limit = self.config.limits.hold_bytes
-        async with self._reading:
-            body = await decode(body, head.encoding, limit, ReadPace())
-        head.encoding = b""
-        exchange.body = body = body.removeprefix(BYTE_ORDER_MARK)
-        if not exchange.client.recharge(len(body)):
-            raise self.budget.full()
-        return body
-
-    async def _read_large(self, exchange: Exchange, key: Key, scope: str, began: float) -> None:
-        body = exchange.body
-        assert body is not None
-        try:
-            if exchange.head.encoding:
-                body = await self._decoded(exchange, body)
-            identity = await self.read_body(exchange.head, body, scope=scope)
-        except Refusal as refusal:
-            exchange.reading = None
-            exchange.refuse(refusal)
-            return
-        exchange.reading = None
-        exchange.facts = identity.facts
-        exchange.model = self.metrics.model(identity.model)
-        exchange.decision.note(identity.facts, exchange.model.name)
-        self._place(exchange, key, identity, began)
+    def _change_policy(self, config: Config, known: Sequence[RoutingPolicy]) -> None:
+        policy = policies.build_policy(config, config.hash_key or self._own_secret, known)
+        self.policy = policy
+        self.canary = Canary.build(config)
+        kvaware = find_kvaware(policy)
+        if kvaware is None:
+            self.kv = None
+        elif self.kv is None or self.kv.policy is not kvaware:
+            self.kv = KvRouting(kvaware, self.log)
+            kvaware.index.observer = self.misses
+        self.share_with(self.peers)
+        self._publish_facts()
+        self.table.by_turn = policy.by_turn
+        self.strategy = StrategyMetrics(self.metrics, policy.name)
 
     async def read_body(
         self, head: RequestHead, body: bytes, path: bytes | None = None, scope: str = ""
     ) -> Identity:
         """Parse a body of any size; serialized, because each takes much memory."""
-        async with self._reading:
+        async with self.reading:
             path = head.path if path is None else path
-            session = find_session(head, self._session_key)
+            session = find_session(head, self.session_key)
             needs_chain = self.hashes_prompts
             return await self.identifier.read_large(path, body, session, needs_chain, scope)
 
-    def _place(self, exchange: Exchange, key: Key, identity: Identity, began: float) -> None:
-        try:
-            if key.models is not None:
-                check_model(key.models, exchange.body, identity.data)
-            exchange.body = self.meter.prepare(exchange, identity, key)
-            exchange.seen = self.misses.arrive(exchange, identity)
-            exchange.decision.requested = hash(identity.model)
-            exchange.requested_model = identity.model
-            if exchange.head.diagnostics or exchange.ask.path in VENDOR_PATHS:
-                self._diagnose(exchange, identity)
-        except Refusal as refusal:
-            exchange.refuse(refusal)
-            return
-        canary = self.canary
-        if canary is not None:
-            canary.arrive(exchange, identity.data)
-        if (
-            self.kv is not None
-            and exchange.body is not None
-            and (canary is None or canary.is_kvaware[exchange.facts.arm])
-        ):
-            waits = self.kv.read(
-                exchange, identity.model, identity.sent, lambda: self._go_on(exchange, key, began)
-            )
-            if waits:
-                return
-        self._enter(exchange, key, began)
-
-    def _go_on(self, exchange: Exchange, key: Key, began: float) -> None:
-        try:
-            self._enter(exchange, key, began)
-        except Exception as error:  # noqa: BLE001 - called for this request, by no part of it
-            exchange.crashed(error)
-
-    def _diagnose(self, exchange: Exchange, identity: Identity) -> None:
-        """Compare with the earlier answer that a request for diagnostics names."""
-        diagnosis = exchange.diagnosis = self.diagnostics.requested(exchange, identity)
-        if diagnosis is not None:
-            prompt = self.misses.sketch(exchange, identity)
-            self.diagnostics.compare(diagnosis, exchange, prompt, self.ring)
-
-    def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
-        stored = exchange.ask.previous_response or named_response(exchange.ask.path)
-        if stored:
-            exchange.stored_response = stored
-            if self.responses.searches(stored):
-                self._start(exchange, self._find_response(exchange, key, began))
-                return
-        self._admit(exchange, key, began)
-
-    async def _find_response(self, exchange: Exchange, key: Key, began: float) -> None:
-        head = exchange.head
-        lines = b""
-        if self.keys.open and head.authorization:
-            lines = b"authorization: " + head.authorization + b"\r\n"
-        await self.responses.find(exchange.stored_response, lines)
-        exchange.reading = None
-        self._admit(exchange, key, began)
-
-    def _admit(self, exchange: Exchange, key: Key, began: float) -> None:
-        exchange.deadline = 0.0
-        try:
-            self.meter.admit(exchange, key, free=self.paths.needs_admin(exchange.head.path))
-            if self._queues and not self._admitted(exchange, key):
-                return
-        except Refusal as refusal:
-            exchange.refuse(refusal)
-            return
-        self._dispatch(exchange, began)
-
-    def _admitted(self, exchange: Exchange, key: Key) -> bool:
-        """Return True if admitted, False if queued. Raise Refusal."""
-        head = exchange.head
-        if self.paths.needs_admin(head.path):
-            return True  # control requests do not queue
-        held = len(exchange.body or b"")
-        return self.admission.enter(exchange, key, exchange.facts, held, may_wait=not head.pin)
-
-    def take_turn(self, exchange: RoutedRequest, waited_s: float) -> None:
-        exchange.decision.queued_s = waited_s
-        try:
-            self._dispatch(exchange, perf_counter())
-        except Exception as error:  # noqa: BLE001 - called as another request ends
-            exchange.crashed(error)
-
-    def _dispatch(self, exchange: RoutedRequest, began: float) -> None:
-        try:
-            if exchange.head.pin:
-                pick = self._pinned(exchange)
-            elif exchange.stored_response:
-                pick = self._pick_storing(exchange)
-            else:
-                pick = self._pick(exchange)
-        except Refusal as refusal:
-            exchange.refuse(refusal)
-            return
-        self._send(exchange, pick)
-        self._strategy.overhead.observe(perf_counter() - began)
-
-    def _identify(
-        self, head: RequestHead, key: Key, body: bytes | None, seen: bytes, scope: str
-    ) -> Identity | None:
-        """Return None for a body that takes long to parse (see `read_body`). Raise Refusal."""
-        session = b"" if self._session_key is None else find_session(head, self._session_key)
-        needs_chain = self.hashes_prompts
-        if head.encoding:
-            if body is None:
-                limit = self.config.limits.hold_bytes
-                text = f"A compressed body may have at most {limit} bytes (limits.hold_bytes)."
-                raise Refusal("body_too_large", text)
-            return None
-        if body is None or not (
-            self.identifier.reads(needs_chain)
-            or key.models is not None
-            or self.meter.reads(key, scope, body)
-            or head.diagnostics
-        ):
-            return self.identifier.scan(seen, session)
-        if not is_small(body):
-            return None
-        return self.identifier.read(head.path, body, session, needs_chain, scope)
-
-    def _pick(self, exchange: RoutedRequest) -> Pick:
-        fleet = self.table.fleet
-        if exchange.tried:
-            fleet = fleet.without(exchange.tried)
-        if not fleet.eligible:
-            raise refuse_without_worker(self.config.paused)
-        if self._listed_at and (places := self._listed_at.get(exchange.requested_model)):
-            fleet = fleet.without([w for w in self.table.eligible if w.id not in places])
-            if not fleet.eligible:
-                name = exchange.requested_model[:100]
-                text = f"No worker that serves the model {name!r} can accept this request."
-                raise Refusal("no_healthy_worker", text)
-        if self._capped:
-            full = [w for w in self.table.eligible if w.in_flight >= w.max_in_flight]
-            if full:  # a retry may exceed the limit
-                roomy = fleet.without(full)
-                fleet = roomy if roomy.eligible else fleet
-        before = perf_counter()
-        pick = self.policy.rank(exchange.facts, fleet)
-        self._strategy.lookup.observe(perf_counter() - before)
-        if exchange.tried:
-            pick.reason = base.RETRY
-        return pick
-
-    def _pinned(self, exchange: RoutedRequest) -> Pick:
-        worker = self.table.workers.get(exchange.head.pin.decode("latin-1"))
-        if worker is None:
-            raise Refusal("unknown_worker", "x-emberline-pin is not a worker of this endpoint.")
-        if not worker.up:
-            raise Refusal("no_healthy_worker", "The pinned worker is down.")
-        exchange.pinned = True
-        return self._pick_worker(exchange, worker)
-
-    def _pick_storing(self, exchange: RoutedRequest) -> Pick:
-        """Pick the worker that stores the named response; any other would not find it."""
-        worker = self.responses.worker(exchange.stored_response)
-        if worker is None or not worker.up:
-            return self._pick(exchange)
-        return self._pick_worker(exchange, worker)
-
-    def _pick_worker(self, exchange: RoutedRequest, worker: Worker) -> Pick:
-        others = [other for other in self.table.workers.values() if other is not worker]
-        pick = self.policy.rank(exchange.facts, Fleet((worker,), others))
-        pick.reason = base.PINNED
-        return pick
-
-    def _send(self, exchange: RoutedRequest, pick: Pick) -> None:
-        worker = self.table.workers[pick.worker.id]
-        features = exchange.facts
-        decision = exchange.decision
-        decision.candidates = pick.candidates
-        decision.compared = pick.total
-        decision.chosen = worker.id
-        decision.reason = pick.reason
-        decision.tiers = pick.tiers
-        decision.predicted = pick.cached_tokens
-        worker.decisions[pick.reason].value += 1
+    def picked(self, worker: Worker) -> None:
         self._picks += 1
         worker.last_pick = self._picks
-        if features.tokens:
-            self._strategy.match_ratio.observe(pick.cached_tokens / features.tokens)
-        self.policy.sent(features, worker)
+
+    def share_with(self, peers: PeerRecorder | None) -> None:
+        self.peers = peers
         if self.kv is not None:
-            self.kv.sent(exchange, pick, idle=not worker.in_flight)
-        if self.peers is not None:
-            self.peers.sent(exchange, worker.id, known_elsewhere(decision, features))
-        if worker.circuit.state:
-            self.table.sent(worker)
-        exchange.send_to(worker, features.tokens - pick.cached_tokens)
+            self.kv.peers = peers
 
-    def send_again(self, exchange: RoutedRequest) -> None:
-        if self.retries.wait(exchange, self.config.admission.queue.timeout_s):
-            return
-        try:
-            pick = self._pick(exchange)
-        except Refusal as refusal:
-            exchange.refuse(refusal)
-            return
-        self._send(exchange, pick)
+    def divide_limits(self, routers: int) -> None:
+        """Apply one part of all limits, as the other routers are unknown; 1: undo."""
+        if routers != self.roster.routers:
+            self.roster.routers = routers
+            self.roster.take_over(self.config)
+        self.admission.divide(routers)
 
-    def retry_allowed(self, exchange: RoutedRequest, free: bool, waits: bool) -> bool:
-        """Return True if another worker and the retry budget allow a retry; charges the budget.
+    def peers_changed(self, view: PeerDemand) -> None:
+        """Apply the peers' requests to in-flight limits; start queued requests that may go now."""
+        admission = self.admission
+        if admission.active:
+            eligible = self.table.eligible
+            slots = sum(worker.max_in_flight for worker in eligible) if self.capped else 0
+            admission.leave_room(view, slots)
+            if admission.depth:
+                admission.pump()
 
-        Without budget a retry that `waits` is delayed, within the limit of the queue.
+    def is_busy(self) -> bool:
+        return any(worker.own_in_flight for worker in self.table.eligible)
+
+    @property
+    def queues(self) -> bool:
+        """Return True if requests pass the admission queue."""
+        return self.admission.active or self.table.waits
+
+    def _has_room(self) -> bool:
+        """Return True if a worker has a free slot, or if none is up or may come back."""
+        eligible = self.table.eligible
+        if not eligible:
+            return not self.table.waits
+        if not self.capped:
+            return True
+        return any(worker.in_flight < worker.max_in_flight for worker in eligible)
+
+    def note_worker_change(self, worker: Worker, what: str) -> None:
+        """Notify the KV event follower and the miss ledger of a worker's state change."""
+        self.misses.worker_changed(worker.id, what, worker.draining)
+        if self.kv is not None and self.kv.follower is not None:
+            self.kv.follower.changed(worker, "reset" if what == "engine_died" else what)
+
+    def _worker_changed(self, worker: Worker, what: str) -> None:
+        level = "info" if what in ("up", "trial", "back") else "warning"
+        self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
+        self._changes.send(f"{ENDPOINT}{self.config.endpoint}")
+        if what in ("lost", "engine_died"):
+            self.policy.forget(worker)
+            worker.fingerprint = None
+        elif what == "up":
+            self.roster.set_capacity(worker)  # `forget` dropped the capacity
+        if self.peers is not None and what in ("ejected", "engine_died", "engine_stuck", "back"):
+            self.peers.circuit(worker.id, what != "back")
+        self.note_worker_change(worker, what)
+        if self.admission.depth:
+            self.admission.pump()
+
+    def refused(self, refusal: Refusal) -> None:
+        self.metrics.error(refusal.kind.reason)
+        self.metrics.count(self.metrics.other, refusal.kind.status)
+
+    def resend_notices(self) -> None:
+        """Send notices to the console for which its buffer had no room."""
+        self._changes.resend()
+
+    def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
+        assert worker is not None
+        self.table.failed(worker, error, refused)
+
+    def engine_died(self, worker: Worker) -> None:
+        self.table.engine_died(worker, "its engine died")
+
+    def engine_stuck(self, worker: Worker, silent_s: float) -> None:
+        """Eject the worker; other workers take its requests that have no answer byte yet."""
+        self.table.engine_stuck(worker, f"its engine made no progress for {silent_s:.0f} s")
+        if any(other is not worker for other in self.table.eligible):
+            for client in list(self.clients):
+                client.worker_stuck(worker)
+
+    def _learn_places(self) -> None:
+        """Find the models that some workers list and others do not, such as adapters."""
+        lists = {
+            worker.id: {str(model.get("id")) for model in worker.models}
+            for worker in self.table.workers.values()
+        }
+        reported = [names for names in lists.values() if names]
+        common = set.intersection(*reported) if reported else set()
+        partial = set().union(*reported) - common
+        self.listed_at = {
+            name: frozenset(
+                worker_id for worker_id, names in lists.items() if not names or name in names
+            )
+            for name in partial
+        }
+
+    def _find_aliases(self) -> dict[str, str]:
+        """Return the further names under which workers serve the same model."""
+        first: dict[object, str] = {}
+        aliases: dict[str, str] = {}
+        for worker in self.table.workers.values():
+            for model in worker.models:
+                root, name = model.get("root"), str(model.get("id"))
+                if root and not model.get("parent") and first.setdefault(root, name) != name:
+                    aliases[name] = first[root]
+        return aliases
+
+    def learn_models(self) -> None:
+        """Update model labels, /v1/models and block sizes from the workers."""
+        self._learn_places()
+        self.identifier.aliases = self._find_aliases()
+        self.adapters.learn()
+        for worker in self.table.workers.values():
+            for model in worker.models:
+                self.metrics.know_model(str(model.get("id", "")))
+                self.meter.learn_context(model.get("max_model_len"))
+        self._publish_facts()
+
+    def _publish_facts(self) -> None:
+        if self.kv is not None:
+            models = (model for worker in self.table.workers.values() for model in worker.models)
+            bases = {str(model.get("id")) for model in models if not model.get("parent")}
+            self.kv.bases = frozenset(bases)
+            sizes = (worker.block_size for worker in self.table.workers.values())
+            self.kv.stated_sizes = frozenset(filter(None, sizes))
+
+    def _refresh_gauges(self) -> None:
+        sizes = self.policy.sizes()
+        metrics = self.metrics
+        metrics.open_fds.set(descriptors.in_use())
+        metrics.queue_depth.set(self.admission.depth)
+        metrics.queue_limit.set(self.admission.limit)
+        metrics.request_buffer.set(self.budget.used)
+        for worker in self.table.workers.values():
+            metrics.in_flight.child(worker.id).set(worker.own_in_flight)
+            metrics.worker_up.child(worker.id).set(int(worker.up))
+            metrics.worker_stuck.child(worker.id).set(int(worker.stuck))
+            metrics.circuit.child(worker.id).set(worker.circuit.state)
+            metrics.cache_tokens.child(worker.id).set(worker.cache_tokens)
+            metrics.index_blocks.child(worker.id).set(sizes.get(worker.id, 0))
+
+    @property
+    def most_clients(self) -> int:
+        """The configured limit, at most what file descriptors allow: each client may need one of a
+        worker, too.
         """
-        if all(worker in exchange.tried for worker in self.table.eligible):
-            return False
-        if free:
-            return True
-        if self.retries.take():
-            return True
-        waiting = self.admission.depth + len(self.retries.waiting)
-        exchange.delayed = waits and not 0 < self.admission.limit <= waiting
-        return exchange.delayed
+        reserved = descriptors.RESERVE + 4 * len(self.table.workers)
+        return min(self.config.limits.clients, max(1, (descriptors.limit() - reserved) // 2))
 
-    def finished(self, exchange: RoutedRequest) -> None:
-        try:
-            self._account(exchange)
-        except Exception as error:  # noqa: BLE001 - the request has ended, whatever this is
-            self.internal_error("accounting", error)
-        if exchange.ticket is not None:
-            # Last, since it may dispatch the next request.
-            self.admission.done(exchange.ticket, *exchange.decision.used())
-        self.retries.ended(exchange)
+    def descriptors_exhausted(self) -> None:
+        """Log that this process can open nothing more, once a minute."""
+        now = perf_counter()
+        if now >= self._next_complaint.get("descriptors", 0.0):
+            self._next_complaint["descriptors"] = now + COMPLAINT_S
+            self.log.event(
+                "warning",
+                "file_descriptors_exhausted",
+                in_use=descriptors.in_use(),
+                limit=descriptors.limit(),
+            )
 
-    def _account(self, exchange: RoutedRequest) -> None:
-        decision = exchange.decision
-        self.meter.account(exchange, decision.error)
-        self.misses.ended(exchange)
-        if self.canary is not None:
-            self.canary.ended(decision)
-        worker = self.table.workers.get(decision.chosen)
-        if decision.status == 200 and worker is not None:
-            prompt, cached = decision.prompt_tokens, decision.cached_tokens
-            if decision.estimated or exchange.ask.skips_cache:
-                cached = None
-            self.policy.ended(exchange.facts, worker, prompt, cached)
-            if self.peers is not None:
-                self.peers.ended(exchange.facts, worker.id)
-            if exchange.ask.path == RESPONSES_PATH and decision.answer_id:
-                self.responses.stored(decision.answer_id, worker.id)
-        elif worker is not None and 400 <= (decision.status or 0) < 499 and exchange.answered:
-            self.policy.refused(exchange.facts, worker)  # nothing of its prompt was computed
-        model: ModelMetrics = exchange.model
-        status = decision.status or 0
-        self.metrics.count(model, status)
-        duration = decision.duration_s or 0.0
-        model.duration.observe(duration)
-        if decision.ttft_s is not None:
-            model.ttft[exchange.cache_state()].observe(decision.ttft_s)
-        if decision.error:
-            self.metrics.error(decision.error)
-        self.recorder.ended(exchange)
-        if self.kv is not None and exchange.placing is not None:
-            self.kv.finished(exchange)
-        if exchange.head.path in _RESET_PATHS and status == 200:
-            self._was_reset(decision.chosen, exchange.answer_end())
+    def internal_error(self, where: str, error: Exception) -> None:
+        """Count and log an exception of the router's own, which must not end anything else."""
+        self.metrics.error("internal_error")
+        now = perf_counter()
+        if now < self._next_complaint.get(where, 0.0):
+            return
+        self._next_complaint[where] = now + COMPLAINT_S
+        place = traceback.extract_tb(error.__traceback__)[-3:]
+        self.log.event(
+            "error",
+            "internal_error",
+            where=where,
+            error=type(error).__name__,  # its text may quote a caller
+            trace=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in place],
+        )
+
+    def new_id(self) -> str:
+        """Return a unique ID that does not reveal how many there are."""
+        self._count += 1
+        number = xxhash.xxh3_64_intdigest(self._count.to_bytes(8, "big"), self._id_seed)
+        return f"{self.instance}-{number:016x}"
+
+    def was_reset(self, worker_id: str, answer: bytes) -> None:
+        """Treat a successful reset as a cache loss now; the worker's event comes with its next
+        step. vLLM answers 200 with false while requests hold blocks.
+        """
+        worker = self.table.workers.get(worker_id)
+        if worker is not None and b"false" not in answer:
+            self.note_worker_change(worker, "reset")

@@ -29,6 +29,7 @@ from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import is_compiled
 from routing.engine.peers.service import PeerExchange
+from routing.engine.request_path import RequestPath
 from routing.engine.router import Router
 
 TICK_S = 0.5
@@ -45,6 +46,7 @@ class RouterServer:
     def __init__(self, config: Config, source: ConfigSource | None, log: Log) -> None:
         self.log = log
         self.router = Router(config, log)
+        self.path = RequestPath(self.router)
         self._source = source
         progress = ProgressWatch(self.router.engine_stuck, self.router.table.engine_moved)
         self._health = HealthChecker(
@@ -79,7 +81,7 @@ class RouterServer:
         for address in (config.listen, *config.listen_more):
             listener = Listener(
                 address,
-                lambda: ClientConnection(self.router),  # type: ignore[arg-type,return-value]  # acts like one
+                lambda: ClientConnection(self.path),  # type: ignore[arg-type,return-value]  # acts like one
                 BACKLOG,
                 reuse_port=config.reuse_port,
             )
@@ -221,7 +223,7 @@ class RouterServer:
             ("clients", tick_clients),
             ("workers", router.table.tick),
             ("admission", router.admission.tick),
-            ("retries", router.retries.tick),
+            ("retries", self.path.retries.tick),
             ("kv_events", lambda _: self._kvaware.tick()),
             ("exchange", lambda _: self._exchange.tick()),
             ("notices", lambda _: router.resend_notices()),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from routing.engine.http.http1 import RequestHead
     from routing.engine.observe.metrics import Metrics
     from routing.engine.prompt.identity import Identifier, Identity
-    from routing.engine.protocols import RoutedRequest
+    from routing.engine.request import RoutedRequest
     from routing.engine.tokens.usage import BytesPerToken, TokenUsage
 
 NOT_REPORTED = "not_reported"

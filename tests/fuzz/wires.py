@@ -20,8 +20,7 @@ from routing.engine.fleet.worker_connection import WorkerConnection
 from routing.engine.http.http1 import RequestHead
 from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
-from routing.engine.protocols import Dispatcher
-from routing.engine.retries import BURST
+from routing.engine.request_path import RequestPath
 from routing.engine.router import Router
 
 logging.getLogger("asyncio").disabled = True
@@ -115,26 +114,27 @@ class _Loop:
         return None
 
 
-class WatchedRouter:
-    """A client's view of a router; records all heads and handled requests."""
+class WatchedPath:
+    """Records all heads and handled requests."""
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
+    def __init__(self, path: RequestPath) -> None:
+        self._path = path
+        self.router = path.router
         self.heads: list[RequestHead] = []
         self.handled: list[tuple[bytes, bytes, bytes | None]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._router, name)
+    def admit(self, head: RequestHead) -> Key:
+        return self._path.admit(head)
 
     def name_request(self, head: RequestHead) -> None:
         self.heads.append(head)
-        self._router.name_request(head)
+        self._path.name_request(head)
 
     def handle(
         self, client: ClientConnection, head: RequestHead, key: Key, body: bytes | None, seen: bytes
     ) -> None:
         self.handled.append((head.method, head.target, body))
-        self._router.handle(client, head, key, body, seen)
+        self._path.handle(client, head, key, body, seen)
 
 
 def _config(workers: int) -> Config:
@@ -165,7 +165,7 @@ class RouterHarness:
         # implements the methods used
         asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, _Loop()))
         router = self.router = _router(workers)
-        self.watched = WatchedRouter(router)
+        self.watched = WatchedPath(RequestPath(router))
         router._count = 0
         router.instance = "boot"
         router.ring = DecisionRing(100)
@@ -178,8 +178,7 @@ class RouterHarness:
             self.pools.append(pool)
         self.worker, self.pool = self.workers[0], self.pools[0]
         router.table.refresh()
-        router.retries.budget = BURST
-        self.client = ClientConnection(cast(Dispatcher, self.watched))
+        self.client = ClientConnection(self.watched)
         self.out = Wire()
         self.client.connection_made(cast(asyncio.Transport, self.out))  # duck-typed
         self.lost = False

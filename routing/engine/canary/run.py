@@ -19,7 +19,7 @@ from routing.engine.config import CanaryConfig, Config
 from routing.engine.observe.decisions import Decision
 from routing.engine.policies.base import PINNED
 from routing.engine.policies.canary import CANDIDATE, CONTROL
-from routing.engine.protocols import RoutedRequest
+from routing.engine.request import RoutedRequest
 
 ARMS = ("control", "candidate")
 GENERATION_PATHS = frozenset(

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from routing.engine.observe.logs import Log
     from routing.engine.policies.base import Pick
     from routing.engine.prompt.identity import Identity
-    from routing.engine.protocols import PeerRecorder, RoutedRequest
+    from routing.engine.protocols import PeerRecorder
+    from routing.engine.request import RoutedRequest
     from routing.engine.tokens.segments import TokenSequence
 
 _KEPT_EXPLANATIONS = 8

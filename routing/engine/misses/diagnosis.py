@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from routing.engine.misses import attribution as causes
 from routing.engine.misses import sketch
-from routing.engine.misses.annotation import MESSAGES, RESPONSES, EventAnnotator
+from routing.engine.misses.annotation import MESSAGES, RESPONSES
 from routing.engine.misses.remedies import REMEDIES
 
 if TYPE_CHECKING:
@@ -63,13 +63,6 @@ class Diagnosis:
         self.number = number
         self.compared: Comparison | None = None
         self.foreign = False  # another key sent the prompt that the ledger compared with
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget an answer that another attempt replaces."""
-        self.events: EventAnnotator | None = None
-        self.holds = False  # the whole body, since its length changes
-        self.held: list[bytes] = []
 
     def opening(self) -> dict[str, Any]:
         """Return the fields that the first event of a stream has."""

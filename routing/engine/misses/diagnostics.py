@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from routing.engine.misses.sketch import PromptSketch
     from routing.engine.observe.decisions import Decision, DecisionRing
     from routing.engine.prompt.identity import Identity
-    from routing.engine.protocols import RoutedRequest
+    from routing.engine.request import RoutedRequest
 
 CACHE = "cache"
 SKETCHES_KEPT = 256

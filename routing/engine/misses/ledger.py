@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from routing.engine.kv.match import Match
     from routing.engine.observe.metric_types import Registry
     from routing.engine.prompt.identity import Identity
-    from routing.engine.protocols import RoutedRequest
+    from routing.engine.request import RoutedRequest
 
 DEFAULT_BLOCK = 16  # vLLM's on GPUs; used until the engine's is known
 _MIN_COMPARED_BYTES = 512  # unknown part from which a prompt is compared with earlier ones
@@ -381,7 +381,7 @@ class MissLedger:
             self.replacements.came(time.time())
 
     def worker_changed(self, worker: str, what: str, draining: bool) -> None:
-        """Note a state change (RouterState.note_worker_change)."""
+        """Note a state change (Router.note_worker_change)."""
         cause = _LOST.get(what)
         if cause is None:
             return

@@ -20,7 +20,7 @@ from routing.engine.policies.prefix_index import common_length
 if TYPE_CHECKING:
     from routing.engine.misses.history import PromptHistory
     from routing.engine.peers.messages import Batch
-    from routing.engine.protocols import RoutedRequest
+    from routing.engine.request import RoutedRequest
 
 DOUBLED_S = 0.25  # between a placement and the news of a peer's: longer than their exchange takes
 _PLACED_KEPT = 1024

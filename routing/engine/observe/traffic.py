@@ -26,7 +26,7 @@ from routing.engine.prompt.engine_request import path_uses_model
 
 if TYPE_CHECKING:
     from routing.engine.observe.decisions import Decision
-    from routing.engine.protocols import RoutedRequest
+    from routing.engine.request import RoutedRequest
 
 QUEUE_LIMIT = 2_000  # a queued request holds its hashes, 13 KB for 100k tokens
 STREAM_BLOCKS = 262_144  # blocks of a stream known to the thread, about 30 MB

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from routing.engine.peers.connection import StoreConnection
     from routing.engine.peers.failure import StoreFailure
     from routing.engine.policies.base import RequestFacts
-    from routing.engine.protocols import RoutedRequest
-    from routing.engine.router_state import RouterState
+    from routing.engine.request import RoutedRequest
+    from routing.engine.router import Router
 
 HEARTBEAT_S = 0.25
 _SETTLE_S = 0.5  # longer than a router waits before it connects again
@@ -40,7 +40,7 @@ _MEMORY_CHAINS = 64  # in a message
 
 
 class PeerExchange:
-    def __init__(self, router: RouterState) -> None:
+    def __init__(self, router: Router) -> None:
         self._budgets = router.recorder.use
         self.router_id = router.instance  # as in the console
         self.away = ""  # reason; "": the store answers, or none is configured

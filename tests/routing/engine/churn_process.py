@@ -18,6 +18,7 @@ from routing.engine.client_connection import ClientConnection
 from routing.engine.config import parse
 from routing.engine.fleet.connection_pool import WorkerPool
 from routing.engine.observe.logs import Log
+from routing.engine.request_path import RequestPath
 from routing.engine.router import Router
 from tests.fuzz.wires import InstantPool, Wire
 
@@ -49,7 +50,7 @@ class Churned:
         self.pools: dict[str, InstantPool] = {}
         for _ in range(STANDING):
             self.join()
-        self.client = ClientConnection(self.router)
+        self.client = ClientConnection(RequestPath(self.router))
         self.out = Wire()
         self.client.connection_made(cast(Any, self.out))  # acts like a transport
 

@@ -205,12 +205,12 @@ async def test_what_a_dead_worker_had_in_flight_is_served_in_turn(end: str) -> N
             await one.until(lambda: len(one.requests) == arrived)
             await other.start()
             await until(lambda: len(server.router.table.eligible) == 2, "the other is up")
-            server.router.retries.budget = 3.0
+            server.path.retries.budget = 3.0
             death.set()
             answers = await asyncio.gather(*asked)
             assert {answer.status for answer in answers} == {200}
             assert at_once <= 4
-            assert not server.router.retries.waiting
+            assert not server.path.retries.waiting
             assert await metric(server, "emberline_router_in_flight_requests") == 0
 
 
@@ -234,7 +234,7 @@ async def test_retry_that_gets_no_turn_is_refused_in_time() -> None:
             await one.until(lambda: len(one.requests) == 3)
             await other.start()
             await until(lambda: len(server.router.table.eligible) == 2, "the other is up")
-            server.router.retries.budget = 1.0
+            server.path.retries.budget = 1.0
             death.set()
             served = 0
             for answer in asyncio.as_completed(asked):

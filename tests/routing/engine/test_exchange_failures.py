@@ -145,7 +145,7 @@ async def test_attempts_are_bounded() -> None:
 async def test_retries_have_a_budget() -> None:
     async with FakeWorker() as a, FakeWorker() as b, router(a, b) as server:
         a.script = b.script = refuse
-        server.router.retries.budget = 3.0
+        server.path.retries.budget = 3.0
         for index in range(20):
             assert (await ask(server, post(chat(f"{index}")))).status == 503
         # 3 in hand, and a fifth of 20 requests
@@ -522,7 +522,7 @@ async def test_upload_to_a_slow_worker_is_paused() -> None:
             await until(lambda: any(item._upload_paused for item in connections), "paused")
             exchange = next(iter(connections))._exchange
             assert exchange is not None
-            assert exchange._connection.transport.get_write_buffer_size() < 2_000_000
+            assert exchange._answer.connection.transport.get_write_buffer_size() < 2_000_000
             assert not sending.done()
             taken.set()
             async with asyncio.timeout(60):

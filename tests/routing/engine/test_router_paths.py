@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from routing.engine import exchange, request_attempts
+from routing.engine import answer as answers
+from routing.engine import exchange
 from routing.engine.access import admission
 from routing.engine.access.paths import likely_path
 from tests.routing.engine.harness import Client, ask, chat, metric, post, router
@@ -369,7 +370,7 @@ async def test_ids_do_not_count_requests() -> None:
 
 async def test_limited_key_sees_its_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = perf_counter()
-    for module in (admission, exchange, request_attempts):  # nothing refills in between
+    for module in (admission, exchange, answers):  # nothing refills in between
         monkeypatch.setattr(module, "perf_counter", lambda: now)
     limits = {"requests_per_minute": 2, "tokens_per_minute": 100_000}
     keys = key_file(tmp_path, user={"limits": limits}, free={})

@@ -68,7 +68,7 @@ class AdapterWorker(FakeWorker):
 async def test_only_workers_that_list_the_model_are_eligible(strategy: str) -> None:
     async with AdapterWorker("a") as one, AdapterWorker() as two:
         async with router(one, two, strategy=strategy) as server:
-            await until(lambda: server.router._listed_at)
+            await until(lambda: server.router.listed_at)
             for index in range(10):
                 body = {**chat(f"{index} {LONG}"), "model": "a"}
                 assert (await ask(server, post(body))).status == 200

@@ -254,8 +254,7 @@ def test_missing_referenced_file_is_awaited(tmp_path: Path) -> None:
 
 def test_settings_that_need_a_restart_keep_their_value() -> None:
     from routing.engine.observe.logs import Log
-    from routing.engine.router import Router
-    from routing.engine.router_state import NEED_RESTART
+    from routing.engine.router import NEED_RESTART, Router
 
     before = parse({"listen": "127.0.0.1:1"}, Path())
     router = Router(before, Log("error"))

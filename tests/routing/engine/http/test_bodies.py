@@ -318,8 +318,8 @@ async def test_client_that_hangs_up_during_parsing_leaves_nothing(
             patch.setattr(asyncio, "sleep", pause)
             async with await Client.to(server.listen) as client:
                 await client.send(post(chat("y" * 400_000)))
-                await until(lambda: server.router._reading.locked())
-            await until(lambda: not server.router._reading.locked())
+                await until(lambda: server.router.reading.locked())
+            await until(lambda: not server.router.reading.locked())
         await becomes(server, 1, ERRORS, reason="client_cancelled")
         assert server.router.budget.used == 0
         assert worker.requests == []
