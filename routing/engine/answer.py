@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from routing.engine.errors import Refusal, find_error_event, is_engine_dead
 from routing.engine.fleet.worker_connection import AnswerReceiver
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from routing.engine.router import Router
 
 # Sent by workers that cannot serve, before any work.
-RETRY_STATUSES = (502, 503, 504)
-_FIRST_ERRORS = (b'data: {"error"', b"event: error")
-_HELD_ERROR_BYTES = 16_384
-_EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
-_LAST_CHUNK = b"0\r\n\r\n"
-_SSE_COMMENT = b":\n\n"  # ignored by all SSE parsers
+RETRY_STATUSES: Final = (502, 503, 504)
+_FIRST_ERRORS: Final = (b'data: {"error"', b"event: error")
+_HELD_ERROR_BYTES: Final = 16_384
+_EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n")
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+_SSE_COMMENT: Final = b":\n\n"  # ignored by all SSE parsers
 # vLLM's first events of /v1/responses, before it computes.
-_BEFORE_TOKENS = (
+_BEFORE_TOKENS: Final = (
     b"event: response.created",
     b"event: response.queued",
     b"event: response.in_progress",

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from routing.engine.protocols import ServedRequest
     from routing.engine.router import Router
 
-_WRITE_HIGH_BYTES = 64 * 1024
-_PIPELINED_BYTES = 64 * 1024
+_WRITE_HIGH_BYTES: Final = 64 * 1024
+_PIPELINED_BYTES: Final = 64 * 1024
 # First check interval of a half-closed client; it doubles until the common clock takes over.
 _FIRST_CHECK_S, _LAST_CHECK_S = 0.005, 0.5
-_LINGER_S = 2.0
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LINGER_S: Final = 2.0
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 # LINGER: read the rest after an early rejection, so that a reset does not overtake the answer.
 HEAD: Final = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from console.processkit.descriptors import NONE_LEFT
 from routing.engine.answer import Answer
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from routing.engine.router import Router
 
 # Without the worker's work, or counted elsewhere.
-_FREE_RETRIES = ("upstream_connect", "engine_stuck")
+_FREE_RETRIES: Final = ("upstream_connect", "engine_stuck")
 # Of requests that a worker lost: above the retry budget they wait instead of failing.
-_LOSSES = ("engine_died", "upstream_reset")
-_NO_FAILURES = ("engine_died", "engine_stuck", "worker_busy")
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LOSSES: Final = ("engine_died", "upstream_reset")
+_NO_FAILURES: Final = ("engine_died", "engine_stuck", "worker_busy")
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Exchange(RoutedRequest):

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from routing.engine.access.keys import check_model
 from routing.engine.access.paths import CONTROL, control_refusal, without_slash
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from routing.engine.protocols import ClientSide
     from routing.engine.request import RoutedRequest
 
-_RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cache
+_RESET_PATHS: Final = (b"/reset_prefix_cache", b"/sleep")  # they empty a worker's cache
 
 
 class RequestPath:
@@ -127,6 +127,7 @@ class RequestPath:
             self._start(exchange, self._read_large(exchange, key, scope, started))
         else:
             self._place(exchange, key, identity, started)
+            self._compare(exchange, identity)
 
     def _start(self, exchange: Exchange, step: Coroutine[None, None, None]) -> None:
         """Run a step of a request that takes a while; its client has a deadline meanwhile."""
@@ -170,6 +171,13 @@ class RequestPath:
         exchange.model = self.router.metrics.model(identity.model)
         exchange.decision.note(identity.facts, exchange.model.name)
         self._place(exchange, key, identity, began)
+        self._compare(exchange, identity)
+
+    def _compare(self, exchange: Exchange, identity: Identity) -> None:
+        try:
+            self.router.misses.compare(exchange, identity)
+        except Exception as error:  # noqa: BLE001 - the worker has the request
+            self.router.internal_error("misses", error)
 
     def _place(self, exchange: Exchange, key: Key, identity: Identity, began: float) -> None:
         router = self.router
@@ -211,8 +219,7 @@ class RequestPath:
         router = self.router
         diagnosis = exchange.diagnosis = router.diagnostics.requested(exchange, identity)
         if diagnosis is not None:
-            prompt = router.misses.sketch(exchange, identity)
-            router.diagnostics.compare(diagnosis, exchange, prompt, router.ring)
+            router.diagnostics.compare(diagnosis, exchange, identity, router.ring)
 
     def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
         stored = exchange.ask.previous_response or named_response(exchange.ask.path)

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import xxhash
 
@@ -47,9 +47,9 @@ from routing.engine.tokens.usage import BytesPerToken
 if TYPE_CHECKING:
     from routing.engine.protocols import ClientSide, PeerRecorder
 
-COMPLAINT_S = 60.0  # between log lines about one place of the router
+COMPLAINT_S: Final = 60.0  # between log lines about one place of the router
 # Fields that take effect only after a restart.
-NEED_RESTART = ("listen", "listen_more", "reuse_port", "admin", "endpoint", "namespace")
+NEED_RESTART: Final = ("listen", "listen_more", "reuse_port", "admin", "endpoint", "namespace")
 
 
 class Router:
@@ -365,8 +365,8 @@ class Router:
     def new_id(self) -> str:
         """Return a unique ID that does not reveal how many there are."""
         self._count += 1
-        number = xxhash.xxh3_64_intdigest(self._count.to_bytes(8, "big"), self._id_seed)
-        return f"{self.instance}-{number:016x}"
+        number = xxhash.xxh3_64_hexdigest(b"%d" % self._count, self._id_seed)
+        return f"{self.instance}-{number}"
 
     def was_reset(self, worker_id: str, answer: bytes) -> None:
         """Treat a successful reset as a cache loss now; the worker's event comes with its next

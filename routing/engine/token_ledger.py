@@ -7,7 +7,7 @@ completion tokens until the abort.
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from routing.engine.request import RoutedRequest
     from routing.engine.tokens.usage import BytesPerToken, TokenUsage
 
-NOT_REPORTED = "not_reported"
+NOT_REPORTED: Final = "not_reported"
 # Client hang-up or timeout before the answer: the engine was computing.
-_ABORT_REASONS = ("client_cancelled", "upstream_timeout")
-_COUNTED_STATUSES = (200, 499, 504)  # other statuses: no worker computed anything
-_INITIAL_ITL_S = 0.05
-_ITL_WEIGHT = 1 / 32
-_BODY_TOKEN_BYTES = 4
-_FORM_TOKENS = 512  # per audio or other file, whose size does not determine its tokens
+_ABORT_REASONS: Final = ("client_cancelled", "upstream_timeout")
+_COUNTED_STATUSES: Final = (200, 499, 504)  # other statuses: no worker computed anything
+_INITIAL_ITL_S: Final = 0.05
+_ITL_WEIGHT: Final = 1 / 32
+_BODY_TOKEN_BYTES: Final = 4
+_FORM_TOKENS: Final = 512  # per audio or other file, whose size does not determine its tokens
 
 
 class TokenLedger:

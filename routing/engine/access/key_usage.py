@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from routing.engine.access.shared_budget import SharedBudget
 from routing.engine.errors import Refusal
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from routing.engine.config import Key
     from routing.engine.observe.decisions import Decision
 
-MAX_KEYS = 4096
+MAX_KEYS: Final = 4096
 """Maximum number of keys with usage. Ids come from the key file, never from callers. Beyond the
 limit, keys removed from the file are dropped, longest idle first, and their usage is added to
 `REMOVED_KEYS`.
 """
-REMOVED_KEYS = "(forgotten)"
-_SUM_FIELDS = (
+REMOVED_KEYS: Final = "(forgotten)"
+_SUM_FIELDS: Final = (
     *("requests", "errors", "prompt", "cached", "completion", "unreported"),
     *("estimated_prompt", "estimated_completion"),
 )
-_RESERVED_RETRY_S = 1
+_RESERVED_RETRY_S: Final = 1
 
 
 @dataclass(slots=True)

@@ -12,14 +12,14 @@ import hmac
 import math
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
 
-OPEN_ACCESS_KEY = Key("", "", pin=True)  # no keys configured: every caller may pin a worker
-CACHED_HEADERS = 1024
-_CACHED_HEADER_BYTES = 512  # a longer header cannot be a valid key
+OPEN_ACCESS_KEY: Final = Key("", "", pin=True)  # no keys configured: every caller may pin a worker
+CACHED_HEADERS: Final = 1024
+_CACHED_HEADER_BYTES: Final = 512  # a longer header cannot be a valid key
 
 
 def check_model(allowed: frozenset[str], body: bytes | None, data: dict[str, Any] | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from routing.engine.errors import Refusal
@@ -16,7 +17,7 @@ from routing.engine.errors import Refusal
 OPEN, CONTROL, UNKNOWN = range(3)
 
 # vLLM 0.32 and, from /v1/audio/speech on, vLLM-Omni.
-_INFERENCE_PATHS = frozenset((
+_INFERENCE_PATHS: Final = frozenset((
     b"/v1/chat/completions", b"/v1/completions", b"/v1/responses", b"/v1/messages",
     b"/v1/embeddings", b"/v1/models", b"/tokenize", b"/detokenize", b"/pooling", b"/classify",
     b"/score", b"/rerank", b"/generative_scoring", b"/invocations", b"/version",
@@ -28,9 +29,9 @@ _INFERENCE_PATHS = frozenset((
     b"/v1/audio/transcriptions", b"/v1/audio/translations", b"/v1/audio/speech",
     b"/v1/images/generations", b"/v1/images/edits", b"/v1/videos",
 ))  # fmt: skip
-_INFERENCE_PATTERN = re.compile(rb"/v1/(?:responses/[^/]+(?:/cancel)?|models/.+|videos/.+)")
-_RESPONSE_PATTERN = re.compile(rb"/v1/responses/([^/]+)(?:/cancel)?")
-_CONTROL_WORDS = frozenset((
+_INFERENCE_PATTERN: Final = re.compile(rb"/v1/(?:responses/[^/]+(?:/cancel)?|models/.+|videos/.+)")
+_RESPONSE_PATTERN: Final = re.compile(rb"/v1/responses/([^/]+)(?:/cancel)?")
+_CONTROL_WORDS: Final = frozenset((
     b"abort_requests", b"admin", b"collective_rpc", b"docs", b"fault_tolerance",
     b"finish_weight_update", b"get_world_size", b"init_weight_transfer_engine", b"is_paused",
     b"is_scaling_elastic_ep", b"is_sleeping", b"kv_event_sources", b"load", b"load_lora_adapter",
@@ -42,9 +43,11 @@ _CONTROL_WORDS = frozenset((
     b"update_weights", b"wake_up", b"weight_checker", b"weight_info",
 ))  # fmt: skip
 # Paths without effects that an operator may want to open.
-_OPENABLE = frozenset((b"/metrics", b"/docs", b"/redoc", b"/openapi.json", b"/load", b"/readyz"))
+_OPENABLE: Final = frozenset(
+    (b"/metrics", b"/docs", b"/redoc", b"/openapi.json", b"/load", b"/readyz")
+)
 # First words of other servers' APIs: Ollama, Text Generation Inference, Azure.
-_ALIASES = {
+_ALIASES: Final = {
     b"/api/chat": b"/v1/chat/completions",
     b"/api/generate": b"/v1/completions",
     b"/api/embed": b"/v1/embeddings",
@@ -54,13 +57,13 @@ _ALIASES = {
     b"/generate_stream": b"/v1/completions",
     b"/info": b"/v1/models",
 }
-_AMBIGUOUS_PATH = re.compile(rb"//|/\.{1,2}(?:/|$)|[#\\\x00-\x20\x7f]")
-_MAIN_PATHS = (
+_AMBIGUOUS_PATH: Final = re.compile(rb"//|/\.{1,2}(?:/|$)|[#\\\x00-\x20\x7f]")
+_MAIN_PATHS: Final = (
     "/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings and "
     "/v1/models, among others"
 )
-_SHOWN_BYTES = 100
-_CACHED_PATHS = 1024
+_SHOWN_BYTES: Final = 100
+_CACHED_PATHS: Final = 1024
 
 
 def is_common_path(path: bytes) -> bool:

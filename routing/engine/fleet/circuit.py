@@ -7,12 +7,13 @@ outcome (client hang-up) allows the next one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from routing.engine.config import HealthConfig
 
 CLOSED, OPEN, HALF_OPEN = range(3)
-STATE_NAMES = ("closed", "open", "half_open")
-TRIAL_S = 30.0  # a trial without outcome blocks others at most this long
+STATE_NAMES: Final = ("closed", "open", "half_open")
+TRIAL_S: Final = 30.0  # a trial without outcome blocks others at most this long
 
 
 @dataclass(slots=True, eq=False)

@@ -9,14 +9,14 @@ import re
 import ssl
 from collections.abc import Callable
 from time import perf_counter
-from typing import Protocol
+from typing import Final, Protocol
 
 from console.processkit.descriptors import NONE_LEFT, is_own_limit
 from routing.engine.config import Address
 from routing.engine.fleet.worker_connection import WorkerConnection
 
 # uvicorn (vLLM's server) closes idle connections after 5 s; close before it does.
-IDLE_S = 4.0
+IDLE_S: Final = 4.0
 
 
 def describe_connect_error(error: OSError) -> tuple[str, bool]:

@@ -7,7 +7,7 @@ replaced once.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from routing.engine.fleet.worker_connection import AnswerReceiver, WorkerConnection
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from routing.engine.fleet.workers import Worker
     from routing.engine.http.http1 import ResponseHead
 
-MAX_ANSWER_BYTES = 4 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 
 
 class ProbeError(Exception):

@@ -14,15 +14,15 @@ from routing.engine.http import peer_state
 from routing.engine.http.head_cache import read_response
 from routing.engine.http.http1 import ChunkedBody, ProtocolError, ResponseHead
 
-MAX_HEAD_BYTES = 65_536
+MAX_HEAD_BYTES: Final = 65_536
 # Limit of informational (1xx) responses before an answer; servers send one or two.
-MAX_INTERIM_RESPONSES = 16
-_NO_BODY = (204, 304)
+MAX_INTERIM_RESPONSES: Final = 16
+_NO_BODY: Final = (204, 304)
 _HEAD: Final = 0
 _LENGTH: Final = 1
 _CHUNKED: Final = 2
 _TO_CLOSE: Final = 3
-_WRITE_HIGH_BYTES = 256 * 1024
+_WRITE_HIGH_BYTES: Final = 256 * 1024
 
 
 class AnswerReceiver:

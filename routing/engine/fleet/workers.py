@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from heapq import heappop, heappush
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from console.processkit.metrics import Number
 from routing.engine.config import HealthConfig, WorkerConfig
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from routing.engine.fleet.connection_pool import WorkerPool
 
 # Initial share of a new worker during slow start.
-SLOW_START_SHARE = 0.1
-NO_LIMIT = 1 << 60
-SMALL_FLEET = 16  # up to this size scanning beats maintaining the order
+SLOW_START_SHARE: Final = 0.1
+NO_LIMIT: Final = 1 << 60
+SMALL_FLEET: Final = 16  # up to this size scanning beats maintaining the order
 
 
 class Worker(LoadedTarget):

@@ -11,37 +11,37 @@ import gc
 from collections.abc import Sequence
 from random import getrandbits
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import xxhash
 
 from routing.engine.errors import Refusal
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-SMALL_BYTES = 16_384
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+SMALL_BYTES: Final = 16_384
 # Ordinary long prompts are more text, not more objects.
-MEDIUM_BYTES = 262_144
-MEDIUM_OBJECTS = 1024
+MEDIUM_BYTES: Final = 262_144
+MEDIUM_OBJECTS: Final = 1024
 SLICE_S = 0.0005
-_SCAN_BYTES = 65_536
+_SCAN_BYTES: Final = 65_536
 # Below this limit a sample has too few values; its margin covers bodies made to evade it.
-_MIN_SAMPLED_VALUES = 65_536
-_SAMPLE_MARGIN = 4
+_MIN_SAMPLED_VALUES: Final = 65_536
+_SAMPLE_MARGIN: Final = 4
 # A sample is one window of each cell.
-_CELL_BYTES = 2048
-_WINDOW_BYTES = 64
-_SAMPLED_SHARE = _CELL_BYTES // _WINDOW_BYTES
-_SECRET = getrandbits(64)  # no caller can foresee the windows
-_MIN_BYTES_S = 1000
-_SMALL_PIECE_BYTES = 4096
+_CELL_BYTES: Final = 2048
+_WINDOW_BYTES: Final = 64
+_SAMPLED_SHARE: Final = _CELL_BYTES // _WINDOW_BYTES
+_SECRET: Final = getrandbits(64)  # no caller can foresee the windows
+_MIN_BYTES_S: Final = 1000
+_SMALL_PIECE_BYTES: Final = 4096
 # Parser cost in plain values: objects, arrays and keys are expensive.
-_WEIGHTS = {b",": 1, b":": 4, b"[": 4, b"{": 4}
-_PLAIN = bytes(set(range(256)) - set(b"".join(_WEIGHTS)))
+_WEIGHTS: Final = {b",": 1, b":": 4, b"[": 4, b"{": 4}
+_PLAIN: Final = bytes(set(range(256)) - set(b"".join(_WEIGHTS)))
 # Share of the budget reserved for requests up to this size, so that large bodies cannot starve
 # them.
-_RESERVED_SHARE = 0.25
-_RESERVED_BYTES = 65_536
+_RESERVED_SHARE: Final = 0.25
+_RESERVED_BYTES: Final = 65_536
 
 
 def is_small(body: bytes) -> bool:

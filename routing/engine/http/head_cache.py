@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from routing.engine.http import http1
 
@@ -24,12 +24,12 @@ class CachedHead(Protocol):
 Head = TypeVar("Head", bound=CachedHead)
 
 # The usual spellings of the header; heads with others are kept whole.
-_CONTENT_LENGTHS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
-_NAME_BYTES = len(_CONTENT_LENGTHS[0])
-_MAX_DIGITS = 15
-_MAX_BYTES = 2048  # longer heads are rare
-_CACHED_REQUESTS = 1024
-_CACHED_RESPONSES = 256  # responses differ by their Date second
+_CONTENT_LENGTHS: Final = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
+_NAME_BYTES: Final = len(_CONTENT_LENGTHS[0])
+_MAX_DIGITS: Final = 15
+_MAX_BYTES: Final = 2048  # longer heads are rare
+_CACHED_REQUESTS: Final = 1024
+_CACHED_RESPONSES: Final = 256  # responses differ by their Date second
 
 _request = lru_cache(_CACHED_REQUESTS)(http1.parse_request)
 _response = lru_cache(_CACHED_RESPONSES)(http1.parse_response)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
+from typing import Final
 
 from routing.engine.errors import ANTHROPIC_PATHS, Refusal
 from routing.engine.http.http1 import RequestHead, ResponseHead
 
-_STATUS_TEXT = {status.value: status.phrase.encode() for status in HTTPStatus}
+_STATUS_TEXT: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
 # OpenAI's clients wait no longer; Anthropic's would sleep until the end of a budget's month.
-_LONGEST_RETRY_S = 120
+_LONGEST_RETRY_S: Final = 120
 _STATUS_TEXT[413] = b"Content Too Large"  # RFC 9110, as in Python 3.13
 
 

@@ -11,29 +11,29 @@ from typing import Final
 
 from routing.engine.errors import Refusal
 
-_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
-_FIELDS = rb"((?:" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*+)"
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_FIELDS: Final = rb"((?:" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*+)"
 # No "#" in a target: parsers disagree about it.
-_REQUEST = re.compile(rb"(" + _TOKEN + rb") ([!\"$-~]++) HTTP/(\d)\.(\d)\r\n" + _FIELDS)
-_STATUS = rb"(HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*+)?)\r\n"
-_RESPONSE = re.compile(_STATUS + _FIELDS)
-_FIELD_LINE = re.compile(_TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n")
+_REQUEST: Final = re.compile(rb"(" + _TOKEN + rb") ([!\"$-~]++) HTTP/(\d)\.(\d)\r\n" + _FIELDS)
+_STATUS: Final = rb"(HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*+)?)\r\n"
+_RESPONSE: Final = re.compile(_STATUS + _FIELDS)
+_FIELD_LINE: Final = re.compile(_TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n")
 # At most 15 hex digits: a size of 2**60 or more is an attack.
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\x00-\x08\x0a-\x1f\x7f]*+)?\r\n")
-_ABSOLUTE = re.compile(rb"(?i:https?)://[^/?#]*+")
-_LENGTH = re.compile(rb"\d{1,15}")
-_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\x00-\x08\x0a-\x1f\x7f]*+)?\r\n")
+_ABSOLUTE: Final = re.compile(rb"(?i:https?)://[^/?#]*+")
+_LENGTH: Final = re.compile(rb"\d{1,15}")
+_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 
 # CONNECT has no request or answer boundary; TRACE would expose a caller's headers.
-_NOT_PROXIED = frozenset((b"CONNECT", b"TRACE"))
+_NOT_PROXIED: Final = frozenset((b"CONNECT", b"TRACE"))
 
-_NO_TRAILERS = frozenset((b"content-length", b"transfer-encoding", b"host", b"connection"))
+_NO_TRAILERS: Final = frozenset((b"content-length", b"transfer-encoding", b"host", b"connection"))
 
-MAX_LINE_BYTES = 256  # chunk size line; extensions are ignored
-MAX_TRAILER_BYTES = 8192
+MAX_LINE_BYTES: Final = 256  # chunk size line; extensions are ignored
+MAX_TRAILER_BYTES: Final = 8192
 # A chunk costs about the same whatever its size. This many may be tiny; beyond that the average
 # payload must be 16 bytes. Events and ordinary writes carry far more.
-FREE_CHUNKS = 100_000
+FREE_CHUNKS: Final = 100_000
 MIN_CHUNK_BYTES: Final = 16
 
 # Headers with a meaning for the router; others are forwarded.
@@ -59,7 +59,7 @@ _REQUEST_ROLES: dict[bytes, int] = {
     b"trailer": _DROP,
     b"upgrade": _UPGRADE,
 }
-_TYPE = 10
+_TYPE: Final = 10
 _RESPONSE_ROLES: dict[bytes, int] = {
     b"content-length": _LENGTH_ROLE,
     b"transfer-encoding": _CODING,
@@ -296,7 +296,7 @@ def parse_response(head: bytes) -> ResponseHead:
 
 # Size lines of whole chunks by the chunks' length with framing, in the spelling of common servers.
 # Smaller payloads count against FREE_CHUNKS, longer ones gain nothing.
-_SIZE_LINES = {
+_SIZE_LINES: Final = {
     len(b"%x\r\n\r\n" % size) + size: b"%x\r\n" % size for size in range(MIN_CHUNK_BYTES, 4096)
 }
 
@@ -304,7 +304,7 @@ _SIZE: Final = 0
 _DATA: Final = 1
 _DATA_END: Final = 2
 _TRAILER: Final = 3
-_CHUNKS_TOO_SMALL = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
+_CHUNKS_TOO_SMALL: Final = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
 
 
 class ChunkedBody:

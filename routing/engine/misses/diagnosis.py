@@ -7,7 +7,7 @@ https://developers.openai.com/api/docs/guides/prompt-caching/diagnostics
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from routing.engine.misses import attribution as causes
 from routing.engine.misses import sketch
@@ -17,10 +17,10 @@ from routing.engine.misses.remedies import REMEDIES
 if TYPE_CHECKING:
     from routing.engine.observe.decisions import Decision
 
-FIELD = "emberline_diagnostics"
-_FOREIGN = frozenset(sketch.CAUSES.values())
-_ANTHROPIC = {sketch.MODEL: "model_changed", sketch.SALT: "unavailable"}
-_OPENAI = {sketch.MODEL: "model_changed", sketch.SALT: "prompt_cache_key_changed"}
+FIELD: Final = "emberline_diagnostics"
+_FOREIGN: Final = frozenset(sketch.CAUSES.values())
+_ANTHROPIC: Final = {sketch.MODEL: "model_changed", sketch.SALT: "unavailable"}
+_OPENAI: Final = {sketch.MODEL: "model_changed", sketch.SALT: "prompt_cache_key_changed"}
 
 
 @dataclass(frozen=True, slots=True)

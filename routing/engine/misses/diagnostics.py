@@ -45,20 +45,28 @@ class AnswerDiagnostics:
             return None
         return Diagnosis(is_requested, vendor, (number or field)[:_MAX_ID])
 
+    @staticmethod
+    def _sketch(exchange: RoutedRequest, identity: Identity) -> SketchedPrompt | None:
+        try:
+            read = sketch.read_prompt(exchange.head.path, identity)
+        except (UnicodeEncodeError, TypeError):  # the engine rejects it too
+            return None
+        if read is None:
+            return None
+        data, seed, chat = read
+        return SketchedPrompt(*sketch.make_sketch(data, seed, exchange.decision.key_id), data, chat)
+
     def compare(
-        self, found: Diagnosis, exchange: RoutedRequest, prompt: SketchedPrompt | None,
-        ring: DecisionRing,
-    ) -> None:  # fmt: skip
+        self, found: Diagnosis, exchange: RoutedRequest, identity: Identity, ring: DecisionRing
+    ) -> None:
         """Compare with the earlier answer, and keep this prompt's sketch for the next."""
-        decision = exchange.decision
+        decision, prompt = exchange.decision, self._sketch(exchange, identity)
         if found.number:
             old = _find(ring, found.number, decision)
             if old is None:
                 found.compared = Comparison(found.number, found=False)
             else:
                 found.compared = _compare(found.number, exchange, prompt, old)
-        change = None if exchange.seen is None else exchange.seen.change
-        found.foreign = change is not None and change.foreign
         if prompt is not None:
             decision.sketch = prompt.sketch
             self._sketched.append(decision)

@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from routing.engine.misses import attribution as causes
 from routing.engine.misses.sketch import PromptChange
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from routing.engine.observe.decisions import Decision
     from routing.engine.policies.base import RequestFacts
 
-HISTORY_BLOCKS = 1_048_576  # of all tenures, 8 bytes each: more than a fleet's caches hold
-HISTORY_RUNS = 65_536  # distinct runs of blocks, about 400 bytes each
-MIN_TENURE_BLOCKS = 256
-_SHRINK_BLOCKS = 64  # by which a prompt shrinks a history of too many runs
+HISTORY_BLOCKS: Final = 1_048_576  # of all tenures, 8 bytes each: more than a fleet's caches hold
+HISTORY_RUNS: Final = 65_536  # distinct runs of blocks, about 400 bytes each
+MIN_TENURE_BLOCKS: Final = 256
+_SHRINK_BLOCKS: Final = 64  # by which a prompt shrinks a history of too many runs
 MAX_ENDED = 32
-ENDS_KEPT = 16_384  # per generation, two of them; about 150 bytes each
-REFRESH_S = 5.0  # accuracy of the time of last use
-EVICTIONS_KEPT = 65_536  # per generation, two of them; about 150 bytes each
-REPLACED_S = 900.0  # between a worker and its replacement
-_KEY_MASK = 2**60 - 1
-_WITHOUT_MATCHES = ("session", "roundrobin")  # strategies that compare no caches
+ENDS_KEPT: Final = 16_384  # per generation, two of them; about 150 bytes each
+REFRESH_S: Final = 5.0  # accuracy of the time of last use
+EVICTIONS_KEPT: Final = 65_536  # per generation, two of them; about 150 bytes each
+REPLACED_S: Final = 900.0  # between a worker and its replacement
+_KEY_MASK: Final = 2**60 - 1
+_WITHOUT_MATCHES: Final = ("session", "roundrobin")  # strategies that compare no caches
 
 # End in blocks, bits of the tenures that computed up to there, time of the last use.
 Span = tuple[int, int, float]
@@ -50,9 +50,9 @@ class SeenPrompt:
         self.size = size  # bytes, where compared
 
 
-KNOWN = SeenPrompt([])  # all of it, as of its last block
-NEW = SeenPrompt([])  # nothing of it
-NOT_CACHEABLE = SeenPrompt([])
+KNOWN: Final = SeenPrompt([])  # all of it, as of its last block
+NEW: Final = SeenPrompt([])  # nothing of it
+NOT_CACHEABLE: Final = SeenPrompt([])
 
 
 @dataclass(slots=True, eq=False)

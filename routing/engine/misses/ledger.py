@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from routing.engine.kv.wire import Tier
 from routing.engine.misses import attribution as causes
 from routing.engine.misses.attribution import MissFacts, Reach, split
-from routing.engine.misses.diagnostics import SketchedPrompt
 from routing.engine.misses.history import (
     KNOWN,
     NEW,
@@ -29,10 +28,9 @@ from routing.engine.misses.history import (
 )
 from routing.engine.misses.layouts import EarlyChange, LayoutReplay
 from routing.engine.misses.peer_prompts import PeerPrompts
-from routing.engine.misses.sketch import CAUSES, PromptSeed, SketchBook, make_seed, make_sketch
+from routing.engine.misses.sketch import CAUSES, SketchBook, read_prompt
 from routing.engine.misses.sums import MissSums
 from routing.engine.observe.decisions import MissSplit
-from routing.engine.prompt import canonical
 from routing.engine.prompt.engine_request import reads_cache
 
 if TYPE_CHECKING:
@@ -41,14 +39,18 @@ if TYPE_CHECKING:
     from routing.engine.prompt.identity import Identity
     from routing.engine.request import RoutedRequest
 
-DEFAULT_BLOCK = 16  # vLLM's on GPUs; used until the engine's is known
-_MIN_COMPARED_BYTES = 512  # unknown part from which a prompt is compared with earlier ones
-_MIN_COMPARED_SHARE = 4  # one quarter of the prompt
-_HITS_KEPT = 1024
-_TIERS = {Tier.GPU: causes.EVICTED_DEVICE, Tier.L1: causes.EVICTED_L1, Tier.L2: causes.EVICTED_L2}
-_TIER_NUMBERS = {tier: number for number, tier in enumerate(_TIERS)}
-_EVICTED = tuple(_TIERS.values())
-_LOST = {
+DEFAULT_BLOCK: Final = 16  # vLLM's on GPUs; used until the engine's is known
+_MIN_COMPARED_BYTES: Final = 512  # unknown part from which a prompt is compared with earlier ones
+_MIN_COMPARED_SHARE: Final = 4  # one quarter of the prompt
+_HITS_KEPT: Final = 1024
+_TIERS: Final = {
+    Tier.GPU: causes.EVICTED_DEVICE,
+    Tier.L1: causes.EVICTED_L1,
+    Tier.L2: causes.EVICTED_L2,
+}
+_TIER_NUMBERS: Final = {tier: number for number, tier in enumerate(_TIERS)}
+_EVICTED: Final = tuple(_TIERS.values())
+_LOST: Final = {
     "restarted": causes.LOST_RESTART,
     "lost": causes.LOST_RESTART,
     "engine_died": causes.LOST_RESTART,
@@ -118,38 +120,33 @@ class MissLedger:
         if self.history.knows(chain):
             return KNOWN
         spans = self.history.spans(chain)
-        prompt = SeenPrompt(spans)
-        count = len(chain)
-        unknown = count - spans[-1][0] if spans else count
-        if (
-            data is not None
-            and unknown * self._block_bytes >= _MIN_COMPARED_BYTES
-            and unknown * _MIN_COMPARED_SHARE >= count
-            and self.sketches.has_time()
-        ):
-            self._compare(exchange, identity, (count - unknown) * self._block_bytes, prompt)
-        return prompt if spans or prompt.change is not None else NEW
+        return SeenPrompt(spans) if spans else NEW
 
-    def _compare(
-        self, exchange: RoutedRequest, identity: Identity, known: int, seen: SeenPrompt
-    ) -> None:
-        read = _read(exchange, identity)
+    def compare(self, exchange: RoutedRequest, identity: Identity) -> None:
+        """Look for an early change in a prompt with a large unknown part. Called once its worker
+        has it, since no choice needs this.
+        """
+        seen, count = exchange.seen, len(exchange.facts.chain)
+        if seen is None or not count or identity.data is None or exchange.over:
+            return
+        known = seen.spans[-1][0] if seen.spans else 0
+        unknown = count - known
+        if (
+            (seen is not NEW and not seen.spans)  # known, or not cacheable
+            or unknown * self._block_bytes < _MIN_COMPARED_BYTES
+            or unknown * _MIN_COMPARED_SHARE < count
+            or not self.sketches.has_time()
+        ):
+            return
+        read = read_prompt(exchange.head.path, identity)
         if read is not None:
             data, seed, _ = read
-            seen.size = len(data)
-            seen.change = self.sketches.compare(data, seed, known, exchange.decision.key_id)
-
-    @staticmethod
-    def sketch(exchange: RoutedRequest, identity: Identity) -> SketchedPrompt | None:
-        """Return the sketch of a prompt; None for token IDs and unread bodies."""
-        try:
-            read = _read(exchange, identity)
-        except (UnicodeEncodeError, TypeError):  # the engine rejects it too
-            return None
-        if read is None:
-            return None
-        data, seed, chat = read
-        return SketchedPrompt(*make_sketch(data, seed, exchange.decision.key_id), data, chat)
+            key = exchange.decision.key_id
+            change = self.sketches.compare(data, seed, known * self._block_bytes, key)
+            if seen.spans or change is not None:
+                exchange.seen = SeenPrompt(seen.spans, change, len(data))
+            if exchange.diagnosis is not None and change is not None:
+                exchange.diagnosis.foreign = change.foreign
 
     # -- a request ends
 
@@ -424,23 +421,12 @@ class MissLedger:
         }
 
 
-_TIMED = frozenset(
+_TIMED: Final = frozenset(
     (
         *(causes.EVICTED_DEVICE, causes.EVICTED_L1, causes.EVICTED_L2, causes.EVICTED_UNKNOWN),
         causes.EXPIRED_L2,
         *(causes.LOST_RESTART, causes.LOST_ROLLOUT, causes.LOST_SCALE_DOWN, causes.LOST_RESET),
     )
 )
-_GONE = frozenset((*_EVICTED, causes.EVICTED_UNKNOWN))
-_CHANGED = frozenset(CAUSES.values())
-
-
-def _read(exchange: RoutedRequest, identity: Identity) -> tuple[bytes, PromptSeed, bool] | None:
-    """Return a prompt's bytes, what changes it from its start, and True for a chat."""
-    sent = identity.sent
-    if sent is None:
-        return None
-    data, name, ids, _ = canonical.read(exchange.head.path, sent, identity.model)
-    if ids or not data:
-        return None
-    return data, make_seed(identity.model, name[2]), name[0] == b"chat"
+_GONE: Final = frozenset((*_EVICTED, causes.EVICTED_UNKNOWN))
+_CHANGED: Final = frozenset(CAUSES.values())

@@ -12,7 +12,7 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from routing.engine.peers import messages
 from routing.engine.policies.prefix_index import common_length
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from routing.engine.request import RoutedRequest
 
 DOUBLED_S = 0.25  # between a placement and the news of a peer's: longer than their exchange takes
-_PLACED_KEPT = 1024
-_SENT_KEPT = 16_384  # about 150 bytes each
-_DOUBLED_KEPT = 1024
+_PLACED_KEPT: Final = 1024
+_SENT_KEPT: Final = 16_384  # about 150 bytes each
+_DOUBLED_KEPT: Final = 1024
 
 
 class PeerPrompts:

@@ -11,39 +11,43 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass
 from time import perf_counter, thread_time
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import xxhash
 
 from routing.engine.misses import attribution as causes
+from routing.engine.prompt import canonical
 
-SKETCHES_KEPT = 256
+if TYPE_CHECKING:
+    from routing.engine.prompt.identity import Identity
+
+SKETCHES_KEPT: Final = 256
 MAX_BYTES = 65_536  # of a prompt that are compared
-MAX_PIECES = 512
-MAX_SHARE = 0.01  # of one core
-_BURST_S = 0.1
-_MIN_PIECE = 12  # shorter ones are no evidence
-_MIN_EVIDENCE = 3  # pieces
-_MIN_SHARE = 0.5  # of the bytes up to the last repeated piece
-_LONG = 2  # bit of a hash: the piece is long enough to be evidence
-_ANCHOR_BITS = _LONG | 1  # every second long piece is indexed
+MAX_PIECES: Final = 512
+MAX_SHARE: Final = 0.01  # of one core
+_BURST_S: Final = 0.1
+_MIN_PIECE: Final = 12  # shorter ones are no evidence
+_MIN_EVIDENCE: Final = 3  # pieces
+_MIN_SHARE: Final = 0.5  # of the bytes up to the last repeated piece
+_LONG: Final = 2  # bit of a hash: the piece is long enough to be evidence
+_ANCHOR_BITS: Final = _LONG | 1  # every second long piece is indexed
 
 # Boundaries depend on content only: an inserted text shifts them, but does not change them.
-_PIECES = re.compile(rb"[\n\x1c-\x1f]|(?<=[.!?;]) | (?=[tT]h)|(?<=\}),(?=\{)")
+_PIECES: Final = re.compile(rb"[\n\x1c-\x1f]|(?<=[.!?;]) | (?=[tT]h)|(?<=\}),(?=\{)")
 # Numbers, dates, IDs. Starts at a word's first byte and never steps back: linear in any text.
-_VARIABLE = re.compile(rb"(?<![\w:.+-])[A-Za-z_:.+-]*+\d[\w:.+-]*+")
-_TIMESTAMP = re.compile(
+_VARIABLE: Final = re.compile(rb"(?<![\w:.+-])[A-Za-z_:.+-]*+\d[\w:.+-]*+")
+_TIMESTAMP: Final = re.compile(
     rb"\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?:\d\d|\b1[4-9]\d{8}(?:\d{3})?\b"
     rb"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d",
     re.IGNORECASE,
 )
-_SPACES = b" \t\r\n\x0b\x0c"
+_SPACES: Final = b" \t\r\n\x0b\x0c"
 _digest = xxhash.xxh3_64_intdigest
 
 TIMESTAMP, ID, ORDER, WHITESPACE, TEXT = "timestamp", "id", "order", "whitespace", "text"
 SALT, MODEL, TEMPLATE = "salt", "model", "template"
-CAUSES = {
+CAUSES: Final = {
     TIMESTAMP: causes.CHANGED_TIMESTAMP,
     ID: causes.CHANGED_ID,
     ORDER: causes.CHANGED_ORDER,
@@ -69,6 +73,18 @@ def make_seed(model: str, arguments: bytes) -> PromptSeed:
     extra = orjson.loads(arguments) if arguments else {}
     salt = extra.pop("cache_salt", None)
     return PromptSeed(model, _digest_of(salt), _digest_of(extra or None))
+
+
+def read_prompt(path: bytes, identity: Identity) -> tuple[bytes, PromptSeed, bool] | None:
+    """Return a prompt's bytes, what changes it from its start, and True for a chat; None for token
+    IDs and unread bodies.
+    """
+    if identity.sent is None:
+        return None
+    data, name, ids, _ = canonical.read(path, identity.sent, identity.model)
+    if ids or not data:
+        return None
+    return data, make_seed(identity.model, name[2]), name[0] == b"chat"
 
 
 def _digest_of(value: Any) -> int:
@@ -295,7 +311,7 @@ def _kind(
     return TEXT
 
 
-_EMPTY = _digest(b"")
+_EMPTY: Final = _digest(b"")
 
 
 def _same(new: array[int], old: array[int], changed: range, before: range) -> bool:
@@ -314,4 +330,4 @@ def find_part(data: bytes, offset: int) -> str:
     return f"message {number} ({name})"
 
 
-_ROLES = (b"system", b"developer", b"user", b"assistant", b"tool", b"function")
+_ROLES: Final = (b"system", b"developer", b"user", b"assistant", b"tool", b"function")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from routing.engine.misses.layouts import EarlyChange, HourLayouts
 
 if TYPE_CHECKING:
     from routing.engine.observe.decisions import Decision
 
-HOURS_KEPT = 25  # the current one and a day
-PAIRS_KEPT = 1000  # of API key and prompt prefix, per hour; others count as OTHER
-OTHER = "other"
+HOURS_KEPT: Final = 25  # the current one and a day
+PAIRS_KEPT: Final = 1000  # of API key and prompt prefix, per hour; others count as OTHER
+OTHER: Final = "other"
 
 Pair = tuple[str, int]
 _OTHER: Pair = (OTHER, -1)

@@ -7,12 +7,12 @@ display.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from routing.engine.kv.match import Match
 from routing.engine.policies.base import Candidate, RequestFacts
 
-SHOWN_BLOCKS = 128  # longer prompts are truncated; `prefix_blocks` has the full count
+SHOWN_BLOCKS: Final = 128  # longer prompts are truncated; `prefix_blocks` has the full count
 
 Digest = Callable[[bytes], str]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from routing.engine.policies import cost
 from routing.engine.policies.load_order import FleetWithout, HashRing, LoadOrder, RoutingTarget
@@ -17,16 +17,16 @@ from routing.engine.policies.load_order import FleetWithout, HashRing, LoadOrder
 if TYPE_CHECKING:
     from routing.engine.kv.match import Blocks, Match
 
-PREFIX_HIT = "prefix_hit"
-KV_HIT = "kv_hit"
-SESSION_STICKY = "session_sticky"
-ROUND_ROBIN = "round_robin"
-NO_MATCH = "fallback_no_match"
-LEAST_LOADED = "fallback_least_loaded"
-UNHEALTHY = "fallback_unhealthy"
-RETRY = "retry"
-PINNED = "pinned"
-REASONS = (
+PREFIX_HIT: Final = "prefix_hit"
+KV_HIT: Final = "kv_hit"
+SESSION_STICKY: Final = "session_sticky"
+ROUND_ROBIN: Final = "round_robin"
+NO_MATCH: Final = "fallback_no_match"
+LEAST_LOADED: Final = "fallback_least_loaded"
+UNHEALTHY: Final = "fallback_unhealthy"
+RETRY: Final = "retry"
+PINNED: Final = "pinned"
+REASONS: Final = (
     PREFIX_HIT,
     KV_HIT,
     SESSION_STICKY,
@@ -144,7 +144,7 @@ class RequestFacts:
 Candidate = tuple[str, int, int, float, bool]
 
 
-MAX_CANDIDATES = 16
+MAX_CANDIDATES: Final = 16
 
 
 class Pick:

@@ -10,16 +10,18 @@ tokens. A worker with both more load and less of the prompt than another can the
 
 from __future__ import annotations
 
+from typing import Final
+
 # Recomputing a prefix held elsewhere also takes time from later requests and memory from other
 # prefixes. At 1 (the request's own cost) workers copy prefixes until nothing stays cached.
-RECOMPUTE = 3.0
+RECOMPUTE: Final = 3.0
 # Time to load a token from L1, relative to its computation; kvaware.LoadPrices learns it.
-L1_SHARE = 0.05
+L1_SHARE: Final = 0.05
 # A running answer slows each step slightly; it decides between workers with equal prompts.
-ANSWER_TOKENS = 128
+ANSWER_TOKENS: Final = 128
 # `backlog` counts waiting prompts by length. Many short ones wait for batch slots instead, so the
 # penalty grows quadratically; a widely shared prefix spreads over as many workers as it needs.
-WAITING_TOKENS = 100
+WAITING_TOKENS: Final = 100
 
 
 def load(backlog: int, waiting: int, decoding: int) -> float:
@@ -39,7 +41,7 @@ def cost(worker_load: float, uncached: int) -> float:
 # Blocks of requests in flight cannot be evicted. Where they come near the size of the cache, a long
 # uncached prompt waits for the end of an answer, with everything behind it, and evicts what later
 # requests need. Not counted as load: requests that continue what is there take little memory.
-OCCUPIED_SHARE = 0.5
+OCCUPIED_SHARE: Final = 0.5
 
 
 def spare(cache_tokens: int, occupied: int) -> float:
@@ -57,8 +59,8 @@ def shortage(spare_tokens: float, uncached: int) -> float:
 # A new prompt may go to its consistent-hash worker if that costs at most this share of its prefill
 # more, and at most a few running answers. More would fill caches less evenly than round robin,
 # which costs a single router more than several routers gain.
-SLACK = 0.1
-SLACK_TOKENS = 800
+SLACK: Final = 0.1
+SLACK_TOKENS: Final = 800
 
 
 def slack(uncached: int) -> float:
@@ -67,7 +69,7 @@ def slack(uncached: int) -> float:
 
 
 # Usual constant of consistent hashing with bounded loads.
-SESSION_BOUND = 1.25
+SESSION_BOUND: Final = 1.25
 
 
 def session_bound(mean_load: float, tokens: int) -> float:

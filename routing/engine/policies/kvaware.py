@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import Blocks, Match, match
@@ -19,12 +20,12 @@ from routing.engine.policies.cost import L1_SHARE
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 
-GPU_SHARE = 0.0
-L2_SHARE = 0.1
-_MIN_TOKENS = 64  # of one kind, for an answer to be used
-_MAX_MIXED = 0.2  # largest share of another kind
-_LEARN = 0.1
-_OUTLIER = 3.0  # clamp factor of a sample
+GPU_SHARE: Final = 0.0
+L2_SHARE: Final = 0.1
+_MIN_TOKENS: Final = 64  # of one kind, for an answer to be used
+_MAX_MIXED: Final = 0.2  # largest share of another kind
+_LEARN: Final = 0.1
+_OUTLIER: Final = 3.0  # clamp factor of a sample
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +100,7 @@ class LoadPrices:
         }
 
 
-NOTHING_CACHED = Match(0, 0, 0, 0)
+NOTHING_CACHED: Final = Match(0, 0, 0, 0)
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 import xxhash
 
@@ -68,13 +68,13 @@ class FleetWithout:
         return self._order.up_to(good, bits & self.bits)
 
 
-POINTS = 16
-PROBES = 4
-MAX_STEPS = 16  # points tried per probe until a worker fits
-_MASK = 2**64 - 1
-_MULTIPLIER = 0x9E3779B97F4A7C15
-_INDEX_BITS = 20
-_NUMBERS = tuple(bytes([number]) for number in range(POINTS))
+POINTS: Final = 16
+PROBES: Final = 4
+MAX_STEPS: Final = 16  # points tried per probe until a worker fits
+_MASK: Final = 2**64 - 1
+_MULTIPLIER: Final = 0x9E3779B97F4A7C15
+_INDEX_BITS: Final = 20
+_NUMBERS: Final = tuple(bytes([number]) for number in range(POINTS))
 
 
 class HashRing:

@@ -13,9 +13,10 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
+from typing import Final
 
-CACHED_NAMES = 1024
-MAX_DISPLACED_RUNS = 64  # runs examined to date the blocks that a prompt displaces
+CACHED_NAMES: Final = 1024
+MAX_DISPLACED_RUNS: Final = 64  # runs examined to date the blocks that a prompt displaces
 
 Level = tuple[int, int]  # blocks, bits of the workers with at least that many
 

@@ -9,6 +9,7 @@ its size is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from routing.engine.policies import base, cost, ranking
 from routing.engine.policies.base import MAX_CANDIDATES, Fleet, Pick, RequestFacts, RoutingPolicy
@@ -19,12 +20,12 @@ from routing.engine.policies.prefix_index import Level, PrefixIndex
 # that is remembered but evicted costs more than one forgotten just before its eviction. The share
 # falls by STEP with an answer that reports less of a remembered prefix than TOLERANCE allows, rises
 # by STEP with one that reports more, and by RECOVERY with any other.
-MAX_SHARE = 0.95
-MIN_SHARE = 0.9
-STEP = 0.01
-RECOVERY = 1e-4
-TOLERANCE = 0.2
-TOLERANCE_TOKENS = 512
+MAX_SHARE: Final = 0.95
+MIN_SHARE: Final = 0.9
+STEP: Final = 0.01
+RECOVERY: Final = 1e-4
+TOLERANCE: Final = 0.2
+TOLERANCE_TOKENS: Final = 512
 
 
 class SentPrefixes:

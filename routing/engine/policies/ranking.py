@@ -9,7 +9,7 @@ independent routers agree; other ties go to the least recently picked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from routing.engine.policies import base
 from routing.engine.policies import cost as costs
@@ -23,9 +23,9 @@ Get = Callable[[str, int], int]
 Displaced = Callable[[str, int], int]  # worker id, tokens: see PrefixIndex.displaced
 ComparedWorker = tuple[float, int, RoutingTarget, int]  # cost, last pick, worker, matched tokens
 
-MAX_SCANNED = 8  # workers of one level to scan individually
+MAX_SCANNED: Final = 8  # workers of one level to scan individually
 SHOWN_MATCHES, SHOWN_LEAST_LOADED = 8, 4  # candidates shown: best matches, least loaded
-MIN_CROWD = 8  # hash only if more than 1 in CROWD workers is near the best
+MIN_CROWD: Final = 8  # hash only if more than 1 in CROWD workers is near the best
 
 
 class PrefixKnowledge(Protocol):

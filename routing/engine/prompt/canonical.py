@@ -8,7 +8,7 @@ that seeds the chain. Nothing of this is logged.
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import xxhash
@@ -26,7 +26,7 @@ _FIELDS: dict[bytes, tuple[str, bool]] = {
 }
 # Fields that affect the prompt from its start: vLLM hashes model (LoRA adapter) and salt into the
 # first block; the others are template and processor arguments.
-_CHAIN_SEED_FIELDS = frozenset(
+_CHAIN_SEED_FIELDS: Final = frozenset(
     (
         *("add_special_tokens", "cache_salt", "chat_template", "chat_template_kwargs"),
         *("documents", "media_io_kwargs", "mm_processor_kwargs"),
@@ -35,23 +35,23 @@ _CHAIN_SEED_FIELDS = frozenset(
     )
 )
 # Keys of a message or part that are handled elsewhere or not rendered.
-_NOT_RENDERED = frozenset(("role", "content", "cache_control", "id", "status"))
-_TEXTS = (None, "text", "input_text", "output_text")
-_MEDIA = frozenset(
+_NOT_RENDERED: Final = frozenset(("role", "content", "cache_control", "id", "status"))
+_TEXTS: Final = (None, "text", "input_text", "output_text")
+_MEDIA: Final = frozenset(
     (
         *("image", "image_url", "input_image", "image_embeds", "image_pil"),
         *("video", "video_url", "audio", "audio_url", "audio_embeds", "input_audio"),
         *("file", "input_file", "document", "prompt_embeds"),
     )
 )
-_MAX_PLAIN_CHARS = 256  # longer strings under these names are data and are hashed
-_DATA_KEYS = frozenset(("url", "data", "image_url", "file_data"))
-MEDIUM_BYTES = 2048  # weight of a medium, about 500 tokens
-MAX_WEIGHED_MEDIA = 64  # further ones weigh as much as their hash
-_DEPTH = 16
-_MAX_OBJECTS = 10_000  # bound on objects searched for media
-_SLICE = 32
-_SORTED = orjson.OPT_SORT_KEYS
+_MAX_PLAIN_CHARS: Final = 256  # longer strings under these names are data and are hashed
+_DATA_KEYS: Final = frozenset(("url", "data", "image_url", "file_data"))
+MEDIUM_BYTES: Final = 2048  # weight of a medium, about 500 tokens
+MAX_WEIGHED_MEDIA: Final = 64  # further ones weigh as much as their hash
+_DEPTH: Final = 16
+_MAX_OBJECTS: Final = 10_000  # bound on objects searched for media
+_SLICE: Final = 32
+_SORTED: Final = orjson.OPT_SORT_KEYS
 
 
 # Chain seed: kind of prompt, model, other arguments as JSON.

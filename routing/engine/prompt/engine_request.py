@@ -7,36 +7,36 @@ read them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 import orjson
 
 from routing.engine.errors import Refusal
 
-DEFAULT_COMPLETION = 1024  # reserved if the request has no limit
-_MAX_TOKENS = 10**9
-_MAX_CHOICES = 1024
+DEFAULT_COMPLETION: Final = 1024  # reserved if the request has no limit
+_MAX_TOKENS: Final = 10**9
+_MAX_CHOICES: Final = 1024
 
-_CHAT = b"/v1/chat/completions"
-_USAGE_ON_REQUEST = frozenset((_CHAT, b"/v1/completions", b"/invocations"))
-_SCORING = frozenset(
+_CHAT: Final = b"/v1/chat/completions"
+_USAGE_ON_REQUEST: Final = frozenset((_CHAT, b"/v1/completions", b"/invocations"))
+_SCORING: Final = frozenset(
     (
         *(b"/v1/embeddings", b"/v2/embed", b"/pooling", b"/classify", b"/score", b"/v1/score"),
         *(b"/rerank", b"/v1/rerank", b"/v2/rerank", b"/generative_scoring"),
     )
 )
-_SALTED = frozenset(
+_SALTED: Final = frozenset(
     (
         *(*_USAGE_ON_REQUEST, b"/v1/responses", b"/v1/messages", b"/inference/v1/generate"),
         *(b"/v1/chat/completions/batch", b"/v1/systemone"),
         *(_SCORING - {b"/v2/embed"}),
     )
 )
-_UNSALTED = frozenset((b"/v2/embed", b"/cohere/v2/chat"))  # prompts without a cache_salt
-_WHOLE_PROMPT_TASKS = ("token_embed", "token_classify", "plugin")
+_UNSALTED: Final = frozenset((b"/v2/embed", b"/cohere/v2/chat"))  # prompts without a cache_salt
+_WHOLE_PROMPT_TASKS: Final = ("token_embed", "token_classify", "plugin")
 # Without generation and caching: templates, tokenizers, control.
-_WITHOUT_MODEL = frozenset(
+_WITHOUT_MODEL: Final = frozenset(
     (
         *(b"/tokenize", b"/detokenize", b"/version", b"/v1/messages/count_tokens"),
         *(b"/v1/chat/completions/render", b"/v1/chat/completions/derender"),
@@ -45,10 +45,10 @@ _WITHOUT_MODEL = frozenset(
         *(b"/v1/load_lora_adapter", b"/v1/unload_lora_adapter"),
     )
 )
-_JSON_PATHS = _SALTED | _UNSALTED | _WITHOUT_MODEL - {b"/version"}
-_MODEL_ROOTS = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
+_JSON_PATHS: Final = _SALTED | _UNSALTED | _WITHOUT_MODEL - {b"/version"}
+_MODEL_ROOTS: Final = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
 # Stream events before the first token; chats have one per choice.
-_OPENING_EVENTS = {b"/v1/messages": 2, b"/v1/responses": 4}
+_OPENING_EVENTS: Final = {b"/v1/messages": 2, b"/v1/responses": 4}
 
 
 class EngineRequest:

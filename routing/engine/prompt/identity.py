@@ -10,7 +10,7 @@ import hashlib
 import re
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import xxhash
@@ -24,19 +24,19 @@ from routing.engine.prompt import canonical
 from routing.engine.prompt.engine_request import takes_json
 from routing.engine.tokens.usage import BytesPerToken
 
-_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
+_MODEL: Final = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
 _NO_CHAIN: Sequence[int] = ()
-_ID_BYTES = 4
-_DEFAULT_LIMITS = LimitsConfig()
-_SCANNED_BYTES = 262_144  # bytes at either end searched for the model
+_ID_BYTES: Final = 4
+_DEFAULT_LIMITS: Final = LimitsConfig()
+_SCANNED_BYTES: Final = 262_144  # bytes at either end searched for the model
 # First bytes of JSON values that are no object, which every engine refuses.
-_NO_OBJECT = frozenset(bytes([byte]) for byte in b'["-0123456789tfn')
-_CACHED_SEEDS = 1024  # bounded: callers choose models and salts
-_CACHED_SALTS = 1024
-_ANTHROPIC = b"/v1/messages"
-_SALT = b"cache-salt"
-GROUP_BLOCKS = 32
-_GROUP_SLICE = 8
+_NO_OBJECT: Final = frozenset(bytes([byte]) for byte in b'["-0123456789tfn')
+_CACHED_SEEDS: Final = 1024  # bounded: callers choose models and salts
+_CACHED_SALTS: Final = 1024
+_ANTHROPIC: Final = b"/v1/messages"
+_SALT: Final = b"cache-salt"
+GROUP_BLOCKS: Final = 32
+_GROUP_SLICE: Final = 8
 CACHED_GROUPS = 16_384  # groups, about 450 bytes each
 
 

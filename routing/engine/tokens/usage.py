@@ -8,28 +8,28 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
-TAIL_BYTES = 8192
-TAIL_PIECES = 6  # the last event, [DONE], and split pieces
+TAIL_BYTES: Final = 8192
+TAIL_PIECES: Final = 6  # the last event, [DONE], and split pieces
 
 # Quotes inside JSON strings are escaped, so `"usage"` can only be a key.
-_MARK = b'"usage"'
+_MARK: Final = b'"usage"'
 # A usage object holds numbers and nested objects only, so braces can be matched without a parser.
-_OBJECT = re.compile(rb"\s*+:\s*+(\{(?:[^{}]++|\{[^{}]*+\})*+\})")
-_MAX_OBJECT_BYTES = 2048
-_MAX_TOKENS = 10**12
+_OBJECT: Final = re.compile(rb"\s*+:\s*+(\{(?:[^{}]++|\{[^{}]*+\})*+\})")
+_MAX_OBJECT_BYTES: Final = 2048
+_MAX_TOKENS: Final = 10**12
 
-_EVENT_END = re.compile(rb"\r?\n\r?\n")
-_DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
-_FINISH = b'"finish_reason":'
-_TERMINAL = b'"finish_reason":"'
-_FINGERPRINT = b'"system_fingerprint"'
-_DONE = b"data: [DONE]"
-_MAX_EVENT_BYTES = 16_384  # longer ones are no usage events
-_MAX_WAITING_BYTES = 65_536
+_EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
+_DATA: Final = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
+_FINISH: Final = b'"finish_reason":'
+_TERMINAL: Final = b'"finish_reason":"'
+_FINGERPRINT: Final = b'"system_fingerprint"'
+_DONE: Final = b"data: [DONE]"
+_MAX_EVENT_BYTES: Final = 16_384  # longer ones are no usage events
+_MAX_WAITING_BYTES: Final = 65_536
 
 
 class TokenUsage(NamedTuple):
@@ -308,14 +308,14 @@ class AnswerTokens:
         return read_usage(self.tail[-TAIL_BYTES:])
 
 
-NO_ANSWER = AnswerTokens(False, None)
+NO_ANSWER: Final = AnswerTokens(False, None)
 
 
-INITIAL_RATIO = 4.0  # English text with common tokenizers
+INITIAL_RATIO: Final = 4.0  # English text with common tokenizers
 MIN_RATIO, MAX_RATIO = 1.0, 16.0  # Chinese as bytes; whitespace in code
-MIN_PROMPT_BYTES = 256  # template tokens distort shorter prompts
-RATIO_WEIGHT = 0.02  # EWMA weight after the first samples
-MAX_MODELS = 256
+MIN_PROMPT_BYTES: Final = 256  # template tokens distort shorter prompts
+RATIO_WEIGHT: Final = 0.02  # EWMA weight after the first samples
+MAX_MODELS: Final = 256
 
 
 class BytesPerToken:

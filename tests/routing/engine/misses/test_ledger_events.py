@@ -62,7 +62,9 @@ class Placed:
             placing=RequestPlacement(pick=pick),
             head=RequestHead(b"POST", b"/v1/completions", 1),
         )
-        exchange.seen = self.ledger.arrive(exchange, Identity(exchange.facts, "m"))
+        identity = Identity(exchange.facts, "m")
+        exchange.seen = self.ledger.arrive(exchange, identity)
+        self.ledger.compare(exchange, identity)
         self.ledger.ended(exchange)
         assert decision.misses is not None
         assert sum(decision.misses.tokens.values()) == self.tokens - cached
