@@ -8,8 +8,10 @@ from enum import StrEnum
 class Phase(StrEnum):
     PENDING = "Pending"
     PROVISIONING = "Provisioning"
+    UPDATING = "Updating"
     READY = "Ready"
     DEGRADED = "Degraded"
+    UNAVAILABLE = "Unavailable"
     PAUSING = "Pausing"
     PAUSED = "Paused"
     DELETING = "Deleting"

@@ -27,7 +27,7 @@ MAX_UNHEALTHY = 6
 MAX_CHANGES = 6
 A_DAY = timedelta(days=1)
 # Phases shown with a count of zero, too.
-ALWAYS_SHOWN = (Phase.FAILED, Phase.DEGRADED, Phase.READY)
+ALWAYS_SHOWN = (Phase.FAILED, Phase.UNAVAILABLE, Phase.DEGRADED, Phase.READY)
 _ENDPOINT = "endpoint/"
 
 

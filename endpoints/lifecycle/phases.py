@@ -10,13 +10,13 @@ part to be up and a successful request through the router. Three marks carry sta
 The first two distinguish what a missing part means:
 
     not served_once             first deployment: a missing part is in progress (Provisioning)
-    served_once and not served  rollout: Provisioning, the old workers still serve
+    served_once and not served  rollout: Updating, the old workers still serve
     served                      a missing part is a loss (Degraded)
 
-A worker newly requested by an autoscaler is no loss: `stood` is the number of workers when all
-desired ones last served, and only fewer are Degraded. Losing every worker is Degraded too, since
-they are restarted. Failed means that recovery needs manual intervention: crash loop, deadline
-exceeded, permanent error. The reconciler keeps observing a Failed endpoint at a low rate.
+The latter two are Unavailable while no worker serves. A worker newly requested by an autoscaler is
+no loss: `stood` is the number of workers when all desired ones last served, and only fewer are
+Degraded. Failed means that recovery needs manual intervention: crash loop, deadline exceeded,
+permanent error. The reconciler keeps observing a Failed endpoint at a low rate.
 """
 
 from __future__ import annotations
@@ -55,7 +55,18 @@ class PhaseRule:
 
 def decide(facts: LifecycleFacts) -> PhaseDecision:
     row = next(row for row in TABLE if row.when(facts))
-    return PhaseDecision(row.phase, row.reason(facts), row.message(facts), row.remedy(facts))
+    phase = _by_service(row.phase, facts)
+    return PhaseDecision(phase, row.reason(facts), row.message(facts), row.remedy(facts))
+
+
+def _by_service(phase: Phase, facts: LifecycleFacts) -> Phase:
+    """Return the row's phase, or what it is called for callers of an endpoint that served once."""
+    incomplete = phase in (Phase.PROVISIONING, Phase.DEGRADED)
+    if not incomplete or not facts.served_once or not facts.observed or facts.scaling:
+        return phase
+    if not facts.ready:
+        return Phase.UNAVAILABLE
+    return Phase.UPDATING if phase is Phase.PROVISIONING else phase
 
 
 def _of(part: str, field: str) -> Text:

@@ -129,7 +129,7 @@ def remedy_of(verdict: PhaseDecision) -> str:
         return remedy
     if verdict.phase is Phase.FAILED:
         return "Fix the cause in the message; the endpoint retries automatically."
-    if verdict.phase is Phase.DEGRADED:
+    if verdict.phase in (Phase.DEGRADED, Phase.UNAVAILABLE):
         return "Retried every few seconds. If it persists, read the events and the logs."
     return ""
 

@@ -14,8 +14,10 @@ ACCEPTED, SYNCED, READY = "Accepted", "Synced", "Ready"
 _STATES: Final = {
     "Pending": "DeploymentPending",
     "Provisioning": "DeploymentInProgress",
+    "Updating": "DeploymentInProgress",
     "Ready": "DeploymentComplete",
     "Degraded": "DeploymentComplete",
+    "Unavailable": "DeploymentComplete",
     "Pausing": "DeploymentInProgress",
     "Paused": "DeploymentComplete",
     "Failed": "DeploymentFailed",

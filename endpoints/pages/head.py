@@ -26,7 +26,7 @@ STALE_S = STEADY_S + 60
 """A pass of an endpoint without changes is overdue."""
 # int() raises for thousands of digits.
 WHOLE = re.compile(r"-?[0-9]{1,18}")
-TROUBLED = frozenset({Phase.DEGRADED, Phase.FAILED})
+TROUBLED = frozenset({Phase.DEGRADED, Phase.UNAVAILABLE, Phase.FAILED})
 FIGURES_S: Final = 10
 """Time (s) for which the figures of the header are cached."""
 

@@ -38,7 +38,9 @@ log = logging.getLogger(__name__)
 CLAIM_S = 45.0  # longer than any pass; the delay after a killed one
 AFTER_CRASH_S = 15.0
 # Seconds until the next pass: short during transitions, else long to limit the load.
-NEXT_PASS_S = {Phase.READY: 3.0, Phase.PAUSED: 10.0, Phase.FAILED: 5.0, Phase.DEGRADED: 1.5}
+NEXT_PASS_S = {Phase.READY: 3.0, Phase.PAUSED: 10.0, Phase.FAILED: 5.0} | dict.fromkeys(
+    (Phase.DEGRADED, Phase.UNAVAILABLE), 1.5
+)
 UNSETTLED_S = 0.8
 STEADY_S = 120.0
 """A Ready endpoint without change whose processes announce changes; bounds the delay of a lost

@@ -42,7 +42,7 @@ from endpoints.signals import send_replicas_changed
 _MARKS = ("started_at", "restarts")
 _KEPT = (*_MARKS, "admin_urls")
 """Component facts that identify its process."""
-_UNHEALTHY_PHASES = (Phase.DEGRADED, Phase.FAILED)
+_UNHEALTHY_PHASES = (Phase.DEGRADED, Phase.UNAVAILABLE, Phase.FAILED)
 
 
 @dataclass(slots=True)

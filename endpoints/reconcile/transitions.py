@@ -20,7 +20,7 @@ from endpoints.models import Endpoint, Replica
 FACTOR: Final = 3.0
 """Allowance for a start slower than the last one (cold page cache, busy node)."""
 SHORTEST_S: Final = 120.0
-_RISING = (Phase.PENDING, Phase.PROVISIONING)
+_RISING = (Phase.PENDING, Phase.PROVISIONING, Phase.UPDATING)
 _FALLING = (Phase.PAUSING, Phase.PAUSED, Phase.DELETING)
 _STEADY = (Phase.READY, Phase.DEGRADED, Phase.FAILED)
 _STARTING = (ReplicaState.STARTING, ReplicaState.BACKOFF, ReplicaState.UNKNOWN)
@@ -83,7 +83,8 @@ def _transition(endpoint: Endpoint, now: datetime, within: float) -> Transition 
     status = endpoint.status
     if endpoint.shown_phase in _FALLING or not selectors.wanted_replicas(endpoint):
         return Transition.STOP
-    rising = status.phase in _RISING or not endpoint.current
+    rolls = status.phase == Phase.UNAVAILABLE and status.served_generation != endpoint.generation
+    rising = status.phase in _RISING or rolls or not endpoint.current
     if not rising or (now - status.phase_since).total_seconds() > within:
         return None
     return Transition.UPDATE if status.served_once else Transition.START

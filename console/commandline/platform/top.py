@@ -30,8 +30,9 @@ _FLEET_PANELS = {"requests_s": "requests", "hit_rate": "reuse", "queued": "waiti
 _GREEN, _YELLOW, _RED, _BOLD, _END = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 _COLORS = {
     **dict.fromkeys(("Ready", "up"), _GREEN),
-    **dict.fromkeys(("Failed", "down"), _RED),
-    **dict.fromkeys(("Degraded", "Provisioning", "Pending", "Deleting", "draining"), _YELLOW),
+    **dict.fromkeys(("Failed", "Unavailable", "down"), _RED),
+    **dict.fromkeys(("Degraded", "Provisioning", "Updating"), _YELLOW),
+    **dict.fromkeys(("Pending", "Deleting", "draining"), _YELLOW),
 }
 _STATE = re.compile(rf"(?<=  )(?:{'|'.join(_COLORS)})(?=  |$)")
 _HIDE, _SHOW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"

@@ -23,7 +23,9 @@ _PHASES = {
     "Pending": ("secondary", "clock"),
     "Provisioning": ("blue", "loader"),
     "Ready": ("green", "check"),
+    "Updating": ("blue", "loader"),
     "Degraded": ("yellow", "alert-triangle"),
+    "Unavailable": ("red", "alert-triangle"),
     "Pausing": ("blue", "player-pause"),
     "Paused": ("secondary", "player-pause"),
     "Deleting": ("orange", "trash"),
@@ -33,9 +35,9 @@ _PHASES = {
 _SEVERITIES = {
     word: level
     for level, words in {
-        "critical": "critical page error fatal failed danger fail red firing",
+        "critical": "critical page error fatal failed danger fail red firing unavailable",
         "warning": "warning warn degraded low late yellow pending orange deleting",
-        "info": "info notice debug provisioning starting blue running",
+        "info": "info notice debug provisioning updating starting blue running",
         "ok": "ok ready success passed resolved green good sent",
     }.items()
     for word in words.split()

@@ -25,7 +25,9 @@ ROUND_ROBIN = "in-turn"
 
 SEVERITY = (
     Phase.FAILED,
+    Phase.UNAVAILABLE,
     Phase.DEGRADED,
+    Phase.UPDATING,
     Phase.PROVISIONING,
     Phase.PENDING,
     Phase.DELETING,

@@ -81,23 +81,19 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
         {**TWO, "workers": (GOOD, STARTING), "overdue": True, **ROLLING},
     ),
     ("Provisioning", "WaitingForCacheTier", {"cache": NO_TIER, "workers": (), **NEW}),
-    ("Provisioning", "Draining", {"draining": ("w-1",), **TWO, **ROLLING}),
+    ("Updating", "Draining", {"draining": ("w-1",), **TWO, **ROLLING}),
     ("Provisioning", "Unschedulable", {"workers": (STUCK,), **NEW}),
-    ("Provisioning", "UpdatingWorkers", {"workers": (OUTDATED,), **ROLLING}),
+    ("Updating", "UpdatingWorkers", {"workers": (OUTDATED,), **ROLLING}),
     ("Provisioning", "StartingWorkers", {"workers": (), **NEW}),
-    (
-        "Provisioning",
-        "StoppingWorkers",
-        {"workers": (GOOD, replace(SURPLUS, ready=False)), **ROLLING},
-    ),
+    ("Updating", "StoppingWorkers", {"workers": (GOOD, replace(SURPLUS, ready=False)), **ROLLING}),
     ("Provisioning", "WaitingForWorkers", {"workers": (STARTING,), **NEW}),
     ("Provisioning", "WaitingForRouter", {"components": (NO_ROUTER,), **NEW}),
     ("Provisioning", "ExposureUnavailable", {"exposure": (ROUTE,), **NEW}),
     ("Provisioning", "Proving", NEW),
     ("Provisioning", "Scaling", {**AUTO, "workers": (STARTING,)}),
-    ("Degraded", "Unschedulable", {"workers": (STUCK,)}),
+    ("Unavailable", "Unschedulable", {"workers": (STUCK,)}),
     ("Degraded", "Drifted", {**TWO, "drifted": DRIFTED, "scaled_by_drift": True}),
-    ("Degraded", "NoWorkerAvailable", {"workers": (GONE,)}),
+    ("Unavailable", "NoWorkerAvailable", {"workers": (GONE,)}),
     ("Degraded", "QuotaExceeded", {**TWO, "stalled": QUOTA}),
     ("Degraded", "WorkerUnavailable", {**TWO, "workers": (GOOD, GONE)}),
     ("Degraded", "RouterUnavailable", {"components": (NO_ROUTER,)}),
@@ -179,7 +175,13 @@ def test_every_combination_has_a_phase_and_ready_means_serving() -> None:
             assert found.ready == 0
         if found.deleting:
             assert verdict.phase is Phase.DELETING
-        if verdict.phase in (Phase.DEGRADED, Phase.FAILED):
+        if verdict.phase is Phase.UNAVAILABLE:
+            assert found.ready == 0
+            assert found.served_once
+        if verdict.phase is Phase.UPDATING:
+            assert found.ready > 0
+            assert not found.served
+        if verdict.phase in (Phase.DEGRADED, Phase.UNAVAILABLE, Phase.FAILED):
             assert remedy_of(verdict)
         shown = build_steps(found, verdict.phase)
         order = [step.code for step in shown]
@@ -193,7 +195,7 @@ def test_every_combination_has_a_phase_and_ready_means_serving() -> None:
 
 def test_recovered_component_restores_ready() -> None:
     for given in (
-        {"workers": (GONE,)},
+        {**TWO, "workers": (GOOD, GONE)},
         {"components": (NO_ROUTER,)},
         {"cache": TIER_AWAY},
         {"observed": False, "trouble": AWAY},
@@ -278,7 +280,7 @@ def test_impaired_component_has_a_remedy_and_yields_to_every_loss() -> None:
     assert (found.message, remedy_of(found)) == ("It guesses.", "Ask it.")
     away = decide(facts(components=(replace(IMPAIRED, ready=False),)))
     assert away.reason == PhaseReason.ROUTER_UNAVAILABLE
-    assert decide(facts(components=(IMPAIRED,), **ROLLING)).phase == Phase.PROVISIONING
+    assert decide(facts(components=(IMPAIRED,), **ROLLING)).phase == Phase.UPDATING
     assert (
         decide(facts(components=(IMPAIRED,), cache=TIER_AWAY)).reason == PhaseReason.L2_UNAVAILABLE
     )
@@ -352,7 +354,8 @@ def test_count_set_by_others_is_drift_not_a_loss() -> None:
     scaled = {"wanted": 2, "drifted": DRIFTED, "scaled_by_drift": True}
     for workers, text in ((GOOD,), "1/2"), ((), "0/2"):
         found = decide(facts(workers=workers, **scaled))
-        assert (found.phase, found.reason) == (Phase.DEGRADED, "Drifted")
+        phase = Phase.DEGRADED if workers else Phase.UNAVAILABLE
+        assert (found.phase, found.reason) == (phase, "Drifted")
         assert found.message == f"{text} workers ready. Somebody scaled it."
         assert remedy_of(found) == "Heal it."
     crashed = decide(facts(workers=(GOOD, GONE), **scaled))
@@ -399,14 +402,14 @@ OLD_LOOPING = replace(LOOPING, name="old-0", current=False, reason="CrashLoopBac
 
 def test_only_workers_of_the_target_revision_cause_failure() -> None:
     """Corrected after it crashed: the old pod is still there, dead, beside the new one."""
-    for life in (NEW, ROLLING):
+    for life, phase in ((NEW, Phase.PROVISIONING), (ROLLING, Phase.UNAVAILABLE)):
         for new in ((), (STARTING,), (replace(STARTING, name="new-0"),)):
             found = decide(facts(workers=(OLD_LOOPING, *new), **life))
-            assert found.phase is Phase.PROVISIONING, (life, new)
+            assert found.phase is phase, (life, new)
             assert found.reason != PhaseReason.WORKERS_CRASH_LOOPING
             assert found.reason != "CrashLoopBackOff", "an old pod's reason is not the new one's"
     leaving = replace(LOOPING, leaving=True)
-    assert decide(facts(workers=(STARTING, leaving), **ROLLING)).phase is Phase.PROVISIONING
+    assert decide(facts(workers=(STARTING, leaving), **ROLLING)).phase is Phase.UNAVAILABLE
     assert decide(facts(workers=(OLD_LOOPING, LOOPING), **ROLLING)).phase is Phase.FAILED
 
 
@@ -448,7 +451,10 @@ def test_pending_worker_after_a_drain_has_a_reason_and_a_remedy(
     text = f"{NODES}{', '.join(why)}{TAIL}"
     pending = replace(STUCK, name="w-1", message=text)
     found = decide(facts(wanted=len(others) + 1, workers=(*others, pending)))
-    assert (found.phase, found.reason) == (Phase.DEGRADED, "Unschedulable")
+    assert (found.phase, found.reason) == (
+        (Phase.DEGRADED if others else Phase.UNAVAILABLE),
+        "Unschedulable",
+    )
     assert text in found.message
     reported = remedy_of(found)
     assert "Nothing has to be done" not in reported

@@ -255,7 +255,7 @@ def test_scale_up(reconciler_harness: ReconcilerHarness, ready: Endpoint) -> Non
     actions.scale(SYSTEM, "demo", 3)
     status = reconciler_harness.step(ready)
     assert status is not None
-    assert status.phase == "Provisioning"
+    assert status.phase == "Updating"
     status = reconciler_harness.until(ready, "Ready")
     assert status.ready_replicas == 3
 
@@ -269,7 +269,7 @@ def test_scale_down_updates_the_router_before_stopping_a_worker(
     for _ in range(3):
         status = reconciler_harness.step(ready)
         assert status is not None
-        assert (status.phase, status.reason) == ("Provisioning", "Draining")
+        assert (status.phase, status.reason) == ("Updating", "Draining")
         assert reconciler_harness.router.draining == {"demo-worker-1"}
     assert len(reconciler_harness.provisioner.applied) == applied
     assert len(reconciler_harness.observe().ready()) == 2
@@ -311,7 +311,7 @@ def test_update_replaces_workers_one_by_one(
             assert replica.state == "ready" or replica.name not in reported
         if status.phase == "Ready":
             break
-        assert status.phase == "Provisioning"
+        assert status.phase == "Updating"
     assert status.phase == "Ready"
     assert fewest == 1
     new = {r.spec_hash for r in reconciler_harness.observe().replicas}
@@ -375,7 +375,7 @@ def test_failed_change_is_fixed_by_the_next(
     reconciler_harness: ReconcilerHarness, ready: Endpoint
 ) -> None:
     actions.patch(SYSTEM, "demo", {"worker_args": ["--bad"]})
-    reconciler_harness.until(ready, "Provisioning")
+    reconciler_harness.until(ready, "Updating")
     actions.rollback(SYSTEM, "demo", 1)
     reconciler_harness.until(ready, "Ready")
 

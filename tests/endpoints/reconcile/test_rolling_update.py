@@ -73,7 +73,7 @@ def test_change_keeps_the_ready_count_and_plans_no_draining(
     change()
     status = reconciler_harness.step(ready)
     assert status is not None
-    assert status.phase == "Provisioning"
+    assert status.phase == "Updating"
     assert status.served_generation == 1, "the page says which revision serves"
     reconciler_harness.until(ready, "Ready", passes=30)
     assert wanted_hash(cluster) != old
@@ -426,7 +426,7 @@ def test_workers_scaled_by_others_are_drift(
     for _ in range(5):
         status = reconciler_harness.step(ready)
     assert status is not None
-    assert (status.phase, status.reason) == ("Degraded", "Drifted")
+    assert (status.phase, status.reason) == ("Unavailable", "Drifted")
     assert status.message.startswith("0/2 workers ready. Drift from the configuration")
     assert status.remedy.startswith("Heal to restore")
 

@@ -119,7 +119,13 @@ def test_overdue_update_is_not_expected(
     actions.patch(actions.SYSTEM, ready.name, {"worker_args": ["--seed=3"]})
     reconciler_harness.step(ready)
     status = status_of(ready)
-    assert status.phase == "Provisioning"
+    assert status.phase == "Updating"
+    assert transition() is Transition.UPDATE
+    EndpointStatus.objects.update(phase="Unavailable")
+    assert transition() is Transition.UPDATE, "none serves until the next one is ready"
+    EndpointStatus.objects.update(served_generation=Endpoint.objects.get(pk=ready.pk).generation)
+    assert transition() is None, "a loss"
+    EndpointStatus.objects.update(phase="Updating")
     age(status, phase_since=grace_s(Endpoint.objects.get(pk=ready.pk)) + 5)
     assert transition() is None
 
