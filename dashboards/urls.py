@@ -28,6 +28,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
         overview_views.endpoint_numbers,
         name="endpoint_numbers",
     ),
+    path(
+        "dashboards/endpoints/<endpoint:name>/key-figures",
+        overview_views.endpoint_key_figures,
+        name="endpoint_key_figures",
+    ),
     path("dashboards/endpoints/<endpoint:name>/alerts", alerts.endpoint_part, name="alerts"),
     path("costs/", endpoints.costs, name="costs"),
     path("costs/table.csv", endpoints.table, name="costs_csv"),

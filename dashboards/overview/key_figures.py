@@ -143,7 +143,7 @@ def load_key_figures(asker: Asker, scope: Scope, viewer: Somebody) -> KeyFigures
     measurements: Measurements = CACHE.get(
         ("key figures", source, scope), CACHED_S, lambda: measure(asker, scope, time.time())
     )
-    cost = _make_cost(measurements, viewer)
+    cost = _make_cost(measurements, viewer, scope.endpoint)
     faults = [answer.fault for answer in measurements.now.values() if answer.fault]
     if len(faults) == len(measurements.now):
         return KeyFigures(cost, why=faults[0].detail)
@@ -154,7 +154,9 @@ def load_key_figures(asker: Asker, scope: Scope, viewer: Somebody) -> KeyFigures
         measurements.workers,
     )
     missing = {fault.detail for answer in answers for fault in answer.missing}
-    measured = tuple(_make_measured(figure, measurements) for figure in _MEASURED)
+    one = scope.endpoint
+    boards = reverse("dashboards:endpoint", args=[one]) if one else reverse("dashboards:fleet")
+    measured = tuple(_make_measured(figure, measurements, boards) for figure in _MEASURED)
     return KeyFigures(cost, measured, missing=" ".join(sorted(missing)))
 
 
@@ -185,8 +187,7 @@ def measure(asker: Asker, scope: Scope, now: float) -> Measurements:
     return Measurements(pick("0", joins), pick("1", joins), points, answers["workers"])
 
 
-def _make_measured(figure: Figure, found: Measurements) -> KeyFigure:
-    url = reverse("dashboards:fleet")
+def _make_measured(figure: Figure, found: Measurements, url: str) -> KeyFigure:
     answer = found.now[figure.key]
     value = _join_sources(answer.series, found.now[_PROMPT_TOKENS])
     if value is None:
@@ -209,10 +210,14 @@ def _make_measured(figure: Figure, found: Measurements) -> KeyFigure:
     )
 
 
-def _make_cost(found: Measurements, viewer: Somebody) -> KeyFigure:
-    """Price the workers of the viewer's endpoints; endpoints without a price are left out."""
+def _make_cost(found: Measurements, viewer: Somebody, name: str) -> KeyFigure:
+    """Price the workers of the named endpoint, "" for all of the viewer's; endpoints without a
+    price are left out.
+    """
     catalogue = occupied_machines()
     rows = selectors.endpoints(viewer).select_related(None).select_related("status")
+    if name:
+        rows = rows.filter(name=name)
     prices: dict[str, float] = {}
     unpriced, total = 0, 0.0
     for row in rows.only("name", "spec", "status__ready_replicas"):

@@ -145,6 +145,14 @@ def numbers(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_safe
+def endpoint_key_figures(request: HttpRequest, name: str) -> HttpResponse:
+    scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
+    key_figures = load_key_figures(connections.connect_endpoint(name), scope, request.user)
+    return render(request, "dashboards/htmx/key_figures.html", {"found": key_figures, "one": name})
+
+
+@never_cache
+@require_safe
 def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
     scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
     fleet = summarize_fleet(connections.connect_endpoint(name), scope)
@@ -197,6 +205,7 @@ def _proof_context(
     return {
         "proof_names": list(names),
         "proof_endpoint": endpoint,
+        "of_one": "one" in request.GET or "one" in request.POST,  # on the endpoint's own page
         "run": run,
         "rows": cache_proof.make_rows(run.shots) if run is not None else [],
     }

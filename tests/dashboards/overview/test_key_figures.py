@@ -171,6 +171,8 @@ def test_team_sees_the_cost_of_its_own_endpoints() -> None:
 
     assert cost(person("viewer")).value != cost(made.frank).value == cost(made.hugo).value
     assert cost(made.nora).value == "–"
+    ours = key_figures.load_key_figures(asker, Scope(people.OURS), person("viewer")).cost
+    assert ours.value == cost(made.frank).value, "one endpoint's, whoever looks"
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,21 @@ def test_proof_runs_from_the_button_to_the_result(demo_endpoint: Endpoint) -> No
     assert AuditEvent.objects.filter(verb="prove", target="endpoint/demo").count() == 1
 
 
+def test_endpoint_page_has_its_own_figures_and_proof(demo_endpoint: Endpoint) -> None:
+    operator = browser("operator")
+    page = operator.get("/endpoints/demo/").text
+    assert 'hx-get="/dashboards/endpoints/demo/key-figures"' in page
+    assert 'hx-get="/overview/proof/demo/?one=1"' in page
+    figures = operator.get("/dashboards/endpoints/demo/key-figures").text
+    assert 'href="/dashboards/endpoints/demo/"' in figures
+    assert "/overview/money" not in figures, "the fleet's saving"
+    card = operator.get("/overview/proof/demo/?one=1", headers={"HX-Request": "true"}).text
+    assert "<select" not in card
+    form = {"endpoint": "demo", "one": "1"}
+    live = operator.post("/overview/proof/", form, headers={"HX-Request": "true"}).text
+    assert 'hx-get="/overview/proof/demo/?one=1"' in live, "what is polled has no picker either"
+
+
 def test_failed_proof_shows_its_reason(demo_endpoint: Endpoint) -> None:
     run = queued()
     workers = ProofWorkers(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
