@@ -368,7 +368,7 @@ def _summary(layout: Layout) -> None:
     print_line(f"  Console     {services.url}")
     if stored.get("prometheus_port") and services.prometheus:
         print_line(f"  Prometheus  http://127.0.0.1:{stored['prometheus_port']}")
-    key = layout.secrets / "endpoints" / "demo.key"
+    key = layout.secrets / "quickstart" / "demo.key"
     router = _demo_url(layout)
     if router and key.is_file():
         print_line("  Try it:")

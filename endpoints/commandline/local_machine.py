@@ -13,6 +13,8 @@ from console.system import preflight
 from console.vault import key_rotation
 from endpoints import actions
 from endpoints.actions import SYSTEM
+from endpoints.keys import actions as key_actions
+from endpoints.keys import storage
 from endpoints.models import Endpoint
 from endpoints.placement import installation
 from endpoints.spec.endpoint_spec import GIB
@@ -27,10 +29,27 @@ MEMORY_GIB = {"vllm": 3.0, "simulated": 0.25}
 
 def seed_demo() -> str:
     """Create the demo endpoint unless it exists, and return a report."""
-    if Endpoint.objects.filter(name=NAME).exists():
-        return f"Endpoint {NAME} already exists."
-    actions.create(SYSTEM, spec())
-    return f"Endpoint {NAME} created."
+    exists = Endpoint.objects.filter(name=NAME).exists()
+    if not exists:
+        actions.create(SYSTEM, spec())
+    _keep_quickstart_key()
+    return f"Endpoint {NAME} already exists." if exists else f"Endpoint {NAME} created."
+
+
+def _keep_quickstart_key() -> None:
+    """Put a key for callers into a file, unless there is one or somebody revoked it."""
+    demo = Endpoint.objects.get(name=NAME)
+    path = storage.quickstart_file(NAME)
+    if path.is_file() or demo.deleting:
+        return
+    keys = demo.keys.filter(name=storage.QUICKSTART)
+    if not keys:
+        made = key_actions.create(SYSTEM, NAME, storage.QUICKSTART)
+    elif lost := keys.filter(revoked_at=None).first():
+        made = key_actions.rotate(SYSTEM, str(lost.pk))
+    else:
+        return
+    storage.write_key_file(path, made.clear)
 
 
 def spec() -> dict[str, Any]:

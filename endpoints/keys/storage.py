@@ -1,7 +1,8 @@
 """Creation, hashing and storage of inference keys.
 
 Secrets are never stored, except that of the key "console": in a file readable by the console's user
-only or, where several machines share it, encrypted in the database.
+only or, where several machines share it, encrypted in the database; and that of "quickstart", in a
+file on the machine of `make up`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from endpoints.models import Endpoint, InferenceKey, KeyGroup
 
 PREFIX = "ebk_"
 CONSOLE = "console"
+QUICKSTART = "quickstart"
+"""Key for a caller's first requests to the demo endpoint, so that they are not the console's."""
 
 
 def generate_key() -> str:
@@ -45,9 +48,13 @@ def console_key_file(name: str) -> Path:
     return settings.EMBERLINE.secrets / "endpoints" / f"{name}.key"
 
 
+def quickstart_file(name: str) -> Path:
+    return settings.EMBERLINE.secrets / QUICKSTART / f"{name}.key"
+
+
 def file_to_show(name: str) -> str:
-    """Return the key file's path for display, "" if the key is in the database."""
-    return "" if _is_shared() else f"var/secrets/endpoints/{name}.key"
+    """Return the path of a file with a key for callers, for display; "" without one."""
+    return f"var/secrets/{QUICKSTART}/{name}.key" if quickstart_file(name).is_file() else ""
 
 
 def read_console_key(name: str) -> str:
@@ -66,7 +73,10 @@ def write_console_key(name: str, key: str) -> None:
         return
     if is_rehearsing():
         return
-    path = console_key_file(name)
+    write_key_file(console_key_file(name), key)
+
+
+def write_key_file(path: Path, key: str) -> None:
     make_private_dir(path.parent)
     write_private(path, key)
 
@@ -76,6 +86,7 @@ def remove_console_key(name: str) -> None:
         store.drop(_storage_name(name))
         return
     console_key_file(name).unlink(missing_ok=True)
+    quickstart_file(name).unlink(missing_ok=True)
 
 
 def _is_shared() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from django.core.management import CommandError, call_command
 from console.audit.models import AuditEvent
 from console.commandline import input as commandline_input
 from console.commandline.context import CommandError as Wrong
+from endpoints.actions import SYSTEM
+from endpoints.keys import actions as key_actions
 from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey
 from endpoints.placement import installation
@@ -177,6 +180,27 @@ def test_seed_demo_once() -> None:
     spec = Endpoint.objects.get().parsed
     assert (spec.name, spec.replicas, spec.engine) == ("demo", 2, "simulated")
     assert spec.needs_cache_tier
+
+
+def test_demo_has_a_key_for_callers() -> None:
+    run("seed-demo")
+    demo, path = Endpoint.objects.get(), storage.quickstart_file("demo")
+    (key,) = demo.keys.filter(name="quickstart")
+    assert (
+        key.sha256
+        == storage.hash_key(path.read_text())
+        != storage.hash_key(storage.read_console_key("demo"))
+    )
+    assert not key.pin
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.unlink()
+    run("seed-demo")
+    key.refresh_from_db()
+    assert key.sha256 == storage.hash_key(path.read_text()), "a lost one is replaced"
+    key_actions.revoke(SYSTEM, str(key.pk))
+    path.unlink()
+    run("seed-demo")
+    assert not path.exists(), "a revoked one stays revoked"
 
 
 @pytest.mark.parametrize(("mib", "l1"), [(8192, 0.5), (1024, 0.4), (64, 0.0)])

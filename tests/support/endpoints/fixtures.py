@@ -78,6 +78,7 @@ def data() -> dict[str, Any]:
 def no_old_keys(settings: Any) -> None:
     """Files outlive the database of a test."""
     shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)
+    shutil.rmtree(settings.EMBERLINE.secrets / "quickstart", ignore_errors=True)
 
 
 @pytest.fixture
