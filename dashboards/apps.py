@@ -21,10 +21,20 @@ class DashboardsConfig(AppConfig):
             navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50)
         )
         navigation.register_item(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
-        navigation.register_endpoint_tabs(
+        navigation.register_tabs(
+            "endpoint",
             ("Misses", "dashboards:misses", "help", 23, "Explain"),
             ("Canary", "dashboards:canary", "flask", 31, "Improve"),
             ("Boards", "dashboards:endpoint", "chart-line", 50, ""),
+        )
+        navigation.register_tabs(
+            "costs",
+            ("Recent", "dashboards:costs", "scale", 10, ""),
+            ("Misses", "dashboards:miss_groups", "help", 20, ""),
+            ("Months", "money:reports", "calendar", 30, "Months and budgets"),
+            ("Budgets", "money:budgets", "gauge", 31, "Months and budgets"),
+            ("Cache tiers", "money:tiers", "database", 40, "Prices"),
+            ("Calibration", "dashboards:calibrations", "adjustments", 41, "Prices"),
         )
         register_pages(
             navigation.NavItem("Costs by month", "money:reports", "calendar", 0),

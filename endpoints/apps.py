@@ -57,7 +57,7 @@ class EndpointsConfig(AppConfig):
             navigation.NavItem("Followed namespaces", "endpoints:followed", "eye", 0),
         )
         cards.register_card(shell_entries.CARD)
-        navigation.register_endpoint_tabs(*_TABS)
+        navigation.register_tabs("endpoint", *_TABS)
         context.register_banner(simulated_banner)
         changes.register_handler("endpoint", actions.nudge_by_name, EndpointStatus)
         cache_tiers.connect()

@@ -61,4 +61,4 @@ class RoutingConfig(AppConfig):
             navigation.NavItem("Routing of all endpoints", "routing:index", "route", 0),
             navigation.NavItem("Playground", "playground:index", "message", 0, role="operator"),
         )
-        navigation.register_endpoint_tabs(*_TABS)
+        navigation.register_tabs("endpoint", *_TABS)

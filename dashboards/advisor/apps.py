@@ -11,4 +11,4 @@ class AdvisorConfig(AppConfig):
     def ready(self) -> None:
         from console.web.shell import navigation
 
-        navigation.register_endpoint_tabs(("Advisor", "advisor:endpoint", "wand", 33, "Improve"))
+        navigation.register_tabs("endpoint", ("Advisor", "advisor:endpoint", "wand", 33, "Improve"))

@@ -11,6 +11,6 @@ class BenchmarksConfig(AppConfig):
         from console.web.shell import navigation
 
         navigation.register_item(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 53))
-        navigation.register_endpoint_tabs(
-            ("Benchmarks", "benchmarks:endpoint", "gauge", 35, "Improve")
+        navigation.register_tabs(
+            "endpoint", ("Benchmarks", "benchmarks:endpoint", "gauge", 35, "Improve")
         )

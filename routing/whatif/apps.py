@@ -11,4 +11,4 @@ class WhatIfConfig(AppConfig):
     def ready(self) -> None:
         from console.web.shell import navigation
 
-        navigation.register_endpoint_tabs(("What-if", "whatif:endpoint", "scale", 32, "Improve"))
+        navigation.register_tabs("endpoint", ("What-if", "whatif:endpoint", "scale", 32, "Improve"))

@@ -54,8 +54,9 @@ def url_of(item: NavItem) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """Tab of an object page; `kind` is e.g. "endpoint", `order` counts from 10. Tabs with the same
-    `group` share an entry of the first row; "" stands for a group of one.
+    """Tab of an object's pages, `kind` "endpoint", or of a part of the console, such as "costs".
+    `order` counts from 10. Tabs with the same `group` share an entry of the first row; "" stands
+    for a group of one.
     """
 
     kind: str
@@ -70,20 +71,23 @@ _tabs: Registry[Tab] = Registry(key=lambda tab: (tab.kind, tab.url_name))
 register_tab = _tabs.register
 
 
-def register_endpoint_tabs(*tabs: tuple[str, str, str, int, str]) -> None:
-    """Register tabs of an endpoint: label, URL name, icon, order, group."""
+def register_tabs(kind: str, *tabs: tuple[str, str, str, int, str]) -> None:
+    """Register tabs: label, URL name, icon, order, group."""
     for tab in tabs:
-        register_tab(Tab("endpoint", *tab))
+        register_tab(Tab(kind, *tab))
 
 
 def list_tabs(kind: str, name: str, path: str) -> list[dict[str, Any]]:
-    """Return the object's tabs in order; `active` has the longest URL that prefixes `path`."""
+    """Return the tabs of the object, `name` "" for a part of the console, in order; `active` has
+    the longest URL that prefixes `path`.
+    """
+    of = [name] if name else []
     tabs = []
     for tab in sorted(_tabs, key=lambda one: (one.order, one.label)):
         if tab.kind != kind:
             continue
         try:
-            tabs.append({"tab": tab, "url": reverse(tab.url_name, args=[name]), "active": False})
+            tabs.append({"tab": tab, "url": reverse(tab.url_name, args=of), "active": False})
         except NoReverseMatch:  # page not installed
             continue
     here = [entry for entry in tabs if path.startswith(str(entry["url"]))]

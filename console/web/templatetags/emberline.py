@@ -64,10 +64,12 @@ def icon(name: str, label: str = "", extra: str = "") -> SafeString:
 
 
 @register.inclusion_tag("console/inc/tabs.html", takes_context=True)
-def tabs(context: template.Context, kind: str, name: str) -> dict[str, Any]:
-    """Render an object's tabs: `{% tabs "endpoint" endpoint.name %}`."""
+def tabs(context: template.Context, kind: str, name: str = "") -> dict[str, Any]:
+    """Render the tabs of an object, `{% tabs "endpoint" endpoint.name %}`, or of a part of the
+    console, `{% tabs "costs" %}`.
+    """
     groups = web_tabs.group_tabs(web_tabs.list_tabs(kind, name, context["request"].path))
-    return {"groups": groups, "name": name}
+    return {"groups": groups, "name": name or kind}
 
 
 @register.simple_tag

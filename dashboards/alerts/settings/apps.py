@@ -21,3 +21,12 @@ class AlertingConfig(AppConfig):
         register_kind(TargetKind("alert-rule", "alerting:rule", search.existing, "rule"))
         register_pages(navigation.NavItem("Alert rules", "alerting:rules", "list-details", 0))
         navigation.register_item(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))
+        navigation.register_tabs(
+            "alerts",
+            ("Active", "alerting:firing", "flame", 10, "Alerts"),
+            ("History", "alerting:timeline", "history", 11, "Alerts"),
+            ("Rules", "alerting:rules", "list-details", 20, "Rules"),
+            ("Clusters", "alert_objects:list", "topology-star-3", 21, "Rules"),
+            ("Silences", "notify:silences", "clock-pause", 30, ""),
+            ("Receivers", "notify:receivers", "send", 40, ""),
+        )

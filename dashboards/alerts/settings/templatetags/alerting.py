@@ -1,5 +1,5 @@
-"""Template tags: `{% alert_sections %}` renders the tabs below Alerts, `{% try_rule url %}` the
-buttons of a form with a dry run, `{% severity_badge severity %}` a severity in its colour.
+"""Template tags: `{% try_rule url %}` renders the buttons of a form with a dry run,
+`{% severity_badge severity %}` a severity in its colour.
 """
 
 from __future__ import annotations
@@ -7,19 +7,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django import template
-from django.urls import reverse
 from django.utils.html import format_html
 
 from dashboards.alerts.evaluation.dry_run import RANGES
 
-SECTIONS: Final = (
-    ("Active", "alerting:firing"),
-    ("History", "alerting:timeline"),
-    ("Rules", "alerting:rules"),
-    ("Silences", "notify:silences"),
-    ("Receivers", "notify:receivers"),
-    ("Clusters", "alert_objects:list"),
-)
 _SEVERITY_COLORS: Final = {
     "page": "red",
     "critical": "red",
@@ -27,15 +18,6 @@ _SEVERITY_COLORS: Final = {
     "warning": "orange",
 }
 register = template.Library()
-
-
-@register.inclusion_tag("alerts/inc/sections.html", takes_context=True)
-def alert_sections(context: template.Context) -> dict[str, Any]:
-    """The section with the longest matching URL prefix is active."""
-    links = [(label, reverse(name)) for label, name in SECTIONS]
-    path = context["request"].path
-    here = max((url for _, url in links if path.startswith(url)), key=len, default="")
-    return {"links": [(label, url, url == here) for label, url in links]}
 
 
 @register.filter

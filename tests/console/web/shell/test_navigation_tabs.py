@@ -6,6 +6,8 @@ import pytest
 
 from console.web.shell import navigation
 
+REGISTERED = navigation._tabs._items
+
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +71,22 @@ def test_tabs_of_a_group_share_one_entry() -> None:
 
 def test_other_object_kinds_have_their_own_tabs() -> None:
     assert navigation.list_tabs("tier", "default", "/") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "group", "label"),
+    [
+        ("costs", "/costs/tiers/", "Prices", "Cache tiers"),
+        ("costs", "/costs/", "Recent", "Recent"),
+        ("alerts", "/alerts/timeline/", "Alerts", "History"),
+    ],
+)
+def test_parts_of_the_console_have_four_tabs(
+    kind: str, path: str, group: str, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(navigation._tabs, "_items", REGISTERED)
+    groups = navigation.group_tabs(navigation.list_tabs(kind, "", path))
+    assert len(groups) == 4
+    (current,) = [entry for entry in groups if entry["active"]]
+    assert current["label"] == group
+    assert [tab["tab"].label for tab in current["tabs"] if tab["active"]] == [label]
