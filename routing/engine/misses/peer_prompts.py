@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 DOUBLED_S = 0.25  # between a placement and the news of a peer's: longer than their exchange takes
 _PLACED_KEPT: Final = 1024
-_SENT_KEPT: Final = 16_384  # about 150 bytes each
-_DOUBLED_KEPT: Final = 1024
+_SENT_KEPT = 16_384  # about 150 bytes each
+_DOUBLED_KEPT = 1024
 
 
 class PeerPrompts:

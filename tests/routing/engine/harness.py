@@ -12,7 +12,13 @@ from typing import Any
 
 from routing.engine.config import Address, parse
 from routing.engine.config.source import ConfigSource
+from routing.engine.http.http1 import RequestHead
+from routing.engine.observe.decisions import Decision
 from routing.engine.observe.logs import Log
+from routing.engine.observe.metrics import Metrics
+from routing.engine.policies.base import RequestFacts
+from routing.engine.prompt.engine_request import EngineRequest
+from routing.engine.request import RoutedRequest
 from routing.engine.server import RouterServer
 from tests.support.fake_worker import FakeWorker
 
@@ -221,3 +227,15 @@ async def becomes(server: RouterServer, wanted: float, name: str, **labels: str)
     while (found := await metric(server, name, **labels)) != wanted:
         assert asyncio.get_running_loop().time() < end, f"{name} {labels} is {found}"
         await asyncio.sleep(0.01)
+
+
+_MODEL = Metrics("n", "e").other
+
+
+def routed_request(facts: RequestFacts, decision: Decision, **fields: Any) -> RoutedRequest:
+    """Return a request without connections, for what only accounts for it."""
+    head = RequestHead(b"POST", b"/v1/completions", 1)
+    request = RoutedRequest(head, b"", facts, _MODEL, decision, EngineRequest(head.path))
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request

@@ -9,7 +9,6 @@ import random
 from array import array
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metric_types import Registry
 from routing.engine.policies.base import Pick, RequestFacts
 from routing.engine.policies.load_order import RoutingTarget
-from routing.engine.prompt.engine_request import EngineRequest
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import (
     Client,
@@ -32,6 +30,7 @@ from tests.routing.engine.harness import (
     becomes,
     metric,
     post,
+    routed_request,
     router,
     until,
     workers,
@@ -398,10 +397,9 @@ def _answered(pick: random.Random, moment: float) -> tuple[Any, history.SeenProm
     spans = [(end, pick.randrange(16), moment - 9) for end in ends]
     change = PromptChange("text", 10, 900, "text") if pick.random() < 0.1 else None
     placed = Pick(_TARGET, "", 0, [], 0, pick.choice((None, tiers)), pick.random() < 0.5)
-    exchange = SimpleNamespace(
-        decision=decision,
-        facts=RequestFacts(range(count), estimated, block_tokens, b""),
-        ask=EngineRequest(b"/v1/completions"),
+    exchange = routed_request(
+        RequestFacts(range(count), estimated, block_tokens, b""),
+        decision,
         placing=RequestPlacement(pick=placed) if pick.random() < 0.5 else None,
     )
     return exchange, history.SeenPrompt(spans, change, 4096)

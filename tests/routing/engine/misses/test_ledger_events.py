@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from array import array
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from routing.engine.http.http1 import RequestHead
 from routing.engine.kv.match import Blocks, Match
 from routing.engine.kv.wire import Tier
 from routing.engine.kvaware.request_state import RequestPlacement
@@ -19,8 +16,8 @@ from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metrics import Metrics
 from routing.engine.policies.base import Pick, RequestFacts
 from routing.engine.policies.load_order import RoutingTarget
-from routing.engine.prompt.engine_request import EngineRequest
 from routing.engine.prompt.identity import Identity
+from tests.routing.engine.harness import routed_request
 
 NAMES = list(range(100, 131))  # 31 blocks of 32 tokens can be cached
 
@@ -53,14 +50,11 @@ class Placed:
         decision.prompt_tokens = self.tokens
         decision.cached_tokens, decision.chosen, decision.predicted = cached, at, held.tokens
         pick = Pick(RoutingTarget(at), "", 0, [], 0, {at: held}, guessed)
-        exchange: Any = SimpleNamespace(
-            decision=decision,
-            facts=RequestFacts(
-                self.chain, self.tokens, 62.5, b"", blocks=Blocks(dict.fromkeys(self.sizes, NAMES))
-            ),
-            ask=EngineRequest(b"/v1/completions"),
+        blocks = Blocks(dict.fromkeys(self.sizes, NAMES))
+        exchange = routed_request(
+            RequestFacts(self.chain, self.tokens, 62.5, b"", blocks=blocks),
+            decision,
             placing=RequestPlacement(pick=pick),
-            head=RequestHead(b"POST", b"/v1/completions", 1),
         )
         identity = Identity(exchange.facts, "m")
         exchange.seen = self.ledger.arrive(exchange, identity)

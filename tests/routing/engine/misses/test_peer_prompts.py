@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,8 @@ from routing.engine.observe.decisions import Decision
 from routing.engine.peers import messages
 from routing.engine.peers.messages import Batch, Placement
 from routing.engine.policies.base import RequestFacts
+from routing.engine.request import RoutedRequest
+from tests.routing.engine.harness import routed_request
 
 CHAIN = array("Q", range(1, 17))
 DIALECT = 7
@@ -35,15 +36,10 @@ def batch(*placements: tuple[str, array[int], int]) -> Batch:
     return Batch(messages.VERSION, "b" * 8, 1, DIALECT, False, [], placed)
 
 
-def own(chain: array[int], chosen: str, duration_s: float | None = None) -> Any:
+def own(chain: array[int], chosen: str, duration_s: float | None = None) -> RoutedRequest:
     placed = Decision("d", 0.0, "prefixaware")
     placed.chosen, placed.duration_s = chosen, duration_s
-
-    class Request:
-        facts = RequestFacts(chain, len(chain) * 64, 64.0, b"")
-        decision = placed
-
-    return Request()
+    return routed_request(RequestFacts(chain, len(chain) * 64, 64.0, b""), placed)
 
 
 def spans(prompts: PeerPrompts, chain: array[int] = CHAIN) -> list[int]:
