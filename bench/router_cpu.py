@@ -169,7 +169,7 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
                 break
             except (OSError, asyncio.IncompleteReadError):
                 await asyncio.sleep(0.1)
-        count = (flags.requests if not events else flags.requests // events) // 32
+        count = max(1, flags.requests // max(1, events) // 32)
         before, start = cpu_s(router.pid), time.perf_counter()
         await asyncio.gather(*(client(ports[2], wires, count, index) for index in range(32)))
         cpu, wall = cpu_s(router.pid) - before, time.perf_counter() - start
