@@ -7,7 +7,7 @@ is used only for router addresses.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from console.core.errors import Problem, Refused
 from endpoints import selectors as endpoint_selectors
+from endpoints.keys import selectors as keys_selectors
 from endpoints.keys.storage import CONSOLE
 from endpoints.models import Endpoint
 from endpoints.spec.state_store import ChosenStore, choose_store
@@ -27,7 +28,7 @@ from routing.analysis import prefixes as prefix_groups
 from routing.analysis import replay
 from routing.analysis.choices import RoutingDecision, as_number, read_decision
 from routing.analysis.kv_index import KvIndex, read_index
-from routing.analysis.misses import MissTotals, add_hours
+from routing.analysis.misses import MissTotals, add_slots
 from routing.deployment import admin_client
 from routing.deployment.admin_client import RouterSilentError, RouterWorker, merge_workers
 from routing.deployment.router_reports import (
@@ -84,6 +85,13 @@ def decisions(
     return _combine_replies([read_decision(item) for item in raw[:limit]], words)
 
 
+def name_keys(decisions: Iterable[RoutingDecision]) -> list[RoutingDecision]:
+    """Return the decisions with the names of their keys; deleted keys keep their ID."""
+    listed = list(decisions)
+    names = keys_selectors.names_by_id({decision.key_id for decision in listed})
+    return [replace(one, key_name=names.get(one.key_id, one.key_id)) for one in listed]
+
+
 def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision | None]:
     words = admin_client.query_routers(
         routers(endpoint), lambda url: admin_client.decision(url, number)
@@ -96,8 +104,8 @@ def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision |
 
 
 def misses(endpoint: Endpoint, hours: int, now: float) -> RouterReplies[MissTotals]:
-    """Return the sums of all routers over the current hour and those before it."""
-    windows = miss_windows(endpoint, [(now // 3600 - hours + 1) * 3600])
+    """Return the sums of all routers over the last hours, to the five minutes."""
+    windows = miss_windows(endpoint, [now - hours * 3600])
     return RouterReplies(windows.found[0], windows.error, windows.note)
 
 
@@ -105,7 +113,7 @@ def miss_windows(endpoint: Endpoint, starts: Sequence[float]) -> RouterReplies[l
     """Return the sums of all routers from each of `starts` (Unix time) on."""
     words = admin_client.query_routers(routers(endpoint), admin_client.misses)
     answers = [word.answer or {} for word in words]
-    return _combine_replies([add_hours(answers, since) for since in starts], words)
+    return _combine_replies([add_slots(answers, since) for since in starts], words)
 
 
 def workers(endpoint: Endpoint) -> RouterReplies[tuple[RouterWorker, ...]]:

@@ -263,12 +263,9 @@ class Grafana(ResourceClient):
     def get(self, uid: str) -> Document:
         return self._get(self._at(uid))
 
-    def export(self, *, recorded: bool = False) -> tuple[documents.ExportedFile, ...]:
-        """Return all dashboards, alert rules and recording rules; `recorded` is for large
-        deployments.
-        """
-        params = {"recorded": True} if recorded else {}
-        return tuple(self.http.get("grafana/export/", params)["files"])
+    def export(self) -> tuple[documents.ExportedFile, ...]:
+        """Return all dashboards, alert rules and recording rules."""
+        return tuple(self.http.get("grafana/export/")["files"])
 
 
 class CustomBoards(ObjectClient[Document]):

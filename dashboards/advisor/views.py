@@ -70,7 +70,7 @@ def _show(
         "endpoint": found,
         "form": form,
         "recorded": inputs.default_period(found) is not None,
-        "recording": found.parsed.routing.record_traffic,
+        "recording": inputs.recording_progress(found),
         "advice": latest,
         "announcement": _announcement(latest),
         "announced": request.GET.get("announced"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -21,7 +21,6 @@ from dashboards.grafana.export import dashboard as export
 from dashboards.grafana.views import console_url
 
 _described = partial(extend_schema, tags=["grafana"])
-_RECORDED = "For large fleets: dashboards query recording rules, which are included."
 
 
 class DashboardSerializer(serializers.Serializer[Any]):
@@ -66,17 +65,12 @@ class DashboardView(APIView):
 
 
 class Export(APIView):
-    @_described(
-        summary="Export boards and rules",
-        parameters=[OpenApiParameter("recorded", bool, description=_RECORDED)],
-        responses=ExportSerializer,
-    )
+    @_described(summary="Export boards and rules", responses=ExportSerializer)
     def get(self, request: Request) -> Response:
         """All dashboards, alert rules, recording rules and Grafana provisioning.
 
         Customized rules need a global role, because they may name other teams' endpoints; other
         users get the default rules.
         """
-        recorded = request.query_params.get("recorded") == "true"
-        exports = views.files(request.user, console_url(request), recorded=recorded)
+        exports = views.files(request.user, console_url(request))
         return Response({"files": [asdict(file) for file in exports]})

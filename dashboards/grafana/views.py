@@ -15,9 +15,9 @@ from dashboards.grafana.export.dashboard import ExportFile
 from dashboards.prometheus.config import recording_rules as config_recording_rules
 
 
-def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[ExportFile, ...]:
+def files(viewer: Somebody, console_url: str) -> tuple[ExportFile, ...]:
     settings = selectors.settings() if allows(viewer, "viewer") else rule_file.DEFAULT_SETTINGS
-    return export.make_files(console_url, rule_file.render(settings), recorded=recorded)
+    return export.make_files(console_url, rule_file.render(settings))
 
 
 @require_safe
@@ -29,8 +29,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def everything(request: HttpRequest) -> HttpResponse:
-    recorded = request.GET.get("recorded") == "true"
-    exports = files(request.user, console_url(request), recorded=recorded)
+    exports = files(request.user, console_url(request))
     packed = export.make_zip(exports)
     return _file(packed, "emberline-grafana.zip", "application/zip")
 

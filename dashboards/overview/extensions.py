@@ -34,13 +34,13 @@ from endpoints.selectors import NAMESPACE
 
 Cells = Mapping[str, Mapping[str, Cell]]
 _QUERIES = {
-    "reuse": ("reuse_each", "endpoint_name"),
-    "ttft": ("ttft_p90_each", "endpoint_name"),
+    "reuse": ("reuse_each", "endpoint"),
+    "ttft": ("ttft_p90_each", "endpoint"),
     "requests": ("requests_each", "endpoint"),
 }
 _NOTHING = {
     "reuse": NO_PROMPT,
-    "ttft": "No requests in the last 15 minutes.",
+    "ttft": "No streamed responses in the last 15 minutes.",
     "requests": "No requests in the last 15 minutes.",
 }
 _SHOWN: Mapping[str, Callable[[float], str]] = {

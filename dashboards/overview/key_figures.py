@@ -229,7 +229,7 @@ def _make_cost(found: Measurements, viewer: Somebody, name: str) -> KeyFigure:
             unpriced += 1
     url = reverse("dashboards:costs")
     if not prices:
-        note, there = "No price configured", reverse("catalogue:list")
+        note, there = "Set a price", url
         return KeyFigure(COST.key, COST.label, "–", url, note=note, note_url=there)
     points = _price_points(found.workers.series, prices)
     half = len(points) // 2
@@ -246,7 +246,7 @@ def _make_cost(found: Measurements, viewer: Somebody, name: str) -> KeyFigure:
         change=change,
         sparkline=draw(COST, points[half:]),
         note=f"{some} without a price" if unpriced else "",
-        note_url=reverse("catalogue:list") if unpriced else "",
+        note_url=url if unpriced else "",
     )
 
 

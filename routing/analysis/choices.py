@@ -16,7 +16,7 @@ OUTCOMES = {
     "": "Any",
     **{code: get_name("outcome", code) for code in ("ok", "failed", "running", "missed")},
 }
-NAMES = ("reason", "worker", "key", "outcome", "session")
+NAMES = ("reason", "worker", "key", "model", "outcome", "session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,19 @@ class RoutingDecision:
     prompt_tokens: int | None
     predicted_cached_tokens: int | None
     cached_tokens: int | None
+    completion_tokens: int | None
     ttft_s: float | None
     duration_s: float | None
     status: int | None
     attempts: int
     session: str
     key_id: str
+    model: str
     prefix_blocks: int
     candidates: tuple[Candidate, ...]
     candidates_total: int  # total; records list only some
     raw: dict[str, Any] = field(repr=False)
+    key_name: str = ""  # filled in for display (routing.selectors.name_keys)
 
     @property
     def label(self) -> str:
@@ -92,6 +95,7 @@ class DecisionFilter:
     reason: str = ""
     worker: str = ""
     key: str = ""
+    model: str = ""
     outcome: str = ""
     session: str = ""
 
@@ -112,6 +116,7 @@ class DecisionFilter:
             self.reason in ("", decision.reason)
             and self.worker in ("", decision.chosen)
             and self.key in ("", decision.key_id)
+            and self.model in ("", decision.model)
             and self.session in ("", decision.session)
             and _has_outcome(self.outcome, decision)
         )

@@ -10,6 +10,7 @@ from typing import Any
 from routing.analysis.choices import RoutingDecision, as_number
 from routing.analysis.label_names import get_name
 from routing.engine.misses.remedies import NO_REMEDY, REMEDIES
+from routing.engine.misses.sums import SLOT_S
 
 Tokens = Counter[str]
 
@@ -56,8 +57,8 @@ class TemplateTotals:
 class MissTotals:
     """Computed prompt tokens by cause. `keys` and `prefixes`: tokens by cause of each API key and
     of each first prompt block, with `prefix_requests`; routers of earlier versions do not count
-    those. `hours`: by start of the hour (Unix time, s). `unreported`: answers without cached
-    tokens. `templates`: those whose prompts change early, by ID.
+    those. `hours`: by start of the hour (Unix time, s); `since`: begin of the sums. `unreported`:
+    answers without cached tokens. `templates`: those whose prompts change early, by ID.
     """
 
     requests: int = 0
@@ -65,6 +66,7 @@ class MissTotals:
     prompt: int = 0
     cached: int = 0
     skipped: int = 0
+    since: int = 0
     causes: Tokens = field(default_factory=Counter)
     keys: dict[str, Tokens] = field(default_factory=dict)
     prefixes: dict[str, Tokens] = field(default_factory=dict)
@@ -92,28 +94,31 @@ class MissExample:
     displaced_by: str
 
 
-def add_hours(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
-    """Add up the hours from `since` on; unknown fields and values of other versions are skipped."""
-    total = MissTotals()
+def add_slots(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
+    """Add up the slots from that of `since` on; unknown fields and values of other versions are
+    skipped.
+    """
+    total = MissTotals(since=int(since // SLOT_S) * SLOT_S)
     latest: dict[str, int] = {}
     for reply in replies:
         total.skipped += _whole(reply.get("comparisons_skipped"))
-        for hour in _list(reply.get("hours")):
-            start = _whole(hour.get("hour"))
-            if start < since:
+        for slot in _list(reply.get("slots")):
+            start = _whole(slot.get("start"))
+            if start < total.since:
                 continue
-            total.requests += _whole(hour.get("requests"))
-            total.unreported += _whole(hour.get("unreported"))
-            total.prompt += _whole(hour.get("prompt_tokens"))
-            total.cached += _whole(hour.get("cached_tokens"))
-            causes = _tokens(hour.get("causes"))
+            hour = start // 3600 * 3600
+            total.requests += _whole(slot.get("requests"))
+            total.unreported += _whole(slot.get("unreported"))
+            total.prompt += _whole(slot.get("prompt_tokens"))
+            total.cached += _whole(slot.get("cached_tokens"))
+            causes = _tokens(slot.get("causes"))
             total.causes += causes
-            total.hours[start] = total.hours.get(start, Counter()) + causes
+            total.hours[hour] = total.hours.get(hour, Counter()) + causes
             for name, into in (("keys", total.keys), ("prefixes", total.prefixes)):
-                for label, sums in _dict(hour.get(name)).items():
+                for label, sums in _dict(slot.get(name)).items():
                     into[label] = into.get(label, Counter()) + _tokens(sums)
-            total.prefix_requests += _tokens(hour.get("prefix_requests"))
-            for label, sums in _dict(hour.get("templates")).items():
+            total.prefix_requests += _tokens(slot.get("prefix_requests"))
+            for label, sums in _dict(slot.get("templates")).items():
                 template = total.templates.setdefault(label, TemplateTotals())
                 template.add(_dict(sums), start >= latest.get(label, 0))
                 latest[label] = max(start, latest.get(label, 0))

@@ -54,6 +54,7 @@ _FILTERS = [
     OpenApiParameter("reason", str, description="Routing reason, such as prefix_hit."),
     OpenApiParameter("worker", str, description="Chosen worker."),
     OpenApiParameter("key", str, description="ID of the inference key."),
+    OpenApiParameter("model", str, description="Served model or adapter."),
     OpenApiParameter("session", str, description="Session hash, as in decisions."),
     OpenApiParameter("outcome", str, enum=[outcome for outcome in OUTCOMES if outcome]),
 ]

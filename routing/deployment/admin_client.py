@@ -198,7 +198,7 @@ def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
 def misses(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
     """Return computed prompt tokens by cause and hour."""
     page = fetch_page(admin_url, "/misses", deadline_s)
-    if not isinstance(page.get("hours"), list):
+    if not isinstance(page.get("slots"), list):
         raise _invalid_reply()
     return page
 

@@ -108,7 +108,7 @@ class RequestPath:
         except Refusal as refusal:
             problem = refusal
         request_identity = identity or router.identifier.scan(seen, b"")
-        model = router.metrics.model(request_identity.model)
+        model = router.metrics.model(request_identity.model, key.id)
         decision = Decision(router.new_id(), time.time(), router.policy.name)
         decision.request_id = head.request_id.decode("latin-1")
         decision.key_id = key.id
@@ -168,7 +168,7 @@ class RequestPath:
             return
         exchange.reading = None
         exchange.facts = identity.facts
-        exchange.model = self.router.metrics.model(identity.model)
+        exchange.model = self.router.metrics.model(identity.model, key.id)
         exchange.decision.note(identity.facts, exchange.model.name)
         self._place(exchange, key, identity, began)
         self._compare(exchange, identity)

@@ -72,7 +72,8 @@ class DecisionStream:
 
 
 def render_rows(name: str, news: list[RoutingDecision]) -> dict[str, Any]:
-    return {"rows": [{"id": decision.id, "html": _row(name, decision)} for decision in news]}
+    rows = selectors.name_keys(news)
+    return {"rows": [{"id": decision.id, "html": _row(name, decision)} for decision in rows]}
 
 
 def render_records(_name: str, news: list[RoutingDecision]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from routing.traces.storage import RecordedHour
 
 HOURS_A_PAGE = 48
 _HOUR = timedelta(hours=1)
+_OFFER_RECORDING = ("advisor:endpoint", "whatif:endpoint")  # pages with a button to start it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ def switch(request: HttpRequest, name: str) -> HttpResponseBase:
         return _render(request, endpoint, refused.errors, refused.status_code)
     done = "Recording starts" if recording else "Recording ends"
     messages.success(request, f"{done} when the routers have reloaded, in some seconds.")
-    return redirect("routing:traces", endpoint.name)
+    back = request.POST.get("back", "")
+    return redirect(back if back in _OFFER_RECORDING else "routing:traces", endpoint.name)
 
 
 @require_safe

@@ -59,7 +59,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     filters = DecisionFilter.read(request.GET)
     limit = selectors.MAX_DECISIONS if filters.active else LISTED_DECISIONS
     decided = selectors.decisions(row, limit, brief=True) if not workers.error else None
-    recent = decided.found if decided else []
+    recent = selectors.name_keys(decided.found) if decided else []
     matched = [decision for decision in recent if filters.takes(decision)]
     context: dict[str, Any] = {
         **build_shell(row),
@@ -75,7 +75,8 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
         "filter": filters,
         "outcomes": OUTCOMES,
         "every_reason": choices.REASONS,
-        "keys": sorted({decision.key_id for decision in recent if decision.key_id}),
+        "keys": sorted({(one.key_name, one.key_id) for one in recent if one.key_id}),
+        "models": sorted({decision.model for decision in recent if decision.model}),
     }
     refreshed = request.headers.get("HX-Target") == "workers"
     part = "routing/htmx/workers.html" if refreshed else "routing/htmx/decisions.html"
@@ -146,14 +147,15 @@ def doctor(request: HttpRequest, name: str) -> HttpResponse:
 def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
     row = find_endpoint(name)
     reply = selectors.decision(row, number)
+    found = None if reply.found is None else selectors.name_keys([reply.found])[0]
     context = {
         **build_shell(row),
         "number": number,
-        "decision": reply.found,
-        "miss": explain_miss(reply.found) if reply.found is not None else "",
-        "misses": find_causes(reply.found) if reply.found is not None else (),
+        "decision": found,
+        "miss": explain_miss(found) if found is not None else "",
+        "misses": find_causes(found) if found is not None else (),
         "error": reply.error,
-        "prefix_name": _prefix_name(row, reply.found),
+        "prefix_name": _prefix_name(row, found),
     }
     return render(request, "routing/decision.html", context)
 

@@ -21,11 +21,14 @@ from endpoints.spec.fields import ISOLATIONS, STRATEGIES
 from routing import selectors as routing
 from routing.traces.storage import recorded_hours
 from routing.whatif.model.analysis import Configuration
+from routing.whatif.model.backtest import MIN_REQUESTS
+from routing.whatif.model.calibration import MIN_SAMPLES
 from routing.whatif.model.isolation import STRICTNESS
 
 GIB = 1024**3
 L1_POLICIES = ("lru", "arc")
 L2_POLICIES = ("lru", "s3fifo", "arc")
+NEEDED_REQUESTS = MIN_SAMPLES + MIN_REQUESTS  # streamed, with a worker and a TTFT
 HOUR = timedelta(hours=1)
 MAX_PERIOD = timedelta(days=7)
 Values = dict[str, Any]
@@ -169,6 +172,28 @@ def _l2_policy(spec: EndpointSpec) -> str:
     l2 = spec.cache.l2
     tier = cache_tiers.get_tier(l2.tier) if l2.enabled and l2.backend == "tieredstorage" else None
     return tier.policy if tier is not None and tier.policy in L2_POLICIES else "lru"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingProgress:
+    """Recorded requests of an endpoint, of those that an analysis needs."""
+
+    is_on: bool
+    requests: int
+
+    @property
+    def needed(self) -> int:
+        return NEEDED_REQUESTS
+
+    @property
+    def is_enough(self) -> bool:
+        return self.requests >= NEEDED_REQUESTS
+
+
+def recording_progress(endpoint: Endpoint) -> RecordingProgress:
+    hours = recorded_hours(endpoint)
+    is_on = endpoint.parsed.routing.record_traffic
+    return RecordingProgress(is_on, sum(hour.requests for hour in hours))
 
 
 def default_period(endpoint: Endpoint) -> tuple[Any, Any] | None:

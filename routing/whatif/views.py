@@ -33,7 +33,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     listed: Any = selectors.list_runs(name)
     page = Paginator(listed, ROWS_A_PAGE).get_page(request.GET.get("page"))
     page.object_list = [summarize(row) for row in page.object_list]
-    context = {"endpoint": row, "page": page, "recorded": inputs.default_period(row) is not None}
+    context = {"endpoint": row, "page": page, "recording": inputs.recording_progress(row)}
     return render(request, "whatif/endpoint.html", context)
 
 
@@ -62,7 +62,7 @@ def new(request: HttpRequest, name: str) -> HttpResponseBase:
     form = WhatIfForm(present, period, traces, *typed)
 
     def show(status: int) -> HttpResponse:
-        context = {"endpoint": row, "form": form, "recorded": period is not None}
+        context = {"endpoint": row, "form": form, "recording": inputs.recording_progress(row)}
         return render(request, "whatif/new.html", context, status=status)
 
     def start() -> WhatIf:

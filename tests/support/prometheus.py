@@ -163,6 +163,12 @@ class Exporter:
         ttft = "emberline_router_time_to_first_token_seconds"
         decided = "emberline_router_routing_decisions_total"
         picks = {("prefix_hit", 0): 3 * n, ("fallback_no_match", 1): n, ("retry", 0): 0}
+        prompt = "emberline_router_{}_prompt_tokens_total"
+        buckets = {  # as of the worker: two up to 0.1, one up to 0.25, one up to 1
+            "full": {"0.1": 2, "0.25": 3, "1.0": 3, "+Inf": 3},
+            "none": {"0.1": 0, "0.25": 0, "1.0": 1, "+Inf": 1},
+            "partial": {"0.1": 0, "0.25": 0, "1.0": 0, "+Inf": 0},
+        }
         return [
             f'emberline_router_requests_total{{{base},model="m",code="200"}} {4 * n}',
             f'emberline_router_requests_total{{{base},model="m",code="503"}} 0',
@@ -173,12 +179,22 @@ class Exporter:
                 f'worker="{self.endpoint}-worker-{worker}"}} {count}'
                 for (reason, worker), count in picks.items()
             ),
+            f'{prompt.format("cached")}{{{base},model="m"}} {90 * n}',
+            f'{prompt.format("computed")}{{{base},cause="first_seen"}} {10 * n}',
+            f'emberline_router_completion_tokens_total{{{base},model="m"}} {20 * n}',
+            # The console's own, which no figure of callers may contain.
+            f'{prompt.format("computed")}{{{base},cause="first_seen",traffic="console"}} {900 * n}',
+            f'{ttft}_bucket{{{base},model="m",cache="none",traffic="console",le="+Inf"}} {99 * n}',
+            f'{ttft}_count{{{base},model="m",cache="none",traffic="console"}} {99 * n}',
             *(
                 f'{ttft}_bucket{{{base},model="m",cache="{cache}",le="{le}"}} {n * m}'
-                for cache, m in (("none", 1), ("partial", 0), ("full", 3))
-                for le in ("0.5", "+Inf")
+                for cache, edges in buckets.items()
+                for le, m in edges.items()
             ),
-            f'{ttft}_count{{{base},model="m",cache="full"}} {3 * n}',
+            *(
+                f'{ttft}_count{{{base},model="m",cache="{cache}"}} {n * edges["+Inf"]}'
+                for cache, edges in buckets.items()
+            ),
         ]
 
     def _node(self, n: int) -> list[str]:

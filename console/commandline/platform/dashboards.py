@@ -16,7 +16,7 @@ from console.commandline.verbs import OUTPUT_DATA, Table, Verb, Verbs
 def export(context: CommandContext) -> str:
     """Write the files, replacing those of the same name."""
     folder = Path(context.options["to"])
-    files = context.client.grafana.export(recorded=context.options["recorded"])
+    files = context.client.grafana.export()
     try:
         for file in files:
             _write(folder, file)
@@ -45,7 +45,6 @@ def add_dashboards(rooms: Verbs) -> None:
     verbs.verb("get", "print a dashboard as Grafana JSON", "uid", form={}, show=output.format_json)
     verb = verbs.verb("export", "write dashboards, alert rules and recording rules", call=export)
     verb.add("--to", required=True, metavar="FOLDER", help="target folder, created if missing")
-    verb.add("--recorded", action="store_true", help="use recording rules, for hundreds of workers")
 
 
 def _find_board(context: CommandContext) -> Mapping[str, Any]:

@@ -44,7 +44,7 @@ _SAMPLED = "vLLM 0.12, started with --kv-cache-metrics"
 HIT_RATES = of_prompts(
     id="hits",
     title="Cache hit rates by tier",
-    about="Share of prompt tokens; “of device misses”: share of tokens the device did not hold.",
+    about="Of all requests' prompt tokens; “of device misses”: of tokens not on the device.",
     lines=tuple(PanelLine(f"hits_{name}", name=name) for name in HITS),
     unit="share",
     metric=n.PREFIX_QUERIES,
@@ -55,7 +55,7 @@ HIT_RATES = of_prompts(
 REUSED = of_prompts(
     id="reused-tokens",
     title="Cached prompt tokens/s",
-    about="Prompt tokens read from each cache tier.",
+    about="Prompt tokens of all requests that workers read from each cache tier.",
     lines=(PanelLine("reused_tokens_by_tier", by="tier"),),
     unit="tokens_per_s",
     metric=n.CACHED,
@@ -65,12 +65,15 @@ REUSED = of_prompts(
     kind="stacked",
     styles=TIERS,
 )
-REUSE_BY_WORKER = replace(
-    REUSE,
+REUSE_BY_WORKER = of_prompts(
     id="reuse-workers",
     title="Cache hit rate by worker",
-    about=f"Prompt tokens, all tiers. The {TOP} busiest workers.",
+    about=f"Prompt tokens of all requests, all tiers. The {TOP} busiest workers.",
     lines=by_worker("reuse"),
+    unit="share",
+    metric=n.BY_SOURCE,
+    or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
+    zero="Prompts were processed without a cache hit.",
 )
 CHUNKS = _of_tiers(
     id="chunks",

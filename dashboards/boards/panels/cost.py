@@ -13,7 +13,7 @@ from dashboards.boards.panels.declarations import (
     Style,
     UnpricedPanel,
 )
-from dashboards.boards.panels.exporters import PROMPTS, of_gpus, of_prompts, of_workers
+from dashboards.boards.panels.exporters import ANSWERED, of_gpus, of_prompts, of_router, of_workers
 from dashboards.boards.panels.gpus import ENGINE
 from dashboards.boards.panels.styles import BLUE, GREY, SOURCES, TIERS
 from dashboards.boards.queries import TOP
@@ -21,17 +21,21 @@ from dashboards.boards.queries import metric_names as n
 
 _PRICED = "Price of the machines, idle or not"
 _NO_PRICE = "In USD once the instance type has a price."
+_SAVED = (
+    "Callers' cached prompt tokens × calibrated prefill cost, before load time and cache tier cost."
+)
 _NO_SLOPE = "In USD after calibration, once the instance type has a price."
 
 _money = partial(of_workers, metric=n.RUNNING)
+_of_callers = partial(of_router, cause=ANSWERED)
 
 
 def _per(key: str, what: str, query: str, metric: str, phase: str = "") -> Panel:
     share = f", for the share of {phase} in the requests' time" if phase else ""
-    return _money(
+    return _of_callers(
         id=f"usd-per-{key}",
         title=f"Cost per {what} (USD)",
-        about=f"{_PRICED}{share}, over current throughput. Unit cost is high at low load.",
+        about=f"{_PRICED}{share}, over callers' throughput. Unit cost is high at low load.",
         lines=(
             PanelLine(f"worker_hours_per_{query}", by="endpoint_name", factor="worker_usd_hour"),
         ),
@@ -71,31 +75,27 @@ IDLE_SHARE = replace(
     unit="share",
     unpriced=None,
 )
-PER_OUTPUT = _per("output", "1M output tokens", "million_output", n.GENERATED, "decode")
-PER_INPUT = _per("input", "1M input tokens", "million_input", n.PROMPT, "prefill")
-PER_TOKEN = _per("token", "1M tokens", "million_tokens", n.PROMPT)
-PER_REQUEST = _per("request", "1k requests", "thousand_requests", f"{n.E2E}_count")
-SAVED = _money(
+PER_OUTPUT = _per("output", "1M output tokens", "million_output", n.ROUTER_COMPLETION, "decode")
+PER_INPUT = _per("input", "1M input tokens", "million_input", n.ROUTER_COMPUTED, "prefill")
+PER_TOKEN = _per("token", "1M tokens", "million_tokens", n.ROUTER_COMPUTED)
+PER_REQUEST = _per("request", "1k requests", "thousand_requests", n.REQUESTS)
+SAVED = _of_callers(
     id="usd-saved",
     title="Prefill cost saved (USD/h)",
-    about="Cached prompt tokens × calibrated prefill cost, before load time and cache tier cost.",
+    about=_SAVED,
     lines=(PanelLine("reused_tokens_hour", by="endpoint_name", factor="saved_usd_token"),),
     unit="usd_hour",
-    metric=n.CACHED_ALL,
-    since="vLLM 0.16",
-    cause=PROMPTS,
+    metric=n.ROUTER_CACHED,
     zero="No prompt token was found in a cache.",
     unpriced=UnpricedPanel("Cached prompt tokens per hour", "tokens", _NO_SLOPE),
 )
-SAVED_BY_TIER = of_prompts(
+SAVED_BY_TIER = _of_callers(
     id="usd-saved-tiers",
     title="Prefill cost saved by tier (USD/h)",
-    about="Cached prompt tokens × calibrated prefill cost, before load time and cache tier cost.",
+    about=_SAVED,
     lines=(PanelLine("reused_tokens_hour_by_tier", by="tier", factor="saved_usd_token"),),
     unit="usd_hour",
-    metric=n.CACHED,
-    or_metrics=(n.BY_SOURCE,),
-    since="vLLM 0.16",
+    metric=n.ROUTER_CACHED,
     kind="stacked",
     styles=TIERS,
     zero="No prompt token was found in a cache.",

@@ -73,6 +73,7 @@ ANSWERED = Cause(
     "No requests were answered in this range.",
     "Requests answered in this range",
 )
+NOT_STREAMED = 'No response was streamed. Send a request with "stream": true.'
 TIER_LOOKUPS = Cause(
     "happened_tier_lookups",
     "No L1 or L2 lookups in this range.",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from dashboards.boards.panels.declarations import Board, PanelLine, PanelSection, Style
 from dashboards.boards.panels.exporters import (
     ANSWERED,
+    NOT_STREAMED,
     by_endpoint,
     gauge_of_routers,
     gauge_of_workers,
@@ -62,37 +63,40 @@ NOW = replace(
         _WAITING,
     ),
 )
-GOOD = of_prompts(
+GOOD = of_router(
     id="good",
     title="Service quality",
-    about="Over the whole range: cached prompt tokens, TTFT ≤ 1 s, 5xx responses.",
+    about="Callers' requests, whole range: cached prompt tokens, TTFT ≤ 1 s, 5xx responses.",
     lines=(
         PanelLine("reuse", name="reuse", style=Style("Cache hit rate", GREEN)),
         PanelLine("on_time", name="on_time", style=Style("TTFT ≤ 1 s", BLUE)),
         PanelLine("failed_share", name="failed", style=Style("Error rate (5xx)", RED)),
     ),
     unit="share",
-    metric=n.PROMPT,
+    metric=n.REQUESTS,
+    cause=ANSWERED,
     kind="numbers",
-    zero="Prompts were processed: no cache hit, no TTFT within 1 s.",
+    zero="Requests were answered: no cache hit, no TTFT within 1 s.",
 )
-TTFT = of_workers(
+TTFT = of_router(
     id="ttft",
     title="Time to first token",
-    about="From arrival at the worker to the first token, queueing included.",
+    about="Streamed responses to callers, measured at the router.",
     lines=percents("ttft", *QUANTILES),
     unit="seconds",
-    metric=f"{n.TTFT}_count",
+    metric=f"{n.ROUTER_TTFT}_count",
+    cause=ANSWERED,
+    empty=NOT_STREAMED,
     styles=QUANTILES,
 )
-SOURCES = of_prompts(
+SOURCES = of_router(
     id="sources",
     title="Prompt tokens by source",
-    about="Share of prompt tokens read from each cache tier, or computed.",
+    about="Share of callers' prompt tokens read from each cache tier, or computed.",
     lines=(PanelLine("prompt_share_by_source", by="tier"),),
     unit="share",
-    metric=n.CACHED,
-    or_metrics=(n.BY_SOURCE, n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
+    metric=n.ROUTER_COMPUTED,
+    cause=ANSWERED,
     kind="stacked",
     styles=TIERS,
 )
@@ -122,14 +126,17 @@ BY_CACHE = of_router(
     lines=(PanelLine("ttft_by_cache", by="cache"),),
     unit="seconds",
     metric=f"{n.ROUTER_TTFT}_count",
-    empty='No response was streamed. Send a request with "stream": true.',
+    empty=NOT_STREAMED,
     styles=CACHE_STATES,
 )
 OUTCOME = of_router(
     id="requests",
     title="Requests/s",
-    about="Responses of the router by status class.",
-    lines=(PanelLine("requests_by_outcome", by="outcome"),),
+    about="Responses to callers by status class. Console: benchmarks, cache proof, calibrations.",
+    lines=(
+        PanelLine("requests_by_outcome", by="outcome"),
+        PanelLine("requests_of_console", name="console"),
+    ),
     unit="per_s",
     metric=n.REQUESTS,
     cause=ANSWERED,
@@ -141,15 +148,15 @@ BY_ENDPOINT = replace(
     lines=by_endpoint("requests", "endpoint"),
     styles={},
 )
-REUSE = of_prompts(
+REUSE = of_router(
     id="reuse",
     title="Cache hit rate (prompt tokens)",
-    about=f"All tiers, by endpoint. {_BUSIEST}",
-    lines=by_endpoint("reuse"),
+    about=f"Callers' requests, all tiers, by endpoint. {_BUSIEST}",
+    lines=by_endpoint("reuse", "endpoint"),
     unit="share",
-    metric=n.BY_SOURCE,
-    or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    zero="Prompts were processed without a cache hit.",
+    metric=n.ROUTER_COMPUTED,
+    cause=ANSWERED,
+    zero="Requests were answered without a cache hit.",
 )
 L2 = of_l2(
     id="l2",
@@ -163,26 +170,26 @@ L2 = of_l2(
     metric=n.L2_CAPACITY,
     zero="The tier is empty and had no hits.",
 )
-TTFT_BY_ENDPOINT = of_workers(
+TTFT_BY_ENDPOINT = replace(
+    TTFT,
     id="ttft-endpoints",
     title="TTFT p95 by endpoint",
-    about=f"{_BUSIEST}",
-    lines=by_endpoint("ttft_p95"),
-    unit="seconds",
-    metric=f"{n.TTFT}_count",
+    about=f"Streamed responses to callers, measured at the router. {_BUSIEST}",
+    lines=by_endpoint("ttft_p95", "endpoint"),
+    styles={},
 )
-ON_TIME_BY_ENDPOINT = of_workers(
+ON_TIME_BY_ENDPOINT = replace(
+    TTFT_BY_ENDPOINT,
     id="on-time",
     title="TTFT within 1 s",
-    about=f"Share of requests by endpoint. {_BUSIEST}",
-    lines=by_endpoint("on_time"),
+    about=f"Share of callers' streamed responses, by endpoint. {_BUSIEST}",
+    lines=by_endpoint("on_time", "endpoint"),
     unit="share",
-    metric=f"{n.TTFT}_count",
     zero="No request had its first token within 1 s.",
 )
 ON_TIME = replace(
     ON_TIME_BY_ENDPOINT,
-    about="Share of requests.",
+    about="Share of callers' streamed responses.",
     lines=(PanelLine("on_time", name="on_time", style=Style("TTFT ≤ 1 s", BLUE)),),
 )
 FAILED_BY_ENDPOINT = of_router(
@@ -232,7 +239,7 @@ GENERATED_BY_ENDPOINT = of_workers(
 TOKENS = of_prompts(
     id="tokens",
     title="Tokens/s",
-    about="Prompt tokens, cached ones included, and generated tokens.",
+    about="Counted by workers, all requests: prompt tokens, cached ones included, and generated.",
     lines=(
         PanelLine("prompt_tokens", name="prompt", style=Style("Prompt", SKY, "solid")),
         PanelLine("generated_tokens", name="generated", style=Style("Generated", PURPLE, "dash")),
@@ -251,13 +258,14 @@ ITL = of_workers(
     empty="No response had a second token.",
     styles=QUANTILES,
 )
-E2E = replace(
-    TTFT,
+E2E = of_workers(
     id="e2e",
     title="E2E latency",
     about="From arrival at the worker to the last token. vLLM's smallest bucket is 0.3 s.",
     lines=percents("e2e", *QUANTILES),
+    unit="seconds",
     metric=f"{n.E2E}_count",
+    styles=QUANTILES,
 )
 WHERE_TIME_GOES = of_workers(
     id="phases",

@@ -72,7 +72,7 @@ _BY_DIGIT = {
     "4": (ORANGE, "dash", "/"),
     "5": (RED, "dot", "x"),
 }
-OUTCOMES = _styles("outcome", _BY_DIGIT)
+OUTCOMES = {**_styles("outcome", _BY_DIGIT), "console": Style("Console", GREY, "dashdot")}
 STATUSES = _styles("status", {f"{digit}xx": style for digit, style in _BY_DIGIT.items()})
 CACHE_STATES = _styles(
     "cache", {"none": (GREY, "longdash"), "partial": (SKY, "dash"), "full": (GREEN, "solid")}

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dashboards.boards.queries import cache, cluster, cost, engines, growth, metric_names, routing
+from dashboards.boards.queries import (
+    cache,
+    callers,
+    cluster,
+    cost,
+    engines,
+    growth,
+    metric_names,
+    routing,
+)
 from dashboards.boards.queries.growth import (
     render_declared,
     render_for_chart,
@@ -32,6 +41,7 @@ __all__ = [
     "alerts_of",
     "alerts_since",
     "cache",
+    "callers",
     "cluster",
     "cost",
     "engines",

@@ -9,6 +9,8 @@ server in multi-process mode begin with `lmcache_mp_` and exclude the others.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dashboards.boards.queries import growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
@@ -23,6 +25,7 @@ from dashboards.boards.queries.promql import (
     gauge_query,
     growth_query,
     join_labels,
+    label_vector,
     quantile_query,
     rate,
     rate_by,
@@ -45,30 +48,22 @@ def sum_by_tier(by: str, parts: Parts) -> str:
     expensive query of a large fleet's board.
     """
     sums = [
-        _label(_label(sum_by(by, vector), "tier", tier), "part", str(place))
+        label_vector(label_vector(sum_by(by, vector), "tier", tier), "part", str(place))
         for place, (tier, vector) in enumerate(parts)
     ]
     return sum_by(f"{by}, tier" if by else "tier", " or ".join(sums))
 
 
-def _label(vector: str, name: str, value: str) -> str:
-    return f'label_replace({vector}, "{name}", "{value}", "", "")'
-
-
-@register_query("prompt_share_by_source")
-def prompt_share_by_source(scope: Scope, times: Times) -> str:
-    """Prompt tokens by source as shares of 1, with the finest source labels of the workers'
+def share_by_source(scope: Scope, times: Times) -> str:
+    """Prompt tokens of a worker by source as shares of 1, with the finest source labels of its
     version: by tier since 0.32, L1 and L2 together since 0.16, lookup hits before.
 
     The denominator is the sum of the sources: hits are counted at admission and
     `prompt_tokens_total` after prefill, so that the hits of a long prompt, or of one that is
     aborted or preempted, would exceed 1.
     """
-    if _has_tiers(scope, times):
-        tokens, total = (rate_by(by, TIER_TOKENS, scope.engines(), times) for by in ("tier", ""))
-    else:
-        parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
-        tokens, total = sum_by_tier("", parts), _sum_of_sources(scope, times)
+    parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
+    tokens, total = sum_by_tier("", parts), _sum_of_sources(scope, times)
     return f"{tokens} / on () group_left () ({total} > 0)"
 
 
@@ -84,13 +79,12 @@ def _sum_of_sources(scope: Scope, times: Times) -> str:
         f"{rate(n.BY_SOURCE, hits, times)} unless on (pod) {cached}",
         f"{rates(_QUERIES, scope.engines(), times)} unless on (pod) {by_source}",
     )
-    sums = (_label(sum_by("", vector), "part", str(place)) for place, vector in enumerate(vectors))
-    return sum_by("", " or ".join(sums))
+    return _sum_parts("", vectors)
 
 
 # Recorded only: sums over an endpoint's workers, which may be of several versions.
 TIER_TOKENS = "emberline_prompt_tokens_by_tier"
-_REUSED = {"tier_re": "device|l1|l2|beyond", "basis_re": "tier|source"}
+_REUSED = {"tier_re": "device|l1|l2|beyond"}
 
 
 def _has_tiers(scope: Scope, times: Times) -> bool:
@@ -102,18 +96,19 @@ def tokens_by_tier(times: Times) -> str:
     by_basis = {"tier": _by_tier, "source": _by_source, "hits": _by_hits}
     scope, by = Scope(), "namespace, endpoint_name"
     sums = [
-        _label(_label(sum_by(by, vector), "tier", tier), "basis", basis)
+        label_vector(label_vector(sum_by(by, vector), "tier", tier), "basis", basis)
         for basis, parts in by_basis.items()
         for tier, vector in parts(scope, times)
     ]
     return " or ".join(sums)
 
 
-def reused_by_tier(by: str, scope: Scope, times: Times) -> str:
+def cached_by_tier(by: str, scope: Scope, times: Times) -> str:
+    """Cached tokens/s by tier; of workers that do not report sources, by lookup hits."""
     if _has_tiers(scope, times):
         labels = f"{by}, tier" if by else "tier"
         return rate_by(labels, TIER_TOKENS, scope.engines(**_REUSED), times)
-    return sum_by_tier(by, reused_parts(scope, times))
+    return sum_by_tier(by, [*reused_parts(scope, times), *_by_hits(scope, times)[:-1]])
 
 
 def _by_tier(scope: Scope, times: Times) -> Parts:
@@ -148,7 +143,7 @@ def _by_hits(scope: Scope, times: Times) -> Parts:
     return [("device", f"{hits} {newer}"), ("beyond", f"{beyond} {newer}"), ("computed", computed)]
 
 
-def _reuse(by: str, *, top: bool = False) -> Query:
+def reuse(by: str, *, top: bool = False) -> Query:
     """Share of cached prompt tokens: by source since 0.16, by hits before."""
 
     def query(scope: Scope, times: Times) -> str:
@@ -166,7 +161,9 @@ def _overall(by: str) -> Query:
             sum_by(by, rates(metrics, scope.engines(), times)) for metrics in (_HITS, _QUERIES)
         )
         beyond = rate_by(by, n.EXTERNAL_HITS, scope.engines(), times)
-        parts = f"{_label(hits, 'part', 'device')} or {_label(beyond, 'part', 'beyond')}"
+        parts = (
+            f"{label_vector(hits, 'part', 'device')} or {label_vector(beyond, 'part', 'beyond')}"
+        )
         return ratio(sum_by(by, parts), queried)
 
     return query
@@ -189,6 +186,29 @@ def _of_lookups(**labels: str) -> Query:
         return ratio(cached, _rates(*_QUERIES)(scope, times))
 
     return query
+
+
+def cached_total(by: str, scope: Scope, times: Times) -> str:
+    """Sum of `cached_by_tier`, from fewer queries."""
+    if _has_tiers(scope, times):
+        return rate_by(by, TIER_TOKENS, scope.engines(**_REUSED), times)
+    tiers = scope.engines(source_re=f"device|host|{_L2_SOURCES}")
+    hits = scope.engines(source_re="local_cache_hit|external_kv_transfer")
+    cached, by_source = (rate(metric, scope.engines(), times) for metric in (n.CACHED, n.BY_SOURCE))
+    looked_up = (rates(names, scope.engines(), times) for names in (_HITS, (n.EXTERNAL_HITS,)))
+    vectors = (
+        rate(n.CACHED, tiers, times),
+        f"{rate(n.BY_SOURCE, hits, times)} unless on (pod) {cached}",
+        *(f"{vector} unless on (pod) {by_source}" for vector in looked_up),
+    )
+    return _sum_parts(by, vectors)
+
+
+def _sum_parts(by: str, vectors: Iterable[str]) -> str:
+    sums = (
+        label_vector(sum_by(by, vector), "part", str(place)) for place, vector in enumerate(vectors)
+    )
+    return sum_by(by, " or ".join(sums))
 
 
 def reused_parts(scope: Scope, times: Times) -> Parts:
@@ -247,10 +267,10 @@ FAILURES = {
 def offload_failures(scope: Scope, times: Times) -> str:
     """Failures by kind; 0 if the tiers are queried and no failure was counted."""
     failed = " or ".join(
-        _label(rate_by("", metric, scope.engines(), times), "kind", kind)
+        label_vector(rate_by("", metric, scope.engines(), times), "kind", kind)
         for kind, metric in FAILURES.items()
     )
-    none = " or ".join(_label("vector(0)", "kind", kind) for kind in FAILURES)
+    none = " or ".join(label_vector("vector(0)", "kind", kind) for kind in FAILURES)
     queried = rate_by("", n.CHUNK_QUERIES, scope.engines(), times)
     return f"{failed} or ({none}) + on () group_left () {queried} * 0"
 
@@ -266,11 +286,8 @@ def _l2_evicted(scope: Scope, times: Times) -> str:
 
 QUERIES.update(
     {
-        "reuse": _reuse(""),
-        "reuse_each": _reuse("endpoint_name"),
-        "reuse_by_endpoint": _reuse("endpoint_name", top=True),
-        "reuse_by_worker": _reuse("pod", top=True),
-        "reused_tokens_by_tier": lambda scope, times: reused_by_tier("", scope, times),
+        "reuse_by_worker": reuse("pod", top=True),
+        "reused_tokens_by_tier": lambda scope, times: cached_by_tier("", scope, times),
         "hits_overall": _overall(""),
         "hits_device": _ratio(_HITS, _QUERIES),
         "hits_beyond": _ratio((n.EXTERNAL_HITS,), (n.EXTERNAL_QUERIES,)),  # of the rest

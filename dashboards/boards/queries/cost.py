@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dashboards.boards.queries import callers
 from dashboards.boards.queries import metric_names as n
-from dashboards.boards.queries.cache import reused_by_tier
 from dashboards.boards.queries.promql import (
     Query,
     Scope,
@@ -17,6 +17,7 @@ from dashboards.boards.queries.promql import (
 
 _BY = "endpoint_name"
 _MILLION, _THOUSAND, _HOUR_S = "1e6", "1e3", 3600
+_PROMPT = (n.ROUTER_CACHED, n.ROUTER_COMPUTED)
 
 
 def workers(scope: Scope) -> str:
@@ -45,13 +46,13 @@ def idle_share_by_endpoint(scope: Scope, times: Times) -> str:
     return f"(1 - ({busy} or {workers(scope)} * 0) / {workers(scope)}) {_top(scope, times)}"
 
 
-def _worker_hours(metrics: tuple[str, ...], per: str, phase: str = "") -> Query:
-    """Worker hours per `per` units of these counters; with `phase`, only the part of prefill or
-    decode in the requests' time.
+def _worker_hours(metrics: tuple[str, ...], per: str, phase: str = "", **labels: str) -> Query:
+    """Worker hours per `per` units of these counters of callers' requests; with `phase`, only the
+    part of prefill or decode in the requests' time.
     """
 
     def query(scope: Scope, times: Times) -> str:
-        made = " + ".join(rate_by(_BY, metric, scope.engines(), times) for metric in metrics)
+        made = " + ".join(callers.count(metric, scope, times, **labels) for metric in metrics)
         hours = f"{workers(scope)} / {_HOUR_S}"
         if phase:
             spent = [
@@ -65,24 +66,25 @@ def _worker_hours(metrics: tuple[str, ...], per: str, phase: str = "") -> Query:
 
 
 register_query("worker_hours_per_million_output")(
-    _worker_hours((n.GENERATED,), _MILLION, n.DECODE_TIME)
+    _worker_hours((n.ROUTER_COMPLETION,), _MILLION, n.DECODE_TIME)
 )
-register_query("worker_hours_per_million_input")(
-    _worker_hours((n.PROMPT,), _MILLION, n.PREFILL_TIME)
+register_query("worker_hours_per_million_input")(_worker_hours(_PROMPT, _MILLION, n.PREFILL_TIME))
+register_query("worker_hours_per_million_tokens")(
+    _worker_hours((n.ROUTER_COMPLETION, *_PROMPT), _MILLION)
 )
-register_query("worker_hours_per_million_tokens")(_worker_hours((n.GENERATED, n.PROMPT), _MILLION))
-register_query("worker_hours_per_thousand_requests")(_worker_hours((f"{n.E2E}_count",), _THOUSAND))
+register_query("worker_hours_per_thousand_requests")(
+    _worker_hours((n.REQUESTS,), _THOUSAND, code_re="2..")
+)
 
 
 @register_query("reused_tokens_hour")
 def reused_tokens_hour(scope: Scope, times: Times) -> str:
-    reused = rate_by(_BY, n.CACHED_ALL, scope.engines(), times)
-    return f"{reused} * {_HOUR_S} {_top(scope, times)}"
+    return f"{callers.count(n.ROUTER_CACHED, scope, times)} * {_HOUR_S} {_top(scope, times)}"
 
 
 @register_query("reused_tokens_hour_by_tier")
 def reused_tokens_hour_by_tier(scope: Scope, times: Times) -> str:
-    return f"{reused_by_tier(_BY, scope, times)} * {_HOUR_S}"
+    return f"{callers.cached_by_tier(scope, times)} * {_HOUR_S}"
 
 
 @register_query("reused_tokens_day_by_tier")

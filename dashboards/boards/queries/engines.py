@@ -20,22 +20,15 @@ from dashboards.boards.queries.promql import (
     quantile_query,
     rate,
     rate_by,
-    ratio,
     register_query,
 )
 
 PERCENTS = (50, 90, 95, 99)
-TARGET_S = "1|1.0"  # bucket of the TTFT target, as formatted by Go and by Python
 PHASES = {"queue": n.QUEUE_TIME, "prefill": n.PREFILL_TIME, "decode": n.DECODE_TIME}
 _ENDPOINT, _POD = "endpoint_name", "pod"
 # Suffix of a query's name: for all workers together, or per worker.
 _ALL, _EACH_ENDPOINT, _EACH_WORKER = ("", ""), ("_by_endpoint", _ENDPOINT), ("_by_worker", _POD)
-_HISTOGRAMS = {
-    "ttft": (n.TTFT,),
-    "itl": (n.ITL, n.ITL_OLD),
-    "e2e": (n.E2E,),
-    "prompt_length": (n.PROMPT_LENGTH,),
-}
+_HISTOGRAMS = {"itl": (n.ITL, n.ITL_OLD), "e2e": (n.E2E,), "prompt_length": (n.PROMPT_LENGTH,)}
 _COUNTERS = {
     "prompt_tokens": (n.PROMPT, (_ALL, _EACH_ENDPOINT)),
     "generated_tokens": (n.GENERATED, (_ALL, _EACH_ENDPOINT, _EACH_WORKER)),
@@ -60,8 +53,7 @@ def _top_quantile(percent: float, metric: str, by: str) -> Query:
 for _name, _metrics in _HISTOGRAMS.items():
     for _percent in PERCENTS:
         register_query(f"{_name}_p{_percent}")(quantile_query(_percent, _metrics, Scope.engines))
-for _end, _by in (_EACH_ENDPOINT, _EACH_WORKER):
-    register_query(f"ttft_p95{_end}")(_top_quantile(95, n.TTFT, _by))
+register_query("ttft_p95_by_worker")(_top_quantile(95, n.TTFT, _POD))
 for _families, _make in ((_COUNTERS, counter_query), (_GAUGES, gauge_query)):
     for _name, (_metric, _groups) in _families.items():
         for _end, _by in _groups:
@@ -92,7 +84,6 @@ QUERIES.update(
         "workers_up": gauge_query("up", _of_vllm),
         "workers_up_by_endpoint": gauge_query("up", _of_vllm, _ENDPOINT, top=True),
         "workers_known": lambda scope, _times: f"count(up{_of_vllm(scope)})",
-        "ttft_p90_each": quantile_query(90, (n.TTFT,), Scope.engines, _ENDPOINT),
         "rejected_by_reason": counter_query(n.REJECTED, Scope.engines, "reason"),
         "http_by_status": counter_query(n.HTTP_REQUESTS, _of_api, "status"),
         "step_tokens": mean_query(n.STEP_TOKENS, Scope.engines),
@@ -108,15 +99,6 @@ def endpoints_up(scope: Scope, _times: Times) -> str:
     return f"count(count by (namespace, endpoint_name) ({up})) or vector(0)"
 
 
-def _on_time(by: str) -> Query:
-    def query(scope: Scope, times: Times) -> str:
-        good = rate_by(by, f"{n.TTFT}_bucket", scope.engines(le_re=TARGET_S), times)
-        share = ratio(good, rate_by(by, f"{n.TTFT}_count", scope.engines(), times))
-        return f"{share} {busiest(by, f'{n.TTFT}_count', scope.engines(), times)}" if by else share
-
-    return query
-
-
 def _kv_usage(by: str, top: str) -> Query:
     """KV usage of the groups `top` with the most requests; the gauge was renamed."""
 
@@ -128,8 +110,6 @@ def _kv_usage(by: str, top: str) -> Query:
     return query
 
 
-for _end, _by in (_ALL, _EACH_ENDPOINT):
-    register_query(f"on_time{_end}")(_on_time(_by))
 for _end, _by in (_EACH_ENDPOINT, _EACH_WORKER):
     register_query(f"kv_usage{_end}")(_kv_usage(_by, _by))
 
@@ -179,7 +159,7 @@ def finished_by_reason(scope: Scope, times: Times) -> str:
     connection is closed. Of one worker, only its engine's counts are known.
     """
     counted = rate_by("finished_reason", n.FINISHED, scope.engines(), times)
-    if scope.worker:
+    if scope.is_of_worker:
         return counted
     cancelled = rate_by("reason", n.ERRORS, scope.router(reason="client_cancelled"), times)
     renamed = f'label_replace({cancelled}, "finished_reason", "abort", "reason", ".*")'

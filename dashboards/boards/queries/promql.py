@@ -16,6 +16,8 @@ TOP = 12
 _PARTS = ((1800, 15), (7200, 30), (86_400, 60))  # range up to (s), window (s)
 _LONG_PART_S = 300
 
+ANY_WORKER = "any-worker"  # stands for a variable of Grafana, which selects all workers or one
+
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
@@ -37,11 +39,19 @@ class Scope:
     def is_fleet(self) -> bool:
         return not self.endpoint and self.among is None
 
+    @property
+    def is_of_worker(self) -> bool:
+        return self.worker not in ("", ANY_WORKER)
+
     def engines(self, **more: str) -> str:
         return self._braces("endpoint_name", self._of_worker("pod") | more)
 
     def router(self, **more: str) -> str:
         return self._braces("endpoint", more)
+
+    def callers(self, **more: str) -> str:
+        """Of a router's counters: without the console's own requests (benchmarks, cache proof)."""
+        return self.router(traffic_not="console", **more)
 
     def decisions(self, **more: str) -> str:
         return self._braces("endpoint", self._of_worker("worker") | more)
@@ -88,11 +98,14 @@ def escape_label(value: str) -> str:
 
 def selector(pairs: dict[str, str]) -> str:
     """Return `{a="x",b="y"}`; a key ending in `_re` is matched as a pattern, which must be a
-    constant.
+    constant, one ending in `_not` excludes the value.
     """
     parts = []
     for key, value in sorted(pairs.items()):
-        label, match = (key[:-3], "=~") if key.endswith("_re") else (key, "=")
+        label, match = key, "="
+        for suffix, other in (("_re", "=~"), ("_not", "!=")):
+            if key.endswith(suffix):
+                label, match = key.removesuffix(suffix), other
         if not LABEL.fullmatch(label):
             raise ValueError(f"{label!r} is not the name of a label")
         parts.append(f'{label}{match}"{escape_label(value)}"')
@@ -150,6 +163,10 @@ def mean(metric: str, braces: str, times: Times, by: str = "") -> str:
     return ratio(total, count)
 
 
+def label_vector(vector: str, name: str, value: str) -> str:
+    return f'label_replace({vector}, "{name}", "{value}", "", "")'
+
+
 def join_labels(vector: str, name: str, *labels: str) -> str:
     sources = ", ".join(f'"{label}"' for label in labels)
     return f'label_join({vector}, "{name}", " ", {sources})'
@@ -190,6 +207,15 @@ def split_ranking(expression: str) -> tuple[str, str, str]:
 def everywhere(_scope: Scope) -> str:
     """Selectors of metrics that belong to no endpoint."""
     return ""
+
+
+def of_callers(query: Query, of_worker: Query) -> Query:
+    """Query routers, or the worker of the scope: of a single one only its own counts are known."""
+    return lambda scope, times: (of_worker if scope.is_of_worker else query)(scope, times)
+
+
+def busiest_query(query: Query, by: str, metric: str, braces: Braces) -> Query:
+    return lambda scope, times: f"{query(scope, times)} {busiest(by, metric, braces(scope), times)}"
 
 
 def counter_query(metric: str, braces: Braces, by: str = "", *, top: bool = False) -> Query:

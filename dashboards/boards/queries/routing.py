@@ -29,25 +29,28 @@ _FALLBACKS = "fallback.*"
 
 QUERIES.update(
     {
-        "requests_total": counter_query(n.REQUESTS, Scope.router),
-        "requests_each": counter_query(n.REQUESTS, Scope.router, "endpoint"),
-        "requests_by_endpoint": counter_query(n.REQUESTS, Scope.router, "endpoint", top=True),
+        "requests_total": counter_query(n.REQUESTS, Scope.callers),
+        "requests_of_console": lambda scope, times: rate_by(
+            "", n.REQUESTS, scope.router(traffic="console"), times
+        ),
+        "requests_each": counter_query(n.REQUESTS, Scope.callers, "endpoint"),
+        "requests_by_endpoint": counter_query(n.REQUESTS, Scope.callers, "endpoint", top=True),
         "errors_by_reason": counter_query(n.ERRORS, Scope.router, "reason"),
         "retries_by_reason": counter_query(n.RETRIES, Scope.router, "reason"),
         "decisions_by_reason": counter_query(n.DECISIONS, Scope.decisions, "reason"),
         "kv_fallbacks_by_reason": counter_query(n.KV_FALLBACKS, Scope.router, "reason"),
-        "computed_tokens_by_cause": counter_query(n.ROUTER_COMPUTED, Scope.router, "cause"),
+        "computed_tokens_by_cause": counter_query(n.ROUTER_COMPUTED, Scope.callers, "cause"),
         "kv_recoveries_by_reason": counter_query(n.KV_RECOVERIES, Scope.router, "reason"),
         # TTFT at the router for prompts cached not at all, partly and fully.
-        "ttft_by_cache": quantile_query(50, (n.ROUTER_TTFT,), Scope.router, "cache"),
-        "ttft_p95_by_cache": quantile_query(95, (n.ROUTER_TTFT,), Scope.router, "cache"),
+        "ttft_by_cache": quantile_query(50, (n.ROUTER_TTFT,), Scope.callers, "cache"),
+        "ttft_p95_by_cache": quantile_query(95, (n.ROUTER_TTFT,), Scope.callers, "cache"),
         "match_ratio_by_strategy": quantile_query(50, (n.MATCH_RATIO,), Scope.router, "strategy"),
         "overhead_p99_by_strategy": quantile_query(99, (n.OVERHEAD,), Scope.router, "strategy"),
         "queued_p95": quantile_query(95, (n.QUEUED_FOR,), Scope.router),
         # Cached tokens reported by workers per token expected by the router; 1 when exact.
-        "kept_promises": share_query(n.ROUTER_CACHED, n.ROUTER_PREDICTED, Scope.router),
+        "kept_promises": share_query(n.ROUTER_CACHED, n.ROUTER_PREDICTED, Scope.callers),
         "happened_routed": growth_query(Scope.decisions, n.DECISIONS),
-        "happened_answered": growth_query(Scope.router, n.REQUESTS),
+        "happened_answered": growth_query(Scope.callers, n.REQUESTS),
         "queue_depth": gauge_query(n.QUEUE_DEPTH, Scope.router),
         "workers_healthy": worker_query(n.WORKER_UP),
         "in_flight_by_worker": gauge_query(n.IN_FLIGHT, Scope.decisions, "worker", top=True),
@@ -69,9 +72,9 @@ def _labelled_share(metric: str, braces: Callable[..., str], by: str = "", **lab
 
 QUERIES.update(
     {
-        "failed_share": _labelled_share(n.REQUESTS, Scope.router, code_re="5.."),
+        "failed_share": _labelled_share(n.REQUESTS, Scope.callers, code_re="5.."),
         "failed_share_by_endpoint": _labelled_share(
-            n.REQUESTS, Scope.router, "endpoint", code_re="5.."
+            n.REQUESTS, Scope.callers, "endpoint", code_re="5.."
         ),
         "fallback_share": _labelled_share(n.DECISIONS, Scope.decisions, reason_re=_FALLBACKS),
         "fallback_share_by_endpoint": _labelled_share(
@@ -84,7 +87,7 @@ QUERIES.update(
 @register_query("requests_by_outcome")
 def requests_by_outcome(scope: Scope, times: Times) -> str:
     """`outcome` is the first digit of the status code."""
-    requests = rate(n.REQUESTS, scope.router(), times)
+    requests = rate(n.REQUESTS, scope.callers(), times)
     return f'sum by (outcome) (label_replace({requests}, "outcome", "$1", "code", "(.).*"))'
 
 
@@ -112,7 +115,7 @@ def queue_limit(scope: Scope, _times: Times) -> str:
 @register_query("workers_healthy_by_endpoint")
 def workers_healthy_by_endpoint(scope: Scope, times: Times) -> str:
     healthy = worker_query(n.WORKER_UP, "endpoint")(scope, times)
-    return f"{healthy} {busiest('endpoint', n.REQUESTS, scope.router(), times)}"
+    return f"{healthy} {busiest('endpoint', n.REQUESTS, scope.callers(), times)}"
 
 
 @register_query("circuits_open")

@@ -72,6 +72,7 @@ class TemplateRow:
 @dataclass(frozen=True, slots=True)
 class MissReport:
     key: str
+    since: datetime
     totals: MissTotals
     price: MissPrice
     causes: Sequence[MissRow]
@@ -127,6 +128,7 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
 
     return MissReport(
         key,
+        datetime.fromtimestamp(totals.since, UTC),
         totals,
         price,
         [

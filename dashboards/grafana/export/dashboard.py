@@ -53,11 +53,10 @@ providers:
 
 @dataclass(frozen=True, slots=True)
 class DashboardExport:
-    """A board for one endpoint or for many. `recorded`: with the rules for large fleets."""
+    """A board for one endpoint or for many."""
 
     board: Board
     one: bool
-    recorded: bool = False
 
     @property
     def scope(self) -> str:
@@ -80,10 +79,10 @@ class DashboardExport:
         return len(self.panels)
 
 
-def list_exports(*, recorded: bool = False) -> tuple[DashboardExport, ...]:
+def list_exports() -> tuple[DashboardExport, ...]:
     """Return all dashboards: those for many endpoints first, in tab order."""
     return tuple(
-        DashboardExport(board, of_one, recorded)
+        DashboardExport(board, of_one)
         for of_one in (False, True)
         for board in BOARDS.values()
         if board.panels(one=of_one)
@@ -204,7 +203,7 @@ def _place_panel(wanted: DashboardExport) -> Iterator[Object]:
             width, height = _size(declared)
             if x + width > _WIDTH:
                 x, y, tallest = 0, y + tallest, 0
-            made = panel.make_panel(declared, one=wanted.one, recorded=wanted.recorded)
+            made = panel.make_panel(declared, one=wanted.one)
             _link_lines(made, declared, wanted)
             place = {"x": x, "y": y, "w": width, "h": height}
             yield {"id": number, "gridPos": place} | made
@@ -257,17 +256,12 @@ def board(wanted: DashboardExport, console_url: str = "") -> ExportFile:
     return ExportFile(f"dashboards/{wanted.uid}.json", text, "application/json")
 
 
-def make_files(
-    console_url: str, alert_rules: str, *, recorded: bool = False
-) -> tuple[ExportFile, ...]:
-    """`recorded`: use and include the recording rules for large fleets."""
-    fleet = recording_rules.render(recording_rules.groups(recording_rules.FLEET_GROUPS))
+def make_files(console_url: str, alert_rules: str) -> tuple[ExportFile, ...]:
     return (
-        *(board(export, console_url) for export in list_exports(recorded=recorded)),
+        *(board(export, console_url) for export in list_exports()),
         ExportFile("grafana-provider.yaml", _PROVIDER, _YAML),
         ExportFile("rules/emberline-alerts.yml", alert_rules, _YAML),
         ExportFile("rules/emberline-recording.yml", recording_rules.render(), _YAML),
-        *((ExportFile("rules/emberline-large-fleet.yml", fleet, _YAML),) if recorded else ()),
     )
 
 

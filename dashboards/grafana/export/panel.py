@@ -14,8 +14,7 @@ from dashboards.boards import queries
 from dashboards.boards.panels.declarations import Panel, PanelLine, Style, Unit
 from dashboards.boards.panels.styles import REASONS
 from dashboards.boards.queries import Scope, Times
-from dashboards.boards.queries.metric_names import TTFT
-from dashboards.prometheus.config import recording_rules
+from dashboards.boards.queries.promql import ANY_WORKER
 from routing.analysis.label_names import list_names
 
 Object = dict[str, Any]
@@ -46,7 +45,7 @@ _JOINED: Final = "strategy_reason"
 _LEGEND: Final = {"displayMode": "table", "placement": "bottom", "showLegend": True}
 
 
-def make_panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
+def make_panel(declared: Panel, *, one: bool) -> Object:
     """Return the panel without position and id, which the dashboard sets."""
     made = _KINDS.get(declared.kind, _series)(declared)
     made |= {
@@ -54,7 +53,7 @@ def make_panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
         "description": _description(declared),
         "datasource": DATASOURCE,
         "targets": [
-            _target(declared, line, place, export_line(line, one=one, recorded=recorded))
+            _target(declared, line, place, export_line(line, one=one))
             for place, line in enumerate(declared.lines)
         ],
     }
@@ -210,7 +209,7 @@ def _make_override(key: str, style: Style) -> Object:
     return {"matcher": {"id": "byName", "options": key}, "properties": properties}
 
 
-NAMESPACE, ENDPOINT, WORKER = "grafana-namespace", "grafana-endpoint", "grafana-worker"
+NAMESPACE, ENDPOINT, WORKER = "grafana-namespace", "grafana-endpoint", ANY_WORKER
 ONE: Final = Scope(ENDPOINT, NAMESPACE, worker=WORKER)
 FLEET: Final = Scope(among=(ENDPOINT,))
 # Two sets of placeholder times; no board has such a step or range.
@@ -225,20 +224,8 @@ class NotExportable(ValueError):
     """The query has no Grafana equivalent."""
 
 
-# Metric of the recording rule for large fleets; all labels of the selector are kept. The last
-# bucket contains all observations: a share needs equal windows above and below the line.
-_BUCKETS: Final = re.compile(rf"rate\({TTFT}_bucket\{{([^}}]*)\}}\[\$__rate_interval\]\)")
-_COUNT: Final = re.compile(rf"rate\({TTFT}_count\{{([^}}]*)\}}\[\$__rate_interval\]\)")
-
-
-def export_line(line: PanelLine, *, one: bool, recorded: bool = False) -> str:
-    """Return the line's expression for Grafana. `recorded`: read recording rules for many
-    endpoints.
-    """
+def export_line(line: PanelLine, *, one: bool) -> str:
     expression = make_template(line.query, one=one)
-    if recorded and not one:
-        expression = _BUCKETS.sub(rf"{recording_rules.TTFT_RECORDED}{{\1}}", expression)
-        expression = _COUNT.sub(rf'{recording_rules.TTFT_RECORDED}{{\1,le="+Inf"}}', expression)
     if not line.factor:
         return expression
     factor = f"max by (endpoint_name) ({FACTORS[line.factor]})"

@@ -7,7 +7,7 @@ histogram of hit rates cannot be derived in multi-process mode.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -80,17 +80,6 @@ LMCACHE: Final = (
         "All prompt tokens: denominator of the above.",
     ),
 )
-# For large fleets, where summing all workers' buckets is slow: 15 times fewer samples for all
-# endpoints together, half for one (docs/grafana.md). Not worth its cost for a few workers.
-TTFT_RAW: Final = "vllm:time_to_first_token_seconds_bucket"
-TTFT_RECORDED: Final = "endpoint:vllm_time_to_first_token_seconds_bucket:rate5m"
-LARGE_FLEET: Final = (
-    Record(
-        TTFT_RECORDED,
-        (f"sum by (le, namespace, endpoint_name) (rate({TTFT_RAW}[5m]))",),
-        "Requests/s by time to first token, sum of all workers of an endpoint.",
-    ),
-)
 GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-lmcache-names": LMCACHE}
 # Group name by evaluation interval (s). Boards with ranges of hours or days read these series
 # (dashboards.boards.queries.growth).
@@ -99,13 +88,12 @@ LONG_RANGES: Final = {
     300: "emberline-long-ranges",
     60: "emberline-middle-ranges",
 }
-FLEET_GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-large-fleet": LARGE_FLEET}
 
 
-def groups(wanted: Mapping[str, tuple[Record, ...]] = GROUPS) -> list[dict[str, Any]]:
+def groups() -> list[dict[str, Any]]:
     return [
         {"name": name, "rules": [record.data() for record in records]}
-        for name, records in wanted.items()
+        for name, records in GROUPS.items()
     ]
 
 

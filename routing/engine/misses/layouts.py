@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-TEMPLATES_KEPT = 256  # in the replay, the latest used; and per hour
+TEMPLATES_KEPT = 256  # in the replay, the latest used
+TEMPLATES_SUMMED = 64  # in each slot of the ledger's sums
 _AGES_KEPT = 32
 
 
@@ -87,8 +88,8 @@ class LayoutReplay:
         return min(change.stable // block * block, sum(change.changed.values()))
 
 
-class HourLayouts:
-    """Sums by template; beyond TEMPLATES_KEPT, further ones are left out."""
+class LayoutTotals:
+    """Sums by template; beyond TEMPLATES_SUMMED, further ones are left out."""
 
     def __init__(self) -> None:
         self._templates: dict[int, LayoutSums] = {}
@@ -96,7 +97,7 @@ class HourLayouts:
     def add(self, change: EarlyChange, saved: int) -> None:
         sums = self._templates.get(change.template)
         if sums is None:
-            if len(self._templates) >= TEMPLATES_KEPT:
+            if len(self._templates) >= TEMPLATES_SUMMED:
                 return
             sums = self._templates[change.template] = LayoutSums()
         sums.add(change, saved)

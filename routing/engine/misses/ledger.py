@@ -1,7 +1,7 @@
 """The miss ledger: the cause of every prompt token that a worker had to compute.
 
 Called for a request as it is placed and as it ends, and for changes of workers and their caches.
-Bounded: HISTORY_BLOCKS prompt blocks, EVICTIONS_KEPT, SKETCHES_KEPT, a day of hourly sums.
+Bounded: HISTORY_BLOCKS prompt blocks, EVICTIONS_KEPT, SKETCHES_KEPT, a day of sums in slots.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from routing.engine.misses.peer_prompts import PeerPrompts
 from routing.engine.misses.sketch import CAUSES, SketchBook, read_prompt
 from routing.engine.misses.sums import MissSums
 from routing.engine.observe.decisions import MissSplit
+from routing.engine.observe.metrics import CALLERS, CONSOLE
 from routing.engine.prompt.engine_request import reads_cache
 
 if TYPE_CHECKING:
@@ -75,10 +76,10 @@ class MissLedger:
         tokens = registry.counter(
             "emberline_router_computed_prompt_tokens_total",
             "Prompt tokens that engines computed, by cause (miss ledger).",
-            ("cause",),
+            ("cause", "traffic"),
         )
-        self._tokens = {cause: tokens.child(cause) for cause in causes.CAUSES}
-        self._below = self._tokens[causes.BELOW_BLOCK]
+        self._tokens = {cause: tokens.child(cause, CALLERS) for cause in causes.CAUSES}
+        self._of_console = {cause: tokens.child(cause, CONSOLE) for cause in causes.CAUSES}
         self._hits: dict[int, MissSplit] = {}
         self._skipped = registry.counter(
             "emberline_router_miss_comparisons_skipped_total",
@@ -157,9 +158,12 @@ class MissLedger:
             return
         features, cached, prompt = exchange.facts, decision.cached_tokens, decision.prompt_tokens
         chain = features.chain
+        of_console = decision.key_id == CONSOLE
+        counters = self._of_console if of_console else self._tokens
         if cached is None or decision.estimated:  # not reported, or cut off before
-            self._unreported.value += 1
-            self.sums.unreported()
+            if not of_console:
+                self._unreported.value += 1
+                self.sums.unreported()
             if chain and decision.ttft_s is not None:  # a token of a stream: its prompt is computed
                 self.history.interrupted(decision.chosen, chain, decision.time)
             return
@@ -171,13 +175,14 @@ class MissLedger:
         hit = cached >= usable
         if hit:  # the usual case
             rest = prompt - cached if cached < prompt else 0
-            self._below.value += rest
+            counters[causes.BELOW_BLOCK].value += rest
             decision.misses = self._hits.get(rest) or self._hit(rest)
         else:
             split = decision.misses = self._attribute(exchange, seen_prompt, cached, usable, size)
             for cause, tokens in split.tokens.items():
-                self._tokens[cause].value += tokens
-        self.sums.add(decision, chain[0] if chain else 0)
+                counters[cause].value += tokens
+        if not of_console:
+            self.sums.add(decision, chain[0] if chain else 0)
         if chain:
             self.history.used(decision.chosen, chain, decision.time, hit)
 
@@ -206,7 +211,8 @@ class MissLedger:
         self, exchange: RoutedRequest, seen: SeenPrompt, cached: int, size: int, doubled: int = 0
     ) -> MissSplit:
         """Attribute by all that is known of the prompt. `doubled`: blocks a peer sent elsewhere."""
-        prompt, misses = exchange.decision.prompt_tokens, MissSplit()
+        decision, misses = exchange.decision, MissSplit()
+        prompt = decision.prompt_tokens
         if seen is KNOWN:
             seen = SeenPrompt(self.history.spans(exchange.facts.chain))
         reaches = self._reaches(exchange, seen, cached, size, misses, doubled)
@@ -217,7 +223,7 @@ class MissLedger:
             self.layouts.evicted(misses.age_s)
         if _CHANGED.isdisjoint(misses.tokens):
             misses.offset, misses.place = None, ""
-        elif seen.change is not None and seen.change.template:
+        elif seen.change is not None and seen.change.template and decision.key_id != CONSOLE:
             self._note_layout(exchange, seen, misses, size)
         return misses
 
@@ -409,7 +415,7 @@ class MissLedger:
     def show(self, digest: Callable[[bytes], str]) -> dict[str, Any]:
         return {
             "causes": {cause: number.value for cause, number in self._tokens.items()},
-            "hours": self.sums.show(lambda name: digest(name.to_bytes(8, "big"))),
+            "slots": self.sums.show(lambda name: digest(name.to_bytes(8, "big"))),
             "unreported_requests": self._unreported.value,
             "memory": {
                 "history_blocks": len(self.history),

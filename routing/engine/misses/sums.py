@@ -1,4 +1,4 @@
-"""Computed prompt tokens by cause: since the start, and per hour by API key and prompt prefix."""
+"""Computed prompt tokens by cause: five-minute sums by API key and prompt prefix."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from routing.engine.misses.layouts import EarlyChange, HourLayouts
+from routing.engine.misses.layouts import EarlyChange, LayoutTotals
 
 if TYPE_CHECKING:
     from routing.engine.observe.decisions import Decision
 
-HOURS_KEPT: Final = 25  # the current one and a day
-PAIRS_KEPT: Final = 1000  # of API key and prompt prefix, per hour; others count as OTHER
+SLOT_S: Final = 300
+HOURS_KEPT: Final = 25
+PAIRS_KEPT: Final = 25_000  # of API key and prompt prefix, in all slots; others count as OTHER
+_SLOTS_KEPT: Final = HOURS_KEPT * 3600 // SLOT_S
 OTHER: Final = "other"
 
 Pair = tuple[str, int]
@@ -27,21 +29,14 @@ class _PairSums:
         self.causes: dict[str, int] = {}
 
 
-class _HourSums:
+class _SlotSums:
     __slots__ = ("layouts", "number", "pairs", "unreported")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.unreported = 0
         self.pairs: dict[Pair, _PairSums] = {}
-        self.layouts = HourLayouts()
-
-    def pair(self, pair: Pair) -> _PairSums:
-        name = pair if len(self.pairs) < PAIRS_KEPT else _OTHER
-        pair_sums = self.pairs.get(name)
-        if pair_sums is None:
-            pair_sums = self.pairs[name] = _PairSums()
-        return pair_sums
+        self.layouts = LayoutTotals()
 
     def show(self, digest: Callable[[int], str]) -> dict[str, Any]:
         keys: dict[str, dict[str, int]] = {}
@@ -55,7 +50,7 @@ class _HourSums:
                 for cause, tokens in sums.causes.items():
                     into[cause] = into.get(cause, 0) + tokens
         return {
-            "hour": self.number * 3600,
+            "start": self.number * SLOT_S,
             "requests": sum(sums.requests for sums in self.pairs.values()),
             "unreported": self.unreported,
             "prompt_tokens": sum(sums.prompt for sums in self.pairs.values()),
@@ -69,28 +64,39 @@ class _HourSums:
 
 
 class MissSums:
-    """Hourly sums. Memory is bounded: hours, pairs and causes are."""
+    """Sums of the last HOURS_KEPT in slots of SLOT_S. Memory is bounded: slots, pairs and causes
+    are.
+    """
 
     def __init__(self) -> None:
-        self._hours: dict[int, _HourSums] = {}
-        self._now = _HourSums(-1)
-        self._until = 0.0  # end of that hour
+        self._slots: dict[int, _SlotSums] = {}
+        self._now = _SlotSums(-1)
+        self._until = 0.0  # end of that slot
+        self._pairs = 0
 
-    def _hour(self, now: float) -> _HourSums:
+    def _slot(self, now: float) -> _SlotSums:
         if now < self._until:  # also a clock that goes back
             return self._now
-        number = int(now // 3600)
-        self._until = (number + 1) * 3600.0
-        self._now = self._hours[number] = _HourSums(number)
-        while len(self._hours) > HOURS_KEPT:
-            del self._hours[min(self._hours)]
+        number = int(now // SLOT_S)
+        self._until = (number + 1) * float(SLOT_S)
+        self._now = self._slots[number] = _SlotSums(number)
+        while min(self._slots) <= number - _SLOTS_KEPT:
+            self._pairs -= len(self._slots.pop(min(self._slots)).pairs)
         return self._now
+
+    def _pair(self, slot: _SlotSums, pair: Pair) -> _PairSums:
+        name = pair if self._pairs < PAIRS_KEPT else _OTHER
+        pair_sums = slot.pairs.get(name)
+        if pair_sums is None:
+            self._pairs += 1
+            pair_sums = slot.pairs[name] = _PairSums()
+        return pair_sums
 
     def add(self, decision: Decision, prefix: int) -> None:
         """Add an attributed decision; `prefix`: its first block."""
-        hour = self._now if decision.time < self._until else self._hour(decision.time)
+        slot = self._now if decision.time < self._until else self._slot(decision.time)
         pair = (decision.key_id, prefix)
-        sums = hour.pairs.get(pair) or hour.pair(pair)
+        sums = slot.pairs.get(pair) or self._pair(slot, pair)
         prompt, cached = decision.prompt_tokens, decision.cached_tokens or 0
         sums.requests += 1
         sums.prompt += prompt
@@ -101,11 +107,11 @@ class MissSums:
                 causes[cause] = causes.get(cause, 0) + tokens
 
     def add_layout(self, change: EarlyChange, saved: int, now: float) -> None:
-        self._hour(now).layouts.add(change, saved)
+        self._slot(now).layouts.add(change, saved)
 
     def unreported(self) -> None:
-        self._hour(time.time()).unreported += 1
+        self._slot(time.time()).unreported += 1
 
     def show(self, digest: Callable[[int], str]) -> list[dict[str, Any]]:
-        """Return the hours, the latest first; `digest` turns a prefix hash into its label."""
-        return [hour.show(digest) for _, hour in sorted(self._hours.items(), reverse=True)]
+        """Return the slots, the latest first; `digest` turns a prefix hash into its label."""
+        return [slot.show(digest) for _, slot in sorted(self._slots.items(), reverse=True)]

@@ -44,7 +44,8 @@ class _Family(ABC, Generic[Child]):
             del self.children[key]
 
     def _names(self, base: str, values: Labels, extra: str = "") -> str:
-        pairs = [f'{key}="{escape(value)}"' for key, value in zip(self.labels, values, strict=True)]
+        labels = zip(self.labels, values, strict=True)
+        pairs = [f'{key}="{escape(value)}"' for key, value in labels if value]  # "": no label
         inside = ",".join(part for part in (base, *pairs, extra) if part)
         return f"{{{inside}}}" if inside else ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from typing import Final
 
 from console.processkit import descriptors
 from console.processkit.listener import HANDSHAKE_REASONS
@@ -17,6 +18,10 @@ from routing.engine.errors import REASONS
 from routing.engine.observe.metric_types import Registry
 
 OTHER = "other"
+# Values of the label `traffic`. The console's own key: cache proof, calibrations, benchmarks and
+# playground, which figures of callers leave out.
+CALLERS: Final = ""
+CONSOLE: Final = "console"
 MODELS_LIMIT = 64  # base models and LoRA adapters
 CACHE_STATES = ("none", "partial", "full")
 RETRY_REASONS = (
@@ -28,7 +33,7 @@ ESTIMATE_REASONS = (
     *("not_reported", "client_cancelled", "stalled_client"),
     *("broken_stream", "upstream_timeout", "bad_request"),
 )
-_EXPECTED_CODES = ("200", "400", "401", "404", "429", "500", "502", "503", "504")
+_EXPECTED_CODES = (200, 400, 401, 404, 429, 500, 502, 503, 504)
 
 TTFT_S = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75,
@@ -60,21 +65,28 @@ def is_compiled() -> bool:
 
 
 class ModelMetrics:
-    __slots__ = ("cached", "completion", "duration", "itl", "name", "predicted", "prompt", "ttft")
+    """Children of one model's requests, of callers or of the console."""
 
-    def __init__(self, metrics: Metrics, name: str) -> None:
+    __slots__ = (
+        *("cached", "codes", "completion", "duration", "itl", "name", "predicted", "prompt"),
+        *("traffic", "ttft"),
+    )
+
+    def __init__(self, metrics: Metrics, name: str, traffic: str = CALLERS) -> None:
         self.name = name
+        self.traffic = traffic
         self.ttft: dict[str, Histogram] = {
-            state: metrics.ttft.child(name, state) for state in CACHE_STATES
+            state: metrics.ttft.child(name, state, traffic) for state in CACHE_STATES
         }
-        self.itl = metrics.itl.child(name)
-        self.duration = metrics.duration.child(name)
-        self.prompt = metrics.prompt_tokens.child(name)
-        self.cached = metrics.cached_tokens.child(name)
-        self.predicted = metrics.predicted_tokens.child(name)
-        self.completion = metrics.completion_tokens.child(name)
-        for code in _EXPECTED_CODES:
-            metrics.requests.child(name, code)
+        self.itl = metrics.itl.child(name, traffic)
+        self.duration = metrics.duration.child(name, traffic)
+        self.prompt = metrics.prompt_tokens.child(name, traffic)
+        self.cached = metrics.cached_tokens.child(name, traffic)
+        self.predicted = metrics.predicted_tokens.child(name, traffic)
+        self.completion = metrics.completion_tokens.child(name, traffic)
+        self.codes: dict[int, Number] = {
+            code: metrics.requests.child(name, str(code), traffic) for code in _EXPECTED_CODES
+        }
 
 
 class StrategyMetrics:
@@ -125,14 +137,14 @@ class Metrics:
         )
         self._errors = {reason: self.errors.child(reason) for reason in REASONS}
         self._retries = {reason: self.retries.child(reason) for reason in RETRY_REASONS}
-        self._codes: dict[tuple[str, int], Number] = {}
         self._models: dict[str, ModelMetrics] = {}
+        self._console: dict[str, ModelMetrics] = {}
         self.other = self._models[OTHER] = ModelMetrics(self, OTHER)
 
     def _declare_requests(self) -> None:
         registry = self.registry
         self.requests = registry.counter(
-            "emberline_router_requests_total", "Requests completed.", ("model", "code")
+            "emberline_router_requests_total", "Requests completed.", ("model", "code", "traffic")
         )
         self.errors = registry.counter(
             "emberline_router_request_errors_total", "Failed requests.", ("reason",)
@@ -141,19 +153,19 @@ class Metrics:
             "emberline_router_time_to_first_token_seconds",
             "Time from the complete request to the first byte of a streamed response (s).",
             TTFT_S,
-            ("model", "cache"),
+            ("model", "cache", "traffic"),
         )
         self.itl = registry.histogram(
             "emberline_router_inter_token_latency_seconds",
             "Time between two chunks of a streamed response (s).",
             ITL_S,
-            ("model",),
+            ("model", "traffic"),
         )
         self.duration = registry.histogram(
             "emberline_router_request_duration_seconds",
             "Time from the complete request to the end of the response (s).",
             DURATION_S,
-            ("model",),
+            ("model", "traffic"),
         )
         self.overhead = registry.histogram(
             "emberline_router_overhead_seconds",
@@ -204,22 +216,22 @@ class Metrics:
         self.prompt_tokens = registry.counter(
             "emberline_router_prompt_tokens_total",
             "Prompt tokens reported by engines, counted once per choice (n).",
-            ("model",),
+            ("model", "traffic"),
         )
         self.cached_tokens = registry.counter(
             "emberline_router_cached_prompt_tokens_total",
             "Cached prompt tokens reported by engines.",
-            ("model",),
+            ("model", "traffic"),
         )
         self.predicted_tokens = registry.counter(
             "emberline_router_predicted_cached_tokens_total",
             "Cached prompt tokens predicted by the router.",
-            ("model",),
+            ("model", "traffic"),
         )
         self.completion_tokens = registry.counter(
             "emberline_router_completion_tokens_total",
             "Completion tokens reported by engines.",
-            ("model",),
+            ("model", "traffic"),
         )
         self.estimated_tokens = registry.counter(
             "emberline_router_estimated_tokens_total",
@@ -286,19 +298,25 @@ class Metrics:
             "emberline_router_index_blocks", "Prefix blocks remembered for a worker.", worker
         )
 
-    def model(self, name: str) -> ModelMetrics:
-        """Return the children of a served model, else of `other`."""
-        return self._models.get(name, self.other)
+    def model(self, name: str, key_id: str) -> ModelMetrics:
+        """Return the children of a served model, else of `other`, for the traffic of this key."""
+        model = self._models.get(name, self.other)
+        if key_id != CONSOLE:
+            return model
+        children = self._console.get(model.name)
+        if children is None:
+            children = self._console[model.name] = ModelMetrics(self, model.name, CONSOLE)
+        return children
 
     def know_model(self, name: str) -> None:
         if name and name not in self._models and len(self._models) < MODELS_LIMIT:
             self._models[name] = ModelMetrics(self, name)
 
     def count(self, model: ModelMetrics, status: int) -> None:
-        key = (model.name, status)
-        number = self._codes.get(key)
+        number = model.codes.get(status)
         if number is None:
-            number = self._codes[key] = self.requests.child(model.name, str(status))
+            number = self.requests.child(model.name, str(status), model.traffic)
+            model.codes[status] = number
         number.value += 1
 
     def error(self, reason: str) -> None:

@@ -106,7 +106,8 @@ def test_without_a_recording_the_page_names_the_remedy(
 ) -> None:
     monkeypatch.setattr(inputs, "default_period", lambda _endpoint: None)
     page = text(browser("operator"))
-    assert "traffic recording" in page
+    assert "Traffic recording is off" in page
+    assert "Start recording" in page
     assert "Compute advice" not in page
     answer = program("operator").post(REST, {}, format="json")
     assert answer.status_code == 409

@@ -24,9 +24,10 @@ PRICE = {"vcpus": 10, "memory_gib": 500, "price_usd_hour": 2.0, "price_date": "2
 USED = {
     "up{job": 2 * HOUR_S,
     "num_requests_running": HOUR_S,
-    "prompt_tokens_total": 36_000.0,
-    "generation_tokens_total": 7_200.0,
-    "request_success_total": 60.0,
+    "router_computed_prompt_tokens_total": 20_000.0,
+    "router_cached_prompt_tokens_total": 16_000.0,
+    "router_completion_tokens_total": 7_200.0,
+    "router_requests_total": 60.0,
     'source=~"device"': 10_000.0,
     'source=~"host"': 5_000.0,
     'source=~"disk': 1_000.0,

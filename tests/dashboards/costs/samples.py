@@ -49,12 +49,14 @@ class Samples:
     def grown(self, name: str, endpoint: str, begin: int, end: int, **more: str) -> float:
         """Return the increase of counters; a decrease is a reset.
 
+        A label "" is one that the series must not have.
         Increases across a scrape gap longer than Prometheus' lookback (five minutes) are unknown.
         """
-        wanted = {("endpoint_name", endpoint), *more.items()}
+        wanted = {("endpoint_name", endpoint), *((k, v) for k, v in more.items() if v)}
+        without = {name for name, value in more.items() if not value}
         total = 0.0
         for (own, labels), found in self.series.items():
-            if own == name and wanted <= set(labels):
+            if own == name and wanted <= set(labels) and not without & {key for key, _ in labels}:
                 before, last = 0.0, found[0][0]
                 for at, value in found:
                     if begin < at <= end and at - last <= LOOKBACK_S:
@@ -93,7 +95,7 @@ def scraped(pods: list[Pod]) -> Samples:
     found, chance = Samples(), random.Random(7)
     start = int(BEGIN.timestamp())
     for pod in pods:
-        known = {"endpoint_name": pod.endpoint, "pod": pod.name}
+        known = {"endpoint_name": pod.endpoint, "endpoint": pod.endpoint, "pod": pod.name}
         counters = dict.fromkeys(pod.rates, 0.0)
         load = 0.0
         for at in range(start + OFFSET_S, start + pod.until * HOUR_S, STEP_S):

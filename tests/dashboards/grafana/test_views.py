@@ -65,28 +65,6 @@ def test_all_boards_in_one_file(viewer: Client) -> None:
     assert provider["type"] == "file"
 
 
-def test_large_fleets_query_recorded_series(viewer: Client) -> None:
-    plain = {file["path"]: file["text"] for file in viewer.get(f"{API}/export/").json()["files"]}
-    document = viewer.get(f"{API}/export/?recorded=true").json()["files"]
-    found = {file["path"]: file["text"] for file in document}
-    assert set(found) - set(plain) == {"rules/emberline-large-fleet.yml"}
-    changed = {path for path in plain if found[path] != plain[path]}
-    assert "dashboards/emberline-fleet-overview.json" in changed
-    assert not [path for path in changed if "/emberline-fleet-" not in path], "one has few workers"
-    made = json.loads(found["dashboards/emberline-fleet-overview.json"])
-    exprs = {target["expr"] for panel in made["panels"] for target in panel.get("targets", ())}
-    chosen = '{endpoint_name=~"$endpoint",namespace=~"$namespace"}'
-    wanted = f"histogram_quantile(0.9, sum by (le) ({recording_rules.TTFT_RECORDED}{chosen}))"
-    assert wanted in exprs
-    assert not [expr for expr in exprs if recording_rules.TTFT_RAW in expr]
-    share = next(expr for expr in exprs if 'le=~"1|1.0"' in expr)
-    assert f'{recording_rules.TTFT_RECORDED}{chosen[:-1]},le="+Inf"}}' in share
-    assert "rate(" not in share, "another window below the line than above it is no share"
-    packed = viewer.get("/grafana/emberline-grafana.zip?recorded=true").content
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        assert "emberline-grafana/rules/emberline-large-fleet.yml" in archive.namelist()
-
-
 def test_equal_state_gives_equal_bytes(viewer: Client) -> None:
     """So that a pipeline which keeps it commits only what changed."""
     first, second = (viewer.get("/grafana/emberline-grafana.zip").content for _ in range(2))

@@ -149,7 +149,7 @@ def test_hit_rates_of_several_sources_are_weighted_by_tokens() -> None:
 def test_cost_needs_prices_and_follows_the_workers() -> None:
     pretend_ready(make_endpoint(replicas=2), workers={"w-0": "http://x", "w-1": "http://y"})
     unpriced = by_key(load(Answers()))["cost"]
-    assert (unpriced.value, unpriced.note) == ("–", "No price configured")
+    assert (unpriced.value, unpriced.note) == ("–", "Set a price")
     INSTANCE_TYPES.save(person("admin"), THIS_MACHINE, PRICE)
     cost = by_key(load(Answers()))["cost"]
     assert cost.value != "–"

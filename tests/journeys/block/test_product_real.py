@@ -63,14 +63,17 @@ def test_prometheus_and_the_charts_show_it(real: Product) -> None:
     client = real.sign_in()
 
     def from_l2() -> float:
-        board = client.get("/dashboards/endpoints/demo/data?range=15m").json()
-        panel = next(p for p in board["panels"] if p["id"] == "sources")
+        board = client.get("/dashboards/endpoints/demo/cache/data?range=15m").json()
+        panels = {panel["id"]: panel for panel in board["panels"]}
+        panel = panels["reused-tokens"]
         if panel["figure"] is None:  # nothing to draw yet, and the panel states the reason
             return 0.0
         trace = next(t for t in panel["figure"]["data"] if "L2" in t["name"])
         return max(value or 0 for value in trace["y"])
 
     assert eventually("the chart shows tokens from L2", from_l2) > 0
+    own = 'sum(emberline_router_requests_total{endpoint="demo",traffic="console"}) >= bool 3'
+    eventually("the proof's requests are the console's", lambda: real.prometheus(own))
 
 
 def test_the_router_sends_the_same_prefix_to_the_same_worker(real: Product) -> None:
@@ -120,8 +123,9 @@ def test_every_panel_has_data_or_states_what_it_needs(real: Product) -> None:
     for _ in range(2):
         for prompt in prompts:
             for worker in ("demo-worker-0", "demo-worker-1"):
-                answer = real.ask("demo", prompt, stream=True, pin=worker)
-                assert answer.status_code == 200
+                for pin in (worker, ""):
+                    answer = real.ask("demo", prompt, stream=True, pin=pin)
+                    assert answer.status_code == 200
     client = real.sign_in()
 
     def as_it_should() -> bool:

@@ -41,6 +41,24 @@ def test_recording_is_switched_for_operators_only(endpoint: Endpoint) -> None:
     assert Endpoint.objects.get().parsed.routing.record_traffic is False
 
 
+@pytest.mark.parametrize("path", ["/what-if/endpoints/demo/", "/advisor/endpoints/demo/"])
+def test_pages_that_need_a_recording_start_it_and_show_its_progress(
+    endpoint: Endpoint, path: str
+) -> None:
+    page = shown(browser("operator").get(path))
+    assert "never text" in page
+    assert 'name="record" value="on"' not in shown(browser("viewer").get(path))
+    back = page.partition('name="back" value="')[2].partition('"')[0]
+    typed = {"record": "on", "back": back}
+    answer = browser("operator").post(f"{PAGE}switch/", typed, follow=True)
+    assert answer.request["PATH_INFO"] == path
+    add_pieces(endpoint, URL, reply("r1", [1, 30, 60]), NOW)
+    assert "3 of 200 requests" in shown(browser("operator").get(path))
+    typed["back"] = "https://example.org/"
+    answer = browser("operator").post(f"{PAGE}switch/", typed)
+    assert answer["Location"] == PAGE
+
+
 def test_hours_show_totals_and_gaps_and_are_deleted(endpoint: Endpoint) -> None:
     add_pieces(endpoint, URL, reply("r1", [1, 30, 4 * 3600]), NOW)
     page = shown(browser("operator").get(PAGE))

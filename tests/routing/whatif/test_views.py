@@ -185,8 +185,8 @@ def test_without_a_recording_nothing_starts(
 ) -> None:
     monkeypatch.setattr(inputs, "recorded_hours", lambda _endpoint: [])
     client = browser("operator")
-    assert "No traffic of this endpoint is recorded" in text(client, PAGE)
-    assert "No traffic of this endpoint is recorded" in text(client, f"{PAGE}new/")
+    assert "Traffic recording is off" in text(client, PAGE)
+    assert "Traffic recording is off" in text(client, f"{PAGE}new/")
     answer = program("operator").post(REST, GIVEN, format="json")
     assert answer.status_code == 409
     assert "Switch on its traffic recording" in str(answer.json())

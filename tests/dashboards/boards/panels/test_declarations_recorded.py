@@ -103,8 +103,8 @@ def test_only_the_newest_vllm_exports_its_tiers(panel_states: Found) -> None:
     assert {states[name] for name in VERSIONS if name != NEWEST} == {"absent"}
 
 
-def test_every_vllm_exports_the_source_of_prompt_tokens(panel_states: Found) -> None:
-    states = panel_states["overview/one/sources"]
+def test_every_vllm_exports_its_cached_tokens(panel_states: Found) -> None:
+    states = panel_states["cache/one/reuse-workers"]
     assert {states[name] for name in VERSIONS} == {"ok"}
 
 

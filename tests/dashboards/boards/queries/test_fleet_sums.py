@@ -68,7 +68,11 @@ def test_every_queried_sum_is_recorded_with_its_labels() -> None:
                 assert metric in recorded, line.query
                 found += 1
     assert found > 20
-    assert counters["emberline_router_time_to_first_token_seconds_bucket"] == ("cache", "le")
+    assert counters["emberline_router_time_to_first_token_seconds_bucket"] == (
+        "cache",
+        "le",
+        "traffic",
+    )
     assert counters["vllm:kv_offload_tiering_chunk_hits_total"] == ("tier",)
     assert "code" in counters["emberline_router_requests_total"]  # of a matcher
 

@@ -125,11 +125,14 @@ def test_totals_of_weeks_include_the_newest_hour(tmp_path: Path, length_s: int) 
         return evidence.plan_totals(panels, at)
 
     weeks, hours = plan(length_s, 5, covered), plan(7200, 1, ())
+    labels = 'job="router",instance="a-r",namespace="default",endpoint="a"'
+    first_token = "emberline_router_time_to_first_token_seconds"
     series = SERIES | {  # nothing is reused in the first 45 minutes
-        worker("vllm:prompt_tokens_by_source_total", "a-0", source="local_compute"): (
-            "0+60x45 2700+5x255"
-        ),
-        'emberline_router_requests_total{namespace="default",endpoint="a",code="200"}': "0+9x300",
+        f"emberline_router_computed_prompt_tokens_total{{{labels}}}": "0+60x45 2700+5x255",
+        f"emberline_router_cached_prompt_tokens_total{{{labels}}}": "0x45 0+55x255",
+        f'{first_token}_bucket{{{labels},le="1.0"}}': "0+8x300",
+        f"{first_token}_count{{{labels}}}": "0+9x300",
+        f'emberline_router_requests_total{{{labels},code="200"}}': "0+9x300",
     }
     questions = [expression_test(f"absent({long.query})", at="90m") for long in weeks.values()]
     for name, long in weeks.items():

@@ -83,6 +83,8 @@ def routed(requests: int, failed: int = 0) -> Counts:
         key(n.REQUESTS, code="200"): requests - failed,
         key(n.DECISIONS, reason="prefix_hit", **worker): requests,
         key(n.ROUTER_CACHED): 896 * requests,
+        key(n.ROUTER_COMPUTED, cause="first_seen"): 104 * requests,
+        key(n.ROUTER_COMPLETION): 20 * requests,
         key(n.ROUTER_PREDICTED): 900 * requests,
         **observed(n.ROUTER_TTFT, 0.3, requests, cache="partial"),
         **observed(n.OVERHEAD, 0.2, requests, strategy="prefix"),

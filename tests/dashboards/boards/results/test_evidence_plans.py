@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
+from dashboards.boards.panels.declarations import PanelLine
+from dashboards.boards.panels.overview import GOOD
 from dashboards.boards.queries import Scope, Times
 from dashboards.boards.results import board, evidence
 from dashboards.boards.results.evidence import EvidenceScope
@@ -87,10 +90,10 @@ def test_totals_of_hours_read_the_finest_rules_if_there_are_any(
 @pytest.mark.parametrize(
     ("length_s", "covered", "expected"),
     [
-        (900, (60,), "rate(vllm:time_to_first_token_seconds_bucket"),
-        (6 * HOUR, (), "rate(vllm:time_to_first_token_seconds_bucket"),
-        (6 * HOUR, (60, 300), "emberline1m:vllm:time_to_first_token_seconds_bucket"),
-        (7 * DAY, (60, 300), "emberline5m:vllm:time_to_first_token_seconds_bucket"),
+        (900, (60,), "rate(emberline_router_time_to_first_token_seconds_bucket"),
+        (6 * HOUR, (), "rate(emberline_router_time_to_first_token_seconds_bucket"),
+        (6 * HOUR, (60, 300), "emberline1m:emberline_router_time_to_first_token_seconds_bucket"),
+        (7 * DAY, (60, 300), "emberline5m:emberline_router_time_to_first_token_seconds_bucket"),
     ],
 )
 def test_percentiles_read_the_histogram_of_the_whole_range(
@@ -106,7 +109,7 @@ def test_percentiles_read_the_histogram_of_the_whole_range(
 
 
 def test_totals_of_unexported_counters_keep_their_place() -> None:
-    panels = [p for p in BOARDS["overview"].panels(one=True) if p.kind == "numbers"]
+    panels = [replace(GOOD, lines=(PanelLine("hits_device", name="device"),))]
     counters = board.find_counters(panels, Scope("a"), 900)
     assert (
         "vllm:gpu_prefix_cache_hits_total",

@@ -37,7 +37,8 @@ def test_busiest_groups_are_kept_and_counted() -> None:
         assert {one.label("endpoint_name") for one in found[name].series} == set(busiest)
     assert found["other"] == slow
     assert f"ranking_{QUERY}" not in found
-    assert ranking.describe(TTFT_BY_ENDPOINT, notes) == "12 busiest of 50 endpoints."
+    alone = replace(TTFT_BY_ENDPOINT, about="The 12 busiest endpoints.")
+    assert ranking.describe(alone, notes) == "12 busiest of 50 endpoints."
     longer = replace(TTFT_BY_ENDPOINT, about="At the router. The 12 busiest endpoints.")
     assert ranking.describe(longer, notes) == "12 busiest of 50 endpoints. At the router."
 

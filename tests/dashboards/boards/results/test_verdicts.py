@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dashboards.boards.panels import BOARDS
-from dashboards.boards.panels.cache import CHUNKS
+from dashboards.boards.panels.cache import CHUNKS, HIT_RATES
 from dashboards.boards.panels.declarations import Panel
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.panels.gpus import TENSOR
@@ -114,7 +114,7 @@ def test_unreachable_targets_state_the_time() -> None:
     assert state == "not_scraped"
     assert message is not None
     assert message.title == "No data since Nov 14, 22:13 UTC"
-    assert "any of 2 workers" in message.text
+    assert "any of 2 routers" in message.text
 
 
 def test_last_data_of_unreachable_targets_is_marked_old() -> None:
@@ -159,9 +159,9 @@ def test_version_is_derived_from_exported_metrics() -> None:
 
 
 def test_one_of_several_metric_names_is_enough() -> None:
-    for metric in SOURCES.metrics:
+    for metric in HIT_RATES.metrics:
         seen = PanelFacts({"vllm": JobTargets(1, 1)}, frozenset({metric}))
-        assert judge(SOURCES, Points((0.5,)), seen, None) == ("ok", None)
+        assert judge(HIT_RATES, Points((0.5,)), seen, None) == ("ok", None)
 
 
 def test_missing_foreign_exporter() -> None:

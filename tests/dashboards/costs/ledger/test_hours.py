@@ -213,7 +213,8 @@ def set_tier_price(since: date, **facts: Any) -> TierPrice:
 def test_tier_is_paid_by_its_users(stub_prometheus: StubPrometheus, one: Endpoint) -> None:
     for name in ("two", "three"):
         made(name, **REDIS)
-    stub_prometheus.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
+    more = {'source=~"disk': 3_000.0, "router_cached_prompt_tokens_total": 18_000.0}
+    stub_prometheus.used = {"two": USED, "three": {**USED, **more}}
     hours.add_hour(stub_prometheus, NOON - HOUR)
     assert day("two").tier == REDIS_NAME
     assert tier_usd("two", "three") == [0, 0, 1]

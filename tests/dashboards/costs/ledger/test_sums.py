@@ -30,8 +30,10 @@ from tests.support.people import Cast
 from tests.support.prometheus import PROMTOOL, running_prometheus
 
 SOURCE = "vllm:prompt_tokens_cached_by_source_total"
-PROMPT, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
-REQUESTS, LOAD = "vllm:request_success_total", "vllm:kv_offload_load_time_total"
+COMPUTED = "emberline_router_computed_prompt_tokens_total"
+CACHED = "emberline_router_cached_prompt_tokens_total"
+GENERATED = "emberline_router_completion_tokens_total"
+REQUESTS, LOAD = "emberline_router_requests_total", "vllm:kv_offload_load_time_total"
 DEVICE, EXTERNAL = "vllm:prefix_cache_hits_total", "vllm:external_prefix_cache_hits_total"
 READ = "vllm:kv_offload_tiering_read_bytes_total"
 SLOPE, TIER_USD, TIER = 0.004, 0.12, "redis:r:6379"
@@ -42,11 +44,13 @@ CLOSE = 0.01
 
 
 def new(scale: float) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """vLLM 0.32's counter increases a second."""
+    """Increases a second of vLLM 0.32's counters, and of the router's for this worker."""
     return {
-        (PROMPT, ()): 100 * scale,
+        (COMPUTED, ()): 40 * scale,
+        (CACHED, ()): 60 * scale,
         (GENERATED, ()): 20 * scale,
-        (REQUESTS, (("finished_reason", "stop"),)): 0.5 * scale,
+        (REQUESTS, (("code", "200"),)): 0.5 * scale,
+        (COMPUTED, (("traffic", "console"),)): 999.0,
         (LOAD, ()): 0.01 * scale,
         (SOURCE, (("source", "device"),)): 30 * scale,
         (SOURCE, (("source", "host"),)): 20 * scale,
@@ -55,9 +59,20 @@ def new(scale: float) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-OLD = {(PROMPT, ()): 80.0, (GENERATED, ()): 9.0, (DEVICE, ()): 30.0, (EXTERNAL, ()): 10.0}
+OLD = {
+    (COMPUTED, ()): 40.0,
+    (CACHED, ()): 40.0,
+    (GENERATED, ()): 9.0,
+    (DEVICE, ()): 30.0,
+    (EXTERNAL, ()): 10.0,
+}
 # Never read from disk: hits beyond the device were in L1, and are exported as such.
-HOST = {(PROMPT, ()): 50.0, (SOURCE, (("source", "host"),)): 20.0, (EXTERNAL, ()): 20.0}
+HOST = {
+    (COMPUTED, ()): 30.0,
+    (CACHED, ()): 20.0,
+    (SOURCE, (("source", "host"),)): 20.0,
+    (EXTERNAL, ()): 20.0,
+}
 
 
 @cache
@@ -132,15 +147,14 @@ def truth(name: str, tier_part: dict[int, float]) -> dict[str, float]:
         busy = samples().seen_s(
             "vllm:num_requests_running", name, *between, lambda value: value > 0
         )
-        cached = samples().grown(SOURCE, name, *between)
-        if name == "old":
-            cached = sum(samples().grown(one, name, *between) for one in (DEVICE, EXTERNAL))
+        cached = samples().grown(CACHED, name, *between)
+        computed = samples().grown(COMPUTED, name, *between, traffic="")
         part, priced = tier_part.get(number, 0.0), day > BEGIN.date()
         spared_s = cached * SLOPE - samples().grown(LOAD, name, *between)
         known = priced or not tier_part
         more = {
             "worker_s": there,
-            "prompt": samples().grown(PROMPT, name, *between),
+            "prompt": cached + computed,
             "generated": samples().grown(GENERATED, name, *between),
             "requests": samples().grown(REQUESTS, name, *between),
             "cached": cached,

@@ -39,9 +39,9 @@ TEMPLATE = {
 SUMS: dict[str, Any] = {
     "causes": {},
     "comparisons_skipped": 0,
-    "hours": [
+    "slots": [
         {
-            "hour": HOUR,
+            "start": HOUR,
             "requests": 3,
             "unreported": 0,
             "prompt_tokens": 2048,
@@ -52,13 +52,13 @@ SUMS: dict[str, Any] = {
             "templates": {"bb": TEMPLATE, "cc": {**TEMPLATE, "causes": {"changed_id": 9000}}},
         },
         {
-            "hour": HOUR - 20 * 3600,
+            "start": HOUR - 20 * 3600,
             "requests": 1,
             "prompt_tokens": 10,
             "causes": {"lost_reset": 8},
             "templates": {"bb": {**TEMPLATE, "changed_offset": 99, "decision": "old-1"}},
         },
-        {"hour": HOUR - 30 * 3600, "requests": 9, "prompt_tokens": 90, "causes": {"in_flight": 9}},
+        {"start": HOUR - 30 * 3600, "requests": 9, "prompt_tokens": 90, "causes": {"in_flight": 9}},
     ],
 }
 
@@ -114,8 +114,8 @@ def test_viewers_have_no_remedy_buttons(demo: Endpoint) -> None:
 def test_remedy_of_l2_leads_to_the_tier(router: Stub) -> None:
     cache = {"l2": {"enabled": True, "tier": "default"}}
     pretend_ready(make_endpoint(cache=cache), admin_url=router.url)
-    hours = [{**SUMS["hours"][0], "causes": {"evicted_l2": 9, "evicted_device": 9}}]
-    router.answers["/misses"] = (200, {**SUMS, "hours": hours})
+    slots = [{**SUMS["slots"][0], "causes": {"evicted_l2": 9, "evicted_device": 9}}]
+    router.answers["/misses"] = (200, {**SUMS, "slots": slots})
     page = browser("operator").get("/routing/endpoints/demo/misses/").content.decode()
     assert 'href="/cache/default/edit/"' in page
     assert 'href="/endpoints/demo/edit/"' in page  # of the device: nothing to fill in
@@ -167,13 +167,13 @@ def test_without_data_calibration_or_router(demo: Endpoint, router: Stub) -> Non
     calibrate(demo)
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert 'href="/costs/">Set price</a>' in page, "calibrated, the price is what is missing"
-    router.answers["/misses"] = (200, {"hours": []})
+    router.answers["/misses"] = (200, {"slots": []})
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "No computed prompt tokens" in page
-    router.answers["/misses"] = (200, {"hours": [{"hour": HOUR, "unreported": 4}]})
+    router.answers["/misses"] = (200, {"slots": [{"start": HOUR, "unreported": 4}]})
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "--enable-prompt-tokens-details" in page
-    router.answers["/misses"] = (200, {"hours": "?"})
+    router.answers["/misses"] = (200, {"slots": "?"})
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert "Requests are not affected" in page
     assert "Each has one cause" not in page, "sums that are not known"

@@ -149,8 +149,9 @@ def test_shared_tier_is_split_among_teams(
         row.save()
     Revision.objects.all().delete()
     TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=8.0)
-    found = {**stub_prometheus.used["one"], 'source=~"disk': 3_000.0}
-    stub_prometheus.used = {OURS: found, CANARY: {**found, 'source=~"disk': 1_000.0}}
+    used = stub_prometheus.used["one"]
+    more = {'source=~"disk': 3_000.0, "router_cached_prompt_tokens_total": 18_000.0}
+    stub_prometheus.used = {OURS: {**used, **more}, CANARY: used}
     hours.add_hour(stub_prometheus, NOON)
     stub_prometheus.used = {}
     hours.add_hour(stub_prometheus, NOON + hours.HOUR)

@@ -29,7 +29,12 @@ DAY, STEP = 86_400, 60
 START_LINE = "# TYPE {0} {1}"
 # For each second: prompt tokens, generated tokens, requests; and prompt tokens by tier.
 PROMPT, GENERATED, REQUESTS, LOAD = 100.0, 20.0, 0.5, 0.01
-CACHED = {"device": 30.0, "host": 20.0, "disk": 10.0}
+CACHED = {"device": 60.0, "host": 40.0, "disk": 20.0}  # half of them by a benchmark
+ROUTED = {
+    "cached_prompt_tokens": 60.0,
+    "computed_prompt_tokens": PROMPT - 60.0,
+    "completion_tokens": GENERATED,
+}
 
 
 def a_day(now: int) -> str:
@@ -48,11 +53,15 @@ def a_day(now: int) -> str:
             add("up", "gauge", where, at, 1)
             add("vllm:num_requests_running", "gauge", where, at, busy)
         where = 'pod="w-0"'
-        add("vllm:prompt_tokens_total", "counter", where, at, PROMPT * passed)
-        add("vllm:generation_tokens_total", "counter", where, at, GENERATED * passed)
+        of_router = "emberline_router_{}_total"
+        for counter, each in ROUTED.items():
+            add(of_router.format(counter), "counter", 'endpoint="demo"', at, each * passed)
+        console = 'endpoint="demo",traffic="console"'
+        add(of_router.format("completion_tokens"), "counter", console, at, 999 * passed)
+        ok = 'endpoint="demo",code="200"'
+        add(of_router.format("requests"), "counter", ok, at, REQUESTS * passed)
         add("vllm:request_prefill_time_seconds_sum", "counter", where, at, 0.1 * passed)
         add("vllm:request_decode_time_seconds_sum", "counter", where, at, 0.3 * passed)
-        add("vllm:request_success_total", "counter", where, at, REQUESTS * passed)
         add("vllm:kv_offload_load_time_total", "counter", where, at, LOAD * passed)
         for source, each in CACHED.items():
             name = "vllm:prompt_tokens_cached_by_source_total"

@@ -18,8 +18,9 @@ from tests.support.prometheus import PROMTOOL
 
 def test_endpoint_and_workers_are_variables() -> None:
     assert export_panel.make_template("ttft_p50", one=True) == (
-        "histogram_quantile(0.5, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{"
-        'endpoint_name="$endpoint",namespace="$namespace",pod=~"$worker"}[$__rate_interval])))'
+        "histogram_quantile(0.5, sum by (le) (rate("
+        'emberline_router_time_to_first_token_seconds_bucket{endpoint="$endpoint",'
+        'namespace="$namespace",traffic!="console"}[$__rate_interval])))'
     )
     routed = export_panel.make_template("decisions_by_reason", one=True)
     assert 'endpoint="$endpoint",namespace="$namespace",worker=~"$worker"' in routed
@@ -27,7 +28,7 @@ def test_endpoint_and_workers_are_variables() -> None:
 
 def test_several_endpoints_can_be_selected() -> None:
     requested = export_panel.make_template("requests_by_endpoint", one=False)
-    chosen = 'endpoint=~"$endpoint",namespace=~"$namespace"'
+    chosen = 'endpoint=~"$endpoint",namespace=~"$namespace",traffic!="console"'
     assert requested.startswith(
         f"sum by (endpoint) (rate(emberline_router_requests_total{{{chosen}}}"
     )
@@ -46,8 +47,7 @@ def test_no_placeholder_remains(one: bool) -> None:
 def test_expression_with_values_equals_the_console_query() -> None:
     """The same series by the same expression; only patterns stand where an equality was."""
     times = Times(5, 900)
-    # Grafana's boards select workers, of which routers do not count cancelled requests.
-    for query in QUERIES.keys() - {"finished_by_reason"}:
+    for query in QUERIES:
         requested = filled(export_panel.make_template(query, one=True), DEMO)
         reported = requested.replace(',pod=~".*"', "").replace(',worker=~".*"', "")
         reported = reported.replace('pod=~".*"', "").replace('worker=~".*"', "")

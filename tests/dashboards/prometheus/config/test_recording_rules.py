@@ -97,27 +97,7 @@ def test_restarted_server_loses_no_count(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_summed_buckets_keep_the_quantile(tmp_path: Path) -> None:
-    bucket = recording_rules.TTFT_RAW
-    workers = [f'namespace="default",endpoint_name="e",pod="e-{place}"' for place in range(2)]
-    series = {
-        f'{bucket}{{{worker},le="{le}"}}': f"0+{count}x30"
-        for worker, counts in zip(workers, ((30, 60), (0, 60)), strict=True)
-        for le, count in zip(("1", "+Inf"), counts, strict=True)
-    }
-    (tmp_path / "fleet.yml").write_text(
-        recording_rules.render(recording_rules.groups(recording_rules.FLEET_GROUPS))
-    )
-    quantile = "histogram_quantile(0.25, sum by (le) ({}))"
-    asks = [
-        expression_test(quantile.format(inner), ("{}", 1))
-        for inner in (f"rate({bucket}[5m])", recording_rules.TTFT_RECORDED)
-    ]
-    done = promtool(tmp_path, of(series, *asks), rules="fleet.yml")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_every_rule_has_a_description() -> None:
-    for records in (*recording_rules.GROUPS.values(), *recording_rules.FLEET_GROUPS.values()):
+    for records in recording_rules.GROUPS.values():
         assert len({record.name for record in records}) == len(records)
         assert all(record.meaning.endswith(".") for record in records)

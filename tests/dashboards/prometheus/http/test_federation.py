@@ -102,7 +102,7 @@ class TestUnreachableSource:
         assert summarize_fleet(self.asker(), Scope()).why == AWAY.detail
 
     def test_empty_list_cells_state_the_reason(self) -> None:
-        answer = self.asker(({"endpoint_name": "a"}, (0.5,))).ask({"q": Question("q", 0)})["q"]
+        answer = self.asker(({"endpoint": "a"}, (0.5,))).ask({"q": Question("q", 0)})["q"]
         cells = _column("reuse", answer, [Endpoint(name="a"), Endpoint(name="b")])
         assert (cells["a"].text, cells["b"].why) == ("50 %", AWAY.detail)
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from routing.engine.misses.layouts import TEMPLATES_KEPT, EarlyChange, HourLayouts, LayoutReplay
+from routing.engine.misses.layouts import (
+    TEMPLATES_KEPT,
+    TEMPLATES_SUMMED,
+    EarlyChange,
+    LayoutReplay,
+    LayoutTotals,
+)
 from routing.engine.server import RouterServer
 from tests.routing.engine.harness import admin, router
 from tests.routing.engine.misses.test_ledger import send, text
@@ -16,7 +22,7 @@ def times(number: int) -> str:
 
 
 async def templates(server: RouterServer) -> list[dict[str, object]]:
-    hours = (await admin(server, "/misses")).json["hours"]
+    hours = (await admin(server, "/misses")).json["slots"]
     return [one for hour in hours for one in hour["templates"].values()]
 
 
@@ -48,7 +54,7 @@ async def test_the_prefix_of_a_corrected_template_shows_its_requests() -> None:
             await send(server, times(number) + RULES + question)
         for number, question in enumerate(QUESTIONS):
             await send(server, RULES + times(number) + question)
-        hours = (await admin(server, "/misses")).json["hours"]  # the latest first
+        hours = (await admin(server, "/misses")).json["slots"]  # the latest first
         seen = [(code, one["prefix"]) for hour in hours for code, one in hour["templates"].items()]
         assert len({code for code, _ in seen}) == 1, "the other layout is the same template"
         prefix = seen[0][1]
@@ -71,8 +77,8 @@ def test_nothing_is_saved_on_a_new_worker_or_after_blocks_are_gone() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    replay, hour = LayoutReplay(), HourLayouts()
+    replay, slot = LayoutReplay(), LayoutTotals()
     for number in range(1, 3 * TEMPLATES_KEPT):
-        hour.add(change(number), replay.save(change(number), 1, 16, 0.0))
-    assert len(hour.show(str)) == TEMPLATES_KEPT
+        slot.add(change(number), replay.save(change(number), 1, 16, 0.0))
+    assert len(slot.show(str)) == TEMPLATES_SUMMED
     assert replay.save(change(1), 1, 16, 1.0) == 0

@@ -15,10 +15,10 @@ import pytest
 
 from routing.engine.kv.match import Match
 from routing.engine.kvaware.request_state import RequestPlacement
-from routing.engine.misses import history
+from routing.engine.misses import history, sums
 from routing.engine.misses.ledger import MissLedger
 from routing.engine.misses.sketch import PromptChange
-from routing.engine.observe.decisions import Decision
+from routing.engine.observe.decisions import Decision, MissSplit
 from routing.engine.observe.metric_types import Registry
 from routing.engine.policies.base import Pick, RequestFacts
 from routing.engine.policies.load_order import RoutingTarget
@@ -36,6 +36,7 @@ from tests.routing.engine.harness import (
     workers,
 )
 from tests.routing.engine.test_exchange_engine_death import dead, engine_error
+from tests.routing.engine.test_router_access import bearer, keys
 from tests.routing.engine.test_server_changes import rewrite
 from tests.support.cached_worker import BLOCK, CachedWorker
 from tests.support.fake_worker import Conversation, event
@@ -313,26 +314,62 @@ async def test_answer_cut_off_before_its_usage_is_not_reported(hangs_up: bool) -
                 if not hangs_up:
                     await client.reader.read()
         await becomes(server, 1, "emberline_router_miss_unreported_requests_total")
-        hours = (await admin(server, "/misses")).json["hours"]  # two, if it changed meanwhile
-        assert [(hour["unreported"], hour["causes"]) for hour in hours][-1] == (1, {})
+        slots = (await admin(server, "/misses")).json["slots"]  # two, if it changed meanwhile
+        assert [(slot["unreported"], slot["causes"]) for slot in slots][-1] == (1, {})
 
 
-async def test_sums_by_key_prefix_and_hour() -> None:
+async def test_sums_by_key_prefix_and_time() -> None:
     async with CachedWorker() as one, router(one) as server:
         for number in range(6):
             await send(server, text(20) + text(30 + number, 2000))
         shown = (await admin(server, "/misses")).json
-        hours = shown["hours"]  # two, if the hour changed meanwhile
+        slots = shown["slots"]  # two, if the time changed meanwhile
 
         def summed(name: str) -> int:
-            return sum(sum(sums.values()) for hour in hours for sums in hour[name].values())
+            return sum(sum(sums.values()) for slot in slots for sums in slot[name].values())
 
-        causes = sum((Counter(hour["causes"]) for hour in hours), Counter())
+        causes = sum((Counter(slot["causes"]) for slot in slots), Counter())
         assert causes.total() == one.computed
-        assert sum(hour["prompt_tokens"] - hour["cached_tokens"] for hour in hours) == one.computed
+        assert sum(slot["prompt_tokens"] - slot["cached_tokens"] for slot in slots) == one.computed
         assert summed("keys") == summed("prefixes") == one.computed
-        assert all(len(hour["prefixes"]) == 1 for hour in hours), "one template"
+        assert all(len(slot["prefixes"]) == 1 for slot in slots), "one template"
         assert {k: v for k, v in shown["causes"].items() if v} == causes
+
+
+async def test_requests_of_the_console_are_counted_apart(tmp_path: Path) -> None:
+    computed = "emberline_router_computed_prompt_tokens_total"
+    async with CachedWorker() as one:
+        async with router(one, api_keys_file=keys(tmp_path, a=False, console=False)) as server:
+            for number, key in enumerate(("console", "a", "console")):
+                body = {"model": "m", "prompt": text(number), "max_tokens": 1}
+                await ask(server, post(body, "/v1/completions", authorization=bearer(key)))
+            slots = (await admin(server, "/misses")).json["slots"]
+            assert {key for slot in slots for key in slot["keys"]} == {"a"}
+            of_console = await metric(server, computed, traffic="console")
+            assert 3 * (await metric(server, computed) - of_console) == one.computed
+            assert sum(slot["prompt_tokens"] for slot in slots) * 3 == one.computed
+            body = {"model": "m", "prompt": text(0), "max_tokens": 1}
+            await ask(server, post(body, "/v1/completions", authorization=bearer("console")))
+            hits = "emberline_router_cached_prompt_tokens_total"
+            assert await metric(server, hits) == await metric(server, hits, traffic="console") > 0
+
+
+def test_slots_are_bounded_and_cover_a_day() -> None:
+    found, decision = sums.MissSums(), Decision("d", 0.0, "s")
+    decision.prompt_tokens = 10
+    decision.misses = MissSplit({"first_seen": 10})
+    for number in range(2 * sums.PAIRS_KEPT):
+        decision.time, decision.key_id = 1e9 + number, f"key-{number}"
+        found.add(decision, 1)
+    shown = found.show(str)
+    assert sum(slot["prompt_tokens"] for slot in shown) == 10 * sum(s["requests"] for s in shown)
+    assert shown[0]["start"] - shown[-1]["start"] <= sums.HOURS_KEPT * 3600
+    assert sum(len(slot["keys"]) for slot in shown) <= sums.PAIRS_KEPT + len(shown)
+    assert all(sums.OTHER in slot["keys"] for slot in shown[:5]), "the memory is used up"
+    decision.time += 48 * 3600
+    found.add(decision, 1)
+    (slot,) = found.show(str)
+    assert list(slot["keys"]) == [decision.key_id]
 
 
 def test_history_is_bounded() -> None:

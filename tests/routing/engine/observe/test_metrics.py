@@ -154,11 +154,29 @@ def test_the_text_format() -> None:
 def test_callers_cannot_add_label_values() -> None:
     metrics = Metrics("n", "e")
     metrics.know_model("served")
-    assert metrics.model("served").name == "served"
-    assert metrics.model("x" * 99).name == "other"
+    assert metrics.model("served", "k").name == "served"
+    assert metrics.model("x" * 99, "k").name == "other"
     for index in range(1000):
         metrics.know_model(f"adapter-{index}")
     assert len(metrics.requests.children) < (MODELS_LIMIT + 1) * 10
+
+
+def test_requests_of_the_console_have_their_own_series() -> None:
+    metrics = Metrics("n", "e")
+    metrics.know_model("served")
+    of_callers, of_console = (metrics.model("served", key) for key in ("k", "console"))
+    metrics.count(of_callers, 200)
+    for _ in range(2):
+        metrics.count(metrics.model("served", "console"), 200)
+    metrics.count(of_console, 418)
+    of_console.cached.value += 7
+    lines = metrics.registry.render().decode().splitlines()
+    base = 'emberline_router_requests_total{namespace="n",endpoint="e",model="served",code='
+    assert f'{base}"200"}} 1' in lines
+    assert f'{base}"200",traffic="console"}} 2' in lines
+    assert f'{base}"418",traffic="console"}} 1' in lines
+    cached = "emberline_router_cached_prompt_tokens_total"
+    assert f'{cached}{{namespace="n",endpoint="e",model="served"}} 0' in lines
 
 
 def test_counters_start_at_zero() -> None:
