@@ -82,6 +82,15 @@ class RoutingDecision:
         return has_failed(self.status, str(self.raw.get("error") or ""))
 
     @property
+    def tied(self) -> int:
+        """Return the number of other eligible workers of the chosen one's cost."""
+        cost_of_chosen = next((one.score for one in self.candidates if one.chosen), None)
+        if cost_of_chosen is None or self.strategy in ("roundrobin", "session"):
+            return 0
+        others = (one for one in self.candidates if one.healthy and not one.chosen)
+        return sum(one.score == cost_of_chosen for one in others)
+
+    @property
     def cached_percent(self) -> int | None:
         if self.cached_tokens is None or not self.prompt_tokens:
             return None

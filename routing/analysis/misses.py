@@ -57,8 +57,9 @@ class TemplateTotals:
 class MissTotals:
     """Computed prompt tokens by cause. `keys` and `prefixes`: tokens by cause of each API key and
     of each first prompt block, with `prefix_requests`; routers of earlier versions do not count
-    those. `hours`: by start of the hour (Unix time, s); `since`: begin of the sums. `unreported`:
-    answers without cached tokens. `templates`: those whose prompts change early, by ID.
+    those. `hours`: by start of the hour; `since`: begin of the sums, at the earliest the start of
+    the first router (Unix time, s). `unreported`: answers without cached tokens. `templates`: those
+    whose prompts change early, by ID.
     """
 
     requests: int = 0
@@ -100,7 +101,9 @@ def add_slots(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
     """
     total = MissTotals(since=int(since // SLOT_S) * SLOT_S)
     latest: dict[str, int] = {}
+    started = []
     for reply in replies:
+        started.append(_whole(reply.get("started")))
         total.skipped += _whole(reply.get("comparisons_skipped"))
         for slot in _list(reply.get("slots")):
             start = _whole(slot.get("start"))
@@ -122,6 +125,7 @@ def add_slots(replies: Iterable[Mapping[str, Any]], since: float) -> MissTotals:
                 template = total.templates.setdefault(label, TemplateTotals())
                 template.add(_dict(sums), start >= latest.get(label, 0))
                 latest[label] = max(start, latest.get(label, 0))
+    total.since = max(total.since, min(started, default=0))
     return total
 
 

@@ -34,7 +34,7 @@ class DecisionStream:
         self._wanted = wanted
         self._limit = limit
         self._render = render or render_rows
-        self._sent_stamps: dict[str, str] = {}  # decision id -> stamp
+        self._sent_stamps: dict[str, tuple[Any, ...]] = {}  # decision id -> stamp
         self._event = ServerSentEvent()
         self._count = 0
         self._silent = False  # the routers do not respond, and the reader was notified
@@ -81,9 +81,10 @@ def render_records(_name: str, news: list[RoutingDecision]) -> dict[str, Any]:
     return {"decisions": [decision.raw for decision in news]}
 
 
-def _stamp(decision: RoutingDecision) -> str:
+def _stamp(decision: RoutingDecision) -> tuple[Any, ...]:
     """Return a value that changes with the row."""
-    return f"{decision.status} {decision.ttft_s} {decision.cached_tokens} {decision.reason}"
+    tokens = decision.cached_tokens, decision.completion_tokens
+    return decision.status, decision.reason, decision.ttft_s, decision.duration_s, tokens
 
 
 def _row(name: str, decision: RoutingDecision) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dashboards.boards.queries import callers
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
+    QUERIES,
     Query,
     Scope,
     Times,
+    growth_query,
     highest,
     rate,
     rate_by,
@@ -106,3 +108,44 @@ def prefill_seconds_avoided(scope: Scope, times: Times) -> str:
     """Prefill seconds avoided per second, an upper bound by the same ratio."""
     reused = sum_by("", rate(n.CACHED_ALL, scope.engines(), times))
     return f"{reused} * {prefill_seconds_per_token(scope, times)}"
+
+
+def _of_callers(metric: str, by: str = "endpoint", **labels: str) -> Query:
+    return growth_query(lambda scope: scope.callers(**labels), metric, by=by)
+
+
+def _of_workers(metric: str, **labels: str) -> Query:
+    return growth_query(lambda scope: scope.engines(**labels), metric, by=_BY)
+
+
+def _cached(source: str, *older: str) -> Query:
+    """Cached tokens of a tier; `older`: counters of workers that do not report sources."""
+    reported = _of_workers(n.CACHED, source_re=source)
+
+    def query(scope: Scope, times: Times) -> str:
+        if not older:
+            return reported(scope, times)
+        counters = growth_query(Scope.engines, *older, by=_BY)(scope, times)
+        newer = _of_workers(n.CACHED)(scope, times)
+        return f"{reported(scope, times)} or ({counters} unless on ({_BY}) {newer})"
+
+    return query
+
+
+# Use of each endpoint over a range. Hits beyond the device may include L1; they are assigned like
+# sources that the engine cannot name.
+USAGE: dict[str, Query] = {
+    "usage_computed": _of_callers(n.ROUTER_COMPUTED),
+    "usage_cached": _of_callers(n.ROUTER_CACHED),
+    "usage_generated": _of_callers(n.ROUTER_COMPLETION),
+    "usage_requests": _of_callers(n.REQUESTS, code_re="2.."),
+    "usage_prefill": _of_workers(f"{n.PREFILL_TIME}_sum"),
+    "usage_decode": _of_workers(f"{n.DECODE_TIME}_sum"),
+    "usage_load": _of_workers(n.LOAD_TIME),
+    "usage_l2_bytes": _of_workers(n.READ, tier_re="[1-9].*"),
+    "usage_device": _cached("device", n.PREFIX_HITS, n.PREFIX_HITS_OLD),
+    "usage_l1": _cached("host"),
+    "usage_l2": _cached("disk|p2p|external_unspecified", n.EXTERNAL_HITS),
+}
+QUERIES.update(USAGE)
+register_query("usage_misses")(_of_callers(n.ROUTER_COMPUTED, "endpoint, cause"))

@@ -266,12 +266,12 @@ def share_query(part: str, whole: str, braces: Braces, by: str = "") -> Query:
     return query
 
 
-def growth_query(braces: Braces, *metrics: str) -> Query:
+def growth_query(braces: Braces, *metrics: str, by: str = "") -> Query:
     """Growth of a counter by any of its names."""
 
     def query(scope: Scope, times: Times) -> str:
         grown = (f"increase({metric}{braces(scope)}[{times.rate_s}s])" for metric in metrics)
-        return first_present(*(f"sum({vector})" for vector in grown))
+        return first_present(*(sum_by(by, vector) for vector in grown))
 
     return query
 

@@ -15,51 +15,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from dashboards.boards import queries
+from dashboards.boards.queries import Scope
 from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries.cost import USAGE
+from dashboards.boards.results import evidence, targets
 from dashboards.costs.formulas.savings import Counts
 from dashboards.prometheus.http.client import Asker, Fault, QueryResult, Question
 
 COVERED_STEP_S = 60
-_SAMPLES: Final = 2_000_000  # that a query of worker time evaluates, of all workers together
-
-_OLDER = {"device": (n.PREFIX_HITS, n.PREFIX_HITS_OLD), "l2": (n.EXTERNAL_HITS,)}
-"""Counters of engines that do not separate the sources. Hits beyond the device may include L1;
-they are assigned like sources the engine cannot name.
-"""
-_SOURCES = {"device": "device", "l1": "host", "l2": "disk|p2p|external_unspecified"}
+_SAMPLES: Final = 2_000_000  # that a query of worker time evaluates, of all targets together
 
 
-def usage_queries(range_s: int, step: int) -> dict[str, str]:
-    """Return the queries by name, for a range that ends now; worker time is counted by `step`."""
+def _time_queries(range_s: int, step: int) -> dict[str, str]:
+    """Return the queries of worker time, counted by `step`, for a range that ends now."""
     over = _steps(range_s, step)
-    queries_by_name = {
-        "worker_s": f'sum by (endpoint_name) (count_over_time(up{{job="vllm"}}{over})) * {step}',
-        "busy_s": f"sum by (endpoint_name) (count_over_time(({n.RUNNING} > 0){over})) * {step}",
-        "computed": _of_callers(n.ROUTER_COMPUTED, "", range_s),
-        "cached": _of_callers(n.ROUTER_CACHED, "", range_s),
-        "generated": _of_callers(n.ROUTER_COMPLETION, "", range_s),
-        "requests": _of_callers(n.REQUESTS, 'code=~"2.."', range_s),
-        "prefill": _grown(f"{n.PREFILL_TIME}_sum", "", range_s),
-        "decode": _grown(f"{n.DECODE_TIME}_sum", "", range_s),
-        "load": _grown(n.LOAD_TIME, "", range_s),
-        "l2_bytes": _grown(n.READ, 'tier!~"0:.*"', range_s),
+    up, busy = 'up{job="vllm"}', f"({n.RUNNING} > 0)"
+    return {
+        name: f"sum by (endpoint_name) (count_over_time({vector}{over})) * {step}"
+        for name, vector in (("worker_s", up), ("busy_s", busy))
     }
-    for tier, source in _SOURCES.items():
-        queries_by_name[f"cached_{tier}"] = _grown(n.CACHED, f'source=~"{source}"', range_s)
-    for tier, metrics in _OLDER.items():
-        older = " or ".join(_grown(metric, "", range_s) for metric in metrics)
-        reported = _grown(n.CACHED, "", range_s)
-        queries_by_name[f"cached_{tier}"] += f" or (({older}) unless on (endpoint_name) {reported})"
-    return queries_by_name
-
-
-def _grown(metric: str, braces: str, range_s: int) -> str:
-    return f"sum by (endpoint_name) (increase({metric}{{{braces}}}[{range_s}s]))"
-
-
-def _of_callers(metric: str, braces: str, range_s: int) -> str:
-    inside = ",".join(filter(None, ['traffic!="console"', braces]))
-    return f"sum by (endpoint) (increase({metric}{{{inside}}}[{range_s}s]))"
 
 
 def coverage_query(range_s: int) -> str:
@@ -88,10 +62,11 @@ class UsageCounts:
 
 def count_usage(prometheus: Asker, range_s: int, now: float) -> UsageCounts:
     end = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    workers = prometheus.ask({"workers": Question('count(up{job="vllm"})', end, join="sum")})
-    known = sum(series.latest or 0.0 for series in workers["workers"].series)
+    known = targets.count_targets(prometheus, Scope(), now)
     step = max(queries.SCRAPE_S, math.ceil(range_s * known / _SAMPLES))
-    questions = {name: Question(query, end) for name, query in usage_queries(range_s, step).items()}
+    questions = {name: Question(query, end) for name, query in _time_queries(range_s, step).items()}
+    (totals,) = evidence.plan_recent_totals(prometheus, Scope(), list(USAGE), range_s, now)
+    questions |= {name.removeprefix("usage_"): question for name, question in totals.items()}
     answers = prometheus.ask(questions)
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
@@ -114,7 +89,7 @@ def _by_endpoint(answer: QueryResult) -> dict[str, float]:
 def _counts(name: str, found: Mapping[str, Mapping[str, float]]) -> Counts:
     worker_s, busy_s = found["worker_s"].get(name), found["busy_s"].get(name)
     computed, cached = found["computed"].get(name), found["cached"].get(name, 0.0)
-    tiers = {tier: found[f"cached_{tier}"].get(name, 0.0) for tier in TIERS}
+    tiers = {tier: found[tier].get(name, 0.0) for tier in TIERS}
     served = sum(tiers.values())
     return Counts(
         worker_s=worker_s,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.accounts.permissions import Somebody
-from dashboards.boards import queries
-from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import evidence
 from dashboards.boards.results.board import Message, make_fault_message
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import HOUR_S, rate
@@ -22,12 +22,13 @@ from dashboards.costs.prices.machines import occupied_machines
 from dashboards.costs.reports.endpoints import RANGES
 from dashboards.costs.reports.misses import slope_error
 from dashboards.models import Calibration
-from dashboards.prometheus.http.client import Asker, Question
+from dashboards.prometheus.http.client import Asker
 from endpoints import selectors
 from routing.analysis.label_names import get_name
 from routing.analysis.misses import MissRemedy, find_remedy
 
 TAG = "tag:"
+_QUERY = "usage_misses"
 
 
 @dataclass(slots=True)
@@ -143,9 +144,8 @@ def _count(
     prometheus: Asker, range_s: int, now: float
 ) -> tuple[Mapping[str, Mapping[str, int]], Message | None]:
     """Return the tokens by endpoint and cause."""
-    end = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    grown = f"sum by (endpoint, cause) (increase({n.ROUTER_COMPUTED}[{range_s}s]))"
-    answer = prometheus.ask({"misses": Question(grown, end)})["misses"]
+    (questions,) = evidence.plan_recent_totals(prometheus, Scope(), [_QUERY], range_s, now)
+    answer = prometheus.ask(questions)[_QUERY]
     fault = answer.fault or next(iter(answer.missing), None)
     counts: dict[str, dict[str, int]] = {}
     for series in answer.series:

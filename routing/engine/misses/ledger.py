@@ -81,6 +81,7 @@ class MissLedger:
         self._tokens = {cause: tokens.child(cause, CALLERS) for cause in causes.CAUSES}
         self._of_console = {cause: tokens.child(cause, CONSOLE) for cause in causes.CAUSES}
         self._hits: dict[int, MissSplit] = {}
+        self._started = time.time()
         self._skipped = registry.counter(
             "emberline_router_miss_comparisons_skipped_total",
             "Prompts not compared with earlier ones, since the time for it was used up; "
@@ -415,6 +416,7 @@ class MissLedger:
     def show(self, digest: Callable[[bytes], str]) -> dict[str, Any]:
         return {
             "causes": {cause: number.value for cause, number in self._tokens.items()},
+            "started": self._started,
             "slots": self.sums.show(lambda name: digest(name.to_bytes(8, "big"))),
             "unreported_requests": self._unreported.value,
             "memory": {

@@ -123,6 +123,16 @@ def test_htmx_gets_only_the_part(demo_endpoint: Endpoint) -> None:
     assert "<html" not in part
 
 
+def test_equal_costs_are_called_a_tie(demo_endpoint: Endpoint, router: Stub) -> None:
+    first, *rest = CANDIDATES
+    tied = [{**one, "healthy": True, "score": 7.0} for one in (first, *rest)]
+    for candidates, text in ((CANDIDATES, ""), (tied, f"Tie: {len(rest)} other worker")):
+        router.answers["/decisions/abc-1"] = (200, {**DECISION, "candidates": candidates})
+        page = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").content.decode()
+        assert text in page
+        assert ("Tie:" in page) == bool(text)
+
+
 def test_decision_is_a_table_of_candidates(demo_endpoint: Endpoint) -> None:
     text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
     assert text.count("chosen</span>") == 1

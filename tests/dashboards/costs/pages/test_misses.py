@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -103,6 +104,15 @@ def test_page_lists_causes_with_prefill_time_and_remedy(demo: Endpoint) -> None:
     assert "Prefix still being computed" not in page, "more than a day ago"
     short = browser("viewer").get("/routing/endpoints/demo/misses/?range=1h&cause=nonsense")
     assert "Lost by a cache reset" not in short.content.decode()
+
+
+def test_range_begins_with_the_first_router_at_the_earliest(demo: Endpoint, router: Stub) -> None:
+    page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
+    assert f"since {datetime.fromtimestamp(HOUR - 24 * 3600, UTC):%Y-%m-%d}" in page
+    started = HOUR - 120.5
+    router.answers["/misses"] = (200, {**SUMS, "started": started})
+    page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
+    assert f"since {datetime.fromtimestamp(started, UTC):%Y-%m-%d %H:%M}" in page
 
 
 def test_viewers_have_no_remedy_buttons(demo: Endpoint) -> None:

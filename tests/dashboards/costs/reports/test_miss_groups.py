@@ -64,7 +64,8 @@ def test_tokens_by_endpoint_and_cause() -> None:
         ("first_seen", 600),
     ]
     assert found.tokens == 1800, "endpoints that do not exist are left out"
-    assert "[604800s]" in counted.queries[0]
+    assert "[604800s]" in counted.queries[-1]
+    assert 'traffic!="console"' in counted.queries[-1]
     other, demo = found.groups
     assert (demo.known_seconds, demo.known_usd) == (pytest.approx(0.8), None)
     assert other.known_seconds is None, "not calibrated"
