@@ -41,10 +41,13 @@ def _slower(span: str) -> str:
     return f"(1 - {good} / {rate(f'{q.TTFT}_count', _ENDPOINT, span)})"
 
 
-def _reused(offset: str = "") -> str:
-    """Return the share of prompt tokens not computed (prefix cache hit rate)."""
-    computed = rate(q.BY_SOURCE, _ENDPOINT, "<window>", 'source="local_compute"', offset)
-    return f"(1 - {computed} / ({rate(q.PROMPT, _ENDPOINT, '<window>', '', offset)} > 1))"
+def _hit_rate(offset: str = "") -> str:
+    """Return the share of callers' prompt tokens found in a cache, as routers count them."""
+    cached, computed = (
+        rate(metric, "namespace, endpoint", "<window>", 'traffic!="console"', offset)
+        for metric in (q.ROUTER_CACHED, q.ROUTER_COMPUTED)
+    )
+    return f"({cached} / (({cached} + {computed}) > 1))"
 
 
 _worker_rule = partial(Rule, about="endpoint_name")
@@ -122,9 +125,9 @@ RULES: tuple[Rule, ...] = (
             window("5m"),
         ),
     ),
-    _worker_rule(
+    Rule(
         "CacheHitCollapse",
-        f"{_reused()} / ({_reused(' offset 1d')} > 0)",
+        f"{_hit_rate()} / ({_hit_rate(' offset 1d')} > 0)",
         "30m",
         "the cache hit rate is below <threshold> of its value 24 h ago",
         "Run the doctor, compare revisions, and check whether the start of prompts changed "

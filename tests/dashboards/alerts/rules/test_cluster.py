@@ -19,7 +19,7 @@ E = 'namespace="default",endpoint_name="demo"'
 POD = f'{E},pod="demo-worker-0"'
 POOL = 'pool="default",node="n0"'
 DAY = "25h"
-LONG = 1600  # minutes
+OF_ROUTER = {"severity": "ticket", "namespace": "default", "endpoint": "demo"}
 
 GROUPS_HERE = (
     "emberline-engines",
@@ -65,10 +65,15 @@ def ttft(quick: int, slow: int, bounds: tuple[str, str] = ("2", "4")) -> Series:
 def reuse(yesterday: int, today: int) -> Series:
     """Computed tokens of 6,000 prompt tokens/min."""
     early, late = 6000 - yesterday, 6000 - today
-    computed = f"0+{early}x1400 {early * 1400}+{late}x200"
-    return vllm("prompt_tokens_by_source_total", computed, f'{POD},source="local_compute"') | vllm(
-        "prompt_tokens_total", f"0+6000x{LONG}"
-    )
+    name, labels = "emberline_router_{}_prompt_tokens_total", 'namespace="default",endpoint="demo"'
+    return {
+        f"{name.format('computed')}{{{labels}}}": f"0+{early}x1400 {early * 1400}+{late}x200",
+        f"{name.format('cached')}{{{labels}}}": (
+            f"0+{yesterday}x1400 {yesterday * 1400}+{today}x200"
+        ),
+        # A benchmark, today.
+        f'{name.format("cached")}{{{labels},traffic="console"}}': "0x1400 0+90000x200",
+    }
 
 
 def operations(good: int, bad: int) -> Series:
@@ -171,7 +176,7 @@ CASES = (
     Case("KVCacheSaturated", vllm("kv_cache_usage_perc", "0.9x60"), []),
     Case("Preemptions", vllm("num_preemptions_total", "0+9x60"), [endpoint(pod="demo-worker-0")]),
     Case("Preemptions", vllm("num_preemptions_total", "0+5x60"), []),
-    Case("CacheHitCollapse", reuse(4000, 1000), [endpoint()], DAY),
+    Case("CacheHitCollapse", reuse(4000, 1000), [OF_ROUTER], DAY),
     Case("CacheHitCollapse", reuse(4000, 3000), [], DAY),
     Case("MetricsAbsent", ALIVE, [{"severity": "ticket"}]),
     Case("MetricsAbsent", ALIVE | vllm("num_requests_running", "0x60"), []),
