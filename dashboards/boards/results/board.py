@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
 from console.core.local_time import format_clock, get_axis_zone
-from dashboards.boards import queries
 from dashboards.boards.charts import figure
 from dashboards.boards.charts.series import StyledSeries, add_totals, style_series
 from dashboards.boards.panels.declarations import Panel, PanelLine, Range, UnpricedPanel
@@ -182,19 +181,7 @@ def _survey(request: BoardRequest) -> targets.RangeSurvey:
         if chosen.length_s > evidence.LONG_TOTAL_S and totals not in reach_s:
             reach_s[totals] = length_s
     longest_s = length_s + max(step_s, times.rate_s)
-    counters = find_counters(request.panels, request.scope, chosen.length_s)
-    return targets.survey_range(
-        request.prometheus, request.scope, request.now, longest_s, reach_s, counters
-    )
-
-
-def find_counters(panels: Iterable[Panel], scope: Scope, length_s: int) -> set[tuple[str, str]]:
-    """Return the counters of the totals that are read from samples."""
-    if not scope.endpoint or length_s > evidence.LONG_TOTAL_S:
-        return set()
-    lines = (line for panel in panels if panel.kind == "numbers" for line in panel.lines)
-    times = Times(length_s, length_s)
-    return growth.find_counters(queries.render_plain(line.query, scope, times) for line in lines)
+    return targets.survey_range(request.prometheus, request.scope, request.now, longest_s, reach_s)
 
 
 def _has_total(panel: Panel) -> bool:
@@ -219,7 +206,7 @@ def _plan(request: BoardRequest) -> QueryPlan:
     times = lines.resolve_times(survey)
     appeared = lines.find_appeared(request.prometheus, times, survey.added)
     evidence_scope = evidence.EvidenceScope(
-        scope, times, request.now, survey.resolution.targets, survey.covered, survey.exported
+        scope, times, request.now, survey.resolution.targets, survey.covered
     )
     questions = lines.questions(window, times, appeared)
     rankings = lines.rankings(times)

@@ -52,7 +52,6 @@ def is_counted(line: PanelLine) -> bool:
 class EvidenceScope:
     """Scope in which absence is examined. `end` is the exact end of the range; the last point of a
     coarse chart is earlier. `covered`: intervals (s) of all recording rules that cover it.
-    `exported`: counters of the totals that have a series in it, if known.
     """
 
     scope: Scope
@@ -60,7 +59,6 @@ class EvidenceScope:
     end: float
     targets: int
     covered: tuple[int, ...] = ()
-    exported: frozenset[str] | None = None
 
     @property
     def length_s(self) -> int:
@@ -111,9 +109,7 @@ def plan_totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Questio
     if not rules and _is_expensive(at.targets, at.length_s):
         questions = _plan_estimated(names, at.scope, at.length_s, at.end)
     else:
-        exported = None if rules else at.exported
-        fleet = at.times.fleet
-        questions = _plan_exact(names, at.scope, at.length_s, at.end, rules, fleet, exported)
+        questions = _plan_exact(names, at.scope, at.length_s, at.end, rules, at.times.fleet)
     return {_TOTAL + name: question for name, question in questions.items()}
 
 

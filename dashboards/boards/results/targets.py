@@ -87,7 +87,6 @@ class RangeSurvey:
     fleet: tuple[int, ...] = ()
     added: tuple[str, ...] | None = None
     pods: tuple[str, ...] = ()
-    exported: frozenset[str] | None = None
 
 
 _Covered = tuple[tuple[int, ...], tuple[int, ...]]  # by the families, and by their fleet's sums
@@ -136,24 +135,16 @@ def _read_resolution(
 
 
 def survey_range(
-    asker: Asker,
-    scope: Scope,
-    now: float,
-    length_s: int,
-    reach_s: Mapping[growth.Family, int],
-    counters: Collection[tuple[str, str]] = (),
+    asker: Asker, scope: Scope, now: float, length_s: int, reach_s: Mapping[growth.Family, int]
 ) -> RangeSurvey:
     """Read in one round what is not remembered; in another, where rules lack moments, whether
     anything was scraped then. `reach_s`: seconds before now that each family of
-    recording rules must cover. `counters`: those of which to read whether they have a series.
+    recording rules must cover.
     """
     end = int(now) // SCRAPE_S * SCRAPE_S
     questions = {}
     if length_s <= _MAX_ADDED_S:  # longer ranges are read from recording rules
         questions["added"] = Question(added_series(scope, length_s), end)
-    if counters:
-        query = promql.names_exported(counters, length_s)
-        questions["exported"] = Question(query, end, join="sum")
     if scope.endpoint:
         questions["pods"] = Question(known_pods(scope, length_s), end)
     remembered = _memory.get(scope)
@@ -185,9 +176,7 @@ def survey_range(
         _covered[key] = (now, (covered, fleet))
     added = _read_names(answers["added"], "instance", _MAX_ADDED) if "added" in answers else None
     pods = _read_names(answers["pods"], "pod", _MAX_PODS) if scope.endpoint else ()
-    exported = _read_names(answers["exported"], "metric", len(counters)) if counters else None
-    named = None if exported is None else frozenset(exported)
-    return RangeSurvey(resolution, covered, fleet, added, pods or (), named)
+    return RangeSurvey(resolution, covered, fleet, added, pods or ())
 
 
 def added_series(scope: Scope, length_s: int) -> str:

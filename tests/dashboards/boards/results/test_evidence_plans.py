@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
-from dashboards.boards.panels.declarations import PanelLine
-from dashboards.boards.panels.overview import GOOD
 from dashboards.boards.queries import Scope, Times
-from dashboards.boards.results import board, evidence
+from dashboards.boards.results import evidence
 from dashboards.boards.results.evidence import EvidenceScope
 from dashboards.prometheus.http.client import QueryResult, Question, Series
 
@@ -21,13 +18,9 @@ HOUR, DAY = 3600, 86_400
 PANELS = {panel.id: panel for panel in BOARDS["cache"].panels(one=True)}
 
 
-def scope(
-    length_s: int, covered: tuple[int, ...], targets: int = 5, **more: object
-) -> EvidenceScope:
+def scope(length_s: int, covered: tuple[int, ...], targets: int = 5) -> EvidenceScope:
     times = Times(300, length_s, kept=covered)
-    exported = more.get("exported")
-    assert exported is None or isinstance(exported, frozenset)
-    return EvidenceScope(Scope("a"), times, NOW, targets, covered, exported)
+    return EvidenceScope(Scope("a"), times, NOW, targets, covered)
 
 
 @pytest.mark.parametrize(
@@ -106,21 +99,6 @@ def test_percentiles_read_the_histogram_of_the_whole_range(
         assert f"{expected}{{" in question.query
         assert f"[{length_s}s]" in question.query or f"[{1000 * length_s - 1}ms]" in question.query
         assert (question.window, question.at > NOW - 10) == (None, True)
-
-
-def test_totals_of_unexported_counters_keep_their_place() -> None:
-    panels = [replace(GOOD, lines=(PanelLine("hits_device", name="device"),))]
-    counters = board.find_counters(panels, Scope("a"), 900)
-    assert (
-        "vllm:gpu_prefix_cache_hits_total",
-        '{endpoint_name="a",namespace="default"}',
-    ) in counters
-    assert not board.find_counters(panels, Scope(), 900)
-    known = frozenset(name for name, _ in counters if "gpu_" not in name)
-    texts = [q.query for q in evidence.plan_totals(panels, scope(900, (), exported=known)).values()]
-    assert any("rate(vllm:gpu_prefix_cache_hits_total" in text for text in texts)
-    assert not any("last_over_time(vllm:gpu_prefix" in text for text in texts)
-    assert any("last_over_time(vllm:prefix_cache_hits_total" in text for text in texts)
 
 
 def test_peaks_of_a_large_fleet_are_read_at_fewer_moments() -> None:
