@@ -22,6 +22,7 @@ urlpatterns = [
     path("instance-types/", include(instance_types.page_urls())),
     path("clusters/", include("console.clusters.urls")),
     path("endpoints/", include("endpoints.urls")),
+    path("models/", include("endpoints.pages.model_catalogue")),
     path("keys/", include("endpoints.pages.keys.urls")),
     path("routing/", include("routing.urls")),
     path("playground/", include("routing.playground.urls")),

@@ -47,6 +47,7 @@ class EndpointsConfig(AppConfig):
             )
         )
         navigation.register_item(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
+        navigation.register_item(navigation.NavItem("Models", "models:list", "box", 61))
         navigation.register_item(navigation.NavItem("Inference keys", "keys:index", "key", 83))
         register_finder(shell_entries.find)
         register_finder(shell_entries.find_workers)

@@ -33,6 +33,10 @@ class ModelEntry:
     instance: Placement | None
 
     @property
+    def fits(self) -> bool:
+        return self.here is not None and self.here.verdict is not FitVerdict.DOES_NOT_FIT
+
+    @property
     def size(self) -> str:
         return capacity_check.format_params(self.params) if self.params else ""
 

@@ -28,6 +28,7 @@ from endpoints.spec.fields import BY_PATH, FIELDS
 from endpoints.spec.rules import check
 
 LONGEST_NAME = 40
+_LONGEST_MODEL = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class SpecEditor:
     ) -> None:
         self.present, self.source = present, source
         self._link = read_prefill(request.GET.dict()) if present else Prefill({}, {})
+        self._model = "" if present or source else request.GET.get("model", "")[:_LONGEST_MODEL]
         self.linked_note = request.GET.get("note", "")[:LONGEST_NOTE] if present else ""
         self.sent: dict[str, str] = {name: str(value) for name, value in request.POST.items()}
         self.is_yaml = "yaml" in self.sent
@@ -82,6 +84,8 @@ class SpecEditor:
         form = self._form(None)
         if self.present is not None:
             return self._prefilled(form)
+        if self._model:
+            form = self.holding({**form.flat(), "model": self._model})
         return form if self.start is None else self._begin(self.start, form.flat())
 
     def _prefilled(self, form: EndpointForm) -> EndpointForm:
