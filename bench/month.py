@@ -215,7 +215,7 @@ def _of_family(
     for labels, _, much in made[n.PROMPT]:
         own = ",".join(p for p in labels.split(",") if p.partition("=")[0] in _ENDPOINT)
         for tier in ("device", "l1", "l2", "beyond", "computed"):
-            key = f'{family.all}{cache.TIER_TOKENS}{{{own},tier="{tier}",basis="tier"}}'
+            key = f'{family.all}{cache.TIER_TOKENS}{{{own},tier="{tier}"}}'
             found[key] = found.get(key, 0.0) + much
     found |= _sum_fleet(family, found)
     if family == growth.COPIES:

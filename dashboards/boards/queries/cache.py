@@ -9,8 +9,6 @@ server in multi-process mode begin with `lmcache_mp_` and exclude the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dashboards.boards.queries import growth
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.promql import (
@@ -62,29 +60,19 @@ def share_by_source(scope: Scope, times: Times) -> str:
     `prompt_tokens_total` after prefill, so that the hits of a long prompt, or of one that is
     aborted or preempted, would exceed 1.
     """
-    parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
-    tokens, total = sum_by_tier("", parts), _sum_of_sources(scope, times)
-    return f"{tokens} / on () group_left () ({total} > 0)"
-
-
-def _sum_of_sources(scope: Scope, times: Times) -> str:
-    """Sum the parts of all tiers from a fifth of their counters: each costs a query of its own."""
-    tiers = scope.engines(source_re=f"device|host|{_L2_SOURCES}")
     computed = rate(n.BY_SOURCE, scope.engines(source="local_compute"), times)
-    hits = scope.engines(source_re="local_cache_hit|external_kv_transfer")
-    cached, by_source = (rate(metric, scope.engines(), times) for metric in (n.CACHED, n.BY_SOURCE))
-    vectors = (
-        rate(n.CACHED, tiers, times),
-        computed,
-        f"{rate(n.BY_SOURCE, hits, times)} unless on (pod) {cached}",
-        f"{rates(_QUERIES, scope.engines(), times)} unless on (pod) {by_source}",
-    )
-    return _sum_parts("", vectors)
+    hits, queried = (rates(metrics, scope.engines(), times) for metrics in (_HITS, _QUERIES))
+    beyond = rate(n.EXTERNAL_HITS, scope.engines(), times)
+    # Excluded first: in a new fleet nothing is left to join.
+    older = f"({queried} {_without(n.BY_SOURCE, scope, times)}) - {hits} - ({beyond} or {hits} * 0)"
+    parts = [*_cached_parts(scope, times), ("computed", computed), ("computed", older)]
+    tokens = sum_by_tier("", parts)
+    return f"{tokens} / on () group_left () (sum({tokens}) > 0)"
 
 
 # Recorded only: sums over an endpoint's workers, which may be of several versions.
 TIER_TOKENS = "emberline_prompt_tokens_by_tier"
-_REUSED = {"tier_re": "device|l1|l2|beyond"}
+_CACHED_TIERS = {"tier_re": "device|l1|l2|beyond"}
 
 
 def _has_tiers(scope: Scope, times: Times) -> bool:
@@ -92,55 +80,66 @@ def _has_tiers(scope: Scope, times: Times) -> bool:
 
 
 def tokens_by_tier(times: Times) -> str:
-    """Prompt tokens/s by endpoint, tier and the labels that tell the tier (`basis`)."""
-    by_basis = {"tier": _by_tier, "source": _by_source, "hits": _by_hits}
-    scope, by = Scope(), "namespace, endpoint_name"
-    sums = [
-        label_vector(label_vector(sum_by(by, vector), "tier", tier), "basis", basis)
-        for basis, parts in by_basis.items()
-        for tier, vector in parts(scope, times)
-    ]
-    return " or ".join(sums)
+    """Cached prompt tokens/s by endpoint and tier, to be recorded."""
+    return sum_by_tier("namespace, endpoint_name", _cached_parts(Scope(), times))
 
 
 def cached_by_tier(by: str, scope: Scope, times: Times) -> str:
     """Cached tokens/s by tier; of workers that do not report sources, by lookup hits."""
     if _has_tiers(scope, times):
         labels = f"{by}, tier" if by else "tier"
-        return rate_by(labels, TIER_TOKENS, scope.engines(**_REUSED), times)
-    return sum_by_tier(by, [*reused_parts(scope, times), *_by_hits(scope, times)[:-1]])
+        return rate_by(labels, TIER_TOKENS, scope.engines(**_CACHED_TIERS), times)
+    return sum_by_tier(by, _cached_parts(scope, times))
 
 
-def _by_tier(scope: Scope, times: Times) -> Parts:
+def cached_total(by: str, scope: Scope, times: Times) -> str:
+    """Sum of `cached_by_tier`, from fewer queries."""
+    if _has_tiers(scope, times):
+        return rate_by(by, TIER_TOKENS, scope.engines(**_CACHED_TIERS), times)
+    sources = (
+        (n.CACHED, f"device|host|{_L2_SOURCES}", ""),
+        (n.BY_SOURCE, "local_cache_hit|external_kv_transfer", _without(n.CACHED, scope, times)),
+    )
+    vectors = [
+        f"{rate(metric, scope.engines(source_re=source), times)} {newer}"
+        for metric, source, newer in sources
+    ]
+    vectors += [vector for _, vector in _by_hits(scope, times)]
+    sums = (label_vector(sum_by(by, one), "part", str(place)) for place, one in enumerate(vectors))
+    return sum_by(by, " or ".join(sums))
+
+
+def _cached_parts(scope: Scope, times: Times) -> Parts:
     sources = {
         "device": {"source": "device"},
         "l1": {"source": "host"},
         "l2": {"source_re": "disk|p2p"},
         "beyond": {"source": "external_unspecified"},
     }
-    parts = [
-        (tier, rate(n.CACHED, scope.engines(**labels), times)) for tier, labels in sources.items()
-    ]
-    computed = rate(n.BY_SOURCE, scope.engines(source="local_compute"), times)
-    return [*parts, ("computed", computed)]
-
-
-def _by_source(scope: Scope, times: Times) -> Parts:
-    sources = {"device": "local_cache_hit", "beyond": "external_kv_transfer"}
-    newer = f"unless on (pod) {rate(n.CACHED, scope.engines(), times)}"
+    older = {"device": "local_cache_hit", "beyond": "external_kv_transfer"}
+    newer = _without(n.CACHED, scope, times)
     return [
-        (tier, f"{rate(n.BY_SOURCE, scope.engines(source=source), times)} {newer}")
-        for tier, source in sources.items()
+        *((tier, rate(n.CACHED, scope.engines(**of), times)) for tier, of in sources.items()),
+        *(
+            (tier, f"{rate(n.BY_SOURCE, scope.engines(source=source), times)} {newer}")
+            for tier, source in older.items()
+        ),
+        *_by_hits(scope, times),
     ]
 
 
 def _by_hits(scope: Scope, times: Times) -> Parts:
-    hits, queried = (rates(metrics, scope.engines(), times) for metrics in (_HITS, _QUERIES))
-    beyond = rate(n.EXTERNAL_HITS, scope.engines(), times)
-    newer = f"unless on (pod) {rate(n.BY_SOURCE, scope.engines(), times)}"
-    # Excluded first: in a new fleet nothing is left to join.
-    computed = f"({queried} {newer}) - {hits} - ({beyond} or {hits} * 0)"
-    return [("device", f"{hits} {newer}"), ("beyond", f"{beyond} {newer}"), ("computed", computed)]
+    """Of workers without sources."""
+    newer = _without(n.BY_SOURCE, scope, times)
+    tiers = {"device": _HITS, "beyond": (n.EXTERNAL_HITS,)}
+    return [
+        (tier, f"{rates(metrics, scope.engines(), times)} {newer}")
+        for tier, metrics in tiers.items()
+    ]
+
+
+def _without(metric: str, scope: Scope, times: Times) -> str:
+    return f"unless on (pod) {rate(metric, scope.engines(), times)}"
 
 
 def reuse(by: str, *, top: bool = False) -> Query:
@@ -186,33 +185,6 @@ def _of_lookups(**labels: str) -> Query:
         return ratio(cached, _rates(*_QUERIES)(scope, times))
 
     return query
-
-
-def cached_total(by: str, scope: Scope, times: Times) -> str:
-    """Sum of `cached_by_tier`, from fewer queries."""
-    if _has_tiers(scope, times):
-        return rate_by(by, TIER_TOKENS, scope.engines(**_REUSED), times)
-    tiers = scope.engines(source_re=f"device|host|{_L2_SOURCES}")
-    hits = scope.engines(source_re="local_cache_hit|external_kv_transfer")
-    cached, by_source = (rate(metric, scope.engines(), times) for metric in (n.CACHED, n.BY_SOURCE))
-    looked_up = (rates(names, scope.engines(), times) for names in (_HITS, (n.EXTERNAL_HITS,)))
-    vectors = (
-        rate(n.CACHED, tiers, times),
-        f"{rate(n.BY_SOURCE, hits, times)} unless on (pod) {cached}",
-        *(f"{vector} unless on (pod) {by_source}" for vector in looked_up),
-    )
-    return _sum_parts(by, vectors)
-
-
-def _sum_parts(by: str, vectors: Iterable[str]) -> str:
-    sums = (
-        label_vector(sum_by(by, vector), "part", str(place)) for place, vector in enumerate(vectors)
-    )
-    return sum_by(by, " or ".join(sums))
-
-
-def reused_parts(scope: Scope, times: Times) -> Parts:
-    return [*_by_tier(scope, times)[:-1], *_by_source(scope, times)]
 
 
 def _l1_l2(vector: str) -> str:

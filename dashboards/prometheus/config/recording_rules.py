@@ -121,7 +121,7 @@ def list_counters() -> tuple[str, ...]:
 def list_fleet_counters() -> dict[str, tuple[str, ...]]:
     """Return the counters summed over all endpoints, with the labels that are kept."""
     calls = ((text, call) for text, call in _find_calls() if not growth.names_one(text))
-    labels = fleet_sums.collect_labels(calls) | {cache.TIER_TOKENS: {"basis", "tier"}}
+    labels = fleet_sums.collect_labels(calls) | {cache.TIER_TOKENS: {"tier"}}
     return {metric: tuple(sorted(labels)) for metric, labels in sorted(labels.items())}
 
 
