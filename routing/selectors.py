@@ -89,7 +89,10 @@ def name_keys(decisions: Iterable[RoutingDecision]) -> list[RoutingDecision]:
     """Return the decisions with the names of their keys; deleted keys keep their ID."""
     listed = list(decisions)
     names = keys_selectors.names_by_id({decision.key_id for decision in listed})
-    return [replace(one, key_name=names.get(one.key_id, one.key_id)) for one in listed]
+    return [
+        replace(decision, key_name=names.get(decision.key_id, decision.key_id))
+        for decision in listed
+    ]
 
 
 def decision(endpoint: Endpoint, number: str) -> RouterReplies[RoutingDecision | None]:

@@ -84,11 +84,12 @@ class RoutingDecision:
     @property
     def tied(self) -> int:
         """Return the number of other eligible workers of the chosen one's cost."""
-        cost_of_chosen = next((one.score for one in self.candidates if one.chosen), None)
+        scores = (worker.score for worker in self.candidates if worker.chosen)
+        cost_of_chosen = next(scores, None)
         if cost_of_chosen is None or self.strategy in ("roundrobin", "session"):
             return 0
-        others = (one for one in self.candidates if one.healthy and not one.chosen)
-        return sum(one.score == cost_of_chosen for one in others)
+        others = (worker for worker in self.candidates if worker.healthy and not worker.chosen)
+        return sum(worker.score == cost_of_chosen for worker in others)
 
     @property
     def cached_percent(self) -> int | None:

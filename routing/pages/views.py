@@ -75,7 +75,9 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
         "filter": filters,
         "outcomes": OUTCOMES,
         "every_reason": choices.REASONS,
-        "keys": sorted({(one.key_name, one.key_id) for one in recent if one.key_id}),
+        "keys": sorted(
+            {(decision.key_name, decision.key_id) for decision in recent if decision.key_id}
+        ),
         "models": sorted({decision.model for decision in recent if decision.model}),
     }
     refreshed = request.headers.get("HX-Target") == "workers"
@@ -147,15 +149,15 @@ def doctor(request: HttpRequest, name: str) -> HttpResponse:
 def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
     row = find_endpoint(name)
     reply = selectors.decision(row, number)
-    found = None if reply.found is None else selectors.name_keys([reply.found])[0]
+    decided = None if reply.found is None else selectors.name_keys([reply.found])[0]
     context = {
         **build_shell(row),
         "number": number,
-        "decision": found,
-        "miss": explain_miss(found) if found is not None else "",
-        "misses": find_causes(found) if found is not None else (),
+        "decision": decided,
+        "miss": explain_miss(decided) if decided is not None else "",
+        "misses": find_causes(decided) if decided is not None else (),
         "error": reply.error,
-        "prefix_name": _prefix_name(row, found),
+        "prefix_name": _prefix_name(row, decided),
     }
     return render(request, "routing/decision.html", context)
 

@@ -105,7 +105,9 @@ def cached_total(by: str, scope: Scope, times: Times) -> str:
         for metric, source, newer in sources
     ]
     vectors += [vector for _, vector in _by_hits(scope, times)]
-    sums = (label_vector(sum_by(by, one), "part", str(place)) for place, one in enumerate(vectors))
+    sums = (
+        label_vector(sum_by(by, vector), "part", str(place)) for place, vector in enumerate(vectors)
+    )
     return sum_by(by, " or ".join(sums))
 
 
