@@ -281,12 +281,12 @@ class Family:
     @property
     def scraped(self) -> str:
         """Recorded since all of the family's series are: renamed when series are added."""
-        return f"{self.prefix}:targets"
+        return f"{self.prefix}:scraped"
 
     @property
     def fleet_scraped(self) -> str:
         """Like `scraped`, of the sums over all endpoints."""
-        return f"{self.prefix}_fleet:targets"
+        return f"{self.prefix}_fleet:scraped"
 
     def serves(self, window_s: int, step_s: int) -> bool:
         """Whether windows and steps are multiples of the interval. Partial steps would count twice,

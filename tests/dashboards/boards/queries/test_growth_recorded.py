@@ -268,7 +268,7 @@ def test_board_queries_recorded_series_after_full_coverage(
     results_board.measure(BoardRequest(stub, panels, Scope(), RANGES[range_key], 1.8e9))
     found = {question.query for question in stub.recorded_questions.values()}
     families = [family.all for family in growth.FAMILIES]
-    short_queries = [query for query in found if ":targets" not in query]
+    short_queries = [query for query in found if ":scraped" not in query]
     assert any(name in query for query in short_queries for name in families) is short
 
 
