@@ -13,12 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
-import httpx
-
-from console.core.fetch import fetch
-from console.processkit.metrics import MetricSample, parse_samples, total
-from dashboards.boards.queries.metric_names import CACHED, WRITTEN
+from console.processkit.metrics import MetricSample
+from dashboards.boards.queries.metric_names import WRITTEN
 from endpoints.prompt.client import PromptAnswer, PromptRequest, ask
+from endpoints.prompt.token_sources import growth_by_tier, scrape
 
 MAX_TOKENS = 24
 # An L2 write of a few MiB takes well under a second; the rest allows for a busy machine.
@@ -29,7 +27,6 @@ COUNTERS_WAIT_S = 3.0
 # Minimum reduction in time for a hit to count as faster.
 MAX_TIME_RATIO = 0.8
 
-_TIERS = {"device": "device", "host": "L1", "disk": "L2", "p2p": "L2", "external_unspecified": "L2"}
 TITLES = {"cold": "Cold", "again": "Repeated", "other": "Other worker"}
 # Colour by the main token source; the table lists all sources.
 _NEAREST = ("L2", "L1", "device")
@@ -245,25 +242,12 @@ def _sources(
     deadline = tools.clock() + COUNTERS_WAIT_S
     while True:
         after = tools.scrape(answer.worker)
-        growth = None if after is None else _growth_by_tier(before, after)
+        growth = None if after is None else growth_by_tier(before, after)
         if growth is not None and sum(growth.values()) >= (answer.cached_tokens or 0):
             return growth
         if tools.clock() >= deadline:
             return growth
         tools.pause(POLL_S)
-
-
-def _growth_by_tier(before: list[MetricSample], after: list[MetricSample]) -> dict[str, int] | None:
-    """Return None for a missing counter: absent is not zero."""
-    if total(after, CACHED) is None:
-        return None
-    grown: dict[str, int] = {}
-    for source, tier in _TIERS.items():
-        old, new = (total(samples, CACHED, source=source) or 0 for samples in (before, after))
-        more = new - old
-        if more > 0:
-            grown[tier] = grown.get(tier, 0) + int(more)
-    return grown
 
 
 def _l2_bytes_written(samples: list[MetricSample] | None) -> float:
@@ -317,8 +301,6 @@ def _row(shot: Mapping[str, Any], slowest: float) -> dict[str, Any]:
 
 
 REQUEST_S = 90.0
-SCRAPE_S = 2.0
-_MAX_BYTES = 8 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,15 +328,7 @@ class LiveTools:
 
     def scrape(self, worker: str) -> list[MetricSample] | None:
         url = self.workers.get(worker)
-        if not url:
-            return None
-        try:
-            status, body = fetch(
-                "GET", f"{url.rstrip('/')}/metrics", deadline_s=SCRAPE_S, max_bytes=_MAX_BYTES
-            )
-        except (httpx.HTTPError, httpx.InvalidURL):
-            return None
-        return parse_samples(body.decode(errors="replace"), "vllm:") if status == 200 else None
+        return scrape(url) if url else None
 
     def pause(self, seconds: float) -> None:
         threading.Event().wait(seconds)

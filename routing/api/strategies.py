@@ -17,7 +17,6 @@ from console.api import watch
 from console.api.parameters import LAST_EVENT_ID, WATCH
 from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
-from endpoints.prompt import client
 from endpoints.spec.fields import STRATEGIES
 from routing import selectors
 from routing.api.views import AWAY, require_reply
@@ -198,6 +197,10 @@ class TokensSerializer(serializers.Serializer[Any]):
     l2 = serializers.IntegerField()
     cache = serializers.IntegerField(help_text="Cached tokens of unknown tier.")
     computed = serializers.IntegerField(allow_null=True)
+    measured = serializers.BooleanField(
+        help_text="The tiers are the worker's own counts of this request; otherwise as in the "
+        "router's KV index."
+    )
 
 
 class ChatAnswerSerializer(serializers.Serializer[Any]):
@@ -251,5 +254,5 @@ class Chat(APIView):
     def post(self, request: Request, name: str) -> Response:
         endpoint = endpoint_selectors.get(name)
         conversation = from_json(request.data)
-        answer = client.ask(answers.prepare(endpoint, conversation))
-        return Response({"text": answer.text, **answers.facts(endpoint, answer, conversation)})
+        answer, details = answers.respond(endpoint, conversation)
+        return Response({"text": answer.text, **details})

@@ -159,7 +159,8 @@ def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
         "error": reply.error,
         "prefix_name": _prefix_name(row, decided),
     }
-    return render(request, "routing/decision.html", context)
+    part = "routing/htmx/decision.html"
+    return responses.render(request, "routing/decision.html", part, context)
 
 
 def build_shell(endpoint: Endpoint) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Playground requests through the endpoint's router, and facts about their responses.
 
-The console's key is sent to the router only. Tokens by tier distinguish reported from predicted
-values.
+The console's key is sent to the router only. Cached tokens by tier are measured at the worker, or
+split as the router expected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,9 +17,11 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from console.core.errors import Problem, Refused
+from console.processkit.metrics import MetricSample
 from console.web.server.sse import ServerSentEvent, Source
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
+from endpoints.prompt import client, token_sources
 from endpoints.prompt.client import PromptAnswer, PromptRequest
 from endpoints.prompt.stream import stream
 from routing import selectors
@@ -28,12 +32,18 @@ from routing.deployment.admin_client import RouterSilentError
 from routing.prompts.conversation import Conversation
 
 DEADLINE_S = 300.0
+BEFORE_S = 0.5
+COUNTERS_WAIT_S = 1.0  # counters are updated within one engine step after the response
+POLL_S = 0.1
+MAX_WORKERS = 8  # larger endpoints are not scraped for each message
 DEVICE, L1, L2 = "gpu", "l1", "l2"
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """Prompt tokens by source. `cache`: from an unknown tier. None: not reported by the engine."""
+    """Prompt tokens by source. `cache`: from an unknown tier. None: not reported by the engine.
+    `measured`: the tiers are the worker's own counts of this request.
+    """
 
     prompt: int | None = None
     device: int = 0
@@ -41,6 +51,43 @@ class TokenCounts:
     l2: int = 0
     cache: int = 0
     computed: int | None = None
+    measured: bool = False
+
+
+class WorkerCounters:
+    """The workers' counters before a request, compared afterwards with those of its worker. The
+    request waits for `read`, at most `BEFORE_S`.
+    """
+
+    def __init__(self, urls: Mapping[str, str]) -> None:
+        self._urls = urls
+        self._before: dict[str, list[MetricSample]] = {}
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> WorkerCounters:
+        workers = endpoint_selectors.worker_facts(endpoint)
+        return cls({worker.name: worker.url for worker in workers if worker.ready and worker.url})
+
+    def read(self) -> None:
+        if len(self._urls) <= MAX_WORKERS:
+            self._before = token_sources.scrape_all(self._urls, BEFORE_S)
+
+    def tiers_of(self, answer: PromptAnswer) -> Mapping[str, int]:
+        """Return the cached tokens by tier; empty if they are not those of this request alone."""
+        before, cached = self._before.get(answer.worker), answer.cached_tokens
+        if before is None or not cached:
+            return {}
+        deadline = time.monotonic() + COUNTERS_WAIT_S
+        while True:
+            after = token_sources.scrape(self._urls[answer.worker])
+            growth = token_sources.growth_by_tier(before, after) if after else None
+            if growth is None:
+                return {}
+            if sum(growth.values()) >= cached:
+                return growth if sum(growth.values()) == cached else {}
+            if time.monotonic() >= deadline:
+                return {}
+            time.sleep(POLL_S)
 
 
 def prepare(endpoint: Endpoint, conversation: Conversation) -> PromptRequest:
@@ -87,12 +134,18 @@ def _choose_by_strategy(endpoint: Endpoint, ask: PromptRequest, strategy: str) -
     return str(choice.get("chosen") or "")
 
 
-def count_tokens(answer: PromptAnswer, decision: RoutingDecision | None) -> TokenCounts:
-    """Split the reported tokens among tiers in the predicted proportions. Pure."""
+def count_tokens(
+    answer: PromptAnswer, decision: RoutingDecision | None, tiers: Mapping[str, int]
+) -> TokenCounts:
+    """Split the reported tokens by the measured `tiers`, or else in the expected proportions."""
     prompt, cached = answer.prompt_tokens, answer.cached_tokens
     if prompt is None or cached is None:
         return TokenCounts(prompt)
     cached = max(0, min(cached, prompt))
+    computed = prompt - cached
+    if tiers:
+        device, l1, l2 = (tiers.get(tier, 0) for tier in ("device", "L1", "L2"))
+        return TokenCounts(prompt, device, l1, l2, 0, computed, measured=True)
     chosen = next((c for c in decision.candidates if c.chosen), None) if decision else None
     matched = chosen.matched if chosen is not None else {}
     left, parts = cached, {}
@@ -100,8 +153,8 @@ def count_tokens(answer: PromptAnswer, decision: RoutingDecision | None) -> Toke
         parts[tier] = min(left, matched.get(tier, 0))
         left -= parts[tier]
     if parts[DEVICE] + parts[L1] + parts[L2] == 0:
-        return TokenCounts(prompt, cache=cached, computed=prompt - cached)
-    return TokenCounts(prompt, parts[DEVICE], parts[L1], parts[L2], left, prompt - cached)
+        return TokenCounts(prompt, cache=cached, computed=computed)
+    return TokenCounts(prompt, parts[DEVICE], parts[L1], parts[L2], left, computed)
 
 
 def _explain_miss(answer: PromptAnswer, decision: RoutingDecision | None) -> str:
@@ -112,7 +165,9 @@ def _explain_miss(answer: PromptAnswer, decision: RoutingDecision | None) -> str
     return explain_miss(replace(decision, prompt_tokens=prompt, cached_tokens=cached))
 
 
-def facts(endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation) -> dict[str, Any]:
+def facts(
+    endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation, counters: WorkerCounters
+) -> dict[str, Any]:
     """Return the response's facts without its text, ready for JSON."""
     decision, url = None, ""
     if answer.decision:
@@ -138,12 +193,24 @@ def facts(endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation) 
         "duration_s": answer.duration_s,
         "completion_tokens": answer.completion_tokens,
         "expected_cached_tokens": decision.predicted_cached_tokens if decision else None,
-        "tokens": asdict(count_tokens(answer, decision)),
+        "tokens": asdict(count_tokens(answer, decision, counters.tiers_of(answer))),
     }
 
 
-async def events(endpoint: Endpoint, ask: PromptRequest, conversation: Conversation) -> Source:
+def respond(endpoint: Endpoint, conversation: Conversation) -> tuple[PromptAnswer, dict[str, Any]]:
+    """Send the conversation and return the whole response with its facts; raise `Refused`."""
+    request = prepare(endpoint, conversation)
+    counters = WorkerCounters.of(endpoint)
+    counters.read()
+    answer = client.ask(request)
+    return answer, facts(endpoint, answer, conversation, counters)
+
+
+async def events(
+    endpoint: Endpoint, ask: PromptRequest, conversation: Conversation, counters: WorkerCounters
+) -> Source:
     answer = PromptAnswer()
+    await asyncio.to_thread(counters.read)
     async with aclosing(stream(ask)) as pieces:
         async for piece in pieces:
             if isinstance(piece, str):
@@ -153,15 +220,14 @@ async def events(endpoint: Endpoint, ask: PromptRequest, conversation: Conversat
             if not piece.duration_s:
                 yield ServerSentEvent({"worker": piece.worker, "decision": piece.decision}, "head")
     # Fetching the router's record may take up to its deadline.
-    yield ServerSentEvent(
-        await asyncio.to_thread(_render_facts, endpoint, answer, conversation), "done"
-    )
+    data = await asyncio.to_thread(_render_facts, endpoint, answer, conversation, counters)
+    yield ServerSentEvent(data, "done")
 
 
 def _render_facts(
-    endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation
+    endpoint: Endpoint, answer: PromptAnswer, conversation: Conversation, counters: WorkerCounters
 ) -> dict[str, Any]:
-    details = facts(endpoint, answer, conversation)
+    details = facts(endpoint, answer, conversation, counters)
     context = {"answer": details, "endpoint": endpoint}
     return {
         **details,

@@ -20,7 +20,6 @@ from endpoints import selectors as endpoint_selectors
 from endpoints.choices import Phase
 from endpoints.models import Endpoint
 from endpoints.pages.head import find_endpoint
-from endpoints.prompt import client
 from routing.playground import answers
 from routing.prompts import snippets
 from routing.prompts.conversation import PARAMETERS, Conversation, from_form, from_json
@@ -66,11 +65,10 @@ def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     here: Endpoint = context["endpoint"]
     try:
         conversation = from_form(request.POST.dict())
-        answer = client.ask(answers.prepare(here, conversation))
+        answer, details = answers.respond(here, conversation)
     except Refused as refused:
         context |= {"problems": refused.errors}
         return render(request, "playground/endpoint.html", context, status=refused.status_code)
-    details = answers.facts(here, answer, conversation)
     context |= {"text": answer.text, "answer": details}
     return render(request, "playground/endpoint.html", context)
 
@@ -85,7 +83,8 @@ def chat(request: HttpRequest, name: str) -> HttpResponseBase:
         conversation = _parse_conversation(request)
         ask = answers.prepare(here, conversation)
         life_s = ask.deadline_s + _FACTS_TIME_S
-        return sse.stream(request, answers.events(here, ask, conversation), life_s=life_s)
+        source = answers.events(here, ask, conversation, answers.WorkerCounters.of(here))
+        return sse.stream(request, source, life_s=life_s)
     except Refused as refused:
         return _error_response(refused)
 

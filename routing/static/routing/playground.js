@@ -1,5 +1,5 @@
 // Playground: streamed conversations with one or two endpoints, and a table of measured runs.
-// Without this file the page's form sends one message. Nothing is stored outside the page.
+// Without this file the page's form sends one message. Turns and runs are kept in the browser tab.
 (function () {
   "use strict";
   var form = document.getElementById("playground");
@@ -191,23 +191,31 @@
     }
     if (kind === "done") {
       state.textContent = "";
-      turn.node.querySelector(".turn-facts").innerHTML = data.html; // from the console's own template
-      record(pane, turn, data);
+      showFacts(turn, data.html);
+      var number = runs.length ? runs[0].number + 1 : 1;
+      addRun({ number: number, mode: turn.mode, message: turn.message, endpoint: pane.box.dataset.endpoint, data: data });
+      summarize();
     }
     if (follow) pane.log.scrollTop = pane.log.scrollHeight;
   }
 
-  // -- runs: one row for each response, kept until the page is closed
+  function showFacts(turn, html) {
+    turn.html = html;
+    var node = turn.node.querySelector(".turn-facts");
+    node.innerHTML = html; // from the console's own template
+    window.htmx.process(node);
+  }
+
+  // -- runs: one row for each response, kept until the tab is closed
 
   var MAX_RUNS = 200;
   var COLUMNS = ["run", "mode", "endpoint", "worker", "reason", "route", "ttft_s", "itl_s", "duration_s", "prompt_tokens",
     "device", "l1", "l2", "cached_unknown_tier", "computed", "completion_tokens", "decision", "error", "message"];
 
-  function record(pane, turn, data) {
+  function addRun(run) {
     var holder = document.createElement("tbody");
-    holder.innerHTML = data.row; // from the console's own template
+    holder.innerHTML = run.data.row; // from the console's own template
     var row = holder.firstElementChild;
-    var run = { number: runs.length ? runs[0].number + 1 : 1, mode: turn.mode, message: turn.message, endpoint: pane.box.dataset.endpoint, data: data };
     row.querySelector("[data-run=number]").textContent = run.number;
     var mode = row.querySelector("[data-run=mode]");
     mode.textContent = run.mode;
@@ -215,9 +223,9 @@
     var message = row.querySelector("[data-run=message]");
     message.textContent = message.title = run.message.slice(0, 200);
     byId("runs-rows").prepend(row);
+    window.htmx.process(row);
     runs.unshift(run);
     if (runs.length > MAX_RUNS) { runs.pop(); byId("runs-rows").lastElementChild.remove(); }
-    summarize();
   }
 
   function middle(values) {
@@ -305,8 +313,31 @@
       byId("code-body").textContent = reply.detail ? reply.detail + " " + (reply.remedy || "") : "The console did not respond. Close and reopen this section.";
     });
   });
-  window.addEventListener("beforeunload", function (event) {
-    if (panes[0].turns.length > 2 || runs.length > 2) event.preventDefault();
+
+  // -- leaving the page and coming back, in this browser tab
+
+  var STORED = "playground " + form.dataset.user + " " + panes.map(function (pane) { return pane.box.dataset.endpoint; }).join(" ");
+
+  window.addEventListener("pagehide", function () {
+    var turns = panes.map(function (pane) {
+      return pane.turns.map(function (turn) { return { role: turn.role, text: turn.text, mode: turn.mode, message: turn.message, html: turn.html }; });
+    });
+    try { sessionStorage.setItem(STORED, JSON.stringify({ turns: turns, runs: runs })); } catch { sessionStorage.removeItem(STORED); } // larger than the browser's limit
   });
+
+  function restore() {
+    var stored = JSON.parse(sessionStorage.getItem(STORED) || "null");
+    if (!stored) return;
+    panes.forEach(function (pane, index) {
+      stored.turns[index].forEach(function (turn) {
+        Object.assign(add(pane, turn.role, turn.text), { mode: turn.mode, message: turn.message });
+        if (turn.html) showFacts(pane.turns[pane.turns.length - 1], turn.html);
+      });
+    });
+    stored.runs.reverse().forEach(addRun);
+    summarize();
+  }
+
+  restore();
   refresh();
 })();

@@ -11,6 +11,7 @@ from console.processkit.metrics import MetricSample
 from dashboards.proof import cache_proof
 from dashboards.proof.cache_proof import ProofFacts, ProofOutcome
 from endpoints.prompt.client import PromptAnswer
+from endpoints.prompt.token_sources import CACHED
 
 A, B = "demo-worker-0", "demo-worker-1"
 BOTH = ProofFacts((A, B), l1=True, l2=True, strategy="prefixaware", simulated=False)
@@ -66,7 +67,7 @@ class ProofWorkers:
         if not self.without_counter:
             for source in ("device", "host", "disk", "p2p", "external_unspecified"):
                 value = self.counts.get((worker, source), 0.0)
-                samples.append(MetricSample(cache_proof.CACHED, {"source": source}, value))
+                samples.append(MetricSample(CACHED, {"source": source}, value))
         samples.append(MetricSample(cache_proof.WRITTEN, {"tier": "0:primary"}, self.now * 1e6))
         if worker == A and self.prompts_sent and self.now >= self.l2_after_s:
             samples.append(MetricSample(cache_proof.WRITTEN, {"tier": "1:emberline"}, 4e6))

@@ -16,6 +16,7 @@ from console.web.server import sse
 from endpoints.keys import storage
 from endpoints.models import Endpoint
 from endpoints.prompt.client import PromptRequest
+from endpoints.prompt.token_sources import CACHED
 from routing.playground import answers as playground_answers
 from routing.prompts.conversation import from_json
 from tests.support.console import browser, make_endpoint, pretend_ready
@@ -74,7 +75,7 @@ def router() -> Iterator[Stub]:
 def demo_endpoint(router: Stub) -> Endpoint:
     made = make_endpoint()
     storage.write_console_key("demo", SECRET)
-    workers = {"demo-worker-0": "http://w0", "demo-worker-1": "http://w1"}
+    workers = {"demo-worker-0": router.url, "demo-worker-1": "http://127.0.0.1:9"}
     return pretend_ready(made, url=router.url, admin_url=router.url, workers=workers)
 
 
@@ -136,6 +137,7 @@ def test_response_is_streamed_and_ends_with_its_measurements(demo_endpoint: Endp
         "l2": 0,
         "cache": 8,
         "computed": 8,
+        "measured": False,
     }
     assert (done["reason"], done["error"]) == ("kv_hit", "")
     assert done["explain_url"] == "/routing/endpoints/demo/decisions/d-1/"
@@ -143,6 +145,39 @@ def test_response_is_streamed_and_ends_with_its_measurements(demo_endpoint: Endp
     assert "KV cache match" in done["html"]
     assert "data-miss" not in done["html"]
     assert SECRET not in json.dumps(done)
+
+
+@pytest.mark.parametrize(
+    ("growth", "tokens"),
+    [
+        # By the KV index 16 tokens were on the device; the worker's counters have the last word.
+        ({"device": 8, "host": 16, "disk": 8}, {"device": 8, "l1": 16, "l2": 8, "measured": True}),
+        # Another request was served at the same time: as in the KV index.
+        ({"device": 40}, {"device": 16, "l1": 8, "cache": 8, "measured": False}),
+    ],
+)
+def test_tiers_of_the_cached_tokens_are_the_workers_counts(
+    demo_endpoint: Endpoint, router: Stub, growth: dict[str, int], tokens: dict[str, Any]
+) -> None:
+    def metrics(_path: str, _body: bytes) -> tuple[int, str]:
+        served = any(path == "/v1/chat/completions" for _, path, _ in router.seen)
+        counts = {source: 100 + served * count for source, count in growth.items()}
+        rows = [f'{CACHED}{{source="{source}"}} {count}' for source, count in counts.items()]
+        return 200, "\n".join(rows)
+
+    router.answers["/metrics"] = metrics
+    done = events(chat(browser("operator"), chat_request()))[-1][1]
+    assert done["tokens"] == {"prompt": 40, "l2": 0, "cache": 0, "computed": 8} | tokens
+
+
+def test_explain_is_shown_beside_the_conversation(demo_endpoint: Endpoint) -> None:
+    client = browser("operator")
+    assert 'id="explain-body"' in client.get(HOME).text
+    done = events(chat(client, chat_request()))[-1][1]
+    assert f'hx-get="{done["explain_url"]}" hx-target="#explain-body"' in done["html"]
+    part = client.get(done["explain_url"], headers={"HX-Request": "true"}).text
+    assert "Compared workers" in part and "<html" not in part
+    assert "<html" in client.get(done["explain_url"]).text
 
 
 def test_request_has_the_submitted_fields(demo_endpoint: Endpoint, router: Stub) -> None:
@@ -165,11 +200,12 @@ def test_other_strategy_is_dry_run_first_and_its_worker_pinned(
     demo_endpoint: Endpoint, router: Stub
 ) -> None:
     done = events(chat(browser("operator"), chat_request(route="roundrobin")))[-1][1]
-    assert [p for _, p, _ in router.seen][:2] == [
+    assert [p for _, p, _ in router.seen if p != "/metrics"][:2] == [
         "/explain?strategy=roundrobin",
         "/v1/chat/completions",
     ]
-    assert router.headers[1]["x-emberline-pin"] == "demo-worker-1"
+    pins = [headers.get("x-emberline-pin") for headers in router.headers]
+    assert [pin for pin in pins if pin] == ["demo-worker-1"]
     assert "routed as roundrobin" in done["html"]
     router.answers["/explain"] = (400, {"error": {"message": "It has no prefix memory."}})
     refused = chat(browser("operator"), chat_request(route="kvaware"))
@@ -246,7 +282,10 @@ async def test_client_disconnect_closes_the_router_connection() -> None:
             worker.url, SECRET, "demo", "", messages=({"role": "user", "content": "x"},)
         )
         source: Any = playground_answers.events(
-            Endpoint(name="demo"), ask, from_json(chat_request())
+            Endpoint(name="demo"),
+            ask,
+            from_json(chat_request()),
+            playground_answers.WorkerCounters({}),
         )
         async with aclosing(source) as reported:
             assert [(await anext(reported)).event for _ in range(2)] == ["head", "piece"]
