@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from itertools import cycle
 from typing import Any
+from urllib.parse import urlencode
 
 from django import template
 from django.templatetags.static import static
@@ -50,6 +51,7 @@ _SEVERITY_ICONS = {
     "none": "circle-dashed",
 }
 _SPRITE = "vendor/tabler/icons.svg"
+_SHARED_PARAMETERS = ("range", "from", "to", "worker")
 
 
 @register.simple_tag
@@ -66,10 +68,14 @@ def icon(name: str, label: str = "", extra: str = "") -> SafeString:
 @register.inclusion_tag("console/inc/tabs.html", takes_context=True)
 def tabs(context: template.Context, kind: str, name: str = "") -> dict[str, Any]:
     """Render the tabs of an object, `{% tabs "endpoint" endpoint.name %}`, or of a part of the
-    console, `{% tabs "costs" %}`.
+    console, `{% tabs "costs" %}`. Time range and worker of this page go along to the next one.
     """
-    groups = web_tabs.group_tabs(web_tabs.list_tabs(kind, name, context["request"].path))
-    return {"groups": groups, "name": name or kind}
+    request = context["request"]
+    chosen = {key: request.GET[key] for key in _SHARED_PARAMETERS if request.GET.get(key)}
+    entries = web_tabs.list_tabs(kind, name, request.path)
+    for entry in entries if chosen else ():
+        entry["url"] += f"?{urlencode(chosen)}"
+    return {"groups": web_tabs.group_tabs(entries), "name": name or kind}
 
 
 @register.simple_tag

@@ -27,9 +27,10 @@ from routing.pages.views import build_shell
 @never_cache
 @require_safe
 def page(request: HttpRequest, name: str) -> HttpResponse:
-    """`?range=`: 1h, 6h or 24h; `?cause=`: with example decisions of this cause."""
+    """`?range=`: 1h, 6h or 24h, or a board's range; `?cause=`: with example decisions of it."""
     endpoint = find_endpoint(name)
     key = request.GET.get("range", "")
+    key = {"15m": "1h"}.get(key, key)  # a board's longer ranges are at most the default here
     key = key if key in misses.RANGES else misses.DEFAULT_RANGE
     cause = request.GET.get("cause", "")
     cause = cause if cause in CAUSES else ""

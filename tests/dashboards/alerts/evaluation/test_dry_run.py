@@ -333,7 +333,7 @@ def test_dry_run_stores_nothing(settings: Any) -> None:
         mine = "/api/v1/endpoints/demo/alert-rules/HighTTFT/dry-run/"
         assert operator.post(mine, {"threshold": 8}).status_code == 200
         text = "".join(f"{path}{sent.decode()}" for _, path, sent in stub.seen)
-        assert "endpoint_name%3D%22demo%22" in text
+        assert "endpoint%3D%22demo%22" in text
         assert "%20%3E%208%20" in text
         for fields, field in (
             ({"threshold": -1}, "threshold"),

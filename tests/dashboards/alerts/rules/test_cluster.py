@@ -58,8 +58,19 @@ def times(name: str, quick: int, slow: int, bounds: tuple[str, str], length: int
     return found | vllm(f"{name}_count", f"0+{every}x{length}")
 
 
-def ttft(quick: int, slow: int, bounds: tuple[str, str] = ("2", "4")) -> Series:
-    return times("time_to_first_token_seconds", quick, slow, bounds, 90)
+def ttft(quick: int, slow: int, bounds: tuple[str, str] = ("2.0", "3.0")) -> Series:
+    """Callers' streamed responses at the router, beside a slow benchmark."""
+    series: Series = {}
+    for traffic, counts in (("", (quick, quick + slow)), ("console", (0, 600))):
+        labels = f'namespace="default",endpoint="demo",traffic="{traffic}"'
+        name = "emberline_router_time_to_first_token_seconds"
+        for bound, count in zip((*bounds, "+Inf"), (*counts, counts[1]), strict=True):
+            series[f'{name}_bucket{{{labels},le="{bound}"}}'] = f"0+{count}x90"
+        series[f"{name}_count{{{labels}}}"] = f"0+{counts[1]}x90"
+    return series
+
+
+ROUTED = {"namespace": "default", "endpoint": "demo"}
 
 
 def reuse(yesterday: int, today: int) -> Series:
@@ -155,12 +166,13 @@ THEIRS = 'pod="somebodys-job-x",phase="Pending"'
 ALIVE = scraped("vllm", 1, POD)
 
 CASES = (
-    Case("HighTTFT", ttft(80, 20), [endpoint()]),
+    Case("HighTTFT", ttft(80, 20), [{"severity": "ticket", **ROUTED}]),
     Case("HighTTFT", ttft(99, 1), []),
     Case("HighTTFT", ttft(1, 4), []),  # too few requests
-    Case("TTFTBudgetBurnFast", ttft(10, 90, ("1", "4")), [endpoint("page")], "80m"),
-    Case("TTFTBudgetBurnFast", ttft(60, 40, ("1", "4")), [], "80m"),
-    Case("TTFTBudgetBurnFast", ttft(10, 90, ("1.0", "4")), [endpoint("page")], "80m"),
+    Case(
+        "TTFTBudgetBurnFast", ttft(10, 90, ("1.0", "5.0")), [{"severity": "page", **ROUTED}], "80m"
+    ),
+    Case("TTFTBudgetBurnFast", ttft(60, 40, ("1.0", "5.0")), [], "80m"),
     Case("HighITL", times("inter_token_latency_seconds", 80, 20, ("0.2", "0.4")), [endpoint()]),
     Case("HighITL", times("inter_token_latency_seconds", 99, 1, ("0.2", "0.4")), []),
     Case("EngineQueueBacklog", vllm("num_requests_waiting", "6x60"), [endpoint()]),

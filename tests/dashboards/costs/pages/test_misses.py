@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.urls import reverse
 
 from dashboards.costs.reports.misses import slope_error
 from dashboards.models import Calibration
@@ -113,6 +114,16 @@ def test_range_begins_with_the_first_router_at_the_earliest(demo: Endpoint, rout
     router.answers["/misses"] = (200, {**SUMS, "started": started})
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
     assert f"since {datetime.fromtimestamp(started, UTC):%Y-%m-%d %H:%M}" in page
+
+
+def test_range_and_worker_go_along_to_the_other_pages(demo: Endpoint) -> None:
+    page = browser("viewer").get("/routing/endpoints/demo/misses/?range=15m&worker=w-0").text
+    assert 'href="?range=1h&amp;worker=w-0" aria-current="true"' in page, "the nearest to a board's"
+    board = reverse("dashboards:endpoint", args=["demo"])
+    assert f'href="{board}?range=15m&amp;worker=w-0"' in page
+    assert "/routing/endpoints/demo/?range=15m&amp;worker=w-0" in page
+    plain = browser("viewer").get("/routing/endpoints/demo/misses/").text
+    assert 'href="/routing/endpoints/demo/"' in plain
 
 
 def test_viewers_have_no_remedy_buttons(demo: Endpoint) -> None:

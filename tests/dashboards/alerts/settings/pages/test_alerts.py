@@ -123,7 +123,7 @@ def test_rule_is_configured_globally_and_per_endpoint_on_its_page() -> None:
     groups = yaml.load(operator.get("/alerts/rules.yml").content, Loader=yaml.CSafeLoader)["groups"]
     late = [r for g in groups for r in g["rules"] if r["alert"] == "HighTTFT"]
     assert [rule["for"] for rule in late] == ["20m"]
-    assert 'endpoint_name!="demo"' in late[0]["expr"]
+    assert 'endpoint!="demo"' in late[0]["expr"]
     made = yaml.load(operator.get("/alerts/prometheusrule.yml").content, Loader=yaml.CSafeLoader)
     assert (made["kind"], made["spec"]["groups"]) == ("PrometheusRule", groups)
     operator.post(f"{mine}reset/")
@@ -206,7 +206,7 @@ def test_rule_history_shows_intervals_and_a_series_with_its_threshold() -> None:
     assert [line.label for line in found.drawing.chart.lines] == ["demo", "Threshold"]
     assert "2.5 s" in found.drawing.chart.spoken
     assert "2 s" in found.drawing.chart.spoken
-    assert 'endpoint_name="demo"' in prometheus.questions["value"]
+    assert 'endpoint="demo"' in prometheus.questions["value"]
     assert 'alertname="HighTTFT"' in prometheus.questions["alerts"]
 
 
@@ -222,10 +222,10 @@ def test_history_queries_only_visible_endpoints() -> None:
     prometheus = StubPrometheus()
     mine = Scope(among=("a", "b"))
     query_history(prometheus, BY_NAME["HighTTFT"], mine, DEFAULT_SETTINGS, "")
-    assert 'endpoint_name=~"a|b"' in prometheus.questions["value"]
+    assert 'endpoint=~"a|b"' in prometheus.questions["value"]
     assert 'endpoint=~"a|b"' in prometheus.questions["alerts"]
     query_history(prometheus, BY_NAME["HighTTFT"], Scope(among=()), DEFAULT_SETTINGS, "")
-    assert 'endpoint_name="-"' in prometheus.questions["value"]
+    assert 'endpoint="-"' in prometheus.questions["value"]
     query_history(prometheus, BY_NAME["GPUHot"], mine, DEFAULT_SETTINGS, "")
     assert '"endpoint", "a"' in prometheus.questions["value"]
     query_history(prometheus, BY_NAME["L2SlowGet"], mine, DEFAULT_SETTINGS, "")
