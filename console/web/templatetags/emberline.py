@@ -1,4 +1,4 @@
-"""Template filters and tags: badges, times, sizes, icons; no queries."""
+"""Template filters and tags: badges, times, sizes, icons; no queries but of saved filters."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from console.core import disk, money
 from console.core.local_time import get_zone_name
+from console.web import saved_filters as filters_of_list
 from console.web.shell import navigation as web_tabs
 
 register = template.Library()
@@ -76,6 +77,15 @@ def tabs(context: template.Context, kind: str, name: str = "") -> dict[str, Any]
     for entry in entries if chosen else ():
         entry["url"] += f"?{urlencode(chosen)}"
     return {"groups": web_tabs.group_tabs(entries), "name": name or kind}
+
+
+@register.inclusion_tag("console/inc/saved_filters.html", takes_context=True)
+def saved_filters(context: template.Context, *, small: bool = False) -> dict[str, Any]:
+    """Render the user's saved filters of this list, with a form to save the present one."""
+    request = context["request"]
+    filters = filters_of_list.saved_filters(request)
+    token = {"csrf_token": context["csrf_token"]}
+    return {"filters": filters, "path": request.path, "small": small, **token}
 
 
 @register.simple_tag

@@ -120,6 +120,7 @@ PARITY = {
     "routing:trace-import": f"POST {ONE}traces/imports/",
     "routing:trace-delete": f"DELETE {ONE}traces/",
     "endpoints:columns": TASTE,
+    "web:saved-filters": TASTE,
     "endpoints:bulk": SHOWN,
     "endpoints:bulk-run": f"POST {ONE}scale/",
     "endpoints:new": "POST /api/v1/endpoints/",

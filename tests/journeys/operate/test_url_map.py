@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 # A viewer may change their own password, tokens and session; all else that answers is a leak.
 OWN = re.compile(
-    r"^/(login|logout|profile|endpoints/columns|overview/guide|playground/prompts)/|^/api/v1/tokens/"
+    r"^/(login|logout|profile|endpoints/columns|saved-filters|overview/guide|playground/prompts)/|^/api/v1/tokens/"
     r"|^/dashboards/custom/(new|import|pin)/"
 )
 

@@ -136,7 +136,7 @@ def test_team_viewer_writes_nowhere(two_teams: Teams) -> None:
 # Queries a router for a dry run, or renders code to copy: nothing is sent or stored.
 # List filters and personal boards belong to the user.
 HARMLESS = re.compile(
-    r"/(explain|code|models/check|playground/prompts)/$|^/(endpoints/columns|overview/guide)/$"
+    r"/(explain|code|models/check|playground/prompts)/$|^/(endpoints/columns|overview/guide|saved-filters)/$"
     r"|^/dashboards/custom/(new|import|pin)/$"
 )
 
