@@ -162,6 +162,13 @@ class RoutingSpec:
         remedy="Give origins such as https://app.example.com, or * alone.",
         rule=allowed_origins_problem,
     )
+    prompt_preview: bool = declare(
+        False,
+        "Prompt preview",
+        "Decisions and prefixes show the first 120 characters of a prompt to everyone who may see "
+        "the endpoint. Routers keep them in memory only. Off: no prompt text is kept anywhere.",
+        _LIVE,
+    )
     record_traffic: bool = declare(
         False,
         "Traffic recording",

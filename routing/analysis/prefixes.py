@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 MIN_REQUESTS = 2
@@ -22,7 +22,8 @@ _SIMILAR_SHARE = 0.5
 @dataclass(frozen=True, slots=True)
 class PrefixGroup:
     """Requests with a common prefix. `workers`: request count per worker. `cached` of `prompt`
-    tokens were reported as cached; None if not reported.
+    tokens were reported as cached; None if not reported. `preview`: text at its beginning, where
+    routers keep it.
     """
 
     digest: str
@@ -32,6 +33,7 @@ class PrefixGroup:
     tokens: int
     workers: tuple[tuple[str, int], ...]
     cached_share: float | None
+    preview: str = ""
 
 
 @dataclass(slots=True)
@@ -115,6 +117,7 @@ class _GroupSums:
     prompt: int = 0
     cached: int = 0
     workers: Counter[str] = field(default_factory=Counter)
+    previews: list[str] = field(default_factory=list)
 
 
 def _make_group(
@@ -134,6 +137,8 @@ def _make_group(
             prefix_sum.prompt += tokens if cached is not None else 0
             prefix_sum.cached += int(cached or 0)
             prefix_sum.workers[str(record.get("chosen") or "")] += 1
+            if record.get("preview"):
+                prefix_sum.previews.append(str(record["preview"]))
     total = sum(1 for prefix in prefixes if prefix)
     return [
         PrefixGroup(
@@ -144,6 +149,13 @@ def _make_group(
             round(sums[digest].tokens),
             tuple(sums[digest].workers.most_common()),
             sums[digest].cached / sums[digest].prompt if sums[digest].prompt else None,
+            _shared_start(sums[digest].previews),
         )
         for digest, node in taken.items()
     ]
+
+
+def _shared_start(texts: Sequence[str]) -> str:
+    first, last = min(texts, default=""), max(texts, default="")  # these two share the least
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return "".join(char for char, _ in same)

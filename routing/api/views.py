@@ -61,7 +61,9 @@ _FILTERS = [
 
 
 class DecisionsSerializer(serializers.Serializer[Any]):
-    """The router's records; prefixes and sessions are keyed hashes, never text."""
+    """The router's records; prefixes and sessions are keyed hashes. `preview`: first
+    characters of the prompt, only with the endpoint field routing.prompt_preview.
+    """
 
     decisions = serializers.ListField(child=serializers.DictField())
 
@@ -274,7 +276,7 @@ class Doctor(APIView):
 
 
 class PrefixGroupSerializer(serializers.Serializer[Any]):
-    """Prompts with one prefix. `digest` is a keyed hash of the prefix; its text is not stored."""
+    """Prompts with one prefix. `digest` is a keyed hash of the prefix."""
 
     digest = serializers.CharField()
     name = serializers.CharField(allow_blank=True)
@@ -286,6 +288,11 @@ class PrefixGroupSerializer(serializers.Serializer[Any]):
     )
     cached_share = serializers.FloatField(
         allow_null=True, help_text="Hit rate of these prompts; null: not reported."
+    )
+    preview = serializers.CharField(
+        allow_blank=True,
+        help_text="Text that the previews of its prompts share; empty without "
+        "routing.prompt_preview.",
     )
 
 

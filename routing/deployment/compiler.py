@@ -30,6 +30,7 @@ KEYS_FILE = "keys.json"
 CONSOLE = "console"  # id of the console's own key on every endpoint
 HASH_KEY_FILE = "prefix.key"
 STORE_CA_FILE = "state-store-ca.pem"
+_PREVIEW_CHARS = 120
 _RECORDED_HOURS = 4  # that fit into an endpoint's limit at least
 _SAMPLE = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
@@ -69,6 +70,8 @@ def compile_config(
     store = state_store(endpoint.spec, installed)
     if store:
         config["state_store"] = store
+    if routing.prompt_preview:
+        config["decisions"] = {"preview_chars": _PREVIEW_CHARS}
     if routing.record_traffic:
         hour = routing.record_mib * 2**20 // (_RECORDED_HOURS * endpoint.spec.routers)
         config["recording"] = {"enabled": True, "hour_bytes": max(hour, 2**16)}

@@ -1,8 +1,8 @@
 """Admin port: health, metrics, decisions, explanations and control actions.
 
-Responses contain no prompt text, keys or session names. Requests from web pages are rejected
-(console.processkit.listener). There is no authentication: bind the port to a private address.
-Request handling only; admin_connection.py does the I/O.
+Responses contain no keys, no session names and no prompt text but an allowed preview. Requests from
+web pages are rejected (console.processkit.listener). There is no authentication: bind the port to a
+private address. Request handling only; admin_connection.py does the I/O.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from routing.engine.fleet.circuit import STATE_NAMES
 from routing.engine.http.http1 import RequestHead
 from routing.engine.kvaware.placement import explain_blocks
 from routing.engine.kvaware.service import KvAwareService
-from routing.engine.observe.decisions import show_candidates
+from routing.engine.observe.decisions import Decision, show_candidates
 from routing.engine.peers.service import PeerExchange
 from routing.engine.policies.base import Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.canary import CanaryPolicy
@@ -162,18 +162,22 @@ class AdminHandler:
         limit, skip = _query_number(query, "limit", "100"), _query_number(query, "skip", "0")
         brief = query.get("brief", ["0"])[0] == "1"
         router = self._router
-        entries = [
-            decision.show(router.config.endpoint, router.identifier.digest, brief)
-            for decision in router.ring.newest(limit + skip)[skip:]
-        ]
+        decisions = router.ring.newest(limit + skip)[skip:]
+        entries = [self._show(decision, brief) for decision in decisions]
         return _json_answer({"decisions": entries})
 
     def _decision(self, number: str) -> Answer:
-        router = self._router
-        decision = router.ring.get(number)
+        decision = self._router.ring.get(number)
         if decision is None:
             raise Refusal("not_found", "Unknown decision, or no longer stored.")
-        return _json_answer(decision.show(router.config.endpoint, router.identifier.digest))
+        return _json_answer(self._show(decision))
+
+    def _show(self, decision: Decision, brief: bool = False) -> dict[str, Any]:
+        router = self._router
+        document = decision.show(router.config.endpoint, router.identifier.digest, brief)
+        if decision.preview:
+            document["preview"] = decision.preview
+        return document
 
     def _index(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router

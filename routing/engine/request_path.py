@@ -27,7 +27,7 @@ from routing.engine.observe.metrics import ModelMetrics
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick
 from routing.engine.prompt.engine_request import EngineRequest
-from routing.engine.prompt.identity import Identity, find_session
+from routing.engine.prompt.identity import Identity, find_session, preview
 from routing.engine.retries import Retries
 from routing.engine.router import Router
 
@@ -175,6 +175,8 @@ class RequestPath:
 
     def _compare(self, exchange: Exchange, identity: Identity) -> None:
         try:
+            if length := self.router.config.preview_chars:
+                exchange.decision.preview = preview(identity.data, length)
             self.router.misses.compare(exchange, identity)
         except Exception as error:  # noqa: BLE001 - the worker has the request
             self.router.internal_error("misses", error)

@@ -19,6 +19,7 @@ from endpoints import actions as endpoint_actions
 from endpoints import selectors as endpoint_selectors
 from endpoints.keys import selectors as keys_selectors
 from endpoints.models import Endpoint
+from endpoints.pages.editor.prefill import prefilled_edit_url
 from endpoints.pages.head import find_endpoint, generation_of
 from endpoints.spec.fields import BY_PATH, STRATEGIES
 from routing import actions, selectors
@@ -204,6 +205,8 @@ def show_prefixes(request: HttpRequest, name: str) -> HttpResponse:
         "seen": reply,
         "longest": actions.MAX_NAME_LENGTH,
         "shown_blocks": selectors.SHOWN_BLOCKS,
+        "previews": row.parsed.routing.prompt_preview,
+        "preview_url": prefilled_edit_url(row.name, {"routing.prompt_preview": True}),
     }
     return render(request, "routing/prefixes.html", context)
 

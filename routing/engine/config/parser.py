@@ -83,6 +83,7 @@ class _Decisions(Section, frozen=True):
     file: str = ""
     sample: Share = 1.0
     max_bytes: Annotated[int, between(65_536, 2**50)] = 256 * 1024 * 1024
+    preview_chars: Annotated[int, between(0, 200)] = 0
 
 
 class _Kubernetes(Section, frozen=True):
@@ -181,6 +182,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         open_paths=syntax.parse_open_paths(document.open_paths),
         allowed_origins=tuple(origin.lower() for origin in document.allowed_origins),
         decisions_keep=document.decisions.keep,
+        preview_chars=document.decisions.preview_chars,
         retry_attempts=document.retry.attempts,
         access_log=_parse_access_log(document.access_log),
         journal=_parse_journal(document.decisions, base_dir),

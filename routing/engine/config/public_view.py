@@ -88,7 +88,11 @@ def show_config(config: Config) -> dict[str, Any]:
         "worker_tls": _show(config.worker_tls),
         "health": _show(config.health),
         "limits": _show(config.limits),
-        "decisions": {"keep": config.decisions_keep, **(_show(config.journal) or {})},
+        "decisions": {
+            "keep": config.decisions_keep,
+            "preview_chars": config.preview_chars,
+            **(_show(config.journal) or {}),
+        },
         "recording": _show(config.recording),
         "retry": {"attempts": config.retry_attempts},
         "access_log": _show(config.access_log),

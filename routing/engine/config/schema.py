@@ -374,6 +374,7 @@ class Config:
     KV cache reuse; without keys it is shared. `reuse_port`: several routers listen on the address.
     `l1_tokens`: size of each worker's L1; 0: unknown, or none. `allowed_origins`: of browsers'
     scripts; `*`: every origin. `paused`: it has no workers on purpose, and refusals say so.
+    `preview_chars`: of a prompt's text, kept with its decision; 0: none.
     """
 
     listen: Address
@@ -403,6 +404,7 @@ class Config:
     open_paths: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ("*",)
     decisions_keep: int = 2000
+    preview_chars: int = 0
     retry_attempts: int = 2
     access_log: AccessLogConfig = field(default_factory=AccessLogConfig)
     journal: JournalConfig | None = None

@@ -1,7 +1,7 @@
 """Routing decisions in a bounded ring buffer.
 
-Records contain no prompt text and no session names: both are shown as keyed hashes, computed on
-display.
+Records contain no session names and no prompt text, unless the operator allowed a preview: both are
+shown as keyed hashes, computed on display.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Decision:
         "answer_id", "arm", "attempts", "blocks", "cached_tokens", "candidates", "choices",
         "chosen", "compared", "completion_tokens", "counted", "duration_s", "error",
         "estimate_reason", "estimated", "fallback", "id", "key_id", "misses", "model",
-        "predicted", "prefix", "prompt_tokens", "queued_s", "reason", "request_id", "requested",
-        "reserved", "session", "sketch", "status", "strategy", "tiers", "time", "ttft_s", "unit",
+        "predicted", "prefix", "preview", "prompt_tokens", "queued_s", "reason", "request_id",
+        "requested", "reserved", "session", "sketch", "status", "strategy", "tiers", "time",
+        "ttft_s", "unit",
     )  # fmt: skip
 
     def __init__(self, decision_id: str, time: float, strategy: str) -> None:
@@ -61,6 +62,7 @@ class Decision:
         self.model = ""
         self.session = b""
         self.prefix: Sequence[int] = ()
+        self.preview = ""  # first characters of the prompt; "" unless the operator allowed it
         self.blocks = 0
         self.prompt_tokens = 0
         self.estimated = True

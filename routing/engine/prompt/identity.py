@@ -35,6 +35,7 @@ _CACHED_SEEDS: Final = 1024  # bounded: callers choose models and salts
 _CACHED_SALTS: Final = 1024
 _ANTHROPIC: Final = b"/v1/messages"
 _SALT: Final = b"cache-salt"
+_TEXT_DEPTH: Final = 4  # message, parts, part, text
 GROUP_BLOCKS: Final = 32
 _GROUP_SLICE: Final = 8
 CACHED_GROUPS = 16_384  # groups, about 450 bytes each
@@ -321,6 +322,28 @@ def guess_path(data: dict[str, Any] | None) -> bytes:
     if path is None:
         raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")
     return path
+
+
+def preview(data: dict[str, Any] | None, length: int) -> str:
+    """Return the first characters of a request's prompt, with single spaces; "" without a text."""
+    if data is None:
+        return ""
+    messages = data.get("messages")
+    first = messages[0] if type(messages) is list and messages else None
+    starts = (data.get("system"), data.get("instructions"), first, data.get("prompt"))
+    text = next(filter(None, map(_first_text, (*starts, data.get("input")))), "")
+    plain = "".join(char if char.isprintable() else " " for char in text[: 4 * length])
+    return " ".join(plain.split())[:length]
+
+
+def _first_text(value: Any) -> str:
+    """Return a text, or the first one in a list of texts, parts or messages."""
+    for _ in range(_TEXT_DEPTH):
+        if type(value) is list:
+            value = value[0] if value else ""
+        elif type(value) is dict:
+            value = value.get("text") or value.get("content")
+    return value if type(value) is str else ""
 
 
 def _session_in_body(body: dict[str, Any], name: str) -> bytes:

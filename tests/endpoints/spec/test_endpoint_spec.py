@@ -351,6 +351,7 @@ def test_diff_lists_what_restarts(data: dict[str, Any]) -> None:
         "routing.session_key",
         "routing.cache_isolation",
         "routing.allowed_origins",
+        "routing.prompt_preview",
         "routing.record_traffic",
         "routing.record_days",
         "routing.record_mib",

@@ -82,6 +82,7 @@ def test_only_restart_fields_are_in_the_hash(data: dict[str, Any]) -> None:
         "routing.session_key": "body:user",
         "routing.cache_isolation": "group",
         "routing.allowed_origins": [],
+        "routing.prompt_preview": True,
         "routing.record_traffic": True,
         "routing.record_days": 1,
         "routing.record_mib": 1,

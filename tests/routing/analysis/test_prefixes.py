@@ -49,6 +49,16 @@ def test_shared_prefixes_are_reported_up_to_their_common_length() -> None:
     assert group.cached_share is None
 
 
+def test_preview_of_a_prefix_is_what_its_prompts_share() -> None:
+    records = [
+        record([A, B]) | {"preview": "You are a bot. Dear Ada"},
+        record([A, B]) | {"preview": "You are a bot. Dear Bob"},
+        record([A, B]),
+    ]
+    (group,) = group_prefixes(records, {})
+    assert group.preview == "You are a bot. Dear "
+
+
 def test_frequent_prefixes_and_rarer_extensions_are_both_listed() -> None:
     records = [record([A, letter * 16]) for letter in "123456"] + [record([A, B, C])] * 3
     assert {(one.digest, one.requests) for one in group_prefixes(records, {})} == {(A, 9), (C, 3)}

@@ -101,6 +101,13 @@ def test_routers_record_if_the_endpoint_enables_it() -> None:
     assert config["recording"] == {"enabled": True, "hour_bytes": 2 * 2**20}
 
 
+def test_routers_keep_prompt_text_only_if_the_endpoint_allows_it() -> None:
+    assert "decisions" not in compile_config(ENDPOINT, ())
+    routing = replace(ENDPOINT.spec.routing, prompt_preview=True)
+    config = compile_config(replace(ENDPOINT, spec=replace(ENDPOINT.spec, routing=routing)), ())
+    assert config["decisions"] == {"preview_chars": 120}
+
+
 @pytest.mark.parametrize(
     ("fields", "strategy"),
     [

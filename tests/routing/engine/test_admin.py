@@ -87,3 +87,18 @@ async def test_decision_list_is_brief_and_paged_on_request() -> None:
         assert [item["id"] for item in brief] == [item["id"] for item in whole]
         assert not any({"prefix", "candidates"} & set(item) for item in brief)
         assert (await admin(server, "/decisions?skip=x")).status == 400
+
+
+async def test_prompt_text_is_shown_only_where_it_is_allowed() -> None:
+    async with FakeWorker() as worker, router(worker) as server:
+        await ask(server, post(STORY))
+        (hidden,) = (await admin(server, "/decisions")).json["decisions"]
+        assert "preview" not in hidden and "a long" not in str(hidden)
+    async with FakeWorker() as worker, router(worker, decisions={"preview_chars": 12}) as server:
+        await ask(server, post(STORY))
+        (listed,) = (await admin(server, "/decisions?brief=1")).json["decisions"]
+        whole = (await admin(server, f"/decisions/{listed['id']}")).json
+        assert listed["preview"] == whole["preview"] == "a long story"
+        decision = server.router.ring.get(listed["id"])
+        journalled = decision.show("demo", server.router.identifier.digest)
+        assert "a long" not in str(journalled)

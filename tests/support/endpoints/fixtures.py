@@ -63,6 +63,7 @@ def data() -> dict[str, Any]:
             "session_key": "header:x-session-id",
             "cache_isolation": "key",
             "allowed_origins": ["*"],
+            "prompt_preview": False,
             "record_traffic": False,
             "record_days": 7,
             "record_mib": 256,

@@ -9,7 +9,7 @@ import pytest
 
 from routing.engine.config import SessionKey
 from routing.engine.errors import Refusal
-from routing.engine.prompt.identity import Identifier, guess_path
+from routing.engine.prompt.identity import Identifier, guess_path, preview
 from routing.engine.tokens.usage import BytesPerToken
 
 CHAT = b"/v1/chat/completions"
@@ -187,3 +187,23 @@ def test_bare_body_identifies_its_api() -> None:
     for bad in (None, {}):
         with pytest.raises(Refusal):
             guess_path(bad)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (chat("You are\n\n a helpful\tbot\x1b[31m", "Hello"), "You are a helpful bot [31m"),
+        ({"system": [{"type": "text", "text": "Be brief"}], **chat("x")}, "Be brief"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "Look"}]}]}, "Look"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, ""),
+        ({"prompt": "Once upon a time"}, "Once upon a time"),
+        ({"prompt": ["first", "second"]}, "first"),
+        ({"prompt": [1, 2, 3]}, ""),
+        ({"input": "Embed me", "instructions": None}, "Embed me"),
+        ({"prompt": "x" * 500}, "x" * 40),
+        ({"prompt": [[[[[["deep"]]]]]]}, ""),
+        ({"messages": {"role": "user"}, "prompt": 3}, ""),
+    ],
+)
+def test_preview_is_the_first_text_of_a_prompt(body: dict[str, Any], text: str) -> None:
+    assert preview(body, 40) == text
