@@ -14,6 +14,7 @@ from console.commandline.verbs import OUTPUT, OUTPUT_DATA, Table, Verbs, endpoin
 _LIVE = ("queued", "running")
 _FIELDS = "for example replicas=6 strategy=kvaware l1_gib=64 rate=2"
 _RATES = ("hit_rate", "device_hit_rate", "l1_hit_rate", "l2_hit_rate")
+_NO_TIMES = ("no answer", "hit rates only")
 POLL_S = 1.0
 
 
@@ -26,7 +27,11 @@ def _cells(run: dict[str, Any]) -> tuple[str, ...]:
         output.format_time(run["created_at"]),
         f"{run['state']} {run['share']:.0%}" if run["state"] in _LIVE else run["state"],
         _format_changes(run),
-        f"{change['value']:+.1%}" if change else "no answer" if refusal else "",
+        f"{change['value']:+.1%}"
+        if change
+        else _NO_TIMES[bool(result["candidate"])]
+        if refusal
+        else "",
         run["started_by"],
         run["title"],
     )
@@ -88,7 +93,8 @@ def _format_run(run: dict[str, Any]) -> Iterator[str]:
         figures = f"predicted {predicted}, measured {measured}"
         yield f"  backtest {row['name']}: {figures}, error {row['error']:+.1%}"
     if tested["refusal"]:
-        yield f"  No answer. {tested['refusal']}"
+        answer = "Hit rates only." if result["candidate"] else "No answer."
+        yield f"  {answer} {tested['refusal']}"
     elif result.get("canary"):
         yield f"  {result['canary']}"
     if result["candidate"]:

@@ -14,6 +14,7 @@ from routing.traces.trace import Trace
 from routing.whatif.model import isolation
 from routing.whatif.model.backtest import Backtest, backtest, measure, split_trace
 from routing.whatif.model.calibration import (
+    MIN_SAMPLES,
     NAMES,
     UNCALIBRATED,
     Calibration,
@@ -97,8 +98,9 @@ def _tier(tokens: int, policy: str) -> TierModel | None:
 @dataclass(frozen=True)
 class Analysis:
     """Result of a what-if analysis. `comparisons`: one for each candidate; none if the backtest
-    forbids an answer. `isolation`: effect of a changed cache isolation, also if only the hit rate
-    passed the backtest. `prompt_tokens`: of the replayed requests.
+    forbids an answer, of hit rates alone where too few requests have a TTFT. `isolation`: effect of
+    a changed cache isolation, also if only the hit rate passed the backtest. `prompt_tokens`: of
+    the replayed requests.
     """
 
     requests: int
@@ -168,7 +170,7 @@ def survey(
     try:
         calibration = calibrate(early, present.step_tokens)
     except CalibrationError as error:
-        if not isolates:
+        if not isolates and (len(early.requests) < MIN_SAMPLES or len(candidates) > 1):
             raise
         calibration, uncalibrated = UNCALIBRATED, str(error)  # hit rates need no times
     planned = plan_trace(recorded)
@@ -193,7 +195,8 @@ def survey(
         tested = tested.without_times(uncalibrated)
     comparisons: list[Comparison] = []
     effects = None
-    if not tested.refusal or (isolates and tested.hit_rate_holds):
+    only_rates = tested.hit_rate_holds and bool(uncalibrated) and not isolates
+    if not tested.refusal or only_rates or (isolates and tested.hit_rate_holds):
 
         def replay(configuration: Configuration, title: str) -> list[_Run]:
             plan = _isolated(source, configuration) if isolates else replayed
@@ -207,9 +210,10 @@ def survey(
             runs = replay(
                 candidate, f"Candidate {number} of {len(candidates)}" if many else "Candidate"
             )
-            if not tested.refusal:
+            if not tested.refusal or only_rates:
                 after = resample_runs(runs, candidate.price, noise, number)
-                comparisons.append(compare(before, after, tested.errors()))
+                comparison = compare(before, after, tested.errors())
+                comparisons.append(comparison.rates() if only_rates else comparison)
             if candidate.isolation != present.isolation:
                 step = partial(report, 1.0, "Effect on each scope")
                 effects = _isolation_effects(source, base, runs, candidate, tested, noise, step)

@@ -125,6 +125,14 @@ class Comparison:
     change: dict[str, Estimate]
     spread: float
 
+    def rates(self) -> Comparison:
+        """Return the hit rates alone."""
+        present, candidate, change = (
+            {name: side[name] for name in RATES if name in side}
+            for side in (self.present, self.candidate, self.change)
+        )
+        return Comparison(present, candidate, change, 0.0)
+
 
 @dataclass(frozen=True)
 class Resampled:

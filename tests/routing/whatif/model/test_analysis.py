@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from routing.whatif.model.analysis import Configuration, analyse, as_document
+from routing.whatif.model.analysis import Configuration, analyse, as_document, survey
+from routing.whatif.model.calibration import CalibrationError
+from routing.whatif.model.outcome import RATES
 from routing.whatif.model.scenario import Scenario, plan_trace, run_scenario
 from tests.routing.whatif.recorded_traffic import TRUTH, WORKERS, recorded_traffic
 
@@ -36,6 +38,36 @@ def test_workers_that_changed_meanwhile_are_refused_an_answer() -> None:
     document = as_document(found)
     assert document["present"] is document["candidate"] is document["change"] is None
     assert document["backtest"]["rows"][0]["holds"] is False
+
+
+def test_hit_rates_need_no_streamed_answers() -> None:
+    trace = recorded_traffic()
+    whole = analyse(trace, PRESENT, replace(PRESENT, strategy="roundrobin"))
+    plain = replace(trace, requests=[replace(one, ttft_s=None) for one in trace.requests])
+    found = analyse(plain, PRESENT, replace(PRESENT, strategy="roundrobin"))
+    assert "Only streamed answers have a TTFT" in found.backtest.refusal
+    assert whole.comparison is not None and found.comparison is not None
+    assert set(found.comparison.change) == {
+        name for name in RATES if name in whole.comparison.change
+    }
+    change = found.comparison.change["hit_rate"]
+    assert change.high < 0
+    assert change.value == pytest.approx(whole.comparison.change["hit_rate"].value, abs=0.03)
+    assert as_document(found)["candidate"].keys() == set(RATES)
+    with pytest.raises(CalibrationError):
+        survey(plain, PRESENT, [PRESENT, PRESENT])
+    with pytest.raises(CalibrationError):
+        analyse(replace(plain, requests=plain.requests[:150]), PRESENT, PRESENT)
+
+
+def test_wrong_hit_rates_are_refused_without_times_too() -> None:
+    trace = recorded_traffic()
+    plain = replace(
+        trace, requests=[replace(one, ttft_s=None, cached_tokens=0) for one in trace.requests]
+    )
+    found = analyse(plain, PRESENT, PRESENT)
+    assert found.comparison is None
+    assert "misses the measured hit rate" in found.backtest.refusal
 
 
 def test_requests_of_a_canary_are_replayed_with_its_strategy() -> None:
