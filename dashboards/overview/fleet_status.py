@@ -63,9 +63,9 @@ def list_unhealthy(viewer: Somebody, fleet: FleetFacts) -> tuple[list[Endpoint],
 
 
 def list_recent_changes(viewer: Somebody, fleet: FleetFacts) -> list[RecentChange]:
-    rows = list(
-        trail.events_visible_to(viewer).filter(at__gte=timezone.now() - A_DAY)[:MAX_CHANGES]
-    )
+    """Return the latest changes of a day; logins, which change nothing, are in the audit log."""
+    events = trail.events_visible_to(viewer).filter(at__gte=timezone.now() - A_DAY)
+    rows = list(events.exclude(verb__startswith="user.login")[:MAX_CHANGES])
     changed = {row.target.removeprefix(_ENDPOINT) for row in rows}
     urls = {
         f"{_ENDPOINT}{name}": reverse("endpoints:detail", args=[name])

@@ -77,10 +77,10 @@ def _menu(request: HttpRequest) -> list[dict[str, Any]]:
         for item in navigation.list_items()
         if navigation.may_open(request.user, item) and (url := navigation.url_of(item))
     ]
-    # A page without an entry, such as an endpoint's advice, belongs to the list of its object.
+    # A page of an object, such as an endpoint's board, belongs to the list of its kind.
     named = gate.parse_route(request.resolver_match)
     of_list = str(reverse(named[0].list_url)) if named else ""
-    for path in (request.path, of_list):
+    for path in filter(None, (of_list, request.path)):
         here = [entry for entry in menu if _is_at(path, str(entry["url"]))]
         if here:  # longest match, for nested paths
             max(here, key=lambda entry: len(str(entry["url"])))["active"] = True

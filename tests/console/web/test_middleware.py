@@ -21,6 +21,7 @@ from console.web.server.static_files import HashedStorage
 from console.web.shell import context, navigation
 from console.web.shell.context import Banner
 from console.web.templatetags import emberline
+from tests.support.console import browser, make_endpoint
 from tests.support.people import Cast, client_of
 
 
@@ -124,6 +125,17 @@ def test_menu_follows_the_role_and_marks_the_current_page(people: Cast) -> None:
     assert 'href="/sign-on/"' not in html
     assert 'href="/sign-on/"' in client_of(people.ada).get("/audit/").content.decode()
     assert 'class="skip-link' in html
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "page", ["/dashboards/endpoints/demo/", "/routing/endpoints/demo/", "/endpoints/demo/"]
+)
+def test_pages_of_an_endpoint_belong_to_the_list_of_endpoints(page: str) -> None:
+    make_endpoint()
+    html = browser("viewer").get(page).text
+    assert 'href="/endpoints/" aria-current="page"' in html
+    assert 'href="/dashboards/" aria-current="page"' not in html
 
 
 def test_menu_is_ordered_and_replaceable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from console.audit.models import AuditEvent
+from console.audit.record import record
 from dashboards import actions, endpoint_runs
 from dashboards.alerts.evaluation.firing_alerts import FiringAlert, FiringAlerts
 from dashboards.models import ProofRun
@@ -100,6 +101,15 @@ def test_changes_of_deleted_endpoints_have_no_link(demo_endpoint: Endpoint) -> N
     assert "endpoint/gone" in text
     assert 'href="/endpoints/gone/"' not in text
     assert 'href="/endpoints/demo/"' in text
+
+
+def test_charts_come_before_the_changes_and_logins_are_none(demo_endpoint: Endpoint) -> None:
+    person("admin")
+    record(None, "user.login", "user/admin", {})
+    record(None, "user.role", "user/admin", {})
+    page = browser("viewer").get("/").text
+    assert 0 < page.index("data-panel") < page.index('id="changes"')
+    assert "user.role" in page and "user.login" not in page
 
 
 def test_outdated_figures_are_marked(demo_endpoint: Endpoint) -> None:
