@@ -17,7 +17,13 @@ from console.accounts.permissions import actor_of
 from console.api.serializers import ErrorSerializer
 from console.core.errors import expect_object
 from dashboards import actions, calibration_switches, selectors
-from dashboards.costs.reports.endpoints import DEFAULT_RANGE, RANGES, report, row_values
+from dashboards.costs.reports.endpoints import (
+    DEFAULT_RANGE,
+    RANGES,
+    all_endpoint_rows,
+    report,
+    row_values,
+)
 from dashboards.models import Calibration, ProofRun
 from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoint_selectors
@@ -64,13 +70,18 @@ class CostsView(APIView):
     @extend_schema(
         tags=["costs"],
         summary="Costs and savings",
-        parameters=[OpenApiParameter("range", str, enum=list(RANGES), default=DEFAULT_RANGE)],
+        parameters=[
+            OpenApiParameter("range", str, enum=list(RANGES), default=DEFAULT_RANGE),
+            OpenApiParameter("endpoint", str, description="Only this endpoint, in the sums too."),
+        ],
         responses=CostsSerializer,
     )
     def get(self, request: Request) -> Response:
         prometheus = connections.fleet()
         key = request.query_params.get("range", "")
-        measurement = report(prometheus, key, time.time(), request.user)
+        name = request.query_params.get("endpoint", "")
+        only = (lambda row: row.endpoint.name == name) if name else all_endpoint_rows
+        measurement = report(prometheus, key, time.time(), request.user, only)
         fault = measurement.fault
         return Response(
             {

@@ -92,6 +92,10 @@ class RoutingDecision:
         return sum(worker.score == cost_of_chosen for worker in others)
 
     @property
+    def computed_tokens(self) -> int:
+        return max(0, (self.prompt_tokens or 0) - (self.cached_tokens or 0))
+
+    @property
     def cached_percent(self) -> int | None:
         if self.cached_tokens is None or not self.prompt_tokens:
             return None

@@ -29,6 +29,7 @@
       var fresh = holder.querySelector("tr");
       var old = Array.prototype.find.call(body.rows, function (one) { return one.dataset.decision === row.id; });
       if (old && old.contains(document.activeElement)) return; // keep the focused row
+      showCosts(fresh);
       if (old) { old.replaceWith(fresh); return; }
       var empty = body.querySelector("[data-empty]");
       if (empty) empty.remove();
@@ -68,8 +69,34 @@
     return { table: table, source: source };
   }
 
-  document.body.addEventListener("htmx:afterSettle", follow);
+  // -- cost of a request, at the endpoint's prices of the last 24 hours
+
+  var prices = null; // USD of a computed prompt token and of an output token; null: unknown
+
+  function showCosts(root) {
+    if (!prices) return;
+    root.querySelectorAll("[data-computed]").forEach(function (cell) {
+      var usd = cell.dataset.computed * prices.computed + cell.dataset.output * prices.output;
+      cell.textContent = "$" + (usd >= 0.0995 ? usd.toFixed(2) : Number(usd.toPrecision(2)).toFixed(Math.max(2, 1 - Math.floor(Math.log10(usd || 1)))));
+    });
+  }
+
+  function readPrices(name) {
+    fetch("/api/v1/costs/?range=24h&endpoint=" + encodeURIComponent(name)).then(function (response) {
+      return response.ok ? response.json() : { endpoints: [] };
+    }).then(function (costs) {
+      var row = costs.endpoints[0];
+      if (!row || row.usd_per_million_input === null || row.usd_per_million_output === null) return;
+      var computed = row.prompt_tokens - row.cached_tokens_device - row.cached_tokens_l1 - row.cached_tokens_l2;
+      if (!(computed > 0)) return;
+      prices = { computed: row.usd_per_million_input / 1e6 * row.prompt_tokens / computed, output: row.usd_per_million_output / 1e6 };
+      showCosts(document);
+    });
+  }
+
+  document.body.addEventListener("htmx:afterSettle", function (event) { follow(); showCosts(event.target); });
   window.addEventListener("pagehide", stop);
   window.addEventListener("pageshow", follow);
   follow();
+  readPrices(document.querySelector("[data-endpoint]").dataset.endpoint);
 })();

@@ -50,6 +50,7 @@ DECISION = {
     "reason": "prefix_hit",
     "predicted_cached_tokens": 480,
     "cached_tokens": 448,
+    "completion_tokens": 20,
     "ttft_s": 0.05,
     "duration_s": 1.5,
     "status": 200,
@@ -114,6 +115,7 @@ def test_page_shows_workers_and_decisions_with_reasons(demo_endpoint: Endpoint) 
     for shown in ("Prefix match", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
         assert shown in text
     assert "/routing/endpoints/demo/decisions/abc-1/" in text
+    assert 'data-computed="52" data-output="20"' in text
     assert "running" in text, "a decision whose request is still running"
 
 

@@ -147,6 +147,11 @@ def test_over_rest(costs_prometheus: str, measured_endpoint: Any) -> None:
     saved_s = 60 * DAY * 0.001 - LOAD * DAY
     assert demo["saved_usd"] == pytest.approx(saved_s / 3600 * 0.2, rel=0.02)
     assert not demo["calibration_stale"]
+    assert client_of(measured_endpoint.charlie).get(
+        "/api/v1/costs/?range=24h&endpoint=demo"
+    ).json() == found | {"endpoints": [demo]}
+    none = client_of(measured_endpoint.charlie).get("/api/v1/costs/?range=24h&endpoint=other")
+    assert (none.json()["cost_usd"], none.json()["endpoints"]) == (None, [])
 
 
 def test_csv_has_a_row_per_endpoint(costs_prometheus: str, measured_endpoint: Any) -> None:
