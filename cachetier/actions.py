@@ -85,7 +85,7 @@ def change(
         tier.generation += 1
         tier.changed_at = timezone.now()
         tier.save(update_fields=[*changes, "generation", "changed_at"])
-        record(actor, "change", f"cache-tier/{name}", changes)
+        record(actor, "update", f"cache-tier/{name}", changes)
         _schedule_pass(tier)
     return tier
 

@@ -182,6 +182,9 @@ def tier_generations() -> dict[str, int]:
     return dict(CacheTier.objects.filter(deleted_at=None).values_list("name", "generation"))
 
 
+_CHANGED = ("cache-tier.update", "change")  # the latter by earlier versions
+
+
 def list_specs(name: str, since: datetime) -> list[tuple[datetime, TierSpec]]:
     """Return the tier's spec at `since`, or at its later creation, and after each change since, the
     oldest first; none for an unknown tier. Read back from the changes in the audit log.
@@ -193,7 +196,7 @@ def list_specs(name: str, since: datetime) -> list[tuple[datetime, TierSpec]]:
     names = {field.name for field in fields(TierSpec)}
     specs = []
     for event in trail.list_events().filter(
-        verb="change", target=f"cache-tier/{name}", at__gt=begin
+        verb__in=_CHANGED, target=f"cache-tier/{name}", at__gt=begin
     ):
         specs.append((event.at, spec))
         before = {field: pair[0] for field, pair in event.changes.items() if field in names}

@@ -27,14 +27,14 @@ def start_proof(actor: Any, name: str) -> ProofRun:
     """Queue a proof. Raise ConflictError while one is live or the endpoint cannot serve."""
     endpoint = get_serving_endpoint(actor, name)
     run = ProofRun(endpoint=endpoint, generation=endpoint.generation)
-    _queue(actor, run, "prove", tasks.run_proof)
+    _queue(actor, run, "proof.start", tasks.run_proof)
     return run
 
 
 def start_calibration(actor: Any, name: str) -> Calibration:
     """Queue a measurement of prefill time per prompt token. It computes a few thousand tokens."""
     run = _new_calibration(get_serving_endpoint(actor, name))
-    _queue(actor, run, "calibrate", tasks.run_calibration)
+    _queue(actor, run, "calibration.start", tasks.run_calibration)
     return run
 
 
@@ -42,7 +42,7 @@ def start_automatic_calibration(endpoint: Endpoint) -> Calibration:
     """Queue a calibration by the console itself; `auto_calibration` decides when."""
     run = _new_calibration(endpoint)
     run.automatic = True
-    _queue(None, run, "calibrate", tasks.run_calibration)
+    _queue(None, run, "calibration.start", tasks.run_calibration)
     return run
 
 

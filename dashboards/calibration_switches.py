@@ -49,7 +49,7 @@ def set_default(actor: Any, enabled: Any) -> bool:
     with transaction.atomic():
         _store(actor, None, enabled_value)
         changes = {FIELD: [before, enabled_value]}
-        record(actor, "change", "settings/auto-calibration", changes)
+        record(actor, "update", "settings/auto-calibration", changes)
     return bool(enabled_value)
 
 
@@ -62,7 +62,7 @@ def set_endpoint(actor: Any, name: str, enabled: Any) -> bool:
     with transaction.atomic():
         _store(actor, endpoint.pk, enabled_value)
         changes = {FIELD: [before, enabled_value]}
-        record(actor, "change", f"endpoint/{name}", changes)
+        record(actor, "update", f"endpoint/{name}", changes)
     return read_switches().enabled(endpoint.pk)
 
 

@@ -51,5 +51,5 @@ def name_prefix(actor: Any, endpoint_name: str, digest: str, name: Any) -> str:
         elif prefix_name:
             prefix_name.delete()
         changes = {f"prefixes.{digest}": [before or None, text or None]}
-        record(stored_actor(actor), "name prefix", f"endpoint/{endpoint_name}", changes)
+        record(stored_actor(actor), "prefix.name", f"endpoint/{endpoint_name}", changes)
     return text

@@ -35,7 +35,8 @@ def record(
 ) -> AuditEvent:
     """Write one audit event.
 
-    `target` is like "endpoint/demo"; `changes` is the result of `diff`; `note` is the actor's
+    `target` is like "endpoint/demo". The action is stored as "endpoint.update": a `verb` without an
+    object belongs to the target. `changes` is the result of `diff`; `note` is the actor's
     comment. `actor` None is the console itself.
     `of` is the owned object, where `target` does not identify it.
     """
@@ -45,7 +46,7 @@ def record(
         actor=stored_actor(actor),
         actor_name=actor.get_username() if actor is not None else SYSTEM_ACTOR,
         team_id=owner.team_id if owner else None,
-        verb=verb,
+        verb=verb if "." in verb else f"{kind}.{verb}",
         target=target,
         changes=_clean(changes or {}),
         request_id=current_id(),

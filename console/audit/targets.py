@@ -17,8 +17,9 @@ from console.audit import selectors
 from console.core.registry import Registry
 from console.web import errors
 
-# "deleted": the console finished a deletion that a user began with "delete".
-_DELETIONS = ("deleted", "delete", "team.delete")
+# "deleted": the console finished a deletion that a user began with "delete". Events of earlier
+# versions have these alone, without the kind.
+_DELETIONS = ("deleted", "delete")
 ListNames = Callable[[Collection[str], Any], Collection[str]]
 
 
@@ -79,8 +80,12 @@ def _deletion_times(targets: Collection[str], viewer: Somebody) -> dict[str, dat
     named = [target for target in targets if target.partition("/")[0] in kinds]
     if not named:
         return {}
-    rows = selectors.events_visible_to(viewer).filter(target__in=named, verb__in=_DELETIONS)
+    rows = selectors.events_visible_to(viewer).filter(target__in=named, verb__in=_deletions())
     return dict(rows.order_by().values_list("target").annotate(Max("at")))
+
+
+def _deletions() -> list[str]:
+    return [*_DELETIONS, *(f"{kind.kind}.{verb}" for kind in _kinds for verb in _DELETIONS)]
 
 
 def explain_not_found(request: HttpRequest) -> errors.Explanation | None:
@@ -90,7 +95,7 @@ def explain_not_found(request: HttpRequest) -> errors.Explanation | None:
             continue
         target = f"{kind.kind}/{name}"
         rows = selectors.events_visible_to(getattr(request, "user", None))
-        last = list(rows.filter(target=target, verb__in=_DELETIONS)[:2])
+        last = list(rows.filter(target=target, verb__in=_deletions())[:2])
         if not last:
             continue
         by = next((row.actor_name for row in last if row.actor_id is not None), last[0].actor_name)

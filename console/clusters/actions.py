@@ -84,7 +84,7 @@ def change_cluster(
         cluster.save()
         after = _hide_secrets(changed)
         trail = {key: [_hide_secrets(before)[key], after[key]] for key in changed}
-        record(actor, "change", f"cluster/{name}", trail)
+        record(actor, "update", f"cluster/{name}", trail)
         _request_refresh(cluster)
     return cluster
 

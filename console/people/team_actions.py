@@ -74,7 +74,7 @@ def change(actor: User, slug: str, data: Mapping[str, Any]) -> Team:
         for name, value in values.items():
             setattr(team, name, value)
         team.save(update_fields=list(values))
-        record(actor, "team.change", _target(team), diff(before, values), of=team)
+        record(actor, "team.update", _target(team), diff(before, values), of=team)
     return team
 
 

@@ -99,7 +99,7 @@ class Kind(Generic[Row]):
             self.saved(actor, row, before)
             values = self.fields.values
             changes = diff(values(before) if before else {}, values(row))
-            record(actor, "change" if before else "create", self.target(row), changes)
+            record(actor, "update" if before else "create", self.target(row), changes)
         return row
 
     def remove(self, actor: Any, key: str) -> Row | None:

@@ -65,7 +65,7 @@ def rekey(record: Callable[[None, str, str], object]) -> RotationResult:
                 if lost:
                     unreadable[sealed.title(row)] = None
             for title in fresh:
-                record(None, "rekey", title)
+                record(None, "secret.rekey", title)
             done |= fresh
     return RotationResult(list(done), list(unreadable))
 

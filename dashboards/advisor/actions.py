@@ -70,7 +70,7 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
             facts=collected,
         )
         changes = {"run": str(run.pk), "candidates": len(candidates)}
-        record(actor, "advise", f"endpoint/{name}", changes)
+        record(actor, "advice.start", f"endpoint/{name}", changes)
     return made
 
 

@@ -81,7 +81,7 @@ def _check(advice: Advice, now: datetime) -> None:
         for key, entry in advice.applied.items():
             if entry["verdict"] in _FINAL and entry["verdict"] != before.get(key):
                 summary = {name: entry[name] for name in ("change", "revision", "verdict", "text")}
-                record(None, "check advice", f"endpoint/{advice.endpoint.name}", summary)
+                record(None, "advice.check", f"endpoint/{advice.endpoint.name}", summary)
 
 
 def _is_compared(one: Mapping[str, Any]) -> bool:

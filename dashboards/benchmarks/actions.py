@@ -122,7 +122,7 @@ def _create_run(
             )
             BenchmarkData.objects.create(run=run, trace=gzip.compress(trace) if trace else b"")
             details = {"run": str(run.pk), **load_plan.summarize_job(job)}
-            record(actor, "benchmark", f"endpoint/{endpoint.name}", details)
+            record(actor, "benchmark.start", f"endpoint/{endpoint.name}", details)
     except IntegrityError:
         raise _make_running_conflict(endpoint.name) from None
     Benchmark.delete_old(endpoint.benchmarks.filter(left=False), KEPT)
@@ -136,7 +136,7 @@ def abort(actor: Any, run: Benchmark) -> None:
         if not Benchmark.request_cancel(run.pk):
             return
         target = f"endpoint/{run.endpoint.name}"
-        record(actor, "abort benchmark", target, {"run": str(run.pk)})
+        record(actor, "benchmark.abort", target, {"run": str(run.pk)})
         tasks.sweep.nudge()
     if run.state != RunState.RUNNING or run.host != get_hostname():
         return
@@ -156,7 +156,7 @@ def delete(actor: Any, run: Benchmark) -> None:
         )
     with transaction.atomic():
         target = f"endpoint/{run.endpoint.name}"
-        record(actor, "delete benchmark", target, {"run": str(run.pk)})
+        record(actor, "benchmark.delete", target, {"run": str(run.pk)})
         run.delete()
 
 

@@ -133,7 +133,7 @@ def _list_node_changes(viewer: Somebody, start: datetime, end: datetime) -> Iter
     for prefix in _NODES:
         rows = trail.list_events(target=prefix, viewer=viewer).filter(at__range=(start, end))
         for row in rows[: MAX_NOTES + 1]:
-            what = f"{row.target.replace('/', ' ', 1).capitalize()}: {row.verb}"
+            what = f"{row.target.replace('/', ' ', 1).capitalize()}: {row.verb.rpartition('.')[2]}"
             yield Note(_to_epoch(row.at), "node", what, "", row.actor_name)
 
 

@@ -48,7 +48,7 @@ def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> 
     with transaction.atomic():
         budget.changed_at = timezone.now()
         budget.save()
-        verb = "change" if before else "create"
+        verb = "update" if before else "create"
         owner = _owner(actor, budget)
         changes = diff(before_values, BUDGET_FIELDS.values(budget))
         record(actor, verb, f"budget/{budget.name}", changes, of=owner)
@@ -108,7 +108,7 @@ def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice
         PRICE_FIELDS.fill(price, {**data, "since": data.get("since") or _today()})
         TierPrice.objects.filter(name=name, since__gte=price.since).delete()
         price.save(force_insert=True)
-        verb = "change" if before else "create"
+        verb = "update" if before else "create"
         record(actor, verb, f"tier-price/{name}", diff(before_values, PRICE_FIELDS.values(price)))
     return price
 

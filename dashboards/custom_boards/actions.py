@@ -192,10 +192,10 @@ def _change(
         board.generation += 1
         board.changed_at = timezone.now()
         board.save()
-        _record(actor, "change", board, before)
+        _record(actor, "update", board, before)
         if _owned(board) != owner:  # recorded for both teams
             changes = diff(before, _facts(board))
-            record(actor, "change", _target(board), changes, board.title, of=owner)
+            record(actor, "update", _target(board), changes, board.title, of=owner)
     return board
 
 

@@ -33,7 +33,7 @@ def follow(actor: Actor, cluster: str, namespace: str, *, foreign: bool = False)
                 cluster=cluster, namespace=namespace, foreign=foreign, created_by=user_of(actor)
             )
             FollowStatus.objects.create(follow=made, reason="Accepted")
-            record(user_of(actor), "follow", _target(made), {"foreign": foreign})
+            record(user_of(actor), "create", _target(made), {"foreign": foreign})
             follow_objects.nudge(str(made.pk))
     except IntegrityError:
         raise ConflictError(
@@ -52,7 +52,7 @@ def unfollow(actor: Actor, follow_id: str) -> Follow:
             follow.deleted_at = timezone.now()
             follow.generation += 1
             follow.save(update_fields=["deleted_at", "generation"])
-            record(user_of(actor), "unfollow", _target(follow), {})
+            record(user_of(actor), "delete", _target(follow), {})
         mark_due(FollowStatus, str(follow.pk))
         follow_objects.nudge(str(follow.pk))
     return follow

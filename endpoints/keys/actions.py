@@ -47,7 +47,7 @@ def create(actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TE
         with transaction.atomic():
             endpoint = require_not_deleting(lock_changeable(actor, name))
             made = storage.add_key(user_of(actor), endpoint, label, terms)
-            _record_change(actor, "create_key", made.key, terms=terms)
+            _record_change(actor, "key.create", made.key, terms=terms)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
     return made
@@ -61,7 +61,7 @@ def create_in_group(
         with transaction.atomic():
             group = held_group(actor, group_id)
             made = storage.add_key(user_of(actor), group, label, terms)
-            _record_change(actor, "create_key", made.key, terms=terms)
+            _record_change(actor, "key.create", made.key, terms=terms)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
     return made
@@ -81,7 +81,7 @@ def change(actor: Actor, key_id: str, data: Mapping[str, Any], *, within: str = 
             setattr(key, column, value)
         key.spent_until = usage.spent_until(key, timezone.now())
         key.save(update_fields=["pin", "terms", "spent_until"])
-        _record_change(actor, "change_key", key, terms=terms, before=before)
+        _record_change(actor, "key.update", key, terms=terms, before=before)
     return key
 
 
@@ -97,7 +97,7 @@ def rotate(actor: Actor, key_id: str, grace_s: Any = 0, *, within: str = "") -> 
         key.old_until = timezone.now() + timedelta(seconds=grace_s) if grace_s else None
         key.sha256, key.prefix = storage.hash_key(clear), storage.shown_prefix(clear)
         key.save(update_fields=["sha256", "prefix", "old_sha256", "old_until"])
-        _record_change(actor, "rotate_key", key)
+        _record_change(actor, "key.rotate", key)
     return NewKey(key, clear)
 
 
@@ -108,7 +108,7 @@ def revoke(actor: Actor, key_id: str, *, within: str = "") -> InferenceKey:
         if key.revoked_at is None:
             key.revoked_at = timezone.now()
             key.save(update_fields=["revoked_at"])
-            _record_change(actor, "revoke_key", key)
+            _record_change(actor, "key.revoke", key)
     return key
 
 
@@ -128,7 +128,7 @@ def save_group(
             group.save(force_insert=group_id is None)
             group.endpoints.set(endpoints)
             now = {"name": label, "endpoints": sorted(endpoint.name for endpoint in endpoints)}
-            verb = "change_key_group" if group_id else "create_key_group"
+            verb = "update" if group_id else "create"
             record(user_of(actor), verb, f"key-group/{label}", diff(details, now))
             _nudge_all({*old, *endpoints})
     except IntegrityError as error:
@@ -141,7 +141,7 @@ def delete_group(actor: Actor, group_id: str) -> None:
         group = held_group(actor, group_id)
         opened = list(group.endpoints.all())
         details = {"keys": [list(group.keys.values_list("name", flat=True)), None]}
-        record(user_of(actor), "delete_key_group", f"key-group/{group.name}", details)
+        record(user_of(actor), "key-group.delete", f"key-group/{group.name}", details)
         group.delete()
         _nudge_all(opened)
 

@@ -142,4 +142,4 @@ def renew_console_key(endpoint: Endpoint) -> None:
         lost = endpoint.keys.filter(name=CONSOLE, revoked_at__isnull=True)
         lost.update(revoked_at=timezone.now())
         add_console_key(None, endpoint)
-        record(None, "renew_key", f"endpoint/{endpoint.name}", {"name": CONSOLE})
+        record(None, "key.renew", f"endpoint/{endpoint.name}", {"name": CONSOLE})

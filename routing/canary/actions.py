@@ -58,7 +58,7 @@ def start(actor: Any, name: str, data: Any, note: Any = "") -> Canary:
             "canary.strategy": [control, canary.strategy],
             "canary.share": [None, canary.share],
         }
-        record(stored_actor(actor), "start canary", _target(endpoint), changes, why)
+        record(stored_actor(actor), "canary.start", _target(endpoint), changes, why)
         endpoint_actions.nudge(endpoint)
     return canary
 
@@ -72,7 +72,7 @@ def stop(actor: Any, name: str, note: Any = "") -> Canary:
         canary = _lock_running(endpoint)
         by = stored_actor(actor)
         end(canary, CanaryState.STOPPED, f"Stopped by {by.get_username() if by else 'system'}.")
-        record(by, "stop canary", _target(endpoint), _ended(canary), why)
+        record(by, "canary.stop", _target(endpoint), _ended(canary), why)
     return canary
 
 
@@ -88,11 +88,11 @@ def promote(actor: Any, name: str, note: Any = "") -> Canary:
             changes["session_key"] = canary.session_key
         verdict = f"Canary: {canary.message}" if canary.message else "Canary without a result."
         changed = endpoint_actions.patch(
-            actor, name, {"routing": changes}, verb="promote canary", note=why or verdict
+            actor, name, {"routing": changes}, verb="canary.promote", note=why or verdict
         )
         canary.revision = changed.generation
         end(canary, CanaryState.PROMOTED, f"Promoted as revision {changed.generation}.")
-        record(stored_actor(actor), "promote canary", _target(endpoint), _ended(canary), why)
+        record(stored_actor(actor), "canary.promote", _target(endpoint), _ended(canary), why)
     return canary
 
 
@@ -108,13 +108,13 @@ def end(canary: Canary, state: CanaryState, reason: str) -> None:
 def stop_automatically(canary: Canary, reason: str) -> None:
     """Stop a locked canary as the console itself."""
     end(canary, CanaryState.STOPPED, reason)
-    record(None, "stop canary", _target(canary.endpoint), _ended(canary), reason)
+    record(None, "canary.stop", _target(canary.endpoint), _ended(canary), reason)
 
 
 def propose(canary: Canary) -> None:
     """Record that the candidate is better; a person decides."""
     changes = {"canary.verdict": [None, canary.message]}
-    record(None, "propose canary", _target(canary.endpoint), changes)
+    record(None, "canary.propose", _target(canary.endpoint), changes)
 
 
 def _lock_running(endpoint: Endpoint) -> Canary:

@@ -58,7 +58,7 @@ def import_trace(
                 **totals,
             )
             changes = {"traces": [None, f"{name}: {row.requests} requests, {format_name}"]}
-            record(stored_actor(actor), "import trace", f"endpoint/{endpoint_name}", changes)
+            record(stored_actor(actor), "trace.import", f"endpoint/{endpoint_name}", changes)
     except IntegrityError:
         message = f"There is already an imported trace {name}."
         raise _refused("name", name, message, "Choose another name.", "taken") from None
@@ -73,7 +73,7 @@ def delete_imported(actor: Any, endpoint_name: str, name: str) -> None:
             message = f"There is no imported trace {name[:80]}."
             raise _refused("name", name, message, "Choose one from the list.", "unknown")
         changes = {"traces": [name, None]}
-        record(stored_actor(actor), "delete trace", f"endpoint/{endpoint_name}", changes)
+        record(stored_actor(actor), "trace.delete", f"endpoint/{endpoint_name}", changes)
 
 
 def delete_hours(actor: Any, endpoint_name: str, begin: datetime, end: datetime) -> int:
@@ -87,7 +87,7 @@ def delete_hours(actor: Any, endpoint_name: str, begin: datetime, end: datetime)
         if hours:
             rows.delete()
             changes = {"recorded_hours": [_span(begin, end), None]}
-            record(stored_actor(actor), "delete recording", f"endpoint/{endpoint_name}", changes)
+            record(stored_actor(actor), "recording.delete", f"endpoint/{endpoint_name}", changes)
     return hours
 
 
@@ -111,7 +111,7 @@ def export_trace(
         message, remedy = str(error), "Choose another format or block size."
         raise _refused("trace_format", format_name, message, remedy) from None
     changes = {"exported": [None, f"{source} as {format_name}"]}
-    record(stored_actor(actor), "export trace", f"endpoint/{endpoint_name}", changes)
+    record(stored_actor(actor), "trace.export", f"endpoint/{endpoint_name}", changes)
     return lines
 
 

@@ -77,7 +77,7 @@ def start(actor: Any, name: str, request: WhatIfRequest) -> WhatIf:
             started_by=stored_actor(actor),
         )
         changed = {label: [old, new] for label, old, new in inputs.list_changes(present, candidate)}
-        record(actor, "what-if", f"endpoint/{name}", {"run": str(row.pk), "changes": changed})
+        record(actor, "what-if.start", f"endpoint/{name}", {"run": str(row.pk), "changes": changed})
         WhatIf.delete_old(selectors.list_runs(name), KEPT)
         tasks.sweep.nudge()
     return row
@@ -144,7 +144,7 @@ def cancel(actor: Any, row: WhatIf) -> None:
         queued = WhatIf.objects.filter(pk=row.pk, state=RunState.QUEUED)
         WhatIf.finish(queued, RunState.CANCELLED)
         target = f"endpoint/{row.endpoint.name}"
-        record(actor, "cancel what-if", target, {"run": str(row.pk)})
+        record(actor, "what-if.cancel", target, {"run": str(row.pk)})
 
 
 def delete(actor: Any, row: WhatIf) -> None:
@@ -155,5 +155,5 @@ def delete(actor: Any, row: WhatIf) -> None:
         )
     with transaction.atomic():
         target = f"endpoint/{row.endpoint.name}"
-        record(actor, "delete what-if", target, {"run": str(row.pk)})
+        record(actor, "what-if.delete", target, {"run": str(row.pk)})
         row.delete()

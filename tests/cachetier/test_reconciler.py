@@ -51,7 +51,10 @@ def passes(tier: CacheTier, number: int = 2) -> CacheTier:
 def test_default_tier_is_created_once_and_becomes_ready() -> None:
     tier = actions.ensure_default_tier()
     assert actions.ensure_default_tier().pk == tier.pk
-    assert AuditEvent.objects.filter(target="cache-tier/default", verb="create").count() == 1
+    assert (
+        AuditEvent.objects.filter(target="cache-tier/default", verb="cache-tier.create").count()
+        == 1
+    )
     assert not selectors.attachment().ready
 
     tier = passes(tier)
@@ -113,7 +116,7 @@ def test_policy_change_restarts_the_node_with_a_notice(operator: User) -> None:
     found = selectors.attachment()
     assert found.url, "workers keep the address while the node restarts"
     assert passes(tier).status.phase == "Ready"
-    event = AuditEvent.objects.get(verb="change")
+    event = AuditEvent.objects.get(verb="cache-tier.update")
     assert event.changes["policy"] == ["arc", "lru"]
     assert event.actor_name == "olga"
 
@@ -207,7 +210,7 @@ def test_ready_tier_is_observed_rarely_where_changes_are_announced(
 
 
 def restart_events() -> list[AuditEvent]:
-    return list(AuditEvent.objects.filter(verb="restart").order_by("pk"))
+    return list(AuditEvent.objects.filter(verb="cache-node.restart").order_by("pk"))
 
 
 def test_node_restart_is_reported_once_with_its_loss(

@@ -85,7 +85,7 @@ def test_abandoned_endpoint_is_removed_and_audited(
     assert left.command in left.message
     assert not there()
     assert not storage.console_key_file("demo").exists()
-    line = AuditEvent.objects.get(verb="abandon")
+    line = AuditEvent.objects.get(verb="endpoint.abandon")
     assert (line.actor_name, line.target) == ("alice", "endpoint/demo")
     assert line.changes["selector"] == SELECTOR
     assert "does not answer" in line.changes["why"]
@@ -131,7 +131,7 @@ def test_reachable_cluster_prevents_abandonment(
     assert caught.value.status_code == 409
     assert str(failure or "") in str(caught.value)
     assert there()
-    assert not AuditEvent.objects.filter(verb="abandon").exists()
+    assert not AuditEvent.objects.filter(verb="endpoint.abandon").exists()
 
 
 def test_recently_reachable_cluster_prevents_abandonment(lost: Endpoint) -> None:

@@ -51,7 +51,7 @@ def test_healing_is_requested_executed_once_and_reported(
     assert not DriftOrder.objects.exists()
     assert status.drift == []
     assert "DriftHealed" in kinds(drifted)
-    line = AuditEvent.objects.filter(verb="heal", target="endpoint/demo").first()
+    line = AuditEvent.objects.filter(verb="endpoint.heal", target="endpoint/demo").first()
     assert line is not None
     assert line.changes == {PAUSED.key: [True, False]}
 

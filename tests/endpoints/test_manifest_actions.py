@@ -79,7 +79,7 @@ def test_dry_run_changes_nothing_and_reports_everything() -> None:
     post(api, put(LEAST, "spec/replicas", 3))
     endpoint = Endpoint.objects.get()
     assert (endpoint.generation, endpoint.parsed.replicas) == (2, 3)
-    assert AuditEvent.objects.filter(verb="apply", target="endpoint/llama").count() == 1
+    assert AuditEvent.objects.filter(verb="endpoint.apply", target="endpoint/llama").count() == 1
 
 
 def test_objects_are_applied_together_or_not_at_all() -> None:

@@ -106,7 +106,7 @@ def test_move_is_audited_for_both_teams(two_teams: Teams) -> None:
     teams.move(two_teams.erin, OURS, "theirs")  # already there
     assert team_of(OURS) == "theirs"
     assert Endpoint.objects.get(name=OURS).generation == generation  # nothing of it restarts
-    events = AuditEvent.objects.filter(verb="move").order_by("team__slug")
+    events = AuditEvent.objects.filter(verb="endpoint.move").order_by("team__slug")
     assert [(one.team.slug, one.changes) for one in events if one.team] == [
         ("ours", {"team": ["ours", "theirs"]}),
         ("theirs", {"team": ["ours", "theirs"]}),

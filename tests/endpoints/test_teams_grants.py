@@ -232,7 +232,7 @@ def test_grants_are_given_by_admins_and_audited(people: Teams) -> None:
     api = client_of(admin)
     answer = api.patch("/api/v1/teams/ours/", {"grants": ["storage", "host", "host"]})
     assert answer.json()["grants"] == ["host", "storage"]
-    event = AuditEvent.objects.filter(verb="team.change").latest("pk")
+    event = AuditEvent.objects.filter(verb="team.update").latest("pk")
     assert event.changes == {"grants": [[], ["host", "storage"]]}
     assert api.patch("/api/v1/teams/ours/", {"grants": ["root"]}).json()["field"] == "grants"
     assert api.patch("/api/v1/teams/ours/", {"grants": "host"}).status_code == 400

@@ -93,7 +93,7 @@ def change(actor: Any, name: str, data: Any, *, expected: int | None = None) -> 
         row.save()
         _keep(row, secrets)
         changes = diff(before, _facts(row)) | {name: [HIDDEN, HIDDEN] for name in secrets}
-        record(actor, "change", f"receiver/{name}", changes)
+        record(actor, "update", f"receiver/{name}", changes)
         tasks.sync.nudge()
     return row
 

@@ -53,7 +53,7 @@ def change(actor: Any, pk: UUID, data: Any, *, expected: int | None = None) -> R
         row.generation += 1
         row.save()
         changes = diff(before, facts(row))
-        record(actor, "change", f"alert-route/{pk}", changes)
+        record(actor, "update", f"alert-route/{pk}", changes)
         tasks.sync.nudge()
     return row
 

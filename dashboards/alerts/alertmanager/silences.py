@@ -126,7 +126,7 @@ def create(actor: Any, data: Any) -> list[Silence]:
     """Create the silence in each Alertmanager concerned; return one row for each."""
     require_in_any_team(actor, "operator")
     mapping = input_values.parse_mapping(data, FIELDS)
-    return _create(actor, mapping, "silence")
+    return _create(actor, mapping, "silence.create")
 
 
 def acknowledge(actor: Any, data: Any) -> list[Silence]:
@@ -149,7 +149,7 @@ def acknowledge(actor: Any, data: Any) -> list[Silence]:
         "comment": f"{ACKNOWLEDGED} {note}".strip(),
         "duration": mapping.get("duration") or _LONGEST_ACKNOWLEDGEMENT,
     }
-    return _create(actor, fields, "acknowledge")
+    return _create(actor, fields, "acknowledgement.create")
 
 
 def _create(actor: Any, given: Mapping[str, Any], verb: str) -> list[Silence]:
@@ -189,7 +189,7 @@ def change(actor: Any, row: Silence, data: Any) -> Silence:
         raise api_client.refusal(manager, error) from None
     record(
         actor,
-        "change silence",
+        "silence.update",
         f"silence/{after.id}",
         diff(_facts(row), _facts(after)),
         of=endpoint,
@@ -204,7 +204,7 @@ def expire(actor: Any, row: Silence) -> None:
     if row.state == "expired":
         return
     _expire(row)
-    verb = "undo acknowledgement" if row.acknowledges else "end silence"
+    verb = "acknowledgement.end" if row.acknowledges else "silence.end"
     details = {"matchers": [str(condition) for condition in row.conditions]}
     record(actor, verb, f"silence/{row.id}", details, of=endpoint)
 

@@ -47,7 +47,7 @@ def change(
             row.changed_at, row.changed_by = timezone.now(), account(actor)
             row.save()
             ClusterAlertsStatus.objects.get_or_create(alerts=row)
-            record(actor, "set alerts", f"cluster/{cluster}", diff(before, after))
+            record(actor, "alert-objects.update", f"cluster/{cluster}", diff(before, after))
             _wake(row)
     return row
 

@@ -119,7 +119,9 @@ def ensure_in_cluster() -> None:
             made = ClusterAlerts(cluster=row, labels=labels, **enabled)
             made.save(force_insert=True)
             ClusterAlertsStatus.objects.create(alerts=made)
-            record(None, "set alerts", f"cluster/{IN_CLUSTER}", {**enabled, "labels": labels})
+            record(
+                None, "alert-objects.update", f"cluster/{IN_CLUSTER}", {**enabled, "labels": labels}
+            )
     except IntegrityError:
         return
 

@@ -58,7 +58,7 @@ def set_rule(
             _keep(actor, row, after)
             target = f"endpoint/{endpoint}" if endpoint else f"alert-rule/{name}"
             changes = diff(_facts(before), _facts(after))
-            record(actor, "set alert rule", target, {"rule": name, **changes})
+            record(actor, "alert-rule.update", target, {"rule": name, **changes})
             tasks.load.nudge()
     return row
 
@@ -123,7 +123,7 @@ def change_user_rule(
             own_rule.generation += 1
             own_rule.changed_at, own_rule.changed_by = timezone.now(), account(actor)
             own_rule.save()
-            record(actor, "change", f"alert-rule/{name}", changes)
+            record(actor, "update", f"alert-rule/{name}", changes)
             tasks.load.nudge()
     return own_rule
 

@@ -70,7 +70,7 @@ def change(
             source.save()
             old, new = _hide_secrets(before), _hide_secrets(changed)
             trail = {key: [old[key], new[key]] for key in changed}
-            record(actor, "change", f"metrics-source/{name}", trail)
+            record(actor, "update", f"metrics-source/{name}", trail)
     except IntegrityError:
         raise _make_taken(fields["cluster"]) from None
     return source

@@ -138,7 +138,7 @@ class TestIdempotency:
         assert again.headers["Cache-Control"] == "no-store"
         assert "Idempotency-Replayed" not in first.headers
         assert first.json()["key"] not in GivenAnswer.objects.get().sealed
-        assert AuditEvent.objects.filter(verb="create_key").count() == 1
+        assert AuditEvent.objects.filter(verb="key.create").count() == 1
 
     def test_replayed_response_can_be_used_to_change_the_endpoint(self, api: APIClient) -> None:
         tags = [api.post(URL, LEAST, headers=self.KEY).headers["ETag"] for _ in range(2)]

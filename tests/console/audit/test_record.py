@@ -116,3 +116,9 @@ def test_stored_values_cannot_inject_markup(people: Cast) -> None:
     html = client_of(people.ada).get("/audit/").content.decode()
     for raw in ("<b>verb", "/<script>", "<i>", "<u>", "<s>"):
         assert raw not in html
+
+
+@pytest.mark.django_db
+def test_every_action_names_its_object() -> None:
+    assert record(None, "update", "endpoint/demo").verb == "endpoint.update"
+    assert record(None, "key.rotate", "endpoint/demo").verb == "key.rotate"

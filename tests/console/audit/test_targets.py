@@ -10,6 +10,7 @@ from cachetier import actions as tiers
 from cachetier.models import CacheTier
 from console.accounts.models import Membership, Team, User
 from console.audit import targets
+from console.audit.models import AuditEvent
 from console.audit.record import record
 from console.people import team_actions
 from tests.support.console import make_endpoint
@@ -69,3 +70,15 @@ def test_deletions_of_other_teams_are_hidden(people: Cast) -> None:
     assert page.status_code == 404
     assert "was deleted" not in page.content.decode()
     assert "was deleted" in client_of(people.ada).get("/endpoints/demo/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("verb", "is_gone"), [("delete", True), ("endpoint.delete", True), ("trace.delete", False)]
+)
+def test_deletions_of_earlier_versions_count_and_those_of_parts_do_not(
+    people: Cast, verb: str, is_gone: bool
+) -> None:
+    event = record(None, "update", "endpoint/demo")
+    AuditEvent.objects.filter(pk=event.pk).update(verb=verb)
+    (state,) = targets.describe(["endpoint/demo"], people.ada).values()
+    assert (state.deleted_at is not None) is is_gone

@@ -41,7 +41,7 @@ def test_kubeconfig_is_stored_encrypted_and_never_shown(people: Cast) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM clusters_cluster")
         assert "s3cret" not in str(cursor.fetchall())
-    event = AuditEvent.objects.get(target="cluster/work", verb="create")
+    event = AuditEvent.objects.get(target="cluster/work", verb="cluster.create")
     assert event.changes["kubeconfig"] == "(hidden)"
     assert event.changes["namespace"] == "llm", "the context's own, as none was typed"
     access = Cluster.objects.get(name="work").access()
@@ -113,7 +113,7 @@ def test_kubeconfig_is_renewed(people: Cast) -> None:
     )
     assert cluster.generation == 2
     assert json.loads(cluster.access().kubeconfig)["users"][0]["user"]["token"] == "renewed"
-    event = AuditEvent.objects.get(target="cluster/work", verb="change")
+    event = AuditEvent.objects.get(target="cluster/work", verb="cluster.update")
     assert event.changes["namespace"] == ["llm", "other"]
     assert "renewed" not in json.dumps(event.changes)
     assert cluster.kubeconfig not in json.dumps(event.changes)

@@ -114,7 +114,7 @@ def test_team_lifecycle(people: Cast) -> None:
     team_actions.change(people.ada, "search-team", {"description": "finds"})
     team_actions.delete(people.ada, "search-team")
     verbs = AuditEvent.objects.filter(target="team/search-team").order_by("at")
-    assert [event.verb for event in verbs] == ["team.create", "team.change", "team.delete"]
+    assert [event.verb for event in verbs] == ["team.create", "team.update", "team.delete"]
     assert verbs[1].changes == {"description": ["", "finds"]}
 
 

@@ -146,7 +146,7 @@ def test_rotation_reports_its_work_and_runs_once(
     }
     assert reported == f"Re-encrypted: {', '.join(rekeyed_order(reported))}."
     assert set(rekeyed_order(reported)) == titles
-    trail = AuditEvent.objects.filter(verb="rekey")
+    trail = AuditEvent.objects.filter(verb="secret.rekey")
     assert sorted(trail.values_list("target", flat=True)) == sorted(titles)
     assert "T0KEN" not in str(list(trail.values()))
     assert ThisMachine().rekey() == "All secrets are encrypted with the first key."

@@ -100,7 +100,7 @@ def test_the_gain_is_confirmed_refuted_or_unknown(
     one = check()
     assert (one["verdict"], text in one["text"]) == (verdict, True), one["text"]
     assert not checks.has_work()
-    event = AuditEvent.objects.filter(verb="check advice").get()
+    event = AuditEvent.objects.filter(verb="advice.check").get()
     assert event.changes["verdict"] == verdict
     assert one["change"] == "Replicas 3 → 2"
     assert ("Taken off as the effect of other requests" in one["text"]) == (verdict != UNTOLD)

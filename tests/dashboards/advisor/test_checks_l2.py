@@ -56,7 +56,9 @@ def with_l2(finished: Advice) -> Advice:
 def resize(mib: int, at: datetime = APPLIED, **more: Any) -> None:
     """Change the tier, three hours ago."""
     cache_tiers.change(person("operator"), "default", {"memory_bytes": mib * MIB, **more})
-    event = AuditEvent.objects.filter(verb="change", target="cache-tier/default").latest("pk")
+    event = AuditEvent.objects.filter(verb="cache-tier.update", target="cache-tier/default").latest(
+        "pk"
+    )
     AuditEvent.objects.filter(pk=event.pk).update(at=at)
 
 

@@ -149,7 +149,7 @@ def test_a_corrected_layout_is_confirmed_from_the_ledger(watched: Advice, ledger
     one = layout(watched)
     assert (one["verdict"], one["at"]) == (NOT_APPLIED, None)
     assert "800 tokens per request" in one["text"]
-    assert not AuditEvent.objects.filter(verb="check advice").exists()
+    assert not AuditEvent.objects.filter(verb="advice.check").exists()
     page = browser("viewer").get("/advisor/endpoints/demo/").content.decode()
     assert "Not applied yet" in page and "Prompt template ab12 → stable part first" in page
     (shown,) = program("viewer").get("/api/v1/endpoints/demo/advice/").json()["applied"]
@@ -163,7 +163,7 @@ def test_a_corrected_layout_is_confirmed_from_the_ledger(watched: Advice, ledger
     one = layout(watched)
     assert one["verdict"] == CAME, one["text"]
     assert one["text"].startswith("0 tokens per request computed because of an early change or")
-    assert AuditEvent.objects.get(verb="check advice").changes["verdict"] == CAME
+    assert AuditEvent.objects.get(verb="advice.check").changes["verdict"] == CAME
     assert Advice.objects.get(pk=watched.pk).layouts_at is None
     (shown,) = program("viewer").get("/api/v1/endpoints/demo/advice/").json()["applied"]
     assert (shown["label"], shown["by"]) == ("Gain came", "callers")

@@ -44,7 +44,7 @@ def test_a_start_queues_a_survey_of_each_kind_of_change(endpoint: Endpoint) -> N
     for name in ({"strategy"}, {"replicas"}, {"l1_gib"}, {"l1_gib", "l2_gib"}):
         assert name in changes
     assert {"l2_gib"} not in changes  # L2 is filled through L1
-    event = AuditEvent.objects.filter(verb="advise").get()
+    event = AuditEvent.objects.filter(verb="advice.start").get()
     assert event.changes["candidates"] == len(run.candidates)
     page = text(client)
     assert 'hx-trigger="every 1s"' in page

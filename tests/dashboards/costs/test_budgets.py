@@ -77,7 +77,7 @@ def test_threshold_is_reported_once_a_month(stub_prometheus: StubPrometheus, one
     assert budgets.record_crossings(NOON) == []
     Budget.objects.update(usd=HOURLY)
     assert [one.mark for one in budgets.record_crossings(NOON)] == [100]
-    assert AuditEvent.objects.filter(target=f"budget/{tight.name}", verb="pass").count() == 4
+    assert AuditEvent.objects.filter(target=f"budget/{tight.name}", verb="budget.pass").count() == 4
     assert budgets.record_crossings(NOON + timedelta(days=30)) == [], (
         "another month, and nothing spent"
     )

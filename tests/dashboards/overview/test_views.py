@@ -204,7 +204,7 @@ def test_proof_runs_from_the_button_to_the_result(demo_endpoint: Endpoint) -> No
     assert "the times are not measurements" in done, "simulated workers are named"
     assert "every 1s" not in done, "a finished run is not asked for any more"
     assert "<option selected>demo</option>" in done, "the polled card keeps its picker"
-    assert AuditEvent.objects.filter(verb="prove", target="endpoint/demo").count() == 1
+    assert AuditEvent.objects.filter(verb="proof.start", target="endpoint/demo").count() == 1
 
 
 def test_endpoint_page_has_its_own_figures_and_proof(demo_endpoint: Endpoint) -> None:

@@ -58,7 +58,7 @@ def test_create_read_list(
     assert len(listed["results"]) == 1
     assert listed["results"] == [body]
     assert Revision.objects.get().spec == data
-    event = AuditEvent.objects.get(verb="create")
+    event = AuditEvent.objects.get(verb="endpoint.create")
     assert (event.actor_name, event.target) == ("one-operator", "endpoint/demo")
     assert event.changes["replicas"] == [1, 2]
     assert event.request_id
@@ -139,7 +139,7 @@ def test_patch_changes_only_named_fields(api: APIClient, data: dict[str, Any]) -
     wanted = merge(data, {"routing.strategy": "session", "replicas": 1})
     assert answer.json()["spec"] == wanted
     assert answer.json()["generation"] == 2
-    changes = AuditEvent.objects.get(verb="update").changes
+    changes = AuditEvent.objects.get(verb="endpoint.update").changes
     assert changes == {"replicas": [2, 1], "routing.strategy": ["prefixaware", "session"]}
 
 

@@ -154,7 +154,7 @@ def test_drift_is_shown_healed_and_adopted(
     assert DriftOrder.objects.get().workload == "demo-worker"
     assert f"{PAUSED.key} keeps its current value" in run("adopt", "demo", PAUSED.key)
     assert set(DriftOrder.objects.values_list("key", flat=True)) == {"", PAUSED.key}
-    received = AuditEvent.objects.filter(verb__in=("heal", "adopt"))
+    received = AuditEvent.objects.filter(verb__in=("endpoint.heal", "endpoint.adopt"))
     assert {event.actor_name for event in received} == {"system"}
 
 

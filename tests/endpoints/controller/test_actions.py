@@ -44,7 +44,7 @@ def test_namespace_is_followed_and_released_over_rest() -> None:
     assert (gone.status_code, gone.json()["phase"]) == (202, "Deleting")
     assert Follow.objects.exists(), "until its objects are let go"
     verbs = AuditEvent.objects.filter(target="follow/west/team-a").values_list("verb", flat=True)
-    assert set(verbs) == {"follow", "unfollow"}
+    assert set(verbs) == {"follow.create", "follow.delete"}
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_every_write_is_audited_without_secrets(demo_endpoint: Endpoint, alice: 
     keys_actions.revoke(alice, str(made.key.pk))
     lines = AuditEvent.objects.filter(target="endpoint/demo", actor=alice).order_by("pk")
     verbs = [line.verb for line in lines]
-    assert verbs == ["create_key", "change_key", "rotate_key", "revoke_key"]
+    assert verbs == ["key.create", "key.update", "key.rotate", "key.revoke"]
     assert lines[1].changes["tokens_per_minute"] == [5, 6]
     text = str([line.changes for line in lines])
     for secret in (

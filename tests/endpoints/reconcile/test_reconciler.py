@@ -396,7 +396,8 @@ def test_delete_leaves_nothing(reconciler_harness: ReconcilerHarness, ready: End
     assert not reconciler_harness.router.running
     assert not storage.console_key_file("demo").exists()
     assert not Endpoint.objects.exists()
-    assert [e.verb for e in AuditEvent.objects.order_by("id")] == ["create", "delete", "deleted"]
+    verbs = [event.verb for event in AuditEvent.objects.order_by("id")]
+    assert verbs == ["endpoint.create", "endpoint.delete", "endpoint.deleted"]
 
 
 def test_delete_during_the_start(

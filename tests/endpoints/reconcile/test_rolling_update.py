@@ -101,7 +101,7 @@ def test_failing_revision_is_rolled_back_automatically(
     assert latest.spec == demo.revisions.get(number=1).spec
     assert (status.rolled_back["failed"], status.rolled_back["number"]) == (2, 1)
     assert "RolledBack" in kinds(demo)
-    assert AuditEvent.objects.filter(verb="auto-rollback", target="endpoint/demo").exists()
+    assert AuditEvent.objects.filter(verb="endpoint.auto-rollback", target="endpoint/demo").exists()
 
 
 def test_corrected_endpoint_is_not_failed_by_old_pods(

@@ -115,7 +115,7 @@ def test_prefix_named_by_an_operator_is_shown(demo_endpoint: Endpoint, router: S
     client.post(f"{PAGE}{B}/name/", {"name": " Support bot "})
     assert "<strong>Support bot</strong>" in client.get(PAGE).text
     assert "Support bot" in client.get("/routing/endpoints/demo/decisions/x/").text
-    assert audit.list_events()[0].verb == "name prefix"
+    assert audit.list_events()[0].verb == "prefix.name"
     client.post(f"{PAGE}{B}/name/", {"name": ""})
     assert not PrefixName.objects.exists()
 

@@ -66,8 +66,8 @@ def test_hours_are_listed_exported_and_deleted(endpoint: Endpoint) -> None:
     assert program("operator").delete(f"{PATH}?{query}").json() == {"deleted_hours": 2}
     assert program("viewer").get(PATH).json()["hours"] == []
     verbs = [event.verb for event in audit.events_visible_to(None).filter(target="endpoint/demo")]
-    assert verbs.count("export trace") == 3
-    assert verbs.count("delete recording") == 1
+    assert verbs.count("trace.export") == 3
+    assert verbs.count("recording.delete") == 1
 
 
 def test_a_file_is_imported_and_exported_again(endpoint: Endpoint) -> None:

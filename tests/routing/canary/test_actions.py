@@ -43,7 +43,7 @@ def test_start_and_stop(demo_endpoint: Endpoint) -> None:
     gone = client.delete(HOME)
     assert (gone.status_code, gone.json()["code"]) == (409, "no_canary")
     events = AuditEvent.objects.filter(target="endpoint/demo").values_list("verb", "note")
-    assert {("start canary", "try it"), ("stop canary", "")} <= set(events)
+    assert {("canary.start", "try it"), ("canary.stop", "")} <= set(events)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_promotion_is_a_revision(demo_endpoint: Endpoint) -> None:
     assert (routing.strategy, routing.session_key) == ("session", "header:x-chat")
     revision = Revision.objects.get(endpoint=demo_endpoint, number=done["revision"])
     assert (done["state"], revision.verb, revision.number) == (
-        "promoted", "promote canary", demo_endpoint.generation,
+        "promoted", "canary.promote", demo_endpoint.generation,
     )  # fmt: skip
-    assert AuditEvent.objects.filter(verb="promote canary").count() == 2  # revision and canary
+    assert AuditEvent.objects.filter(verb="canary.promote").count() == 2  # revision and canary
 
 
 def test_rights(demo_endpoint: Endpoint) -> None:

@@ -66,7 +66,7 @@ def test_a_worse_candidate_is_stopped(
     canary.refresh_from_db()
     assert (canary.state, canary.verdict) == ("stopped", "worse")
     assert canary.ended_reason.startswith("Stopped automatically.")
-    assert AuditEvent.objects.get(verb="stop canary").actor_name == "system"
+    assert AuditEvent.objects.get(verb="canary.stop").actor_name == "system"
     assert collect_canaries() == 0
 
 
@@ -76,7 +76,7 @@ def test_a_better_candidate_is_proposed_once(router: Stub, canary: Canary) -> No
     collect_canaries()
     canary.refresh_from_db()
     assert (canary.state, canary.verdict) == ("running", "better")
-    assert AuditEvent.objects.filter(verb="propose canary").count() == 1
+    assert AuditEvent.objects.filter(verb="canary.propose").count() == 1
 
 
 def test_a_restarted_router_adds_to_what_its_predecessor_reported(

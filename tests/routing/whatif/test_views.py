@@ -48,7 +48,7 @@ def test_a_form_with_the_present_values_starts_an_analysis(endpoint: Endpoint) -
     assert answer.headers["Location"] == row.get_absolute_url()
     assert (row.title, row.candidate["replicas"], row.present["replicas"]) == ("Six", 6, 3)
     assert row.present["price_usd_hour"] == 2.5
-    event = AuditEvent.objects.filter(verb="what-if").get()
+    event = AuditEvent.objects.filter(verb="what-if.start").get()
     assert event.changes["changes"] == {"Replicas": [3, 6]}
 
 
@@ -162,7 +162,7 @@ def test_a_live_analysis_refreshes_itself_and_can_be_cancelled(queued: WhatIf) -
     client.post(f"{queued.get_absolute_url()}delete/")
     assert not WhatIf.objects.exists()
     verbs = set(AuditEvent.objects.values_list("verb", flat=True))
-    assert {"cancel what-if", "delete what-if"} <= verbs
+    assert {"what-if.cancel", "what-if.delete"} <= verbs
 
 
 def test_candidates_are_compared(finished: WhatIf) -> None:
@@ -298,7 +298,7 @@ def test_the_editor_previews_an_isolation(shared: Endpoint) -> None:
     row.refresh_from_db()
     WhatIf.objects.update(result=row.result | {"ttft_p90_spread": 0.4})
     assert "Queues form: TTFT p90 differs by 40%" in text(client, poll)
-    assert AuditEvent.objects.filter(verb="what-if").exists()
+    assert AuditEvent.objects.filter(verb="what-if.start").exists()
 
 
 @pytest.mark.parametrize(

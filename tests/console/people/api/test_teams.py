@@ -156,7 +156,9 @@ def test_audit_log_is_visible_to_those_concerned(two_teams: Teams, people: Cast)
     actions.scale(people.ada, CANARY, 2)
     rows = api(two_teams.frank).get("/api/v1/audit/").json()["results"]
     assert [(one["target"], one["team"]) for one in rows] == [(f"endpoint/{OURS}", "ours")]
-    every = api(people.charlie).get("/api/v1/audit/?verb=scale&actor=ada").json()["results"]
+    every = (
+        api(people.charlie).get("/api/v1/audit/?verb=endpoint.scale&actor=ada").json()["results"]
+    )
     assert {one["target"] for one in every} == {f"endpoint/{OURS}", f"endpoint/{CANARY}"}
     later = api(people.ada).get("/api/v1/audit/?since=2100-01-01T00:00:00Z").json()["results"]
     assert later == []

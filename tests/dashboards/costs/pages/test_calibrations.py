@@ -54,7 +54,7 @@ def test_default_and_exception(people: Cast) -> None:
         assert read_switches().enabled(demo.pk) is effective
     assert "off" in alice.get("/settings/").content.decode()
     assert AuditEvent.objects.filter(target="settings/auto-calibration").count() == 1
-    assert AuditEvent.objects.filter(target="endpoint/demo", verb="change").count() == 2
+    assert AuditEvent.objects.filter(target="endpoint/demo", verb="endpoint.update").count() == 2
     charlie = client_of(people.charlie)
     assert charlie.post(PAGE, {"auto": "on"}).status_code == 403
     assert charlie.post("/costs/demo/auto-calibration/", {"auto": "on"}).status_code == 403

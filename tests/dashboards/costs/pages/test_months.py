@@ -216,7 +216,7 @@ def test_budget_from_the_form_to_its_deletion(measured: Endpoint, people: Cast) 
     assert alice.post(f"/costs/budgets/{made.pk}/delete/").status_code == 302
     assert not Budget.objects.exists()
     verbs = AuditEvent.objects.filter(target="budget/All").order_by("pk")
-    assert [event.verb for event in verbs] == ["create", "change", "delete"]
+    assert [event.verb for event in verbs] == ["budget.create", "budget.update", "budget.delete"]
 
 
 def test_team_sets_budgets_for_its_endpoints(two_teams: Teams, people: Cast) -> None:

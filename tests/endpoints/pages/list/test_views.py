@@ -201,9 +201,9 @@ def test_bulk_action_confirms_once_and_reports_each(page: Client, fleet: None) -
     wanted = dict(Endpoint.objects.values_list("name", "spec__replicas"))
     assert (wanted["chat"], wanted["batch"]) == (3, 2)
     ids = set(
-        AuditEvent.objects.filter(verb="scale", actor__username="one-operator").values_list(
-            "request_id", flat=True
-        )
+        AuditEvent.objects.filter(
+            verb="endpoint.scale", actor__username="one-operator"
+        ).values_list("request_id", flat=True)
     )
     assert len(ids) == 1, "one request, as the trail tells it"
 

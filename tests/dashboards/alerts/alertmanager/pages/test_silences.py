@@ -66,7 +66,7 @@ def test_operator_creates_and_ends_a_silence() -> None:
     assert "No silences" in alice.get("/alerts/silences/").text
     assert "works" in alice.get("/alerts/silences/?expired=1").text
     verbs = AuditEvent.objects.order_by("pk").values_list("verb", flat=True)
-    assert list(verbs)[-2:] == ["silence", "end silence"]
+    assert list(verbs)[-2:] == ["silence.create", "silence.end"]
 
 
 def test_invalid_silence_is_rejected_by_field() -> None:
@@ -169,7 +169,7 @@ def test_rest_patch_keeps_omitted_fields() -> None:
     at = f"{API}{other['id']}/"
     assert (other["endpoint"], other["matchers"]) == ("", ['severity="page"'])
     assert (other["ends_at"], other["comment"]) == (longer["ends_at"], "more of it")
-    trail = AuditEvent.objects.filter(verb="change silence")
+    trail = AuditEvent.objects.filter(verb="silence.update")
     assert trail.count() == 2
     for body, field in (
         ({"matchers": []}, "matchers"),
@@ -352,7 +352,7 @@ def test_alert_is_acknowledged_once_and_undone(firing: list[FiringAlert]) -> Non
     assert program("operator").delete(f"{ACKNOWLEDGE}{row.id}/").status_code == 204
     assert active() == []
     verbs = AuditEvent.objects.order_by("pk").values_list("verb", flat=True)
-    assert list(verbs)[-2:] == ["acknowledge", "undo acknowledgement"]
+    assert list(verbs)[-2:] == ["acknowledgement.create", "acknowledgement.end"]
 
 
 def test_only_a_firing_alert_is_acknowledged(firing: list[FiringAlert]) -> None:

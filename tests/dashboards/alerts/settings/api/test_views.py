@@ -62,7 +62,7 @@ def test_threshold_is_set_globally_and_per_endpoint_and_reset() -> None:
     assert operator.delete(MINE).json()["own"] == {}
     back = operator.delete(ONE).json()
     assert (back["changed"], back["for_s"], back["generation"]) == (False, 600, 2)
-    trail = AuditEvent.objects.filter(verb="set alert rule").values_list("target", flat=True)
+    trail = AuditEvent.objects.filter(verb="alert-rule.update").values_list("target", flat=True)
     assert list(trail.order_by("pk")) == [
         *("alert-rule/HighTTFT", "endpoint/demo", "endpoint/demo", "alert-rule/HighTTFT")
     ]
