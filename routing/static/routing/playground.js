@@ -320,7 +320,11 @@
 
   window.addEventListener("pagehide", function () {
     var turns = panes.map(function (pane) {
-      return pane.turns.map(function (turn) { return { role: turn.role, text: turn.text, mode: turn.mode, message: turn.message, html: turn.html }; });
+      return pane.turns.map(function (turn) {
+        var answering = pane.abort && turn.role === "assistant" && !turn.html;
+        var state = answering ? "Stopped when the page was left." : turn.node.querySelector(".turn-state").textContent;
+        return { role: turn.role, text: turn.text, mode: turn.mode, message: turn.message, html: turn.html, state: state };
+      });
     });
     try { sessionStorage.setItem(STORED, JSON.stringify({ turns: turns, runs: runs })); } catch { sessionStorage.removeItem(STORED); } // larger than the browser's limit
   });
@@ -330,8 +334,9 @@
     if (!stored) return;
     panes.forEach(function (pane, index) {
       stored.turns[index].forEach(function (turn) {
-        Object.assign(add(pane, turn.role, turn.text), { mode: turn.mode, message: turn.message });
-        if (turn.html) showFacts(pane.turns[pane.turns.length - 1], turn.html);
+        var added = Object.assign(add(pane, turn.role, turn.text), { mode: turn.mode, message: turn.message });
+        added.node.querySelector(".turn-state").textContent = turn.state;
+        if (turn.html) showFacts(added, turn.html);
       });
     });
     stored.runs.reverse().forEach(addRun);
