@@ -85,7 +85,7 @@ def test_tier_is_created_on_the_form(browser: Client) -> None:
     assert (tier.status.phase, tier.memory_bytes, tier.policy) == ("Ready", 256 * MIB, "lru")
     assert listed(tier) == ["cache-chat-0", "cache-chat-1", "cache-chat-2"]
     assert Nodes.parse(tier.status.url).replicas == 2
-    event = AuditEvent.objects.get(verb="create", target="cache-tier/chat")
+    event = AuditEvent.objects.get(verb="cache-tier.create", target="cache-tier/chat")
     assert event.actor_name == "olga"
 
 
@@ -271,7 +271,7 @@ def test_flush_reaches_every_node_and_is_audited(program: APIClient, operator: U
         answer = program.post("/api/v1/cache-tiers/chat/flush/", body, format="json")
     assert answer.json() == {"dropped": 14}
     assert requested == ["/flush?namespace=3f9c0a"] * 2
-    assert AuditEvent.objects.get(verb="flush").changes == {"namespace": "3f9c0a"}
+    assert AuditEvent.objects.get(verb="cache-tier.flush").changes == {"namespace": "3f9c0a"}
     assert password_file().read_text() not in str(AuditEvent.objects.values())
 
 

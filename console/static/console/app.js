@@ -140,6 +140,18 @@
     lastFailure = Date.now();
     toast(text, "danger");
   }
+  // Tabs take time range and worker along, as the server renders them; a filter by htmx changes only the address.
+  document.addEventListener("htmx:pushedIntoHistory", function () {
+    var here = new URLSearchParams(window.location.search);
+    document.querySelectorAll("[data-tabs] a").forEach(function (link) {
+      var url = new URL(link.href);
+      ["range", "from", "to", "worker"].forEach(function (name) {
+        if (here.get(name)) url.searchParams.set(name, here.get(name)); else url.searchParams.delete(name);
+      });
+      link.href = url.pathname + url.search;
+    });
+  });
+
   document.addEventListener("htmx:sendError", function () {
     failed("The console is not reachable. Displayed values may be stale; the page retries automatically.");
   });

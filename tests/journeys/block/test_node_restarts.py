@@ -41,7 +41,7 @@ def ready(tier: CacheTier, other_than: int = 0) -> CacheNode:
 
 
 def restart_events() -> list[AuditEvent]:
-    return list(AuditEvent.objects.filter(verb="restart"))
+    return list(AuditEvent.objects.filter(verb="cache-node.restart"))
 
 
 def test_a_killed_node_is_reported_once_and_a_new_supervisord_is_not(

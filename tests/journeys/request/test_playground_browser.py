@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,7 +107,10 @@ def test_conversation_is_streamed_with_its_measurements(
     expect(answers).to_have_count(2)
     explained.get_by_role("button", name="Close").click()
     expect(explained).to_be_hidden()
-    it.open("/routing/endpoints/demo/")
+    it.open("/routing/endpoints/demo/?range=6h")
+    it.page.get_by_label("Worker", exact=True).select_option("demo-worker-0")
+    misses = it.page.get_by_role("link", name="Misses", exact=True).first
+    expect(misses).to_have_attribute("href", re.compile(r"\?range=6h&worker=demo-worker-0$"))
     it.open(HOME)
     expect(answers).to_have_count(2)
     expect(fact(answers.nth(1), "tokens")).to_contain_text("device")
