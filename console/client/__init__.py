@@ -1,12 +1,12 @@
-"""Typed client of the REST API: `Client("https://console", token="emb_...")`.
+"""Client of the REST API: `Client("https://console", token="emb_...").get("endpoints", "chat")`.
 
-Errors are exceptions with code, field and remedy. Lists are paginated transparently. Creates are
-retried only under one Idempotency-Key. Depends on httpx and on no other part of the console.
+Errors are exceptions with code, field and remedy. Depends on httpx and on no other part of the
+console.
 """
 
 from __future__ import annotations
 
-from console.client.client import Client
+from console.client.client import Client, HttpAnswer
 from console.client.errors import (
     ApiError,
     Conflict,
@@ -21,15 +21,8 @@ from console.client.errors import (
     TimedOut,
     Unreachable,
 )
-from console.client.http import HttpAnswer
+from console.client.watch import Watch
 
-__all__ = [
-    "ApiError",
-    "Client",
-    "Conflict",
-    "EmberlineError",
-    "HttpAnswer",
-    "NotAllowed",
-    "NotFound",
-]
-__all__ += ["Problem", "Refused", "ServerFailed", "Stale", "Throttled", "TimedOut", "Unreachable"]
+__all__ = ["ApiError", "Client", "Conflict", "EmberlineError", "HttpAnswer", "NotAllowed"]
+__all__ += ["NotFound", "Problem", "Refused", "ServerFailed", "Stale", "Throttled", "TimedOut"]
+__all__ += ["Unreachable", "Watch"]

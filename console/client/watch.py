@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 
+from console.client.client import Client
 from console.client.errors import NotFound, Refused, Throttled, TimedOut, Unreachable
-from console.client.http import Http
 
 STREAM = "text/event-stream"
 SILENCE_S = 45.0
@@ -37,10 +37,12 @@ class WatchEvent:
 
 @dataclass(slots=True)
 class Watch:
-    """Yields the states of `path`. `fallback` is the reason for polling, "" while streaming."""
+    """Yields the states of the object at `path`, the parts of its path. `fallback` is the reason
+    for polling, "" while streaming.
+    """
 
-    http: Http
-    path: str
+    client: Client
+    path: tuple[object, ...]
     timeout_s: float | None = None
     fallback: str = ""
     _end: float | None = field(default=None, init=False)
@@ -49,7 +51,7 @@ class Watch:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield until the object is deleted; raise `TimedOut` at the deadline."""
         self._end = None if self.timeout_s is None else time.monotonic() + self.timeout_s
-        if not self.http.live:
+        if not self.client.live:
             self.fallback = "the console runs in this process"
         while not self.fallback:
             try:
@@ -64,7 +66,7 @@ class Watch:
             except Unreachable:
                 # Ended early: the console may be restarting. Polling shows whether it is back.
                 self._pause(POLL_S)
-                self.http.get(self.path)
+                self.client.get(*self.path)
             self._left()
         yield from self._poll()
 
@@ -72,8 +74,8 @@ class Watch:
         headers = {"Last-Event-ID": self._seen} if self._seen else {}
         left = self._left()
         silence = SILENCE_S if left is None else min(SILENCE_S, left + 0.1)
-        with self.http.stream(
-            self.path, {"watch": True}, accept=STREAM, headers=headers, silence_s=silence
+        with self.client.stream(
+            *self.path, query={"watch": True}, accept=STREAM, headers=headers, silence_s=silence
         ) as answer:
             if not answer.headers.get("Content-Type", "").startswith(STREAM):
                 self.fallback = "this console has no such stream"
@@ -88,19 +90,19 @@ class Watch:
         etag, last_body, pause_s = "", None, POLL_S
         while True:
             try:
-                answer = self.http.send("GET", self.path, if_none_match=etag)
+                answer = self.client.send("GET", *self.path, if_none_match=etag)
             except NotFound:
                 return
             if answer.status != httpx.codes.NOT_MODIFIED and answer.body != last_body:
                 etag, last_body, pause_s = answer.etag, answer.body, POLL_S
                 yield answer.body
             self._pause(pause_s)
-            if self.http.live:  # in-process: polling costs no network requests
+            if self.client.live:  # in-process: polling costs no network requests
                 pause_s = min(pause_s * 1.5, MAX_POLL_S)
 
     def _pause(self, seconds: float) -> None:
         left = self._left()
-        self.http.pause(seconds if left is None else min(seconds, left))
+        self.client.pause(seconds if left is None else min(seconds, left))
 
     def _left(self) -> float | None:
         if self._end is None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from console.client import NotFound
 from console.commandline.context import (
@@ -85,19 +85,17 @@ def find_row(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
     raise CommandError(f"No {what} has the id or name {given!r}. List them: {listing}", NOT_FOUND)
 
 
-class _Listing(Protocol):
-    def list(self) -> Iterable[Mapping[str, Any]]: ...
-
-
 @contextmanager
 def known_name(
-    context: CommandContext, what: str, resource: _Listing, exit_code: int = NOT_FOUND
+    context: CommandContext, what: str, listing: str, exit_code: int = NOT_FOUND
 ) -> Iterator[None]:
-    """If the console does not find the verb's object, raise CommandError with the known names."""
+    """If the console does not find the verb's object, raise CommandError with the names in the list
+    at the path `listing`.
+    """
     try:
         yield
     except NotFound:
-        names = ", ".join(row["name"] for row in resource.list()) or "none"
+        names = ", ".join(row["name"] for row in context.client.pages(listing)) or "none"
         text = f"Unknown {what} {context.name}. Known: {names}."
         raise CommandError(text, exit_code) from None
 

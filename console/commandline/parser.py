@@ -93,7 +93,7 @@ def add_commands(parser: argparse.ArgumentParser, *more: Callable[[Verbs], None]
     )
     text = "create the demo endpoint if it does not exist (on the console's machine)"
     rooms.verb("seed-demo", text, call=seed_demo)
-    verbs = rooms.group("endpoint", "manage endpoints", client="endpoints")
+    verbs = rooms.group("endpoint", "manage endpoints")
     modules = (endpoints, changes, keys, manifests, wait, analysis, benchmarks)
     for module in (*modules, canary, traces, whatif, advice):
         module.add_to(verbs)

@@ -28,7 +28,7 @@ def login(context: CommandContext) -> str:
     token = _read_token(url)
     with Client(url, token, ca_file=ca_file) as client:
         try:
-            me = client.me()
+            me = client.get("me")
         except NotAllowed as error:
             raise CommandError(f"{url} rejected the token. {error}", NOT_ALLOWED) from None
     entered = Profile(profile.url, token, ca_file, profile.plain)
@@ -63,7 +63,7 @@ def logout(context: CommandContext) -> str:
 
 
 def whoami(context: CommandContext) -> str:
-    me = context.client.me()
+    me = context.client.get("me")
     fields = {"console": context.client.url, "named_by": context.options.get("named_by", ""), **me}
     form = context.options["output"]
     if form != output.TABLE:

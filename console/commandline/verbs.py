@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import Formatter
 from typing import Any
 
 from console.commandline import output
@@ -72,23 +73,21 @@ class Verb:
     """A verb on its parser. See `Verbs.verb`."""
 
     def __init__(self, parser: Any, call: Call | str, show: Show) -> None:
-        self.parser, self._call, self._show = parser, call, show
+        self.parser, self.call, self._show = parser, call, show
         self.form: Mapping[str, Any] | None = None
         self._consequence = ""
         if isinstance(show, Table):
             self.form = show.form
         elif callable(show) or isinstance(show, ArgumentText):
             self.form = OUTPUT
-        self._positional: list[str] = []
-        self._named: list[str] = []
+        self._arguments: list[str] = []
         parser.set_defaults(run=self._run)
 
     def add(self, *flags: str, **options: Any) -> None:
-        action = self.parser.add_argument(*flags, **options)
-        (self._named if action.option_strings else self._positional).append(action.dest)
+        self._arguments.append(self.parser.add_argument(*flags, **options).dest)
 
     def fields(self, text: str, name: str = "fields", nargs: str = "+") -> None:
-        """Add positional FIELD=VALUE arguments; the client gets them as one mapping."""
+        """Add positional FIELD=VALUE arguments, fields of the request's body."""
         self.add(name, nargs=nargs, metavar="FIELD=VALUE", help=text)
 
     def spec(self, text: str) -> None:
@@ -115,24 +114,28 @@ class Verb:
 
     def _run(self, context: CommandContext) -> CommandResult:
         if self._consequence:
-            named = str(context.options[self._positional[0]])
+            named = str(context.options[self._arguments[0]])
             confirm(context, named, self._consequence.format_map(context.options))
-        if isinstance(self._call, str):
-            answer = self._call_client(self._call, context)
-        else:
-            answer = self._call(context)
+        answer = self._send(context) if isinstance(self.call, str) else self.call(context)
         result = answer if isinstance(answer, CommandResult) else CommandResult(answer)
         return CommandResult(self._format(result.answer, context.options), result.exit_code)
 
-    def _call_client(self, path: str, context: CommandContext) -> Any:
-        resource, _, method = path.partition(".")
-        options = context.options
-        if "fields" in options:
-            options = {**options, "fields": parse_facts(options["fields"])}
-        return getattr(getattr(context.client, resource), method)(
-            *(options[name] for name in self._positional),
-            **{name: options[name] for name in self._named},
-        )
+    def _send(self, context: CommandContext) -> Any:
+        method, path = str(self.call).split()
+        options, parts = context.options, path.strip("/").split("/")
+        in_path = {name for _, name, _, _ in Formatter().parse(path)}
+        rest = {
+            name: options[name]
+            for name in self._arguments
+            if name not in in_path and options[name] not in (None, "")
+        }
+        where = [part.format_map(options) for part in parts]
+        if method == "GET" and isinstance(self._show, Table):
+            return context.client.pages(*where, **rest)
+        if method in ("GET", "DELETE"):
+            return context.client.send(method, *where, query=rest).body
+        data = rest | parse_facts(rest.pop("fields", []))
+        return context.client.send(method, *where, data=data or None).body
 
     def _format(self, answer: Any, options: Mapping[str, Any]) -> str:
         form = options.get("output", output.TABLE)
@@ -155,17 +158,17 @@ class Verb:
 
 
 class Verbs:
-    """The verbs of one command; `client` is the attribute of the client that they use."""
+    """The verbs of one command."""
 
-    def __init__(self, parsers: Any, client: str = "") -> None:
-        self._parsers, self._client = parsers, client
+    def __init__(self, parsers: Any) -> None:
+        self._parsers = parsers
         self._groups: list[Verbs] = []
         self._verbs: list[Verb] = []
 
-    def group(self, name: str, text: str, client: str = "", dest: str = "verb") -> Verbs:
+    def group(self, name: str, text: str, dest: str = "verb") -> Verbs:
         parser = self._parsers.add_parser(name, help=text)
         parsers = parser.add_subparsers(dest=dest, required=True, metavar="VERB")
-        self._groups.append(Verbs(parsers, client))
+        self._groups.append(Verbs(parsers))
         return self._groups[-1]
 
     def verb(
@@ -173,18 +176,19 @@ class Verbs:
         name: str,
         text: str,
         *arguments: str,
-        call: Call | str = "",
+        call: Call | str,
         show: Show = None,
         form: Mapping[str, Any] | None = None,
     ) -> Verb:
         """Add a verb. `call` returns text or a document, in a CommandResult where the exit code is
-        a verdict; as a string it is a method of the client, by default the one called `name`,
-        which gets the positional arguments and, by name, the options. `show` formats a document for
-        people: a table, lines, or a text that may refer to fields and options, as in "{name} is
-        added." A document has `--output`; `form` is one that differs, {} is none.
+        a verdict. As a string it is a request, as in "POST endpoints/{name}/explain/": arguments
+        that the path does not name are query parameters of GET and DELETE, else fields of the body.
+        `show` formats a document for people: a table, lines, or a text that may refer to fields and
+        options, as in "{name} is added." A document has `--output`; `form` is one that differs, {}
+        is none.
         """
         parser = self._parsers.add_parser(name, help=text)
-        verb = Verb(parser, call if callable(call) else f"{self._client}.{call or name}", show)
+        verb = Verb(parser, call, show)
         verb.form = verb.form if form is None else form or None
         for argument in arguments:
             verb.add(argument)

@@ -11,7 +11,7 @@ from console import local_api
 from console.accounts.credentials import LOCAL_PROOF_KEY
 from console.accounts.models import User
 from console.audit.models import AuditEvent
-from console.client import Client, Conflict, NotFound, Refused
+from console.client import Client, Conflict, NotFound, Refused, Watch
 from endpoints.models import Endpoint, InferenceKey, Revision
 
 pytestmark = pytest.mark.django_db
@@ -24,8 +24,8 @@ def local() -> Client:
 
 
 def test_local_client_is_the_system_user_and_stores_no_row(local: Client) -> None:
-    assert local.me() == {"username": "system", "role": "admin", "token": None}
-    local.endpoints.create(SPEC)
+    assert local.get("me") == {"username": "system", "role": "admin", "token": None}
+    local.post("endpoints", data=SPEC, once=True)
     made = Endpoint.objects.get()
     assert made.created_by is None
     assert Revision.objects.get().author == "system"
@@ -37,29 +37,29 @@ def test_local_client_is_the_system_user_and_stores_no_row(local: Client) -> Non
 
 def test_every_kind_of_object_can_be_created(local: Client) -> None:
     """Rows that reference their creator store None, because "system" is not in the database."""
-    local.cache_tiers.create("west", {"memory_bytes": 1 << 30})
-    local.cache_tiers.change("west", {"memory_bytes": 1 << 29})
-    local.cache_tiers.delete("west")
-    local.instance_types.set("ml.test", {"vcpus": 4, "memory_gib": 16})
-    local.instance_types.forget("ml.test")
+    local.post("cache-tiers", data={"name": "west", "memory_bytes": 1 << 30})
+    local.patch("cache-tiers", "west", data={"memory_bytes": 1 << 29})
+    local.delete("cache-tiers", "west")
+    local.put("instance-types", "ml.test", data={"vcpus": 4, "memory_gib": 16})
+    local.delete("instance-types", "ml.test")
     config = "apiVersion: v1\nkind: Config\nclusters: []\n"
     with pytest.raises(Refused):
-        local.clusters.add("work", {"kind": "kubeconfig", "kubeconfig": config})
-    local.endpoints.create(SPEC)
-    made = local.endpoints.create_key("demo", "mine")
-    local.endpoints.revoke_key("demo", made["id"])
+        local.post("clusters", data={"name": "work", "kind": "kubeconfig", "kubeconfig": config})
+    local.post("endpoints", data=SPEC, once=True)
+    made = local.post("endpoints", "demo", "keys", data={"name": "mine"}, once=True)
+    local.delete("endpoints", "demo", "keys", made["id"])
     assert set(AuditEvent.objects.values_list("actor_name", flat=True)) == {"system"}
 
 
 def test_errors_keep_their_messages(local: Client) -> None:
     with pytest.raises(Refused) as refused:
-        local.endpoints.create({**SPEC, "replicas": -1})
+        local.post("endpoints", data={**SPEC, "replicas": -1})
     assert (refused.value.field, refused.value.value) == ("replicas", -1)
     with pytest.raises(NotFound, match="Unknown endpoint other"):
-        local.endpoints.get("other")
-    local.endpoints.create(SPEC)
+        local.get("endpoints", "other")
+    local.post("endpoints", data=SPEC, once=True)
     with pytest.raises(Conflict, match="changed meanwhile"):
-        local.endpoints.update("demo", {"replicas": 2}, generation=9)
+        local.patch("endpoints", "demo", data={"replicas": 2}, generation=9)
 
 
 @pytest.mark.parametrize("value", ["1", "true", "<object object>", object()])
@@ -71,7 +71,7 @@ def test_remote_requests_cannot_impersonate_it(value: Any) -> None:
 
 
 def test_waiting_polls_locally(local: Client) -> None:
-    local.endpoints.create(SPEC)
-    watch = local.endpoints.watch("demo")
+    local.post("endpoints", data=SPEC, once=True)
+    watch = Watch(local, ("endpoints", "demo"))
     assert next(iter(watch))["name"] == "demo"
     assert "in this process" in watch.fallback

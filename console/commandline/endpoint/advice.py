@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import FAILED, TIMEOUT, USAGE, CommandContext, CommandError
+from console.commandline.context import USAGE, CommandContext, CommandError
+from console.commandline.endpoint.run import LIVE, add_wait, text_or_data, wait_for_end
 from console.commandline.input import parse_facts
 from console.commandline.verbs import OUTPUT, Verbs, endpoint_verb
 
-_LIVE = ("queued", "running")
 _HEAD = ("VERDICT", "CHANGE", "USD/MONTH", "TTFT P90", "HIT RATE", "CONFIDENCE")
-POLL_S = 1.0
 
 
 def advice(context: CommandContext) -> Any:
@@ -22,42 +20,22 @@ def advice(context: CommandContext) -> Any:
         raise CommandError("Use either --new or --cancel.", USAGE)
     if options["fields"] and not options["new"]:
         raise CommandError("Assumptions apply to new advice: add --new.", USAGE)
-    client = context.client.advice
+    path = ("endpoints", context.name, "advice")
     if options["cancel"]:
-        run = client.cancel(context.name)
+        run = context.client.post(*path, "cancel")
     elif options["new"]:
-        run = client.start(context.name, parse_facts(options["fields"]))
+        run = context.client.post(*path, data=parse_facts(options["fields"]), once=True)
     else:
-        run = client.get(context.name)
+        run = context.client.get(*path)
     if options["wait"]:
-        run = _wait_for_end(context, run)
-    form = options["output"]
-    return "\n".join(_lines(run)) if form == output.TABLE else output.format_data(run, form)
-
-
-def _wait_for_end(context: CommandContext, found: dict[str, Any]) -> dict[str, Any]:
-    end, reported = time.monotonic() + context.options["timeout"], ""
-    while found["state"] in _LIVE:
-        line = f"  {found['share']:.0%} {found['stage']}"
-        if line != reported:
-            context.report(line)
-            reported = line
-        if time.monotonic() > end:
-            text = (
-                f"Timed out after {context.options['timeout']:g} s. The computation continues. "
-                f"Cancel: emberline endpoint advice {context.name} --cancel"
-            )
-            raise CommandError(text, TIMEOUT)
-        context.client.http.pause(POLL_S)
-        found = context.client.advice.get(context.name)
-    if found["state"] == "failed":
-        raise CommandError(f"There is no advice. {found['message']}", FAILED)
-    return found
+        cancel = f"advice {context.name} --cancel"
+        run = wait_for_end(context, run, path, "computation", cancel)
+    return text_or_data(context, run, "\n".join(_lines(run)))
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     state = found["state"]
-    if state in _LIVE:
+    if state in LIVE:
         yield f"Advice on {found['endpoint']}: {state}, {found['share']:.0%} {found['stage']}"
         return
     yield (
@@ -107,6 +85,5 @@ def add_to(verbs: Verbs) -> None:
     options = {"action": "append", "default": [], "metavar": "FIELD=VALUE"}
     verb.add("--set", dest="fields", help=text, **options)
     verb.add("--cancel", action="store_true", help="cancel the computation")
-    verb.add("--wait", action="store_true", help="wait for the end of the computation")
-    verb.add("--timeout", type=float, default=3600.0, help="timeout in seconds (3600)")
+    add_wait(verb)
     verb.output()

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.client import NotFound
-from console.client.documents import DoctorFinding, Examination
 from console.commandline import output
 from console.commandline.context import (
     FAILED,
@@ -46,13 +45,13 @@ def preflight(context: CommandContext) -> str:
 
 def examine_endpoint(context: CommandContext) -> CommandResult:
     try:
-        examination = context.client.endpoints.doctor(context.name)
+        examination = context.client.get("endpoints", context.name, "doctor")
     except NotFound as error:
         raise CommandError(str(error), _VERDICTS["error"]) from None
     return CommandResult(examination, _VERDICTS.get(examination["verdict"], 0))
 
 
-def _format_examination(found: Examination) -> str:
+def _format_examination(found: dict[str, Any]) -> str:
     lines: list[str] = []
     for finding in found["findings"]:
         lines += [*_finding(finding), ""]
@@ -67,7 +66,7 @@ def _format_examination(found: Examination) -> str:
     return "\n".join([*lines, _summary(found, len(skipped))])
 
 
-def _summary(found: Examination, skipped: int) -> str:
+def _summary(found: dict[str, Any], skipped: int) -> str:
     severities = [finding["severity"] for finding in found["findings"]]
     counts = {severity: severities.count(severity) for severity in _SEVERITIES}
     words = [
@@ -83,7 +82,7 @@ def _summary(found: Examination, skipped: int) -> str:
     )
 
 
-def _finding(finding: DoctorFinding) -> Iterator[str]:
+def _finding(finding: dict[str, Any]) -> Iterator[str]:
     severity, evidence = finding["severity"], finding["evidence"]
     yield f"{_SEVERITIES.get(severity, '?')} {severity} {finding['code']}: {finding['what']}"
     for line in evidence[:_EVIDENCE]:
@@ -109,6 +108,11 @@ def _decision(one: dict[str, Any]) -> tuple[str, ...]:
             one.get("status"),
         )
     )
+
+
+def list_decisions(context: CommandContext) -> Any:
+    path = ("endpoints", context.name, "decisions")
+    return context.client.get(*path, limit=context.options["limit"])["decisions"]
 
 
 def format_decision(found: dict[str, Any]) -> str:
@@ -144,9 +148,12 @@ def _format_time(epoch: Any) -> str:
 
 def explain(context: CommandContext) -> dict[str, Any]:
     options = context.options
-    settings = {name: options[name] for name in ("strategy", "session", "key")}
-    settings["key"] = find_key_id(context, settings["key"])
-    return context.client.endpoints.explain(context.name, _body(options), **settings)
+    settings = {name: options[name] for name in ("strategy", "session") if options[name]}
+    if options["key"]:
+        settings["key"] = find_key_id(context, options["key"])
+    data = {"request": _body(options), **settings}
+    found: dict[str, Any] = context.client.post("endpoints", context.name, "explain", data=data)
+    return found
 
 
 def _format_explanation(found: dict[str, Any]) -> str:
@@ -176,7 +183,7 @@ def _spec(context: CommandContext) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     if options["name"]:
         try:
-            spec = dict(context.client.endpoints.get(context.name)["spec"])
+            spec = dict(context.client.get("endpoints", context.name)["spec"])
         except NotFound:  # the endpoint does not exist yet
             if not (options["file"] or options["model"]):
                 raise
@@ -187,7 +194,7 @@ def _spec(context: CommandContext) -> dict[str, Any]:
 
 
 def fit(context: CommandContext) -> CommandResult:
-    preview = context.client.endpoints.fit(_spec(context))
+    preview = context.client.post("fit", data=_spec(context))
     judged = preview["judged"]
     good = any(not any(finding["blocks"] for finding in each["findings"]) for each in judged)
     return CommandResult(preview, OK if good or not judged else FAILED)
@@ -302,13 +309,16 @@ def add_to(verbs: Verbs) -> None:
         show=_format_examination,
     )
     text = "list routers with their exchange of state, and where they disagree"
-    verbs.verb("routers", text, "name", show=_format_routers)
+    call = "GET endpoints/{name}/routers/"
+    verbs.verb("routers", text, "name", call=call, show=_format_routers)
     text = "show the KV index by worker, and by router where there are several"
-    verbs.verb("kv-index", text, "name", call="kv_index", show=_format_index)
-    verb = verbs.verb("decisions", "list routing decisions, latest first", "name", show=_DECISIONS)
+    verbs.verb("kv-index", text, "name", call="GET endpoints/{name}/kv-index/", show=_format_index)
+    text = "list routing decisions, latest first"
+    verb = verbs.verb("decisions", text, "name", call=list_decisions, show=_DECISIONS)
     verb.add("--limit", type=int, default=50, help="number of decisions, 1 to 500 (50)")
     text = "show a decision with the compared workers"
-    verb = verbs.verb("decision", text, "name", show=format_decision)
+    call = "GET endpoints/{name}/decisions/{id}/"
+    verb = verbs.verb("decision", text, "name", call=call, show=format_decision)
     verb.add("id", help="decision ID, or the x-emberline-decision header of a response")
     text = "routing dry run: rank workers for a request, send nothing"
     verb = verbs.verb("explain", text, "name", call=explain, show=_format_explanation)
@@ -330,7 +340,7 @@ def add_to(verbs: Verbs) -> None:
         verbs,
         "preview",
         "show the command, environment and objects of the workers",
-        call=lambda context: context.client.endpoints.preview(_spec(context)),
+        call=lambda context: context.client.post("preview", data=_spec(context)),
         show=_format_preview,
     )
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
+from console.commandline.context import CommandContext
+from console.commandline.endpoint.run import add_wait, text_or_data, wait_for_end
 from console.commandline.input import parse_facts, read_text
 from console.commandline.verbs import OUTPUT, Table, Verb, Verbs, endpoint_verb
 
-_LIVE = ("queued", "running")
 _TIMES = ("ttft", "tpot", "itl", "duration", "lag")
 _FIELDS = "for example workload=chat mode=rate rate=4 duration_s=60"
-POLL_S = 1.0
 
 
 def _cells(run: dict[str, Any]) -> tuple[str, ...]:
@@ -67,48 +65,28 @@ def _format_plan(found: dict[str, Any]) -> Iterator[str]:
 
 
 def plan(context: CommandContext) -> dict[str, Any]:
-    return context.client.benchmarks.plan(context.name, _run_parameters(context))
+    found: dict[str, Any] = context.client.post(
+        "endpoints", context.name, "benchmarks", "plan", data=_run_parameters(context)
+    )
+    return found
 
 
 def start(context: CommandContext) -> str:
-    made = context.client.benchmarks.start(context.name, _run_parameters(context))
+    path, data = ("endpoints", context.name, "benchmarks"), _run_parameters(context)
+    made = context.client.post(*path, data=data, once=True)
     text = f"Benchmark {made['id']} of {context.name} started."
     if not context.options["wait"]:
-        return _text_or_data(context, made, text)
+        return text_or_data(context, made, text)
     context.report(text)
-    run = _wait_for_end(context, made)
-    return _text_or_data(context, run, _format_run(run))
-
-
-def _wait_for_end(context: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the end; a timeout reports that the run continues."""
-    end, last_line = time.monotonic() + context.options["timeout"], ""
-    while run["state"] in _LIVE:
-        line = f"  {run['state']} {run['stage']}".rstrip()
-        if line != last_line:
-            context.report(line)
-            last_line = line
-        if time.monotonic() > end:
-            stop = f"emberline endpoint benchmark abort {context.name} {run['id']}"
-            text = (
-                f"Timed out after {context.options['timeout']:g} s. The run continues. Stop: {stop}"
-            )
-            raise CommandError(text, TIMEOUT)
-        context.client.http.pause(POLL_S)
-        run = context.client.benchmarks.get(context.name, run["id"])
-    if run["state"] == "failed":
-        raise CommandError(f"The benchmark failed. {run['message']}", FAILED)
-    return run
+    cancel = f"benchmark abort {context.name} {made['id']}"
+    run = wait_for_end(context, made, (*path, made["id"]), "benchmark", cancel)
+    return text_or_data(context, run, _format_run(run))
 
 
 def abort(context: CommandContext) -> str:
-    run = context.client.benchmarks.abort(context.name, context.options["id"])
-    return _text_or_data(context, run, f"{run['id']} is {run['state']}.")
-
-
-def _text_or_data(context: CommandContext, run: dict[str, Any], text: str) -> str:
-    form = context.options["output"]
-    return text if form == output.TABLE else output.format_data(run, form)
+    path = ("endpoints", context.name, "benchmarks", context.options["id"], "abort")
+    run = context.client.post(*path)
+    return text_or_data(context, run, f"{run['id']} is {run['state']}.")
 
 
 def _format_run(run: dict[str, Any]) -> str:
@@ -163,19 +141,21 @@ _COMPARISON = Table(("METRIC", "A", "B", "CHANGE (95 % CI)", "B IS"), _compariso
 
 def add_to(verbs: Verbs) -> None:
     text = "load an endpoint and measure latency and throughput"
-    runs = verbs.group("benchmark", text, client="benchmarks", dest="what")
-    endpoint_verb(runs, "list", "list runs, latest first", show=_RUNS)
+    runs = verbs.group("benchmark", text, dest="what")
+    call = "GET endpoints/{name}/benchmarks/"
+    endpoint_verb(runs, "list", "list runs, latest first", call=call, show=_RUNS)
     text = "show the planned load; sends nothing"
     _add_run(endpoint_verb(runs, "plan", text, call=plan, show=_format_plan))
     text = "start a run; the load affects other requests"
     verb = endpoint_verb(runs, "start", text, call=start, form=OUTPUT)
     _add_run(verb)
-    verb.add("--wait", action="store_true", help="wait for the end and print the results")
-    verb.add("--timeout", type=float, default=3600.0, help="timeout in seconds (3600)")
-    endpoint_verb(runs, "get", "show a run", show=_format_run).add("id")
+    add_wait(verb)
+    call = "GET endpoints/{name}/benchmarks/{id}/"
+    endpoint_verb(runs, "get", "show a run", call=call, show=_format_run).add("id")
     text = "stop a run; finished runs are unchanged"
     endpoint_verb(runs, "abort", text, call=abort, form=OUTPUT).add("id")
-    runs.verb("compare", "compare two runs, A before B", "a", "b", show=_format_comparison)
+    text, call = "compare two runs, A before B", "GET benchmarks/compare/"
+    runs.verb("compare", text, "a", "b", call=call, show=_format_comparison)
 
 
 def _add_run(verb: Verb) -> None:

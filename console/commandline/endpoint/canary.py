@@ -7,19 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import CommandContext
 from console.commandline.verbs import ArgumentText, Verbs, endpoint_verb
 
 _NAMES = {"ttft": "TTFT", "hit_rate": "hit rate", "error_rate": "error rate"}
 _HEAD = ("ARM", "STRATEGY", "REQUESTS", "SESSIONS", "TTFT P50", "TTFT P90", "HIT RATE", "ERRORS")
-
-
-def start(context: CommandContext) -> dict[str, Any]:
-    names = ("strategy", "share", "session_key", "settle_s", "note")
-    fields = {
-        name: context.options[name] for name in names if context.options[name] not in (None, "")
-    }
-    return context.client.canaries.start(context.name, fields)
 
 
 def _format_state(found: dict[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
@@ -79,9 +70,9 @@ def _interval(name: str, one: dict[str, float]) -> str:
 
 def add_to(verbs: Verbs) -> None:
     text = "route a share of the sessions by another strategy and compare"
-    group = verbs.group("canary", text, client="canaries", dest="what")
+    group, path = verbs.group("canary", text, dest="what"), "endpoints/{name}/canary/"
     text = "start a canary; it stops by itself when it is worse"
-    verb = endpoint_verb(group, "start", text, call=start, show=_STATE)
+    verb = endpoint_verb(group, "start", text, call=f"POST {path}", show=_STATE)
     verb.add("--strategy", required=True, help="candidate strategy")
     verb.add("--share", type=float, default=None, help="share of the sessions, 0.01 to 0.99 (0.1)")
     text = "where session IDs are: header:NAME, cookie:NAME or body:FIELD (the endpoint's)"
@@ -90,9 +81,9 @@ def add_to(verbs: Verbs) -> None:
     verb.add("--settle-s", type=float, default=None, help=text)
     verb.add("--note", default="", help="comment for the audit log")
     text = "show the running canary, or the last one"
-    endpoint_verb(group, "get", text, show=_STATE)
-    endpoint_verb(group, "stop", "stop the canary", show=_STATE)
+    endpoint_verb(group, "get", text, call=f"GET {path}", show=_STATE)
+    endpoint_verb(group, "stop", "stop the canary", call=f"DELETE {path}", show=_STATE)
     text = "make the candidate the endpoint's strategy, by a revision"
-    verb = endpoint_verb(group, "promote", text, show=_STATE)
+    verb = endpoint_verb(group, "promote", text, call=f"POST {path}promote/", show=_STATE)
     verb.add("--note", default="", help="comment for the revision")
     verb.ask_first("The candidate becomes the strategy of {name} for all sessions.")

@@ -7,7 +7,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from console.client.documents import Drift
 from console.client.errors import EmberlineError
 from console.commandline import output
 from console.commandline.context import CommandContext
@@ -34,8 +33,8 @@ def create(context: CommandContext) -> str:
     spec = _spec(context)
     if "/" in str(spec.get("model", "")) and spec.get("engine") != "simulated":
         with suppress(EmberlineError):  # the console rejects a model that is known to be missing
-            context.client.models.check(spec["model"])
-    made = context.client.endpoints.create(spec, dry_run=dry)
+            context.client.post("models", "check", data={"name": spec["model"]})
+    made = context.client.post("endpoints", data=spec, once=True, **_dry_run(context))
     if dry:
         return _dry_run_text(context, made)
     name = made["name"]
@@ -44,27 +43,34 @@ def create(context: CommandContext) -> str:
 
 
 def update(context: CommandContext) -> str:
-    changed = context.client.endpoints.update(
+    changed = context.client.patch(
+        "endpoints",
         context.name,
-        _spec(context),
+        data=_spec(context),
         generation=context.options["generation"],
-        dry_run=context.options["dry_run"],
+        **_dry_run(context),
     )
     return _format_change(context, changed)
 
 
-def _run(context: CommandContext, action: str, *arguments: Any) -> str:
+def _run(context: CommandContext, action: str, **data: Any) -> str:
     """Run a subresource of the endpoint, such as `scale`."""
-    method = getattr(context.client.endpoints, action)
-    return _format_change(
-        context, method(context.name, *arguments, dry_run=context.options["dry_run"])
-    )
+    return _format_change(context, _post(context, action, **data))
+
+
+def _post(context: CommandContext, action: str, **data: Any) -> Any:
+    path = ("endpoints", context.name, action)
+    return context.client.post(*path, data=data or None, **_dry_run(context))
+
+
+def _dry_run(context: CommandContext) -> dict[str, Any]:
+    return {"dry_run": True} if context.options["dry_run"] else {}
 
 
 def move(context: CommandContext) -> str:
-    team, dry = context.options["team"], context.options["dry_run"]
-    changed = context.client.endpoints.move(context.name, team, dry_run=dry)
-    if dry:
+    team = context.options["team"]
+    changed = _post(context, "move", team=team)
+    if context.options["dry_run"]:
         return _dry_run_text(context, changed)
     return _done(
         context, changed, f"{context.name} moved to {f'team {team}' if team else 'no team'}."
@@ -74,21 +80,20 @@ def move(context: CommandContext) -> str:
 def delete(context: CommandContext) -> str:
     options = context.options
     if not options["dry_run"]:
-        context.client.endpoints.get(context.name)  # an unknown name needs no confirmation
+        context.client.get("endpoints", context.name)  # an unknown name needs no confirmation
         stops = "stops its workers and router and deletes its keys, events and revisions"
         leaves = "removes it from the console and leaves its cluster objects in place"
         what = leaves if options["abandon"] else stops
         confirm(context, context.name, f"Deleting endpoint {context.name} {what}.")
-    answer = context.client.endpoints.delete(
-        context.name, abandon=options["abandon"], dry_run=options["dry_run"]
-    )
+    abandon = {"abandon": True} if options["abandon"] else {}
+    answer = context.client.delete("endpoints", context.name, **abandon, **_dry_run(context))
     if options["dry_run"]:
-        return _dry_run_text(context, answer.body)
+        return _dry_run_text(context, answer)
     if options["abandon"]:
-        return f"{context.name} is removed from the console. {answer.body['message']}"
+        return f"{context.name} is removed from the console. {answer['message']}"
     text = f"{context.name} is being deleted."
     if not options["wait"]:
-        return _format_result(context, answer.body, text)
+        return _format_result(context, answer, text)
     context.report(text)
     return wait.wait_until_phase(context, context.name, DELETED)
 
@@ -106,7 +111,7 @@ def _format_change(context: CommandContext, endpoint: Any) -> str:
 def _done(context: CommandContext, endpoint: Any, text: str) -> str:
     result = wait.wait_after_change(context, endpoint, text)
     if context.options["wait"] and context.options["output"] != output.TABLE:
-        endpoint = context.client.endpoints.get(endpoint["name"])
+        endpoint = context.client.get("endpoints", endpoint["name"])
     return _format_result(context, endpoint, result)
 
 
@@ -138,7 +143,7 @@ def change(one: dict[str, Any]) -> str:
     return f"  {one['field']}: {before} -> {after}{effect}"
 
 
-def _drift(row: Drift) -> tuple[str, ...]:
+def _drift(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         row["key"],
         output.truncate(row["wanted"]),
@@ -159,7 +164,9 @@ _DRIFT = Table(
 
 def heal(context: CommandContext) -> str:
     workload = context.options["workload"]
-    context.client.endpoints.heal(context.name, workload)
+    context.client.post(
+        "endpoints", context.name, "drift", "heal", data={"workload": workload} if workload else {}
+    )
     return (
         f"Reverting {workload or f'{context.name}-worker'} to its spec. "
         f"Check: emberline endpoint drift {context.name}"
@@ -178,7 +185,7 @@ def add_to(verbs: Verbs) -> None:
         verbs,
         "scale",
         "change the number of workers",
-        lambda context: _run(context, "scale", context.options["replicas"]),
+        lambda context: _run(context, "scale", replicas=context.options["replicas"]),
     )
     verb.add("replicas", type=int)
     text = "stop all workers and keep the configuration"
@@ -193,7 +200,7 @@ def add_to(verbs: Verbs) -> None:
         verbs,
         "rollback",
         "return to the spec of a revision",
-        lambda context: _run(context, "rollback", context.options["revision"]),
+        lambda context: _run(context, "rollback", revision=context.options["revision"]),
     )
     verb.add("revision", type=int)
     verb = _change_verb(verbs, "delete", "delete an endpoint with its workers and router", delete)
@@ -205,11 +212,13 @@ def add_to(verbs: Verbs) -> None:
         "objects carry the label emberline.dev/owner=endpoint.NAME. Rejected while the cluster "
         "responds",
     )
-    verbs.verb("drift", "list fields changed by others in the cluster", "name", show=_DRIFT)
+    text, call = "list fields changed by others in the cluster", "GET endpoints/{name}/drift/"
+    verbs.verb("drift", text, "name", call=call, show=_DRIFT)
     verb = verbs.verb("heal", "revert fields changed by others", "name", call=heal)
     verb.add("--workload", default="", help="workload to revert (the workers)")
     text = "{key} keeps its current value. Check: emberline endpoint drift {name}"
-    verb = verbs.verb("adopt", "keep a field changed by others", "name", show=text)
+    call = "POST endpoints/{name}/drift/adopt/"
+    verb = verbs.verb("adopt", "keep a field changed by others", "name", call=call, show=text)
     verb.add("key", help="key in the output of drift")
 
 

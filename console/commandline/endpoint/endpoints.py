@@ -7,9 +7,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from console.client.documents import Endpoint, EndpointEventDocument, Revision
-from console.client.endpoints import MAX_LINES, TAIL_LINES, LogEnd
 from console.client.errors import Conflict
+from console.client.logs import MAX_LINES, TAIL_LINES, read_log
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.verbs import OUTPUT_NAMES, Table, Verbs
@@ -19,7 +18,7 @@ _MARKS = {"done": "✓", "active": "…", "waiting": "·", "failed": "✗"}
 _LABELS = {str(step): step_label for step, step_label in STEP_LABELS.items()}
 
 
-def _cells(one: Endpoint) -> tuple[str, ...]:
+def _cells(one: dict[str, Any]) -> tuple[str, ...]:
     spec = one["spec"]
     routing = spec.get("routing", {})
     return (
@@ -35,11 +34,11 @@ def _cells(one: Endpoint) -> tuple[str, ...]:
     )
 
 
-def _reason(one: Endpoint) -> str:
+def _reason(one: dict[str, Any]) -> str:
     return "" if one["reason"] == one["phase"] else f" ({one['reason']})"
 
 
-def format_endpoint(one: Endpoint) -> str:
+def format_endpoint(one: dict[str, Any]) -> str:
     spec = one["spec"]
     lines = [
         f"{one['name']}: {one['phase']}{_reason(one)}. {one['message']}",
@@ -69,22 +68,22 @@ def step_label(step: str) -> str:
     return _LABELS.get(step, step)
 
 
-def _event(row: EndpointEventDocument) -> tuple[str, ...]:
+def _event(row: dict[str, Any]) -> tuple[str, ...]:
     return output.format_time(row["last_at"]), row["reason"], str(row["count"]), row["message"]
 
 
-def _revision(row: Revision) -> tuple[str, ...]:
+def _revision(row: dict[str, Any]) -> tuple[str, ...]:
     moment = output.format_time(row["created_at"])
     return str(row["number"]), moment, row["author"], row["verb"], str(row.get("note", ""))
 
 
 def list_events(context: CommandContext) -> Any:
-    latest = list(islice(context.client.endpoints.events(context.name), context.options["limit"]))
-    return reversed(latest)
+    rows = context.client.pages("endpoints", context.name, "events")
+    return reversed(list(islice(rows, context.options["limit"])))
 
 
 def list_revisions(context: CommandContext) -> Any:
-    return reversed(list(context.client.endpoints.revisions(context.name)))
+    return reversed(list(context.client.pages("endpoints", context.name, "revisions")))
 
 
 def logs(context: CommandContext) -> str:
@@ -92,7 +91,7 @@ def logs(context: CommandContext) -> str:
     options = context.options
     which = (context.name, options["worker"], options["container"], options["tail"])
     try:
-        of, lines = context.client.endpoints.logs(*which, follow=options["follow"])
+        of, lines = read_log(context.client, *which, follow=options["follow"])
     except Conflict as error:
         if error.code != "no_worker":
             raise
@@ -106,7 +105,7 @@ def logs(context: CommandContext) -> str:
     return ""
 
 
-def _log_heading(of: LogEnd) -> str:
+def _log_heading(of: dict[str, Any]) -> str:
     more = f"; {of['others']} more: --worker, --container" if of["others"] else ""
     return f"# {of['container']} of {of['worker']}, {of['state']}{more}"
 
@@ -127,7 +126,7 @@ _REVISIONS = Table(("REVISION", "TIME", "AUTHOR", "ACTION", "NOTE"), _revision, 
 def list_all(context: CommandContext) -> str:
     filters = {name: context.options[name] for name in _FILTERS}
     table = Table(_HEAD, _cells, "No endpoint matches." if any(filters.values()) else _NONE)
-    return table.format(context.client.endpoints.list(**filters), context.options)
+    return table.format(context.client.pages("endpoints", **filters), context.options)
 
 
 def add_to(verbs: Verbs) -> None:
@@ -135,7 +134,12 @@ def add_to(verbs: Verbs) -> None:
     for name in _FILTERS:
         verb.add(f"--{name}", default="", help=f"filter by {name}")
     verbs.verb(
-        "get", "show an endpoint with its workers", "name", form=OUTPUT_NAMES, show=format_endpoint
+        "get",
+        "show an endpoint with its workers",
+        "name",
+        call="GET endpoints/{name}/",
+        form=OUTPUT_NAMES,
+        show=format_endpoint,
     )
     verb = verbs.verb("events", "list events, latest last", "name", call=list_events, show=_EVENTS)
     verb.add("--limit", type=int, default=50, help="number of latest events (50)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.client import documents
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.input import confirm, find_row, parse_facts
@@ -44,44 +43,49 @@ def _format_value(value: Any) -> str:
 def create(context: CommandContext) -> str:
     """Print only the key, so that it can be piped into a file."""
     label, terms = context.options["key_name"], parse_facts(context.options["terms"])
-    key: str = context.client.endpoints.create_key(context.name, label, terms)["key"]
+    data = {"name": label, **terms}
+    key: str = context.client.post(*_keys(context), data=data, once=True)["key"]
     context.report("Routers accept the key within 2 seconds, on a cluster within 15.")
     return key
 
 
 def update(context: CommandContext) -> str:
     key = _key(context)
-    context.client.endpoints.change_key(
-        context.name, key["id"], parse_facts(context.options["terms"])
-    )
+    context.client.patch(*_keys(context), key["id"], data=parse_facts(context.options["terms"]))
     return f"Key {key['name']} changed."
 
 
 def rotate(context: CommandContext) -> str:
     grace = context.options["grace"]
-    return context.client.endpoints.rotate_key(context.name, _key(context)["id"], grace)["key"]
+    data = {} if grace is None else {"grace_s": grace}
+    path = (*_keys(context), _key(context)["id"], "rotate")
+    return str(context.client.post(*path, data=data)["key"])
 
 
 def revoke(context: CommandContext) -> str:
     key = _key(context)
     text = f"Revoking key {key['name']} cannot be undone; routers reject it within seconds."
     confirm(context, key["name"], text)
-    context.client.endpoints.revoke_key(context.name, key["id"])
+    context.client.delete(*_keys(context), key["id"])
     return f"Key {key['name']} revoked."
 
 
-def _key(context: CommandContext) -> documents.Key:
+def _keys(context: CommandContext) -> tuple[str, ...]:
+    return "endpoints", context.name, "keys"
+
+
+def _key(context: CommandContext) -> dict[str, Any]:
     return _find_key(context, context.options["key_id"])
 
 
-def _find_key(context: CommandContext, given: str) -> documents.Key:
-    rows, name = context.client.endpoints.keys(context.name), context.name
+def _find_key(context: CommandContext, given: str) -> dict[str, Any]:
+    rows, name = context.client.pages(*_keys(context)), context.name
     return find_row(rows, given, f"key of {name}", f"emberline endpoint key list {name}")
 
 
 def find_key_id(context: CommandContext, given: str) -> str:
     """Return the ID of a key given by name or ID; "" and the console's own key as they are."""
-    return given if given in ("", _CONSOLE) else _find_key(context, given)["id"]
+    return given if given in ("", _CONSOLE) else str(_find_key(context, given)["id"])
 
 
 def _format_usage(found: dict[str, Any]) -> str:
@@ -109,8 +113,9 @@ _KEYS = Table(
 
 
 def add_to(verbs: Verbs) -> None:
-    keys = verbs.group("key", "inference keys of an endpoint", client="endpoints", dest="what")
-    endpoint_verb(keys, "list", "list keys with their limits", call="keys", show=_KEYS)
+    keys = verbs.group("key", "inference keys of an endpoint", dest="what")
+    call = "GET endpoints/{name}/keys/"
+    endpoint_verb(keys, "list", "list keys with their limits", call=call, show=_KEYS)
     verb = endpoint_verb(keys, "create", "create a key; prints only the key, once", call=create)
     verb.add("key_name", help="key name, for example the client application")
     verb.fields(_TERMS, "terms", "*")
@@ -128,5 +133,6 @@ def add_to(verbs: Verbs) -> None:
     )
     verb.add("key_id", help=_WHICH)
     verb.ask_first()
-    verb = endpoint_verb(keys, "usage", "show usage by key", show=_format_usage)
+    call = "GET endpoints/{name}/usage/"
+    verb = endpoint_verb(keys, "usage", "show usage by key", call=call, show=_format_usage)
     verb.add("--days", type=int, help="number of days")

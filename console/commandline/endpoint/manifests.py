@@ -18,17 +18,18 @@ _RESULTS = {"create": "created", "update": "changed", "unchanged": "unchanged"}
 def apply(context: CommandContext) -> str:
     options = context.options
     objects = [item for path in options["files"] for item in read_objects(path)]
-    answer = context.client.endpoints.apply(
-        objects,
+    answer = context.client.post(
+        *("endpoints", "apply"),
+        data=objects,
         cluster=options["cluster"],
         namespace=options["namespace"],
-        dry_run=options["dry_run"],
+        dry_run=options["dry_run"] or None,
     )
     text = _format_result(answer, options["output"])
     if options["wait"] and not options["dry_run"]:
         context.report(text)
         for result in answer["results"]:
-            endpoint = context.client.endpoints.get(result["name"])
+            endpoint = context.client.get("endpoints", result["name"])
             context.report(wait.wait_after_change(context, endpoint, f"{result['name']}:"))
         return "" if options["output"] == output.TABLE else text
     return text
@@ -57,9 +58,10 @@ def _lines(one: dict[str, Any], dry: bool) -> Iterator[str]:
 
 
 def export(context: CommandContext) -> str:
+    path = ("endpoints", context.name, "export")
     if context.options["output"] == "json":
-        return output.format_data(context.client.endpoints.exported(context.name), output.JSON)
-    return context.client.endpoints.export(context.name).rstrip()
+        return output.format_data(context.client.get(*path, output="json"), output.JSON)
+    return context.client.text(*path).rstrip()
 
 
 def add_to(verbs: Verbs) -> None:

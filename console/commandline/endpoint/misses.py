@@ -97,9 +97,9 @@ def _misses(context: CommandContext) -> dict[str, Any]:
     query = {name: options[name] for name in ("range", "cause", "by") if options[name]}
     if not options["name"]:
         query.pop("cause", None)
-        return context.client.misses(**query)
+        return dict(context.client.get("misses", **query))
     query.pop("by", None)
-    return context.client.endpoints.misses(options["name"], **query)
+    return dict(context.client.get("endpoints", options["name"], "misses", **query))
 
 
 def add_misses(rooms: Verbs) -> None:

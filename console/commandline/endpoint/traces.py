@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def _format_traces(found: dict[str, Any]) -> str:
 
 def _switch(context: CommandContext) -> str:
     enabled = context.options["state"] == "on"
-    context.client.endpoints.update(context.name, {"routing.record_traffic": enabled})
+    context.client.patch("endpoints", context.name, data={"routing.record_traffic": enabled})
     return f"Recording of {context.name} is switched {context.options['state']}."
 
 
@@ -57,9 +58,7 @@ def _export(context: CommandContext) -> str:
     options = context.options
     query = {"name": options["trace"], "begin": options["begin"], "end": options["end"]}
     query |= {"trace_format": options["format"], "block_tokens": options["block_tokens"]}
-    parts = context.client.endpoints.export_trace(
-        context.name, {key: value for key, value in query.items() if value}
-    )
+    parts = _parts(context, {key: value for key, value in query.items() if value})
     try:
         if options["file"] == "-":
             return b"".join(parts).decode().rstrip()
@@ -74,6 +73,12 @@ def _export(context: CommandContext) -> str:
     return f"{size:,} bytes written to {options['file']}."
 
 
+def _parts(context: CommandContext, query: dict[str, Any]) -> Iterator[bytes]:
+    path = ("endpoints", context.name, "traces", "export")
+    with context.client.stream(*path, query=query) as answer:
+        yield from answer.iter_bytes()
+
+
 def _import(context: CommandContext) -> dict[str, Any]:
     options = context.options
     path = options["file"]
@@ -84,7 +89,8 @@ def _import(context: CommandContext) -> dict[str, Any]:
     query: dict[str, Any] = {"name": options["trace"], "trace_format": options["format"]}
     if options["block_tokens"]:
         query["block_tokens"] = options["block_tokens"]
-    trace: dict[str, Any] = context.client.endpoints.import_trace(context.name, data, query)
+    place = ("endpoints", context.name, "traces", "imports")
+    trace: dict[str, Any] = context.client.send("POST", *place, file=data, query=query).body
     return trace
 
 
@@ -93,21 +99,22 @@ def _format_import(made: dict[str, Any]) -> str:
 
 
 def _delete(context: CommandContext) -> str:
-    options = context.options
+    options, path = context.options, ("endpoints", context.name, "traces")
     if options["trace"]:
-        context.client.endpoints.delete_trace(context.name, options["trace"])
+        context.client.delete(*path, "imports", options["trace"])
         return f"Trace {options['trace']} deleted."
     if not (options["begin"] and options["end"]):
         raise CommandError("Give --begin and --end, or --trace.", USAGE)
-    deleted = context.client.endpoints.delete_hours(context.name, options["begin"], options["end"])
+    deleted = context.client.delete(*path, begin=options["begin"], end=options["end"])
     return f"{output.count(deleted['deleted_hours'], 'recorded hour')} deleted."
 
 
 def add_to(verbs: Verbs) -> None:
     text = "recorded traffic: list, export, import, delete"
-    traces = verbs.group("traces", text, client="endpoints", dest="what")
+    traces = verbs.group("traces", text, dest="what")
     text = "list recorded hours and imported traces"
-    endpoint_verb(traces, "list", text, call="traces", show=_format_traces)
+    call = "GET endpoints/{name}/traces/"
+    endpoint_verb(traces, "list", text, call=call, show=_format_traces)
     text = "switch recording; routers reload without a restart"
     endpoint_verb(traces, "record", text, call=_switch).add("state", choices=("on", "off"))
     text = "write recorded requests or an imported trace to a file (JSON lines)"

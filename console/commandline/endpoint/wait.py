@@ -8,10 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.client import TimedOut
-from console.client.documents import Endpoint
-from console.client.errors import NotFound
-from console.client.watch import Watch
+from console.client import NotFound, TimedOut, Watch
 from console.commandline import output
 from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
 from console.commandline.endpoint.endpoints import format_endpoint, step_label
@@ -24,7 +21,7 @@ RECOVERY_S = 10.0
 DELETED = "deleted"
 
 
-def wait_after_change(context: CommandContext, endpoint: Endpoint, text: str) -> str:
+def wait_after_change(context: CommandContext, endpoint: dict[str, Any], text: str) -> str:
     """Return `text`; with --wait, the outcome of the change that produced `endpoint`."""
     if not context.options["wait"]:
         return text
@@ -38,12 +35,12 @@ def wait_until_phase(context: CommandContext, name: str, phase: str) -> str:
     printer = _StepPrinter(context)
     deadline = time.monotonic() + context.options["timeout"]
     try:
-        context.client.endpoints.get(name)  # raise NotFound instead of waiting
+        context.client.get("endpoints", name)  # raise NotFound instead of waiting
     except NotFound:
         if phase != DELETED:
             raise
         return f"{name} is deleted."
-    watch = context.client.endpoints.watch(name, timeout_s=context.options["timeout"])
+    watch = Watch(context.client, ("endpoints", name), context.options["timeout"])
     try:
         for state in watch:
             printer.how(watch)
@@ -61,7 +58,9 @@ def wait_until_phase(context: CommandContext, name: str, phase: str) -> str:
     return f"{name} is deleted."
 
 
-def _wait_for_recovery(context: CommandContext, state: Endpoint, deadline: float) -> Endpoint:
+def _wait_for_recovery(
+    context: CommandContext, state: dict[str, Any], deadline: float
+) -> dict[str, Any]:
     """Return the state; if it is Failed, wait for the next one or the deadline."""
     printer = _StepPrinter(context)
     begun = time.monotonic()
@@ -69,21 +68,21 @@ def _wait_for_recovery(context: CommandContext, state: Endpoint, deadline: float
         now = time.monotonic()
         if now - begun > RECOVERY_S or now > deadline:
             raise CommandError(f"The rollout failed.\n{format_endpoint(state)}", FAILED)
-        context.client.http.pause(min(0.5, max(deadline - now, 0)))
-        state = printer.of(context.client.endpoints.get(state["name"]))
+        context.client.pause(min(0.5, max(deadline - now, 0)))
+        state = printer.of(context.client.get("endpoints", state["name"]))
     return state
 
 
 @dataclass(slots=True)
 class _StepPrinter:
     context: CommandContext
-    last: Endpoint | None = None
+    last: dict[str, Any] | None = None
     began: float = field(default_factory=time.monotonic)
     printed: dict[str, str] = field(default_factory=dict)
     fallback: str = ""
 
-    def of(self, state: Any) -> Endpoint:
-        endpoint: Endpoint = state
+    def of(self, state: Any) -> dict[str, Any]:
+        endpoint: dict[str, Any] = state
         self.last = endpoint
         after_s = time.monotonic() - self.began
         for step in endpoint["steps"]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from console.commandline import output
-from console.commandline.context import FAILED, TIMEOUT, CommandContext, CommandError
+from console.commandline.context import CommandContext
+from console.commandline.endpoint.run import LIVE, add_wait, text_or_data, wait_for_end
 from console.commandline.input import parse_facts
 from console.commandline.verbs import OUTPUT, OUTPUT_DATA, Table, Verbs, endpoint_verb
 
-_LIVE = ("queued", "running")
 _FIELDS = "for example replicas=6 strategy=kvaware l1_gib=64 rate=2"
 _RATES = ("hit_rate", "device_hit_rate", "l1_hit_rate", "l2_hit_rate")
 _NO_TIMES = ("no answer", "hit rates only")
-POLL_S = 1.0
 
 
 def _cells(run: dict[str, Any]) -> tuple[str, ...]:
@@ -25,7 +23,7 @@ def _cells(run: dict[str, Any]) -> tuple[str, ...]:
     return (
         run["id"],
         output.format_time(run["created_at"]),
-        f"{run['state']} {run['share']:.0%}" if run["state"] in _LIVE else run["state"],
+        f"{run['state']} {run['share']:.0%}" if run["state"] in LIVE else run["state"],
         _format_changes(run),
         f"{change['value']:+.1%}"
         if change
@@ -48,34 +46,19 @@ def start(context: CommandContext) -> str:
     for name in ("begin", "end", "trace", "title"):
         if context.options[name]:
             fields[name] = context.options[name]
-    made = context.client.whatifs.start(context.name, fields)
+    made = context.client.post("endpoints", context.name, "what-if", data=fields, once=True)
     text = f"What-if analysis {made['id']} of {context.name} started."
     if not context.options["wait"]:
-        return _text_or_data(context, made, text)
+        return text_or_data(context, made, text)
     context.report(text)
-    run = _wait_for_end(context, made)
-    return _text_or_data(context, run, "\n".join(_format_run(run)))
-
-
-def _wait_for_end(context: CommandContext, run: dict[str, Any]) -> dict[str, Any]:
-    end, reported = time.monotonic() + context.options["timeout"], ""
-    while run["state"] in _LIVE:
-        line = f"  {run['share']:.0%} {run['stage']}"
-        if line != reported:
-            context.report(line)
-            reported = line
-        if time.monotonic() > end:
-            stop = f"emberline endpoint whatif cancel {context.name} {run['id']}"
-            text = (
-                f"Timed out after {context.options['timeout']:g} s. The analysis continues. "
-                f"Cancel: {stop}"
-            )
-            raise CommandError(text, TIMEOUT)
-        context.client.http.pause(POLL_S)
-        run = context.client.whatifs.get(context.name, run["id"])
-    if run["state"] == "failed":
-        raise CommandError(f"The analysis failed. {run['message']}", FAILED)
-    return run
+    run = wait_for_end(
+        context,
+        made,
+        ("endpoints", context.name, "what-if", made["id"]),
+        "analysis",
+        f"whatif cancel {context.name} {made['id']}",
+    )
+    return text_or_data(context, run, "\n".join(_format_run(run)))
 
 
 def _format_run(run: dict[str, Any]) -> Iterator[str]:
@@ -153,18 +136,9 @@ def _change(name: str, one: Any) -> str:
 
 
 def cancel(context: CommandContext) -> str:
-    run = context.client.whatifs.cancel(context.name, context.options["id"])
-    return _text_or_data(context, run, f"{run['id']} is {run['state']}.")
-
-
-def delete(context: CommandContext) -> str:
-    context.client.whatifs.delete(context.name, context.options["id"])
-    return f"Deleted {context.options['id']}."
-
-
-def _text_or_data(context: CommandContext, run: dict[str, Any], text: str) -> str:
-    form = context.options["output"]
-    return text if form == output.TABLE else output.format_data(run, form)
+    path = ("endpoints", context.name, "what-if", context.options["id"], "cancel")
+    run = context.client.post(*path)
+    return text_or_data(context, run, f"{run['id']} is {run['state']}.")
 
 
 _RUNS = Table(
@@ -184,22 +158,26 @@ _FIGURES = Table(("METRIC", "PRESENT", "CANDIDATE", "CHANGE (90 % CI)"), _figure
 
 def add_to(verbs: Verbs) -> None:
     text = "predict another configuration from recorded traffic"
-    runs = verbs.group("whatif", text, client="whatifs", dest="what")
-    endpoint_verb(runs, "list", "list analyses, latest first", show=_RUNS)
+    runs, path = verbs.group("whatif", text, dest="what"), "endpoints/{name}/what-if/"
+    endpoint_verb(runs, "list", "list analyses, latest first", call=f"GET {path}", show=_RUNS)
     text = "show the present values"
-    endpoint_verb(runs, "present", text, form=OUTPUT_DATA, show=output.format_json)
+    call = f"GET {path}present/"
+    endpoint_verb(runs, "present", text, call=call, form=OUTPUT_DATA, show=output.format_json)
     verb = endpoint_verb(runs, "start", "start an analysis", call=start, form=OUTPUT)
     verb.fields(_FIELDS, nargs="*")
     verb.add("--begin", default="", metavar="TIME", help="begin of the recorded period")
     verb.add("--end", default="", metavar="TIME", help="end of the recorded period")
     verb.add("--trace", default="", metavar="NAME", help="imported trace to replay instead")
     verb.add("--title", default="", help="title of the analysis")
-    verb.add("--wait", action="store_true", help="wait for the end and print the results")
-    verb.add("--timeout", type=float, default=3600.0, help="timeout in seconds (3600)")
+    add_wait(verb)
     verb.output()
-    endpoint_verb(runs, "get", "show an analysis", show=_format_run).add("id")
+    call = f"GET {path}{{id}}/"
+    endpoint_verb(runs, "get", "show an analysis", call=call, show=_format_run).add("id")
     text = "cancel an analysis; an ended one is unchanged"
     endpoint_verb(runs, "cancel", text, call=cancel, form=OUTPUT).add("id")
-    verb = endpoint_verb(runs, "delete", "delete an ended analysis", call=delete)
+    call = f"DELETE {path}{{id}}/"
+    verb = endpoint_verb(
+        runs, "delete", "delete an ended analysis", call=call, show="Deleted {id}."
+    )
     verb.add("id")
     verb.ask_first("Analysis {id} and its results are deleted.")

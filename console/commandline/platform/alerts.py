@@ -27,12 +27,20 @@ def _rule(one: dict[str, Any]) -> tuple[str, ...]:
     return name, "yes" if one["enabled"] else "no", one["severity"], f"{one['for_s']} s", numbers
 
 
+def _rule_path(context: CommandContext, *rule: str) -> tuple[str, ...]:
+    """Return the path of all rules or one; with --endpoint, of the rules of that endpoint."""
+    endpoint = context.options["endpoint"]
+    return (*(("endpoints", endpoint) if endpoint else ()), "alert-rules", *rule)
+
+
 def try_rule(context: CommandContext) -> dict[str, Any]:
     words: list[str] = context.options["words"]
     name = "" if "=" in words[0] else words[0]
     fields = parse_facts(words[1:] if name else words)
     fields["range"] = context.options["range"]
-    return context.client.alerts.dry_run(name, fields, context.options["endpoint"])
+    path = _rule_path(context, name) if name else _rule_path(context)
+    found: dict[str, Any] = context.client.post(*path, "dry-run", data=fields)
+    return found
 
 
 def _format_trial(found: dict[str, Any]) -> list[str]:
@@ -77,33 +85,31 @@ def _interval(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def list_history(context: CommandContext) -> Any:
-    return context.client.alerts.history(**context.given("range", "alert", "endpoint"))
+def acknowledge(context: CommandContext) -> Any:
+    fields = {"alert": context.name, **context.given("note", "duration")}
+    if context.options["endpoint"]:
+        fields["endpoint"] = context.options["endpoint"]
+    return context.client.post("acknowledgements", data=fields, once=True)
 
 
-def acknowledge(context: CommandContext) -> dict[str, Any]:
-    fields = context.given("note", "duration")
-    return context.client.alerts.acknowledge(context.name, context.options["endpoint"], **fields)
-
-
-def undo_acknowledgement(context: CommandContext) -> str:
-    context.client.alerts.undo_acknowledgement(context.options["id"])
-    return "Acknowledgement undone. Repeat notifications resume."
-
-
-def create(context: CommandContext) -> dict[str, Any]:
+def create(context: CommandContext) -> Any:
     fields = {"name": context.name, **parse_facts(context.options["fields"])}
-    return context.client.alerts.create(fields)
+    return context.client.post("alert-rules", data=fields, once=True)
+
+
+def change(context: CommandContext) -> Any:
+    fields = parse_facts(context.options["fields"])
+    return context.client.patch(*_rule_path(context, context.name), data=fields)
 
 
 def reset(context: CommandContext) -> str:
     endpoint = context.options["endpoint"]
-    context.client.alerts.reset(context.name, endpoint)
+    context.client.delete(*_rule_path(context, context.name))
     return f"{context.name}{f' of {endpoint}' if endpoint else ''} reset to its defaults."
 
 
 def rule_file(context: CommandContext) -> str:
-    content = context.client.alerts.file()
+    content = context.client.get("alert-rule-file")
     text: str = content["prometheus_rule" if context.options["object"] else "rule_file"]
     return text.rstrip()
 
@@ -145,11 +151,11 @@ _CLUSTERS = Table(
 
 
 def add_alerts(rooms: Verbs) -> None:
-    verbs = rooms.group("alert", "active alerts, their history and rules", client="alerts")
-    verb = verbs.verb("list", "firing and pending alerts", call="active", show=_ALERTS)
+    verbs = rooms.group("alert", "active alerts, their history and rules")
+    verb = verbs.verb("list", "firing and pending alerts", call="GET alerts/", show=_ALERTS)
     verb.add("--endpoint", default="", help="only this endpoint")
     verb = verbs.verb(
-        "history", "past and ongoing alerts, latest first", call=list_history, show=_HISTORY
+        "history", "past and ongoing alerts, latest first", call="GET alert-history/", show=_HISTORY
     )
     verb.add("--range", choices=("1h", "6h", "24h", "7d", "30d"), default="24h", help="(24h)")
     verb.add("--alert", default="", help="only this rule")
@@ -169,12 +175,23 @@ def add_alerts(rooms: Verbs) -> None:
         "unacknowledge",
         "undo an acknowledgement; ID from silence list",
         "id",
-        call=undo_acknowledgement,
+        call="DELETE acknowledgements/{id}/",
+        show="Acknowledgement undone. Repeat notifications resume.",
     )
-    verb = verbs.verb("rules", "all rules with their parameters", show=_RULES)
+    verb = verbs.verb(
+        "rules",
+        "all rules with their parameters",
+        call=lambda context: context.client.pages(*_rule_path(context)),
+        show=_RULES,
+    )
     verb.add("--endpoint", default="", help="effective values for this endpoint")
     verb = verbs.verb(
-        "get", "one rule with its settings", "name", form=OUTPUT_DATA, show=output.format_json
+        "get",
+        "one rule with its settings",
+        "name",
+        call=lambda context: context.client.get(*_rule_path(context, context.name)),
+        form=OUTPUT_DATA,
+        show=output.format_json,
     )
     verb.add("--endpoint", default="", help="effective values for this endpoint")
 
@@ -182,6 +199,7 @@ def add_alerts(rooms: Verbs) -> None:
         "set",
         "set parameters of a rule, for all endpoints or one",
         "name",
+        call=change,
         form={},
         show=lambda made: f"{', '.join(_rule(made)[2:])}: {made['summary']}.",
     )
@@ -211,8 +229,10 @@ def add_alerts(rooms: Verbs) -> None:
     verb.add("--endpoint", default="", help="restore the platform-wide values of this endpoint")
     verb = verbs.verb("file", "export all rules as a Prometheus rule file", call=rule_file)
     verb.add("--object", action="store_true", help="as a PrometheusRule")
-    verbs.verb("clusters", "clusters to which rules and receivers are synced", show=_CLUSTERS)
-    verb = verbs.verb("keep", "sync rules and receivers to a cluster", form={}, show=_kept)
+    text, path = "clusters to which rules and receivers are synced", "alert-clusters/"
+    verbs.verb("clusters", text, call=f"GET {path}", show=_CLUSTERS)
+    text, call = "sync rules and receivers to a cluster", f"PATCH {path}{{name}}/"
+    verb = verbs.verb("keep", text, call=call, form={}, show=_kept)
     verb.add("name", metavar="CLUSTER")
     verb.fields(_CLUSTER_FIELDS)
 
@@ -225,18 +245,17 @@ def _silence(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def add_silence(context: CommandContext) -> dict[str, Any]:
-    conditions = context.options["conditions"]
-    return context.client.silences.add(
-        {"matchers": conditions, **context.given("duration", "comment")}
-    )
+def add_silence(context: CommandContext) -> Any:
+    fields = context.given("duration", "comment")
+    data = {"matchers": context.options["conditions"], **fields}
+    return context.client.post("silences", data=data, once=True)
 
 
-def edit_silence(context: CommandContext) -> dict[str, Any]:
+def edit_silence(context: CommandContext) -> Any:
     fields = context.given("duration", "ends_at", "comment")
     if context.options["conditions"]:
         fields["matchers"] = context.options["conditions"]
-    return context.client.silences.change(context.options["id"], fields)
+    return context.client.patch("silences", context.options["id"], data=fields)
 
 
 def _format_silence(made: dict[str, Any]) -> str:
@@ -246,7 +265,7 @@ def _format_silence(made: dict[str, Any]) -> str:
 
 def list_silences(context: CommandContext) -> Any:
     filters = {} if context.options["all"] else {"state": ["active", "pending"]}
-    return context.client.silences.list(**filters)
+    return context.client.pages("silences", **filters)
 
 
 _SILENCES = Table(
@@ -255,7 +274,7 @@ _SILENCES = Table(
 
 
 def add_silences(rooms: Verbs) -> None:
-    verbs = rooms.group("silence", "suppress notifications for a time", client="silences")
+    verbs = rooms.group("silence", "suppress notifications for a time")
     verb = verbs.verb(
         "list",
         "active and pending silences and acknowledgements",
@@ -290,4 +309,6 @@ def add_silences(rooms: Verbs) -> None:
     verb.add("--for", dest="duration", help="from now, such as 30m, 2h, 1d")
     verb.add("--until", dest="ends_at", help="end time, such as 2026-11-21T18:00:00Z")
     verb.add("--comment", help="reason")
-    verbs.verb("expire", "end a silence now", "id", show="Silence ended.")
+    verbs.verb(
+        "expire", "end a silence now", "id", call="DELETE silences/{id}/", show="Silence ended."
+    )

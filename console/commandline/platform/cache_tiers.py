@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from console.client.documents import CacheTier
 from console.commandline import output
 from console.commandline.context import CommandContext
 from console.commandline.endpoint.changes import format_dry_run
@@ -13,7 +12,7 @@ from console.commandline.input import read_fields
 from console.commandline.verbs import Table, Verb, Verbs
 
 
-def _cells(one: CacheTier) -> tuple[str, ...]:
+def _cells(one: dict[str, Any]) -> tuple[str, ...]:
     usage = one["usage"]
     lookups, hits = usage.get("lookups"), usage.get("hits")
     rate = f"{100 * hits / lookups:.0f} %" if lookups and hits is not None else "-"
@@ -29,7 +28,7 @@ def _cells(one: CacheTier) -> tuple[str, ...]:
     )
 
 
-def _format_tier(one: CacheTier) -> Iterator[str]:
+def _format_tier(one: dict[str, Any]) -> Iterator[str]:
     reason = f" ({one['reason']})" if one["reason"] else ""
     yield f"{one['name']}: {one['phase']}{reason}. {one['message']}".rstrip()
     yield (
@@ -65,7 +64,8 @@ def _node_cells(node: dict[str, Any]) -> tuple[str, ...]:
 
 def create(context: CommandContext) -> str:
     dry = context.options["dry_run"]
-    made = context.client.cache_tiers.create(context.name, read_fields(context), dry_run=dry)
+    data = {"name": context.name, **read_fields(context)}
+    made = context.client.post("cache-tiers", data=data, once=True, dry_run=dry or None)
     if dry:
         return format_dry_run(made)
     return f"{context.name} created. Check: emberline cache-tier get {context.name}"
@@ -73,14 +73,16 @@ def create(context: CommandContext) -> str:
 
 def update(context: CommandContext) -> str:
     dry = context.options["dry_run"]
-    changed = context.client.cache_tiers.change(context.name, read_fields(context), dry_run=dry)
+    path, data = ("cache-tiers", context.name), read_fields(context)
+    changed = context.client.patch(*path, data=data, dry_run=dry or None)
     if dry:
         return format_dry_run(changed)
     return f"{context.name} is at generation {changed['generation']}."
 
 
 def flush(context: CommandContext) -> str:
-    dropped = context.client.cache_tiers.flush(context.name, context.options["namespace"])
+    data = {"namespace": context.options["namespace"]}
+    dropped = context.client.post("cache-tiers", context.name, "flush", data=data)["dropped"]
     return f"Flushed {output.count(dropped, 'value')} of {context.name}."
 
 
@@ -97,10 +99,12 @@ _TIERS = Table(
 
 
 def add_cache_tiers(rooms: Verbs) -> None:
-    verbs = rooms.group("cache-tier", "manage L2 cache tiers", client="cache_tiers")
-    verbs.verb("list", "list cache tiers", show=_TIERS)
-    verbs.verb("get", "show a cache tier with its nodes", "name", show=_format_tier)
-    verbs.verb("contents", "show contents by namespace", "name", show=output.format_yaml)
+    verbs, path = rooms.group("cache-tier", "manage L2 cache tiers"), "cache-tiers/{name}/"
+    verbs.verb("list", "list cache tiers", call="GET cache-tiers/", show=_TIERS)
+    text = "show a cache tier with its nodes"
+    verbs.verb("get", text, "name", call=f"GET {path}", show=_format_tier)
+    text, call = "show contents by namespace", f"GET {path}contents/"
+    verbs.verb("contents", text, "name", call=call, show=output.format_yaml)
     verb = verbs.verb("create", "create a cache tier and start its nodes", "name", call=create)
     _add_fields(verb)
     verb = verbs.verb("update", "change the given fields", "name", call=update)
@@ -113,5 +117,6 @@ def add_cache_tiers(rooms: Verbs) -> None:
     either.add_argument("--all", action="store_true", help="all namespaces")
     verb.ask_first("Flushing cache tier {name} deletes cached values; prompts are computed again.")
     text = "delete a cache tier that no endpoint uses"
-    verb = verbs.verb("delete", text, "name", show="{name} is being deleted.")
+    done = "{name} is being deleted."
+    verb = verbs.verb("delete", text, "name", call=f"DELETE {path}", show=done)
     verb.ask_first("Deleting cache tier {name} stops its nodes and deletes all cached values.")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from console.client.documents import Cluster
 from console.commandline import output
 from console.commandline.context import (
     NOT_FOUND,
@@ -26,14 +25,14 @@ _VERDICTS = {"Ready": 0, "Degraded": 1}
 _NO_ANSWER = 2
 
 
-def _cells(one: Cluster) -> tuple[str, ...]:
+def _cells(one: dict[str, Any]) -> tuple[str, ...]:
     version = one["server_version"] or "-"
     return one["name"], one["phase"], one["kind"], one["namespace"], version, one["message"]
 
 
-def get(context: CommandContext) -> Cluster:
-    with known_name(context, "cluster", context.client.clusters):
-        return context.client.clusters.get(context.name)
+def get(context: CommandContext) -> Any:
+    with known_name(context, "cluster", "clusters"):
+        return context.client.get("clusters", context.name)
 
 
 def _facts(context: CommandContext, *more: str) -> dict[str, Any]:
@@ -43,13 +42,18 @@ def _facts(context: CommandContext, *more: str) -> dict[str, Any]:
     return fields
 
 
+def add(context: CommandContext) -> Any:
+    data = {"name": context.name, **_facts(context, "kind")}
+    return context.client.post("clusters", data=data, once=True)
+
+
 def check(context: CommandContext) -> CommandResult:
-    with known_name(context, "cluster", context.client.clusters, _NO_ANSWER):
-        checked = context.client.clusters.check(context.name)
+    with known_name(context, "cluster", "clusters", _NO_ANSWER):
+        checked = context.client.post("clusters", context.name, "check", wait=True)
     return CommandResult(checked, _VERDICTS.get(checked["phase"], _NO_ANSWER))
 
 
-def _lines(found: Cluster) -> Iterator[str]:
+def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"{found['name']}: {found['phase']} ({found['reason']})"
     if found["message"]:
         yield found["message"]
@@ -77,17 +81,16 @@ def _lines(found: Cluster) -> Iterator[str]:
 
 
 def print_role(context: CommandContext) -> str:
-    namespace, follow = context.options["namespace"], context.options["follow"]
-    with known_name(context, "cluster", context.client.clusters):
-        role = context.client.clusters.role(context.name, namespace=namespace, follow=follow)
-    return role.rstrip()
+    query = {name: context.options[name] or None for name in ("namespace", "follow")}
+    with known_name(context, "cluster", "clusters"):
+        return context.client.text("clusters", context.name, "role", **query).rstrip()
 
 
 def remove(context: CommandContext) -> None:
     get(context)
     text = f"Removing cluster {context.name} deletes its credentials from the console."
     confirm(context, context.name, text)
-    context.client.clusters.remove(context.name)
+    context.client.delete("clusters", context.name)
 
 
 def rekey(context: CommandContext) -> str:
@@ -115,8 +118,9 @@ _CLUSTERS = Table(
 
 
 def add_clusters(rooms: Verbs) -> None:
-    verbs = rooms.group("cluster", "manage Kubernetes clusters", client="clusters")
-    verbs.verb("list", "list clusters with their last check", show=_CLUSTERS)
+    verbs = rooms.group("cluster", "manage Kubernetes clusters")
+    text = "list clusters with their last check"
+    verbs.verb("list", text, call="GET clusters/", show=_CLUSTERS)
     verbs.verb(
         "get", "show a cluster's capabilities from the last check", "name", call=get, show=_lines
     )
@@ -124,7 +128,7 @@ def add_clusters(rooms: Verbs) -> None:
         "add",
         "add a cluster",
         "name",
-        call=lambda context: context.client.clusters.add(context.name, _facts(context, "kind")),
+        call=add,
         show="Cluster {name} added. Check its capabilities: emberline cluster check {name}",
     )
     verb.add(
@@ -138,7 +142,7 @@ def add_clusters(rooms: Verbs) -> None:
         "update",
         "change kubeconfig, context, namespace or reach",
         "name",
-        call=lambda context: context.client.clusters.change(context.name, _facts(context)),
+        call=lambda context: context.client.patch("clusters", context.name, data=_facts(context)),
         show="Cluster {name} changed. Running endpoints are not affected.",
     )
     _add_facts(verb)
@@ -173,11 +177,16 @@ def _follow_cells(row: dict[str, Any]) -> tuple[str, ...]:
     return row["cluster"], row["namespace"], row["phase"], str(row["objects"]), why
 
 
+def follow(context: CommandContext) -> Any:
+    data = {name: context.options[name] for name in ("cluster", "namespace", "foreign")}
+    return context.client.post("follows", data=data, once=True)
+
+
 def unfollow(context: CommandContext) -> None:
     cluster, namespace = context.options["cluster"], context.options["namespace"]
-    for row in context.client.follows.list():
+    for row in context.client.pages("follows"):
         if (row["cluster"], row["namespace"]) == (cluster, namespace):
-            context.client.follows.remove(row["id"])
+            context.client.delete("follows", row["id"])
             return
     text = f"{cluster}/{namespace} is not followed. List followed namespaces: emberline follow list"
     raise CommandError(text, NOT_FOUND)
@@ -192,17 +201,15 @@ _FOLLOWS = Table(
 
 
 def add_follows(rooms: Verbs) -> None:
-    verbs = rooms.group(
-        "follow",
-        "create endpoints from InferenceEndpointConfig objects of a namespace",
-        client="follows",
-    )
-    verbs.verb("list", "list followed namespaces", show=_FOLLOWS)
+    text = "create endpoints from InferenceEndpointConfig objects of a namespace"
+    verbs = rooms.group("follow", text)
+    verbs.verb("list", "list followed namespaces", call="GET follows/", show=_FOLLOWS)
     verb = verbs.verb(
         "add",
         "install the CRD and follow a namespace",
         "cluster",
         "namespace",
+        call=follow,
         show="Following {cluster}/{namespace}. Check: emberline follow list",
     )
     verb.add("--foreign", action="store_true", help="also if the CRD was installed by others")

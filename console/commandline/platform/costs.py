@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from console.client.documents import InstanceType
 from console.commandline import output
 from console.commandline.context import NOT_FOUND, USAGE, CommandContext, CommandError
 from console.commandline.input import confirm
@@ -28,8 +27,8 @@ _SUMS = (
 def costs(context: CommandContext) -> Any:
     options = context.options
     if not options["month"]:
-        return context.client.costs(options["range"])
-    report = context.client.cost_reports.get(options["month"])
+        return context.client.get("costs", range=options["range"])
+    report = context.client.get("cost-reports", options["month"])
     groups = report["groups"]
     if options["output"] != output.TABLE:
         return report
@@ -86,8 +85,13 @@ def add_cost(rooms: Verbs) -> None:
 
 
 def budgets(context: CommandContext) -> Iterator[dict[str, Any]]:
-    for budget in context.client.budgets.list():
-        yield {**budget, **context.client.budgets.state(budget["id"])}
+    for budget in context.client.pages("budgets"):
+        yield {**budget, **context.client.get("budgets", budget["id"], "state")}
+
+
+def _budget_named(context: CommandContext) -> dict[str, Any] | None:
+    rows = context.client.pages("budgets")
+    return next((row for row in rows if row["name"] == context.name), None)
 
 
 def _budget(one: dict[str, Any]) -> tuple[str, ...]:
@@ -109,24 +113,26 @@ _BUDGETS = Table(
 
 
 def keep(context: CommandContext) -> str:
-    options, room = context.options, context.client.budgets
+    options, client = context.options, context.client
     fields: dict[str, Any] = {"name": context.name, "usd": options["usd"]}
     for whose in ("team", "tag", "endpoint"):
         if options[whose]:
             fields |= {"whose": whose, "subject": options[whose]}
-    existing = room.named(context.name)
-    made = room.change(existing["id"], fields) if existing else room.create(fields)
+    if existing := _budget_named(context):
+        made = client.patch("budgets", existing["id"], data=fields)
+    else:
+        made = client.post("budgets", data=fields, once=True)
     held = f"{made['whose']} {made['subject']}".strip()
     return f"{made['name']}: {format_usd(made['usd'])} per month, scope {held}."
 
 
 def delete(context: CommandContext) -> None:
-    budget = context.client.budgets.named(context.name)
+    budget = _budget_named(context)
     if budget is None:
         raise CommandError(f"Budget {context.name} does not exist.", NOT_FOUND)
     text = f"Deleting budget {context.name} deletes its history."
     confirm(context, context.name, text)
-    context.client.budgets.delete(budget["id"])
+    context.client.delete("budgets", budget["id"])
 
 
 def add_budgets(rooms: Verbs) -> None:
@@ -162,18 +168,21 @@ def _new_price(made: dict[str, Any]) -> str:
 
 
 def add_tier_prices(rooms: Verbs) -> None:
-    verbs = rooms.group("tier-price", "prices of cache tiers", client="tier_prices")
-    verbs.verb("list", "current prices", show=_PRICES)
-    verbs.verb("history", "all prices of a tier and their dates", "name", form=OUTPUT, show=_PRICES)
-    verb = verbs.verb("set", "set or change the price of a tier", form={}, show=_new_price)
+    verbs, path = rooms.group("tier-price", "prices of cache tiers"), "tier-prices/{name}/"
+    verbs.verb("list", "current prices", call="GET tier-prices/", show=_PRICES)
+    text, call = "all prices of a tier and their dates", f"GET {path}prices/"
+    verbs.verb("history", text, "name", call=call, form=OUTPUT, show=_PRICES)
+    text = "set or change the price of a tier"
+    verb = verbs.verb("set", text, call=f"PUT {path}", form={}, show=_new_price)
     verb.add("name", help="the tier's name, or redis:HOST:PORT")
     verb.fields("such as usd_hour=0.4")
     text = "remove the price of a tier"
-    verb = verbs.verb("forget", text, "name", show="Price of {name} removed.")
+    done = "Price of {name} removed."
+    verb = verbs.verb("forget", text, "name", call=f"DELETE {path}", show=done)
     verb.ask_first("Removing the price of tier {name} leaves its costs unknown from today on.")
 
 
-def _instance_type(one: InstanceType) -> tuple[str, ...]:
+def _instance_type(one: dict[str, Any]) -> tuple[str, ...]:
     gpus = f"{one['gpus']} x {one['gpu']}" if one["gpus"] else "-"
     return (
         one["name"],
@@ -191,23 +200,25 @@ _INSTANCE_TYPES = Table(
 )
 
 
-def _new_instance_type(made: InstanceType) -> str:
+def _new_instance_type(made: dict[str, Any]) -> str:
     name, vcpus, memory, gpus, price, _date, origin = _instance_type(made)
     return f"{name} ({origin}): {vcpus} vCPUs, {memory}, GPUs {gpus}, {price}/h."
 
 
 def add_instance_types(rooms: Verbs) -> None:
-    verbs = rooms.group("instance-type", "size and price of machines", client="instance_types")
-    verbs.verb("list", "all instance types", show=_INSTANCE_TYPES)
-    verbs.verb("get", "one instance type", "name", form=OUTPUT_DATA, show=output.format_json)
-    verb = verbs.verb(
-        "set", "add or change an instance type", "name", form={}, show=_new_instance_type
-    )
+    verbs = rooms.group("instance-type", "size and price of machines")
+    path = "instance-types/{name}/"
+    verbs.verb("list", "all instance types", call="GET instance-types/", show=_INSTANCE_TYPES)
+    show = output.format_json
+    verbs.verb("get", "one instance type", "name", call=f"GET {path}", form=OUTPUT_DATA, show=show)
+    text = "add or change an instance type"
+    verb = verbs.verb("set", text, "name", call=f"PUT {path}", form={}, show=_new_instance_type)
     verb.fields("such as vcpus=8")
     verb = verbs.verb(
         "forget",
         "remove an added type; reset a built-in one",
         "name",
+        call=f"DELETE {path}",
         show="Instance type {name} removed or reset.",
     )
     verb.ask_first("Size and price entered for instance type {name} are deleted.")
@@ -233,14 +244,15 @@ def set_price(context: CommandContext) -> str:
     if (usd is None) == (not offer):
         raise CommandError("Give either USD per hour or --list-price.", USAGE)
     fields = {"list_price": offer} if offer else {"usd_hour": usd}
-    made = context.client.prices.set(context.name, fields)
+    made = context.client.put("costs", "prices", context.name, data=fields)
     price = format_usd_hour(made["usd_hour"])
     return f"{made['instance_type']}: {price} from {made['since']} on ({made['price_source']})."
 
 
 def add_prices(rooms: Verbs) -> None:
-    verbs = rooms.group("price", "prices of instance types in use", client="prices")
-    verbs.verb("list", "instance types without a price", show=_MISSING_PRICES)
+    verbs = rooms.group("price", "prices of instance types in use")
+    text = "instance types without a price"
+    verbs.verb("list", text, call="GET costs/prices/", show=_MISSING_PRICES)
     verb = verbs.verb("set", "set the price of an instance type", "name", call=set_price)
     verb.add("usd", type=float, nargs="?", help="USD per hour of the whole machine")
     verb.add("--list-price", default="", metavar="TYPE", help="use the list price of this type")
@@ -262,16 +274,19 @@ def switch_calibration(context: CommandContext) -> str:
     enabled, name = _AUTO[context.options["auto"]], context.options["endpoint"]
     if enabled is None and not name:
         raise CommandError("default is for one endpoint: add --endpoint NAME.", USAGE)
-    made = context.client.calibrations.switch(name, enabled)
+    path = ("endpoints", name) if name else ("costs",)
+    made = context.client.patch(*path, "auto-calibration", data={"auto_calibration": enabled})
     subject = f" of {name}" if name else ""
     return f"Automatic calibration{subject} is {'on' if made['effective'] else 'off'}."
 
 
 def add_calibrations(rooms: Verbs) -> None:
     text = "prefill time per prompt token, the base of cache savings"
-    verbs = rooms.group("calibration", text, client="calibrations")
-    verbs.verb("get", "latest calibration of an endpoint", "name", show=_calibration)
-    verbs.verb("start", "calibrate an endpoint now", "name", show=_calibration)
+    verbs, path = rooms.group("calibration", text), "endpoints/{name}/calibration/"
+    text = "latest calibration of an endpoint"
+    verbs.verb("get", text, "name", call=f"GET {path}", show=_calibration)
+    text = "calibrate an endpoint now"
+    verbs.verb("start", text, "name", call=f"POST {path}", show=_calibration)
     verb = verbs.verb("auto", "switch automatic calibration", call=switch_calibration)
     verb.add("auto", choices=tuple(_AUTO), help="on, off, or default for one endpoint")
     verb.add("--endpoint", default="", help="only for this endpoint")

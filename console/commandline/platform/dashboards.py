@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from console.client.documents import ExportedFile
 from console.commandline import output
 from console.commandline.context import FAILED, CommandContext, CommandError
 from console.commandline.input import confirm, find_row, read_document
@@ -16,7 +15,7 @@ from console.commandline.verbs import OUTPUT_DATA, Table, Verb, Verbs
 def export(context: CommandContext) -> str:
     """Write the files, replacing those of the same name."""
     folder = Path(context.options["to"])
-    files = context.client.grafana.export()
+    files = context.client.get("grafana", "export")["files"]
     try:
         for file in files:
             _write(folder, file)
@@ -25,7 +24,7 @@ def export(context: CommandContext) -> str:
     return "\n".join(str(folder / file["path"]) for file in files)
 
 
-def _write(folder: Path, file: ExportedFile) -> None:
+def _write(folder: Path, file: Mapping[str, Any]) -> None:
     path = PurePosixPath(file["path"])
     if path.is_absolute() or ".." in path.parts:  # reject paths outside the folder
         raise CommandError(f"Rejected a file outside the folder: {path}.", FAILED)
@@ -40,39 +39,42 @@ _DASHBOARDS = Table(
 
 
 def add_dashboards(rooms: Verbs) -> None:
-    verbs = rooms.group("dashboards", "export dashboards and rules for Grafana", client="grafana")
-    verbs.verb("list", "list dashboards", show=_DASHBOARDS)
-    verbs.verb("get", "print a dashboard as Grafana JSON", "uid", form={}, show=output.format_json)
+    verbs = rooms.group("dashboards", "export dashboards and rules for Grafana")
+    path = "grafana/dashboards/"
+    verbs.verb("list", "list dashboards", call=f"GET {path}", show=_DASHBOARDS)
+    text, call = "print a dashboard as Grafana JSON", f"GET {path}{{uid}}/"
+    verbs.verb("get", text, "uid", call=call, form={}, show=output.format_json)
     verb = verbs.verb("export", "write dashboards, alert rules and recording rules", call=export)
     verb.add("--to", required=True, metavar="FOLDER", help="target folder, created if missing")
 
 
 def _find_board(context: CommandContext) -> Mapping[str, Any]:
-    rows = ({**board, "name": board["title"]} for board in context.client.custom_boards.list())
+    rows = ({**board, "name": board["title"]} for board in context.client.pages("custom-boards"))
     return find_row(rows, context.name, "custom board", "emberline board list")
 
 
 def get_board(context: CommandContext) -> Any:
-    return context.client.custom_boards.get(_find_board(context)["id"])
+    return context.client.get("custom-boards", _find_board(context)["id"])
 
 
 def export_board(context: CommandContext) -> Any:
-    return context.client.custom_boards.export(_find_board(context)["id"])
+    return context.client.get("custom-boards", _find_board(context)["id"], "export")
 
 
 def create_board(context: CommandContext) -> Any:
-    return context.client.custom_boards.create(_read_board(context))
+    return context.client.post("custom-boards", data=_read_board(context), once=True)
 
 
 def replace_board(context: CommandContext) -> Any:
-    return context.client.custom_boards.set(_find_board(context)["id"], _read_board(context))
+    path = ("custom-boards", _find_board(context)["id"])
+    return context.client.put(*path, data=_read_board(context))
 
 
 def delete_board(context: CommandContext) -> None:
     board = _find_board(context)
     text = f"Board {board['title']} of {board['owner']} is removed for everyone who uses it."
     confirm(context, board["title"], text)
-    context.client.custom_boards.delete(board["id"])
+    context.client.delete("custom-boards", board["id"])
 
 
 def _read_board(context: CommandContext) -> dict[str, Any]:
@@ -93,8 +95,9 @@ _BOARDS = Table(
 
 
 def add_boards(rooms: Verbs) -> None:
-    verbs = rooms.group("board", "manage custom boards", client="custom_boards")
-    verbs.verb("list", "list your boards and those of your teams", show=_BOARDS)
+    verbs = rooms.group("board", "manage custom boards")
+    text = "list your boards and those of your teams"
+    verbs.verb("list", text, call="GET custom-boards/", show=_BOARDS)
     verb = verbs.verb(
         "get", "show a board", call=get_board, form=OUTPUT_DATA, show=output.format_json
     )

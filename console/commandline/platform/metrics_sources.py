@@ -55,19 +55,24 @@ def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def get(context: CommandContext) -> dict[str, Any]:
-    with known_name(context, "metrics source", context.client.metrics_sources):
-        return context.client.metrics_sources.get(context.name)
+def get(context: CommandContext) -> Any:
+    with known_name(context, "metrics source", "metrics-sources"):
+        return context.client.get("metrics-sources", context.name)
 
 
-def update(context: CommandContext) -> dict[str, Any]:
+def add(context: CommandContext) -> Any:
+    data = {"name": context.name, **_facts(context)}
+    return context.client.post("metrics-sources", data=data, once=True)
+
+
+def update(context: CommandContext) -> Any:
     get(context)
-    return context.client.metrics_sources.change(context.name, _facts(context))
+    return context.client.patch("metrics-sources", context.name, data=_facts(context))
 
 
 def test(context: CommandContext) -> CommandResult:
-    with known_name(context, "metrics source", context.client.metrics_sources, _NO):
-        outcome = context.client.metrics_sources.test(context.name)
+    with known_name(context, "metrics source", "metrics-sources", _NO):
+        outcome = context.client.post("metrics-sources", context.name, "test")
     return CommandResult(outcome, _VERDICTS.get(outcome["found"]["verdict"], _NO))
 
 
@@ -75,7 +80,7 @@ def remove(context: CommandContext) -> None:
     get(context)
     text = f"Removing metrics source {context.name} deletes its secrets; boards lose its series."
     confirm(context, context.name, text)
-    context.client.metrics_sources.remove(context.name)
+    context.client.delete("metrics-sources", context.name)
 
 
 def _format_source(one: Mapping[str, Any]) -> Iterator[str]:
@@ -115,10 +120,8 @@ _SOURCES = Table(
 
 
 def add_metrics_sources(rooms: Verbs) -> None:
-    verbs = rooms.group(
-        "metrics-source", "manage Prometheus metrics sources", client="metrics_sources"
-    )
-    verbs.verb("list", "list metrics sources", show=_SOURCES)
+    verbs = rooms.group("metrics-source", "manage Prometheus metrics sources")
+    verbs.verb("list", "list metrics sources", call="GET metrics-sources/", show=_SOURCES)
     verbs.verb(
         "get", "show a metrics source with its last test", "name", call=get, show=_format_source
     )
@@ -126,7 +129,7 @@ def add_metrics_sources(rooms: Verbs) -> None:
         "add",
         "add a metrics source",
         "name",
-        call=lambda context: context.client.metrics_sources.add(context.name, _facts(context)),
+        call=add,
         show="Metrics source {name} added. Test it: emberline metrics-source test {name}",
     )
     _add_facts(verb)

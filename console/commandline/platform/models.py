@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.client.documents import CheckedModel, Model, ModelPlacement
 from console.commandline import output
-from console.commandline.context import CommandContext
 from console.commandline.verbs import Table, Verbs
 from console.core.disk import format_bytes
 
 
-def _model(one: Model) -> tuple[str, ...]:
+def _model(one: dict[str, Any]) -> tuple[str, ...]:
     is_known = bool(one["params"])
     return (
         one["name"],
@@ -31,7 +29,7 @@ def _params(params: int) -> str:
     return f"{params / 1e9:.2f}B" if params >= 1e9 else f"{params / 1e6:.0f}M"
 
 
-def _placement(one: ModelPlacement | None) -> str:
+def _placement(one: dict[str, Any] | None) -> str:
     if one is None:
         return "-"
     if one["verdict"] == "does_not_fit":
@@ -49,11 +47,7 @@ _HUB = {
 }
 
 
-def _list(context: CommandContext) -> Any:
-    return context.client.models.list(**context.given("search", "cluster"))
-
-
-def _checked(one: CheckedModel) -> str:
+def _checked(one: dict[str, Any]) -> str:
     table = output.table(_HEAD, [_model(one)])
     hub = one["hub"]
     if hub is None:
@@ -63,10 +57,11 @@ def _checked(one: CheckedModel) -> str:
 
 
 def add_models(rooms: Verbs) -> None:
-    verbs = rooms.group("model", "known models and what they fit on", client="models")
-    verb = verbs.verb("list", "models of known size", call=_list, show=_MODELS)
+    verbs = rooms.group("model", "known models and what they fit on")
+    verb = verbs.verb("list", "models of known size", call="GET models/", show=_MODELS)
     verb.add("--search", default=None, help="words of the name, licence or size")
     verb.add("--cluster", default=None, help="compare with the node pools of this cluster")
-    verb = verbs.verb("check", "size of a model, and whether Hugging Face has it", show=_checked)
+    text = "size of a model, and whether Hugging Face has it"
+    verb = verbs.verb("check", text, call="POST models/check/", show=_checked)
     verb.add("name", help="a known model, organisation/name or a path")
     verb.add("--cluster", default="", help="compare with the node pools of this cluster")

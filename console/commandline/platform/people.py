@@ -32,17 +32,18 @@ def _user(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def create_user(context: CommandContext) -> str:
-    made = context.client.users.create(context.options["username"], context.options["role"])
+    data = {name: context.options[name] for name in ("username", "role") if context.options[name]}
+    made = context.client.post("users", data=data, once=True)
     context.report(f"User {made['username']} ({made['role']}) created. Password (shown once):")
     return str(made["password"])
 
 
-def change_user(context: CommandContext, **facts: Any) -> dict[str, Any]:
-    return context.client.users.change(context.options["username"], facts)
+def change_user(context: CommandContext, **fields: Any) -> Any:
+    return context.client.patch("users", context.options["username"], data=fields)
 
 
 def reset_password(context: CommandContext) -> str:
-    password = context.client.users.new_password(context.options["username"])
+    password = context.client.post("users", context.options["username"], "password")
     context.report(
         f"Ended {output.count(password['sessions_ended'], 'session')}, revoked "
         f"{output.count(password['tokens_revoked'], 'API token')}."
@@ -56,11 +57,17 @@ _USERS = Table(
 
 
 def add_users(rooms: Verbs) -> None:
-    verbs = rooms.group("user", "manage users and roles", client="users")
-    verb = verbs.verb("list", "list users", show=_USERS)
+    verbs = rooms.group("user", "manage users and roles")
+    verb = verbs.verb("list", "list users", call="GET users/", show=_USERS)
     verb.add("--role", choices=_ROLES, default="", help="filter by platform role")
     verb.add("--team", default="", help="filter by team slug")
-    verbs.verb("get", "show a user", "username", show=lambda found: _USERS.text([found]))
+    verbs.verb(
+        "get",
+        "show a user",
+        "username",
+        call="GET users/{username}/",
+        show=lambda found: _USERS.text([found]),
+    )
     verb = verbs.verb(
         "create", "create a user; prints only the password, once", "username", call=create_user
     )
@@ -69,7 +76,7 @@ def add_users(rooms: Verbs) -> None:
         "role",
         "change the platform role",
         "username",
-        call=lambda context: change_user(context, role=context.options["role"]),
+        call="PATCH users/{username}/",
         show="User {username} has role {role}.",
     )
     verb.add("role", choices=_ROLES)
@@ -116,17 +123,22 @@ _MEMBERS = Table(
 
 def get_team(context: CommandContext) -> dict[str, Any]:
     slug = context.options["slug"]
-    team = context.client.teams.get(slug)
-    return {**team, "members": list(context.client.teams.members(slug))}
+    team = context.client.get("teams", slug)
+    return {**team, "members": list(context.client.pages("teams", slug, "members"))}
 
 
 def _format_team(found: dict[str, Any]) -> str:
     return f"{_TEAMS.text([found])}\n\n{_MEMBERS.text(found['members'])}"
 
 
-def create_team(context: CommandContext) -> dict[str, Any]:
+def create_team(context: CommandContext) -> Any:
     slug = context.options["slug"]
-    return context.client.teams.create(_facts(context) | ({"slug": slug} if slug else {}))
+    data = _facts(context) | ({"slug": slug} if slug else {})
+    return context.client.post("teams", data=data, once=True)
+
+
+def update_team(context: CommandContext) -> Any:
+    return context.client.patch("teams", context.options["slug"], data=_facts(context))
 
 
 def _facts(context: CommandContext) -> dict[str, Any]:
@@ -162,8 +174,8 @@ def _add_facts(verb: Verb) -> None:
 
 
 def add_teams(rooms: Verbs) -> None:
-    verbs = rooms.group("team", "manage teams", client="teams")
-    verbs.verb("list", "list teams", show=_TEAMS)
+    verbs, member = rooms.group("team", "manage teams"), "teams/{slug}/members/{username}/"
+    verbs.verb("list", "list teams", call="GET teams/", show=_TEAMS)
     verbs.verb("get", "show a team with its members", "slug", call=get_team, show=_format_team)
     verb = verbs.verb(
         "create",
@@ -175,11 +187,7 @@ def add_teams(rooms: Verbs) -> None:
     verb.add("--slug", default="", help="identifier in URLs, fixed (derived from the name)")
     _add_facts(verb)
     verb = verbs.verb(
-        "update",
-        "change the given fields",
-        "slug",
-        call=lambda context: context.client.teams.change(context.options["slug"], _facts(context)),
-        show="Team {slug} changed.",
+        "update", "change the given fields", "slug", call=update_team, show="Team {slug} changed."
     )
     verb.add("--name", dest="title", default=None, help="display name")
     _add_facts(verb)
@@ -187,6 +195,7 @@ def add_teams(rooms: Verbs) -> None:
         "delete",
         "delete a team that owns no endpoint",
         "slug",
+        call="DELETE teams/{slug}/",
         show="Team {slug} deleted. API tokens limited to it are revoked.",
     )
     verb.ask_first("Deleting team {slug} removes its members and revokes API tokens limited to it.")
@@ -195,7 +204,7 @@ def add_teams(rooms: Verbs) -> None:
         "add a member or change their role",
         "slug",
         "username",
-        call="set_member",
+        call=f"PUT {member}",
         show="{username} is {role} in team {slug}.",
     )
     verb.add("role", choices=_TEAM_ROLES)
@@ -204,7 +213,7 @@ def add_teams(rooms: Verbs) -> None:
         "remove a member",
         "slug",
         "username",
-        call="remove_member",
+        call=f"DELETE {member}",
         show="{username} removed from team {slug}.",
     )
     verb.ask_first("Removing {username} from team {slug} ends access to the team's endpoints.")
@@ -228,15 +237,15 @@ def create_token(context: CommandContext) -> str:
     options = context.options
     fields = {"name": options["label"], "role": options["role"], "days": options["days"]}
     fields |= {name: options[name] for name in ("team", "user") if options[name]}
-    return str(context.client.tokens.create(fields)["token"])
+    return str(context.client.post("tokens", data=fields, once=True)["token"])
 
 
 def revoke_token(context: CommandContext) -> str:
-    rows, token_id = context.client.tokens.list(), context.options["id"]
+    rows, token_id = context.client.pages("tokens"), context.options["id"]
     token = find_row(rows, token_id, "token", "emberline token list")
     text = f"Revoking API token {token['name']} cannot be undone; clients that use it get 401."
     confirm(context, token["name"], text)
-    context.client.tokens.revoke(str(token["id"]))
+    context.client.delete("tokens", token["id"])
     return f"Token {token['name']} revoked."
 
 
@@ -249,8 +258,9 @@ _TOKENS = Table(
 
 
 def add_tokens(rooms: Verbs) -> None:
-    verbs = rooms.group("token", "manage API tokens", client="tokens")
-    verb = verbs.verb("list", "list your API tokens (admins: all)", show=_TOKENS)
+    verbs = rooms.group("token", "manage API tokens")
+    text = "list your API tokens (admins: all)"
+    verb = verbs.verb("list", text, call="GET tokens/", show=_TOKENS)
     verb.add("--user", default="", help="filter by user")
     verb.add("--team", default="", help="filter by team slug")
     verb = verbs.verb(
@@ -288,7 +298,8 @@ def audit(context: CommandContext) -> Any:
         if verb in _AUDIT_LOSSES:
             confirm(context, verb, _AUDIT_LOSSES[verb].format_map(context.options))
         return context.here.audit(verb, context.options["head" if verb == "verify" else "before"])
-    rows = context.client.audit.list(**{name: context.options[name] for name in _FILTERS})
+    filters = {name: context.options[name] for name in _FILTERS}
+    rows = context.client.pages("audit", **filters)
     latest = list(islice(rows, max(context.options["limit"], 0)))
     return _ENTRIES.format(reversed(latest), context.options)
 

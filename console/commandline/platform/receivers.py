@@ -20,9 +20,9 @@ def _receiver(one: dict[str, Any]) -> tuple[str, ...]:
     return (one["name"], one["kind"], one["shown"], *words)
 
 
-def create(context: CommandContext) -> dict[str, Any]:
+def create(context: CommandContext) -> Any:
     fields = {"name": context.name, **_facts(context)}
-    made = context.client.receivers.create(fields)
+    made = context.client.post("receivers", data=fields, once=True)
     if not fields.get("everything"):
         context.report(
             f"{context.name} has no route and receives no alerts. Add one: "
@@ -31,11 +31,11 @@ def create(context: CommandContext) -> dict[str, Any]:
     return made
 
 
-def update(context: CommandContext) -> dict[str, Any]:
+def update(context: CommandContext) -> Any:
     fields = _facts(context)
     if not fields:
         raise CommandError("No field given. Enter fields such as enabled=false.", USAGE)
-    return context.client.receivers.change(context.name, fields)
+    return context.client.patch("receivers", context.name, data=fields)
 
 
 def _facts(context: CommandContext) -> dict[str, Any]:
@@ -54,14 +54,14 @@ def _facts(context: CommandContext) -> dict[str, Any]:
 
 
 def try_receiver(context: CommandContext) -> str | CommandResult:
-    sent = context.client.receivers.test(context.name)
+    sent = context.client.post("receivers", context.name, "test")
     if sent["sent"]:
         return str(sent["message"])
     return CommandResult(sent["message"], FAILED)
 
 
 def receiver_file(context: CommandContext) -> str:
-    content = context.client.receivers.file()
+    content = context.client.get("alertmanager-config")
     text: str = content["alertmanager_config" if context.options["object"] else "alertmanager_yml"]
     return text.rstrip()
 
@@ -73,9 +73,9 @@ def _route(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def add_route(context: CommandContext) -> dict[str, Any]:
-    conditions = context.options["conditions"]
-    return context.client.alert_routes.create({"receiver": context.name, "matchers": conditions})
+def add_route(context: CommandContext) -> Any:
+    data = {"receiver": context.name, "matchers": context.options["conditions"]}
+    return context.client.post("alert-routes", data=data, once=True)
 
 
 def _format_route(made: dict[str, Any]) -> str:
@@ -96,8 +96,8 @@ _ROUTES = Table(
 
 
 def add_receivers(rooms: Verbs) -> None:
-    verbs = rooms.group("receiver", "manage alert receivers and routes", client="receivers")
-    verbs.verb("list", "list receivers", show=_RECEIVERS)
+    verbs = rooms.group("receiver", "manage alert receivers and routes")
+    verbs.verb("list", "list receivers", call="GET receivers/", show=_RECEIVERS)
     text = "Receiver {name} created. Send a test: emberline receiver test {name}"
     verb = verbs.verb("create", "create a receiver", "name", call=create, form={}, show=text)
     _add_facts(verb)
@@ -110,13 +110,13 @@ def add_receivers(rooms: Verbs) -> None:
         show="Receiver {name} changed.",
     )
     _add_facts(verb)
-    text = "Receiver {name} and its routes deleted."
-    verb = verbs.verb("delete", "delete a receiver and its routes", "name", show=text)
+    text, done = "delete a receiver and its routes", "Receiver {name} and its routes deleted."
+    verb = verbs.verb("delete", text, "name", call="DELETE receivers/{name}/", show=done)
     verb.ask_first("Deleting receiver {name} deletes its routes; it gets no further alerts.")
     verbs.verb("test", "send a test message now", "name", call=try_receiver)
     verb = verbs.verb("file", "print receivers and routes for alertmanager.yml", call=receiver_file)
     verb.add("--object", action="store_true", help="as an AlertmanagerConfig object")
-    verbs.verb("routes", "list alert routes", call=_list_routes, show=_ROUTES)
+    verbs.verb("routes", "list alert routes", call="GET alert-routes/", show=_ROUTES)
     verb = verbs.verb(
         "route",
         "send matching alerts to a receiver",
@@ -128,18 +128,13 @@ def add_receivers(rooms: Verbs) -> None:
     text = "or !=, =~, !~, for example severity=page; none: all alerts"
     verb.add("conditions", nargs="*", metavar="LABEL=VALUE", help=text)
     verb = verbs.verb(
-        "unroute", "delete an alert route", call=_delete_route, show="Route {id} deleted."
+        "unroute",
+        "delete an alert route",
+        call="DELETE alert-routes/{id}/",
+        show="Route {id} deleted.",
     )
     verb.add("id", help="route ID in the output of routes")
     verb.ask_first("Deleting route {id} stops sending its alerts to the receiver.")
-
-
-def _list_routes(context: CommandContext) -> Any:
-    return context.client.alert_routes.list()
-
-
-def _delete_route(context: CommandContext) -> None:
-    context.client.alert_routes.delete(context.options["id"])
 
 
 def _add_facts(verb: Verb) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from console.client.documents import Endpoint
 from console.client.errors import EmberlineError
 from console.commandline import output
 from console.commandline.context import USAGE, CommandContext, CommandError
@@ -57,11 +56,17 @@ class Collector:
             "problem": problem,
         }
 
-    def _endpoints(self) -> list[Endpoint]:
+    def _endpoints(self) -> list[dict[str, Any]]:
         name = self.context.options["name"]
         if name:
-            return [self.context.client.endpoints.get(name)]
-        return list(self.context.client.endpoints.list())
+            return [self.context.client.get("endpoints", name)]
+        return list(self.context.client.pages("endpoints"))
+
+    def _board(self, panel: str, endpoint: str = "") -> dict[str, Any]:
+        """Return the latest 15 minutes of a panel, for all endpoints or for one."""
+        query = {"panel": panel, "endpoint": endpoint, "range": "15m"}
+        board: dict[str, Any] = self.context.client.get("boards", _BOARD, **query)
+        return board
 
     def _fleet_metrics(self) -> tuple[dict[str, dict[str, float]], str]:
         """Return the latest value by metric and endpoint, and why values are missing."""
@@ -69,7 +74,7 @@ class Collector:
         problem = ""
         for metric, panel in _FLEET_PANELS.items():
             try:
-                board = self.context.client.board(_BOARD, panel)
+                board = self._board(panel)
             except EmberlineError as error:
                 return metrics, str(error)
             fault = board["fault"]
@@ -78,7 +83,7 @@ class Collector:
         return metrics, problem
 
     def _endpoint(
-        self, one: Endpoint, metrics: Mapping[str, Mapping[str, float]]
+        self, one: dict[str, Any], metrics: Mapping[str, Mapping[str, float]]
     ) -> dict[str, Any]:
         name = one["name"]
         workers = self._workers(one)
@@ -94,20 +99,20 @@ class Collector:
             "workers": workers,
         }
 
-    def _ttft(self, one: Endpoint) -> float | None:
+    def _ttft(self, one: dict[str, Any]) -> float | None:
         if not one["ready_replicas"]:
             return None
         try:
-            board = self.context.client.board(_BOARD, _TTFT, one["name"])
+            board = self._board(_TTFT, one["name"])
         except EmberlineError:
             return None
         return next((v for name, v in _latest_values(board).items() if "p90" in name), None)
 
-    def _workers(self, one: Endpoint) -> list[dict[str, Any]]:
+    def _workers(self, one: dict[str, Any]) -> list[dict[str, Any]]:
         if not one["url"]:
             return []
         try:
-            workers = self.context.client.endpoints.routing(one["name"])["workers"]
+            workers = self.context.client.get("endpoints", one["name"], "routing")["workers"]
         except EmberlineError:  # the router does not respond
             return []
         columns = ("id", "state", "in_flight", "in_flight_tokens", "served", "failures")
@@ -245,7 +250,7 @@ def top(context: CommandContext) -> Any:
     while True:  # piped: one frame after the other
         context.out.write(f"{format_frame(collector.frame(), console=console)}\n\n")
         context.out.flush()
-        context.client.http.pause(interval)
+        context.client.pause(interval)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 from console.client import Client, TimedOut
 from console.client.watch import Watch, WatchEvent, parse_events
-from tests.console.client.test_http import URL, no, ok
+from tests.console.client.test_client import URL, no, ok
 
 
 class Broken(httpx.SyncByteStream):
@@ -46,8 +46,8 @@ def watched(*replies: Any, timeout_s: float | None = None) -> tuple[Watch, list[
         return found
 
     client = Client(URL, "t", transport=httpx.MockTransport(answer))
-    client.http.pause = lambda _s: None
-    return client.endpoints.watch("demo", timeout_s=timeout_s), seen
+    client.pause = lambda _s: None
+    return Watch(client, ("endpoints", "demo"), timeout_s), seen
 
 
 def test_states_come_from_the_stream_until_deletion() -> None:

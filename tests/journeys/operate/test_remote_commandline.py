@@ -157,7 +157,7 @@ def test_each_error_has_its_exit_code(operator: Shell, monkeypatch: Any) -> None
     assert coded("doctor")[0] == context.USAGE
     monkeypatch.setenv("EMBERLINE_TOKEN", "emb_ended")
     assert coded("endpoint", "list")[0] == context.NOT_ALLOWED
-    monkeypatch.setattr("console.client.http.MAX_TRIES", 1)
+    monkeypatch.setattr("console.client.client.MAX_TRIES", 1)
     monkeypatch.setenv("EMBERLINE_URL", f"http://127.0.0.1:{free_port()}")
     code, reported = coded("endpoint", "list")
     assert (code, "does not respond" in reported) == (context.UNREACHABLE, True)

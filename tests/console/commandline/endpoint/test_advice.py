@@ -55,5 +55,5 @@ def test_rows_have_gains_forms_and_outcomes(finished: Advice) -> None:
 
 def test_a_failed_computation_fails_the_wait(queued: Advice) -> None:
     WhatIf.objects.update(state="failed", message="Record more traffic.")
-    with pytest.raises(CommandError, match=r"There is no advice\. Record more traffic"):
+    with pytest.raises(CommandError, match=r"The computation failed\. Record more traffic"):
         cli("--wait")

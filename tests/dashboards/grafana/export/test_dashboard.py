@@ -250,7 +250,7 @@ def test_unwritable_path_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["../stolen", "/tmp/stolen", "a/../../stolen"])
 def test_export_writes_only_to_the_given_folder(path: str, tmp_path: Path) -> None:
     files = [{"path": path, "text": "x", "media_type": "text/plain"}]
-    client = SimpleNamespace(grafana=SimpleNamespace(export=lambda: files))
+    client = SimpleNamespace(get=lambda *_path: {"files": files})
     out: Any = io.StringIO()
     text = CommandContext({"to": str(tmp_path / "in")}, out, out, lambda: cast(Client, client))
     with pytest.raises(Wrong, match="outside"):

@@ -10,7 +10,7 @@ import pytest
 
 from console import client as api
 from console.client import Client, errors
-from console.client.http import MAX_TRIES
+from console.client.client import MAX_TRIES
 
 URL = "https://console.example"
 Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
@@ -34,7 +34,7 @@ class Wire:
 
     def client(self, token: str = "emb_secret") -> Client:
         made = Client(URL, token, transport=httpx.MockTransport(self))
-        made.http.pause = self.pauses.append
+        made.pause = self.pauses.append
         return made
 
 
@@ -58,7 +58,7 @@ NOBODY = httpx.ConnectError("refused")
 @pytest.mark.parametrize("first", [LOST, NOBODY, proxy(502), proxy(503), proxy(504)])
 def test_failed_read_is_retried(first: Reply) -> None:
     wire = Wire(first, first, ok({"name": "demo"}))
-    assert wire.client().endpoints.get("demo")["name"] == "demo"
+    assert wire.client().get("endpoints", "demo")["name"] == "demo"
     assert len(wire.seen) == 3
     assert wire.pauses == [0.25, 0.5]
 
@@ -66,7 +66,7 @@ def test_failed_read_is_retried(first: Reply) -> None:
 def test_silent_server_is_unreachable() -> None:
     wire = Wire(LOST)
     with pytest.raises(api.Unreachable, match=r"console.example does not respond: the line is cut"):
-        wire.client().endpoints.get("demo")
+        wire.client().get("endpoints", "demo")
     assert len(wire.seen) == MAX_TRIES
 
 
@@ -74,50 +74,52 @@ def test_silent_server_is_unreachable() -> None:
 def test_change_that_may_have_been_applied_is_not_retried(first: Reply) -> None:
     wire = Wire(first, ok({}))
     with pytest.raises(errors.EmberlineError):
-        wire.client().endpoints.scale("demo", 2)
+        wire.client().post("endpoints", "demo", "scale", data={"replicas": 2})
     assert len(wire.seen) == 1
 
 
 def test_change_that_was_never_sent_is_retried() -> None:
     wire = Wire(NOBODY, ok({}))
-    wire.client().endpoints.scale("demo", 2)
+    wire.client().post("endpoints", "demo", "scale", data={"replicas": 2})
     assert len(wire.seen) == 2
 
 
 def test_create_is_retried_under_the_same_key() -> None:
     wire = Wire(LOST, proxy(502), ok({"name": "demo"}))
     client = wire.client()
-    client.endpoints.create({"name": "demo"})
+    client.post("endpoints", data={"name": "demo"}, once=True)
     keys = {request.headers["Idempotency-Key"] for request in wire.seen}
     assert (len(wire.seen), len(keys)) == (3, 1)
-    client.endpoints.create({"name": "demo"})
+    client.post("endpoints", data={"name": "demo"}, once=True)
     assert wire.seen[-1].headers["Idempotency-Key"] not in keys
 
 
 def test_create_that_conflicts_with_its_first_attempt_is_retried() -> None:
     busy = {"code": "idempotency_key_busy", "detail": "It has just ended."}
     wire = Wire(no(409, busy), ok({"name": "demo"}))
-    wire.client().endpoints.create({"name": "demo"})
+    wire.client().post("endpoints", data={"name": "demo"}, once=True)
     assert len(wire.seen) == 2
     with pytest.raises(api.Conflict):
-        Wire(no(409, {"code": "taken", "detail": "x"})).client().endpoints.create({})
+        Wire(no(409, {"code": "taken", "detail": "x"})).client().post(
+            "endpoints", data={}, once=True
+        )
 
 
 def test_console_error_is_not_retried() -> None:
     wire = Wire(no(503))
     with pytest.raises(api.ServerFailed) as caught:
-        wire.client().endpoints.decisions("demo")
+        wire.client().get("endpoints", "demo", "decisions")
     assert (caught.value.code, len(wire.seen)) == ("router_away", 1)
 
 
 def test_throttling_is_awaited_up_to_a_limit() -> None:
     throttled = {"code": "throttled", "detail": "Slowly."}
     wire = Wire(no(429, throttled, Retry_After="3"), ok({}))
-    wire.client().endpoints.scale("demo", 2)
+    wire.client().post("endpoints", "demo", "scale", data={"replicas": 2})
     assert wire.pauses == [3.0]
     wire = Wire(no(429, throttled, Retry_After="3600"))
     with pytest.raises(api.Throttled):
-        wire.client().endpoints.get("demo")
+        wire.client().get("endpoints", "demo")
     assert wire.pauses == []
 
 
@@ -127,7 +129,7 @@ def test_list_is_paged_at_the_console_address() -> None:
         ok({"next": elsewhere, "results": [{"name": "a"}]}),
         ok({"next": None, "results": [{"name": "b"}]}),
     )
-    found = list(wire.client().endpoints.list(phase="Ready"))
+    found = list(wire.client().pages("endpoints", phase="Ready"))
     assert [one["name"] for one in found] == ["a", "b"]
     assert {request.url.host for request in wire.seen} == {"console.example"}
     assert dict(wire.seen[1].url.params) == {"cursor": "two=", "page_size": "1"}
@@ -136,19 +138,19 @@ def test_list_is_paged_at_the_console_address() -> None:
 def test_redirect_is_reported_and_not_followed() -> None:
     wire = Wire(httpx.Response(302, headers={"Location": "https://evil.example/"}))
     with pytest.raises(api.Unreachable, match=r"redirects to https://evil\.example/"):
-        wire.client().me()
+        wire.client().get("me")
     assert len(wire.seen) == 1
 
 
 def test_other_server_is_reported_as_no_console() -> None:
     with pytest.raises(api.Unreachable, match="is not an Emberline console"):
-        Wire(httpx.Response(200, text="<html>hello</html>")).client().me()
+        Wire(httpx.Response(200, text="<html>hello</html>")).client().get("me")
 
 
 def test_endless_response_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.client.http.MAX_BYTES", 100)
+    monkeypatch.setattr("console.client.client.MAX_BYTES", 100)
     with pytest.raises(api.Unreachable, match="exceeds"):
-        Wire(ok({"x": "y" * 200})).client().me()
+        Wire(ok({"x": "y" * 200})).client().get("me")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_each_error_is_an_exception_with_its_details(status: int, kind: type[api
     other = {**item, "field": "model", "value": None}
     body = {**item, "errors": [item, other], "request_id": "r-1"}
     with pytest.raises(kind) as caught:
-        Wire(no(status, body)).client().endpoints.scale("demo", -1)
+        Wire(no(status, body)).client().post("endpoints", "demo", "scale", data={"replicas": -1})
     error = caught.value
     assert type(error) is kind
     assert (error.code, error.field, error.value, error.remedy) == ("low", "replicas", -1, "Add.")
@@ -181,13 +183,13 @@ def test_each_error_is_an_exception_with_its_details(status: int, kind: type[api
 def test_server_error_names_its_request() -> None:
     answer = httpx.Response(500, text="<h1>Oops</h1>", headers={"X-Request-ID": "abc"})
     with pytest.raises(api.ServerFailed, match="answered 500") as caught:
-        Wire(answer).client().endpoints.scale("demo", 1)
+        Wire(answer).client().post("endpoints", "demo", "scale", data={"replicas": 1})
     assert caught.value.request_id == "abc"
 
 
 def test_name_cannot_escape_its_path() -> None:
     wire = Wire(ok({}))
-    wire.client().endpoints.get("../../me?x=1#y")
+    wire.client().get("endpoints", "../../me?x=1#y")
     assert wire.seen[0].url.raw_path == b"/api/v1/endpoints/..%2F..%2Fme%3Fx%3D1%23y/"
 
 
@@ -205,7 +207,7 @@ def test_url_may_be_copied_from_the_browser(url: str) -> None:
 def test_console_may_be_served_below_a_path() -> None:
     wire = Wire(ok({}))
     with Client(URL + "/inference", "t", transport=httpx.MockTransport(wire)) as client:
-        client.me()
+        client.get("me")
     assert wire.seen[0].url.path == "/inference/api/v1/me/"
 
 
@@ -213,8 +215,9 @@ def test_token_is_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
     wire = Wire(NOBODY)
     client = wire.client("emb_secret")
     with caplog.at_level("DEBUG"), pytest.raises(api.Unreachable) as caught:
-        client.me()
-    text = f"{caught.value!r} {caught.value.__cause__!r} {client!r} {client.http!r} {caplog.text}"
+        client.get("me")
+    error = caught.value
+    text = f"{error!r} {error.__cause__!r} {client!r} {vars(client)!r} {caplog.text}"
     assert "emb_secret" not in text
 
 

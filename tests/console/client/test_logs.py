@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from console.client import Client, Unreachable
-from tests.console.client.test_http import URL, ok
+from console.client.logs import read_log
+from tests.console.client.test_client import URL, ok
 from tests.console.client.test_watch import Broken
 
 
@@ -40,7 +41,7 @@ def client(*replies: Any) -> tuple[Client, list[httpx.Request]]:
         return found
 
     made = Client(URL, transport=httpx.MockTransport(answer))
-    made.http.pause = lambda _s: None
+    made.pause = lambda _s: None
     return made, seen
 
 
@@ -53,7 +54,7 @@ def test_log_with_marks_continues_after_the_last_line(error: Exception | None) -
         *back,
         stream(("t3", "c"), end='event: ended\ndata: ""\n\n'),
     )
-    of, lines = made.endpoints.logs("demo", follow=True)
+    of, lines = read_log(made, "demo", follow=True)
     assert (of["worker"], list(lines)) == ("w", ["a", "b", "c"])
     assert seen[-1].headers["Last-Event-ID"] == "t2"
     assert seen[-1].url.params["container"] == "c", "the same log, whichever is the first by then"
@@ -62,7 +63,7 @@ def test_log_with_marks_continues_after_the_last_line(error: Exception | None) -
 def test_platform_without_continuation_is_reported() -> None:
     made, _ = client(end(), stream(end='event: problem\ndata: "It is away."\n\n'))
     with pytest.raises(Unreachable, match="It is away"):
-        list(made.endpoints.logs("demo", follow=True)[1])
+        list(read_log(made, "demo", follow=True)[1])
 
 
 def test_log_without_marks_is_continued_by_its_last_lines() -> None:
@@ -76,11 +77,11 @@ def test_log_without_marks_is_continued_by_its_last_lines() -> None:
     )
     received: list[str] = []
     with pytest.raises(Over):
-        received.extend(made.endpoints.logs("demo", follow=True)[1])
+        received.extend(read_log(made, "demo", follow=True)[1])
     assert received == ["a", "b", "c", "d", "quite", "another"]
 
 
 def test_tail_of_a_log_is_one_request() -> None:
     made, seen = client(end("a", "b"))
-    assert list(made.endpoints.logs("demo", "w", tail=2)[1]) == ["a", "b"]
+    assert list(read_log(made, "demo", "w", tail=2)[1]) == ["a", "b"]
     assert dict(seen[0].url.params) == {"worker": "w", "tail": "2"}
