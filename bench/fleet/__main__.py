@@ -26,6 +26,9 @@ def main() -> None:
     parser.add_argument("--robust", action="store_true", help="constants and fleets varied")
     parser.add_argument("--routers", action="store_true", help="2, 4, 8 routers that share state")
     parser.add_argument("--fill", type=float, default=1.0, help="factor of the rate")
+    parser.add_argument(
+        "--slow", type=float, default=1, help="factor of half of the workers' times"
+    )
     parser.add_argument("--l1", type=float, default=0, help="its size in device caches; 0: none")
     parser.add_argument("--strategy", action="append", choices=STRATEGIES, help="only these")
     flags = parser.parse_args()
@@ -38,7 +41,7 @@ def main() -> None:
     if flags.l1:  # loaded as in bench.published; the oracle knows the device only
         l1 = TierModel(round(flags.l1 * hardware.cache_tokens), 2e-6, 0.001)
         hardware = replace(hardware, l1=l1)
-    bench = tables.Bench(hardware, range(1, flags.seeds + 1), flags.half, flags.fill)
+    bench = tables.Bench(hardware, range(1, flags.seeds + 1), flags.half, flags.fill, flags.slow)
     if flags.robust:
         tables.robustness(bench, names)
     elif flags.routers:

@@ -16,7 +16,7 @@ from bench.fleet.oracle import Oracle
 from routing.engine.policies import cost
 from routing.whatif.simulation.arrivals import PlannedRequest
 from routing.whatif.simulation.hardware import Hardware
-from routing.whatif.simulation.replay import FleetResult, run
+from routing.whatif.simulation.replay import Chooser, FleetResult, run
 from routing.whatif.simulation.routers import (
     CACHE_AWARE,
     STRATEGIES,
@@ -60,15 +60,23 @@ def paired(results: Sequence[FleetResult], others: Sequence[FleetResult]) -> str
 
 
 class Bench:
-    """Runs on one kind of machine; oracle results are cached. `fill`: factor of the rates."""
+    """Runs on one kind of machine; oracle results are cached. `fill`: factor of the rates;
+    `slow`: of the times of half of the workers, with rates for what is left.
+    """
 
     def __init__(
-        self, hardware: Hardware, seeds: Sequence[int], half: int, fill: float = 1.0
+        self,
+        hardware: Hardware,
+        seeds: Sequence[int],
+        half: int,
+        fill: float = 1.0,
+        slow: float = 1,
     ) -> None:
         self.hardware = hardware
         self.seeds = seeds
         self.half = half
-        self.fill = fill
+        self.slow = slow
+        self.fill = fill * (1 + 1 / slow) / 2
         self.oracle = lru_cache(maxsize=None)(self._oracle)
 
     def _asks(self, workload: str, workers: int, seed: int, fill: float) -> list[PlannedRequest]:
@@ -84,7 +92,7 @@ class Bench:
     ) -> list[FleetResult]:
         """Return an oracle's results by seed."""
         return [
-            run(self._asks(workload, workers, seed, fill), self.hardware, workers, oracle)
+            self._run(self._asks(workload, workers, seed, fill), workers, oracle)
             for seed in self.seeds
         ]
 
@@ -100,8 +108,12 @@ class Bench:
         for seed in self.seeds:
             chooser = RouterChooser(setting, workers, self.hardware, seed)
             asks = self._asks(workload, workers, seed, fill)
-            results.append(run(asks, self.hardware, workers, chooser))
+            results.append(self._run(asks, workers, chooser))
         return results
+
+    def _run(self, asks: list[PlannedRequest], workers: int, chooser: Chooser) -> FleetResult:
+        slowdown = [self.slow] * (workers // 2)
+        return run(asks, self.hardware, workers, chooser, slowdown)
 
     def over(
         self, workload: str, setting: RouterSetting, workers: int = 8, fill: float = 1.0

@@ -39,6 +39,7 @@ MODULES = [
     "routing.engine.fleet.circuit",
     "routing.engine.fleet.connection_pool",
     "routing.engine.fleet.load",
+    "routing.engine.fleet.pace",
     "routing.engine.fleet.probe_request",
     "routing.engine.fleet.worker_connection",
     "routing.engine.fleet.workers",

@@ -36,6 +36,9 @@ class WorkerSeenSerializer(serializers.Serializer[Any]):
     in_flight_tokens = serializers.IntegerField(
         help_text="Queued tokens, as strategies weigh them."
     )
+    pace = serializers.FloatField(
+        help_text="Time for the same work relative to the fastest workers; 1 up to 1.5 times."
+    )
     served = serializers.IntegerField()
     failures = serializers.IntegerField()
     last_error = serializers.CharField(allow_blank=True)

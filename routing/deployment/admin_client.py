@@ -50,6 +50,7 @@ class RouterWorker:
     cache_tokens: int = 0  # cache capacity; 0: not reported
     circuit: str = ""
     slow_start: bool = False
+    pace: float = 1.0  # time for the same work relative to the fastest workers
     failed_requests: int = 0  # requests that ended in an error here; `failures` counts attempts
 
 
@@ -68,6 +69,7 @@ def merge_workers(reports: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWork
         merged[worker.id] = replace(
             worse,
             in_flight=before.in_flight + worker.in_flight,
+            pace=max(before.pace, worker.pace),
             served=before.served + worker.served,
             failures=before.failures + worker.failures,
             failed_requests=before.failed_requests + worker.failed_requests,
@@ -110,6 +112,7 @@ def read_workers(data: Mapping[str, Any]) -> tuple[RouterWorker, ...]:
             failures=int(item.get("failures", 0)),
             last_error=str(item.get("last_error") or ""),
             in_flight_tokens=int(item.get("in_flight_tokens") or 0),
+            pace=float(item.get("pace") or 1.0),
             cache_tokens=int(item.get("cache_tokens") or 0),
             circuit=str(item.get("circuit") or ""),
             slow_start=bool(item.get("slow_start")),

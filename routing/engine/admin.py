@@ -150,6 +150,7 @@ class AdminHandler:
                 "failed_requests": worker.failed_requests,
                 "last_error": worker.last_error,
                 "in_flight_tokens": round(worker.load),
+                "pace": round(worker.pace, 2),
             }
             for worker in self._router.table.workers.values()
         ]

@@ -362,8 +362,16 @@ class Exchange(RoutedRequest):
         if self.reading is not None:
             self.reading.cancel()
             self.reading = None
-        self._discharge()
         decision = self.decision
+        if (
+            decision.ttft_s is not None
+            and self._charge is not None
+            and decision.attempts == 1
+            and not decision.queued_s
+            and not self.ask.skips_cache
+        ):
+            self._router.learn_pace(self._charge, decision.ttft_s)
+        self._discharge()
         decision.duration_s = perf_counter() - self._started
         decision.error = error
         failed = (error or decision.status != 200) and decision.failed

@@ -26,6 +26,8 @@ from routing.engine.canary.run import Canary
 from routing.engine.config import Config, SessionKey
 from routing.engine.errors import Refusal
 from routing.engine.fleet.adapters import AdapterLoader
+from routing.engine.fleet.load import RequestCharge
+from routing.engine.fleet.pace import PaceMeter
 from routing.engine.fleet.responses import ResponseLocator
 from routing.engine.fleet.roster import Roster
 from routing.engine.fleet.workers import Worker, WorkerTable
@@ -62,6 +64,7 @@ class Router:
         self.clients: set[ClientSide] = set()
         self.metrics = Metrics(config.namespace, config.endpoint)
         self.table = WorkerTable(self._worker_changed)
+        self.pace = PaceMeter()
         self.adapters = AdapterLoader(self.table, log)
         self.responses = ResponseLocator(self.table)
         self.listed_at: dict[str, frozenset[str]] = {}  # workers, of models not at all of them
@@ -251,6 +254,12 @@ class Router:
         """Send notices to the console for which its buffer had no room."""
         self._changes.resend()
 
+    def learn_pace(self, charge: RequestCharge, ttft_s: float) -> None:
+        pace = self.pace
+        pace.learn(charge.worker.id, charge.work, ttft_s)
+        if pace.due:
+            pace.apply(self.table.eligible)
+
     def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
         assert worker is not None
         self.table.failed(worker, error, refused)
@@ -322,6 +331,7 @@ class Router:
             metrics.in_flight.child(worker.id).set(worker.own_in_flight)
             metrics.worker_up.child(worker.id).set(int(worker.up))
             metrics.worker_stuck.child(worker.id).set(int(worker.stuck))
+            metrics.worker_pace.child(worker.id).set(worker.pace)
             metrics.circuit.child(worker.id).set(worker.circuit.state)
             metrics.cache_tokens.child(worker.id).set(worker.cache_tokens)
             metrics.index_blocks.child(worker.id).set(sizes.get(worker.id, 0))

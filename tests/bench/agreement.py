@@ -60,7 +60,7 @@ class Agreement(RouterChooser):
 
     def first(self, job: Job) -> None:
         super().first(job)
-        self._one.first(job.tag, job.first_at)
+        self._one.first(job.tag, job.first_at, job.first_at - job.arrived)
 
     def done(self, job: Job) -> None:
         super().done(job)

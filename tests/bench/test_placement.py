@@ -46,6 +46,13 @@ def test_caches_much_too_small_cost_no_more(strategy: str) -> None:
     assert bench("70b-quarter").over("8k", RouterSetting(strategy)) < 0.08
 
 
+@pytest.mark.parametrize("strategy", ["prefixaware", "kvaware"])
+def test_slow_workers_get_less(strategy: str) -> None:
+    # +30 % if all workers count as equally fast.
+    unlike = Bench(HARDWARE["70b"], (1,), EVALUATION_HALF, slow=2.5)
+    assert unlike.over("conversation", RouterSetting(strategy)) < 0.10
+
+
 def test_the_same_run_gives_the_same_figures() -> None:
     assert bench("70b").ours("8k", DEFAULT) == bench("70b").ours("8k", DEFAULT)
 

@@ -21,12 +21,13 @@ class LoadedTarget(RoutingTarget):
     that have begun to answer. `occupied`: prompt tokens of all routers' requests in flight, cached
     or not; `prompts`: the same by hash_parts: this router's requests and peers that have such,
     tokens, the former. `changed_prompts`: of this router, begun or ended since published.
-    `cache_tokens` 0: unknown. `weight`: load multiplier, > 1 during slow start.
+    `cache_tokens` 0: unknown. `weight`: load multiplier, > 1 during slow start. `pace`: time
+    for the same work relative to the fastest workers (fleet.pace).
     """
 
     __slots__ = (
         "backlog", "cache_tokens", "changed_prompts", "decoding", "entry", "occupied", "order",
-        "weight",
+        "pace", "weight",
     )  # fmt: skip
 
     def __init__(self, worker_id: str) -> None:
@@ -36,7 +37,7 @@ class LoadedTarget(RoutingTarget):
         self.occupied = 0
         self.changed_prompts: set[int] = set()
         self.cache_tokens = 0
-        self.weight = 1.0
+        self.weight = self.pace = 1.0
         self.order: WorkersByLoad | None = None
         self.entry: Entry
 
@@ -46,10 +47,17 @@ def update_load(worker: LoadedTarget) -> None:
     waiting = worker.in_flight - decoding
     # cost.load, without its call
     load = worker.backlog + cost.ANSWER_TOKENS * decoding + cost.WAITING_TOKENS * waiting * waiting
-    worker.load = load * worker.weight
+    worker.load = load * worker.weight * worker.pace
     order = worker.order
     if order is not None:
         order.moved(worker)
+
+
+def set_pace(worker: LoadedTarget, pace: float) -> None:
+    if pace != worker.pace:
+        worker.pace = pace
+        worker.slowness = cost.slowness(pace)
+        update_load(worker)
 
 
 def hash_parts(chain: Sequence[int], tokens: int) -> Sequence[tuple[int, int]]:
@@ -100,7 +108,7 @@ def _changed(parts: set[int], part: int) -> None:
 class RequestCharge:
     """Load of one request on one worker, from dispatch to its end."""
 
-    __slots__ = ("_decoding", "_parts", "_uncached", "worker")
+    __slots__ = ("_decoding", "_parts", "_uncached", "work", "worker")
 
     def __init__(
         self, worker: LoadedTarget, uncached: int, tokens: int = 0, chain: Sequence[int] = ()
@@ -112,6 +120,7 @@ class RequestCharge:
         self._decoding = False
         worker.in_flight += 1
         worker.backlog += uncached
+        self.work = worker.backlog + cost.ANSWER_TOKENS * worker.decoding  # for fleet.pace
         # hold_prompt and release_prompt, without their calls
         prompts, fresh = worker.prompts, 0
         for part, size in self._parts:

@@ -13,6 +13,7 @@ from routing.engine.config import Config, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
 from routing.engine.fleet.connection_pool import ConnectionPool
 from routing.engine.fleet.health import Vitals
+from routing.engine.fleet.pace import PaceMeter
 from routing.engine.fleet.workers import NO_LIMIT, Worker, WorkerTable
 from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.logs import Log
@@ -26,6 +27,7 @@ class RosterOwner(Protocol):
     log: Log
     metrics: Metrics
     misses: MissLedger
+    pace: PaceMeter
     policy: RoutingPolicy
     table: WorkerTable
 
@@ -109,6 +111,7 @@ class Roster:
         router = self._router
         router.table.remove(worker.id)
         router.policy.forget(worker)
+        router.pace.forget(worker)
         router.note_worker_change(worker, "removed")
         router.metrics.forget_worker(worker.id)
         worker.pool.close()
@@ -161,6 +164,7 @@ class Roster:
         before, worker.started = worker.started, vitals.started or worker.started
         if before is not None and worker.started is not None and worker.started > before + 1:
             router.policy.forget(worker)
+            router.pace.forget(worker)
             router.table.start_slowly(worker)
             router.note_worker_change(worker, "restarted")
             router.log.event("warning", "worker_restarted", worker=worker.id)

@@ -273,6 +273,11 @@ class Metrics:
             "1 while a worker's engine makes no progress behind a passing health check.",
             worker,
         )
+        self.worker_pace = registry.gauge(
+            "emberline_router_worker_pace_ratio",
+            "Time of a worker for the same prompts, relative to the fastest workers; 1: alike.",
+            worker,
+        )
         self.cache_tokens = registry.gauge(
             "emberline_router_worker_cache_tokens",
             "Cache capacity of a worker, from its metrics or the configuration "
@@ -342,6 +347,7 @@ class Metrics:
             self.in_flight,
             self.worker_up,
             self.worker_stuck,
+            self.worker_pace,
             self.circuit,
             self.cache_tokens,
         )

@@ -33,9 +33,20 @@ def load(backlog: int, waiting: int, decoding: int) -> float:
     return backlog + ANSWER_TOKENS * decoding + WAITING_TOKENS * waiting * waiting
 
 
-def cost(worker_load: float, uncached: int) -> float:
+def cost(worker_load: float, uncached: int, slow: float = 0.0) -> float:
     """Return the cost on a worker that must compute `uncached` prompt tokens."""
-    return worker_load + RECOMPUTE * uncached
+    return worker_load + (RECOMPUTE + slow) * uncached
+
+
+# A worker may compute slower than others (fleet.pace). Its load takes that much longer. Of the
+# prompt itself only a part counts more: a slow worker's memory is as good as a fast one's, and full
+# prices would crowd all prefixes into the memory of the fast ones.
+SLOW_SHARE: Final = 0.1
+
+
+def slowness(pace: float) -> float:
+    """Return what an uncached token costs more on a worker of this pace."""
+    return SLOW_SHARE * (pace - 1)
 
 
 # Blocks of requests in flight cannot be evicted. Where they come near the size of the cache, a long

@@ -13,11 +13,14 @@ import xxhash
 class RoutingTarget:
     """Policies' view of a worker. A class: compiled code reads attributes of a protocol by name.
 
-    `slot`: unique small number in the table, -1 outside. `spare`: cost.spare. `prompts`: those in
-    flight by their blocks, the last of each among them (fleet.load).
+    `slot`: unique small number in the table, -1 outside. `spare`: cost.spare. `slowness`:
+    cost.slowness. `prompts`: those in flight by their blocks, the last of each among them
+    (fleet.load).
     """
 
-    __slots__ = ("id", "in_flight", "last_pick", "load", "prompts", "seed", "slot", "spare")
+    __slots__ = (
+        "id", "in_flight", "last_pick", "load", "prompts", "seed", "slot", "slowness", "spare",
+    )  # fmt: skip
 
     def __init__(self, worker_id: str, slot: int = -1) -> None:
         self.id = worker_id
@@ -27,6 +30,7 @@ class RoutingTarget:
         self.in_flight = 0
         self.last_pick = 0
         self.spare = inf
+        self.slowness = 0.0
         self.prompts: dict[int, list[int]] = {}
 
 

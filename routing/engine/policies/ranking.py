@@ -90,7 +90,7 @@ def rank_few(
         worker_id = worker.id
         has = get(worker_id, 0)
         uncached = tokens - has
-        cost = worker.load + recompute * uncached  # cost_of, without its call
+        cost = worker.load + (recompute + worker.slowness) * uncached  # cost_of, without its call
         spare = worker.spare
         if uncached > spare:  # costs.shortage
             cost += uncached - spare if spare > 0 else uncached
@@ -137,7 +137,7 @@ def _ineligible_candidates(
     ineligible_candidates: list[Candidate] = []
     for worker in fleet.others:
         has = get(worker.id, 0)
-        cost = cost_of(worker.load, tokens - has)
+        cost = cost_of(worker.load, tokens - has, worker.slowness)
         ineligible_candidates.append((worker.id, has, worker.in_flight, cost, False))
     if len(ineligible_candidates) > max(room, 1):
         ineligible_candidates.sort(key=lambda item: -item[1])
@@ -180,7 +180,8 @@ def _compared_worker(
     facts: RequestFacts, known: PrefixKnowledge, worker: RoutingTarget
 ) -> ComparedWorker:
     has = known.get(worker.id, 0)
-    return (cost_of(worker.load, facts.tokens - has), worker.last_pick, worker, has)
+    cost = cost_of(worker.load, facts.tokens - has, worker.slowness)
+    return (cost, worker.last_pick, worker, has)
 
 
 def _possible_winners(
@@ -200,7 +201,7 @@ def _possible_winners(
         for worker in (
             order.some(bits, 0, MAX_SCANNED) if few else order.lightest(bits, turn, MAX_SCANNED)
         ):
-            cost = cost_of(worker.load, uncached)
+            cost = cost_of(worker.load, uncached, worker.slowness)
             compared.append((cost, worker.last_pick, worker, has))
             least = min(least, cost)
     return compared

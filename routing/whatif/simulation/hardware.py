@@ -59,6 +59,13 @@ class Hardware:
     def blocks(self) -> int:
         return self.cache_tokens // self.block_tokens
 
+    def slowed(self, factor: float) -> Hardware:
+        """Return a machine whose steps take `factor` times as long."""
+        if factor == 1.0:
+            return self
+        names = ("step_s", "prefill_s", "context_s", "decode_s")
+        return replace(self, **{name: factor * getattr(self, name) for name in names})
+
 
 LLAMA_70B = Hardware("70b", 0.012, 40e-6, 0.74e-9, 0.25e-3, 1_200_000)
 # A quarter of the memory with the full workload: caches much too small.

@@ -83,10 +83,14 @@ def simulate(
     chooser: Chooser,
     warm_up: float = WARM_UP,
     step: Step | None = None,
+    slowdown: Sequence[float] = (),
 ) -> SimulatedRun:
-    """Replay requests on `count` workers; `step` may raise to cancel."""
+    """Replay requests on `count` workers; `step` may raise to cancel. `slowdown`: factor of the
+    times of the first workers.
+    """
     l2 = make_tier(hardware.l2, hardware)
-    workers = [FleetWorker(hardware, shared=l2) for _ in range(count)]
+    factors = [*slowdown, *[1.0] * (count - len(slowdown))]
+    workers = [FleetWorker(hardware.slowed(factor), shared=l2) for factor in factors]
     chooser.observe(workers)
     warm = int(len(requests) * warm_up)
     arrivals = Arrivals(requests)
@@ -119,9 +123,13 @@ def simulate(
 
 
 def run(
-    requests: Sequence[PlannedRequest], hardware: Hardware, count: int, chooser: Chooser
+    requests: Sequence[PlannedRequest],
+    hardware: Hardware,
+    count: int,
+    chooser: Chooser,
+    slowdown: Sequence[float] = (),
 ) -> FleetResult:
-    done = simulate(requests, hardware, count, chooser)
+    done = simulate(requests, hardware, count, chooser, slowdown=slowdown)
     counted = done.counted
     return summary(
         chooser.name,

@@ -6,6 +6,7 @@ import random
 
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.fleet.load import RequestCharge
+from routing.engine.fleet.pace import PaceMeter
 from routing.engine.fleet.workers import Worker, WorkerTable
 from routing.engine.kv.progress import ExpectedPrompt, PrefillProgress, Progress
 from routing.engine.peers.outbox import Outbox
@@ -26,6 +27,7 @@ class RouterModel:
         self._picks = 0
         self._charges: dict[object, RequestCharge] = {}
         self._facts: dict[object, RequestFacts] = {}
+        self.pace = PaceMeter()
         self._guesses: dict[object, tuple[ExpectedPrompt, PrefillProgress]] = {}
         self.progress = Progress(self.kvaware.index) if self.kvaware is not None else None
         for index in range(count):
@@ -71,8 +73,12 @@ class RouterModel:
                 self.progress.begins(worker.id, chains, facts.tokens, charge, held),
             )
 
-    def first(self, tag: object, now: float) -> None:
-        self._charges[tag].answered()
+    def first(self, tag: object, now: float, ttft_s: float) -> None:
+        charge = self._charges[tag]
+        charge.answered()
+        self.pace.learn(charge.worker.id, charge.work, ttft_s)
+        if self.pace.due:
+            self.pace.apply(self.table.eligible)
         guess = self._guesses.pop(tag, None)
         if guess is not None and self.kvaware is not None and self.progress is not None:
             self.kvaware.pending.answered(guess[0], now)

@@ -143,7 +143,7 @@ class RouterChooser:
     def first(self, job: Job) -> None:
         self._advance(job.first_at)
         router = self._placed[job.tag]
-        router.first(job.tag, job.first_at)
+        router.first(job.tag, job.first_at, job.first_at - job.arrived)
         self._touch(router, job.first_at)
 
     def done(self, job: Job) -> None:

@@ -194,6 +194,7 @@ async def test_admin_pages() -> None:
                 "failed_requests": 0,
                 "last_error": "",
                 "in_flight_tokens": 0,
+                "pace": 1.0,
             }
         ]
         assert (await admin(server, "/index")).json["workers"] == {"w0": 3}
