@@ -4,7 +4,8 @@ Published for Llama-3.1-70B on seven replicas: tiered cache (L1 and L2) and pref
 against none, with contexts of 8k and 64k tokens. Request rates, number of documents and whether the
 baseline had vLLM's own prefix cache are not published; here a fixed number of clients ask one
 question after the other about shared documents (bench/fleet/workloads.py), and both baselines are
-shown. Virtual time; workers of routing/whatif/simulation/hardware.py, that is eight H100 each.
+shown. Virtual time; workers of dashboards/insight/whatif/simulation/hardware.py, that is eight
+H100 each.
 
 `--clients`: per worker, for each context; by default the smallest number of 1, 2, 4 ... with which
 the baseline's throughput is within 10 % of its highest, so that both sides do the same work at the
@@ -22,10 +23,10 @@ from dataclasses import dataclass, replace
 
 from bench.fleet.workloads import LIBRARIES, documents
 from bench.rig import machine
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import LLAMA_70B, Hardware, TierModel
-from routing.whatif.simulation.replay import share, simulate
-from routing.whatif.simulation.routers import RouterChooser, RouterSetting
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import LLAMA_70B, Hardware, TierModel
+from dashboards.insight.whatif.simulation.replay import share, simulate
+from dashboards.insight.whatif.simulation.routers import RouterChooser, RouterSetting
 
 WORKERS = 7
 LEVELS = (1, 2, 4, 8, 16, 32, 64)

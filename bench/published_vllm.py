@@ -25,7 +25,7 @@ from bench.cache_ttft import ask, free_port, l2_engine_shm, metric, process, wai
 from bench.cache_ttft import prompt as new_document
 from bench.published import Outcome
 from bench.rig import busy, machine
-from routing.whatif.simulation.replay import share
+from dashboards.insight.whatif.simulation.replay import share
 
 WARM_UP = 0.25
 BLOCK_TOKENS = 32

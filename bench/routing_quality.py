@@ -46,11 +46,11 @@ from bench.fleet.serve import ServedFleet
 from bench.fleet.tables import EVALUATION_HALF, HEAD, PATIENT, line, show_by_seed
 from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine, wait_for
 from console.launcher.tools import valkey_server
-from routing.whatif.simulation import replay
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import HARDWARE, Hardware
-from routing.whatif.simulation.replay import WARM_UP, FleetResult, summary
-from routing.whatif.simulation.routers import RouterChooser, RouterSetting
+from dashboards.insight.whatif.simulation import replay
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import HARDWARE, Hardware
+from dashboards.insight.whatif.simulation.replay import WARM_UP, FleetResult, summary
+from dashboards.insight.whatif.simulation.routers import RouterChooser, RouterSetting
 from tests.support.waiting import until
 
 WORKERS = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.alerts.settings.pages import alerts
-from dashboards.canary import views as canary
 from dashboards.costs.pages import calibrations, endpoints, misses
+from dashboards.insight.canary import views as canary
 from dashboards.overview import views as overview_views
 from dashboards.prometheus import targets
 

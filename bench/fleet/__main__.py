@@ -7,8 +7,8 @@ import time
 from dataclasses import replace
 
 from bench.fleet import tables, workloads
-from routing.whatif.simulation.hardware import HARDWARE, TierModel
-from routing.whatif.simulation.routers import STRATEGIES
+from dashboards.insight.whatif.simulation.hardware import HARDWARE, TierModel
+from dashboards.insight.whatif.simulation.routers import STRATEGIES
 
 
 def main() -> None:

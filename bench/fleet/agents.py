@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import BLOCK_TOKENS
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import BLOCK_TOKENS
 
 TRACE = "data/traces/agentic_sessions.jsonl.gz"
 MOST_TOKENS = 128_000

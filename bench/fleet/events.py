@@ -14,7 +14,7 @@ import zmq
 
 from bench.fleet import prompts
 from cachetier.simulation.block_cache import NOTHING
-from routing.whatif.simulation.worker import FleetWorker
+from dashboards.insight.whatif.simulation.worker import FleetWorker
 
 
 class Publisher:

@@ -17,10 +17,10 @@ from bench.fleet.client import Client
 from bench.fleet.events import Publishers
 from bench.fleet.router_states import RouterStates
 from bench.fleet.serve import ServedFleet
+from dashboards.insight.whatif.simulation.arrivals import Arrivals
+from dashboards.insight.whatif.simulation.state_exchange import DELAY_S
+from dashboards.insight.whatif.simulation.worker import NEVER
 from routing.engine.peers.outbox import BATCH_INTERVAL_S
-from routing.whatif.simulation.arrivals import Arrivals
-from routing.whatif.simulation.state_exchange import DELAY_S
-from routing.whatif.simulation.worker import NEVER
 
 _PATIENCE_S = 10.0  # real time; the router may hold a request longer
 _HEARD_S = 0.001  # real time to read an event, of routers that do not state what they have read

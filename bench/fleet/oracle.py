@@ -6,8 +6,8 @@ that another policy may be better overall.
 
 from __future__ import annotations
 
-from routing.whatif.simulation.hardware import BLOCK_TOKENS
-from routing.whatif.simulation.worker import FleetWorker, Job
+from dashboards.insight.whatif.simulation.hardware import BLOCK_TOKENS
+from dashboards.insight.whatif.simulation.worker import FleetWorker, Job
 
 
 def _walk(worker: FleetWorker, chain: list[int], coming: set[int]) -> int:

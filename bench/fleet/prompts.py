@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import BLOCK_TOKENS
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import BLOCK_TOKENS
 
 TOKEN_BYTES = 4
 MODEL = "m"

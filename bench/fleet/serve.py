@@ -1,4 +1,4 @@
-"""Simulated workers behind sockets: vLLM's HTTP API over routing.whatif.simulation.worker.
+"""Simulated workers behind sockets: vLLM's HTTP API over insight.whatif.simulation.worker.
 
 As in vLLM the head is sent at once and the first event with the first token; the rest follows with
 the last token, since intermediate tokens are not measured. The driver provides the clock: a request
@@ -14,9 +14,9 @@ from functools import partial
 from typing import cast
 
 from bench.fleet import prompts
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import Hardware
-from routing.whatif.simulation.worker import FleetWorker, Job
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import Hardware
+from dashboards.insight.whatif.simulation.worker import FleetWorker, Job
 
 _HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"

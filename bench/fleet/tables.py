@@ -13,17 +13,17 @@ from functools import lru_cache
 
 from bench.fleet import workloads
 from bench.fleet.oracle import Oracle
-from routing.engine.policies import cost
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import Hardware
-from routing.whatif.simulation.replay import Chooser, FleetResult, run
-from routing.whatif.simulation.routers import (
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import Hardware
+from dashboards.insight.whatif.simulation.replay import Chooser, FleetResult, run
+from dashboards.insight.whatif.simulation.routers import (
     CACHE_AWARE,
     STRATEGIES,
     RouterChooser,
     RouterSetting,
     override_constant,
 )
+from routing.engine.policies import cost
 
 EVALUATION_HALF = 1  # half of each workload not used for tuning
 PLAIN = RouterSetting()

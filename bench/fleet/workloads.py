@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.fleet import agents
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import BLOCK_TOKENS, LLAMA_70B, Hardware
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import BLOCK_TOKENS, LLAMA_70B, Hardware
 
 TRACE = "data/traces/mooncake_conversation_first6000.jsonl"
 TRACE_GRAIN_S = 3.0  # resolution of the trace's times

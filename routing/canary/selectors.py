@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from endpoints.lifecycle.components import EndpointFacts
 from endpoints.models import Endpoint
@@ -23,6 +24,11 @@ def earlier(endpoint: Endpoint) -> QuerySet[Canary]:
     """Return the ended canaries, latest first, without their data."""
     rows = Canary.objects.filter(endpoint=endpoint).exclude(state=CanaryState.RUNNING)
     return rows.defer("reports", "history").select_related("started_by")[:LISTED]
+
+
+def ran_between(endpoint: Endpoint, begin: datetime, end: datetime) -> QuerySet[Canary]:
+    ran = Canary.objects.filter(endpoint=endpoint, started_at__lt=end)
+    return ran.filter(Q(ended_at=None) | Q(ended_at__gt=begin)).defer("reports", "history")
 
 
 def result(canary: Canary) -> CanaryResult:

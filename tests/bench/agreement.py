@@ -7,13 +7,13 @@ after their first differing pick.
 
 from __future__ import annotations
 
+from dashboards.insight.whatif.simulation.hardware import Hardware
+from dashboards.insight.whatif.simulation.router_model import RouterModel
+from dashboards.insight.whatif.simulation.routers import RouterChooser, RouterSetting, make_policy
+from dashboards.insight.whatif.simulation.worker import Job
 from routing.engine.peers.outbox import BATCH_INTERVAL_S
 from routing.engine.policies.base import RequestFacts
 from routing.engine.policies.kvaware import KvAware
-from routing.whatif.simulation.hardware import Hardware
-from routing.whatif.simulation.router_model import RouterModel
-from routing.whatif.simulation.routers import RouterChooser, RouterSetting, make_policy
-from routing.whatif.simulation.worker import Job
 
 
 class Agreement(RouterChooser):

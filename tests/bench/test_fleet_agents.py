@@ -15,9 +15,9 @@ from bench.fleet import agents
 from bench.fleet.oracle import Oracle
 from bench.fleet.serve import ServedFleet
 from bench.rig import free_ports
-from routing.whatif.simulation import replay
-from routing.whatif.simulation.arrivals import Arrivals, PlannedRequest
-from routing.whatif.simulation.hardware import LLAMA_70B
+from dashboards.insight.whatif.simulation import replay
+from dashboards.insight.whatif.simulation.arrivals import Arrivals, PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import LLAMA_70B
 
 SESSION = {
     "id": "trace_0002",

@@ -13,12 +13,12 @@ from bench.fleet.events import Publishers
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.serve import ServedFleet
 from cachetier.simulation.block_cache import NOTHING
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import BLOCK_TOKENS, Hardware
+from dashboards.insight.whatif.simulation.kv_follower import KvFollower
+from dashboards.insight.whatif.simulation.worker import NEVER, FleetWorker, Job
 from routing.engine.kv.match import match
 from routing.engine.policies.kvaware import KvAware
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import BLOCK_TOKENS, Hardware
-from routing.whatif.simulation.kv_follower import KvFollower
-from routing.whatif.simulation.worker import NEVER, FleetWorker, Job
 
 # Round numbers: a step 1 s, a prompt token 1 ms.
 PLAIN = Hardware("plain", 1.0, 0.001, 0.0, 0.0, 20 * BLOCK_TOKENS, step_tokens=4 * BLOCK_TOKENS)

@@ -12,9 +12,9 @@ import pytest
 
 from bench.fleet import workloads
 from bench.fleet.tables import EVALUATION_HALF, Bench, paired
-from routing.whatif.simulation.hardware import HARDWARE, TierModel
-from routing.whatif.simulation.replay import FleetResult, run
-from routing.whatif.simulation.routers import RouterSetting, override_constant
+from dashboards.insight.whatif.simulation.hardware import HARDWARE, TierModel
+from dashboards.insight.whatif.simulation.replay import FleetResult, run
+from dashboards.insight.whatif.simulation.routers import RouterSetting, override_constant
 from tests.bench.agreement import Agreement
 
 DEFAULT = RouterSetting()

@@ -17,8 +17,8 @@ from bench.fleet.lockstep import Lockstep
 from bench.fleet.router_states import RouterStates
 from bench.fleet.serve import ServedFleet
 from bench.rig import free_ports
-from routing.whatif.simulation.arrivals import PlannedRequest
-from routing.whatif.simulation.hardware import LLAMA_70B
+from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
+from dashboards.insight.whatif.simulation.hardware import LLAMA_70B
 
 Page = Callable[[int], dict[str, Any]]  # by number of the query
 

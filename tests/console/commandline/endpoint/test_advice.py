@@ -8,10 +8,10 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from dashboards.advisor.models import Advice
+from dashboards.insight.advisor.models import Advice
+from dashboards.insight.whatif.models import WhatIf
 from endpoints.models import Endpoint
-from routing.whatif.models import WhatIf
-from tests.dashboards.advisor.conftest import endpoint, finished, queued
+from tests.dashboards.insight.advisor.conftest import endpoint, finished, queued
 
 __all__ = ["endpoint", "finished", "queued"]
 
