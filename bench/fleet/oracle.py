@@ -18,11 +18,12 @@ def _walk(worker: FleetWorker, chain: list[int], coming: set[int]) -> int:
     return matched
 
 
-def predicted_ttft(worker: FleetWorker, job: Job, now: float) -> tuple[float, float]:
-    """Return the predicted TTFT (s) and its own compute time."""
-    hardware = worker.hardware
+def prefill_work(worker: FleetWorker, job: Job) -> tuple[int, float, int, int]:
+    """Return prompt tokens to compute until the job's first token and the sum of their positions;
+    of the job alone, the tokens to compute and those cached.
+    """
     coming: set[int] = set()
-    tokens = 0
+    tokens = left = cached = 0
     positions = 0.0
     for ahead in worker.prefilling:
         left = ahead.prompt_tokens - ahead.computed
@@ -36,6 +37,13 @@ def predicted_ttft(worker: FleetWorker, job: Job, now: float) -> tuple[float, fl
         tokens += left
         positions += left * (cached + left / 2)
         coming.update(prompt.chain)
+    return tokens, positions, left, cached
+
+
+def predicted_ttft(worker: FleetWorker, job: Job, now: float) -> tuple[float, float]:
+    """Return the predicted TTFT (s) and its own compute time."""
+    hardware = worker.hardware
+    tokens, positions, left, cached = prefill_work(worker, job)
     answers = worker.answering
     own = left * hardware.prefill_s + left * (cached + left / 2) * hardware.context_s
     steps = -(-tokens // (hardware.step_tokens - answers))
@@ -78,3 +86,12 @@ class Oracle:
 
     def done(self, job: Job) -> None:
         pass
+
+
+class LMetric(Oracle):
+    """New prefill tokens times batch size (LMetric, 2026), with the true caches and queues."""
+
+    def _rank(self, index: int, job: Job, _now: float) -> tuple[float, int]:
+        worker = self._workers[index]
+        batch = worker.answering + len(worker.prefilling) + len(worker.waiting) + 1
+        return prefill_work(worker, job)[0] * batch, self._picked[index]

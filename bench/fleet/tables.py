@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from bench.fleet import workloads
-from bench.fleet.oracle import Oracle
+from bench.fleet.oracle import LMetric, Oracle
 from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
 from dashboards.insight.whatif.simulation.hardware import Hardware
 from dashboards.insight.whatif.simulation.replay import Chooser, FleetResult, run
@@ -152,6 +152,7 @@ def strategies(
         for results in oracles:
             show_by_seed(results, oracles[0])
         oracle = mean(oracles[0])
+        show_by_seed(bench.measured(LMetric("LMetric, true caches"), workload), oracles[0])
         for strategy in shown:
             show_by_seed(bench.ours_by_seed(workload, RouterSetting(strategy)), oracles[0])
         for strategy in CACHE_AWARE if two else ():
