@@ -75,8 +75,8 @@ class Watched:
 
     def overflows(self) -> bool:
         """Return whether the page scrolls horizontally."""
-        widths = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-        return bool(self.page.evaluate(widths))
+        root = self.page.locator("html")  # waits where a page is just being replaced
+        return bool(root.evaluate("root => root.scrollWidth > root.clientWidth"))
 
     def fits(self) -> bool:
         """Return whether the page fits at phone and desktop width; ends at phone width."""

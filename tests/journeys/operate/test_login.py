@@ -185,6 +185,7 @@ def test_passkey_logs_in_alone_and_as_second_factor_and_confirms(
     page.get_by_label("Password").fill(PASSWORD)
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Add a passkey").click()
+    expect(page.get_by_label("Name", exact=True)).to_be_visible()
     picture(watched, f"passkey-{width}")
     assert not watched.overflows()
     page.get_by_label("Name", exact=True).fill("laptop")
