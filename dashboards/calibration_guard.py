@@ -15,8 +15,8 @@ from dashboards.models import CalibrationEnd
 from endpoints.choices import Phase
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.prompt.client import PromptAnswer
-from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilentError
+from routing.client import admin_client
+from routing.client.admin_client import RouterSilentError
 
 ROUTER_S = 1.0
 DEADLINE_S = 180.0

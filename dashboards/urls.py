@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.alerts.settings.pages import alerts
-from dashboards.costs.pages import calibrations, endpoints, misses
+from dashboards.costs.pages import calibrations, endpoints
 from dashboards.insight.canary import views as canary
+from dashboards.insight.misses import pages as misses
 from dashboards.overview import views as overview_views
 from dashboards.prometheus import targets
 

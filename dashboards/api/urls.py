@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from dashboards.api import boards, custom_boards, grafana, measurements
+from dashboards.insight.canary import api as canary
+from dashboards.insight.misses import api as misses
 
 app_name = "dashboards-api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -40,5 +42,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "endpoints/<endpoint:name>/calibration/",
         measurements.CalibrationView.as_view(),
         name="calibration",
+    ),
+    path("misses/", misses.AllMisses.as_view(), name="all_misses"),
+    path("endpoints/<endpoint:name>/misses/", misses.Misses.as_view(), name="misses"),
+    path("endpoints/<endpoint:name>/canary/", canary.CanaryView.as_view(), name="canary"),
+    path(
+        "endpoints/<endpoint:name>/canary/promote/",
+        canary.CanaryPromotion.as_view(),
+        name="canary_promotion",
     ),
 ]

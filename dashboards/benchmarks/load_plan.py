@@ -9,8 +9,8 @@ from dashboards.benchmarks.generator.job import RATE, TRACE, WORKLOADS, Job
 from dashboards.benchmarks.generator.workloads import Plan, plan_load
 from endpoints import selectors
 from endpoints.models import Endpoint
-from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilentError
+from routing.client import admin_client
+from routing.client.admin_client import RouterSilentError
 
 DEADLINE_S = 0.5
 

@@ -30,7 +30,7 @@ from dashboards.prometheus.config.scrape_config import TARGETS_FILE
 from dashboards.prometheus.sources import selectors as metrics
 from endpoints import selectors as endpoint_selectors
 from endpoints.reconcile import transitions
-from routing import selectors as routing_selectors
+from endpoints.router import selectors as routing_selectors
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,4 @@
-"""Registry of components, such as the router, that take part in an endpoint's reconciliation.
-
-Apps register components in `AppConfig.ready`. Every pass calls them with frozen facts, never rows.
-"""
+"""What a pass tells an endpoint's router, and what it hears: frozen facts, never rows."""
 
 from __future__ import annotations
 
@@ -86,14 +83,3 @@ class Component(Protocol):
     def delete(self, endpoint: EndpointFacts) -> bool:
         """Delete it; return True once nothing is left."""
         ...
-
-
-_components: dict[str, Component] = {}
-
-
-def register(component: Component) -> None:
-    _components[component.name] = component
-
-
-def all_components() -> tuple[Component, ...]:
-    return tuple(_components.values())

@@ -49,14 +49,10 @@ class Pass:
     """Steps that all platforms share."""
 
     def __init__(
-        self,
-        provisioner: Provisioner,
-        components: tuple[Component, ...],
-        prove: Prove,
-        endpoint: Endpoint,
+        self, provisioner: Provisioner, router: Component, prove: Prove, endpoint: Endpoint
     ) -> None:
         self.provisioner = provisioner
-        self.components = components
+        self.router = router
         self.prove = prove
         self.endpoint = endpoint
         self.spec = endpoint.parsed
@@ -75,7 +71,7 @@ class Pass:
         workload = self._workload(l2)
         self.seen = observation = self._observe()
         roster = self._roster(observation, workload)
-        self._reconcile_components(roster)
+        self._reconcile_router(roster)
         if workload is not None and observation is not None and self._may_apply(roster, workload):
             self.seen = observation = self._apply(workload) or observation
             roster = self._roster(observation, workload)
@@ -147,25 +143,21 @@ class Pass:
     def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
         raise NotImplementedError
 
-    def _reconcile_components(self, found: Roster) -> None:
+    def _reconcile_router(self, found: Roster) -> None:
         try:
             endpoint = self._endpoint_facts()
         except ProvisionError as error:  # unknown cluster
             self._note(error)
-            self.statuses = {
-                component.name: ComponentStatus(False, error.reason, error.message)
-                for component in self.components
-            }
+            self.statuses = {self.router.name: ComponentStatus(False, error.reason, error.message)}
             return
         workers = worker_facts(found.rows)
-        for component in self.components:
-            try:
-                status = component.reconcile(endpoint, workers)
-            except ProvisionError as error:
-                if isinstance(error, PermanentError):
-                    self._note(error)
-                status = ComponentStatus(ready=False, reason=error.reason, message=error.message)
-            self.statuses[component.name] = status
+        try:
+            status = self.router.reconcile(endpoint, workers)
+        except ProvisionError as error:
+            if isinstance(error, PermanentError):
+                self._note(error)
+            status = ComponentStatus(ready=False, reason=error.reason, message=error.message)
+        self.statuses[self.router.name] = status
 
     def _endpoint_facts(self) -> EndpointFacts:
         """Return the endpoint's facts; renew the console's own key if its file is lost, since

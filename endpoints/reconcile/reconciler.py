@@ -20,7 +20,7 @@ from console.core.errors import Refused
 from console.provisioners.base import Provisioner, ProvisionError
 from endpoints import actions, selectors
 from endpoints.choices import EventKind, Phase, Severity
-from endpoints.lifecycle.components import Component, all_components
+from endpoints.lifecycle.components import Component
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement.provisioner import provisioner_of
 from endpoints.prompt import client
@@ -29,6 +29,7 @@ from endpoints.reconcile.base import Prove
 from endpoints.reconcile.events import Occurrence
 from endpoints.reconcile.removal import remove
 from endpoints.reconcile.rolling_update import RollingPass
+from endpoints.reconcile.router import configured_router
 from endpoints.reconcile.status import PassOutcome, is_unchanged, write
 from endpoints.reconcile.stepwise_update import StepwisePass
 from endpoints.spec.endpoint_spec import EndpointSpec
@@ -60,12 +61,12 @@ class Reconciler:
     """
 
     provisioners: Callable[[EndpointSpec], Provisioner]
-    components: tuple[Component, ...] = ()
+    router: Component
     prove: Prove = client.probe
 
     @classmethod
     def configured(cls) -> Reconciler:
-        return cls(provisioner_of, all_components())
+        return cls(provisioner_of, configured_router())
 
     def reconcile(self, endpoint_id: str) -> None:
         """Run one pass unless another one holds the claim."""
@@ -86,9 +87,9 @@ class Reconciler:
             return None
         provisioner = self._provisioner(endpoint)
         if endpoint.deleting:
-            return remove(held, endpoint, provisioner, self.components)
+            return remove(held, endpoint, provisioner, self.router)
         make = RollingPass if provisioner.rolls else StepwisePass
-        outcome = make(provisioner, self.components, self.prove, endpoint).run()
+        outcome = make(provisioner, self.router, self.prove, endpoint).run()
         # The rollback and the status with its cause are written in one transaction.
         with transaction.atomic():
             if not write(held, outcome):

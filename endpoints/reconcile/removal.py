@@ -33,16 +33,16 @@ PART_OF_WAITING = 0.1
 
 
 def remove(
-    held: Claim, endpoint: Endpoint, provisioner: Provisioner, components: tuple[Component, ...]
+    held: Claim, endpoint: Endpoint, provisioner: Provisioner, router: Component
 ) -> float | None:
     """Run one pass. Return the seconds until the next, None once the endpoint is gone."""
     gone = _components_gone(endpoint)
-    left, trouble = (False, None) if gone else _delete_components(endpoint, components)
+    left, trouble = (False, None) if gone else _delete_router(endpoint, router)
     workers: tuple[ObservedWorker, ...] | None = None
     if not left:
         workers, trouble = _delete_workers(endpoint, provisioner)
         if workers is None and trouble is None:
-            left, trouble = _delete_components(endpoint, components) if gone else (False, None)
+            left, trouble = _delete_router(endpoint, router) if gone else (False, None)
             if not left:
                 _finish(held, endpoint)
                 return None
@@ -66,17 +66,11 @@ def _components_gone(endpoint: Endpoint) -> bool:
     return stopping and status.observed_generation == endpoint.generation
 
 
-def _delete_components(
-    endpoint: Endpoint, components: tuple[Component, ...]
-) -> tuple[bool, Trouble | None]:
-    left, trouble = False, None
-    for component in components:
-        try:
-            gone = component.delete(selectors.facts(endpoint))
-        except ProvisionError as error:
-            gone, trouble = False, Trouble(False, error.reason, error.message)
-        left = left or not gone
-    return left, trouble
+def _delete_router(endpoint: Endpoint, router: Component) -> tuple[bool, Trouble | None]:
+    try:
+        return not router.delete(selectors.facts(endpoint)), None
+    except ProvisionError as error:
+        return True, Trouble(False, error.reason, error.message)
 
 
 def _delete_workers(

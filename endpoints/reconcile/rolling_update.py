@@ -103,8 +103,8 @@ class RollingPass(Pass):
             and (self.seen.wanted if self.seen else self.status.wanted_replicas) is not None
         )
 
-    def _reconcile_components(self, found: Roster) -> None:
-        super()._reconcile_components(found)
+    def _reconcile_router(self, found: Roster) -> None:
+        super()._reconcile_router(found)
         for name, status in self.statuses.items():
             self.statuses[name] = _with_route_error(name, status)
 

@@ -35,8 +35,8 @@ class StepwisePass(Pass):
         if index not in ready or draining:
             return False
         before = {row.index for row in self.known if row.state == ReplicaState.READY}
-        parts = [self.status.parts.get(component.name, {}) for component in self.components]
-        return not (ready <= before and all(part.get("ready") for part in parts))
+        part = self.status.parts.get(self.router.name, {})
+        return not (ready <= before and part.get("ready"))
 
     def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
         if self._is_applied(found, workload):

@@ -34,9 +34,9 @@ from endpoints.spec.validators import (
     session_key_problem,
     worker_args_problem,
 )
+from routing.engine.config.schema import STRATEGIES as STRATEGIES
 
 ISOLATIONS = ("key", "group", "shared")
-STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 BACKENDS = ("tieredstorage", "redis")
 POLICIES = ("lru", "arc")
 ENGINES = ("vllm", "simulated")

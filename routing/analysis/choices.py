@@ -66,7 +66,7 @@ class RoutingDecision:
     candidates: tuple[Candidate, ...]
     candidates_total: int  # total; records list only some
     raw: dict[str, Any] = field(repr=False)
-    key_name: str = ""  # filled in for display (routing.selectors.name_keys)
+    key_name: str = ""  # filled in for display (endpoints.router.selectors.name_keys)
 
     @property
     def label(self) -> str:

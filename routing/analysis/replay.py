@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from endpoints.spec.fields import STRATEGIES
+from routing.engine.config.schema import STRATEGIES
 from routing.engine.policies import cost
 from routing.engine.policies.base import Fleet, RequestFacts, RoutingPolicy
 from routing.engine.policies.load_order import RoutingTarget

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from routing.deployment.router_reports import RouterReport
+from routing.client.router_reports import RouterReport
 
 T = TypeVar("T")
 

@@ -19,9 +19,9 @@ import httpx
 from console.core.fetch import TooLargeError, fetch
 from console.processkit import metrics
 from routing.analysis.kv_index import as_list, as_object, read_index
-from routing.deployment import admin_client
-from routing.deployment.admin_client import RouterSilentError
-from routing.deployment.router_reports import read_exchange, router_name
+from routing.client import admin_client
+from routing.client.admin_client import RouterSilentError
+from routing.client.router_reports import read_exchange, router_name
 from routing.doctor.facts import (
     CacheConfig,
     FleetFacts,

@@ -17,12 +17,12 @@ DEADLINES = {
     "dashboards.prometheus.http.aws": ("_DEADLINE_S",),
     "dashboards.prometheus.sources.diagnosis": ("_DEADLINE_S",),
     "endpoints.placement.model_hub": ("DEADLINE_S",),
-    "routing.canary.collection": ("DEADLINE_S",),
-    "routing.deployment.admin_client": ("DEADLINE_S",),
-    "routing.deployment.component": ("ASK_DEADLINE_S",),
-    "routing.key_usage": ("DEADLINE_S",),
-    "routing.search": ("BUDGET_S", "DEADLINE_S"),
-    "routing.traces.collection": ("DEADLINE_S",),
+    "endpoints.router.canary.collection": ("DEADLINE_S",),
+    "routing.client.admin_client": ("DEADLINE_S",),
+    "endpoints.router.component": ("ASK_DEADLINE_S",),
+    "endpoints.router.key_usage": ("DEADLINE_S",),
+    "endpoints.router.search": ("BUDGET_S", "DEADLINE_S"),
+    "dashboards.insight.traces.collection": ("DEADLINE_S",),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from dashboards.costs.api import misses, prices, views
+from dashboards.costs.api import prices, views
 
 app_name = "money-api"
 urlpatterns = [
@@ -13,10 +13,8 @@ urlpatterns = [
     path("budgets/<uuid:budget_id>/state/", views.BudgetStateView.as_view(), name="budget-state"),
     path("costs/prices/", prices.Prices.as_view(), name="prices"),
     path("costs/prices/<str:name>/", prices.OnePrice.as_view(), name="price"),
-    path("endpoints/<endpoint:name>/misses/", misses.Misses.as_view(), name="misses"),
     path("cost-reports/", views.Months.as_view(), name="months"),
     path("cost-reports/<str:month>/", views.CostReport.as_view(), name="report"),
-    path("misses/", misses.AllMisses.as_view(), name="all-misses"),
     path("tier-prices/", views.TierPrices.as_view(), name="tier-prices"),
     path("tier-prices/<str:name>/", views.OneTierPrice.as_view(), name="tier-price"),
     path(

@@ -26,11 +26,11 @@ from dashboards.insight.advisor.timeline import (
     list_configurations,
     list_differences,
 )
+from dashboards.insight.traces.records import BLOCK_TOKENS
+from dashboards.insight.traces.storage import count_requests, load_trace
+from dashboards.insight.traces.trace import Trace, TraceError
 from dashboards.insight.whatif import inputs
 from dashboards.insight.whatif.model.drift import simulate_requests
-from routing.traces.records import BLOCK_TOKENS
-from routing.traces.storage import count_requests, load_trace
-from routing.traces.trace import Trace, TraceError
 
 KEPT_OPEN = timedelta(days=30)
 SETTLE = timedelta(minutes=10)  # rollout and cold caches

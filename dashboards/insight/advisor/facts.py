@@ -14,9 +14,9 @@ from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, parse_sto
 from dashboards.costs.formulas.savings import rate
 from dashboards.costs.prices.machines import occupied_machines
 from dashboards.costs.prices.tiers import GIB, Terms, rates
-from dashboards.costs.reports import misses
 from dashboards.insight.advisor.formulas.candidates import CandidateOptions, Values
 from dashboards.insight.advisor.formulas.layouts import measure_layout
+from dashboards.insight.misses import report as misses
 from endpoints.models import Endpoint
 from endpoints.spec.endpoint_spec import EndpointSpec
 

@@ -10,7 +10,7 @@ from dashboards.insight.advisor import selectors
 from dashboards.insight.advisor.formulas import layouts, outcome
 from dashboards.insight.advisor.formulas.gains import ADVISED, AdviceRow
 from dashboards.insight.advisor.models import Advice
-from routing import selectors as routing
+from endpoints.router import selectors as routing
 from routing.analysis.misses import MissTotals
 from routing.engine.misses.sums import HOURS_KEPT
 

@@ -18,9 +18,9 @@ from console.web.forms import PLAIN_INPUT, ActionForm, submit
 from dashboards.insight.canary import report
 from endpoints.models import Endpoint
 from endpoints.pages.head import find_endpoint
+from endpoints.pages.routing.views import build_shell
+from endpoints.router.canary import actions, selectors
 from endpoints.spec.fields import STRATEGIES
-from routing.canary import actions, selectors
-from routing.pages.views import build_shell
 
 PAGE = "dashboards:canary"
 _MEANINGS = {

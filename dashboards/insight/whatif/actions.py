@@ -13,14 +13,14 @@ from console.accounts.credentials import stored_actor
 from console.accounts.permissions import require
 from console.audit.record import record
 from console.core.errors import Problem, Refused
+from dashboards.insight.traces.storage import load_imported
+from dashboards.insight.traces.trace import TraceError
 from dashboards.insight.whatif import inputs, selectors, tasks
 from dashboards.insight.whatif.models import WhatIf, WhatIfKind
 from endpoints import selectors as endpoints
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 from endpoints.runs import RunState
-from routing.traces.storage import load_imported
-from routing.traces.trace import TraceError
 
 KEPT = 100  # per endpoint
 MAX_LIVE = 5  # per endpoint

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from dashboards.insight.traces.trace import Trace
 from endpoints.models import Endpoint
-from routing.canary import selectors
-from routing.traces.trace import Trace
+from endpoints.router.canary import selectors
 
 _MAX_NAMED = 3
 _TIME = "%Y-%m-%d %H:%M UTC"

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from cachetier import selectors as cache_tiers
 from console.core.errors import Problem, Refused
-from dashboards.costs.reports.misses import worker_price
+from dashboards.insight.misses.report import worker_price
+from dashboards.insight.traces.storage import recorded_hours
 from dashboards.insight.whatif.model.analysis import Configuration
 from dashboards.insight.whatif.model.backtest import MIN_REQUESTS
 from dashboards.insight.whatif.model.calibration import MIN_SAMPLES
@@ -20,10 +21,9 @@ from dashboards.insight.whatif.model.isolation import STRICTNESS
 from endpoints.fit.requirements import flag_values, worker_requirements
 from endpoints.models import Endpoint
 from endpoints.placement.capacity_check import check_capacity, stored_token_bytes
+from endpoints.router import selectors as routing
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.fields import ISOLATIONS, STRATEGIES
-from routing import selectors as routing
-from routing.traces.storage import recorded_hours
 
 GIB = 1024**3
 L1_POLICIES = ("lru", "arc")

@@ -22,14 +22,14 @@ from uuid import UUID
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
+from dashboards.insight.traces.storage import load_imported, load_trace
+from dashboards.insight.traces.trace import Trace, TraceError
 from dashboards.insight.whatif import canaries, inputs
 from dashboards.insight.whatif.model.analysis import analyse, as_document, as_survey, survey
 from dashboards.insight.whatif.model.calibration import CalibrationError
 from dashboards.insight.whatif.models import WhatIf, WhatIfKind
 from dashboards.insight.whatif.scopes import scope_names
 from endpoints.runs import RunState
-from routing.traces.storage import load_imported, load_trace
-from routing.traces.trace import Trace, TraceError
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from endpoints.keys import selectors as keys
 from endpoints.keys.storage import CONSOLE
 from endpoints.models import Endpoint
-from routing.deployment.compiler import hash_key
+from endpoints.router.compiler import hash_key
 from routing.engine.observe.traffic import group_digest, key_digest
 
 

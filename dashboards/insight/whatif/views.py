@@ -17,11 +17,11 @@ from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
 from console.web.forms import submit
+from dashboards.insight.traces import storage
 from dashboards.insight.whatif import actions, figures, inputs, selectors
 from dashboards.insight.whatif.forms import WhatIfForm
 from dashboards.insight.whatif.models import WhatIf
 from endpoints.pages.head import find_endpoint
-from routing.traces import storage
 
 ROWS_A_PAGE = 25
 MAX_COMPARED = 4

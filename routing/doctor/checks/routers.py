@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from routing.deployment.router_reports import disagreements, unheard
+from routing.client.router_reports import disagreements, unheard
 from routing.doctor.facts import FleetFacts
 from routing.doctor.findings import DoctorFinding, Severity, doctor_check, require_router
 

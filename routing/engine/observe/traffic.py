@@ -5,7 +5,7 @@ the console collects them; beyond a limit, requests are counted as lost. A strea
 stores each prompt block once: a request names the last block that it shares with earlier requests,
 and the hashes of those after it, and the strategy that placed it, which differs between the arms
 of a canary. API keys and key groups are keyed hashes too; a piece names the
-cache isolation under which its prompts were hashed. `routing.traces.records` reads pieces.
+cache isolation under which its prompts were hashed. The console's insight reads pieces.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from endpoints.keys import usage as keys_usage
 from endpoints.keys.terms import KeyTerms, parse, period_of, terms_from_dict
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, KeyUsage, UsageMark
 from endpoints.refusals import ConflictError, NotFoundError
+from endpoints.router import key_usage
+from endpoints.router.compiler import compile_config, compile_keys
 from endpoints.spec.endpoint_spec import SpecErrors
-from routing import key_usage
-from routing.deployment.compiler import compile_config, compile_keys
 from tests.support.console import pretend_ready
 from tests.support.http_stub import http_stub
 from tests.support.people import client_of

@@ -162,7 +162,7 @@ def test_lost_claim_writes_nothing(
     before = EndpointEvent.objects.count()
     reconciler = reconciler_harness.reconciler
     type(reconciler)(
-        lambda _spec: reconciler_harness.provisioner, (reconciler_harness.router,), steal
+        lambda _spec: reconciler_harness.provisioner, reconciler_harness.router, steal
     ).reconcile(str(demo_endpoint.pk))
     status = EndpointStatus.objects.get(pk=demo_endpoint.pk)
     assert status.phase == "Provisioning"
@@ -187,7 +187,7 @@ def test_request_during_a_pass_is_kept(
 
     reconciler_harness.router.restarts = 7
     type(reconciler_harness.reconciler)(
-        lambda _spec: reconciler_harness.provisioner, (reconciler_harness.router,), prove
+        lambda _spec: reconciler_harness.provisioner, reconciler_harness.router, prove
     ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert status.observed_generation == 1

@@ -342,13 +342,13 @@ def test_removed_cluster_is_reported(
         raise PermanentError("UnknownCluster", "There is no cluster 'east'.")
 
     type(reconciler_harness.reconciler)(
-        unknown, (reconciler_harness.router,), reconciler_harness.prove
+        unknown, reconciler_harness.router, reconciler_harness.prove
     ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert (status.phase, status.reason) == ("Degraded", "UnknownCluster")
     actions.delete(SYSTEM, "demo")
     type(reconciler_harness.reconciler)(
-        unknown, (reconciler_harness.router,), reconciler_harness.prove
+        unknown, reconciler_harness.router, reconciler_harness.prove
     ).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert (status.phase, status.reason) == ("Deleting", "UnknownCluster")
@@ -438,7 +438,7 @@ def test_two_clusters_are_independent(data: dict[str, Any], cluster: PaperCluste
     actions.create(SYSTEM, data)
     second = actions.create(SYSTEM, merge(data, {"name": "other"}))
     found = {"demo": cluster, "other": other}
-    reconciler = type(harness.reconciler)(lambda s: found[s.name], (harness.router,), harness.prove)
+    reconciler = type(harness.reconciler)(lambda s: found[s.name], harness.router, harness.prove)
     reconciler.reconcile(str(second.pk))
     assert not cluster.workloads
     assert list(other.workloads) == ["other-worker"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.endpoints.pages.routing.index_answer import answer
 from tests.routing.doctor.stubs import WORKER, router_of
-from tests.routing.index_answer import answer
 from tests.support.browser import Watched, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint, pretend_ready

@@ -18,9 +18,9 @@ import pytest
 from django.db import connection
 
 from endpoints.models import EndpointStatus
-from routing.canary import selectors
-from routing.canary.collection import collect_canaries
-from routing.models import Canary
+from endpoints.router.canary import selectors
+from endpoints.router.canary.collection import collect_canaries
+from endpoints.router.models import Canary
 from tests.support.cachenode import ROOT, Valkey
 from tests.support.console import make_endpoint, pretend_ready, program
 from tests.support.ports import free_port

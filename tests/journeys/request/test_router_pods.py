@@ -24,10 +24,10 @@ from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from endpoints.keys.terms import KeyFacts
 from endpoints.lifecycle.components import EndpointFacts
+from endpoints.router.compiler import compile_config, compile_keys
+from endpoints.router.workload import router_spec, to_pods
 from endpoints.spec.endpoint_spec import merge, parse
 from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
-from routing.deployment.compiler import compile_config, compile_keys
-from routing.deployment.workload import router_spec, to_pods
 from tests.support.kube.cluster import Cluster
 from tests.support.kube.running import can_run
 from tests.support.waiting import until

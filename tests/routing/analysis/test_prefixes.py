@@ -11,13 +11,13 @@ from django.core.exceptions import PermissionDenied
 
 from console.audit import selectors as audit
 from endpoints.models import Endpoint
-from routing import actions
+from endpoints.router import prefix_names as actions
+from endpoints.router.compiler import compile_config, compile_keys, hash_key
+from endpoints.router.models import PrefixName
+from endpoints.router.workload import router_spec
 from routing.analysis.prefixes import find_name, group_prefixes
-from routing.deployment.compiler import compile_config, compile_keys, hash_key
-from routing.deployment.workload import router_spec
 from routing.engine.config import parse
-from routing.models import PrefixName
-from tests.routing.deployment.test_compiler import ENDPOINT
+from tests.endpoints.router.test_compiler import ENDPOINT
 from tests.support.console import browser, make_endpoint, person, pretend_ready, program
 from tests.support.http_stub import Stub, http_stub
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from routing.analysis.kv_index import KvIndex, KvSource, PredictionAccuracy, Probe
-from routing.deployment.admin_client import RouterWorker
+from routing.client.admin_client import RouterWorker
 from routing.doctor.checks import CHECKS
 from routing.doctor.checks.availability import METRICS
 from routing.doctor.facts import (

@@ -10,8 +10,8 @@ import pytest
 from routing.analysis.fallbacks import FORM_REASONS, MIN_REQUESTS
 from routing.analysis.kv_index import Difference, PredictionAccuracy, Probe
 from routing.analysis.label_names import NAMES
-from routing.deployment.admin_client import RouterWorker
-from routing.deployment.router_reports import ExchangeState
+from routing.client.admin_client import RouterWorker
+from routing.client.router_reports import ExchangeState
 from routing.doctor.checks import CHECKS
 from routing.doctor.examination import format_examination, run_checks
 from routing.doctor.facts import CacheConfig, FleetFacts, Model, Publisher, Statement, WorkerFacts

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from routing.deployment import admin_client
+from routing.client import admin_client
 from routing.doctor.__main__ import main
 from routing.doctor.examination import examine
 from routing.doctor.findings import DoctorFinding, Examination

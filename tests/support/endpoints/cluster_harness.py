@@ -24,7 +24,7 @@ from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, Worke
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement.provisioner import provisioner_of
 from endpoints.reconcile.reconciler import Reconciler
-from routing.deployment.component import RouterComponent, RouterRequirements
+from endpoints.router.component import RouterComponent, RouterRequirements
 from tests.support.endpoints.reconciler_harness import age
 from tests.support.kube.cluster import Cluster, ready
 from tests.support.waiting import until
@@ -61,7 +61,7 @@ class ClusterHarness:
         facts = {"kind": "kubeconfig", "kubeconfig": text, "namespace": self.namespace}
         refresh(str(clusters.add_cluster(None, "east", facts).pk))
         routers = Routers(lambda facts: provisioner_of(facts.spec), lambda: "engine:1")
-        self.reconciler = Reconciler(provisioner_of, (routers,), lambda *_: self.proof_error)
+        self.reconciler = Reconciler(provisioner_of, routers, lambda *_: self.proof_error)
         self.seen: list[str] = []
 
     def create(self, data: dict[str, Any], **more: Any) -> Endpoint:

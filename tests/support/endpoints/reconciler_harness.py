@@ -120,7 +120,7 @@ class ReconcilerHarness:
 
     @property
     def reconciler(self) -> Reconciler:
-        return Reconciler(lambda _spec: self.provisioner, (self.router,), self.prove)
+        return Reconciler(lambda _spec: self.provisioner, self.router, self.prove)
 
     def step(self, endpoint: Endpoint) -> EndpointStatus | None:
         """Run one pass; return the status, None if the endpoint is gone."""

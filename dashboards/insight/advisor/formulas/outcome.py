@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any
 
+from dashboards.insight.traces.trace import TraceRequest
 from dashboards.insight.whatif.model.outcome import Estimate, interval
-from routing.traces.trace import TraceRequest
 
 MIN_REQUESTS = 100  # with a TTFT, before and after
 MAX_MIX_CHANGE = 0.25

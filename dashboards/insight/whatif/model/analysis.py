@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from dashboards.insight.traces.trace import Trace
 from dashboards.insight.whatif.model import isolation
 from dashboards.insight.whatif.model.backtest import Backtest, backtest, measure, split_trace
 from dashboards.insight.whatif.model.calibration import (
@@ -40,7 +41,6 @@ from dashboards.insight.whatif.model.scenario import (
 from dashboards.insight.whatif.simulation.hardware import Hardware, TierModel
 from dashboards.insight.whatif.simulation.replay import WARM_UP, SimulatedRun, Step
 from dashboards.insight.whatif.simulation.routers import STRATEGIES
-from routing.traces.trace import Trace
 
 _MOST_DRAWS, _SURVEY_DRAWS, _LEAST_DRAWS = 16, 8, 2
 _REPLAYED_REQUESTS = 200_000  # by all runs of one configuration, about

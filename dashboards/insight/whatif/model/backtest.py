@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dashboards.insight.traces.trace import Trace, TraceRequest
 from dashboards.insight.whatif.model.outcome import TTFT, RunTable
-from routing.traces.trace import Trace, TraceRequest
 
 MIN_REQUESTS = 100
 MAX_TTFT_ERROR = 0.25  # relative, of p50 and p90

@@ -12,11 +12,11 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from dashboards.insight.traces.trace import Trace, TraceRequest
 from dashboards.insight.whatif.model import least_squares
 from dashboards.insight.whatif.model.least_squares import Normal, Observation
 from dashboards.insight.whatif.model.observed_work import Row, Sample, list_observations
 from dashboards.insight.whatif.simulation.hardware import Hardware, TierModel
-from routing.traces.trace import Trace, TraceRequest
 
 MIN_SAMPLES = 100
 MAX_SAMPLES = 20_000  # the latest

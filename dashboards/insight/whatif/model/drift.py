@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 from functools import partial
 
+from dashboards.insight.traces.trace import Trace, TraceRequest
 from dashboards.insight.whatif.model.analysis import Configuration
 from dashboards.insight.whatif.model.calibration import Constants
 from dashboards.insight.whatif.model.isolation import scope_of
 from dashboards.insight.whatif.model.scenario import join_factor, plan_trace, run_scenario
-from routing.traces.trace import Trace, TraceRequest
 
 
 def simulate_requests(

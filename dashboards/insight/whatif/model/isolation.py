@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from dashboards.insight.traces.trace import Trace, TraceError, TraceRequest
 from dashboards.insight.whatif.model import outcome
 from dashboards.insight.whatif.model.outcome import Comparison, Estimate
 from dashboards.insight.whatif.simulation.hardware import Hardware
 from dashboards.insight.whatif.simulation.replay import SimulatedRun
 from dashboards.insight.whatif.simulation.worker import Job
-from routing.traces.trace import Trace, TraceError, TraceRequest
 
 STRICTNESS = ("shared", "group", "key")
 MAX_SCOPES = 20  # rows; those with the fewest tokens are summed up

@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from dashboards.insight.traces.trace import Trace, TraceRequest
 from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
 from dashboards.insight.whatif.simulation.hardware import Hardware
 from dashboards.insight.whatif.simulation.replay import WARM_UP, SimulatedRun, Step, simulate
 from dashboards.insight.whatif.simulation.routers import RouterChooser, RouterSetting
-from routing.traces.trace import Trace, TraceRequest
 
 MAX_BLOCKS = 48  # per prompt, on average; more are joined, which loses hits within a joined block
 _SEED = 1

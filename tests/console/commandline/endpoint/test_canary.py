@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from console.commandline.endpoint import canary as verbs
-from routing.models import Canary
+from endpoints.router.models import Canary
 from tests.routing.analysis.test_canary import report
 from tests.support.console import make_endpoint
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dashboards.insight.traces.storage import add_pieces
 from endpoints.models import Endpoint
-from routing.traces.storage import add_pieces
 from tests.console.commandline.test_parser import refused, run
-from tests.routing.api.test_traces import ROW
-from tests.routing.traces.test_storage import NOW, URL, reply
+from tests.dashboards.insight.traces.test_api import ROW
+from tests.dashboards.insight.traces.test_storage import NOW, URL, reply
 from tests.support.console import make_endpoint
 
 pytestmark = pytest.mark.django_db

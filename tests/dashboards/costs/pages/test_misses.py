@@ -11,12 +11,12 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from dashboards.costs.reports.misses import slope_error
+from dashboards.insight.misses.report import slope_error
 from dashboards.models import Calibration
 from endpoints.models import Endpoint
+from endpoints.router.models import PrefixName
 from endpoints.runs import RunState
-from routing.models import PrefixName
-from tests.routing.pages.test_views import DECISION, WORKERS
+from tests.endpoints.pages.routing.test_views import DECISION, WORKERS
 from tests.support.console import browser, make_endpoint, pretend_ready, program
 from tests.support.http_stub import Stub, http_stub
 

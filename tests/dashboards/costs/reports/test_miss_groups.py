@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from dashboards.costs.reports import miss_groups
+from dashboards.insight.misses import groups as miss_groups
 from dashboards.models import Calibration
 from dashboards.prometheus.http.client import Fault, FaultKind, QueryResult, Series
 from endpoints.runs import RunState

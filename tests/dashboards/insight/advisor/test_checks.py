@@ -13,9 +13,9 @@ from console.audit.models import AuditEvent
 from dashboards.insight.advisor import checks
 from dashboards.insight.advisor.formulas.outcome import CAME, MISSED, UNTOLD, WAITING
 from dashboards.insight.advisor.models import Advice
+from dashboards.insight.traces.trace import Trace
 from endpoints import actions
 from endpoints.models import Revision
-from routing.traces.trace import Trace
 from tests.dashboards.insight.advisor.conftest import HOUR
 from tests.dashboards.insight.whatif.recorded_traffic import recorded_traffic
 from tests.support.console import browser, person

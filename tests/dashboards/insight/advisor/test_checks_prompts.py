@@ -15,9 +15,9 @@ from dashboards.insight.advisor import checks, layout_checks
 from dashboards.insight.advisor.formulas.layouts import LayoutUse, judge_layout, measure_layout
 from dashboards.insight.advisor.formulas.outcome import CAME, MISSED, NOT_APPLIED, UNTOLD, WAITING
 from dashboards.insight.advisor.models import Advice
+from dashboards.insight.traces.trace import TraceRequest
+from endpoints.router.selectors import RouterReplies
 from routing.analysis.misses import MissTotals, TemplateTotals
-from routing.selectors import RouterReplies
-from routing.traces.trace import TraceRequest
 from tests.dashboards.insight.advisor.conftest import MISSES
 from tests.dashboards.insight.advisor.test_checks import Recording, apply, check, recording
 from tests.support.console import browser, program

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from endpoints.models import Endpoint
-from routing.canary.collection import collect_canaries
-from routing.models import Canary
-from tests.routing.canary.test_collection import reply
+from endpoints.router.canary.collection import collect_canaries
+from endpoints.router.models import Canary
+from tests.endpoints.router.canary.test_collection import reply
 from tests.support.console import browser, make_endpoint, pretend_ready
 from tests.support.http_stub import Stub, http_stub
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from dashboards.insight.traces.storage import RecordedHour
 from dashboards.insight.whatif import actions, inputs, lifecycle
 from dashboards.insight.whatif.actions import WhatIfRequest
 from dashboards.insight.whatif.models import WhatIf
 from endpoints.models import Endpoint
-from routing.traces.storage import RecordedHour
 from tests.dashboards.insight.whatif.recorded_traffic import TRUTH, WORKERS, recorded_traffic
 from tests.support.console import make_endpoint, person, pretend_ready
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from functools import cache
 
+from dashboards.insight.traces.trace import Trace, TraceRequest
 from dashboards.insight.whatif.simulation.arrivals import PlannedRequest
 from dashboards.insight.whatif.simulation.hardware import Hardware
 from dashboards.insight.whatif.simulation.replay import simulate
 from dashboards.insight.whatif.simulation.routers import RouterChooser, RouterSetting
 from dashboards.insight.whatif.simulation.worker import Job
-from routing.traces.trace import Trace, TraceRequest
 
 BLOCK = 64
 TRUTH = Hardware(

@@ -7,7 +7,7 @@ import pytest
 from console.catalogue.instance_types import INSTANCE_TYPES
 from console.core.errors import Refused
 from dashboards.costs.formulas.price_terms import THIS_MACHINE
-from dashboards.costs.reports.misses import worker_price
+from dashboards.insight.misses.report import worker_price
 from dashboards.insight.whatif import inputs
 from dashboards.insight.whatif.inputs import EngineLimits
 from endpoints.models import Endpoint

@@ -11,12 +11,12 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from console.accounts.models import Team
+from dashboards.insight.traces.trace import Trace
 from dashboards.insight.whatif import actions, lifecycle
 from dashboards.insight.whatif.management.commands import run_whatif
 from dashboards.insight.whatif.models import WhatIf
 from endpoints.models import Endpoint
 from endpoints.runs import RunState
-from routing.traces.trace import Trace
 from tests.dashboards.insight.whatif.recorded_traffic import recorded_traffic
 from tests.support.console import person
 

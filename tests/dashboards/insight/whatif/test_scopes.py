@@ -10,7 +10,7 @@ from endpoints.keys import selectors
 from endpoints.keys.storage import add_key
 from endpoints.keys.terms import NO_TERMS
 from endpoints.models import KeyGroup
-from routing.deployment.compiler import hash_key
+from endpoints.router.compiler import hash_key
 from routing.engine.config import parse
 from routing.engine.prompt.identity import Identifier
 from routing.engine.tokens.usage import BytesPerToken

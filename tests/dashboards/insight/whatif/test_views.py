@@ -19,8 +19,8 @@ from dashboards.insight.whatif import actions, figures, inputs, lifecycle
 from dashboards.insight.whatif.models import WhatIf
 from dashboards.insight.whatif.scopes import scope_names
 from endpoints.models import Endpoint
+from endpoints.router.models import Canary
 from endpoints.runs import RunState
-from routing.models import Canary
 from tests.dashboards.insight.whatif.conftest import GIVEN
 from tests.dashboards.insight.whatif.recorded_traffic import WORKERS, recorded_traffic
 from tests.support.console import browser, make_endpoint, person, pretend_ready, program

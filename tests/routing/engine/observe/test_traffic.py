@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from dashboards.insight.traces.records import read_streams
+from dashboards.insight.traces.trace import TraceRequest
 from routing.engine.config import RecordingConfig
 from routing.engine.observe.traffic import QUEUE_LIMIT, PieceBuffer, TrafficEncoder
 from routing.engine.server import RouterServer
-from routing.traces.records import read_streams
-from routing.traces.trace import TraceRequest
 from tests.routing.engine.harness import admin, ask, chat, post, router, until
 from tests.routing.engine.test_router_access import bearer, keys
 from tests.support.fake_worker import FakeWorker

@@ -16,8 +16,8 @@ from console.provisioners.kubernetes.rendering.target import Secrets
 from tests.cachetier.tier.test_node_spec import ON_CLUSTER
 from tests.console.provisioners.kubernetes.rendering.matrix import TARGET
 from tests.console.provisioners.kubernetes.rendering.strict import taken
+from tests.endpoints.router.test_workload import EXPOSED, on_cluster, pods
 from tests.endpoints.workload.test_worker_pod import CASES, made
-from tests.routing.deployment.test_workload import EXPOSED, on_cluster, pods
 from tests.support.endpoints.fixtures import data
 from tests.support.kube.cluster import Cluster
 

@@ -17,8 +17,8 @@ from dashboards.insight.advisor.formulas.outcome import (
     measure_changes,
     summarize,
 )
+from dashboards.insight.traces.trace import TraceRequest
 from dashboards.insight.whatif.model.outcome import Estimate
-from routing.traces.trace import TraceRequest
 
 FASTER = {"ttft_p90_s": Estimate(-0.3, -0.4, -0.2)}
 

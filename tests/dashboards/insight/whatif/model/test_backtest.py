@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dashboards.insight.traces.trace import Trace, TraceRequest
 from dashboards.insight.whatif.model.backtest import backtest, measure, split_trace
 from dashboards.insight.whatif.model.outcome import RunTable
-from routing.traces.trace import Trace, TraceRequest
 
 
 def measured(count: int, ttft: float, cached: int = 50) -> list[TraceRequest]:

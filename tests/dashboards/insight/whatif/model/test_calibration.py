@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from dashboards.insight.traces.trace import Trace, TraceRequest
 from dashboards.insight.whatif.model import least_squares
 from dashboards.insight.whatif.model.calibration import (
     CalibrationError,
@@ -16,7 +17,6 @@ from dashboards.insight.whatif.model.calibration import (
     collect_samples,
 )
 from dashboards.insight.whatif.simulation.hardware import Hardware, TierModel
-from routing.traces.trace import Trace, TraceRequest
 from tests.dashboards.insight.whatif.recorded_traffic import BLOCK, TRUTH, recorded_traffic
 
 PROMPT = 3000  # tokens, usual in the traffic

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from dataclasses import replace
 
+from dashboards.insight.traces.blocks import resize_blocks
 from dashboards.insight.whatif.model.analysis import Configuration
 from dashboards.insight.whatif.model.drift import simulate_requests
-from routing.traces.blocks import resize_blocks
 from tests.dashboards.insight.whatif.recorded_traffic import TRUTH, WORKERS, recorded_traffic
 
 PRESENT = Configuration("prefixaware", WORKERS, device_tokens=TRUTH.cache_tokens)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dashboards.insight.traces.trace import Trace, TraceError, TraceRequest
 from dashboards.insight.whatif.model.analysis import Configuration, analyse, as_document
 from dashboards.insight.whatif.model.isolation import (
     MAX_SCOPES,
@@ -18,7 +19,6 @@ from dashboards.insight.whatif.model.isolation import (
 )
 from dashboards.insight.whatif.model.scenario import Scenario, plan_trace, run_scenario
 from dashboards.insight.whatif.simulation.hardware import Hardware
-from routing.traces.trace import Trace, TraceError, TraceRequest
 from tests.dashboards.insight.whatif.recorded_traffic import TRUTH, WORKERS, recorded_traffic
 
 BLOCK = 50

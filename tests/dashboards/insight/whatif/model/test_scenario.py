@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dashboards.insight.traces.trace import Trace, TraceRequest
 from dashboards.insight.whatif.model.scenario import (
     MAX_BLOCKS,
     Scenario,
@@ -15,7 +16,6 @@ from dashboards.insight.whatif.model.scenario import (
     run_scenario,
 )
 from dashboards.insight.whatif.simulation.hardware import Hardware
-from routing.traces.trace import Trace, TraceRequest
 
 FAST = Hardware("fast", 0.01, 1e-4, 0.0, 1e-4, 20_000, block_tokens=16)
 
