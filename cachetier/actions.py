@@ -12,7 +12,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from cachetier import node_admin, selectors, signals, tasks
+from cachetier import node_admin, selectors, tasks
 from cachetier.models import CacheTier, CacheTierStatus
 from cachetier.tier import spec as tier_spec
 from cachetier.tier.lifecycle import DEFAULT_TIER
@@ -23,6 +23,7 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.claims import mark_due
 from console.clusters import selectors as clusters
+from console.core import uses
 from console.core.errors import expect_generation
 from console.provisioners.base import ReplicaState
 
@@ -121,7 +122,7 @@ def delete(actor: User | None, name: str, *, expected_generation: int | None = N
     with transaction.atomic():
         tier = _lock_tier(name)
         expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
-        used_by = signals.users(name)
+        used_by = uses.of("cache-tier", name)
         if used_by:
             text = f"Cache tier {name} is used by {', '.join(used_by)}."
             remedy = "Disable L2 there first, or delete the endpoints."

@@ -11,8 +11,7 @@ class CachetierConfig(AppConfig):
         from cachetier import actions, selectors
         from cachetier.models import CacheTierStatus
         from console.audit.targets import TargetKind, register_kind
-        from console.clusters import related_objects
-        from console.core import outbound
+        from console.core import outbound, uses
         from console.system import changes
         from console.web.shell import navigation
         from console.web.shell.search import register_finder
@@ -24,7 +23,7 @@ class CachetierConfig(AppConfig):
         navigation.register_item(
             navigation.NavItem("Cache tiers", "cachetier:tiers", "stack-2", 64)
         )
-        related_objects.register_users(selectors.tiers_by_cluster)
+        uses.register("cluster", selectors.tiers_by_cluster)
         outbound.register_admin_addresses(
             lambda: [target.address for target in selectors.targets()]
         )

@@ -17,7 +17,6 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 
-from cachetier import signals
 from cachetier.models import CacheNode, CacheTier
 from cachetier.node_admin import password_file
 from cachetier.tier.advice import (
@@ -34,6 +33,7 @@ from console.accounts import gate
 from console.accounts.permissions import Somebody
 from console.audit import selectors as trail
 from console.clusters import selectors as clusters
+from console.core import uses
 from console.web.shell.search import MAX_HITS_PER_FINDER, Hit
 
 # A local tier shares the machine's memory with workers.
@@ -215,9 +215,8 @@ def numbers(tier: CacheTier) -> TierNumbers:
 
 def visible_users(viewer: Somebody) -> dict[str, list[str]]:
     """Map each tier to its users, limited to what the viewer may see."""
-    return {
-        name: gate.filter_references(users, viewer) for name, users in signals.by_tier().items()
-    }
+    tiers = uses.by_name("cache-tier")
+    return {name: gate.filter_references(users, viewer) for name, users in tiers.items()}
 
 
 def summaries(viewer: Somebody = None) -> list[Summary]:

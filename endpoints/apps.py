@@ -24,7 +24,7 @@ class EndpointsConfig(AppConfig):
         import endpoints.tasks  # noqa: F401 (registers the task that `actions.nudge` looks up)
         from console.accounts import gate
         from console.audit import targets as audit_targets
-        from console.people import team_actions
+        from console.core import uses
         from console.system import changes
         from console.web import url_converters
         from console.web.shell import cards, context, navigation
@@ -34,7 +34,7 @@ class EndpointsConfig(AppConfig):
         from endpoints.placement import cache_tiers, provisioner
         from endpoints.shell_entries import simulated_banner
 
-        team_actions.register_owner(teams.endpoints_by_team)
+        uses.register("team", teams.endpoints_by_team)
         gate.register_kind(
             url_converters.ENDPOINT, gate.GateKind(teams.find, teams.names, "endpoints:list")
         )

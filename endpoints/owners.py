@@ -1,10 +1,10 @@
-"""Ownership of endpoints by cluster objects, registered by the controller."""
+"""Ownership of endpoints by cluster objects that the controller follows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from endpoints.controller.models import Owned
 from endpoints.refusals import ConflictError
 
 
@@ -30,17 +30,10 @@ class OwningSystem(System):
         self.label = f"{owner}"[:150]
 
 
-Find = Callable[[str], Owner | None]
-_find: list[Find] = []
-
-
-def register(find: Find) -> None:
-    """Register `find(name)`, which returns the endpoint's owner, None for the console."""
-    _find[:] = [find]
-
-
 def owner_of(endpoint: str) -> Owner | None:
-    return next((owner for find in _find if (owner := find(endpoint)) is not None), None)
+    """Return the endpoint's owner, None for the console."""
+    row = Owned.objects.filter(endpoint=endpoint).select_related("follow").first()
+    return Owner(row.follow.cluster, row.follow.namespace, row.name) if row else None
 
 
 def owned_error(endpoint: str, owner: Owner) -> ConflictError:

@@ -18,8 +18,9 @@ from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.claims import mark_due
-from console.clusters import refresh, related_objects, tasks, validation
+from console.clusters import refresh, tasks, validation
 from console.clusters.models import Cluster, ClusterStatus
+from console.core import uses
 from console.core.errors import Problem, Refused, expect_generation
 from console.vault import encryption
 from console.vault.key_rotation import EncryptedColumns
@@ -109,7 +110,7 @@ def remove_cluster(
     with transaction.atomic():
         cluster = _lock_cluster(name)
         expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
-        used_by = related_objects.list_users(name)
+        used_by = uses.of("cluster", name)
         if used_by:
             text = f"Cluster {name} is used by {', '.join(used_by)}."
             remedy = "Delete them first: their objects cannot be removed without the cluster."

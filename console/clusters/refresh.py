@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from console.audit.record import record
 from console.claims import take_claim
-from console.clusters import related_objects
 from console.clusters.choices import ClusterPhase, ClusterReason, Reach
 from console.clusters.models import Cluster, ClusterStatus
+from console.core import uses
 from console.core.counters import increment
 from console.provisioners.base import ProvisionError
 from console.provisioners.kubernetes.api.access import IN_CLUSTER, own_namespace
@@ -73,9 +73,7 @@ def refresh(cluster_id: str) -> ClusterObservation | None:
         return None
     try:
         observation = survey_cluster(
-            cluster,
-            related_objects.followed_namespaces(cluster.name),
-            related_objects.required_parts(cluster.name),
+            cluster, uses.of("followed", cluster.name), uses.of("rights", cluster.name)
         )
     except Exception:
         # Delay the next attempt, so that one bad row cannot occupy a worker.

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from console.core.registry import OwnerRegistry
-
 
 @dataclass(frozen=True, slots=True)
 class RelatedObject:
@@ -36,23 +34,3 @@ def register_related(describe: DescribeRelated) -> None:
 
 def list_related(cluster: str, viewer: Any) -> list[RelatedObject]:
     return [line for describe in _describers if (line := describe(cluster, viewer)) is not None]
-
-
-_users = OwnerRegistry()
-register_users = _users.register
-unregister_users = _users.unregister
-users_by_cluster = _users.by_name
-list_users = _users.of
-
-_follows = OwnerRegistry()
-register_follows = _follows.register
-followed_namespaces = _follows.of
-
-_parts = OwnerRegistry()
-register_parts = _parts.register
-required_parts = _parts.of
-
-_namespaces = OwnerRegistry()
-register_namespaces = _namespaces.register
-namespaces_by_cluster = _namespaces.by_name
-"""Namespaces with our workloads; "" is the cluster's default one."""

@@ -13,9 +13,9 @@ from django.db.models import QuerySet
 
 from console.accounts import gate
 from console.accounts.permissions import Somebody
-from console.clusters import related_objects
 from console.clusters.choices import ClusterReason
 from console.clusters.models import Cluster
+from console.core import uses
 from console.provisioners import registry
 from console.provisioners.base import PermanentError, Provisioner
 from console.provisioners.kubernetes.api.access import IN_CLUSTER, ClusterAccess, own_namespace
@@ -118,7 +118,7 @@ def visible_users(viewer: Somebody) -> dict[str, list[str]]:
     """Return the users of each cluster, limited to what the viewer may view."""
     return {
         name: gate.filter_references(users, viewer)
-        for name, users in related_objects.users_by_cluster().items()
+        for name, users in uses.by_name("cluster").items()
     }
 
 

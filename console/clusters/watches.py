@@ -17,8 +17,9 @@ from django.db import connections
 from django.db.models import F
 from django.utils import timezone
 
-from console.clusters import related_objects, selectors
+from console.clusters import selectors
 from console.clusters.models import Cluster, ClusterWatch
+from console.core import uses
 from console.provisioners.base import ProvisionError
 from console.provisioners.kubernetes.api.access import ClusterAccess
 
@@ -130,7 +131,7 @@ class ClusterWatches(threading.Thread):
 def wanted_places() -> dict[Place, ClusterAccess]:
     """Return the watches to run; clusters without readable credentials are left out."""
     accesses: dict[Place, ClusterAccess] = {}
-    for cluster, namespaces in related_objects.namespaces_by_cluster().items():
+    for cluster, namespaces in uses.by_name("namespace").items():
         try:
             access, default = selectors.access(cluster)
         except ProvisionError:

@@ -16,16 +16,10 @@ from django.utils.text import slugify
 from console.accounts.models import Membership, MembershipSource, Role, Team, TeamRole, User
 from console.accounts.permissions import forget_memberships, require
 from console.audit.record import diff, record
+from console.core import uses
 from console.core.errors import Problem, Refused
 from console.core.grants import ALL_GRANTS, Grant
-from console.core.registry import OwnerRegistry
 from console.people.token_actions import limit_tokens, revoke_team_tokens
-
-_owners = OwnerRegistry()
-register_owner = _owners.register
-list_owned = _owners.of
-list_owned_by_team = _owners.by_name
-
 
 MOST_NAMESPACES = 100
 _NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -83,7 +77,7 @@ def delete(actor: User, slug: str) -> None:
     require(actor, Role.ADMIN)
     with transaction.atomic():
         team = _lock_team(slug)
-        owned = list_owned(slug)
+        owned = uses.of("team", slug)
         if owned:
             text = f"Team {team.name} owns {', '.join(owned[:5])}"
             more = f" and {len(owned) - 5} more" if len(owned) > 5 else ""

@@ -9,10 +9,8 @@ class ControllerConfig(AppConfig):
     verbose_name = "Followed objects"
 
     def ready(self) -> None:
-        from console.clusters import related_objects
-        from endpoints import owners
+        from console.core import uses
         from endpoints.controller import selectors
 
-        owners.register(selectors.owner_of)
-        related_objects.register_users(selectors.cluster_users)
-        related_objects.register_follows(selectors.namespaces)
+        uses.register("cluster", selectors.cluster_users)
+        uses.register("followed", selectors.namespaces)

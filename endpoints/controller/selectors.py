@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from console.accounts import selectors as accounts
 from console.accounts.permissions import Somebody, allows
 from endpoints.controller.models import Follow, Owned
-from endpoints.owners import Owner
 from endpoints.teams import has_namespace
 
 
@@ -49,11 +48,6 @@ def document(follow: Follow) -> dict[str, Any]:
 
 def owned(follow: Follow) -> QuerySet[Owned]:
     return follow.owned.order_by("name")
-
-
-def owner_of(endpoint: str) -> Owner | None:
-    row = Owned.objects.filter(endpoint=endpoint).select_related("follow").first()
-    return Owner(row.follow.cluster, row.follow.namespace, row.name) if row else None
 
 
 def namespaces() -> dict[str, list[str]]:

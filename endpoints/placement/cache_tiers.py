@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from cachetier import selectors as cachetiers
-from cachetier import signals
 from cachetier.signals import tier_changed
+from console.core import uses
 from endpoints import actions, selectors
 
 
 def connect() -> None:
-    signals.register(users)
+    uses.register("cache-tier", users)
     tier_changed.connect(nudge_users, dispatch_uid="endpoints.placement.cache_tiers")
 
 

@@ -5,16 +5,16 @@ An unknown cluster raises ProvisionError.
 
 from __future__ import annotations
 
-from console.clusters import related_objects
 from console.clusters import selectors as clusters
+from console.core import uses
 from console.provisioners.base import Provisioner
 from endpoints import selectors
 from endpoints.spec.endpoint_spec import EndpointSpec
 
 
 def connect() -> None:
-    related_objects.register_users(users)
-    related_objects.register_namespaces(namespaces)
+    uses.register("cluster", users)
+    uses.register("namespace", namespaces)
 
 
 def users() -> dict[str, list[str]]:

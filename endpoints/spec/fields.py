@@ -35,6 +35,7 @@ from endpoints.spec.validators import (
     worker_args_problem,
 )
 from routing.engine.config.schema import STRATEGIES as STRATEGIES
+from routing.engine.config.schema import STRATEGY_CHOICES
 
 ISOLATIONS = ("key", "group", "shared")
 BACKENDS = ("tieredstorage", "redis")
@@ -130,9 +131,7 @@ class RoutingSpec:
     strategy: str = declare(
         "prefixaware",
         "Strategy",
-        "prefixaware: the worker that was sent the longest prefix of the prompt; kvaware: the "
-        "worker that reports the longest cached prefix; session: one worker per session; "
-        "roundrobin: each worker in turn.",
+        "; ".join(f"{name}: {chosen}" for name, chosen in STRATEGY_CHOICES.items()) + ".",
         _LIVE,
         choices=STRATEGIES,
     )

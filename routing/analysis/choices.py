@@ -166,12 +166,6 @@ REASONS = {
     reason: (get_name("reason", reason), description)
     for reason, description in _DESCRIPTIONS.items()
 }
-STRATEGIES = {
-    "prefixaware": "the worker that served the prompt's prefix before, unless it is overloaded",
-    "kvaware": "the worker whose KV cache holds most of the prompt, unless it is overloaded",
-    "session": "one worker for all requests of a session",
-    "roundrobin": "each worker in turn",
-}
 
 
 def reason_label(reason: str) -> str:

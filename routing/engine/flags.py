@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from routing.engine.config import LOG_LEVELS, Config, ConfigError, parse, parse_strategy
+from routing.engine.config.schema import STRATEGIES
 from routing.engine.observe.metrics import package_version
 
 
@@ -39,7 +40,7 @@ FLAGS = (
         "share the addresses with other routers of the endpoint on this machine (SO_REUSEPORT)",
         bool,
     ),
-    Flag("--strategy", "strategy", "NAME", "prefixaware (default), kvaware, session or roundrobin"),
+    Flag("--strategy", "strategy", "NAME", f"{', '.join(STRATEGIES)}; prefixaware by default"),
     Flag("--worker", "", "URL", "URL of a vLLM server, http:// or https://; repeatable", many=True),
     Flag(
         "--worker-dns",

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.core.errors import Problem, Refused
+from routing.engine.config.schema import STRATEGIES
 
 MAX_TURNS = 200
 MAX_CHARACTERS = 400_000
 MAX_TOKENS = 32_768
 ROLES = ("system", "user", "assistant")
 APIS = ("chat", "text")
-ROUTES = ("", "prefixaware", "session", "roundrobin", "kvaware")
+ROUTES = ("", *STRATEGIES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.utils import timezone
 
-from cachetier import actions, reconciler, selectors, signals, tasks
+from cachetier import actions, reconciler, selectors, tasks
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.node_admin import password_file
 from cachetier.signals import tier_changed
@@ -23,6 +23,7 @@ from cachetier.tier.spec import Refused, SpareCapacity
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.claims import due, take_claim
+from console.core import uses
 from console.provisioners.base import PermanentError, Ref, TemporaryError, WorkloadSpec
 from console.provisioners.fake import FakeProvisioner
 
@@ -151,12 +152,12 @@ def test_used_tier_is_not_deleted(operator: User) -> None:
     def used() -> dict[str, list[str]]:
         return {"default": ["endpoint demo"]}
 
-    signals.register(used)
+    uses.register("cache-tier", used)
     try:
         with pytest.raises(Refused, match="endpoint demo") as caught:
             actions.delete(operator, "default")
     finally:
-        signals.unregister(used)
+        uses.unregister("cache-tier", used)
     assert caught.value.status_code == 409
     assert CacheTier.objects.get().deleted_at is None
 

@@ -14,6 +14,7 @@ from console.accounts import selectors
 from console.accounts.gate import role_required
 from console.accounts.models import MembershipSource, Team, TeamRole
 from console.accounts.permissions import actor_of, allows
+from console.core import uses
 from console.core.errors import Refused
 from console.people import team_actions
 from console.people.forms import TeamForm
@@ -26,7 +27,7 @@ def teams(request: HttpRequest) -> HttpResponseBase:
     form = TeamForm(request.POST if request.method == "POST" else None)
 
     def show(status: int) -> HttpResponse:
-        owned = team_actions.list_owned_by_team()
+        owned = uses.by_name("team")
         teams = selectors.list_visible_teams(request.user)
         context = {
             "rows": [{"team": team, "owned": len(owned.get(team.slug, ()))} for team in teams],
@@ -111,7 +112,7 @@ def delete(request: HttpRequest, slug: str) -> HttpResponseBase:
                 return redirect("accounts:teams")
         else:
             error = f"Type {slug} to confirm. Nothing was deleted."
-    context = {"team": team, "owned": team_actions.list_owned(slug), "error": error}
+    context = {"team": team, "owned": uses.of("team", slug), "error": error}
     return render(request, "console/access/team_delete.html", context, status=400 if error else 200)
 
 
@@ -128,7 +129,7 @@ def _render_team(
         "members": selectors.list_members(one),
         "by_hand": MembershipSource.HAND,
         "roles": TeamRole.choices,
-        "owned": team_actions.list_owned(one.slug),
+        "owned": uses.of("team", one.slug),
         "everywhere": selectors.list_console_wide_users(),
         "may_manage": allows(request.user, "admin", of=one),
         "form": form,

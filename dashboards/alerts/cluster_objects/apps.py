@@ -10,8 +10,9 @@ class AlertObjectsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.clusters import related_objects
+        from console.core import uses
         from dashboards.alerts.cluster_objects import selectors
 
-        related_objects.register_users(selectors.clusters_in_use)
-        related_objects.register_parts(selectors.required_permissions)
+        uses.register("cluster", selectors.clusters_in_use)
+        uses.register("rights", selectors.required_permissions)
         related_objects.register_related(selectors.related_object)

@@ -15,6 +15,7 @@ from console.core import yaml_reader
 from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
 from endpoints.spec.field import SpecField
 from endpoints.spec.fields import BY_PATH, FIELDS
+from routing.engine.config.schema import STRATEGY_CHOICES
 
 MAX_CHARACTERS = 100_000
 """Limit of a YAML field; a form has many and parses each several times."""
@@ -40,10 +41,7 @@ WIDE = frozenset(
 _CHOICE_LABELS = {
     "tieredstorage": "tieredstorage: Emberline's cache tier",
     "redis": "redis: your own Redis or Valkey",
-    "prefixaware": "prefixaware: worker that was sent the longest prefix",
-    "kvaware": "kvaware: worker that reports the longest cached prefix",
-    "session": "session: one worker per session",
-    "roundrobin": "roundrobin: each worker in turn",
+    **{name: f"{name}: {chosen}" for name, chosen in STRATEGY_CHOICES.items()},
     "lru": "lru: least recently used",
     "arc": "arc: recency and frequency",
     "simulated": "simulated: generated responses, no model",

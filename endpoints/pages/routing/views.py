@@ -30,6 +30,7 @@ from routing.analysis.choices import OUTCOMES, DecisionFilter, RoutingDecision
 from routing.analysis.misses import explain_miss, find_causes
 from routing.client.router_reports import disagreements, unheard
 from routing.doctor.checks import CHECKS
+from routing.engine.config.schema import STRATEGY_CHOICES
 from routing.prompts.conversation import read_dry_run
 
 ROWS_A_PAGE = 50
@@ -46,7 +47,7 @@ def index(request: HttpRequest) -> HttpResponse:
         {
             "endpoint": endpoint,
             "strategy": endpoint.parsed.routing.effective_strategy,
-            "meaning": choices.STRATEGIES.get(endpoint.parsed.routing.effective_strategy, ""),
+            "meaning": STRATEGY_CHOICES.get(endpoint.parsed.routing.effective_strategy, ""),
         }
         for endpoint in page.object_list
     ]
@@ -170,7 +171,7 @@ def build_shell(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "endpoint": endpoint,
         "strategy": strategy,
-        "meaning": choices.STRATEGIES.get(strategy, ""),
+        "meaning": STRATEGY_CHOICES.get(strategy, ""),
     }
 
 
@@ -251,7 +252,7 @@ def _render_strategy(
     context: dict[str, Any] = {
         **build_shell(found),
         "seen": previews,
-        "rows": [(preview, choices.STRATEGIES[preview.strategy]) for preview in previews.found],
+        "rows": [(preview, STRATEGY_CHOICES[preview.strategy]) for preview in previews.found],
         "words": {path.partition(".")[2]: BY_PATH[path] for path in _STRATEGY_FIELDS},
         "typed": {
             "strategy": request.POST.get("strategy", routing.strategy),

@@ -12,10 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from cachetier import actions, reconciler, selectors, signals
+from cachetier import actions, reconciler, selectors
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.tier import node_stats
 from console.accounts.models import User
+from console.core import uses
 from console.provisioners.base import Ref
 from console.provisioners.fake import FakeProvisioner
 
@@ -230,11 +231,11 @@ def test_rest_unknown_tier_and_tier_in_use() -> None:
     def used() -> dict[str, list[str]]:
         return {"default": ["endpoint demo"]}
 
-    signals.register(used)
+    uses.register("cache-tier", used)
     try:
         answer = client.delete("/api/v1/cache-tiers/default/")
     finally:
-        signals.unregister(used)
+        uses.unregister("cache-tier", used)
     assert answer.status_code == 409
     assert answer.json()["code"] == "in_use"
     assert client.delete("/api/v1/cache-tiers/default/").status_code == 202

@@ -15,8 +15,9 @@ from pytest_django import Settings
 from console.audit.models import AuditEvent
 from console.audit.record import record
 from console.claims import take_claim
-from console.clusters import actions, refresh, related_objects, selectors, tasks
+from console.clusters import actions, refresh, selectors, tasks
 from console.clusters.models import Cluster, ClusterStatus
+from console.core import uses
 from console.core.errors import Refused
 from console.provisioners.base import PermanentError, Ref
 from console.tasks import BaseTask
@@ -127,12 +128,12 @@ def test_used_cluster_is_not_removed(people: Cast) -> None:
     def users() -> dict[str, list[str]]:
         return {"work": ["endpoint demo"]}
 
-    related_objects.register_users(users)
+    uses.register("cluster", users)
     try:
         with pytest.raises(Refused, match="used by endpoint demo") as refused:
             actions.remove_cluster(people.ada, "work")
     finally:
-        related_objects.unregister_users(users)
+        uses.unregister("cluster", users)
     assert refused.value.status_code == 409
     actions.remove_cluster(people.ada, "work")
     assert not Cluster.objects.exists()

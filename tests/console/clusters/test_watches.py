@@ -11,9 +11,9 @@ from django.test import Client
 from django.utils import timezone
 
 from console.claims import due
-from console.clusters import related_objects
 from console.clusters.models import Cluster, ClusterWatch
 from console.clusters.watches import ClusterWatches, wanted_places
+from console.core import uses
 from console.provisioners.kubernetes.workload import watch
 from console.system import changes
 from endpoints import tasks
@@ -202,7 +202,7 @@ def test_unreadable_credentials_leave_other_clusters_watched(
     fake_harness: ClusterHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = {"nowhere": ["a"], "east": ["", fake_harness.namespace, "b"]}
-    monkeypatch.setattr(related_objects, "namespaces_by_cluster", lambda: named)
+    monkeypatch.setattr(uses, "by_name", lambda _kind: named)
     assert set(wanted_places()) == {("east", fake_harness.namespace), ("east", "b")}
 
 

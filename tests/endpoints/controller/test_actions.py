@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from console.audit.models import AuditEvent
-from console.clusters import related_objects
 from console.clusters import selectors as clusters
+from console.core import uses
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions, tasks
 from endpoints.controller.models import Follow, FollowStatus, Owned
@@ -112,7 +112,7 @@ def test_page_of_an_owned_endpoint_names_its_owner() -> None:
 
 def test_followed_cluster_counts_as_used() -> None:
     actions.follow(SYSTEM, "west", "team-a")
-    assert "objects of namespace team-a" in related_objects.list_users("west")
+    assert "objects of namespace team-a" in uses.of("cluster", "west")
 
 
 def test_sweep_reconciles_again(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from console.clusters import related_objects
 from console.clusters import selectors as clusters
+from console.core import uses
 from console.provisioners.kubernetes.api.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.discovery import rights
 from endpoints.actions import SYSTEM
@@ -92,11 +92,9 @@ def test_role_group_depends_on_followed_namespaces() -> None:
 
 
 def test_followed_namespaces_are_reported_until_released(followed: Followed) -> None:
-    assert related_objects.followed_namespaces("west") == [followed.namespace]
-    assert related_objects.followed_namespaces("east") == []
+    assert uses.of("followed", "west") == [followed.namespace]
+    assert uses.of("followed", "east") == []
     follows.unfollow(SYSTEM, str(followed.row.pk))
-    assert related_objects.followed_namespaces("west") == [followed.namespace], (
-        "finalizers have to be taken off"
-    )
+    assert uses.of("followed", "west") == [followed.namespace], "finalizers have to be taken off"
     reconciler.follow(str(followed.row.pk))
-    assert related_objects.followed_namespaces("west") == []
+    assert uses.of("followed", "west") == []

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cachetier import actions as tiers
-from cachetier import signals
 from cachetier.tier.spec import Refused
 from console.accounts.models import User
+from console.core import uses
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import EndpointStatus
@@ -36,7 +36,7 @@ def test_used_tier_cannot_be_deleted_and_an_unused_one_can(
     tiers.create(operator, "spare", {})
     actions.create(SYSTEM, on(data, "one", "chat"))
     actions.create(SYSTEM, merge(data, {"name": "two"}))
-    assert signals.by_tier() == {"chat": ["endpoint one"]}
+    assert uses.by_name("cache-tier") == {"chat": ["endpoint one"]}
     with pytest.raises(Refused, match="endpoint one"):
         tiers.delete(operator, "chat")
     tiers.delete(operator, "spare")

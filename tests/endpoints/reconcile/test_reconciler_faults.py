@@ -13,6 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from console.claims import due, take_claim
+from console.core import uses
 from console.provisioners.base import Ref
 from console.provisioners.kubernetes.workload import versions
 from console.system import changes
@@ -261,13 +262,12 @@ def test_unavailable_redis_blocks_no_endpoint(
 def test_used_tier_is_known_and_its_changes_nudge_its_endpoints(
     data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cachetier import signals
     from cachetier.signals import tier_changed
 
     demo = actions.create(SYSTEM, merge(data, {"cache.l2.enabled": True}))
     actions.create(SYSTEM, merge(data, {"name": "other"}))
-    assert signals.users("default") == ["endpoint demo"]
-    assert signals.users("other") == []
+    assert uses.of("cache-tier", "default") == ["endpoint demo"]
+    assert uses.of("cache-tier", "other") == []
     woken: list[str] = []
     monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", woken.append)
     tier_changed.send(sender=None, tier="default")

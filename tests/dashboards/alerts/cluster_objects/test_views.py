@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from console.clusters import related_objects
 from console.clusters.models import Cluster, ClusterStatus
+from console.core import uses
 from console.core.environment import SettingError, load
 from console.provisioners.kubernetes.discovery import rights
 from console.provisioners.kubernetes.discovery.inventory import CapabilityFinding, Inventory
@@ -165,13 +165,11 @@ def test_installer_values_are_parsed(tmp_path: Path) -> None:
 
 def test_receiver_rights_are_needed_where_receivers_are_stored(prod: Cluster) -> None:
     ClusterAlerts.objects.create(cluster=prod, rules=True)
-    assert related_objects.required_parts("prod") == []
+    assert uses.of("rights", "prod") == []
     ClusterAlerts.objects.update(receivers=True)
-    assert related_objects.required_parts("prod") == [rights.RECEIVERS_GROUP]
+    assert uses.of("rights", "prod") == [rights.RECEIVERS_GROUP]
     found = Inventory(findings=(CapabilityFinding("prometheus-operator", True),))
-    titles = {
-        one.title for one in rights.required_rights(found, related_objects.required_parts("prod"))
-    }
+    titles = {one.title for one in rights.required_rights(found, uses.of("rights", "prod"))}
     assert "alertmanagerconfigs.monitoring.coreos.com" in titles
     assert "alertmanagerconfigs.monitoring.coreos.com" not in {
         one.title for one in rights.required_rights(found)

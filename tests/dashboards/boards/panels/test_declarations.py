@@ -1,22 +1,15 @@
-"""Every query of the metrics reference has a panel; docs/reference/panels.md has every panel."""
+"""Every query of the metrics reference has a panel, and every panel is described."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from dashboards.boards.panels import BOARDS
-from dashboards.boards.panels.declarations import Board, Panel
+from dashboards.boards.panels.declarations import Panel
 from dashboards.boards.panels.exporters import EXPORTERS
 from dashboards.boards.queries import QUERIES
 from dashboards.boards.queries.cost import USAGE
 from dashboards.boards.results import evidence
-
-DOCS = Path(__file__).parents[4] / "docs" / "reference" / "panels.md"
-UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
-MARK = "<!-- From here on written"
-_WHERE = {(True, True): "both", (True, False): "all", (False, True): "one"}
 
 # The reference's expressions, by their numbers there -> the panel which asks the same, as
 # board/all|one/panel: line, or in brackets why none does.
@@ -171,45 +164,3 @@ def test_documented_names_link_to_panels() -> None:
     for board in BOARDS.values():
         for one in board.documented:
             assert one.panel.partition(": Device")[0] in titles
-
-
-def written() -> str:
-    return "\n".join(line for board in BOARDS.values() for line in _of_board(board))
-
-
-def _of_board(board: Board) -> Iterator[str]:
-    yield f"\n## {board.title}\n"
-    yield f"{board.about}\n"
-    yield "| panel | of | description | source |"
-    yield "|---|---|---|---|"
-    fleet, one = board.panels(one=False), board.panels(one=True)
-    for panel in _once(*fleet, *one):
-        where = _WHERE[panel in fleet, panel in one]
-        yield f"| {panel.title} | {where} | {panel.about} | {_from(panel)} |"
-    if board.documented:
-        yield "\nMetric reference of tiered caches:\n"
-        yield "| metric | documented meaning | actual meaning | LMCache server mode |"
-        yield "|---|---|---|---|"
-        for name in board.documented:
-            yield f"| `{name.name}` | {name.documented} | {name.true} | {name.as_server} |"
-
-
-def _once(*panels: Panel) -> list[Panel]:
-    """A panel holds a mapping, so that it has no hash."""
-    found: list[Panel] = []
-    for panel in panels:
-        if panel not in found:
-            found.append(panel)
-    return found
-
-
-def _from(panel: Panel) -> str:
-    return f"`{panel.metric}`, {panel.needs or panel.since}"
-
-
-def test_docs_equal_the_declarations() -> None:
-    text = DOCS.read_text()
-    head = text[: text.index("\n", text.index(MARK)) + 1]
-    if UPDATE:
-        DOCS.write_text(f"{head}{written()}\n")
-    assert DOCS.read_text() == f"{head}{written()}\n", "UPDATE_GOLDEN=1 writes it anew"
