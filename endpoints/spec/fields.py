@@ -34,8 +34,8 @@ from endpoints.spec.validators import (
     session_key_problem,
     worker_args_problem,
 )
-from routing.engine.config.schema import STRATEGIES as STRATEGIES
-from routing.engine.config.schema import STRATEGY_CHOICES
+from routing.engine.strategies import STRATEGIES as STRATEGIES
+from routing.engine.strategies import STRATEGY_CHOICES
 
 ISOLATIONS = ("key", "group", "shared")
 BACKENDS = ("tieredstorage", "redis")

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from routing.engine.config.schema import STRATEGIES
 from routing.engine.policies import cost
 from routing.engine.policies.base import Fleet, RequestFacts, RoutingPolicy
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin
+from routing.engine.strategies import STRATEGIES
 
 _MEMORY_BLOCKS = 1_000_000
 _BLOCK_TOKENS = 64.0

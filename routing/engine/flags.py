@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from routing.engine.config import LOG_LEVELS, Config, ConfigError, parse, parse_strategy
-from routing.engine.config.schema import STRATEGIES
 from routing.engine.observe.metrics import package_version
+from routing.engine.strategies import STRATEGIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.core.errors import Problem, Refused
-from routing.engine.config.schema import STRATEGIES
+from routing.engine.strategies import STRATEGIES
 
 MAX_TURNS = 200
 MAX_CHARACTERS = 400_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +19,7 @@ from console.clusters.models import Cluster, ClusterStatus
 from console.core.errors import Refused
 from console.provisioners.base import PermanentError, TemporaryError
 from console.provisioners.kubernetes.rendering import names
-from endpoints import abandonment, actions, owners
+from endpoints import abandonment, actions
 from endpoints.actions import SYSTEM
 from endpoints.keys import storage
 from endpoints.models import Endpoint
@@ -29,6 +28,7 @@ from endpoints.placement import provisioner
 from endpoints.refusals import ConflictError
 from tests.support.console import make_endpoint
 from tests.support.endpoints.cluster_harness import ClusterHarness
+from tests.support.endpoints.ownership import give_to
 from tests.support.endpoints.paper_cluster import PaperCluster
 from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.kube.cluster import Cluster as KubeCluster
@@ -158,14 +158,11 @@ def test_local_endpoint_cannot_be_abandoned() -> None:
     assert there()
 
 
-def test_foreign_owner_is_named(lost: Endpoint, monkeypatch: Any) -> None:
-    def owned(cluster: str) -> Callable[[str], Owner]:
-        return lambda name: Owner(cluster, "models", name)
-
-    monkeypatch.setattr(owners, "_find", [owned("west")])
+def test_foreign_owner_is_named(lost: Endpoint) -> None:
+    give_to(Owner("west", "models", "demo"), "demo")
     with pytest.raises(ConflictError, match="InferenceEndpointConfig"):
         abandonment.abandon(SYSTEM, "demo")
-    monkeypatch.setattr(owners, "_find", [owned("east")])
+    give_to(Owner("east", "models", "demo"), "demo")
     abandonment.abandon(SYSTEM, "demo")
     assert not there()
 

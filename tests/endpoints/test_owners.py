@@ -14,10 +14,11 @@ from console.audit.models import AuditEvent
 from console.provisioners.base import Drift
 from endpoints import actions, drift_actions, manifest_actions
 from endpoints.actions import SYSTEM
-from endpoints.controller.models import Follow, Owned
+from endpoints.controller.models import Owned
 from endpoints.models import DriftOrder, Endpoint
 from endpoints.owners import Owner, OwningSystem
 from endpoints.refusals import ConflictError
+from tests.support.endpoints.ownership import give_to
 from tests.support.endpoints.paper_cluster import PaperCluster
 from tests.support.endpoints.reconciler_harness import ReconcilerHarness, kinds
 
@@ -74,13 +75,8 @@ def drifted(
 
 @pytest.fixture
 def owned(drifted: Endpoint) -> Endpoint:
-    _own()
+    give_to(OWNER, "demo")
     return drifted
-
-
-def _own() -> None:
-    follow = Follow.objects.create(cluster=OWNER.cluster, namespace=OWNER.namespace)
-    Owned.objects.create(uid="u-1", follow=follow, name=OWNER.name, endpoint="demo")
 
 
 @pytest.mark.parametrize("verb", GUARDED)
@@ -151,7 +147,7 @@ def test_adoption_requested_before_the_object_is_dropped_and_reported(
 ) -> None:
     drift_actions.adopt(alice, "demo", PAUSED.key)
     drift_actions.heal(alice, "demo", "demo-worker")
-    _own()
+    give_to(OWNER, "demo")
     reconciler_harness.until(drifted, "Ready")
     assert (cluster.adopted, cluster.healed) == ([], ["demo-worker"])
     assert not DriftOrder.objects.exists()

@@ -12,13 +12,14 @@ from console.audit.models import AuditEvent
 from console.clusters import selectors as clusters
 from console.core.grants import NAMESPACE_GRANTS, Grant
 from console.people import team_actions
-from endpoints import actions, manifest_actions, owners, teams
+from endpoints import actions, manifest_actions, teams
 from endpoints.manifest_actions import ManifestTarget
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.owners import Owner, OwningSystem
 from endpoints.spec.endpoint_spec import SpecErrors, merge
 from tests.support import teams as made
 from tests.support.console import browser, person
+from tests.support.endpoints.ownership import give_to
 from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 from tests.support.teams import OURS, Teams
 
@@ -182,12 +183,12 @@ def test_stored_spec_is_not_applied_beyond_its_grants(
 
 
 def test_object_without_a_team_has_the_grants_of_its_namespace(
-    people: Teams, reconciler_harness: ReconcilerHarness, monkeypatch: pytest.MonkeyPatch
+    people: Teams, reconciler_harness: ReconcilerHarness
 ) -> None:
     endpoint = Endpoint.objects.get(name=OURS)
     Endpoint.objects.filter(name=OURS).update(team=None)
     endpoint.refresh_from_db()
-    monkeypatch.setattr(owners, "_find", [lambda _name: Owner("east", "models", OURS)])
+    give_to(Owner("east", "models", OURS), OURS)
     stored(endpoint, {"pod": {"volumes": HOST}})
     assert status_after(reconciler_harness, endpoint).reason == "SpecRefused"
 

@@ -41,9 +41,10 @@ log = logging.getLogger(__name__)
 # Measured with sys.getsizeof: entry 104, key object 33, value object 57 (or extents 120), plus
 # slots in the dictionaries of store, policy and expiry bucket.
 ENTRY_BYTES: Final = 320
-# After this growth the system is asked for so much memory, which is given back: a shortage shows
-# while there is some left. CPython 3.11 to 3.13 may loop for ever when it cannot allocate an
-# integer as it handles an exception (ceval.c, exception_unwind).
+# After this growth outside the arena, which has its own check, the system is asked for so much
+# memory, which is given back: a shortage shows while there is some left. CPython 3.11 to 3.13 may
+# loop for ever when it cannot allocate an integer as it handles an exception (ceval.c,
+# exception_unwind).
 _PROBE_EVERY_BYTES: Final = 64 * 1024
 _PROBE_BYTES: Final = 1024 * 1024
 # Consecutive held values that are skipped before one is evicted.
@@ -79,7 +80,8 @@ class MemoryStore:
         self.lower = lower
         self._policy = policy if policy is not None else Lru(capacity_bytes)
         self._used = 0
-        self._probed_at = 0  # `_used` at the last probe
+        self._objects = 0  # part of `_used` outside the arena
+        self._probed_at = 0  # `_objects` at the last probe
         self._receiving = 0  # bytes being received
         self._pinned = 0  # cost of held entries, removed or not
         self._gone = 0  # cost of held entries that were removed
@@ -141,6 +143,7 @@ class MemoryStore:
             self._do_with_less(now)
             return Declined(DeclineReason.BACKPRESSURE, "the system has too little shared memory")
         self._used += cost
+        self._objects += len(key) + ENTRY_BYTES
         self._pinned += cost
         self._receiving += length
         return IncomingEntry(self, key, Entry(length, cost, None, extents))
@@ -165,6 +168,7 @@ class MemoryStore:
         if declined is not None:
             return declined
         self._used += entry.cost
+        self._objects += entry.cost
         self._insert(key, entry, now, ttl_s)
         return None
 
@@ -290,9 +294,9 @@ class MemoryStore:
             declined = gate.refuses(key, cost, now)
             if declined is not None:
                 return declined
-        if self._used > self._probed_at + _PROBE_EVERY_BYTES:
+        if self._objects > self._probed_at + _PROBE_EVERY_BYTES:
             bytes(_PROBE_BYTES)
-            self._probed_at = self._used
+            self._probed_at = self._objects
         self._uncrowd(key, cost, now)
         spared = 0
         while self._used + cost > self._capacity - self._spare_bytes:
@@ -380,7 +384,8 @@ class MemoryStore:
 
     def _free(self, entry: Entry) -> None:
         self._used -= entry.cost
-        self._probed_at = min(self._probed_at, self._used)
+        self._objects -= entry.cost - (self.arena.cost(entry.length) if entry.extents else 0)
+        self._probed_at = min(self._probed_at, self._objects)
         if entry.extents:
             self.arena.give(entry.extents)
             if self.arena.capacity_bytes > self._capacity:  # shrunk while the entry was held

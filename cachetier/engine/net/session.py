@@ -11,7 +11,7 @@ until sent, without copies.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from time import monotonic
 from typing import Final, Protocol
 
@@ -72,7 +72,7 @@ class ReplyOutput(Protocol):
 
 
 # Handler of a long reply: yields after each part and continues when the client has read it.
-ReplySteps = Iterator[None]
+ReplySteps = Generator[None, None, None]
 Handler = Callable[["ClientSession", list[bytes]], ReplySteps | None]
 
 
@@ -100,6 +100,7 @@ class ClientSession:
         self.seen_progress = (0, 0)
         self.value: Argument | None = None  # of the write being executed
         self._rest: ReplySteps | None = None
+        self._is_stepping = False  # the reply in progress is running, and ends by itself
         self._small: list[bytes] = []
         self.out = out
         self._handlers = handlers
@@ -140,8 +141,10 @@ class ClientSession:
             self.node.soon(self.out.resume)
 
     def close(self) -> None:
-        """Release reservations after the connection closed."""
-        self._rest = None
+        """Release reservations and what a reply in progress holds, after the connection closed."""
+        rest, self._rest = self._rest, None
+        if rest is not None and not self._is_stepping:
+            rest.close()
         self._release_all()
         self.node.leases.end_all(self.id)
 
@@ -165,6 +168,7 @@ class ClientSession:
         return self.parser.missing, self.out.pending()
 
     def _go_on(self, rest: ReplySteps) -> None:
+        self._is_stepping = True
         try:
             for _ in rest:
                 self._give_way()
@@ -178,6 +182,8 @@ class ClientSession:
                 "Command %s failed during its reply; closing the connection", self.last_command
             )
             self.closing = True
+        finally:
+            self._is_stepping = False
         self._rest = None
 
     def _execute(self, request: Request) -> None:

@@ -15,7 +15,7 @@ from console.core import yaml_reader
 from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
 from endpoints.spec.field import SpecField
 from endpoints.spec.fields import BY_PATH, FIELDS
-from routing.engine.config.schema import STRATEGY_CHOICES
+from routing.engine.strategies import STRATEGY_CHOICES
 
 MAX_CHARACTERS = 100_000
 """Limit of a YAML field; a form has many and parses each several times."""

@@ -30,7 +30,7 @@ from routing.analysis.choices import OUTCOMES, DecisionFilter, RoutingDecision
 from routing.analysis.misses import explain_miss, find_causes
 from routing.client.router_reports import disagreements, unheard
 from routing.doctor.checks import CHECKS
-from routing.engine.config.schema import STRATEGY_CHOICES
+from routing.engine.strategies import STRATEGY_CHOICES
 from routing.prompts.conversation import read_dry_run
 
 ROWS_A_PAGE = 50

@@ -10,15 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 from routing.engine.config.validation import Section, between, described, matching, one_of
+from routing.engine.strategies import STRATEGIES
 
-STRATEGY_CHOICES = {
-    "prefixaware": "the worker that was sent the longest prefix of the prompt",
-    "kvaware": "the worker that reports the longest cached prefix",
-    "session": "one worker per session",
-    "roundrobin": "each worker in turn",
-}
-"""Which worker each strategy chooses. The class of each is in `routing.engine.policies`."""
-STRATEGIES = tuple(STRATEGY_CHOICES)
 ISOLATIONS = ("shared", "group", "key")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from cachetier.engine.memory import shortage
+from cachetier.engine.memory import memory_store, shortage
 from cachetier.engine.memory.memory_store import MemoryStore
 from cachetier.engine.memory.shortage import MemoryShortage
 from cachetier.engine.store import Condition
@@ -125,3 +125,17 @@ def test_store_sheds_an_eighth() -> None:
     before = store.usage().used_bytes
     store.shed(1.0)
     assert 0.8 * before < store.usage().used_bytes <= store.usage().capacity_bytes < 0.88 * before
+
+
+def test_system_memory_is_tried_for_growth_outside_the_arena_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A trial is 1 MiB; a full cache of long values would make one with every write."""
+    monkeypatch.setattr(memory_store, "_PROBE_BYTES", -1)  # a trial raises
+    put: dict[str, Any] = {"now": 0.0, "ttl_s": None, "condition": Condition.ALWAYS}
+    store = MemoryStore(8 * MIB, lambda *_: None)
+    for index in range(1000):
+        assert store.put(b"%d" % index, bytes(100_000), **put) is None
+    with pytest.raises(ValueError, match="negative"):
+        for index in range(1000):
+            store.put(b"short %d" % index, bytes(1000), **put)

@@ -20,6 +20,7 @@ from endpoints.placement import installation
 from endpoints.spec.endpoint_spec import merge
 from tests.endpoints.pages.detail.test_views import text_of
 from tests.support.console import browser, make_endpoint
+from tests.support.endpoints.ownership import give_to
 
 pytestmark = pytest.mark.django_db
 NEW = "/endpoints/new/"
@@ -327,11 +328,9 @@ def test_invalid_note_is_reported_at_its_field(page: Client, demo_endpoint: Endp
     assert sent(answer)["replicas"] == "1"
 
 
-def test_foreign_owner_is_shown_before_editing(
-    page: Client, demo_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_foreign_owner_is_shown_before_editing(page: Client, demo_endpoint: Endpoint) -> None:
     owner = owners.Owner("prod", "llm", "demo")
-    monkeypatch.setattr(owners, "_find", [lambda _name: owner])
+    give_to(owner, "demo")
     assert "changes here are rejected" in text_of(page.get(EDIT))
     answer = page.post(EDIT, sent(page.get(EDIT), replicas="1"))
     assert answer.status_code == 409
