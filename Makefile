@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes compiled test-router lint fmt coverage wheel images chart texts bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes compiled test-engines lint fmt coverage wheel images chart texts bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,11 +52,12 @@ fmt: install ## format the code
 	@$(BIN)/ruff check --fix-only -q . ; $(BIN)/ruff format -q .
 
 # The files which hold tests with this mark: to read all the others takes a quarter of a minute.
+ENGINE_TESTS = tests/routing/engine tests/cachetier/engine tests/cachetier/wire
 marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests | sort)
 
 # Side by side goes what mostly waits for the network, a disk or a clock beside what computes. The
 # programs take turns and determine the length; the fast tests take the time that they leave.
-test: install ## everything: lint, unit and contract tests, the compiled router, real vLLM, Chromium, `make up`
+test: install ## everything: lint, unit and contract tests, the compiled engines, real vLLM, Chromium, `make up`
 	@$(MAKE) --no-print-directory -j4 -k COMPILE=test-bytecode test-fast test-programs test-lint
 
 # One after the other: each starts programs that compute in bursts and wait in between.
@@ -81,10 +82,10 @@ test-vllm: vllm ## real vLLM workers, shared by the tests of one process; prints
 test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
 
-# The router's own tests run on what ships, the compiled router; all others on the interpreted one.
+# The engines' own tests run on what ships, compiled engines; all others on interpreted ones.
 test-fast: test-tools $(COMPILE) ## tests that need no vLLM and do not start the whole product
-	@$(BIN)/pytest -n 3 --dist worksteal -m "not vllm and not e2e" --ignore tests/routing/engine $(PYTEST_ARGS) || ended=1; \
-	$(MAKE) --no-print-directory test-router || ended=1; exit $${ended:-0}
+	@$(BIN)/pytest -n 3 --dist worksteal -m "not vllm and not e2e" $(ENGINE_TESTS:%=--ignore %) $(PYTEST_ARGS) || ended=1; \
+	$(MAKE) --no-print-directory test-engines || ended=1; exit $${ended:-0}
 
 test-product: vllm test-tools ## the whole product from a clean clone, real workers and then simulated ones; prints at its end
 	@$(call later,$@,-m e2e $(call marked,e2e))
@@ -93,17 +94,17 @@ test-kubernetes: install ## a real control plane, from the programs in KUBEBUILD
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)
 
 # A copy, since the interpreter would import the libraries in place of edited sources.
-compiled: test-tools ## a copy in var/compiled, its router compiled (80 s, then cached)
+compiled: test-tools ## a copy in var/compiled, its engines compiled (110 s, then cached)
 	@rm -rf var/compiled && mkdir -p var/compiled
 	@git ls-files -z | xargs -0 cp --parents -t var/compiled
-	@$(BIN)/python deploy/containers/compile_router.py var/compiled --cached 2> var/compiled/log || { cat var/compiled/log; exit 1; }
-	@$(BIN)/python deploy/containers/compile_router.py var/compiled --check
+	@$(BIN)/python deploy/containers/compile_engines.py var/compiled --cached 2> var/compiled/log || { cat var/compiled/log; exit 1; }
+	@$(BIN)/python deploy/containers/compile_engines.py var/compiled --check
 
-test-router: compiled ## the router's tests on that copy
+test-engines: compiled ## the tests of router and cache node on that copy
 	@mkdir -p var/compiled/var; for path in .venv-vllm var/models var/tools; do \
 	  test ! -e $$path || ln -sfn $(CURDIR)/$$path var/compiled/$$path; done
 	@cd var/compiled && PYTHONPATH=$$PWD $(CURDIR)/$(BIN)/python -m pytest -n 3 --dist worksteal \
-	  -m "not vllm and not e2e" $(PYTEST_ARGS) tests/routing/engine
+	  -m "not vllm and not e2e" $(PYTEST_ARGS) $(ENGINE_TESTS)
 
 wheel: install ## build the wheel (dist/)
 	@$(BIN)/uv build -q --wheel --out-dir dist .

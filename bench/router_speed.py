@@ -207,7 +207,7 @@ def _compare(key: str, work: Work, found: dict[str, list[Measured]]) -> None:
 def _compiled_copy(path: str) -> Path:
     """Return a copy of the source after checking that its router is compiled."""
     folder = Path(path).resolve()
-    script = folder / "deploy/containers/compile_router.py"
+    script = folder / "deploy/containers/compile_engines.py"
     if subprocess.run([sys.executable, script, folder, "--check"], check=False).returncode:
         raise argparse.ArgumentTypeError(f"{folder} is not compiled: make compiled")
     return folder

@@ -108,8 +108,9 @@ def _run_pass(held: Claim) -> float:
 
 
 def _nodes(facts: NodeFacts) -> WorkloadSpec:
-    spec = node_spec(facts)
-    return to_pods(spec, facts, settings.EMBERLINE.engine_image) if facts.spec.cluster else spec
+    if facts.spec.cluster:
+        return to_pods(node_spec(facts), facts, settings.EMBERLINE.engine_image)
+    return node_spec(facts, engine_path=settings.EMBERLINE.engine_path)
 
 
 def _node_list_url(tier: CacheTier) -> str:

@@ -42,7 +42,10 @@ def workload_name(tier: str) -> str:
     return f"cache-{tier}"
 
 
-def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
+def node_spec(
+    facts: NodeFacts, python: str = sys.executable, engine_path: str = ""
+) -> WorkloadSpec:
+    """Return the nodes as processes, run from `engine_path`, a folder with compiled engines."""
     return WorkloadSpec(
         owner=f"cache-tier/{facts.tier}",
         name=workload_name(facts.tier),
@@ -65,6 +68,7 @@ def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
         live_files=(FileSpec(MEMORY_FILE, f"{facts.spec.memory_bytes}\n"),),
         memory_bytes=facts.spec.memory_bytes + NODE_OVERHEAD_BYTES,
         stop_grace_s=10,
+        env={"PYTHONPATH": engine_path} if engine_path else {},
     )
 
 

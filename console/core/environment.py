@@ -92,7 +92,7 @@ class Emberline:
     port: int
     provisioner: str
     vllm_python: Path
-    router_path: str  # PYTHONPATH of routers on this machine: their compiled copy, "" if none
+    engine_path: str  # PYTHONPATH of engines on this machine: their compiled copy, "" if none
     install_id: str
     alert_objects: tuple[str, ...]
     alert_object_labels: tuple[tuple[str, str], ...]
@@ -291,7 +291,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         host=text(env, "EMBERLINE_HOST") or "127.0.0.1",
         port=port(env, "EMBERLINE_PORT", 8000),
         provisioner=provisioner,
-        router_path=text(env, "EMBERLINE_ROUTER_PATH"),
+        engine_path=text(env, "EMBERLINE_ENGINE_PATH"),
         vllm_python=Path(python) if python else repo / ".venv-vllm" / "bin" / "python",
         worker_image=text(env, "EMBERLINE_WORKER_IMAGE"),
         engine_image=text(env, "EMBERLINE_ENGINE_IMAGE"),

@@ -1,11 +1,11 @@
-"""`python -m console.launcher up|down|status|prepare|compile-router|test-tools`."""
+"""`python -m console.launcher up|down|status|prepare|compile-engines|test-tools`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from console.launcher import alertmanager, compiled_router, lifecycle, tools
+from console.launcher import alertmanager, compiled_engines, lifecycle, tools
 from console.launcher.layout import default_layout
 from console.launcher.progress import StepFailed, print_line, step
 
@@ -18,7 +18,9 @@ def main() -> int:
     verbs.add_parser("down", help="stop everything")
     verbs.add_parser("status", help="show what is running")
     verbs.add_parser("prepare", help="the vLLM environment and the demo model")
-    verbs.add_parser("compile-router", help="the router as machine code, in var/router")
+    verbs.add_parser(
+        "compile-engines", help="router and cache node as machine code, in var/engines"
+    )
     verbs.add_parser("test-tools", help="install the programs the tests need")
     options = parser.parse_args()
     try:
@@ -45,8 +47,8 @@ def _dispatch(options: argparse.Namespace) -> int:
             print_line("WORKERS=simulated: nothing to prepare.")
         return 0
     layout.prepare()
-    if options.verb == "compile-router":
-        compiled_router.compile_copy(layout)
+    if options.verb == "compile-engines":
+        compiled_engines.compile_copy(layout)
         return 0
     with step("Compiler, browser, servers and cache clients for the tests"):
         tools.ensure_compiler()

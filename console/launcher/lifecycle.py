@@ -20,7 +20,7 @@ from console.core import disk
 from console.core import environment as settings
 from console.launcher import (
     alertmanager,
-    compiled_router,
+    compiled_engines,
     lock,
     processes,
     runtime_environment,
@@ -158,7 +158,7 @@ def prepare(layout: Layout) -> bool:
 
 def _prepare(layout: Layout) -> Services:
     layout.prepare()
-    compilation = compiled_router.start(layout)
+    compilation = compiled_engines.start(layout)
     workers = _workers(layout)
     for name in ("django_secret_key", "l2_password", "targets_token"):
         settings.generated_secret(layout.secrets / name)
@@ -194,7 +194,7 @@ def _prepare(layout: Layout) -> Services:
         command = [*manage, "collectstatic", "--noinput", "-v", "0", *again]
         run(command, "Static files were not collected", env=environment)
         write_facts(layout, static_collected=True)
-    write_facts(layout, router_path=str(compiled_router.wait(layout, compilation) or ""))
+    write_facts(layout, engine_path=str(compiled_engines.wait(layout, compilation) or ""))
     return services
 
 

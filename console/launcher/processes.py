@@ -111,7 +111,7 @@ def console_environment(layout: Layout, services: Services) -> dict[str, str]:
         "EMBERLINE_HTTPS": os.environ.get("EMBERLINE_HTTPS", ""),
         "EMBERLINE_ALLOWED_HOSTS": os.environ.get("EMBERLINE_ALLOWED_HOSTS", ""),
         "EMBERLINE_TRUSTED_ORIGINS": os.environ.get("EMBERLINE_TRUSTED_ORIGINS", ""),
-        "EMBERLINE_ROUTER_PATH": str(read_facts(layout).get("router_path", "")),
+        "EMBERLINE_ENGINE_PATH": str(read_facts(layout).get("engine_path", "")),
         "WORKERS": services.workers,
         "PROMETHEUS_URL": prometheus,
         "EMBERLINE_PROMETHEUS_EMBEDDED": "1" if prometheus else "",

@@ -109,7 +109,7 @@ def missing_compiler() -> str:
 
 def ensure_compiler() -> None:
     if missing_compiler():
-        _install("The compiled router needs a C compiler", "gcc", "python3-dev")
+        _install("The compiled engines need a C compiler", "gcc", "python3-dev")
 
 
 def ensure_chromium() -> Path:

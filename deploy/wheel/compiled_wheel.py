@@ -1,6 +1,6 @@
-"""Build backend: setuptools, and in wheels the compiled router where a C compiler is found.
+"""Build backend: setuptools, and in wheels the compiled engines where a C compiler is found.
 
-EMBERLINE_COMPILED=0 leaves the router to the interpreter, as does an editable installation.
+EMBERLINE_COMPILED=0 leaves the engines to the interpreter, as does an editable installation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from compile_router import cache_folder, compile_modules
+from compile_engines import cache_folder, compile_modules
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403 (the other hooks of a backend)
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -27,12 +27,12 @@ def compiles() -> bool:
     headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
     if os.environ.get("EMBERLINE_COMPILED") != "0" and headers and shutil.which(compiler):
         return True
-    print("The router is not compiled: no C compiler, no Python.h or EMBERLINE_COMPILED=0.")  # noqa: T201
+    print("The engines are not compiled: no C compiler, no Python.h or EMBERLINE_COMPILED=0.")  # noqa: T201
     return False
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
-    """Return what compiles the router, and the packages whose types it relies on."""
+    """Return what compiles the engines, and the packages whose types it relies on."""
     needed = build_meta.get_requires_for_build_wheel(config_settings)
     if not compiles():
         return needed

@@ -26,5 +26,5 @@ def configured_router() -> RouterComponent:
         lambda: str(settings.EMBERLINE.l2_secrets),
         canary=canaries.router_settings,
         state_store=lambda: settings.EMBERLINE.state_store,
-        router_path=lambda: settings.EMBERLINE.router_path,
+        engine_path=lambda: settings.EMBERLINE.engine_path,
     )

@@ -62,14 +62,14 @@ class RouterComponent:
         secrets_folder: Callable[[], str] = lambda: "",
         canary: Callable[[EndpointFacts], Mapping[str, Any] | None] = lambda _endpoint: None,
         state_store: Callable[[], StateStore | None] = lambda: None,
-        router_path: Callable[[], str] = lambda: "",
+        engine_path: Callable[[], str] = lambda: "",
     ) -> None:
         self._provisioner = provisioner
         self._image = image
         self._secrets_folder = secrets_folder
         self._canary = canary
         self._state_store = state_store
-        self._router_path = router_path
+        self._router_path = engine_path
         self._keys_differ: dict[str, tuple[str, float]] = {}
         """Router -> the keys that it should have, since when it differs (s)."""
 

@@ -79,15 +79,15 @@ def to_processes(
     endpoint: EndpointFacts,
     secrets_folder: str = "",
     installed: StateStore | None = None,
-    router_path: str = "",
+    engine_path: str = "",
 ) -> WorkloadSpec:
     """Return the workload for this machine, where the routers share the endpoint's port and run
-    from `router_path`, a folder with the compiled router, if one is given.
+    from `engine_path`, a folder with the compiled router, if one is given.
 
     A single router has the store's password, too: adding and removing routers restarts none.
     """
     spec = _with_store(spec, usable_store(endpoint.spec, installed), secrets_folder)
-    env = {"PYTHONPATH": router_path} if router_path else {}
+    env = {"PYTHONPATH": engine_path} if engine_path else {}
     return replace(spec, replicas=endpoint.spec.routers, shared_ports=(HTTP_PORT,), env=env)
 
 

@@ -46,7 +46,7 @@ ENTRY_BYTES: Final = 320
 # loop for ever when it cannot allocate an integer as it handles an exception (ceval.c,
 # exception_unwind).
 _PROBE_EVERY_BYTES: Final = 64 * 1024
-_PROBE_BYTES: Final = 1024 * 1024
+_PROBE_BYTES = 1024 * 1024
 # Consecutive held values that are skipped before one is evicted.
 _MAX_SKIPPED: Final = 16
 

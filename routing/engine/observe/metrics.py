@@ -59,7 +59,7 @@ def package_version() -> str:
 
 
 def is_compiled() -> bool:
-    """Return True if requests are routed by machine code (deploy/containers/compile_router.py)."""
+    """Return True if requests are routed by machine code (deploy/containers/compile_engines.py)."""
     module = find_spec("routing.engine.exchange")
     return module is not None and not (module.origin or "").endswith(".py")
 

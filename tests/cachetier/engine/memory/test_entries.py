@@ -232,7 +232,7 @@ class Refusing:
     spare_bytes = 0
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *words: None
+        return lambda *words: False
 
     def offer(self, key: bytes, hold: Hold, ends_at: float) -> None:
         hold.release()

@@ -1,4 +1,4 @@
-"""When routers run interpreted, and what `make up` prints then."""
+"""When engines run interpreted, and what `make up` prints then."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.launcher import compiled_router, tools
+from console.launcher import compiled_engines, tools
 from console.launcher.layout import Layout
 
 
@@ -34,9 +34,9 @@ def test_missing_compiler_is_reported_with_the_remedy(
         monkeypatch.setattr(tools.shutil, "which", lambda _name: None)
     else:
         monkeypatch.setattr(tools.sysconfig, "get_path", lambda _name: str(layout.var))
-    assert compiled_router.wait(layout, compiled_router.start(layout)) is None
+    assert compiled_engines.wait(layout, compiled_engines.start(layout)) is None
     output = capsys.readouterr().out
-    assert "The router runs interpreted" in output
+    assert "run interpreted" in output
     assert remedy in output
 
 
@@ -44,7 +44,7 @@ def test_compilation_can_be_turned_off(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("EMBERLINE_COMPILED", "0")
-    assert compiled_router.start(layout) is None
+    assert compiled_engines.start(layout) is None
     assert "EMBERLINE_COMPILED=0" in capsys.readouterr().out
 
 
@@ -52,5 +52,5 @@ def test_failed_compilation_names_its_log(
     layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with subprocess.Popen(["false"]) as compilation:
-        assert compiled_router.wait(layout, compilation) is None
-    assert str(layout.logs / "compile_router.log") in capsys.readouterr().out
+        assert compiled_engines.wait(layout, compilation) is None
+    assert str(layout.logs / "compile_engines.log") in capsys.readouterr().out

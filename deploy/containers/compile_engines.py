@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compile the request path of the router with mypyc, in a copy of the source.
+"""Compile what runs for each request of router and cache node with mypyc, in a copy of the source.
 
-    compile_router.py FOLDER [--python PYTHON] [--cached]
-    compile_router.py FOLDER --check                          fails unless all are loaded compiled
+    compile_engines.py FOLDER [--python PYTHON] [--cached]
+    compile_engines.py FOLDER --check                          fails unless all are loaded compiled
 
 Needs mypy, setuptools and a C compiler. A shared library appears beside each source and is imported
 in its place. FOLDER must not be a checkout, where edits of the source would then have no effect.
-PYTHON has the router's packages. With --cached, the libraries of the last sources are kept in the
+PYTHON has the engines' packages. With --cached, the libraries of the last sources are kept in the
 user's cache folder.
 """
 
@@ -29,6 +29,20 @@ from pathlib import Path
 # What runs for every request and event. Classes of these modules check the declared types of their
 # attributes; an interpreted class cannot derive from them, so all subclasses are here as well.
 MODULES = [
+    "cachetier.engine.commands.arguments",
+    "cachetier.engine.commands.retrieval",
+    "cachetier.engine.commands.values",
+    "cachetier.engine.counters",
+    "cachetier.engine.disk.values",
+    "cachetier.engine.memory.entries",
+    "cachetier.engine.memory.gates",
+    "cachetier.engine.memory.memory_store",
+    "cachetier.engine.memory.pages",
+    "cachetier.engine.net.session",
+    "cachetier.engine.net.sockets",
+    "cachetier.engine.store",
+    "cachetier.wire.frames",
+    "cachetier.wire.replies",
     "console.processkit.metrics",
     "routing.engine.access.key_usage",
     "routing.engine.access.keys",
@@ -129,10 +143,10 @@ def _build(folder: Path, python: str, libraries: Path, build: str) -> None:
             opt_level="2",
             debug_level="0",
             target_dir=build,
-            group_name="emberline_router",
+            group_name="emberline_engines",
         )
         command = ["--quiet", "build_ext", "--build-lib", str(libraries), "--build-temp", build]
-        setup(name="emberline-router", packages=[], ext_modules=extensions, script_args=command)
+        setup(name="emberline-engines", packages=[], ext_modules=extensions, script_args=command)
 
 
 def cache_folder() -> Path:
@@ -153,7 +167,7 @@ def find_interpreted(folder: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="copy of the source; .git must be absent")
-    parser.add_argument("--python", default=sys.executable, help="with the router's packages")
+    parser.add_argument("--python", default=sys.executable, help="with the engines' packages")
     parser.add_argument("--cached", action="store_true", help="keep the libraries, by digest")
     parser.add_argument("--check", action="store_true", help="compile nothing")
     flags = parser.parse_args()
