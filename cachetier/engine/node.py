@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 from cachetier.engine.config import Config, parse_peers
@@ -59,6 +60,12 @@ def _exit(reason: str) -> None:
     """End at once: an orderly end takes memory. The shared memory is freed by its readers' ends."""
     log.critical("Ending: %s", reason)
     os._exit(EXIT_NO_MEMORY)
+
+
+def is_compiled() -> bool:
+    """Return True if requests are served by machine code (deploy/containers/compile_engines.py)."""
+    module = find_spec("cachetier.engine.net.session")
+    return module is not None and not (module.origin or "").endswith(".py")
 
 
 class Node:

@@ -11,7 +11,7 @@ from cachetier.engine.commands.connection import REDIS_VERSION
 from cachetier.engine.commands.scan import compile_glob
 from cachetier.engine.disk import counters as disk_facts
 from cachetier.engine.net.session import ClientSession, CommandError, Handler
-from cachetier.engine.node import VERSION, Node
+from cachetier.engine.node import VERSION, Node, is_compiled
 from cachetier.engine.store import EvictionReason
 from cachetier.wire import replies
 
@@ -64,6 +64,7 @@ def _server(node: Node) -> InfoFields:
         "redis_version": REDIS_VERSION,
         "server_name": "emberline",
         "emberline_version": VERSION,
+        "emberline_compiled": "yes" if is_compiled() else "no",
         "redis_mode": "standalone",
         "os": platform.platform(),
         "arch_bits": 64,
