@@ -69,15 +69,6 @@ MODULES = [
     "routing.engine.misses.sums",
     "routing.engine.observe.decisions",
     "routing.engine.observe.metrics",
-    "routing.engine.policies.base",
-    "routing.engine.policies.canary",
-    "routing.engine.policies.cost",
-    "routing.engine.policies.kvaware",
-    "routing.engine.policies.load_order",
-    "routing.engine.policies.prefix_index",
-    "routing.engine.policies.prefixaware",
-    "routing.engine.policies.ranking",
-    "routing.engine.policies.session",
     "routing.engine.prompt.canonical",
     "routing.engine.prompt.engine_request",
     "routing.engine.prompt.identity",
@@ -88,6 +79,9 @@ MODULES = [
     "routing.engine.token_ledger",
     "routing.engine.tokens.usage",
 ]
+
+# All modules of these packages, too: a strategy is a file.
+PACKAGES = ("routing/engine/policies",)
 
 # What the modules import, whose types the compiled code relies on.
 SOURCES = ("cachetier", "console/processkit", "routing/engine")
@@ -134,7 +128,7 @@ def _build(folder: Path, python: str, libraries: Path, build: str) -> None:
     from mypyc.build import mypycify
     from setuptools import setup
 
-    sources = [str(folder / f"{name.replace('.', '/')}.py") for name in MODULES]
+    sources = [str(folder / f"{name.replace('.', '/')}.py") for name in list_modules(folder)]
     # Away from pyproject.toml, whose settings are for the whole product.
     with contextlib.chdir(build):
         Path("mypy.ini").write_text(_MYPY)
@@ -153,10 +147,18 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "emberline/compiled"
 
 
+def list_modules(folder: Path) -> list[str]:
+    names = list(MODULES)
+    for package in PACKAGES:
+        files = (folder / package).glob("[!_]*.py")
+        names += [f"{package.replace('/', '.')}.{file.stem}" for file in files]
+    return sorted(names)
+
+
 def find_interpreted(folder: Path) -> list[str]:
     """Return the modules that are not loaded from a shared library in the folder."""
     sys.path.insert(0, str(folder))
-    files = {name: importlib.import_module(name).__file__ or "" for name in MODULES}
+    files = {name: importlib.import_module(name).__file__ or "" for name in list_modules(folder)}
     return [
         name
         for name, file in files.items()

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from routing.engine.policies import cost
+from routing.engine.policies import build_strategy, cost
 from routing.engine.policies.base import Fleet, RequestFacts, RoutingPolicy
 from routing.engine.policies.load_order import RoutingTarget
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.policies.session import RoundRobin
 from routing.engine.strategies import STRATEGIES
 
 _MEMORY_BLOCKS = 1_000_000
@@ -59,32 +58,28 @@ def replay_strategies(records: Sequence[dict[str, Any]], current: str) -> list[R
     chains = any(request.facts.chain for request in requests)
     outcomes = []
     for strategy in STRATEGIES:
-        why_not = "" if strategy == current else _why_not(strategy, current, chains)
+        policy = None if strategy == current else build_strategy(strategy, _MEMORY_BLOCKS, b"", ())
+        why_not = "" if policy is None else _why_not(policy, current, chains)
         if len(requests) < MIN_REQUESTS:
             why_not = f"Fewer than {MIN_REQUESTS} requests are recorded. Send some requests first."
         if why_not:
             outcomes.append(ReplayOutcome(strategy, strategy == current, why_not))
             continue
-        policy = None if strategy == current else _policy(strategy)
         outcomes.append(_replay(strategy, policy, requests, chains))
     return outcomes
 
 
-def _why_not(strategy: str, current: str, chains: bool) -> str:
-    if strategy == "kvaware":
+def _why_not(policy: RoutingPolicy, current: str, chains: bool) -> str:
+    if policy.name == "kvaware":
         return (
             "Needs the workers' KV events, which the router receives only while kvaware is its "
             "strategy. The doctor checks the requirements first."
         )
-    if strategy == "prefixaware" and not chains:
+    if policy.needs_chain and not chains:
         return f"Decisions under {current} record no prefixes."
-    if strategy == "session":
+    if policy.needs_session:
         return f"Decisions under {current} record no sessions."
     return ""
-
-
-def _policy(strategy: str) -> RoutingPolicy:
-    return PrefixAware(_MEMORY_BLOCKS) if strategy == "prefixaware" else RoundRobin()
 
 
 def _parse_record(record: dict[str, Any]) -> _Request | None:

@@ -22,10 +22,10 @@ from routing.engine.kvaware.placement import explain_blocks
 from routing.engine.kvaware.service import KvAwareService
 from routing.engine.observe.decisions import Decision, show_candidates
 from routing.engine.peers.service import PeerExchange
+from routing.engine.policies import PLAIN
 from routing.engine.policies.base import Fleet, Pick, RequestFacts, RoutingPolicy
 from routing.engine.policies.canary import CanaryPolicy
 from routing.engine.policies.kvaware import KvAware
-from routing.engine.policies.session import RoundRobin, SessionPolicy
 from routing.engine.prompt.identity import Identifier, find_session
 from routing.engine.router import Router
 
@@ -336,10 +336,8 @@ def _build_policy(current: RoutingPolicy, strategy: str) -> RoutingPolicy:
         policy = next((arm for arm in arms if arm.name == strategy), None)
         if policy is not None:
             return policy
-    if strategy == "roundrobin":
-        return RoundRobin()
-    if strategy == "session":
-        return SessionPolicy()
+    if strategy in PLAIN:
+        return PLAIN[strategy]()
     if strategy == "prefixaware" and isinstance(current, KvAware):
         return current.by_prefix
     if strategy in ("prefixaware", "kvaware"):

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTAINERFILE = ROOT / "deploy/containers/engine.Containerfile"
 UV = Path(sys.executable).parent / "uv"
 SCRIPT = ROOT / "deploy/containers/compile_engines.py"
-MODULES: list[str] = runpy.run_path(str(SCRIPT))["MODULES"]
+MODULES: list[str] = runpy.run_path(str(SCRIPT))["list_modules"](ROOT)
 
 
 def compile_engines(*arguments: object) -> subprocess.CompletedProcess[str]:

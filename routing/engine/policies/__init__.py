@@ -11,6 +11,11 @@ from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
 
+# Strategies without settings or state of others.
+PLAIN: dict[str, type[RoutingPolicy]] = {
+    policy.name: policy for policy in (SessionPolicy, RoundRobin)
+}
+
 
 def build_policy(
     config: Config, secret: bytes, known: Sequence[RoutingPolicy] = ()
@@ -44,6 +49,4 @@ def build_strategy(
         return memories.get(blocks) or PrefixAware(blocks)
     if strategy == "kvaware":
         return KvAware(blocks, secret, memories.get(blocks))
-    if strategy == "session":
-        return SessionPolicy()
-    return RoundRobin()
+    return PLAIN[strategy]()

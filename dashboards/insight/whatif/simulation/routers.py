@@ -17,12 +17,12 @@ from dashboards.insight.whatif.simulation.kv_follower import KvFollower
 from dashboards.insight.whatif.simulation.router_model import RouterModel
 from dashboards.insight.whatif.simulation.state_exchange import DELAY_S, StateExchange
 from dashboards.insight.whatif.simulation.worker import FleetWorker, Job
-from routing.engine.policies import build_strategy, cost
+from routing.engine.policies import PLAIN, build_strategy, cost
 from routing.engine.policies.base import RequestFacts, RoutingPolicy
 from routing.engine.policies.canary import CANDIDATE, CanaryPolicy, find_kvaware
 
 CACHE_AWARE = ("kvaware", "prefixaware")  # by known or assumed worker caches
-STRATEGIES = (*CACHE_AWARE, "session", "roundrobin")
+STRATEGIES = (*CACHE_AWARE, *PLAIN)
 _MEMORY_TOKENS = 4_194_304  # default memory of a worker's prefixes
 _SECRET = b"s" * 32
 

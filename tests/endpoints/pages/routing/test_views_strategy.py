@@ -9,6 +9,7 @@ import pytest
 from endpoints.models import Endpoint
 from endpoints.pages.routing.decision_stream import DecisionStream
 from routing.analysis.choices import DecisionFilter
+from routing.engine.strategies import STRATEGIES
 from tests.endpoints.pages.routing.test_views import DECISION
 from tests.support.console import browser, make_endpoint, pretend_ready
 from tests.support.http_stub import Stub, http_stub
@@ -42,7 +43,7 @@ def form(**more: str) -> dict[str, str]:
 
 def test_each_strategy_is_offered_or_has_a_reason(demo_endpoint: Endpoint, router: Stub) -> None:
     text = browser("viewer").get(PAGE).text
-    assert text.count("data-strategy=") == 4
+    assert text.count("data-strategy=") == len(STRATEGIES)
     assert "last 6 requests" in text
     assert "record no sessions" in text
     assert router.seen[-1][1] == "/decisions?limit=50", "a few at a time"
