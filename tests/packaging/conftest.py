@@ -19,3 +19,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return next(folder.glob("*.whl"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Compiling the wheel beside other tests takes longer than the limit of a test."""
+    for item in items:
+        if "wheel" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(1200))
