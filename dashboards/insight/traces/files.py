@@ -14,8 +14,8 @@ from dashboards.insight.traces.trace import Trace, TraceError, TraceRequest
 
 _VERSION = 1
 _GZIP = 31  # zlib's wbits
-# API keys stay in recordings: other systems' traces have none.
-_OMITTED = ("blocks", "key", "key_group")
+# API keys and blocks of answers stay in recordings: other systems' traces have none.
+_OMITTED = ("blocks", "key", "key_group", "answer_blocks")
 _NAMES = [field.name for field in fields(TraceRequest) if field.name not in _OMITTED]
 
 

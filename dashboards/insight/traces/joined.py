@@ -19,22 +19,27 @@ class JoinedRequests(Sequence[TraceRequest]):
         self._facts: list[TraceRequest] = []  # without blocks
         self._heads: list[tuple[int, int]] = []  # request with the first blocks, and their number
         self._own: list[Sequence[int]] = []
+        self._answers: list[int] = []  # number of the last blocks, which its answer filled
         self._order: Sequence[int] = ()
         self._joined = 1
 
-    def append(self, facts: TraceRequest, head: int, kept: int, own: Sequence[int]) -> int:
-        """Add a request with the first `kept` blocks of request `head` and its own after them;
-        return its number. Raise IndexError if that one has fewer.
+    def append(
+        self, facts: TraceRequest, head: int, kept: int, own: Sequence[int], answer: int = 0
+    ) -> int:
+        """Add a request with the first `kept` blocks of request `head` and its own after them, of
+        which the last `answer` are its answer's; return its number. Raise IndexError if `head` has
+        fewer.
         """
         if kept and not (0 <= head < len(self._facts) and kept <= self.length(head)):
             raise IndexError("no such blocks")
         self._facts.append(facts)
         self._heads.append((head if kept else -1, kept))
         self._own.append(own)
+        self._answers.append(answer)
         return len(self._facts) - 1
 
     def length(self, number: int) -> int:
-        """Return the number of blocks of a request."""
+        """Return the number of blocks of a request and its answer."""
         return self._heads[number][1] + len(self._own[number])
 
     def order(self, numbers: Sequence[int]) -> None:
@@ -78,4 +83,6 @@ class JoinedRequests(Sequence[TraceRequest]):
             blocks.extend(part[-(place + 1) % count :: count])
         if last % count:
             blocks.append(next(part[-1] for _, part in parts if part))
-        return replace(self._facts[number], blocks=tuple(blocks))
+        prompt = -(-(last - self._answers[number]) // count)
+        facts, answer = self._facts[number], tuple(blocks[prompt:])
+        return replace(facts, blocks=tuple(blocks[:prompt]), answer_blocks=answer)

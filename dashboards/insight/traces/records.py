@@ -3,8 +3,9 @@
 Routers hash blocks of bytes; a trace has blocks of 16 tokens, or of 64 where prompts are long. The
 token position of a hashed block is set by the first request that contains it, from its measured
 length, so that later requests share a block exactly as far as they share its prefix: whole hashed
-blocks, and what the engine reused of the next one. Where the engine did not hold the whole blocks,
-it is what earlier requests reused of the next one on average.
+blocks, and what the engine reused after them: of the next block, or of the prompt's rest and the
+answer of a request that it goes on from. Where the engine did not hold the whole blocks, it is what
+earlier requests reused after theirs on average.
 """
 
 from __future__ import annotations
@@ -53,20 +54,24 @@ class _Known:
     def owner(self, block: int) -> int:
         return self.owners[bisect_right(self.firsts, block) - 1]
 
-    def match(self, before: int, step: float, cached: int | None) -> float:
+    def match(self, before: int, step: float, cached: int | None, earlier: int) -> float:
         """Return the tokens that a request shares which has the blocks up to `before` and differs
-        within the next `step` tokens.
+        within the next `step` tokens, or goes on from a request of `earlier` tokens with its
+        answer.
         """
         if before < 0:
             return 0.0
-        end, reused = self.ends[before], self._reused[before in self.lasts]
+        end, goes_on = self.ends[before], before in self.lasts
+        reused, most = self._reused[goes_on], self.ends[before] + step
+        if goes_on:
+            most = max(most, earlier)
         if cached is None or cached < end:
-            return end + min(reused[1] / max(reused[0], 1), step)
-        if cached < end + step:
+            return min(end + reused[1] / max(reused[0], 1), most)
+        if cached < most:
             reused[0] += 1
             reused[1] += cached - end
             return cached
-        return end
+        return most if goes_on else end
 
     def follow(self, before: int, names: Sequence[int]) -> list[int]:
         """Return the known blocks of these names after `before`."""
@@ -106,9 +111,14 @@ class RecordedRequests(JoinedRequests):
         number.
         """
         whole = -(-facts.prompt_tokens // BLOCK_TOKENS)
+        answer = -(-(facts.prompt_tokens + facts.output_tokens) // BLOCK_TOKENS) - whole
         shared_count = min(shared, whole, self.length(head) if head >= 0 else 0)
-        first, self._fresh = self._fresh, self._fresh + whole - shared_count
-        return self.append(facts, head, shared_count, range(first, self._fresh))
+        first, self._fresh = self._fresh, self._fresh + whole + answer - shared_count
+        return self.append(facts, head, shared_count, range(first, self._fresh), answer)
+
+    def tokens(self, number: int) -> int:
+        """Return the length of a request with its answer."""
+        return self._facts[number].prompt_tokens + self._facts[number].output_tokens
 
     def sort(self, begin: float, end: float) -> None:
         """Keep arrivals from `begin` until before `end`, in order, as seconds since `begin`. Long
@@ -182,11 +192,13 @@ def _read_row(
     before = numbers[-1] if way else numbers[parent] if parent >= 0 else -1
     end = known.ends[before] if before >= 0 else 0.0
     step = (prompt - end) / (len(names) - len(way) + 0.5)
-    shared = int(known.match(before, step, cached) // BLOCK_TOKENS)
+    head = known.owner(before) if before >= 0 else -1
+    earlier = found.tokens(head) if head >= 0 else 0
+    shared = int(known.match(before, step, cached, earlier) // BLOCK_TOKENS)
     request = TraceRequest(
         hour + at_ms / 1000,
         prompt,
-        output or 0,
+        min(output or 0, _MOST_TOKENS),
         (),
         session,
         row[11],
@@ -198,7 +210,6 @@ def _read_row(
         row[12],
         *row[13:],
     )
-    head = known.owner(before) if before >= 0 else -1
     number = found.add(request, head, shared)
     if len(way) < len(names):
         numbers += known.add(before, names[len(way) :], number, prompt)

@@ -19,7 +19,8 @@ class TraceRequest:
     `cached_tokens`, `duration_s`: as measured, None if unknown. `tiers`: tokens that the router
     expected on the worker's device, in L1 and in L2. `status`: HTTP. `cause`: of most misses.
     `key`, `key_group`: keyed hashes of the API key and of its group, "" if none or unknown.
-    `strategy`: that placed it, "" if unknown.
+    `strategy`: that placed it, "" if unknown. `answer_blocks`: ids of the blocks that its answer
+    filled, after `blocks`, where a later prompt may go on; () if unknown.
     """
 
     arrived_s: float
@@ -37,6 +38,7 @@ class TraceRequest:
     key: str = ""
     key_group: str = ""
     strategy: str = ""
+    answer_blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

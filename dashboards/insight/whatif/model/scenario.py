@@ -70,23 +70,29 @@ def plan_trace(
     largest = 0
     for request in trace.requests:
         whole = min(request.prompt_tokens // size, len(request.blocks) // factor)
+        answer, prompt = max(request.output_tokens, 1), max(request.prompt_tokens, 1)
+        blocks = request.blocks
+        if request.answer_blocks:
+            blocks += request.answer_blocks
+        else:
+            blocks = blocks[: whole * factor]
         # Equal last blocks stand for equal prompts up to there.
-        joined = request.blocks[factor - 1 :: factor][:whole]
+        joined = blocks[factor - 1 :: factor][: (prompt + answer) // size]
         named: Iterable[object] = joined
         if scope is not None:
             own = scope(request)
             named = ((own, block) for block in joined)
         chain = [names.setdefault(name, len(names)) for name in named]
         session = sessions.setdefault(request.session, len(sessions)) if request.session else -1
-        answer, prompt = max(request.output_tokens, 1), max(request.prompt_tokens, 1)
         largest = max(largest, prompt + answer)
         arrived_s = request.arrived_s + chance.random() * tick_s
         reported = -1 if request.cached_tokens is None else request.cached_tokens
         planned.append(
             PlannedRequest(
-                *(arrived_s, chain, prompt, answer, session),
+                *(arrived_s, chain[:whole], prompt, answer, session),
                 reported=reported,
                 strategy=request.strategy,
+                answer_chain=chain[whole:],
             )
         )
     if tick_s:

@@ -14,6 +14,7 @@ class PlannedRequest:
 
     `after`: numbers of earlier requests; `at` counts from the last end among them. `reported`:
     cached tokens as measured; -1: unknown. `strategy`: that placed it, "" if unknown.
+    `answer_chain`: names of the whole blocks that the answer fills after `chain`, as far as known.
     """
 
     at: float
@@ -24,6 +25,7 @@ class PlannedRequest:
     after: tuple[int, ...] = ()
     reported: int = -1
     strategy: str = ""
+    answer_chain: Sequence[int] = ()
 
 
 class Arrivals:

@@ -104,7 +104,7 @@ def simulate(
         planned = requests[number]
         job = Job(
             *(number, planned.chain, planned.prompt_tokens, planned.answer_tokens),
-            *(planned.session, planned.reported, planned.strategy),
+            *(planned.session, planned.reported, planned.strategy, planned.answer_chain),
         )
         workers[chooser.choose(job, now_s)].submit(job, now_s)
         jobs.append(job)

@@ -29,6 +29,7 @@ class Job:
     """Request inside a worker; times are of the simulation clock."""
 
     __slots__ = (
+        "answer_chain",
         "answer_tokens",
         "arrived",
         "cached",
@@ -56,12 +57,14 @@ class Job:
         session: int = -1,
         reported: int = -1,
         strategy: str = "",
+        answer_chain: Sequence[int] = (),
     ) -> None:
         self.tag = tag
         self.strategy = strategy  # that placed it when it was recorded
         self.reported = reported  # cached tokens as measured; -1: unknown
         self.session = session
         self.chain = chain  # names of its whole blocks; unnamed ones never match
+        self.answer_chain = answer_chain  # names of those that its answer fills, as far as known
         self.prompt_tokens = prompt_tokens
         self.answer_tokens = answer_tokens
         self.arrived = 0.0
@@ -171,7 +174,7 @@ class FleetWorker:
         end = self.next_at
         self._step += self._steps
         if self._step_changes:  # vLLM publishes changes at the end of a step
-            # The model does not announce blocks of output.
+            # The model does not announce blocks of output without a name.
             self.news += [change for change in self._step_changes if change[0] >= 0]
             self._step_changes.clear()
             if self.published is not None:
@@ -202,9 +205,28 @@ class FleetWorker:
     def _release(self, job: Job) -> None:
         whole = (job.prompt_tokens + job.answer_tokens) // self.hardware.block_tokens
         answered = whole - len(job.chain)
-        names = range(self._unasked - answered, self._unasked)
-        self._unasked -= len(names)
-        self.cache.free(job.held, self._blocks(job) - answered - len(job.held), names)
+        names = self._answer(job, job.answer_chain[:answered]) if answered > 0 else []
+        unnamed = max(answered - len(job.answer_chain), 0)
+        names += range(self._unasked - unnamed, self._unasked)
+        self._unasked -= unnamed
+        names.reverse()  # the last is evicted first
+        self.cache.free(job.held, self._blocks(job) - len(names) - len(job.held), names)
+
+    def _answer(self, job: Job, named: Sequence[int]) -> list[int]:
+        """Announce and store the blocks that an answer filled; return those that are new."""
+        before = job.chain[-1] if job.chain else NOTHING
+        fresh = []
+        for block in named:
+            if block not in self.cache:
+                fresh.append(block)
+                if self.cache.journal is not None:
+                    self.cache.journal.append((block, before))
+            if self.l1 is not None:
+                self.l1.store(block, before, self.l1_news)
+            if self.l2 is not None:
+                self.l2.store(block, before, self.l2_news)
+            before = block
+        return fresh
 
     # -- one step
 

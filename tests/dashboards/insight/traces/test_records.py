@@ -156,6 +156,21 @@ def test_prompts_share_what_the_engine_reused_of_a_hashed_block(
     assert not set(b[shared:]) & set(a), "256 tokens cannot be of the block that differs"
 
 
+def test_a_turn_shares_the_answer_before_it_as_far_as_the_engine_reused_it() -> None:
+    """290 tokens and an answer of 64 in whole blocks of 32: up to 352 can be cached."""
+    router = RecordedRouter()
+    router.add(0, chain(b"sabcd", 5), 290, completion_tokens=64)
+    router.add(1, chain(b"sabcdefg", 8), 460, cached_tokens=352)
+    router.add(2, chain(b"sabcdxyz", 8), 460, cached_tokens=1000)  # more than there was
+    first, turn, other = read(router.close()).requests
+    there = first.blocks + first.answer_blocks
+    assert (len(first.blocks), len(there)) == (19, 23)
+    assert turn.blocks[:22] == there[:22]
+    assert turn.blocks[22] not in there
+    assert other.blocks[:22] == there[:22]
+    assert not set(other.blocks[23:]) & {*there, *turn.blocks}
+
+
 def test_what_a_miss_would_have_reused_is_the_mean_of_earlier_requests() -> None:
     """Hashed blocks of 64 tokens; 24 or 56 more are reused where a prompt goes on, 8 elsewhere."""
     router = RecordedRouter()

@@ -52,6 +52,19 @@ def test_long_prompts_are_joined_to_few_blocks() -> None:
     assert 1 < len(planned.chain) <= MAX_BLOCKS
 
 
+def test_blocks_of_an_answer_follow_those_of_its_prompt() -> None:
+    """Prompt of two and a half blocks of 32 tokens, with its answer four."""
+    first = TraceRequest(0.0, 80, 48, (1, 2, 3, 4, 5), answer_blocks=(6, 7, 8))
+    turn = TraceRequest(1.0, 130, 1, (1, 2, 3, 4, 5, 6, 7, 8, 9))
+    begun, later = plan_trace(Trace(16, [first, turn]), factor=2).requests
+    assert (len(begun.chain), len(begun.answer_chain)) == (2, 2)
+    assert [*begun.chain, *begun.answer_chain] == list(later.chain)
+    (unknown, _) = plan_trace(
+        Trace(16, [replace(first, answer_blocks=()), turn]), factor=2
+    ).requests
+    assert (list(unknown.chain), list(unknown.answer_chain)) == (list(begun.chain), [])
+
+
 def test_rate_compresses_arrivals() -> None:
     jobs = run_scenario(Scenario("roundrobin", 2, FAST, rate=4.0), plan_trace(chat(10))).jobs
     assert jobs[-1].arrived == pytest.approx(9 * 0.2 / 4)

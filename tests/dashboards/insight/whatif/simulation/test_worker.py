@@ -137,3 +137,20 @@ def test_every_block_comes_back_and_every_job_ends(asks: list[tuple[int, int, in
     for each in jobs:
         assert each.arrived < each.first_at <= each.done_at
         assert each.computed == each.prompt_tokens > each.cached
+
+
+def test_a_later_prompt_reuses_the_blocks_of_an_answer_that_it_goes_on_from() -> None:
+    worker = FleetWorker(PLAIN)
+    worker.follow()
+    size = BLOCK_TOKENS
+    first = Job("first", [1, 2], 2 * size + 10, 2 * size, answer_chain=[3, 4])
+    worker.submit(first, 0.0)
+    finish(worker)
+    turn = Job("turn", [1, 2, 3, 4, 5], 5 * size + 1, 1)
+    other = Job("other", [1, 2, 6, 7, 8], 5 * size + 1, 1)
+    for later in (turn, other):
+        worker.submit(later, 100.0)
+    finish(worker)
+    assert (turn.cached, other.cached) == (4 * size, 2 * size)
+    assert [change for change in worker.news if change[0] in (3, 4)] == [(3, 2), (4, 3)]
+    assert worker.cache.room == worker.cache.size
