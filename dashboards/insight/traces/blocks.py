@@ -76,7 +76,7 @@ def _joined(count: int) -> Callable[[TraceRequest], TraceRequest]:
         if len(blocks) % count:
             lasts = (*lasts, blocks[-1])
         names = tuple(ids.setdefault(block, len(ids)) for block in lasts)
-        return replace(request, blocks=names)
+        return replace(request, blocks=names, answer_blocks=())
 
     return change
 
@@ -85,6 +85,6 @@ def _divided(block_tokens: int, count: int) -> Callable[[TraceRequest], TraceReq
     def change(request: TraceRequest) -> TraceRequest:
         most = -(-request.prompt_tokens // block_tokens)
         parts = (block * count + part for block in request.blocks for part in range(count))
-        return replace(request, blocks=tuple(islice(parts, most)))
+        return replace(request, blocks=tuple(islice(parts, most)), answer_blocks=())
 
     return change

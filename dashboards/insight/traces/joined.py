@@ -84,5 +84,5 @@ class JoinedRequests(Sequence[TraceRequest]):
         if last % count:
             blocks.append(next(part[-1] for _, part in parts if part))
         prompt = -(-(last - self._answers[number]) // count)
-        facts, answer = self._facts[number], tuple(blocks[prompt:])
-        return replace(facts, blocks=tuple(blocks[:prompt]), answer_blocks=answer)
+        answer = tuple(blocks[prompt:])
+        return replace(self._facts[number], blocks=tuple(blocks[:prompt]), answer_blocks=answer)
