@@ -12,9 +12,7 @@ from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.session import RoundRobin, SessionPolicy
 
 # Strategies without settings or state of others.
-PLAIN: dict[str, type[RoutingPolicy]] = {
-    policy.name: policy for policy in (SessionPolicy, RoundRobin)
-}
+PLAIN: dict[str, type[RoutingPolicy]] = {"session": SessionPolicy, "roundrobin": RoundRobin}
 
 
 def build_policy(
