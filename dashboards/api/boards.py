@@ -49,6 +49,7 @@ class PanelSerializer(serializers.Serializer[Any]):
     unit = serializers.CharField(help_text="Unit of the values: seconds, share (0 to 1), per_s, …")
     kind = serializers.CharField(help_text="Chart kind.")
     needs = serializers.CharField(help_text='Required exporter; "" for the console\'s own metrics.')
+    metrics = serializers.ListField(child=serializers.CharField(), help_text="Its metrics.")
 
 
 class BoardSerializer(serializers.Serializer[Any]):
@@ -180,7 +181,7 @@ def _find_problems(place: BoardLocation, chosen: BoardQuery) -> tuple[Problem, .
 
 def _panel(panel: Panel) -> dict[str, Any]:
     names = ("id", "title", "about", "unit", "kind", "needs")
-    return {name: getattr(panel, name) for name in names}
+    return {name: getattr(panel, name) for name in names} | {"metrics": list(panel.metrics)}
 
 
 def _panel_numbers(shown: PanelResult) -> dict[str, Any]:
