@@ -69,6 +69,7 @@ MODULES = [
     "routing.engine.misses.sums",
     "routing.engine.observe.decisions",
     "routing.engine.observe.metrics",
+    "routing.engine.observers",
     "routing.engine.prompt.canonical",
     "routing.engine.prompt.engine_request",
     "routing.engine.prompt.identity",

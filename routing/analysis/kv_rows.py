@@ -102,7 +102,7 @@ def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> Wo
         state=state,
         level=level,
         why=why,
-        endpoint=", ".join(source.endpoint for source in sources if source.endpoint),
+        endpoint=", ".join(_brief_address(s.endpoint) for s in sources if s.endpoint),
         blocks=sum(source.blocks for source in sources),
         tiers=tuple(
             TierShare(key, label, held.get(key, 0), _percent(held.get(key, 0), largest))
@@ -119,6 +119,12 @@ def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> Wo
         probe_at=datetime.fromtimestamp(probe.at, UTC) if probe is not None and probe.at else None,
         probe_skipped=_SKIPPED.get(index.skipped.get(name, ""), ""),
     )
+
+
+def _brief_address(address: str) -> str:
+    """Return an address for people: of a socket's path its last folder and name."""
+    path = address.removeprefix("ipc://")
+    return address if path == address else f"ipc: {'/'.join(path.split('/')[-2:])}"
 
 
 def _tiers(index: KvIndex, name: str) -> Mapping[str, int]:

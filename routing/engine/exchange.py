@@ -318,8 +318,8 @@ class Exchange(RoutedRequest):
             self._client.release()
         assert self._charge is not None
         self._charge.answered()
-        if self.placing is not None and self._router.kv is not None:
-            self._router.kv.answered(self)
+        for observe in self._router.observers.answered:
+            observe(self)
         worker = self._worker
         assert worker is not None
         if worker.circuit.state and (self.decision.status or 500) < 500:
@@ -370,7 +370,7 @@ class Exchange(RoutedRequest):
             and not decision.queued_s
             and not self.ask.skips_cache
         ):
-            self._router.learn_pace(self._charge, decision.ttft_s)
+            self._router.timed(self._charge, decision.ttft_s)
         self._discharge()
         decision.duration_s = perf_counter() - self._started
         decision.error = error

@@ -13,15 +13,12 @@ from routing.engine.access.paths import CONTROL, control_refusal, without_slash
 from routing.engine.config import Key
 from routing.engine.errors import Refusal, refuse_without_worker
 from routing.engine.exchange import Exchange
-from routing.engine.fleet.responses import PATH as RESPONSES_PATH
 from routing.engine.fleet.responses import named_response
 from routing.engine.http.bodies import BYTE_ORDER_MARK, ReadPace, is_small
 from routing.engine.http.cors import is_preflight
 from routing.engine.http.encodings import check_encoding, decode
 from routing.engine.http.http1 import RequestHead
 from routing.engine.local_answers import HEALTH_PATHS, LocalAnswers
-from routing.engine.misses.diagnostics import VENDOR_PATHS
-from routing.engine.misses.history import known_elsewhere
 from routing.engine.observe.decisions import Decision
 from routing.engine.observe.metrics import ModelMetrics
 from routing.engine.policies import base
@@ -187,17 +184,14 @@ class RequestPath:
             if key.models is not None:
                 check_model(key.models, exchange.body, identity.data)
             exchange.body = router.meter.prepare(exchange, identity, key)
-            exchange.seen = router.misses.arrive(exchange, identity)
             exchange.decision.requested = hash(identity.model)
             exchange.requested_model = identity.model
-            if exchange.head.diagnostics or exchange.ask.path in VENDOR_PATHS:
-                self._diagnose(exchange, identity)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
+        for observe in router.observers.arrived:
+            observe(exchange, identity)
         canary = router.canary
-        if canary is not None:
-            canary.arrive(exchange, identity.data)
         if (
             router.kv is not None
             and exchange.body is not None
@@ -215,13 +209,6 @@ class RequestPath:
             self._enter(exchange, key, began)
         except Exception as error:  # noqa: BLE001 - called for this request, by no part of it
             exchange.crashed(error)
-
-    def _diagnose(self, exchange: Exchange, identity: Identity) -> None:
-        """Compare with the earlier answer that a request for diagnostics names."""
-        router = self.router
-        diagnosis = exchange.diagnosis = router.diagnostics.requested(exchange, identity)
-        if diagnosis is not None:
-            router.diagnostics.compare(diagnosis, exchange, identity, router.ring)
 
     def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
         stored = exchange.ask.previous_response or named_response(exchange.ask.path)
@@ -373,8 +360,8 @@ class RequestPath:
         router.policy.sent(features, worker)
         if router.kv is not None:
             router.kv.sent(exchange, pick, idle=not worker.in_flight)
-        if router.peers is not None:
-            router.peers.sent(exchange, worker.id, known_elsewhere(decision, features))
+        for observe in router.observers.placed:
+            observe(exchange)
         if worker.circuit.state:
             router.table.sent(worker)
         exchange.send_to(worker, features.tokens - pick.cached_tokens)
@@ -419,19 +406,12 @@ class RequestPath:
         router = self.router
         decision = exchange.decision
         router.meter.account(exchange, decision.error)
-        router.misses.ended(exchange)
-        if router.canary is not None:
-            router.canary.ended(decision)
         worker = router.table.workers.get(decision.chosen)
         if decision.status == 200 and worker is not None:
             prompt, cached = decision.prompt_tokens, decision.cached_tokens
             if decision.estimated or exchange.ask.skips_cache:
                 cached = None
             router.policy.ended(exchange.facts, worker, prompt, cached)
-            if router.peers is not None:
-                router.peers.ended(exchange.facts, worker.id)
-            if exchange.ask.path == RESPONSES_PATH and decision.answer_id:
-                router.responses.stored(decision.answer_id, worker.id)
         elif worker is not None and 400 <= (decision.status or 0) < 499 and exchange.answered:
             router.policy.refused(exchange.facts, worker)  # nothing of its prompt was computed
         model: ModelMetrics = exchange.model
@@ -443,8 +423,7 @@ class RequestPath:
             model.ttft[exchange.cache_state()].observe(decision.ttft_s)
         if decision.error:
             router.metrics.error(decision.error)
-        router.recorder.ended(exchange)
-        if router.kv is not None and exchange.placing is not None:
-            router.kv.finished(exchange)
+        for observe in router.observers.ended:
+            observe(exchange)
         if exchange.head.path in _RESET_PATHS and status == 200:
             router.was_reset(decision.chosen, exchange.answer_end())

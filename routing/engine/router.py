@@ -39,6 +39,7 @@ from routing.engine.misses.ledger import MissLedger
 from routing.engine.observe.decisions import DecisionRing
 from routing.engine.observe.logs import Log
 from routing.engine.observe.metrics import Metrics, StrategyMetrics
+from routing.engine.observers import Observers
 from routing.engine.policies.base import RoutingPolicy
 from routing.engine.policies.canary import CanaryPolicy, find_kvaware
 from routing.engine.prompt.identity import Identifier, Identity, find_session
@@ -91,8 +92,9 @@ class Router:
         self.kv: KvRouting | None = None  # set while the strategy is kvaware
         self.canary: Canary | None = None  # set while a canary runs
         self.misses = MissLedger(self.metrics.registry)
-        self.diagnostics = AnswerDiagnostics()
+        self.diagnostics = AnswerDiagnostics(self.ring)
         self.peers: PeerRecorder | None = None  # set while a state store is configured
+        self.observers = Observers()
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
 
@@ -145,6 +147,7 @@ class Router:
         )
         self.identifier.aliases = self._find_aliases()
         self.budget.limit = config.limits.buffer_bytes
+        self.diagnostics.ring = self.ring
         self.recorder.configure(config, self.identifier)
         self.meter.configure(config, self.identifier)
         self.metrics.know_model(config.model)
@@ -190,6 +193,24 @@ class Router:
         self.peers = peers
         if self.kv is not None:
             self.kv.peers = peers
+        self._list_observers()
+
+    def _list_observers(self) -> None:
+        """List who is told of requests, in order: the recorder writes what the others noted."""
+        observers, canary, kv, peers = Observers(), self.canary, self.kv, self.peers
+        observers.arrived = [self.misses.arrived, self.diagnostics.arrived]
+        observers.ended = [self.misses.ended, self.responses.ended]
+        if canary is not None:
+            observers.arrived.append(canary.arrived)
+            observers.ended.append(canary.ended)
+        if peers is not None:
+            observers.placed.append(peers.placed)
+            observers.ended.append(peers.ended)
+        if kv is not None:
+            observers.answered.append(kv.answered)
+            observers.ended.append(kv.ended)
+        observers.ended.append(self.recorder.ended)
+        self.observers = observers
 
     def divide_limits(self, routers: int) -> None:
         """Apply one part of all limits, as the other routers are unknown; 1: undo."""
@@ -254,9 +275,15 @@ class Router:
         """Send notices to the console for which its buffer had no room."""
         self._changes.resend()
 
-    def learn_pace(self, charge: RequestCharge, ttft_s: float) -> None:
+    def timed(self, charge: RequestCharge, ttft_s: float) -> None:
+        self.learn_pace(charge.worker.id, charge.work, ttft_s)
+        if self.peers is not None:
+            self.peers.timed(charge.worker.id, charge.work, ttft_s)
+
+    def learn_pace(self, worker_id: str, work: int, ttft_s: float) -> None:
+        """Learn from a response to this router or a peer."""
         pace = self.pace
-        pace.learn(charge.worker.id, charge.work, ttft_s)
+        pace.learn(worker_id, work, ttft_s)
         if pace.due:
             pace.apply(self.table.eligible)
 

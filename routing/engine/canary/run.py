@@ -16,9 +16,9 @@ import xxhash
 
 from routing.engine.canary.statistics import CanaryStatistics
 from routing.engine.config import CanaryConfig, Config
-from routing.engine.observe.decisions import Decision
 from routing.engine.policies.base import PINNED
 from routing.engine.policies.canary import CANDIDATE, CONTROL
+from routing.engine.prompt.identity import Identity
 from routing.engine.request import RoutedRequest
 
 ARMS = ("control", "candidate")
@@ -51,9 +51,9 @@ class Canary:
         unit = xxhash.xxh3_64_intdigest(key_id.encode() + b"\x00" + session, self._seed)
         return (CANDIDATE if unit < self._threshold else CONTROL), unit
 
-    def arrive(self, exchange: RoutedRequest, data: dict[str, Any] | None) -> None:
+    def arrived(self, exchange: RoutedRequest, identity: Identity) -> None:
         """Set the arm of a request; requests without a session are the control's, uncounted."""
-        decision = exchange.decision
+        decision, data = exchange.decision, identity.data
         session = b""
         if exchange.ask.path in GENERATION_PATHS:
             session = exchange.facts.session or (b"" if data is None else prompt_head(data))
@@ -66,8 +66,9 @@ class Canary:
         decision.arm = ARMS[arm]
         decision.strategy = self.strategies[arm]
 
-    def ended(self, decision: Decision) -> None:
+    def ended(self, exchange: RoutedRequest) -> None:
         """Count the outcome: not that of pinned or refused requests, which no arm placed."""
+        decision = exchange.decision
         if not decision.unit or not decision.attempts or decision.reason == PINNED:
             return
         if decision.time < self._began:  # assigned by an earlier canary

@@ -231,7 +231,7 @@ class KvRouting:
             if placing.seat is not None:
                 self.ranks.pending.answered(placing.seat.guess, now)
 
-    def finished(self, exchange: RoutedRequest) -> None:
+    def ended(self, exchange: RoutedRequest) -> None:
         placing = exchange.placing
         if placing is None:
             return

@@ -31,10 +31,20 @@ _MAX_ID = 256
 class AnswerDiagnostics:
     """Requests for diagnostics, and the sketches of those that made one."""
 
-    def __init__(self) -> None:
+    def __init__(self, ring: DecisionRing) -> None:
+        self.ring = ring
         self._sketched: deque[Decision] = deque()
 
-    def requested(self, exchange: RoutedRequest, identity: Identity) -> Diagnosis | None:
+    def arrived(self, exchange: RoutedRequest, identity: Identity) -> None:
+        """Compare with the earlier answer that a request for diagnostics names."""
+        if not exchange.head.diagnostics and exchange.ask.path not in VENDOR_PATHS:
+            return
+        diagnosis = exchange.diagnosis = self._requested(exchange, identity)
+        if diagnosis is not None:
+            self._compare(diagnosis, exchange, identity)
+
+    @staticmethod
+    def _requested(exchange: RoutedRequest, identity: Identity) -> Diagnosis | None:
         """Return the diagnostics the request selected; None: none."""
         own, _, rest = exchange.head.diagnostics.decode("latin-1").partition(";")
         name, _, value = rest.strip().partition("=")
@@ -56,13 +66,11 @@ class AnswerDiagnostics:
         data, seed, chat = read
         return SketchedPrompt(*sketch.make_sketch(data, seed, exchange.decision.key_id), data, chat)
 
-    def compare(
-        self, found: Diagnosis, exchange: RoutedRequest, identity: Identity, ring: DecisionRing
-    ) -> None:
+    def _compare(self, found: Diagnosis, exchange: RoutedRequest, identity: Identity) -> None:
         """Compare with the earlier answer, and keep this prompt's sketch for the next."""
         decision, prompt = exchange.decision, self._sketch(exchange, identity)
         if found.number:
-            old = _find(ring, found.number, decision)
+            old = _find(self.ring, found.number, decision)
             if old is None:
                 found.compared = Comparison(found.number, found=False)
             else:

@@ -6,7 +6,6 @@ next prompt begins a new one. Ended tenures are kept for a while as the reason o
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -339,22 +338,6 @@ def placed_elsewhere(decision: Decision, scale: float) -> list[causes.Reach]:
             cause = causes.PLACED_LOAD
         best[cause] = max(best.get(cause, 0), round(matched * scale))
     return sorted(best.items(), key=lambda item: item[1])
-
-
-def known_elsewhere(decision: Decision, facts: RequestFacts) -> int:
-    """Return the blocks of a prompt that its pick found on another worker than the chosen one."""
-    most = 0
-    for worker, matched, _, _, _ in decision.candidates:  # a hot path
-        if matched > most and worker != decision.chosen:
-            most = matched
-    if not most:
-        return 0
-    chains = facts.blocks.chains if facts.blocks is not None else ()
-    rest = min(chains, default=1) - 1  # behind the last whole block of the engine
-    whole = len(facts.chain)
-    # A block of text holds fewer tokens than estimated where words are long.
-    per_block = max(min(facts.block_tokens, facts.tokens / max(whole, 1)), 1.0)
-    return min(math.ceil((most + rest) / per_block), whole)
 
 
 def placed_unmatched(decision: Decision, indexed: bool) -> str:

@@ -107,8 +107,11 @@ class MissLedger:
 
     # -- a request is placed
 
-    def arrive(self, exchange: RoutedRequest, identity: Identity) -> SeenPrompt | None:
-        """Look up what earlier prompts share with this one; None: its blocks are not hashed."""
+    def arrived(self, exchange: RoutedRequest, identity: Identity) -> None:
+        exchange.seen = self._look_up(exchange, identity)
+
+    def _look_up(self, exchange: RoutedRequest, identity: Identity) -> SeenPrompt | None:
+        """Return what earlier prompts share with this one; None: its blocks are not hashed."""
         chain = exchange.facts.chain
         data = identity.data
         if not chain:

@@ -6,6 +6,7 @@ shown as keyed hashes, computed on display.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -220,3 +221,19 @@ class DecisionRing:
         for decision in reversed(self.newest(keep)):
             ring.add(decision)
         return ring
+
+
+def known_elsewhere(decision: Decision, facts: RequestFacts) -> int:
+    """Return the blocks of a prompt that its pick found on another worker than the chosen one."""
+    most = 0
+    for worker, matched, _, _, _ in decision.candidates:  # a hot path
+        if matched > most and worker != decision.chosen:
+            most = matched
+    if not most:
+        return 0
+    chains = facts.blocks.chains if facts.blocks is not None else ()
+    rest = min(chains, default=1) - 1  # behind the last whole block of the engine
+    whole = len(facts.chain)
+    # A block of text holds fewer tokens than estimated where words are long.
+    per_block = max(min(facts.block_tokens, facts.tokens / max(whole, 1)), 1.0)
+    return min(math.ceil((most + rest) / per_block), whole)

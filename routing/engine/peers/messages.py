@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-VERSION: Literal[3] = 3  # to be raised with every change of the fields below
+VERSION: Literal[4] = 4  # to be raised with every change of the fields below
 MAX_BYTES = 1024 * 1024  # of a message
 MAX_PLACEMENTS = 256  # in a batch
 MAX_NAMES = 8192  # hashes of a placement; longer chains are cut
@@ -24,6 +24,7 @@ MAX_NUMBERS = 8192
 MAX_PROMPTS = 8192  # in flight, of a batch
 MAX_CALLERS = 1024
 MAX_BUDGETS = 256
+MAX_TIMES = 1024
 _DIGEST_BYTES = 16
 _NAME_BYTES = 8
 
@@ -95,6 +96,14 @@ class BudgetUse(msgspec.Struct, array_like=True, forbid_unknown_fields=True, fro
     left: Tokens
 
 
+class TtftSample(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    """Time to first token of a request, with the tokens to compute when it joined (fleet.pace)."""
+
+    worker: WorkerId
+    work: Count
+    ttft_s: Annotated[float, Meta(ge=0, le=1e6)]
+
+
 class CircuitChange(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
     worker: WorkerId
     opened: bool
@@ -107,7 +116,7 @@ class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
     router whose memory is requested.
     """
 
-    version: Literal[3]
+    version: Literal[4]
     router: RouterId
     sequence: Number
     dialect: Number
@@ -123,6 +132,7 @@ class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
     leaving: bool = False
     budgets: Annotated[list[BudgetUse], Meta(max_length=MAX_BUDGETS)] = []
     prompts: Annotated[list[WorkerPrompts], Meta(max_length=MAX_WORKERS)] = []
+    times: Annotated[list[TtftSample], Meta(max_length=MAX_TIMES)] = []
 
 
 class _Start(msgspec.Struct, array_like=True, frozen=True):

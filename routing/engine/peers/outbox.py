@@ -17,6 +17,7 @@ from routing.engine.peers.messages import (
     CallerLoad,
     CircuitChange,
     Placement,
+    TtftSample,
     WorkerLoad,
     WorkerPrompts,
 )
@@ -62,6 +63,7 @@ class Outbox:
         self._answered: list[int] = []
         self._failed: list[int] = []
         self._circuits: dict[str, bool] = {}
+        self._times: list[TtftSample] = []
         self._loads: dict[str, tuple[int, int, int]] = {}  # as published
         self._callers: dict[str, tuple[int, int]] = {}
 
@@ -96,6 +98,10 @@ class Outbox:
 
     def circuit(self, worker_id: str, opened: bool) -> None:
         self._circuits[worker_id] = opened
+
+    def timed(self, worker_id: str, work: int, ttft_s: float) -> None:
+        if len(self._times) < messages.MAX_TIMES:  # more say nothing new
+            self._times.append(TtftSample(worker_id, work, ttft_s))
 
     def _place(
         self,
@@ -139,7 +145,11 @@ class Outbox:
         prompts = self._changed_prompts(complete)
         busy = self._changed_callers(callers, complete)
         changes = bool(
-            (self._placed and not hold) or self._answered or self._failed or self._circuits
+            (self._placed and not hold)
+            or self._answered
+            or self._failed
+            or self._circuits
+            or self._times
         )
         if not (loads or prompts or busy or changes or spent or complete or asks or leaving):
             return None
@@ -149,6 +159,7 @@ class Outbox:
         failed, self._failed = self._parted(self._failed)
         circuits = [CircuitChange(name, opened) for name, opened in self._circuits.items()]
         self._circuits.clear()
+        times, self._times = self._times, []
         self._sequence += 1
         return Batch(
             messages.VERSION,
@@ -167,6 +178,7 @@ class Outbox:
             leaving,
             spent,
             prompts,
+            times,
         )
 
     def memory(self, chains: Iterable[tuple[str, float, Sequence[int]]]) -> Batch:

@@ -12,6 +12,7 @@ import time
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from routing.engine.observe.decisions import known_elsewhere
 from routing.engine.peers import messages
 from routing.engine.peers.limits import SharedLimits
 from routing.engine.peers.link import StoreLink
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from routing.engine.kv.progress import ExpectedPrompt
     from routing.engine.peers.connection import StoreConnection
     from routing.engine.peers.failure import StoreFailure
-    from routing.engine.policies.base import RequestFacts
     from routing.engine.request import RoutedRequest
     from routing.engine.router import Router
 
@@ -137,18 +137,21 @@ class PeerExchange:
 
     # -- from the request path
 
-    def sent(self, exchange: RoutedRequest, worker_id: str, known: int) -> None:
-        """`known`: blocks of the prompt that this router knew on another worker."""
+    def placed(self, exchange: RoutedRequest) -> None:
+        decision, facts = exchange.decision, exchange.facts
         guess = exchange.placing.guess if exchange.placing is not None else None
-        self.outbox.sent(exchange.facts, worker_id, known=known)
+        self.outbox.sent(facts, decision.chosen, known=known_elsewhere(decision, facts))
         if guess is not None:
             self.outbox.expected(guess)
         if self._timer is None:
             self._schedule()
 
-    def ended(self, facts: RequestFacts, worker_id: str) -> None:
+    def ended(self, exchange: RoutedRequest) -> None:
         """Date the prompt by its end at the peers, too, and share what its answer taught."""
-        self.outbox.sent(facts, worker_id, self._router.policy.share(worker_id))
+        worker_id = exchange.decision.chosen
+        if exchange.decision.status != 200 or worker_id not in self._router.table.workers:
+            return
+        self.outbox.sent(exchange.facts, worker_id, self._router.policy.share(worker_id))
         if self._timer is None:
             self._schedule()
 
@@ -157,6 +160,9 @@ class PeerExchange:
 
     def failed(self, guess: ExpectedPrompt) -> None:
         self.outbox.failed(guess)
+
+    def timed(self, worker_id: str, work: int, ttft_s: float) -> None:
+        self.outbox.timed(worker_id, work, ttft_s)
 
     def circuit(self, worker_id: str, opened: bool) -> None:
         if self.view.applying:

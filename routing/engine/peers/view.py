@@ -43,6 +43,8 @@ class PeerState(Protocol):
     def picked(self, worker: Worker) -> None:
         """Make the worker the most recently picked one."""
 
+    def learn_pace(self, worker_id: str, work: int, ttft_s: float) -> None: ...
+
 
 class Peer:
     """What one peer contributes."""
@@ -111,6 +113,9 @@ class PeerView:
         for change in batch.circuits:
             self._apply_circuit(change.worker, change.opened)
         self.applying = False
+        for time in batch.times:
+            if time.worker in self._state.table.workers:
+                self._state.learn_pace(time.worker, time.work, time.ttft_s)
         if batch.complete:
             peer.callers.clear()
         for caller in batch.callers:

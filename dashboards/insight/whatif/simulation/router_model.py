@@ -76,15 +76,20 @@ class RouterModel:
     def first(self, tag: object, now: float, ttft_s: float) -> None:
         charge = self._charges[tag]
         charge.answered()
-        self.pace.learn(charge.worker.id, charge.work, ttft_s)
-        if self.pace.due:
-            self.pace.apply(self.table.eligible)
+        self.learn_pace(charge.worker.id, charge.work, ttft_s)
+        if self.outbox is not None:
+            self.outbox.timed(charge.worker.id, charge.work, ttft_s)
         guess = self._guesses.pop(tag, None)
         if guess is not None and self.kvaware is not None and self.progress is not None:
             self.kvaware.pending.answered(guess[0], now)
             if self.outbox is not None:
                 self.outbox.answered(guess[0])
             self.progress.ends(guess[1])
+
+    def learn_pace(self, worker_id: str, work: int, ttft_s: float) -> None:
+        self.pace.learn(worker_id, work, ttft_s)
+        if self.pace.due:
+            self.pace.apply(self.table.eligible)
 
     def done(self, tag: object, prompt: int, cached: int) -> None:
         charge = self._charges.pop(tag)

@@ -88,6 +88,19 @@ def test_probe_has_a_time_and_a_remedy() -> None:
     assert found["1"].probe_at is None
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("tcp://10.0.0.7:5557", "tcp://10.0.0.7:5557"),
+        ("ipc:///srv/emberline/var/endpoints/demo/w0/kv.sock", "ipc: w0/kv.sock"),
+        ("ipc:///kv.sock", "ipc: /kv.sock"),
+    ],
+)
+def test_path_of_a_socket_is_shown_from_its_folder_on(address: str, shown: str) -> None:
+    row = rows(sources=[source("w", endpoint=address)], tiers={})["w"]
+    assert row.endpoint == shown
+
+
 def test_reasons_are_sorted_by_count() -> None:
     ordered = kv_rows.fallback_reasons({"timeout": 3, "multimodal": 17, "no_events": 3})
     assert [one.reason for one in ordered] == ["multimodal", "no_events", "timeout"]

@@ -57,7 +57,7 @@ class Placed:
             placing=RequestPlacement(pick=pick),
         )
         identity = Identity(exchange.facts, "m")
-        exchange.seen = self.ledger.arrive(exchange, identity)
+        self.ledger.arrived(exchange, identity)
         self.ledger.compare(exchange, identity)
         self.ledger.ended(exchange)
         assert decision.misses is not None

@@ -10,9 +10,9 @@ import pytest
 
 from routing.engine.kv.match import Blocks
 from routing.engine.misses import peer_prompts
-from routing.engine.misses.history import PromptHistory, known_elsewhere
+from routing.engine.misses.history import PromptHistory
 from routing.engine.misses.peer_prompts import PeerPrompts
-from routing.engine.observe.decisions import Decision
+from routing.engine.observe.decisions import Decision, known_elsewhere
 from routing.engine.peers import messages
 from routing.engine.peers.messages import Batch, Placement
 from routing.engine.policies.base import RequestFacts

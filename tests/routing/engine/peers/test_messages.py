@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.engine.peers import messages
-from routing.engine.peers.messages import Batch, MessageError, Placement, WorkerLoad, WorkerPrompts
+from routing.engine.peers.messages import (
+    Batch,
+    MessageError,
+    Placement,
+    TtftSample,
+    WorkerLoad,
+    WorkerPrompts,
+)
 
 KEY = b"k" * 32
 BATCH = Batch(
@@ -56,6 +63,8 @@ def test_message_beyond_the_bounds_is_rejected():
         {"placed": [Placement(1, "w0", 0, 1.0, b"", 1.01)]},
         {"placed": [Placement(1, "w0", 0, 1.0, b"", known=messages.MAX_NAMES + 1)]},
         {"prompts": [WorkerPrompts("w0", b"", [-1])]},
+        {"times": [TtftSample("w0", 1, -0.1)]},
+        {"times": [TtftSample("w0", 1, 0.1)] * (messages.MAX_TIMES + 1)},
         {"prompts": [WorkerPrompts("w0", b"", [1] * (messages.MAX_PROMPTS + 1))]},
     ):
         batch = msgspec.structs.replace(BATCH, **change)

@@ -88,6 +88,18 @@ async def test_evicted_prompt_of_a_peer_is_not_first_seen(valkey, folder):
         assert max(found, key=found.__getitem__) == "evicted_unknown"
 
 
+async def test_answer_time_is_learned_by_both_routers(valkey, folder):
+    async with (
+        FakeWorker() as worker,
+        exchanging(valkey, folder, worker, endpoint="pace") as one,
+        exchanging(valkey, folder, worker, endpoint="pace") as two,
+    ):
+        await until(lambda: peers_of(one) and peers_of(two), "both connected")
+        await ask(one, post(chat("hi", stream=True)))
+        await until(lambda: two.router.pace._samples, "the peer's sample")
+        assert (one.router.pace._samples, two.router.pace._samples) == (1, 1)
+
+
 async def test_prompt_that_the_later_router_knew_elsewhere_is_first_seen(
     valkey, folder, monkeypatch
 ):

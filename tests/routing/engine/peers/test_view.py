@@ -11,13 +11,16 @@ from routing.engine.config import Address, WorkerConfig
 from routing.engine.fleet.load import RequestCharge
 from routing.engine.fleet.workers import SMALL_FLEET, Worker, WorkerTable
 from routing.engine.kv.match import Blocks
-from routing.engine.peers.messages import Batch, MessageError
+from routing.engine.peers import messages
+from routing.engine.peers.messages import MAX_TIMES, Batch, MessageError
 from routing.engine.peers.outbox import Outbox
 from routing.engine.peers.view import SILENCE_S, PeerView
 from routing.engine.policies.base import RequestFacts, RoutingPolicy
 from routing.engine.policies.canary import prefix_memory
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import MAX_SHARE, MIN_SHARE, PrefixAware
+
+KEY = b"k" * 32
 
 
 class State:
@@ -32,6 +35,7 @@ class State:
             self.table.add(worker)
         self.table.refresh()
         self.picks = 0
+        self.times: list[tuple[str, int, float]] = []
         name = f"{number:016x}"
         self.outbox = Outbox(name, self.table)
         self.use = KeyUse(name)
@@ -41,6 +45,9 @@ class State:
     def picked(self, worker: Worker) -> None:
         self.picks += 1
         worker.last_pick = self.picks
+
+    def learn_pace(self, worker_id: str, work: int, ttft_s: float) -> None:
+        self.times.append((worker_id, work, ttft_s))
 
     def worker(self, index: int) -> Worker:
         return self.table.workers[f"w{index}"]
@@ -76,6 +83,24 @@ def test_load_of_a_peer_counts_until_its_requests_end(pair):
         charge.end()
     two.view.apply(one.batch(), 0.1)
     assert loads(two) == loads(State(3))
+
+
+def test_answer_times_of_a_peer_are_learned_once_and_not_passed_on(pair):
+    one, two = pair
+    one.outbox.timed("w0", 500, 0.25)
+    one.outbox.timed("gone", 500, 0.25)
+    two.view.apply(one.batch(), 0.0)
+    two.view.apply(one.batch(complete=True), 0.1)
+    assert two.times == [("w0", 500, 0.25)]
+    assert two.outbox.batch() is None
+
+
+def test_more_answer_times_than_fit_are_dropped(pair):
+    one, two = pair
+    for _ in range(MAX_TIMES + 5):
+        one.outbox.timed("w0", 500, 0.25)
+    two.view.apply(messages.decode(messages.encode(one.batch(), KEY), KEY), 0.0)
+    assert len(two.times) == MAX_TIMES
 
 
 DOCUMENT = tuple(range(1, 9))
