@@ -139,7 +139,7 @@ def facts(viewer: Any) -> Sequence[Fact]:
         ),
         Fact("Receivers", status.deliverers(), reverse("notify:receivers")),
         *(
-            [Fact("Add receiver", "Webhook, e-mail or Slack", reverse("notify:receiver_new"))]
+            [Fact("Add receiver", "Slack, e-mail, PagerDuty, …", reverse("notify:receiver_new"))]
             if allows(viewer, "admin")
             else []
         ),

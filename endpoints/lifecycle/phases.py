@@ -117,7 +117,7 @@ def _serving(facts: LifecycleFacts) -> str:
 
 def _missing_message(facts: LifecycleFacts) -> str:
     gone = facts.wanted - facts.current_ready
-    details = "; ".join(worker.summary for worker in facts.workers if not worker.ready)
+    details = "; ".join(worker.summary.rstrip(".") for worker in facts.workers if not worker.ready)
     return f"{gone}/{facts.wanted} workers not ready{f' ({details})' if details else ''}."
 
 

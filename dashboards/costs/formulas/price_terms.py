@@ -25,6 +25,10 @@ _L1, _L2, _OWN = _PARSED.cache.l1, _PARSED.cache.l2, _PARSED.resources
 _OURS, _ROUTER = _L2.backend, _PARSED.router
 
 
+def label(machine: str) -> str:
+    return "This machine" if machine == THIS_MACHINE else machine
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """Resources of one worker.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from console.catalogue.core.builtin import Instance
 from console.core.money import format_usd_hour
-from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, label
 
 HOUR_S = 3600.0
 MILLION = 1_000_000.0
@@ -226,13 +226,11 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
     if not name:
         return Rate(None, "No instance type is set under Placement, so there is no price.")
     instance = catalogue.get(name)
-    if instance is None:
-        return Rate(None, f"{name} has no price (USD/h).")
-    if instance.price_usd_hour is None:
-        return Rate(None, f"{name} has no price (USD/h).")
+    if instance is None or instance.price_usd_hour is None:
+        return Rate(None, f"{label(name)} has no price (USD/h).")
     part = worker_share(needs, instance)
-    label = "this machine" if name == THIS_MACHINE else name
-    words = f"{format_usd_hour(instance.price_usd_hour)} for {label} × {part.words}"
+    machine = "this machine" if name == THIS_MACHINE else name
+    words = f"{format_usd_hour(instance.price_usd_hour)} for {machine} × {part.words}"
     price = instance.price_usd_hour
     return Rate(
         price * part.part,
@@ -240,10 +238,6 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
         l1_usd_hour=price * part.l1_part,
         routers_usd_hour=price * _routers(needs, instance),
     )
-
-
-def label(machine: str) -> str:
-    return "This machine" if machine == THIS_MACHINE else machine
 
 
 def _routers(needs: Needs, instance: Instance) -> float:

@@ -16,8 +16,7 @@ from console.accounts.gate import role_required
 from console.catalogue.selectors import instances_by_name
 from console.core.errors import Refused
 from console.core.money import format_usd_hour
-from dashboards.costs.formulas.price_terms import parse_stored_needs
-from dashboards.costs.formulas.savings import label
+from dashboards.costs.formulas.price_terms import label, parse_stored_needs
 from dashboards.costs.prices.entry import MissingPrice, list_missing, make_missing, save_price
 from endpoints import selectors
 

@@ -20,7 +20,7 @@ from console.catalogue.core.builtin import BUILTIN, GIB, Instance
 from console.catalogue.instance_types import INSTANCE_TYPES
 from console.clusters import selectors as clusters
 from console.core.errors import Problem, Refused
-from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, label
 from endpoints.placement import installation
 
 OWN_HARDWARE = "Own price"
@@ -41,7 +41,7 @@ class MissingPrice:
 
     @property
     def label(self) -> str:
-        return "This machine" if self.machine == THIS_MACHINE else self.machine
+        return label(self.machine)
 
     @property
     def holds(self) -> str:

@@ -14,7 +14,7 @@ from cachetier import selectors as cachetier
 from cachetier.tier.spec import GIB, TierSpec
 from console.catalogue.core.builtin import Instance
 from console.core.money import format_usd, format_usd_hour
-from dashboards.costs.formulas.price_terms import FOREIGN, THIS_MACHINE
+from dashboards.costs.formulas.price_terms import FOREIGN, THIS_MACHINE, label
 from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, split_shares
 from dashboards.costs.models import CostPlace, TierPrice
 
@@ -73,7 +73,7 @@ def terms(
         return _unknown(f"{name} has no price. Set it under Costs, Cache tiers.")
     instance, usd = machines.get(machine), price(machine)
     if instance is None or usd is None:
-        text = f"{machine}, the instance type of {name}, has no price."
+        text = f"{label(machine)}, the instance type of {name}, has no price."
         return _unknown(f"{text} Set it under Costs.", machine)
     disk = None if tier_price is None else tier_price.disk_usd_gib_month
     each = None if disk is None else disk / HOURS_A_MONTH
@@ -198,8 +198,8 @@ def _words(spec: TierSpec, terms: Terms, machines: Mapping[str, Instance]) -> st
         return format_usd_hour(terms.whole)
     name, held = terms.machine, machines[terms.machine].memory_bytes
     part, usd = spec.memory_bytes / held, terms.memory * held / GIB
-    label = "this machine" if name == THIS_MACHINE else name
-    words = f"{spec.node_count} × {part:.1%} of the memory of {label} at {format_usd_hour(usd)}"
+    machine = "this machine" if name == THIS_MACHINE else name
+    words = f"{spec.node_count} × {part:.1%} of the memory of {machine} at {format_usd_hour(usd)}"
     if spec.disk_bytes and terms.disk:
         each = terms.disk * HOURS_A_MONTH
         words += f", {spec.disk_bytes / GIB:g} GiB of disk each at {format_usd(each)}/GiB/month"

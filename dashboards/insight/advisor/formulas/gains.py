@@ -154,7 +154,7 @@ def judge(row: AdviceRow) -> str:
     if (cheaper and bounded) or (faster and not dearer):
         return ADVISED
     bearable = all(change.value <= MOST_SLOWER for change in times)
-    if (cheaper and slower and bearable) or (faster and dearer):
+    if (cheaper and bearable) or (faster and dearer):
         return TRADE_OFF
     return WORSE if slower or dearer else UNCLEAR
 

@@ -161,6 +161,6 @@ def test_unknown_price_states_its_remedy(placement: tuple[str, ...], message: st
 
 def test_local_workers_have_a_price_once_it_is_set() -> None:
     spec = needs(parse({**BASE, "resources": {"cpus": 2, "memory_gib": 4, "gpus": 0}}))
-    assert THIS_MACHINE in rate(spec, BUILTIN).why
+    assert rate(spec, BUILTIN).why == "This machine has no price (USD/h)."
     mine = Instance(THIS_MACHINE, 8, 32 * GIB, price_usd_hour=0.4)
     assert rate(spec, {THIS_MACHINE: mine}).usd_hour == pytest.approx(0.1)

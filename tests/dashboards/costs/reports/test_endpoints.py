@@ -172,7 +172,7 @@ def test_page_states_missing_data(costs_prometheus: str, measured_endpoint: Any)
     assert "outdated settings" in alice.get("/costs/").content.decode()
     INSTANCE_TYPES.remove(measured_endpoint.alice, THIS_MACHINE)
     bare = alice.get("/costs/?range=nonsense").content.decode()
-    assert "this-machine has no price" in bare
+    assert "This machine has no price" in bare
 
 
 def test_calibration_needs_an_operator(measured_endpoint: Any) -> None:
