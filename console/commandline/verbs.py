@@ -72,8 +72,8 @@ Show = Table | ArgumentText | str | Callable[[Any], str | Iterable[str]] | None
 class Verb:
     """A verb on its parser. See `Verbs.verb`."""
 
-    def __init__(self, parser: Any, call: Call | str, show: Show) -> None:
-        self.parser, self.call, self._show = parser, call, show
+    def __init__(self, parser: Any, call: Call | str, show: Show, sends: Mapping[str, Any]) -> None:
+        self.parser, self.call, self._show, self._sends = parser, call, show, sends
         self.form: Mapping[str, Any] | None = None
         self._consequence = ""
         if isinstance(show, Table):
@@ -83,8 +83,9 @@ class Verb:
         self._arguments: list[str] = []
         parser.set_defaults(run=self._run)
 
-    def add(self, *flags: str, **options: Any) -> None:
-        self._arguments.append(self.parser.add_argument(*flags, **options).dest)
+    def add(self, *flags: str, to: Any = None, **options: Any) -> None:
+        """`to`: the result of `one_of`."""
+        self._arguments.append((to or self.parser).add_argument(*flags, **options).dest)
 
     def fields(self, text: str, name: str = "fields", nargs: str = "+") -> None:
         """Add positional FIELD=VALUE arguments, fields of the request's body."""
@@ -127,15 +128,18 @@ class Verb:
         rest = {
             name: options[name]
             for name in self._arguments
-            if name not in in_path and options[name] not in (None, "")
+            if name not in in_path and options[name] not in (None, "", [])
         }
         where = [part.format_map(options) for part in parts]
         if method == "GET" and isinstance(self._show, Table):
             return context.client.pages(*where, **rest)
         if method in ("GET", "DELETE"):
             return context.client.send(method, *where, query=rest).body
-        data = rest | parse_facts(rest.pop("fields", []))
-        return context.client.send(method, *where, data=data or None).body
+        data = rest | parse_facts(rest.pop("fields", [])) | dict(self._sends)
+        once = method == "CREATE"
+        return context.client.send(
+            "POST" if once else method, *where, data=data or None, once=once
+        ).body
 
     def _format(self, answer: Any, options: Mapping[str, Any]) -> str:
         form = options.get("output", output.TABLE)
@@ -179,16 +183,18 @@ class Verbs:
         call: Call | str,
         show: Show = None,
         form: Mapping[str, Any] | None = None,
+        sends: Mapping[str, Any] | None = None,
     ) -> Verb:
         """Add a verb. `call` returns text or a document, in a CommandResult where the exit code is
         a verdict. As a string it is a request, as in "POST endpoints/{name}/explain/": arguments
-        that the path does not name are query parameters of GET and DELETE, else fields of the body.
+        that the path does not name are query parameters of GET and DELETE, else fields of the body,
+        beside those in `sends`. CREATE is a POST that takes effect once, however often it is sent.
         `show` formats a document for people: a table, lines, or a text that may refer to fields and
         options, as in "{name} is added." A document has `--output`; `form` is one that differs, {}
         is none.
         """
         parser = self._parsers.add_parser(name, help=text)
-        verb = Verb(parser, call, show)
+        verb = Verb(parser, call, show, sends or {})
         verb.form = verb.form if form is None else form or None
         for argument in arguments:
             verb.add(argument)

@@ -85,18 +85,6 @@ def _interval(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def acknowledge(context: CommandContext) -> Any:
-    fields = {"alert": context.name, **context.given("note", "duration")}
-    if context.options["endpoint"]:
-        fields["endpoint"] = context.options["endpoint"]
-    return context.client.post("acknowledgements", data=fields, once=True)
-
-
-def create(context: CommandContext) -> Any:
-    fields = {"name": context.name, **parse_facts(context.options["fields"])}
-    return context.client.post("alert-rules", data=fields, once=True)
-
-
 def change(context: CommandContext) -> Any:
     fields = parse_facts(context.options["fields"])
     return context.client.patch(*_rule_path(context, context.name), data=fields)
@@ -163,8 +151,8 @@ def add_alerts(rooms: Verbs) -> None:
     verb = verbs.verb(
         "acknowledge",
         "stop notifications of a firing alert until it is resolved",
-        "name",
-        call=acknowledge,
+        "alert",
+        call="CREATE acknowledgements/",
         form={},
         show=lambda made: f"{made['id']} acknowledges {', '.join(made['matchers'])}.",
     )
@@ -220,7 +208,7 @@ def add_alerts(rooms: Verbs) -> None:
         "create",
         "create a custom rule: expr=... summary=...",
         "name",
-        call=create,
+        call="CREATE alert-rules/",
         show="Rule {name} created. Prometheus loads it within seconds.",
     )
     verb.fields("expr, summary, for, ...")
@@ -243,19 +231,6 @@ def _silence(one: dict[str, Any]) -> tuple[str, ...]:
         *(one["id"], one["kind"], one["state"], alerts),
         *(output.format_time(one["ends_at"]), one["author"], one["comment"]),
     )
-
-
-def add_silence(context: CommandContext) -> Any:
-    fields = context.given("duration", "comment")
-    data = {"matchers": context.options["conditions"], **fields}
-    return context.client.post("silences", data=data, once=True)
-
-
-def edit_silence(context: CommandContext) -> Any:
-    fields = context.given("duration", "ends_at", "comment")
-    if context.options["conditions"]:
-        fields["matchers"] = context.options["conditions"]
-    return context.client.patch("silences", context.options["id"], data=fields)
 
 
 def _format_silence(made: dict[str, Any]) -> str:
@@ -285,12 +260,12 @@ def add_silences(rooms: Verbs) -> None:
     verb = verbs.verb(
         "add",
         "silence the alerts that match all matchers",
-        call=add_silence,
+        call="CREATE silences/",
         form={},
         show=_format_silence,
     )
     verb.add(
-        "conditions",
+        "matchers",
         nargs="+",
         metavar="LABEL=VALUE",
         help="matcher with =, !=, =~ or !~, such as endpoint=chat",
@@ -301,11 +276,11 @@ def add_silences(rooms: Verbs) -> None:
         "edit",
         "change a silence; omitted fields are kept",
         "id",
-        call=edit_silence,
+        call="PATCH silences/{id}/",
         form={},
         show=_format_silence,
     )
-    verb.add("conditions", nargs="*", metavar="LABEL=VALUE", help="replaces the matchers")
+    verb.add("matchers", nargs="*", metavar="LABEL=VALUE", help="replaces the matchers")
     verb.add("--for", dest="duration", help="from now, such as 30m, 2h, 1d")
     verb.add("--until", dest="ends_at", help="end time, such as 2026-11-21T18:00:00Z")
     verb.add("--comment", help="reason")

@@ -177,11 +177,6 @@ def _follow_cells(row: dict[str, Any]) -> tuple[str, ...]:
     return row["cluster"], row["namespace"], row["phase"], str(row["objects"]), why
 
 
-def follow(context: CommandContext) -> Any:
-    data = {name: context.options[name] for name in ("cluster", "namespace", "foreign")}
-    return context.client.post("follows", data=data, once=True)
-
-
 def unfollow(context: CommandContext) -> None:
     cluster, namespace = context.options["cluster"], context.options["namespace"]
     for row in context.client.pages("follows"):
@@ -209,7 +204,7 @@ def add_follows(rooms: Verbs) -> None:
         "install the CRD and follow a namespace",
         "cluster",
         "namespace",
-        call=follow,
+        call="CREATE follows/",
         show="Following {cluster}/{namespace}. Check: emberline follow list",
     )
     verb.add("--foreign", action="store_true", help="also if the CRD was installed by others")

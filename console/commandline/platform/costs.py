@@ -238,13 +238,7 @@ _MISSING_PRICES = Table(
 )
 
 
-def set_price(context: CommandContext) -> str:
-    options = context.options
-    usd, offer = options["usd"], options["list_price"]
-    if (usd is None) == (not offer):
-        raise CommandError("Give either USD per hour or --list-price.", USAGE)
-    fields = {"list_price": offer} if offer else {"usd_hour": usd}
-    made = context.client.put("costs", "prices", context.name, data=fields)
+def _new_price_of_type(made: dict[str, Any]) -> str:
     price = format_usd_hour(made["usd_hour"])
     return f"{made['instance_type']}: {price} from {made['since']} on ({made['price_source']})."
 
@@ -253,9 +247,12 @@ def add_prices(rooms: Verbs) -> None:
     verbs = rooms.group("price", "prices of instance types in use")
     text = "instance types without a price"
     verbs.verb("list", text, call="GET costs/prices/", show=_MISSING_PRICES)
-    verb = verbs.verb("set", "set the price of an instance type", "name", call=set_price)
-    verb.add("usd", type=float, nargs="?", help="USD per hour of the whole machine")
-    verb.add("--list-price", default="", metavar="TYPE", help="use the list price of this type")
+    text, call = "set the price of an instance type", "PUT costs/prices/{name}/"
+    verb = verbs.verb("set", text, "name", call=call, form={}, show=_new_price_of_type)
+    text, either = "USD per hour of the whole machine", verb.one_of(required=True)
+    verb.add("usd_hour", metavar="usd", type=float, nargs="?", help=text, to=either)
+    text = "use the list price of this type"
+    verb.add("--list-price", metavar="TYPE", help=text, to=either)
 
 
 def _calibration(one: dict[str, Any]) -> Iterator[str]:

@@ -38,10 +38,6 @@ def create_user(context: CommandContext) -> str:
     return str(made["password"])
 
 
-def change_user(context: CommandContext, **fields: Any) -> Any:
-    return context.client.patch("users", context.options["username"], data=fields)
-
-
 def reset_password(context: CommandContext) -> str:
     password = context.client.post("users", context.options["username"], "password")
     context.report(
@@ -84,14 +80,16 @@ def add_users(rooms: Verbs) -> None:
         "activate",
         "allow a user to log in again",
         "username",
-        call=lambda context: change_user(context, active=True),
+        call="PATCH users/{username}/",
+        sends={"active": True},
         show="User {username} can log in again.",
     )
     verb = verbs.verb(
         "deactivate",
         "block the login, end sessions and revoke tokens",
         "username",
-        call=lambda context: change_user(context, active=False),
+        call="PATCH users/{username}/",
+        sends={"active": False},
         show="{username} deactivated: all sessions ended, API tokens revoked.",
     )
     verb.ask_first("Deactivating {username} ends all sessions and revokes all API tokens.")

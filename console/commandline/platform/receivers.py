@@ -73,11 +73,6 @@ def _route(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def add_route(context: CommandContext) -> Any:
-    data = {"receiver": context.name, "matchers": context.options["conditions"]}
-    return context.client.post("alert-routes", data=data, once=True)
-
-
 def _format_route(made: dict[str, Any]) -> str:
     alerts = ", ".join(made["matchers"]) or "all alerts"
     return f"Route {made['id']} sends {alerts} to {made['receiver']}."
@@ -120,13 +115,13 @@ def add_receivers(rooms: Verbs) -> None:
     verb = verbs.verb(
         "route",
         "send matching alerts to a receiver",
-        "name",
-        call=add_route,
+        "receiver",
+        call="CREATE alert-routes/",
         form={},
         show=_format_route,
     )
     text = "or !=, =~, !~, for example severity=page; none: all alerts"
-    verb.add("conditions", nargs="*", metavar="LABEL=VALUE", help=text)
+    verb.add("matchers", nargs="*", metavar="LABEL=VALUE", help=text)
     verb = verbs.verb(
         "unroute",
         "delete an alert route",

@@ -83,5 +83,8 @@ class OnePrice(APIView):
                 raise Refused(Problem(field, None, "Unknown field.", remedy, "unknown"))
         typed, offer = data.get("usd_hour"), data.get("list_price", "")
         text = "" if typed is None or isinstance(typed, bool) else str(typed)
+        if text and offer:
+            remedy = "Send one of them."
+            raise Refused(Problem("list_price", offer, "Two prices.", remedy, "conflict"))
         made: Instance = save_price(request.user, name, text, str(offer))
         return Response(PriceSerializer(made).data)

@@ -1,12 +1,14 @@
-"""A stopped router is killed, and its supervisor starts another one."""
+"""A stopped router or worker is killed, and its supervisor starts another one."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -17,10 +19,16 @@ from console.provisioners.local.hung import HungProcesses
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    code = "import subprocess; subprocess.run(['sh', '-c', 'echo started; sleep 600'])"
+    started = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == b"started\n"
     os.kill(started.pid, signal.SIGSTOP)
     yield started
-    started.kill()
+    with suppress(ProcessLookupError):
+        os.killpg(started.pid, signal.SIGKILL)
     started.wait()
 
 
@@ -28,21 +36,23 @@ def observed(process: subprocess.Popen[bytes], state: ReplicaState) -> ReplicaOb
     return ReplicaObservation("demo-router-0", 0, state, "hash", {}, process.pid)
 
 
-def test_stopped_router_is_killed_after_a_while(
-    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("role", ["router", "worker"])
+def test_stopped_process_is_killed_after_a_while_with_its_children(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     now = 100.0
     monkeypatch.setattr(hung.time, "monotonic", lambda: now)
     processes = HungProcesses()
     late = [observed(process, ReplicaState.UNKNOWN)]
-    processes.end("router", late)
-    now += hung.HUNG_S - 0.1
-    processes.end("router", late)
+    processes.end(role, late)
+    now += hung.HUNG_S[role] - 0.1
+    processes.end(role, late)
     assert process.poll() is None
     now += 0.1
-    processes.end("router", late)
+    processes.end(role, late)
     assert process.wait(60) == -signal.SIGKILL
-    processes.end("router", late)  # it is gone: nothing to do
+    assert select.select([process.stdout], [], [], 60)[0], "its child has the pipe open"
+    processes.end(role, late)  # it is gone: nothing to do
 
 
 def test_router_that_responds_again_is_left_alone(
@@ -53,13 +63,13 @@ def test_router_that_responds_again_is_left_alone(
     processes = HungProcesses()
     for _ in range(5):
         processes.end("router", [observed(process, ReplicaState.UNKNOWN)])
-        now += hung.HUNG_S - 1
+        now += hung.HUNG_S["router"] - 1
         processes.end("router", [observed(process, ReplicaState.READY)])
     assert process.poll() is None
 
 
-@pytest.mark.parametrize("role", ["worker", "cache-node", ""])
-def test_only_routers_are_killed(
+@pytest.mark.parametrize("role", ["cache-node", ""])
+def test_other_processes_are_not_killed(
     process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     now = 100.0
@@ -67,5 +77,5 @@ def test_only_routers_are_killed(
     processes = HungProcesses()
     for _ in range(3):
         processes.end(role, [observed(process, ReplicaState.UNKNOWN)])
-        now += hung.HUNG_S
+        now += 600
     assert process.poll() is None

@@ -60,6 +60,12 @@ def test_type_of_unknown_size(people: Cast) -> None:
     assert put(client_of(people.alice), "metal.x", {"usd_hour": 1}).status_code == 200
 
 
+def test_one_price_at_a_time(people: Cast) -> None:
+    both = {"usd_hour": 1, "list_price": "m7i.large"}
+    refused = put(client_of(people.alice), THIS_MACHINE, both)
+    assert (refused.status_code, "Send one of them" in refused.content.decode()) == (400, True)
+
+
 def test_the_command_line(people: Cast) -> None:
     assert "m7i." in run("price", "list")
     assert "$0.20/h" in run("price", "set", THIS_MACHINE, "0.2")
