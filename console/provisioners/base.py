@@ -27,6 +27,7 @@ from typing import Any, Protocol, runtime_checkable
 from console.provisioners.pods import Around, Pod
 
 PORT_TAKEN = "PortTaken"
+HUNG = "Hung"
 """Reason of a replica whose fixed port another process holds."""
 
 

@@ -36,7 +36,7 @@ _OF_CLUSTERS = {
     "instance types; the worker is placed as soon as a node fits.",
     "SchedulingGated": "Remove the pod's scheduling gates, or wait for the controller that set "
     "them.",
-    "Hung": "The kubelet restarts a worker that fails its health check. If it repeats, read its "
+    "Hung": "A worker that does not respond for a minute is restarted. If it repeats, read its "
     "log, and lower the load or the context length.",
     "CreateContainerConfigError": "Create the Secret, ConfigMap or key named in the message.",
     "ImagePullBackOff": "Correct the image name, or provide the pull secret of its registry.",

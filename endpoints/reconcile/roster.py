@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from console.provisioners.base import ReplicaObservation, ReplicaState
+from console.provisioners.base import HUNG, ReplicaObservation, ReplicaState
 from console.web.templatetags.emberline import duration
 from endpoints.choices import EventKind, Severity, Stage
 from endpoints.lifecycle.components import ComponentStatus, WorkerFacts
@@ -226,7 +226,7 @@ def _was_restarted(row: Replica, seen: ReplicaObservation) -> bool:
 
 def _restart(row: Replica, seen: ReplicaObservation) -> Occurrence:
     pids = f": PID {row.pid} → {seen.pid}" if row.pid and seen.pid else ""
-    ended = "hung" if seen.reason == "Hung" else "crashed"
+    ended = "hung" if seen.reason == HUNG else "crashed"
     what = f"{ended} and restarted" if seen.restarts > row.restarts else "was restarted"
     times = f"{seen.restarts} restart{'' if seen.restarts == 1 else 's'} so far"
     first = seen.restarts - row.restarts_ready == 1  # a loop repeats one cause

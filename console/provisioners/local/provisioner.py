@@ -106,8 +106,7 @@ class LocalProvisioner:
         if workload is None:
             return Observation(exists=False)
         replicas = observation.observe(self._var, workload, infos)
-        hung_processes.end(workload.role, replicas)
-        return Observation(True, replicas)
+        return Observation(True, hung_processes.end(workload.role, replicas))
 
     def delete(self, ref: Ref) -> None:
         check_ref(ref, self.name)

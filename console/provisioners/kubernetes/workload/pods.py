@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from console.provisioners.base import ClusterEvent, ReplicaObservation, ReplicaState
+from console.provisioners.base import HUNG, ClusterEvent, ReplicaObservation, ReplicaState
 from console.provisioners.crash_cause import death_text, exit_text
 from console.provisioners.kubernetes.rendering.names import SPEC_HASH, container_name
 from console.provisioners.kubernetes.workload.fields import parse_time
@@ -23,7 +23,6 @@ _STUCK_S = 60.0
 _SLOW_CREATING_S = 60.0
 _LATELY_S = 300.0
 """Time after which not being ready has another cause than the last exit."""
-HUNG = "Hung"
 _HUNG = "It was ready and now fails its health check."
 _KILL_S = 180.0
 """Time after the last failed health check by which a hung process has ended."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -46,13 +47,19 @@ def test_stopped_process_is_killed_after_a_while_with_its_children(
     late = [observed(process, ReplicaState.UNKNOWN)]
     processes.end(role, late)
     now += hung.HUNG_S[role] - 0.1
-    processes.end(role, late)
+    (seen,) = processes.end(role, late)
+    assert (seen.state, seen.reason) == (ReplicaState.UNKNOWN, "Hung")
     assert process.poll() is None
     now += 0.1
     processes.end(role, late)
     assert process.wait(60) == -signal.SIGKILL
     assert select.select([process.stdout], [], [], 60)[0], "its child has the pipe open"
     processes.end(role, late)  # it is gone: nothing to do
+    (again,) = processes.end(role, [replace(late[0], state=ReplicaState.STARTING, pid=1)])
+    assert (again.reason, "was restarted" in again.message) == ("Hung", True)
+    now += 301
+    (again,) = processes.end(role, [replace(late[0], state=ReplicaState.STARTING, pid=1)])
+    assert again.reason == "", "another cause"
 
 
 def test_router_that_responds_again_is_left_alone(
