@@ -6,6 +6,7 @@ Django is loaded only for the latter.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Any
@@ -66,6 +67,7 @@ def _run_command(options: dict[str, Any]) -> context.CommandEnded:
 
 
 def _run_locally(options: dict[str, Any]) -> context.CommandEnded:
+    gc.disable()  # what is imported here stays: collecting it takes a fifth of a command's time
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     try:
         import django
@@ -83,6 +85,8 @@ def _run_locally(options: dict[str, Any]) -> context.CommandEnded:
     from console import local_api
     from endpoints.commandline.local_machine import ThisMachine
 
+    gc.freeze()
+    gc.enable()
     here: LocalConsole = ThisMachine()
     with local_api.without_request_log():
         return context.run(options, local_api.client, sys.stdout, sys.stderr, here)
