@@ -63,8 +63,8 @@ class BudgetState:
     def level(self) -> str:
         """Return the Tabler color name."""
         if self.used >= 1:
-            return "danger"
-        return "warning" if self.used >= 0.8 or (self.forecast or 0.0) > 1 else "success"
+            return "red"
+        return "yellow" if self.used >= 0.8 or (self.forecast or 0.0) > 1 else "green"
 
     @property
     def passed(self) -> list[int]:

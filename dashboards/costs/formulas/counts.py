@@ -19,7 +19,7 @@ from dashboards.boards.queries import Scope
 from dashboards.boards.queries import metric_names as n
 from dashboards.boards.queries.cost import USAGE
 from dashboards.boards.results import evidence, targets
-from dashboards.costs.formulas.savings import Counts
+from dashboards.costs.formulas.savings import TIERS, Counts
 from dashboards.prometheus.http.client import Asker, Fault, QueryResult, Question
 
 COVERED_STEP_S = 60
@@ -44,9 +44,6 @@ def coverage_query(range_s: int) -> str:
 def _steps(range_s: int, step: int) -> str:
     """Return a subquery range with one point a step; Prometheus 2 includes both ends of a range."""
     return f"[{range_s - 1}s:{step}s]"
-
-
-TIERS = ("device", "l1", "l2")
 
 
 @dataclass(frozen=True, slots=True)

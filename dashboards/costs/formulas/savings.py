@@ -19,6 +19,7 @@ from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, label
 
 HOUR_S = 3600.0
 MILLION = 1_000_000.0
+TIERS = ("device", "l1", "l2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def saving(rate: Rate, counts: Counts, slope: float, l2: L2Cost = NO_L2) -> Savi
     """saved = (cached tokens x seconds per token - seconds of loading) x price of a worker
     - cost of L1 - cost of L2. `slope`: worker seconds for each additional prompt token.
     """
-    seconds = {tier: tokens * slope for tier, tokens in counts.cached.items()}
+    seconds = {tier: counts.cached.get(tier, 0.0) * slope for tier in TIERS}
     load_s = counts.load_s or 0.0
     before = _times(sum(seconds.values()) - load_s, rate.usd_hour)
     is_known = rate.usd_hour is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -16,9 +16,18 @@ from typing import Any
 from console.accounts.permissions import Somebody, allows
 from console.catalogue.core.builtin import Instance
 from dashboards.boards.results.board import Message, make_fault_message
-from dashboards.costs.formulas.counts import TIERS, UsageCounts, count_usage
+from dashboards.costs.formulas.counts import UsageCounts, count_usage
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
-from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day, rate
+from dashboards.costs.formulas.savings import (
+    NO_L2,
+    TIERS,
+    Costs,
+    Counts,
+    L2Cost,
+    costs,
+    per_day,
+    rate,
+)
 from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.entry import MissingPrice, list_missing
@@ -206,6 +215,9 @@ def _rows(
         slope = measured.slope if measured else None
         pays = l2.get(endpoint.name, NO_L2)
         row_costs = costs(rate(needs, catalogue), counts or Counts(), slope, pays)
+        if counts is None and counted.fault and row_costs.saving:
+            unknown = replace(row_costs.saving, before=None, usd=None, why=_NO_USAGE)
+            row_costs = replace(row_costs, saving=unknown)
         other = measured.calibration.endpoint.name if measured and measured.lent else ""
         lent_by = other if other in names else ""
         last = latest.get(endpoint.pk)
@@ -245,6 +257,7 @@ def _l2(
     }
 
 
+_NO_USAGE = "Usage is unknown while Prometheus is unavailable."
 _NOT_SPLIT = L2Cost(None, "Usage of the cache tier is unknown while Prometheus is unavailable.")
 
 

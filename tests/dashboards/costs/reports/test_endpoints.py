@@ -20,6 +20,7 @@ from dashboards.costs.formulas.price_terms import THIS_MACHINE
 from dashboards.costs.reports.endpoints import COLUMNS
 from dashboards.models import Calibration
 from dashboards.prometheus.http.client import Prometheus
+from endpoints.models import Endpoint
 from endpoints.runs import RunState
 from tests.dashboards.costs.formulas.test_calibration import serving_endpoint
 from tests.support.people import cast, client_of
@@ -111,6 +112,30 @@ def test_unreachable_prometheus_is_an_error_and_no_zero(free_port: int) -> None:
     found = count_usage(Prometheus(f"http://127.0.0.1:{free_port}"), DAY, time.time())
     assert found.fault is not None
     assert not found.by_endpoint
+
+
+def test_page_without_prometheus_states_no_saving(
+    measured_endpoint: Any, settings: Any, free_port: int
+) -> None:
+    url = f"http://127.0.0.1:{free_port}"
+    settings.EMBERLINE = replace(django_settings.EMBERLINE, prometheus_url=url)
+    alice = client_of(measured_endpoint.alice)
+    page = alice.get("/costs/")
+    assert page.status_code == 200
+    text = page.content.decode()
+    assert "is unreachable" in text
+    assert "Formula" not in text
+    (demo,) = alice.get("/api/v1/costs/").json()["endpoints"]
+    assert (demo["saved_usd"], demo["saved_before_cache_usd"]) == (None, None)
+
+
+def test_calibrated_endpoint_without_a_sample_in_the_range_has_a_row(
+    costs_prometheus: str, measured_endpoint: Any
+) -> None:
+    Endpoint.objects.update(name="paused")
+    page = client_of(measured_endpoint.alice).get("/costs/?range=1h")
+    assert page.status_code == 200
+    assert "0 ms device + 0 ms L1" in page.content.decode()
 
 
 @pytest.fixture
