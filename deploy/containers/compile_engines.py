@@ -62,6 +62,7 @@ MODULES = [
     "routing.engine.http.heads",
     "routing.engine.http.http1",
     "routing.engine.misses.diagnosis",
+    "routing.engine.misses.diagnostics",
     "routing.engine.misses.history",
     "routing.engine.misses.ledger",
     "routing.engine.misses.peer_prompts",

@@ -13,6 +13,7 @@ from routing.engine.access.paths import CONTROL, control_refusal, without_slash
 from routing.engine.config import Key
 from routing.engine.errors import Refusal, refuse_without_worker
 from routing.engine.exchange import Exchange
+from routing.engine.fleet.responses import PATH as RESPONSES_PATH
 from routing.engine.fleet.responses import named_response
 from routing.engine.http.bodies import BYTE_ORDER_MARK, ReadPace, is_small
 from routing.engine.http.cors import is_preflight
@@ -412,6 +413,8 @@ class RequestPath:
             if decision.estimated or exchange.ask.skips_cache:
                 cached = None
             router.policy.ended(exchange.facts, worker, prompt, cached)
+            if exchange.ask.path == RESPONSES_PATH and decision.answer_id:
+                router.responses.stored(decision.answer_id, worker.id)
         elif worker is not None and 400 <= (decision.status or 0) < 499 and exchange.answered:
             router.policy.refused(exchange.facts, worker)  # nothing of its prompt was computed
         model: ModelMetrics = exchange.model

@@ -199,7 +199,7 @@ class Router:
         """List who is told of requests, in order: the recorder writes what the others noted."""
         observers, canary, kv, peers = Observers(), self.canary, self.kv, self.peers
         observers.arrived = [self.misses.arrived, self.diagnostics.arrived]
-        observers.ended = [self.misses.ended, self.responses.ended]
+        observers.ended = [self.misses.ended]
         if canary is not None:
             observers.arrived.append(canary.arrived)
             observers.ended.append(canary.ended)

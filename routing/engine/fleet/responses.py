@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from routing.engine.fleet.probe_request import ProbeError, send_probe
 from routing.engine.fleet.workers import Worker, WorkerTable
-
-if TYPE_CHECKING:
-    from routing.engine.request import RoutedRequest
 
 PATH: Final = b"/v1/responses"
 _PREFIX: Final = PATH + b"/"
@@ -42,12 +39,7 @@ class ResponseLocator:
         self._workers: dict[str, str] = {}
         self._unknown: dict[str, float] = {}
 
-    def ended(self, exchange: RoutedRequest) -> None:
-        decision = exchange.decision
-        if decision.status == 200 and exchange.ask.path == PATH and decision.answer_id:
-            self._store(decision.answer_id, decision.chosen)
-
-    def _store(self, response_id: str, worker_id: str) -> None:
+    def stored(self, response_id: str, worker_id: str) -> None:
         self._workers.pop(response_id, None)
         if len(self._workers) >= _KEPT:
             del self._workers[next(iter(self._workers))]
@@ -80,7 +72,7 @@ class ResponseLocator:
         holds = await asyncio.gather(*map(has, workers[:_MOST_SEARCHED]))
         for worker, has_it in zip(workers, holds, strict=False):
             if has_it:
-                self._store(response_id, worker.id)
+                self.stored(response_id, worker.id)
                 return
         if len(self._unknown) >= _KEPT:
             self._unknown.clear()
