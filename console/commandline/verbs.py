@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from string import Formatter
 from typing import Any
 
 from console.commandline import output
 from console.commandline.context import CommandContext, CommandResult
-from console.commandline.input import confirm, parse_facts
+from console.commandline.input import confirm, known_name, parse_facts, read_text
 
 _FORMS = (output.TABLE, output.JSON, output.YAML)
 OUTPUT: dict[str, Any] = {
@@ -81,11 +82,18 @@ class Verb:
         elif callable(show) or isinstance(show, ArgumentText):
             self.form = OUTPUT
         self._arguments: list[str] = []
+        self._files: set[str] = set()
+        self.known: tuple[str, str] | None = None
         parser.set_defaults(run=self._run)
 
     def add(self, *flags: str, to: Any = None, **options: Any) -> None:
         """`to`: the result of `one_of`."""
         self._arguments.append((to or self.parser).add_argument(*flags, **options).dest)
+
+    def file(self, flag: str, name: str, text: str) -> None:
+        """Add an option whose value is the text of a file, for what other users must not see."""
+        self.add(flag, dest=name, metavar="FILE", help=f"{text}; - reads standard input")
+        self._files.add(name)
 
     def fields(self, text: str, name: str = "fields", nargs: str = "+") -> None:
         """Add positional FIELD=VALUE arguments, fields of the request's body."""
@@ -117,7 +125,8 @@ class Verb:
         if self._consequence:
             named = str(context.options[self._arguments[0]])
             confirm(context, named, self._consequence.format_map(context.options))
-        answer = self._send(context) if isinstance(self.call, str) else self.call(context)
+        with known_name(context, *self.known) if self.known else nullcontext():
+            answer = self._send(context) if isinstance(self.call, str) else self.call(context)
         result = answer if isinstance(answer, CommandResult) else CommandResult(answer)
         return CommandResult(self._format(result.answer, context.options), result.exit_code)
 
@@ -125,10 +134,10 @@ class Verb:
         method, path = str(self.call).split()
         options, parts = context.options, path.strip("/").split("/")
         in_path = {name for _, name, _, _ in Formatter().parse(path)}
-        rest = {
-            name: options[name]
+        rest: dict[str, Any] = {
+            name: read_text(options[name]).strip() if name in self._files else options[name]
             for name in self._arguments
-            if name not in in_path and options[name] not in (None, "", [])
+            if name not in in_path and self._is_given(name, options[name])
         }
         where = [part.format_map(options) for part in parts]
         if method == "GET" and isinstance(self._show, Table):
@@ -140,6 +149,10 @@ class Verb:
         return context.client.send(
             "POST" if once else method, *where, data=data or None, once=once
         ).body
+
+    def _is_given(self, name: str, value: Any) -> bool:
+        """Return False for an option left out; "" clears a field if it is not the default."""
+        return value not in (None, []) and (value != "" or self.parser.get_default(name) is None)
 
     def _format(self, answer: Any, options: Mapping[str, Any]) -> str:
         form = options.get("output", output.TABLE)
@@ -184,17 +197,20 @@ class Verbs:
         show: Show = None,
         form: Mapping[str, Any] | None = None,
         sends: Mapping[str, Any] | None = None,
+        known: tuple[str, str] | None = None,
     ) -> Verb:
         """Add a verb. `call` returns text or a document, in a CommandResult where the exit code is
         a verdict. As a string it is a request, as in "POST endpoints/{name}/explain/": arguments
         that the path does not name are query parameters of GET and DELETE, else fields of the body,
         beside those in `sends`. CREATE is a POST that takes effect once, however often it is sent.
         `show` formats a document for people: a table, lines, or a text that may refer to fields and
-        options, as in "{name} is added." A document has `--output`; `form` is one that differs, {}
+        options, as in "{name} is added." `known`: noun and list of the rows that are named if the
+        verb's is not found. A document has `--output`; `form` is one that differs, {}
         is none.
         """
         parser = self._parsers.add_parser(name, help=text)
         verb = Verb(parser, call, show, sends or {})
+        verb.known = known
         verb.form = verb.form if form is None else form or None
         for argument in arguments:
             verb.add(argument)

@@ -18,33 +18,17 @@ from console.commandline.context import (
     CommandError,
     CommandResult,
 )
-from console.commandline.input import confirm, known_name, read_text
+from console.commandline.input import known_name
 from console.commandline.verbs import Table, Verb, Verbs
 
 _VERDICTS = {"Ready": 0, "Degraded": 1}
 _NO_ANSWER = 2
+_KNOWN = ("cluster", "clusters")
 
 
 def _cells(one: dict[str, Any]) -> tuple[str, ...]:
     version = one["server_version"] or "-"
     return one["name"], one["phase"], one["kind"], one["namespace"], version, one["message"]
-
-
-def get(context: CommandContext) -> Any:
-    with known_name(context, "cluster", "clusters"):
-        return context.client.get("clusters", context.name)
-
-
-def _facts(context: CommandContext, *more: str) -> dict[str, Any]:
-    fields = context.given(*more, "context", "namespace", "reach")
-    if context.options["kubeconfig"]:
-        fields["kubeconfig"] = read_text(context.options["kubeconfig"])
-    return fields
-
-
-def add(context: CommandContext) -> Any:
-    data = {"name": context.name, **_facts(context, "kind")}
-    return context.client.post("clusters", data=data, once=True)
 
 
 def check(context: CommandContext) -> CommandResult:
@@ -82,15 +66,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 def print_role(context: CommandContext) -> str:
     query = {name: context.options[name] or None for name in ("namespace", "follow")}
-    with known_name(context, "cluster", "clusters"):
-        return context.client.text("clusters", context.name, "role", **query).rstrip()
-
-
-def remove(context: CommandContext) -> None:
-    get(context)
-    text = f"Removing cluster {context.name} deletes its credentials from the console."
-    confirm(context, context.name, text)
-    context.client.delete("clusters", context.name)
+    return context.client.text("clusters", context.name, "role", **query).rstrip()
 
 
 def rekey(context: CommandContext) -> str:
@@ -100,7 +76,7 @@ def rekey(context: CommandContext) -> str:
 
 
 def _add_facts(verb: Verb) -> None:
-    verb.add("--kubeconfig", metavar="FILE", help="kubeconfig file; - reads standard input")
+    verb.file("--kubeconfig", "kubeconfig", "kubeconfig file")
     verb.add("--context", help="context of the kubeconfig (the current one)")
     verb.add("--namespace", help="default namespace for endpoints")
     verb.add(
@@ -121,14 +97,14 @@ def add_clusters(rooms: Verbs) -> None:
     verbs = rooms.group("cluster", "manage Kubernetes clusters")
     text = "list clusters with their last check"
     verbs.verb("list", text, call="GET clusters/", show=_CLUSTERS)
-    verbs.verb(
-        "get", "show a cluster's capabilities from the last check", "name", call=get, show=_lines
-    )
+    path, text = "clusters/{name}/", "show a cluster's capabilities from the last check"
+    verbs.verb("get", text, "name", call=f"GET {path}", show=_lines, known=_KNOWN)
     verb = verbs.verb(
         "add",
         "add a cluster",
         "name",
-        call=add,
+        call="CREATE clusters/",
+        form={},
         show="Cluster {name} added. Check its capabilities: emberline cluster check {name}",
     )
     verb.add(
@@ -142,12 +118,15 @@ def add_clusters(rooms: Verbs) -> None:
         "update",
         "change kubeconfig, context, namespace or reach",
         "name",
-        call=lambda context: context.client.patch("clusters", context.name, data=_facts(context)),
+        call=f"PATCH {path}",
+        known=_KNOWN,
+        form={},
         show="Cluster {name} changed. Running endpoints are not affected.",
     )
     _add_facts(verb)
     verbs.verb("check", "check a cluster's capabilities now", "name", call=check, show=_lines)
-    verb = verbs.verb("role", "print a Role with the missing rights", "name", call=print_role)
+    text = "print a Role with the missing rights"
+    verb = verbs.verb("role", text, "name", call=print_role, known=_KNOWN)
     verb.add("--namespace", default="", help="print the full Role for this namespace")
     verb.add(
         "--follow", action="store_true", help="print the full Role including rights for follow"
@@ -156,10 +135,11 @@ def add_clusters(rooms: Verbs) -> None:
         "remove",
         "remove an unused cluster",
         "name",
-        call=remove,
+        call=f"DELETE {path}",
+        known=_KNOWN,
         show="Cluster {name} and its credentials removed.",
     )
-    verb.ask_first()
+    verb.ask_first("Removing cluster {name} deletes its credentials from the console.")
     verbs.verb("rekey", "same as `emberline rekey`", call=rekey)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from console.commandline.context import CommandContext, CommandResult
-from console.commandline.input import confirm, known_name, read_text
+from console.commandline.input import known_name
 from console.commandline.verbs import Table, Verb, Verbs
 
 _VERDICTS = {"ok": 0, "warning": 1}
@@ -27,22 +27,17 @@ _PLAIN = {
     "secret_file": "file name in the console's secrets folder",
     "key_file": "file name in the console's secrets folder",
 }
+_KNOWN = ("metrics source", "metrics-sources")
+_SWITCHES = (
+    ("--enable", True, "use it for queries"),
+    ("--disable", False, "keep it, but send no queries"),
+)
 _FILES = {
     "secret": "file with the token, password or AWS secret key",
     "ca": "CA certificate file (PEM)",
     "certificate": "client certificate file (PEM)",
     "key": "client key file (PEM)",
 }
-
-
-def _facts(context: CommandContext) -> dict[str, Any]:
-    fields = context.given("auth", *_PLAIN)
-    for name in _FILES:
-        if context.options[f"{name}_from"]:
-            fields[name] = read_text(context.options[f"{name}_from"]).strip()
-    if context.options["enable"] or context.options["disable"]:
-        fields["enabled"] = bool(context.options["enable"])
-    return fields
 
 
 def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
@@ -55,32 +50,10 @@ def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def get(context: CommandContext) -> Any:
-    with known_name(context, "metrics source", "metrics-sources"):
-        return context.client.get("metrics-sources", context.name)
-
-
-def add(context: CommandContext) -> Any:
-    data = {"name": context.name, **_facts(context)}
-    return context.client.post("metrics-sources", data=data, once=True)
-
-
-def update(context: CommandContext) -> Any:
-    get(context)
-    return context.client.patch("metrics-sources", context.name, data=_facts(context))
-
-
 def test(context: CommandContext) -> CommandResult:
     with known_name(context, "metrics source", "metrics-sources", _NO):
         outcome = context.client.post("metrics-sources", context.name, "test")
     return CommandResult(outcome, _VERDICTS.get(outcome["found"]["verdict"], _NO))
-
-
-def remove(context: CommandContext) -> None:
-    get(context)
-    text = f"Removing metrics source {context.name} deletes its secrets; boards lose its series."
-    confirm(context, context.name, text)
-    context.client.delete("metrics-sources", context.name)
 
 
 def _format_source(one: Mapping[str, Any]) -> Iterator[str]:
@@ -102,14 +75,15 @@ def _format_source(one: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _add_facts(verb: Verb) -> None:
+    switch = verb.one_of()
     verb.add("--auth", choices=("none", "bearer", "basic", "sigv4", "mtls"), help="authentication")
     for name, text in _PLAIN.items():
         verb.add(f"--{name.replace('_', '-')}", help=text)
     for name, text in _FILES.items():
-        verb.add(f"--{name}-from", metavar="FILE", help=f"{text}; - reads standard input")
-    either = verb.one_of()
-    either.add_argument("--enable", action="store_true", help="use it for queries")
-    either.add_argument("--disable", action="store_true", help="keep it, but send no queries")
+        verb.file(f"--{name}-from", name, text)
+    for flag, enabled, text in _SWITCHES:
+        either = {"dest": "enabled", "action": "store_const", "const": enabled, "help": text}
+        verb.add(flag, to=switch, **either)
 
 
 _SOURCES = Table(
@@ -122,14 +96,14 @@ _SOURCES = Table(
 def add_metrics_sources(rooms: Verbs) -> None:
     verbs = rooms.group("metrics-source", "manage Prometheus metrics sources")
     verbs.verb("list", "list metrics sources", call="GET metrics-sources/", show=_SOURCES)
-    verbs.verb(
-        "get", "show a metrics source with its last test", "name", call=get, show=_format_source
-    )
+    path, text = "metrics-sources/{name}/", "show a metrics source with its last test"
+    verbs.verb("get", text, "name", call=f"GET {path}", show=_format_source, known=_KNOWN)
     verb = verbs.verb(
         "add",
         "add a metrics source",
         "name",
-        call=add,
+        call="CREATE metrics-sources/",
+        form={},
         show="Metrics source {name} added. Test it: emberline metrics-source test {name}",
     )
     _add_facts(verb)
@@ -137,7 +111,9 @@ def add_metrics_sources(rooms: Verbs) -> None:
         "update",
         "change the given fields",
         "name",
-        call=update,
+        call=f"PATCH {path}",
+        known=_KNOWN,
+        form={},
         show="Metrics source {name} changed.",
     )
     _add_facts(verb)
@@ -146,7 +122,8 @@ def add_metrics_sources(rooms: Verbs) -> None:
         "remove",
         "remove a metrics source and its secrets",
         "name",
-        call=remove,
+        call=f"DELETE {path}",
+        known=_KNOWN,
         show="Metrics source {name} and its secrets removed.",
     )
-    verb.ask_first()
+    verb.ask_first("Removing metrics source {name} deletes its secrets; boards lose its series.")
