@@ -55,8 +55,14 @@ class RawClient:
         return kind, [self.read() for _ in range(number * _LISTS[kind])]
 
     def is_closed(self) -> bool:
-        """Return whether the peer has closed; blocks until it does or data arrives."""
-        return self._file.read(1) == b""
+        """Return whether the peer has closed; blocks until it does or data arrives.
+
+        TCP says it by a reset if the peer had not read all that was sent (RFC 1122, 4.2.2.13).
+        """
+        try:
+            return self._file.read(1) == b""
+        except ConnectionResetError:
+            return True
 
 
 def encode(*words: bytes | str) -> bytes:
