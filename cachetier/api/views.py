@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from django.db.models import Q
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,12 +16,10 @@ from cachetier.models import CacheTier
 from cachetier.tier.lifecycle import TierPhase
 from cachetier.tier.spec import FIELDS, Problem, Refused
 from console.accounts.permissions import actor_of
-from console.api import named_objects
-from console.api.named_objects import Resource
-from console.api.parameters import LAST_EVENT_ID, WATCH, Filter
+from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
-from console.api.watch import WatchedList
 from console.core.errors import expect_object
+from console.resources.rest import Resource, named
 
 
 def _filter_by_phase(value: str) -> Q:
@@ -32,32 +30,22 @@ def _filter_by_phase(value: str) -> Q:
 
 
 TIERS = Resource(
-    rows=selectors.tiers,
-    create=actions.create,
-    change=actions.change,
-    delete=actions.delete,
-    facts=lambda tier: asdict(tier.spec),
-    labels={field.name: (field.label, str(field.effect)) for field in FIELDS},
-    example_field="memory_bytes",
-    users=selectors.visible_users,
-)
-
-
-@extend_schema(tags=["cache"])
-@extend_schema_view(
-    get=extend_schema(summary="List cache tiers", parameters=[WATCH, LAST_EVENT_ID]),
-    post=named_objects.describe_create(
-        "Create a cache tier",
-        "Create a tier; it serves once its phase is Ready.",
-        serializers.CreateSerializer,
-        serializers.TierSerializer,
-        serializers.NEW_TIER,
-    ),
-)
-class Tiers(named_objects.CreateView, WatchedList[CacheTier]):
-    resource = TIERS
-    serializer_class = serializers.TierSerializer
-    filters = (
+    path="cache-tiers",
+    noun="cache tier",
+    tag="cache",
+    about={
+        "create": "Create a tier; it serves once its phase is Ready.",
+        "change": "Change a tier. Requests are served throughout; each field documents what "
+        "restarts.",
+        "delete": "Delete a tier; 409 while an endpoint uses it.",
+    },
+    examples=serializers.NEW_TIER,
+    document=serializers.TierSerializer,
+    new=serializers.CreateSerializer,
+    changed=serializers.ChangeSerializer,
+    rows=lambda _viewer: selectors.tiers(),
+    context=lambda viewer: {"users": selectors.visible_users(viewer)},
+    filters=(
         Filter("search", "name__icontains", "Part of the name."),
         Filter(
             "phase",
@@ -66,29 +54,16 @@ class Tiers(named_objects.CreateView, WatchedList[CacheTier]):
             choices=[str(phase) for phase in TierPhase],
         ),
         Filter("cluster", "cluster", "Filter by cluster."),
-    )
-
-
-@extend_schema(tags=["cache"])
-@extend_schema_view(
-    get=extend_schema(summary="Read a cache tier", parameters=[WATCH, LAST_EVENT_ID]),
-    patch=named_objects.describe_change(
-        "Change a cache tier",
-        "Change a tier. Requests are served throughout; each field documents what restarts.",
-        serializers.ChangeSerializer,
-        serializers.TierSerializer,
-        "CacheTier",
     ),
-    delete=named_objects.describe_delete(
-        "Delete a cache tier",
-        "Delete a tier; 409 while an endpoint uses it.",
-        {202: serializers.TierSerializer},
-    ),
+    create=named(actions.create),
+    change=actions.change,
+    delete=actions.delete,
+    facts=lambda tier: asdict(tier.spec),
+    labels={field.name: (field.label, str(field.effect)) for field in FIELDS},
+    example_field="memory_bytes",
+    watched=True,
+    in_background=True,
 )
-class Tier(named_objects.NamedView):
-    resource = TIERS
-    serializer_class = serializers.TierSerializer
-    deleted_status = 202
 
 
 @extend_schema(tags=["cache"])
@@ -98,7 +73,7 @@ class Contents(GenericAPIView[CacheTier]):
     @extend_schema(summary="List the contents of a cache tier")
     def get(self, request: Request, name: str) -> Response:
         """Contents by namespace, and hit rates at other sizes."""
-        tier_detail = selectors.detail(TIERS.find_or_404(name), request.user)
+        tier_detail = selectors.detail(TIERS.get(request.user, name), request.user)
         return Response(serializers.ContentsSerializer(tier_detail).data)
 
 
@@ -117,5 +92,7 @@ class Flush(GenericAPIView[CacheTier]):
         if "namespace" not in data:
             remedy = 'Send {"namespace": "..."}; "" removes everything.'
             raise Refused(Problem("namespace", None, "Required.", remedy, "required"))
-        dropped = actions.flush(actor_of(request), TIERS.find_or_404(name).name, data["namespace"])
+        dropped = actions.flush(
+            actor_of(request), TIERS.get(request.user, name).name, data["namespace"]
+        )
         return Response({"dropped": dropped})

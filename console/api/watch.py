@@ -9,16 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
 from django.http import Http404, StreamingHttpResponse
-from rest_framework.generics import GenericAPIView
-from rest_framework.mixins import ListModelMixin
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from console.accounts import gate
 from console.api.parameters import WATCH, read_flag
@@ -110,23 +106,3 @@ async def _share_poll(seen: Callable[[], Any], key: object) -> AsyncIterator[Any
 
 def _digest(data: Any) -> str:
     return digest(json.dumps(data, sort_keys=True).encode())
-
-
-Row = TypeVar("Row", bound=Model)
-
-
-class WatchedList(ListModelMixin, GenericAPIView[Row]):
-    """List view; DRF's ListAPIView.get cannot return a streaming response."""
-
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response | StreamingHttpResponse:
-        """Sorted by name. A watch returns all filtered items without pagination."""
-        if is_watch(request):
-            return watch_list(request, self._by_name)
-        return self.list(request, *args, **kwargs)
-
-    def _by_name(self) -> dict[str, Any]:
-        queryset = self.filter_queryset(self.get_queryset())
-        return {
-            watch_object["name"]: watch_object
-            for watch_object in self.get_serializer(queryset, many=True).data
-        }

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import actor_of
-from console.api.idempotency import idempotent
-from console.api.parameters import IF_MATCH
-from console.api.preconditions import expected_generation, with_generation
-from console.api.serializers import ErrorSerializer
-from console.core.errors import expect_object
+from console.resources.rest import Resource
 from dashboards.custom_boards import actions, selectors
 from dashboards.custom_boards.documents import (
     FORMAT,
@@ -36,9 +29,7 @@ from dashboards.custom_boards.documents import (
 from dashboards.custom_boards.models import CustomBoard
 from endpoints import teams
 
-_described = partial(extend_schema, tags=["custom boards"])
 _READ_ONLY = ("id", "may_edit", "url", "generation", "changed_at")
-_REFUSED = {400: ErrorSerializer, 403: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 
 
 class CustomPanelSerializer(serializers.Serializer[Any]):
@@ -95,112 +86,73 @@ class CustomBoardSerializer(BoardDocumentSerializer):
     generation = serializers.IntegerField()
     changed_at = serializers.DateTimeField()
 
-
-class CustomBoards(GenericAPIView[CustomBoard]):
-    write_somewhere = True
-    serializer_class = CustomBoardSerializer
-
-    def get_queryset(self) -> QuerySet[CustomBoard]:
-        return selectors.list_boards(self.request.user)
-
-    @_described(summary="List custom boards", responses=CustomBoardSerializer(many=True))
-    def get(self, request: Request) -> Response:
-        """Your own and those of your teams. Panels that you may not see are of type `hidden`."""
-        page = self.paginate_queryset(self.get_queryset()) or []
-        team_names = teams.names(request.user)
-        return self.get_paginated_response(
-            [_represent(request, board, team_names) for board in page]
-        )
-
-    @_described(
-        summary="Create a custom board",
-        request=CustomBoardWriteSerializer,
-        responses={201: CustomBoardSerializer, **_REFUSED},
-    )
-    @idempotent
-    def post(self, request: Request) -> Response:
-        """Takes an export as it is. PromQL panels need the operator role for all endpoints."""
-        document, fields = _split(request)
-        made = actions.create(actor_of(request), document, **fields)
-        return with_generation(Response(_represent(request, made), status=201), made.generation)
+    def to_representation(self, board: CustomBoard) -> dict[str, Any]:
+        viewer = actor_of(self.context["request"])
+        return {
+            "id": str(board.pk),
+            "owner": board.owner,
+            "shared": board.shared,
+            "may_edit": selectors.may_edit(viewer, board),
+            "url": board.get_absolute_url(),
+            "generation": board.generation,
+            "changed_at": board.changed_at,
+            **selectors.export(viewer, board, self.context["endpoints"]),
+        }
 
 
-@_described()
-class CustomBoardView(APIView):
-    write_somewhere = True
-
-    @extend_schema(
-        summary="Read a custom board", responses={200: CustomBoardSerializer, 404: ErrorSerializer}
-    )
-    def get(self, request: Request, board_id: UUID) -> Response:
-        """Also one that is shared with you by its link."""
-        board = selectors.get_board(actor_of(request), board_id)
-        return with_generation(Response(_represent(request, board)), board.generation)
-
-    @extend_schema(
-        summary="Replace a custom board",
-        parameters=[IF_MATCH],
-        request=CustomBoardWriteSerializer,
-        responses={200: CustomBoardSerializer, **_REFUSED},
-    )
-    def put(self, request: Request, board_id: UUID) -> Response:
-        """Title and panels are replaced; `owner` and `shared` keep their values if omitted. A panel
-        of type `hidden` keeps its content.
-        """
-        document, fields = _split(request)
-        board = actions.replace_board(
-            actor_of(request),
-            board_id,
-            document,
-            **fields,
-            expected_generation=expected_generation(request),
-        )
-        return with_generation(Response(_represent(request, board)), board.generation)
-
-    @extend_schema(
-        summary="Delete a custom board",
-        parameters=[IF_MATCH],
-        responses={204: None, 403: ErrorSerializer, 404: ErrorSerializer},
-    )
-    def delete(self, request: Request, board_id: UUID) -> Response:
-        expected = expected_generation(request)
-        actions.delete(actor_of(request), board_id, expected_generation=expected)
-        return Response(status=204)
-
-
-class ExportView(APIView):
-    @_described(
-        summary="Export a custom board",
-        responses={200: BoardDocumentSerializer, 404: ErrorSerializer},
-    )
-    def get(self, request: Request, board_id: UUID) -> Response:
-        """Returns title and panels only; create a board from it on any console."""
-        board = selectors.get_board(actor_of(request), board_id)
-        return Response(selectors.export(actor_of(request), board))
-
-
-def _represent(
-    request: Request, board: CustomBoard, endpoints: Collection[str] | None = None
-) -> dict[str, Any]:
-    viewer = actor_of(request)
-    return {
-        "id": str(board.pk),
-        "owner": board.owner,
-        "shared": board.shared,
-        "may_edit": selectors.may_edit(viewer, board),
-        "url": board.get_absolute_url(),
-        "generation": board.generation,
-        "changed_at": board.changed_at,
-        **selectors.export(viewer, board, endpoints),
-    }
-
-
-def _split(request: Request) -> tuple[Mapping[str, Any], dict[str, Any]]:
+def _split(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return the document, and the fields that are no part of it. What a read added is ignored."""
-    data = dict(expect_object(request.data))
     document = {name: value for name, value in data.items() if name not in _READ_ONLY}
     fields: dict[str, Any] = {}
     for name in ("owner", "shared"):
         if name in document:
             fields[name] = document.pop(name)
     return document, fields
+
+
+def _create(actor: Any, data: Mapping[str, Any]) -> CustomBoard:
+    document, fields = _split(data)
+    return actions.create(actor, document, **fields)
+
+
+def _replace(actor: Any, board_id: UUID, data: Mapping[str, Any], **expected: Any) -> CustomBoard:
+    document, fields = _split(data)
+    return actions.replace_board(actor, board_id, document, **fields, **expected)
+
+
+BOARDS = Resource(
+    path="custom-boards",
+    key="uuid:board_id",
+    noun="custom board",
+    tag="custom boards",
+    about={
+        "list": "Your own and those of your teams. Panels that you may not see are of type "
+        "`hidden`.",
+        "read": "Also one that is shared with you by its link.",
+        "create": "Takes an export as it is. PromQL panels need the operator role for all "
+        "endpoints.",
+        "change": "Title and panels are replaced; `owner` and `shared` keep their values if "
+        "omitted. A panel\nof type `hidden` keeps its content.",
+    },
+    document=CustomBoardSerializer,
+    new=CustomBoardWriteSerializer,
+    changed=CustomBoardWriteSerializer,
+    rows=selectors.list_boards,
+    find=selectors.get_board,
+    context=lambda viewer: {"endpoints": teams.names(viewer)},
+    create=_create,
+    change=_replace,
+    delete=actions.delete,
+    replaces=True,
+    view={"write_somewhere": True},
+)
+
+
+class ExportView(APIView):
+    @extend_schema(
+        tags=["custom boards"], summary="Export a custom board", responses=BoardDocumentSerializer
+    )
+    def get(self, request: Request, board_id: UUID) -> Response:
+        """Returns title and panels only; create a board from it on any console."""
+        board = selectors.get_board(actor_of(request), board_id)
+        return Response(selectors.export(actor_of(request), board))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
+from console.resources.rest import make_urls
 from dashboards.api import boards, custom_boards, grafana, measurements
 from dashboards.insight.canary import api as canary
 from dashboards.insight.misses import api as misses
@@ -13,12 +14,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("endpoints/<endpoint:name>/proof/", measurements.Proof.as_view(), name="proof"),
     path("boards/", boards.Boards.as_view(), name="boards"),
     path("boards/<board:board>/", boards.BoardView.as_view(), name="board"),
-    path("custom-boards/", custom_boards.CustomBoards.as_view(), name="custom_boards"),
-    path(
-        "custom-boards/<uuid:board_id>/",
-        custom_boards.CustomBoardView.as_view(),
-        name="custom_board",
-    ),
+    *make_urls(custom_boards.BOARDS),
     path(
         "custom-boards/<uuid:board_id>/export/",
         custom_boards.ExportView.as_view(),

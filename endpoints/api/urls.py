@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
+from console.resources.rest import make_urls
 from endpoints.api import (
     cluster,
     follows,
@@ -50,8 +51,7 @@ urlpatterns = [
         name="key-rotate",
     ),
     path("endpoints/<endpoint:name>/usage/", keys.EndpointKeyUsage.as_view(), name="usage"),
-    path("key-groups/", key_groups.Groups.as_view(), name="key-groups"),
-    path("key-groups/<uuid:group_id>/", key_groups.OneGroup.as_view(), name="key-group"),
+    *make_urls(key_groups.GROUPS),
     path("key-groups/<uuid:group_id>/keys/", key_groups.GroupKeys.as_view(), name="group-keys"),
     path(
         "key-groups/<uuid:group_id>/keys/<uuid:key_id>/",

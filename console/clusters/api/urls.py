@@ -5,11 +5,11 @@ from __future__ import annotations
 from django.urls import path
 
 from console.clusters.api import views
+from console.resources.rest import make_urls
 
 app_name = "clusters-api"
 urlpatterns = [
-    path("clusters/", views.ClusterListView.as_view(), name="clusters"),
-    path("clusters/<slug:name>/", views.ClusterView.as_view(), name="cluster"),
+    *make_urls(views.CLUSTERS),
     path("clusters/<slug:name>/check/", views.ClusterCheckView.as_view(), name="check"),
     path("clusters/<slug:name>/role/", views.RoleView.as_view(), name="role"),
 ]

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema, extend_schema_view
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import actor_of
-from console.api import named_objects
-from console.api.named_objects import Resource
-from console.api.parameters import LAST_EVENT_ID, WATCH, Filter, read_flag
+from console.api.parameters import Filter, read_flag
 from console.api.serializers import ErrorSerializer
-from console.api.watch import WatchedList
 from console.audit.record import HIDDEN
 from console.clusters import actions, selectors
 from console.clusters.api import serializers
@@ -24,6 +21,7 @@ from console.clusters.models import Cluster
 from console.core.errors import Problem, Refused
 from console.provisioners.kubernetes.api.access import KINDS
 from console.provisioners.kubernetes.discovery import rights
+from console.resources.rest import Resource, named
 
 _READABLE = ("kind", "context", "namespace", "reach")
 
@@ -35,36 +33,24 @@ def _facts(cluster: Cluster) -> dict[str, Any]:
 
 
 CLUSTERS = Resource(
-    rows=selectors.clusters,
-    create=actions.add_cluster,
-    change=actions.change_cluster,
-    delete=actions.remove_cluster,
-    facts=_facts,
-    labels={
-        name: (name.capitalize(), "")
-        for name in ("kind", "context", "namespace", "reach", "kubeconfig")
+    path="clusters",
+    noun="cluster",
+    tag="clusters",
+    words=("Add", "Remove"),
+    about={
+        "create": "Requires the admin role. Capabilities are available once the phase is not "
+        "Pending.",
+        "change": "Requires the admin role. Workloads keep running.",
+        "delete": "Requires the admin role. Rejected with 409 while endpoints or cache tiers use "
+        "it.",
     },
-    secrets=("kubeconfig",),
-    example_field="namespace",
-    users=selectors.visible_users,
-)
-
-
-@extend_schema(tags=["clusters"])
-@extend_schema_view(
-    get=extend_schema(summary="List clusters", parameters=[WATCH, LAST_EVENT_ID]),
-    post=named_objects.describe_create(
-        "Add a cluster",
-        "Requires the admin role. Capabilities are available once the phase is not Pending.",
-        serializers.ClusterAddSerializer,
-        serializers.ClusterSerializer,
-        serializers.NEW_CLUSTER,
-    ),
-)
-class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
-    resource = CLUSTERS
-    serializer_class = serializers.ClusterSerializer
-    filters = (
+    examples=serializers.NEW_CLUSTER,
+    document=serializers.ClusterSerializer,
+    new=serializers.ClusterAddSerializer,
+    changed=serializers.ClusterChangeSerializer,
+    rows=lambda _viewer: selectors.clusters(),
+    context=lambda viewer: {"users": selectors.visible_users(viewer)},
+    filters=(
         Filter("search", "name__icontains", "Part of the name."),
         Filter(
             "phase",
@@ -75,35 +61,20 @@ class ClusterListView(named_objects.CreateView, WatchedList[Cluster]):
         Filter(
             "kind", "kind", "Filter by connection method.", choices=[str(kind) for kind in KINDS]
         ),
-    )
-
-
-@extend_schema(tags=["clusters"])
-@extend_schema_view(
-    get=extend_schema(summary="Read a cluster", parameters=[WATCH, LAST_EVENT_ID]),
-    patch=named_objects.describe_change(
-        "Change a cluster",
-        "Requires the admin role. Workloads keep running.",
-        serializers.ClusterChangeSerializer,
-        serializers.ClusterSerializer,
-        "Cluster",
     ),
-    delete=named_objects.describe_delete(
-        "Remove a cluster",
-        "Requires the admin role. Rejected with 409 while endpoints or cache tiers use it.",
-        {204: None},
-    ),
+    create=named(actions.add_cluster),
+    change=actions.change_cluster,
+    delete=actions.remove_cluster,
+    facts=_facts,
+    labels={name: (name.capitalize(), "") for name in (*_READABLE, "kubeconfig")},
+    secrets=("kubeconfig",),
+    example_field="namespace",
+    watched=True,
 )
-class ClusterView(named_objects.NamedView):
-    resource = CLUSTERS
-    serializer_class = serializers.ClusterSerializer
 
 
 @extend_schema(tags=["clusters"])
-class ClusterCheckView(named_objects.ResourceView):
-    resource = CLUSTERS
-    serializer_class = serializers.ClusterSerializer
-
+class ClusterCheckView(APIView):
     @extend_schema(
         summary="Check a cluster now",
         request=None,
@@ -118,10 +89,10 @@ class ClusterCheckView(named_objects.ResourceView):
         rights are missing, the check repeats for five seconds, since a new Role takes effect
         with a delay.
         """
-        cluster = self.resource.find_or_404(name)
+        cluster = CLUSTERS.get(request.user, name)
         wait = read_flag(request, "wait")
         actions.check_cluster(actor_of(request), cluster.name, wait=wait)
-        return self.respond(name, 200 if wait else 202)
+        return CLUSTERS.respond(request, name, 200 if wait else 202)
 
 
 class RoleView(APIView):
@@ -141,7 +112,7 @@ class RoleView(APIView):
     )
     def get(self, request: Request, name: str) -> HttpResponse:
         """YAML for kubectl apply; 409 until the cluster was reached once."""
-        row, namespace = CLUSTERS.find_or_404(name), request.query_params.get("namespace", "")
+        row, namespace = CLUSTERS.get(request.user, name), request.query_params.get("namespace", "")
         if row.status.seen_at is None:
             text = f"{name} has not responded yet."
             remedy = f"Check it: emberline cluster check {name}."

@@ -14,7 +14,6 @@ from rest_framework.response import Response
 from console.accounts import selectors
 from console.accounts.models import Membership, Team
 from console.accounts.permissions import actor_of
-from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
 from console.core.errors import Problem, Refused
@@ -28,56 +27,35 @@ from console.people.api.serializers import (
     parse_body,
 )
 from console.people.team_actions import FIELDS
+from console.resources.rest import Resource
 
 _TAGS = ["access"]
 
 
-@extend_schema_view(get=extend_schema(tags=_TAGS, summary="List teams"))
-class Teams(ListAPIView[Team]):
-    write_role = "admin"
-    serializer_class = TeamSerializer
-    list_order = ("name",)
-    filters = (Filter("q", ("name__icontains", "slug__icontains"), "Part of name or slug."),)
-
-    def get_queryset(self) -> QuerySet[Team]:
-        return selectors.list_visible_teams(self.request.user)
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Create a team",
-        request=NewTeamSerializer,
-        responses={201: TeamSerializer},
-    )
-    @idempotent
-    def post(self, request: Request) -> Response:
-        """Requires the admin role."""
-        made = team_actions.create(actor_of(request), parse_body(request.data, FIELDS))
-        return Response(_serialize_team(request, made.slug), status=201)
-
-
-class TeamView(GenericAPIView[Team]):
-    write_role = "admin"
-    serializer_class = TeamSerializer
-
-    @extend_schema(tags=_TAGS, summary="Read a team")
-    def get(self, request: Request, slug: str) -> Response:
-        return Response(_serialize_team(request, slug))
-
-    @extend_schema(
-        tags=_TAGS, summary="Change a team", parameters=[IF_MATCH], request=TeamWriteSerializer
-    )
-    def patch(self, request: Request, slug: str) -> Response:
-        """Requires the admin role. Endpoints outside new namespaces stay where they are."""
-        require_match(request, _serialize_team(request, slug))
-        team_actions.change(actor_of(request), slug, parse_body(request.data, FIELDS))
-        return Response(_serialize_team(request, slug))
-
-    @extend_schema(tags=_TAGS, summary="Delete a team", parameters=[IF_MATCH])
-    def delete(self, request: Request, slug: str) -> Response:
-        """Rejected while the team owns an endpoint. Tokens limited to the team are revoked."""
-        require_match(request, _serialize_team(request, slug))
-        team_actions.delete(actor_of(request), slug)
-        return Response(status=204)
+TEAMS = Resource(
+    path="teams",
+    key="slug:slug",
+    noun="team",
+    tag="access",
+    about={
+        "create": "Requires the admin role.",
+        "change": "Requires the admin role. Endpoints outside new namespaces stay where they are.",
+        "delete": "Rejected while the team owns an endpoint. Tokens limited to the team are "
+        "revoked.",
+    },
+    document=TeamSerializer,
+    new=NewTeamSerializer,
+    changed=TeamWriteSerializer,
+    rows=selectors.list_visible_teams,
+    filters=(Filter("q", ("name__icontains", "slug__icontains"), "Part of name or slug."),),
+    create=lambda actor, data: team_actions.create(actor, parse_body(data, FIELDS)),
+    change=lambda actor, slug, data: team_actions.change(actor, slug, parse_body(data, FIELDS)),
+    delete=team_actions.delete,
+    facts=team_actions.facts,
+    labels={name: (name.capitalize(), "") for name in FIELDS},
+    generation=False,
+    view={"write_role": "admin", "list_order": ("name",)},
+)
 
 
 @extend_schema_view(get=extend_schema(tags=_TAGS, summary="List team members"))
@@ -126,10 +104,6 @@ class MemberView(GenericAPIView[Membership]):
 
 def find_team_or_404(request: Request, slug: str) -> Team:
     return get_object_or_404(selectors.list_visible_teams(request.user), slug=slug)
-
-
-def _serialize_team(request: Request, slug: str) -> Any:
-    return TeamSerializer(find_team_or_404(request, slug)).data
 
 
 def _member(request: Request, slug: str, username: str) -> Any:

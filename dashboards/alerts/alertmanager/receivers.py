@@ -69,7 +69,7 @@ def create(actor: Any, data: Any) -> Receiver:
             _keep(made, secrets)
             if everything:
                 Route.objects.create(receiver=made, group_by=["alertname", "endpoint"])
-            record(actor, "create", f"receiver/{name}", {"kind": kind, **_facts(made)})
+            record(actor, "create", f"receiver/{name}", {"kind": kind, **facts(made)})
             tasks.sync.nudge()
     except IntegrityError:
         text = f"Receiver {name} exists already."
@@ -78,13 +78,13 @@ def create(actor: Any, data: Any) -> Receiver:
     return made
 
 
-def change(actor: Any, name: str, data: Any, *, expected: int | None = None) -> Receiver:
+def change(actor: Any, name: str, data: Any, *, expected_generation: int | None = None) -> Receiver:
     """Set the given fields; omitted fields and empty secrets keep their values."""
     require(actor, "admin")
     with transaction.atomic():
-        row = _locked(name, expected)
+        row = _locked(name, expected_generation)
         mapping = input_values.parse_mapping(data, _fields(row.kind))
-        before = _facts(row)
+        before = facts(row)
         gathered = Gathered()
         secrets = _take(row, mapping, gathered)
         gathered.end()
@@ -92,17 +92,17 @@ def change(actor: Any, name: str, data: Any, *, expected: int | None = None) -> 
         row.changed_at = timezone.now()
         row.save()
         _keep(row, secrets)
-        changes = diff(before, _facts(row)) | {name: [HIDDEN, HIDDEN] for name in secrets}
+        changes = diff(before, facts(row)) | {name: [HIDDEN, HIDDEN] for name in secrets}
         record(actor, "update", f"receiver/{name}", changes)
         tasks.sync.nudge()
     return row
 
 
-def delete(actor: Any, name: str, *, expected: int | None = None) -> None:
+def delete(actor: Any, name: str, *, expected_generation: int | None = None) -> None:
     """Delete the receiver and its routes."""
     require(actor, "admin")
     with transaction.atomic():
-        row = _locked(name, expected)
+        row = _locked(name, expected_generation)
         for field in row.secrets:
             store.drop(row.secret_name(field))
         row.delete()
@@ -297,7 +297,8 @@ def _keep(row: Receiver, secrets: Mapping[str, str]) -> None:
         store.put(row.secret_name(name), text)
 
 
-def _facts(row: Receiver) -> dict[str, Any]:
+def facts(row: Receiver) -> dict[str, Any]:
+    """Return the settable fields without secrets, and the destination."""
     common = {name: getattr(row, name) for name in COMMON}
     return {"shown": row.shown, **row.config, **common}
 

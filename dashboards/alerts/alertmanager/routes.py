@@ -43,11 +43,11 @@ def create(actor: Any, data: Any) -> Route:
     return made
 
 
-def change(actor: Any, pk: UUID, data: Any, *, expected: int | None = None) -> Route:
+def change(actor: Any, pk: UUID, data: Any, *, expected_generation: int | None = None) -> Route:
     require(actor, "admin")
     mapping = input_values.parse_mapping(data, FIELDS)
     with transaction.atomic():
-        row = _locked(pk, expected)
+        row = _locked(pk, expected_generation)
         before = facts(row)
         _take(row, mapping)
         row.generation += 1
@@ -58,10 +58,10 @@ def change(actor: Any, pk: UUID, data: Any, *, expected: int | None = None) -> R
     return row
 
 
-def delete(actor: Any, pk: UUID, *, expected: int | None = None) -> None:
+def delete(actor: Any, pk: UUID, *, expected_generation: int | None = None) -> None:
     require(actor, "admin")
     with transaction.atomic():
-        row = _locked(pk, expected)
+        row = _locked(pk, expected_generation)
         record(actor, "delete", f"alert-route/{pk}", facts(row))
         row.delete()
         tasks.sync.nudge()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django.urls import path
 
+from console.resources.rest import make_urls
 from dashboards.costs.api import prices, views
 
 app_name = "money-api"
 urlpatterns = [
-    path("budgets/", views.Budgets.as_view(), name="budgets"),
-    path("budgets/<uuid:budget_id>/", views.OneBudget.as_view(), name="budget"),
+    *make_urls(views.BUDGETS),
     path("budgets/<uuid:budget_id>/state/", views.BudgetStateView.as_view(), name="budget-state"),
     path("costs/prices/", prices.Prices.as_view(), name="prices"),
     path("costs/prices/<str:name>/", prices.OnePrice.as_view(), name="price"),

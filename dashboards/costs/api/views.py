@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -16,22 +15,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, Filter, is_dry_run
+from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
-from console.api.serializers import ErrorSerializer, dry_run_response
+from console.api.serializers import ErrorSerializer
 from console.core.errors import Problem, Refused, expect_object
 from console.resources.api import make_serializers
+from console.resources.rest import Resource
 from dashboards.costs import actions, budgets, selectors
 from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.costs.ledger import months
-from dashboards.costs.models import Budget, TierPrice, Whose
+from dashboards.costs.models import TierPrice, Whose
 from dashboards.costs.reports import monthly
 from dashboards.costs.reports.shares import WEIGHT
 
 _TAGS = ["costs"]
-_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
-_LABELS = {name: (name, "live") for name in BUDGET_FIELDS.names}
 
 
 BudgetSerializer, BudgetWriteSerializer = make_serializers(
@@ -54,62 +51,29 @@ class BudgetStateSerializer(serializers.Serializer[Any]):
     unpriced = serializers.BooleanField(help_text="Some usage has no price and is not included.")
 
 
-class Budgets(GenericAPIView[Budget]):
-    write_somewhere = True
-    serializer_class = BudgetSerializer
-    filters = (Filter("whose", "whose", "Scope of the budget.", choices=Whose.values),)
-
-    def get_queryset(self) -> QuerySet[Budget]:
-        return budgets.budgets(self.request.user)
-
-    @extend_schema(tags=_TAGS, summary="List budgets", responses=BudgetSerializer(many=True))
-    def get(self, _request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(BudgetSerializer(page, many=True).data)
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Create a budget",
-        parameters=[DRY_RUN],
-        request=BudgetWriteSerializer,
-        responses={201: BudgetSerializer, **_REFUSED},
-    )
-    @idempotent
-    def post(self, request: Request) -> Response:
-        """Needs the operator role for the budget's subject."""
-        return _save_budget(request)
-
-
-@extend_schema(tags=_TAGS)
-class OneBudget(APIView):
-    write_somewhere = True
-
-    @extend_schema(summary="Read a budget", responses={200: BudgetSerializer, 404: ErrorSerializer})
-    def get(self, request: Request, budget_id: UUID) -> Response:
-        return Response(BudgetSerializer(actions.get_budget(request.user, budget_id)).data)
-
-    @extend_schema(
-        summary="Change a budget",
-        parameters=[IF_MATCH, DRY_RUN],
-        request=BudgetWriteSerializer,
-        responses={200: BudgetSerializer, **_REFUSED},
-    )
-    def patch(self, request: Request, budget_id: UUID) -> Response:
-        """Omitted fields keep their values."""
-        budget = actions.get_budget(request.user, budget_id)
-        require_match(request, BudgetSerializer(budget).data)
-        return _save_budget(request, budget)
-
-    @extend_schema(
-        summary="Delete a budget",
-        parameters=[IF_MATCH],
-        responses={204: None, 404: ErrorSerializer},
-    )
-    def delete(self, request: Request, budget_id: UUID) -> Response:
-        budget = actions.get_budget(request.user, budget_id)
-        require_match(request, BudgetSerializer(budget).data)
-        actions.delete_budget(request.user, budget_id)
-        return Response(status=204)
+BUDGETS = Resource(
+    path="budgets",
+    key="uuid:budget_id",
+    noun="budget",
+    tag="costs",
+    about={
+        "create": "Needs the operator role for the budget's subject.",
+        "change": "Omitted fields keep their values.",
+    },
+    document=BudgetSerializer,
+    new=BudgetWriteSerializer,
+    changed=BudgetWriteSerializer,
+    rows=budgets.budgets,
+    find=actions.get_budget,
+    filters=(Filter("whose", "whose", "Scope of the budget.", choices=Whose.values),),
+    create=lambda actor, data: actions.save_budget(actor, None, data),
+    change=actions.save_budget,
+    delete=actions.delete_budget,
+    facts=BUDGET_FIELDS.values,
+    labels={name: (name, "live") for name in BUDGET_FIELDS.names},
+    generation=False,
+    view={"write_somewhere": True},
+)
 
 
 class BudgetStateView(APIView):
@@ -249,17 +213,6 @@ class TierPriceHistory(APIView):
         if not data:
             raise NotFound(f"{name} has no price.")
         return Response(data)
-
-
-def _save_budget(request: Request, found: Budget | None = None) -> Response:
-    before = BUDGET_FIELDS.values(found) if found else {}
-    with transaction.atomic():
-        made = actions.save_budget(request.user, found.pk if found else None, _object(request))
-        if is_dry_run(request):
-            transaction.set_rollback(True)
-            verb, after = "update" if found else "create", BUDGET_FIELDS.values(made)
-            return dry_run_response(verb, made.name, before, after, _LABELS)
-    return Response(BudgetSerializer(made).data, status=200 if found else 201)
 
 
 def _price(name: str) -> TierPrice:

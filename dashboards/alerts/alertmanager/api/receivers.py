@@ -13,10 +13,11 @@ from rest_framework.views import APIView
 
 from console.accounts.permissions import actor_of, require
 from console.api.parameters import Filter
+from console.audit.record import HIDDEN
+from console.resources.rest import Resource
 from dashboards.alerts.alertmanager import receivers, routes, selectors
-from dashboards.alerts.alertmanager.api import generation_rows
 from dashboards.alerts.alertmanager.config.receiver_kinds import CHOICES, KINDS
-from dashboards.alerts.alertmanager.models import Route
+from dashboards.alerts.alertmanager.models import Receiver, Route
 from dashboards.alerts.openapi import answers, described
 
 
@@ -65,30 +66,41 @@ class ReceiverSerializer(serializers.Serializer[Any]):
     changed_at = serializers.DateTimeField()
 
 
-RECEIVERS = generation_rows.GenerationRowKind(
-    *("a receiver", "receivers"),
-    *(ReceiverSerializer, NewReceiverSerializer, ReceiverChangeSerializer),
-    verbs=receivers,
-    find=selectors.receiver,
-    find_all=selectors.receivers,
-    document=lambda row: ReceiverSerializer(row).data,
-    order="By name. Needs a platform role.",
-    added="Without `everything` it receives nothing until it has a route.",
-    removed="Its routes are deleted.",
-    not_added=(400, 409),
+_SECRETS = sorted({field.name for kind in KINDS.values() for field in kind.fields if field.secret})
+_FIELDS = ("kind", "shown", *_kind_fields(), *receivers.COMMON)
+
+
+def _facts(row: Receiver) -> dict[str, Any]:
+    return {"kind": row.kind, **receivers.facts(row)} | dict.fromkeys(row.secrets, HIDDEN)
+
+
+RECEIVERS = Resource(
+    path="receivers",
+    noun="receiver",
+    tag="alerts",
+    words=("Add", "Remove"),
+    about={
+        "list": "By name. Needs a platform role.",
+        "create": "Needs the admin role. Without `everything` it receives nothing until it has a "
+        "route.",
+        "change": "Needs the admin role. Omitted fields keep their values.",
+        "delete": "Needs the admin role. Its routes are deleted.",
+    },
+    document=ReceiverSerializer,
+    new=NewReceiverSerializer,
+    changed=ReceiverChangeSerializer,
+    rows=lambda _viewer: selectors.receivers(),
+    find=lambda _viewer, name: selectors.receiver(name),
+    filters=(Filter("kind", "kind", "Only this kind.", choices=tuple(KINDS)),),
+    create=receivers.create,
+    change=receivers.change,
+    delete=receivers.delete,
+    facts=_facts,
+    labels={name: (name.replace("_", " ").capitalize(), "") for name in _FIELDS},
+    secrets=_SECRETS,
+    platform=True,
+    view={"write_role": "admin"},
 )
-
-
-@RECEIVERS.rows
-class ReceiverListView(generation_rows.GenerationRowListView):
-    kind = RECEIVERS
-    serializer_class = ReceiverSerializer
-    filters = (Filter("kind", "kind", "Only this kind.", choices=tuple(KINDS)),)
-
-
-@RECEIVERS.row
-class ReceiverView(generation_rows.GenerationRowView):
-    kind = RECEIVERS
 
 
 class ReceiverTestSerializer(serializers.Serializer[Any]):
@@ -161,30 +173,33 @@ class RouteSerializer(serializers.Serializer[Any]):
     repeat_interval = serializers.CharField()
     generation = serializers.IntegerField()
 
+    def to_representation(self, row: Route) -> dict[str, Any]:
+        return {"id": str(row.pk), **routes.facts(row), "generation": row.generation}
 
-def _route_document(row: Route) -> dict[str, Any]:
-    return {"id": str(row.pk), **routes.facts(row), "generation": row.generation}
 
-
-ROUTES = generation_rows.GenerationRowKind(
-    *("an alert route", "alert routes"),
-    *(RouteSerializer, NewRouteSerializer, RouteChangeSerializer),
-    verbs=routes,
-    find=selectors.route,
-    find_all=selectors.routes,
-    document=_route_document,
-    order="Oldest first. Needs a platform role. Every matching route is used.",
-    not_added=(400, 404),
+ROUTES = Resource(
+    path="alert-routes",
+    key="uuid:route",
+    noun="alert route",
+    tag="alerts",
+    words=("Add", "Remove"),
+    about={
+        "list": "Oldest first. Needs a platform role. Every matching route is used.",
+        "create": "Needs the admin role.",
+        "change": "Needs the admin role. Omitted fields keep their values.",
+        "delete": "Needs the admin role.",
+    },
+    document=RouteSerializer,
+    new=NewRouteSerializer,
+    changed=RouteChangeSerializer,
+    rows=lambda _viewer: selectors.routes(),
+    find=lambda _viewer, route: selectors.route(route),
+    filters=(Filter("receiver", "receiver__name", "Only this receiver."),),
+    create=routes.create,
+    change=routes.change,
+    delete=routes.delete,
+    facts=routes.facts,
+    labels={name: (name.replace("_", " ").capitalize(), "") for name in routes.FIELDS},
+    platform=True,
+    view={"write_role": "admin"},
 )
-
-
-@ROUTES.rows
-class RouteListView(generation_rows.GenerationRowListView):
-    kind = ROUTES
-    serializer_class = RouteSerializer
-    filters = (Filter("receiver", "receiver__name", "Only this receiver."),)
-
-
-@ROUTES.row
-class RouteView(generation_rows.GenerationRowView):
-    kind = ROUTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
+from console.resources.rest import make_urls
 from dashboards.alerts.alertmanager.api import acknowledgements, receivers, silences
 
 app_name = "notify-api"
@@ -20,12 +21,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
         acknowledgements.AcknowledgementView.as_view(),
         name="acknowledgement",
     ),
-    path("receivers/", receivers.ReceiverListView.as_view(), name="receivers"),
-    path("receivers/<slug:name>/", receivers.ReceiverView.as_view(), name="receiver"),
+    *make_urls(receivers.RECEIVERS),
     path("receivers/<slug:name>/test/", receivers.ReceiverTestView.as_view(), name="receiver_test"),
     path(
         "alertmanager-config/", receivers.AlertmanagerConfigView.as_view(), name="for_alertmanager"
     ),
-    path("alert-routes/", receivers.RouteListView.as_view(), name="routes"),
-    path("alert-routes/<uuid:route>/", receivers.RouteView.as_view(), name="route"),
+    *make_urls(receivers.ROUTES),
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from django.urls import path
 
+from console.resources.rest import make_urls
 from dashboards.prometheus.sources.api import views
 
 app_name = "metrics-sources-api"
 urlpatterns = [
-    path("metrics-sources/", views.Sources.as_view(), name="sources"),
-    path("metrics-sources/<slug:name>/", views.SourceView.as_view(), name="source"),
+    *make_urls(views.SOURCES),
     path("metrics-sources/<slug:name>/test/", views.Test.as_view(), name="test"),
 ]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_view
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
-from console.accounts.permissions import actor_of, require
-from console.api import named_objects
-from console.api.named_objects import Resource
+from console.accounts.permissions import actor_of
 from console.api.parameters import Filter
 from console.audit.record import HIDDEN
+from console.resources.rest import Resource, named
 from dashboards.prometheus.sources import actions, selectors
 from dashboards.prometheus.sources.models import AUTHS, MetricsSource
 from dashboards.prometheus.sources.validation import FIELDS, SECRETS, TEXTS
@@ -84,83 +83,54 @@ def _facts(source: MetricsSource) -> dict[str, Any]:
 
 
 SOURCES = Resource(
-    rows=selectors.rows,
-    create=actions.add,
+    path="metrics-sources",
+    noun="metrics source",
+    tag="metrics sources",
+    words=("Add", "Remove"),
+    about={
+        "list": "List the metrics sources and the console's own. Needs a global role.",
+        "read": "Needs a global role.",
+        "create": "Needs the admin role. Charts query the source at once; test it to see which "
+        "metrics it\nhas.",
+        "change": "Needs the admin role. With another address, stored secrets must be entered "
+        "again.",
+        "delete": "Needs the admin role. The source's endpoints fall back to the default source.",
+    },
+    examples=[
+        OpenApiExample(
+            "Prometheus with a bearer token",
+            value={
+                "name": "central",
+                "url": "https://prometheus.example.com",
+                "auth": "bearer",
+                "secret_file": "central-token",
+            },
+            request_only=True,
+        )
+    ],
+    document=SourceSerializer,
+    new=SourceAddSerializer,
+    changed=SourceChangeSerializer,
+    rows=lambda _viewer: selectors.rows(),
+    filters=(Filter("search", "name__icontains", "Part of the name."),),
+    create=named(actions.add),
     change=actions.change,
     delete=actions.remove,
     facts=_facts,
     labels={name: (name.replace("_", " ").capitalize(), "") for name in FIELDS},
     secrets=SECRETS,
-    existence_public=False,
+    platform=True,
+    view={"write_role": "admin"},
 )
 
 
-@extend_schema(tags=["metrics sources"])
-@extend_schema_view(
-    post=named_objects.describe_create(
-        "Add a metrics source",
-        "Needs the admin role. Charts query the source at once; test it to see which metrics it\n"
-        "has.",
-        SourceAddSerializer,
-        SourceSerializer,
-        [
-            OpenApiExample(
-                "Prometheus with a bearer token",
-                value={
-                    "name": "central",
-                    "url": "https://prometheus.example.com",
-                    "auth": "bearer",
-                    "secret_file": "central-token",
-                },
-                request_only=True,
-            )
-        ],
+class Test(APIView):
+    @extend_schema(
+        tags=["metrics sources"],
+        summary="Test a metrics source",
+        request=None,
+        responses=SourceSerializer,
     )
-)
-class Sources(named_objects.CreateView, ListModelMixin):
-    resource = SOURCES
-    serializer_class = SourceSerializer
-    filters = (Filter("search", "name__icontains", "Part of the name."),)
-
-    @extend_schema(summary="List metrics sources", responses=SourceSerializer(many=True))
-    def get(self, request: Request) -> Response:
-        """List the metrics sources and the console's own. Needs a global role."""
-        require(actor_of(request), "viewer")
-        return self.list(request)
-
-
-@extend_schema(tags=["metrics sources"])
-@extend_schema_view(
-    patch=named_objects.describe_change(
-        "Change a metrics source",
-        "Needs the admin role. With another address, stored secrets must be entered again.",
-        SourceChangeSerializer,
-        SourceSerializer,
-        "MetricsSource",
-    ),
-    delete=named_objects.describe_delete(
-        "Remove a metrics source",
-        "Needs the admin role. The source's endpoints fall back to the default source.",
-        {204: None},
-    ),
-)
-class SourceView(named_objects.NamedView):
-    resource = SOURCES
-    serializer_class = SourceSerializer
-
-    @extend_schema(summary="Read a metrics source")
-    def get(self, request: Request, name: str) -> Response:
-        """Needs a global role."""
-        require(actor_of(request), "viewer")
-        return self.respond(name)
-
-
-@extend_schema(tags=["metrics sources"])
-class Test(named_objects.ResourceView):
-    resource = SOURCES
-    serializer_class = SourceSerializer
-
-    @extend_schema(summary="Test a metrics source", request=None)
     def post(self, request: Request, name: str) -> Response:
         """Examine the source for up to 10 s. Needs the operator role."""
-        return self.respond(actions.test(actor_of(request), name).name)
+        return SOURCES.respond(request, actions.test(actor_of(request), name).name)
