@@ -63,12 +63,13 @@ class ModelFields(Generic[Row]):
             for name in data
             if name not in (*self.names, *ignored)
         ]
-        for name in self.names:
-            if name in data:
+        values = {**data, self.key: getattr(row, self.key)} if self.key else data
+        for name in filter(None, (self.key, *self.names)):
+            if name in values:
                 try:
-                    setattr(row, name, _parse(self.of(name), data[name]))
+                    setattr(row, name, _parse(self.of(name), values[name]))
                 except ValidationError as error:
-                    problems += self._describe(name, data[name], [error])
+                    problems += self._describe(name, values[name], [error])
         problems += self._check(row, {problem.field for problem in problems})
         if problems:
             taken = all(problem.code == "taken" for problem in problems)
@@ -92,15 +93,20 @@ class ModelFields(Generic[Row]):
         field: Any = self.of(name) if name else None
         for error in errors:
             code, text = str(error.code or "invalid"), "; ".join(error.messages)
+            remedy = str(field.help_text) if field else ""
             if code in _MISSING:
                 text, code = f"{field.verbose_name} is required.", "required"
             elif code == "unique":
                 code = "taken"
+            elif code == "invalid_choice":
+                text = f"Unknown value: {value}."
+                remedy = f"Use one of: {', '.join(str(choice) for choice, _ in field.flatchoices)}."
             elif isinstance(field, _NUMBERS) and code in _RANGE:
                 text, code = f"{field.verbose_name} {_describe_range(field)}.", "out_of_range"
+            elif isinstance(field, models.BooleanField):
+                text = f"{field.verbose_name} must be true or false."
             elif isinstance(field, models.DateField):
                 text = f"{field.verbose_name} must be a date such as 2026-11-21."
-            remedy = str(field.help_text) if field else ""
             yield Problem(name, value, text, remedy or "Correct the value.", code)
 
 
@@ -117,7 +123,7 @@ def _parse(field: Any, value: Any) -> Any:
         if parsed is None or parsed != parsed or (not isinstance(value, str) and parsed != value):
             raise ValidationError("Not a number.", "invalid")
         return parsed
-    if isinstance(field, models.CharField) and not isinstance(value, str):
+    if isinstance(field, (models.CharField, models.TextField)) and not isinstance(value, str):
         raise ValidationError("Not a text.", "invalid")
     return field.to_python(value)
 

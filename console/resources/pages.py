@@ -49,8 +49,12 @@ class FieldsForm(ActionForm):
             for problem in problems
         )
 
-    def typed(self) -> dict[str, str]:
-        return {name: self.text_of(name) for name in self._names}
+    def typed(self) -> dict[str, Any]:
+        return {name: self._typed(name) for name in self._names}
+
+    def _typed(self, name: str) -> Any:
+        is_flag = isinstance(self.fields[name], forms.BooleanField)
+        return name in self.data if is_flag else self.text_of(name)
 
 
 def make_field(fields: ModelFields[Any], name: str) -> forms.Field:

@@ -126,7 +126,7 @@ def _last_evaluations(rows: Sequence[AlertRecord], now: datetime) -> list[dateti
     questions = {}
     for row in rows:
         alert = selector({**row.labels, "alertstate": firing_alerts.FIRING})
-        text = f"max(max_over_time(timestamp(ALERTS{alert})[10m:5s]))"
+        text = f"max(max_over_time(timestamp(ALERTS{alert})[10m:1s]))"
         questions[str(row.pk)] = Question(text, int(now.timestamp()))
     answers = connections.fleet().ask(questions) if questions else {}
     last_evaluations: list[datetime | None] = []

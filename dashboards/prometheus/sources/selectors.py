@@ -26,12 +26,11 @@ from dashboards.prometheus.http.client import Asker, Fault, FaultKind, Prometheu
 from dashboards.prometheus.http.federation import Federated, FederatedSource, RefusingAsker
 from dashboards.prometheus.http.login import Auth, Login, LoginError
 from dashboards.prometheus.http.session import Reply, exchange
-from dashboards.prometheus.sources.models import MetricsSource
+from dashboards.prometheus.sources.models import AUTHS, FILE_NAME, MetricsSource
+from dashboards.prometheus.sources.models import OWN as OWN
 from endpoints import selectors as endpoints
 
-FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _MOST_BYTES = 64 * 1024
-OWN = "console"  # the console's own Prometheus: PROMETHEUS_URL, or started by `make up`
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +209,7 @@ def _secret(source: MetricsSource, field: str, file: str) -> str:
 
 
 def _read(name: str) -> str:
-    if not FILE_NAME.fullmatch(name):
+    if not re.fullmatch(FILE_NAME, name):
         raise LoginError(f"{name!r} is not a file name in the console's secrets folder.")
     try:
         return confined_files.read_text(str(get_folder() / name), get_folder()).strip()
@@ -254,15 +253,6 @@ def _list_placements(only: str = "") -> list[tuple[str, str]]:
     return [(name, cluster or default) for name, cluster in endpoints.endpoint_clusters(only)]
 
 
-LOGINS = {
-    "none": "nothing",
-    "bearer": "a bearer token",
-    "basic": "a user name and a password",
-    "sigv4": "AWS Signature Version 4",
-    "mtls": "a client certificate",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class OwnSourceSummary:
     url: str
@@ -276,6 +266,6 @@ def summarize_own() -> OwnSourceSummary:
     return OwnSourceSummary(
         client.hide_login(own.url),
         settings_now.prometheus_embedded,
-        LOGINS[own.login.auth],
+        AUTHS[own.login.auth],
         own.why_not,
     )

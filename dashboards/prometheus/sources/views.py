@@ -41,7 +41,6 @@ def source(request: HttpRequest, name: str) -> HttpResponse:
     row = _found(name)
     context = {
         "row": row,
-        "login": selectors.LOGINS[row.auth],
         "snippet": scrape_config.scrape_config(_console(request), row.name),
         "credential": scrape_config.CREDENTIAL_PLACE,
         "token_file": settings.EMBERLINE.targets_token_file,

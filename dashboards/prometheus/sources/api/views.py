@@ -15,22 +15,7 @@ from console.api.parameters import Filter
 from console.audit.record import HIDDEN
 from console.resources.rest import Resource, named
 from dashboards.prometheus.sources import actions, selectors
-from dashboards.prometheus.sources.models import AUTHS, MetricsSource
-from dashboards.prometheus.sources.validation import FIELDS, SECRETS, TEXTS
-
-_HELP = {
-    "url": "Without /api/v1. Redirects are not followed.",
-    "username": "User name, or AWS access key ID.",
-    "secret": "Token, password or AWS secret key; write-only.",
-    "secret_file": "Alternative: name of a file in the console's secrets folder.",
-    "key": "PEM, unencrypted; write-only.",
-    "key_file": "Alternative: name of a file in the console's secrets folder.",
-    "certificate": "Client certificate, PEM.",
-    "ca": "PEM; empty: the system's CAs.",
-    "tenant": "Tenant ID, sent in `tenant_header`.",
-    "alertmanager_url": "Delivers alerts and silences instead of the console.",
-}
-_CLUSTER = "Cluster whose endpoints use it; null: all endpoints whose cluster has no source."
+from dashboards.prometheus.sources.models import MetricsSource
 
 
 class SourceSerializer(serializers.ModelSerializer[MetricsSource]):
@@ -40,7 +25,7 @@ class SourceSerializer(serializers.ModelSerializer[MetricsSource]):
     class Meta:
         model = MetricsSource
         fields = (
-            *("name", "cluster", *TEXTS, "enabled", "kept_secrets", "verified_at", "found"),
+            *("name", *actions.FIELDS.names, "kept_secrets", "verified_at", "found"),
             *("created_at", "changed_at"),
         )
         read_only_fields = fields
@@ -49,37 +34,34 @@ class SourceSerializer(serializers.ModelSerializer[MetricsSource]):
         return sorted(source.sealed)
 
 
-class SourceChangeSerializer(serializers.Serializer[Any]):
+class SourceChangeSerializer(serializers.ModelSerializer[MetricsSource]):
     """All fields are optional; omitted fields keep their values."""
 
-    def get_fields(self) -> dict[str, Any]:
-        texts: dict[str, Any] = {
-            name: serializers.CharField(
-                required=False,
-                allow_blank=True,
-                help_text=_HELP.get(name, ""),
-                write_only=name in SECRETS,
-            )
-            for name in (*TEXTS, *SECRETS)
-        }
-        texts["auth"] = serializers.ChoiceField(required=False, choices=[str(a) for a in AUTHS])
-        cluster = serializers.CharField(
-            required=False, allow_null=True, allow_blank=True, help_text=_CLUSTER
-        )
-        return {**texts, "cluster": cluster, "enabled": serializers.BooleanField(required=False)}
+    secret = serializers.CharField(
+        required=False,
+        write_only=True,
+        allow_blank=True,
+        help_text="Token, password or AWS secret key.",
+    )
+    key = serializers.CharField(
+        required=False, write_only=True, allow_blank=True, help_text="PEM, unencrypted."
+    )
+
+    class Meta:
+        model = MetricsSource
+        fields = (*actions.FIELDS.names, *actions.SECRETS)
+        extra_kwargs = {name: {"required": False} for name in actions.FIELDS.names}
 
 
 class SourceAddSerializer(SourceChangeSerializer):
-    def get_fields(self) -> dict[str, Any]:
-        fields = super().get_fields()
-        fields["url"] = serializers.CharField(help_text=_HELP["url"])
-        name = serializers.CharField(help_text="1 to 40 lower-case letters, digits and hyphens.")
-        return {"name": name, **fields}
+    class Meta:
+        model = MetricsSource
+        fields = ("name", *actions.FIELDS.names, *actions.SECRETS)
 
 
 def _facts(source: MetricsSource) -> dict[str, Any]:
-    fields = {name: getattr(source, name) for name in (*TEXTS, "cluster", "enabled")}
-    return {**fields, **{key: HIDDEN if source.sealed.get(key) else None for key in SECRETS}}
+    sealed = {key: HIDDEN if source.sealed.get(key) else None for key in actions.SECRETS}
+    return {**actions.FIELDS.values(source), **sealed}
 
 
 SOURCES = Resource(
@@ -117,8 +99,11 @@ SOURCES = Resource(
     change=actions.change,
     delete=actions.remove,
     facts=_facts,
-    labels={name: (name.replace("_", " ").capitalize(), "") for name in FIELDS},
-    secrets=SECRETS,
+    labels={
+        **{name: (str(actions.FIELDS.of(name).verbose_name), "") for name in actions.FIELDS.names},
+        **{name: (name.capitalize(), "") for name in actions.SECRETS},
+    },
+    secrets=actions.SECRETS,
     platform=True,
     view={"write_role": "admin"},
 )

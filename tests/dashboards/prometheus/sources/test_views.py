@@ -136,7 +136,7 @@ def test_secret_file_must_be_in_the_console_folder(tmp_path: Path, server: Stub)
 def test_invalid_source_names_the_field() -> None:
     assert refused("Bad Name", url="http://x") == {"name": "invalid"}
     assert refused("console", url="http://x") == {"name": "invalid"}
-    assert refused("a", url="ftp://x", auth="magic") == {"url": "invalid", "auth": "invalid"}
+    assert refused("a", url="ftp://x", auth="magic") == {"url": "invalid", "auth": "invalid_choice"}
     assert refused("a", url="http://169.254.169.254/latest") == {"url": "invalid"}
     assert refused("a", url="http://x", alertmanager_url="file:///etc") == {
         "alertmanager_url": "invalid"
@@ -154,7 +154,7 @@ def test_invalid_source_names_the_field() -> None:
     assert refused("a", url="http://x", ca="no pem") == {"ca": "invalid"}
     assert refused("a", url="http://x", auth="bearer", secret="a\nHost: b") == {"secret": "invalid"}
     assert refused("a", url="http://x", tenant_header="X: y") == {"tenant_header": "invalid"}
-    assert refused("a", url="http://x", nonsense="1") == {"nonsense": "unknown"}
+    assert refused("a", url="http://x", nonsense="1") == {"nonsense": "unknown_field"}
 
 
 def test_mismatched_pair_is_rejected(tmp_path: Path) -> None:
