@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Generic, TypeVar
 
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
@@ -125,6 +126,8 @@ def _parse(field: Any, value: Any) -> Any:
         return parsed
     if isinstance(field, (models.CharField, models.TextField)) and not isinstance(value, str):
         raise ValidationError("Not a text.", "invalid")
+    if isinstance(field, models.DateField) and not isinstance(value, (str, date)):
+        raise ValidationError("Not a date.", "invalid")
     return field.to_python(value)
 
 

@@ -114,7 +114,7 @@ def _own(name: str, fields: SettingFields, key: str) -> DryRun:
 def _range(given: Any) -> str:
     if given in (None, ""):
         return DEFAULT
-    if given not in RANGES:
+    if not isinstance(given, str) or given not in RANGES:
         remedy = f"Choose one of {', '.join(RANGES)}."
         raise Refused(Problem("range", given, "Unknown range.", remedy, "unknown_choice"))
-    return str(given)
+    return given

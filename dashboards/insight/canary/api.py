@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.serializers import ErrorSerializer
+from console.core.errors import expect_object
 from endpoints import selectors as endpoint_selectors
 from endpoints.router.canary import actions, selectors
 from endpoints.router.models import Canary, CanaryState
@@ -140,7 +141,7 @@ class CanaryView(APIView):
         responses={201: CanarySerializer, 400: ErrorSerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        data = dict(request.data)
+        data = dict(expect_object(request.data))
         made = actions.start(request.user, name, data, data.pop("note", ""))
         return Response(show(made), status=status.HTTP_201_CREATED)
 
