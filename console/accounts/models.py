@@ -5,13 +5,20 @@ Tokens are stored as hashes only. permissions.py defines the rights of each role
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractUser, UserManager
+from django.core.validators import RegexValidator
 from django.db import models
 from django.urls import reverse
 from django.utils import timezone
+
+from console.core.grants import ALL_GRANTS, Grant
+from console.validators import check_texts, plain_text
+
+_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
 class Role(models.TextChoices):
@@ -68,6 +75,15 @@ class User(AbstractUser):
         self.team_roles = None
 
 
+def check_namespaces(value: Any) -> None:
+    check_texts(value, 100, re.compile(rf"({_LABEL}/)?{_LABEL}").fullmatch, "Invalid namespace")
+
+
+def check_grants(value: Any) -> None:
+    text = f"Not one of {', '.join(Grant)}"
+    check_texts(value, len(Grant), ALL_GRANTS.__contains__, text)
+
+
 class Team(models.Model):
     """Users who share endpoints.
 
@@ -75,11 +91,40 @@ class Team(models.Model):
     all. `grants` lists the `grants.Grant` values that an admin allows beyond plain pods.
     """
 
-    name = models.CharField(max_length=60, unique=True)
-    slug = models.SlugField(max_length=40, unique=True)
-    description = models.CharField(max_length=200, blank=True, default="")
-    namespaces = models.JSONField(default=list, blank=True)
-    grants = models.JSONField(default=list, blank=True)
+    name = models.CharField(
+        "Name",
+        max_length=60,
+        unique=True,
+        error_messages={"unique": "Another team has this name."},
+        validators=[plain_text],
+    )
+    slug = models.SlugField(
+        "Slug",
+        max_length=40,
+        unique=True,
+        error_messages={"unique": "Another team has this slug."},
+        validators=[RegexValidator(rf"\A{_LABEL}\Z", "Invalid slug.", "invalid")],
+        help_text="Part of URLs, immutable: lower-case letters, digits and hyphens. Derived from "
+        "the name by default.",
+    )
+    description = models.CharField(
+        "Description", max_length=200, blank=True, default="", validators=[plain_text]
+    )
+    namespaces: models.JSONField[Any, Any] = models.JSONField(
+        "Namespaces",
+        default=list,
+        blank=True,
+        validators=[check_namespaces],
+        help_text="Allowed namespaces of its endpoints: NAMESPACE or CLUSTER/NAMESPACE. Empty: "
+        "anywhere.",
+    )
+    grants: models.JSONField[Any, Any] = models.JSONField(
+        "Grants",
+        default=list,
+        blank=True,
+        validators=[check_grants],
+        help_text="Permissions of its endpoints beyond restricted pods.",
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

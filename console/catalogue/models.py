@@ -9,7 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from console.catalogue.core.builtin import BUILTIN, GIB, Instance
-from console.resources.fields import between, plain_text
+from console.validators import between, plain_text
 
 _NAME = RegexValidator(
     r"\A[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?\Z",

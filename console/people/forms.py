@@ -12,7 +12,9 @@ from console.accounts import selectors
 from console.accounts.models import ApiToken, Role, Team, TeamRole, User
 from console.accounts.permissions import allows_in_any_team
 from console.core.grants import LABELS
-from console.web.forms import ActionForm, Styled
+from console.people.team_actions import FIELDS
+from console.resources.pages import FieldsForm
+from console.web.forms import Styled
 
 
 class NewPersonForm(Styled, forms.Form):
@@ -54,38 +56,31 @@ class NewTokenForm(Styled, forms.Form):
                 field.choices = choices
 
 
-class TeamForm(ActionForm):
-    """Team form; `facts` is the input of team_actions, which validates it."""
-
-    name = forms.CharField(max_length=60, widget=forms.TextInput(attrs={"autocomplete": "off"}))
-    description = forms.CharField(max_length=200, required=False)
-    namespaces = forms.CharField(
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "font-monospace"}),
-        help_text="Allowed namespaces of the team's endpoints, one per line: NAMESPACE or "
-        "CLUSTER/NAMESPACE. Leave empty for any.",
-    )
-    grants = forms.MultipleChoiceField(
-        required=False,
-        choices=list(LABELS.items()),
-        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
-        help_text="Permissions of the team's endpoints beyond restricted pods. Team operators "
-        "gain the same access.",
-    )
-
+class TeamForm(FieldsForm):
     def __init__(self, data: Any = None, team: Team | None = None) -> None:
-        initial: dict[str, Any] = {}
+        super().__init__(FIELDS, data, team)
+        del self.fields["slug"]
         if team is not None:
-            lines = "\n".join(team.namespaces)
-            initial = {"name": team.name, "description": team.description, "namespaces": lines}
-            initial["grants"] = team.grants
-        super().__init__(data, initial=initial)
+            self.initial["namespaces"] = "\n".join(team.namespaces)
+        self.fields["namespaces"] = forms.CharField(
+            required=False,
+            widget=forms.Textarea({"rows": 3, "spellcheck": "false", "class": "font-monospace"}),
+            help_text="Allowed namespaces of the team's endpoints, one per line: NAMESPACE or "
+            "CLUSTER/NAMESPACE. Leave empty for any.",
+        )
+        self.fields["grants"] = forms.MultipleChoiceField(
+            required=False,
+            choices=list(LABELS.items()),
+            widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+            help_text="Permissions of the team's endpoints beyond restricted pods. Team operators "
+            "gain the same access.",
+        )
 
-    def facts(self) -> dict[str, Any]:
-        typed = {name: str(self.data.get(name, "")).strip() for name in self.fields}
+    def typed(self) -> dict[str, Any]:
         return {
-            **typed,
-            "namespaces": typed["namespaces"].replace(",", " ").split(),
+            "name": self.text_of("name"),
+            "description": self.text_of("description"),
+            "namespaces": self.text_of("namespaces").replace(",", " ").split(),
             "grants": cast(QueryDict, self.data).getlist("grants"),
         }
 

@@ -24,16 +24,6 @@ _MISSING = ("required", "null", "blank")
 _RANGE = ("invalid", "min_value", "max_value")
 
 
-def plain_text(value: str) -> None:
-    if not value.isprintable():
-        text = "Line breaks and control characters are not allowed."
-        raise ValidationError(text, "not_printable")
-
-
-def between(low: float, high: float) -> list[Any]:
-    return [MinValueValidator(low), MaxValueValidator(high)]
-
-
 @dataclass(frozen=True, slots=True)
 class ModelFields(Generic[Row]):
     """Settable fields of a model, in the order of its form. `key` names a row, and is checked with

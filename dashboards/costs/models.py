@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
-from console.resources.fields import between, plain_text
+from console.validators import between, plain_text
 
 MAX_USD = 1_000_000_000
 

@@ -75,7 +75,7 @@ class Apply(APIView):
         dry = is_dry_run(request)
         body = request.data
         manifest_data: Any = body["text"] if isinstance(body, ManifestText) else body
-        if not isinstance(manifest_data, list):
+        if not isinstance(manifest_data, (str, list)):
             manifest_data = [manifest_data]
         if dry:
             planned = manifest_actions.plan(request.user, manifest_data, where)

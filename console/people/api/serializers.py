@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
@@ -18,6 +18,7 @@ from console.accounts.models import (
 )
 from console.core.errors import Problem, Refused
 from console.core.grants import LABELS
+from console.people.team_actions import FIELDS as TEAM_FIELDS
 
 _ROLE = "Console role; member: team roles only."
 
@@ -103,29 +104,27 @@ class RoleSerializer(serializers.Serializer[Any]):
     role = serializers.ChoiceField(choices=TeamRole.choices)
 
 
-class TeamWriteSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(max_length=60, required=False)
-    description = serializers.CharField(max_length=200, required=False, allow_blank=True)
+class TeamWriteSerializer(serializers.ModelSerializer[Team]):
     namespaces = serializers.ListField(
-        child=serializers.CharField(),
-        required=False,
-        help_text="Allowed namespaces of its endpoints: NAMESPACE or CLUSTER/NAMESPACE. Empty: "
-        "anywhere.",
+        child=serializers.CharField(), required=False, help_text=TEAM_FIELDS.help("namespaces")
     )
     grants = serializers.ListField(
         child=serializers.ChoiceField(choices=list(LABELS.items())),
         required=False,
-        help_text="Permissions of its endpoints beyond restricted pods.",
+        help_text=TEAM_FIELDS.help("grants"),
     )
+
+    class Meta:
+        model = Team
+        fields = ("name", "description", "namespaces", "grants")
+        extra_kwargs: ClassVar = {"name": {"required": False}}
 
 
 class NewTeamSerializer(TeamWriteSerializer):
-    name = serializers.CharField(max_length=60)
-    slug = serializers.SlugField(
-        max_length=40,
-        required=False,
-        help_text="Part of URLs, immutable; derived from the name by default.",
-    )
+    class Meta:
+        model = Team
+        fields = TEAM_FIELDS.names
+        extra_kwargs: ClassVar = {"slug": {"required": False}}
 
 
 class TeamSerializer(serializers.ModelSerializer[Team]):
@@ -133,7 +132,7 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
     namespaces = serializers.ListField(child=serializers.CharField())
     grants = serializers.ListField(
         child=serializers.ChoiceField(choices=list(LABELS.items())),
-        help_text="Permissions of its endpoints beyond restricted pods.",
+        help_text=TEAM_FIELDS.help("grants"),
     )
 
     class Meta:

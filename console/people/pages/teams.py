@@ -41,7 +41,7 @@ def teams(request: HttpRequest) -> HttpResponseBase:
         return redirect(made)
 
     return submit(
-        request, form, lambda: team_actions.create(actor_of(request), form.facts()), show, done
+        request, form, lambda: team_actions.create(actor_of(request), form.typed()), show, done
     )
 
 
@@ -63,7 +63,7 @@ def change(request: HttpRequest, slug: str) -> HttpResponseBase:
     return submit(
         request,
         form,
-        lambda: team_actions.change(actor_of(request), slug, form.facts()),
+        lambda: team_actions.change(actor_of(request), slug, form.typed()),
         lambda status: _render_team(request, team, form, status),
         done,
     )

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from console.clusters.selectors import names as cluster_names
 from console.core.outbound import url_problem
-from console.resources.fields import plain_text
+from console.validators import plain_text
 from dashboards.prometheus.http.login import TENANT_HEADER, Auth, Login, LoginError
 
 OWN = "console"  # the console's own Prometheus: PROMETHEUS_URL, or started by `make up`
@@ -59,6 +59,7 @@ class MetricsSource(models.Model):
         "Name",
         max_length=40,
         unique=True,
+        error_messages={"unique": "Another metrics source has this name."},
         validators=[*_matching("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?"), not_reserved],
         help_text="1 to 40 lower-case letters, digits and hyphens. Cannot be changed later.",
     )

@@ -85,7 +85,7 @@ def test_teams(teams: Teams, people: Cast) -> None:
     made = ada.post("/api/v1/teams/", {"name": "Search", "namespaces": ["a"]})
     assert (made.status_code, made.json()["slug"]) == (201, "search")
     again = ada.post("/api/v1/teams/", {"name": "Search"})
-    assert (again.status_code, again.json()["code"]) == (409, "name_taken")
+    assert (again.status_code, again.json()["code"]) == (409, "taken")
     changed = ada.patch("/api/v1/teams/search/", {"namespaces": []})
     assert changed.json()["namespaces"] == []
     put = ada.put("/api/v1/teams/search/members/nora/", {"role": "viewer"})

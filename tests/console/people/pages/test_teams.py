@@ -14,7 +14,7 @@ def test_admin_creates_a_team_and_adds_members(teams: Teams, people: Cast) -> No
     client = client_of(people.ada)
     refused = client.post("/access/teams/", {"name": "Ours", "namespaces": ""})
     assert refused.status_code == 409
-    assert "is used by another team" in refused.content.decode()
+    assert "Another team has this name" in refused.content.decode()
     wrong = client.post("/access/teams/", {"name": "Search", "namespaces": "Bad_Name"})
     assert (wrong.status_code, "Bad_Name" in wrong.content.decode()) == (400, True)
     made = client.post("/access/teams/", {"name": "Search", "namespaces": "a\nprod/b"})
