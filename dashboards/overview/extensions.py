@@ -40,8 +40,8 @@ _QUERIES = {
 }
 _NOTHING = {
     "reuse": NO_PROMPT,
-    "ttft": "No streamed responses in the last 15 minutes.",
-    "requests": "No requests in the last 15 minutes.",
+    "ttft": "No streamed responses to callers in the last 15 minutes.",
+    "requests": "No requests of callers in the last 15 minutes.",
 }
 _SHOWN: Mapping[str, Callable[[float], str]] = {
     "reuse": percent,
@@ -74,22 +74,23 @@ def head_figures(endpoint: Endpoint) -> Sequence[HeadFigure]:
     asker = selectors.connect_endpoint(endpoint.name)
     answers = evidence.ask_recent_totals(asker, scope, ["ttft_p90", "reuse"], RECENT_S)
     return (
-        _figure("TTFT p90", answers["ttft_p90"], duration, _NOTHING["ttft"]),
-        _figure("Hit rate", answers["reuse"], percent, NO_PROMPT),
+        _figure("TTFT p90", answers["ttft_p90"], duration, _NOTHING["ttft"], "no streams"),
+        _figure("Hit rate", answers["reuse"], percent, NO_PROMPT, "no prompts"),
     )
 
 
 def _figure(
-    label: str, answer: QueryResult, show: Callable[[float], str], nothing: str
+    label: str, answer: QueryResult, show: Callable[[float], str], nothing: str, absent: str
 ) -> HeadFigure:
     if answer.fault is not None:
         message = make_fault_message(answer.fault)
         return HeadFigure(label, why=f"{message.title}: {message.text}")
     value = next((series.latest for series in answer.series), None)
     if value is None:
-        return HeadFigure(
-            label, why=" ".join(absence.detail for absence in answer.missing) or nothing
-        )
+        missing = " ".join(absence.detail for absence in answer.missing)
+        if missing:
+            return HeadFigure(label, why=missing)
+        return HeadFigure(label, why=nothing, absent=absent)
     return HeadFigure(label, show(value))
 
 

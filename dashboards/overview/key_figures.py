@@ -59,6 +59,7 @@ COST = Figure("cost", "Current hourly cost", "usd_hour", "sum", "down")
 _MEASURED = (REQUESTS, HIT_RATE, TTFT)
 # Weights of several sources' hit rates.
 _PROMPT_TOKENS = "prompt_tokens"
+_REQUESTS = "requests_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +192,11 @@ def _make_measured(figure: Figure, found: Measurements, url: str) -> KeyFigure:
     answer = found.now[figure.key]
     value = _join_sources(answer.series, found.now[_PROMPT_TOKENS])
     if value is None:
-        fault = answer.fault
-        note = make_fault_message(fault).title if fault else "No data in the last hour"
+        rates = [series.latest for series in found.now[_REQUESTS].series]
+        is_idle = bool(rates) and not any(rates)
+        note = "No caller requests in the last hour" if is_idle else "No data in the last hour"
+        if answer.fault:
+            note = make_fault_message(answer.fault).title
         return KeyFigure(figure.key, figure.label, "–", url, note=note)
     earlier = None
     if found.is_comparable:

@@ -33,11 +33,12 @@ FIGURES_S: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class HeadFigure:
-    """Figure of the header; `why`: reason for a missing text."""
+    """Figure of the header; `why`: reason for a missing text, `absent` in short."""
 
     label: str
     text: str = ""
     why: str = ""
+    absent: str = "no data"
 
 
 FigureSource = Callable[[Endpoint], Sequence[HeadFigure]]

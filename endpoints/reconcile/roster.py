@@ -228,9 +228,10 @@ def _restart(row: Replica, seen: ReplicaObservation) -> Occurrence:
     pids = f": PID {row.pid} → {seen.pid}" if row.pid and seen.pid else ""
     ended = "hung" if seen.reason == HUNG else "crashed"
     what = f"{ended} and restarted" if seen.restarts > row.restarts else "was restarted"
-    times = f"{seen.restarts} restart{'' if seen.restarts == 1 else 's'} so far"
+    restarts = f"{seen.restarts} restart{'' if seen.restarts == 1 else 's'} so far"
+    times = f" ({restarts})" if seen.restarts else ""
     first = seen.restarts - row.restarts_ready == 1  # a loop repeats one cause
-    text = f"{seen.name} {what}{pids} ({times}). {seen.message if first else ''}".rstrip()
+    text = f"{seen.name} {what}{pids}{times}. {seen.message if first else ''}".rstrip()
     return Occurrence(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
 
 

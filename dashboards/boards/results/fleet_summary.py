@@ -12,7 +12,7 @@ from dashboards.prometheus.http.client import Asker
 from routing.analysis.label_names import get_name
 
 RECENT_S = 900
-NO_PROMPT = "No prompt tokens were processed in the last 15 minutes."
+NO_PROMPT = "No prompts of callers in the last 15 minutes."
 TIERS = tuple((key, get_name("tier", key)) for key in ("device", "l1", "l2", "beyond", "computed"))
 
 

@@ -160,8 +160,8 @@ def make_fault_message(fault: Fault) -> Message:
         fix = "Correct PROMETHEUS_URL, including the path behind a proxy."
         return Message("danger", "Not a Prometheus server", fault.detail, fix)
     fix = (
-        "Routers and workers are not affected. Restart Prometheus (log: var/log/prometheus.log) or "
-        "correct PROMETHEUS_URL."
+        "Routers and workers are not affected. Correct the source under Settings, Metrics sources; "
+        "the bundled Prometheus logs to var/log/prometheus.log."
     )
     return Message("danger", "Prometheus is unreachable", fault.detail, fix)
 

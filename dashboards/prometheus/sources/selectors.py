@@ -214,7 +214,7 @@ def _read(name: str) -> str:
     try:
         return confined_files.read_text(str(get_folder() / name), get_folder()).strip()
     except FileRefused as refused:
-        raise LoginError(f"The file {name} cannot be read: {refused}.") from None
+        raise LoginError(f"The secret file {refused}.") from None
 
 
 def _content(path: Path | None) -> str:

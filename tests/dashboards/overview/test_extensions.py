@@ -35,7 +35,4 @@ def test_header_figures_are_queried_for_one_endpoint_in_one_round(
     ttft, reuse = extensions.head_figures(make_endpoint())
     assert rounds == [("demo", ["ttft_p90", "reuse"])]
     assert ttft.text == "0.3 s"
-    assert (reuse.text, reuse.why) == (
-        "",
-        "No prompt tokens were processed in the last 15 minutes.",
-    )
+    assert (reuse.text, reuse.why) == ("", "No prompts of callers in the last 15 minutes.")

@@ -133,6 +133,9 @@ def test_figure_without_data_is_marked_and_the_others_stay() -> None:
     found = by_key(load(Answers(VALUES | {"ttft_p90": (None, 0.5)})))
     assert (found["ttft_p90"].value, found["ttft_p90"].note) == ("–", "No data in the last hour")
     assert found["requests_total"].value == "3.00"
+    idle = VALUES | {"ttft_p90": (None, 0.5), "requests_total": (0.0, 1.0)}
+    found = by_key(load(Answers(idle)))
+    assert found["ttft_p90"].note == "No caller requests in the last hour"
 
 
 def test_missing_prometheus_is_reported_once() -> None:

@@ -217,3 +217,6 @@ def test_restart_event_states_the_cause_once_and_counts_in_the_right_number() ->
         [row("starting", restarts=1)], [seen("backoff", **{**crashed, "restarts": 2})]
     ).happenings
     assert second.message == "w-0 crashed and restarted (2 restarts so far)."
+    now = {"started_at": NOW.timestamp()}
+    (again,) = compare([row(started_at=NOW - DRAIN)], [seen("starting", **now)]).happenings
+    assert again.message == "w-0 was restarted."

@@ -244,7 +244,7 @@ def test_card_equals_the_figure(
         requests_s = grown(endpoint, n.REQUESTS) / SHORT
         assert card.requests_s == pytest.approx(requests_s), endpoint
     idle = fleet_summary.summarize_fleet(sparse_prometheus.prometheus, Scope("idle", "default"))
-    assert idle.why == "No prompt tokens were processed in the last 15 minutes."
+    assert idle.why == "No prompts of callers in the last 15 minutes."
 
 
 def test_a_pod_younger_than_a_minute_is_known(sparse_prometheus: SparsePrometheus) -> None:

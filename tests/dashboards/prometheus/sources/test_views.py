@@ -124,7 +124,7 @@ def test_secret_file_must_be_in_the_console_folder(tmp_path: Path, server: Stub)
     assert "token cannot be read" in selectors.list_in_use()[0].why_not
     fault = selectors.fleet().ask({"q": Question("up", 0)})["q"].fault
     assert fault is not None
-    assert "Metrics source central cannot be queried. The file token" in fault.detail
+    assert "Metrics source central cannot be queried. The secret file" in fault.detail
     folder = selectors.get_folder()
     folder.mkdir(parents=True)
     (folder / "token").write_text("renewed\n")
