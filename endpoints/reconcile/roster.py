@@ -220,6 +220,8 @@ def _was_restarted(row: Replica, seen: ReplicaObservation) -> bool:
     """
     if seen.restarts > row.restarts:
         return True
+    if row.state == ReplicaState.BACKOFF:  # its end was reported
+        return False
     now, before = moment(seen.started_at), row.started_at
     return now is not None and before is not None and abs(now - before) > CLOCK_SLACK
 

@@ -206,6 +206,12 @@ def test_worker_stops_after_its_requests_complete(part: ComponentStatus, may: bo
     assert may_stop([row("starting", draining_since=NOW)], [part], NOW), "it serves nobody"
 
 
+def test_a_restart_after_a_reported_crash_is_no_second_event() -> None:
+    old = row("backoff", restarts=1, started_at=NOW - DRAIN)
+    new = seen("starting", restarts=1, started_at=NOW.timestamp())
+    assert list(compare([old], [new]).happenings) == []
+
+
 def test_restart_event_states_the_cause_once_and_counts_in_the_right_number() -> None:
     crashed = {"restarts": 1, "message": "Crashed (exit code 2: no). Restarts automatically."}
     (first,) = compare([row("starting")], [seen("backoff", **crashed)]).happenings
