@@ -75,7 +75,7 @@ def _cell(column: str, value: Any) -> str:
 
 def add_cost(rooms: Verbs) -> None:
     verb = rooms.verb("cost", "endpoint costs and cache savings", call=costs, show=_format_costs)
-    verb.add("--range", default="", help="such as 1h, 1d, 7d")
+    verb.add("--range", default="", help="1h, 24h, 7d or 30d")
     verb.add("--month", default="", help="cost report of a month, such as 2026-11")
     verb.add(
         "--by",

@@ -204,10 +204,6 @@ def _times_share(total: float | None, share: float | None) -> float | None:
     return None if total is None or share is None else total * share
 
 
-def per_day(amount: float | None, range_s: float) -> float | None:
-    return None if amount is None else amount * 86_400.0 / range_s
-
-
 def _times(seconds: float | None, usd_hour: float | None) -> float | None:
     return None if seconds is None or usd_hour is None else seconds / HOUR_S * usd_hour
 

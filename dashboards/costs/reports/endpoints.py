@@ -18,16 +18,7 @@ from console.catalogue.core.builtin import Instance
 from dashboards.boards.results.board import Message, make_fault_message
 from dashboards.costs.formulas.counts import UsageCounts, count_usage
 from dashboards.costs.formulas.price_terms import Needs, parse_stored_needs
-from dashboards.costs.formulas.savings import (
-    NO_L2,
-    TIERS,
-    Costs,
-    Counts,
-    L2Cost,
-    costs,
-    per_day,
-    rate,
-)
+from dashboards.costs.formulas.savings import NO_L2, TIERS, Costs, Counts, L2Cost, costs, rate
 from dashboards.costs.ledger.sums import CostLine
 from dashboards.costs.prices import tiers
 from dashboards.costs.prices.entry import MissingPrice, list_missing
@@ -176,10 +167,6 @@ class CostReport:
     def saved_seconds(self) -> float | None:
         """Return the prefill time saved; None if no endpoint is calibrated."""
         return _sum([row.saved_seconds for row in self.rows])
-
-    @property
-    def saved_a_day(self) -> float | None:
-        return per_day(self.saved, self.range_s)
 
 
 def report(

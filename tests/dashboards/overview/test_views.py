@@ -343,5 +343,5 @@ def test_bars_are_relative_to_the_slowest_and_always_visible() -> None:
 def test_tile_counts_cached_tokens_until_savings_are_known(
     saved: float | None, cached: int, words: str
 ) -> None:
-    context = {"report": {"saved_a_day": saved, "fault": None}, "cached_tokens": cached}
+    context = {"report": {"saved": saved, "fault": None}, "cached_tokens": cached}
     assert words in render_to_string("dashboards/htmx/money.html", context)

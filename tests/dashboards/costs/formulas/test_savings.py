@@ -8,16 +8,7 @@ import pytest
 
 from console.catalogue.core.builtin import BUILTIN, GIB, Instance
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, parse_stored_needs
-from dashboards.costs.formulas.savings import (
-    Counts,
-    L2Cost,
-    Rate,
-    Share,
-    costs,
-    per_day,
-    rate,
-    split_shares,
-)
+from dashboards.costs.formulas.savings import Counts, L2Cost, Rate, Share, costs, rate, split_shares
 from endpoints.spec.endpoint_spec import EndpointSpec, parse
 
 DAY = 86_400.0
@@ -106,11 +97,6 @@ def test_tier_costs_are_shared_by_bytes_then_tokens_then_equally() -> None:
 
 def test_excess_busy_time_gives_no_negative_idle_time() -> None:
     assert costs(Rate(3.0), replace(COUNTS, busy_s=3 * DAY), None).idle == 0.0
-
-
-def test_by_day() -> None:
-    assert per_day(7.0, 7 * DAY) == pytest.approx(1.0)
-    assert per_day(None, DAY) is None
 
 
 def test_share_is_by_gpus_or_by_the_scarcest_resource() -> None:
