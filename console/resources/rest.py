@@ -126,7 +126,7 @@ class Resource:
 def named(create: Callable[[Any, Any, Mapping[str, Any]], Any]) -> Callable[[Any, Any], Any]:
     """Return the action for a body that contains the name."""
     return lambda actor, data: create(
-        actor, data.get("name"), {field: value for field, value in data.items() if field != "name"}
+        actor, data.get("name"), {key: value for key, value in data.items() if key != "name"}
     )
 
 
