@@ -41,27 +41,27 @@ def read_switches() -> Switches:
     return Switches(switches.pop(None, settings.EMBERLINE.auto_calibration), switches)
 
 
-def set_default(actor: Any, enabled: Any) -> bool:
+def set_default(actor: Any, enabled: bool | None) -> bool:
     """Switch automatic calibration for all endpoints without an own value."""
     require(actor, "operator")
-    enabled_value = _parse(enabled, optional=False)
+    if enabled is None:
+        raise Refused(Problem(FIELD, None, "Required.", "Send true or false.", "required"))
     before = read_switches().default
     with transaction.atomic():
-        _store(actor, None, enabled_value)
-        changes = {FIELD: [before, enabled_value]}
+        _store(actor, None, enabled)
+        changes = {FIELD: [before, enabled]}
         record(actor, "update", "settings/auto-calibration", changes)
-    return bool(enabled_value)
+    return enabled
 
 
-def set_endpoint(actor: Any, name: str, enabled: Any) -> bool:
+def set_endpoint(actor: Any, name: str, enabled: bool | None) -> bool:
     """Switch it for one endpoint; None removes its own value. Return the effective value."""
     endpoint = selectors.get(name, viewer=actor)
     require(actor, "operator", of=endpoint)
-    enabled_value = _parse(enabled, optional=True)
     before = read_switches().of.get(endpoint.pk)
     with transaction.atomic():
-        _store(actor, endpoint.pk, enabled_value)
-        changes = {FIELD: [before, enabled_value]}
+        _store(actor, endpoint.pk, enabled)
+        changes = {FIELD: [before, enabled]}
         record(actor, "update", f"endpoint/{name}", changes)
     return read_switches().enabled(endpoint.pk)
 
@@ -74,14 +74,6 @@ def _store(actor: Any, endpoint_id: Any, enabled: bool | None) -> None:
     fields = {"enabled": enabled, "changed_at": timezone.now(), "changed_by": stored_actor(actor)}
     if not rows.update(**fields):
         CalibrationSwitch.objects.create(endpoint_id=endpoint_id, **fields)
-
-
-def _parse(value: Any, *, optional: bool) -> bool | None:
-    if isinstance(value, bool) or (optional and value is None):
-        return value
-    text = f"{FIELD} must be true{', false or null' if optional else ' or false'}."
-    remedy = "null: use the default of this console." if optional else "Send true or false."
-    raise Refused(Problem(FIELD, value, text, remedy, "type"))
 
 
 def list_facts(_viewer: Any) -> Sequence[Fact]:

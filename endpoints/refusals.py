@@ -103,31 +103,6 @@ def fixed_name(name: str, other: str) -> Problem:
     )
 
 
-def key_name_of(value: Any) -> str:
-    return _label_of(value, "A key requires a name.")
-
-
-def group_name_of(value: Any) -> str:
-    return _label_of(value, "A key group requires a name.")
-
-
-def _label_of(value: Any, message: str) -> str:
-    label = value.strip() if isinstance(value, str) else ""
-    if not label or len(label) > 60 or not label.isprintable():
-        raise SpecErrors(
-            [
-                Problem(
-                    "name",
-                    value,
-                    message,
-                    "Give 1 to 60 printable characters, such as the client's name.",
-                    "invalid_name",
-                )
-            ]
-        )
-    return label
-
-
 LONGEST_NOTE = 500
 
 

@@ -14,8 +14,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import actor_of
+from console.api.bodies import read_body
 from console.api.serializers import ErrorSerializer
-from console.core.errors import expect_object
 from dashboards import actions, calibration_switches, selectors
 from dashboards.costs.reports.endpoints import (
     DEFAULT_RANGE,
@@ -121,7 +121,7 @@ class SwitchView(APIView):
     )
     def patch(self, request: Request) -> Response:
         """Applies to all endpoints without an own value."""
-        enabled = expect_object(request.data).get(calibration_switches.FIELD)
+        enabled = read_body(SwitchSerializer, request.data)[calibration_switches.FIELD]
         return Response(_as_switch(calibration_switches.set_default(request.user, enabled)))
 
 
@@ -144,7 +144,7 @@ class EndpointSwitchView(APIView):
         responses={200: SwitchSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
     )
     def patch(self, request: Request, name: str) -> Response:
-        enabled = expect_object(request.data).get(calibration_switches.FIELD, "")
+        enabled = read_body(SwitchSerializer, request.data)[calibration_switches.FIELD]
         effective = calibration_switches.set_endpoint(request.user, name, enabled)
         return Response(_as_switch(enabled, effective))
 

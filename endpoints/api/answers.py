@@ -47,9 +47,9 @@ def endpoint_response(name: str, status: int = 200) -> Response:
     return with_generation(answer, endpoint.generation)
 
 
-def parse_change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, Any]:
+def parse_change(request: Request) -> tuple[Any, int | None, Any]:
     """Return the change, the expected generation and the author's note."""
-    data, note = split_note(request.data) if noted else (request.data, "")
+    data, note = split_note(request.data)
     generation = expected_generation(request)
     if isinstance(data, dict) and "generation" in data:
         data = dict(data)
@@ -64,22 +64,6 @@ def split_note(data: Any) -> tuple[Any, Any]:
     if not isinstance(data, dict) or "note" not in data:
         return data, ""
     return {name: value for name, value in data.items() if name != "note"}, data["note"]
-
-
-def parse_only_field(data: Any, name: str) -> Any:
-    if not isinstance(data, dict):
-        raise SpecErrors([bad_body("", data, f'Send an object with "{name}".')])
-    for other, value in data.items():
-        if other != name:
-            raise SpecErrors([bad_body(other, value, f'Send only "{name}".', "unknown_field")])
-    if name not in data:
-        raise SpecErrors([bad_body(name, None, f'Send "{name}".', "required")])
-    return data[name]
-
-
-def require_empty(data: Any) -> None:
-    if data not in ({}, None, ""):
-        raise SpecErrors([bad_body("", data, "Send no body, or {}.", "unknown_field")])
 
 
 CHANGED = PolymorphicProxySerializer(

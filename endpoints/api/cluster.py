@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiParameter, OpenApiTypes
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.permissions import require
+from console.api.bodies import read_body
 from console.provisioners.base import ProvisionError
 from endpoints import drift_actions, selectors
-from endpoints.api.answers import REFUSALS, endpoint_response, operation, parse_only_field
+from endpoints.api.answers import REFUSALS, endpoint_response, operation
 from endpoints.api.serializers import (
     AdoptSerializer,
     DriftSerializer,
@@ -21,8 +20,7 @@ from endpoints.api.serializers import (
 )
 from endpoints.logs import sources
 from endpoints.models import Endpoint
-from endpoints.refusals import bad_body, logs_away
-from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.refusals import logs_away
 
 _TAIL = OpenApiParameter(
     "tail",
@@ -47,11 +45,7 @@ class Heal(GenericAPIView[Endpoint]):
     @operation("Revert drift", {202: EndpointSerializer}, *REFUSALS)
     def post(self, request: Request, name: str) -> Response:
         """Returns immediately; `drift` is empty once the fields are healed."""
-        workload = (
-            _require_text(parse_only_field(request.data, "workload"), "workload")
-            if request.data
-            else ""
-        )
+        workload = read_body(HealSerializer, request.data)["workload"]
         drift_actions.heal(request.user, name, workload)
         return endpoint_response(name, status=202)
 
@@ -64,7 +58,7 @@ class Adopt(GenericAPIView[Endpoint]):
         """Adopts the value into the spec (a new revision) if the spec has such a field; otherwise
         releases the field.
         """
-        key = _require_text(parse_only_field(request.data, "key"), "key")
+        key = read_body(AdoptSerializer, request.data)["key"]
         drift_actions.adopt(request.user, name, key)
         return endpoint_response(name, status=202)
 
@@ -86,9 +80,3 @@ class Logs(GenericAPIView[Endpoint]):
             return Response(sources.log_tails(endpoint, tail))
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
-
-
-def _require_text(value: Any, field: str) -> str:
-    if not isinstance(value, str):
-        raise SpecErrors([bad_body(field, value, "Send a string.")])
-    return value

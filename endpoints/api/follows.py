@@ -10,13 +10,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.bodies import read_body
 from console.api.idempotency import idempotent
 from endpoints.api.answers import operation
 from endpoints.controller import actions, selectors
-from endpoints.refusals import bad_body
-from endpoints.spec.endpoint_spec import SpecErrors
-
-_FIELDS: dict[str, type] = {"cluster": str, "namespace": str, "foreign": bool}
 
 
 class FollowSerializer(serializers.Serializer[Any]):
@@ -60,9 +57,9 @@ class Follows(GenericAPIView[Any]):
     @idempotent
     def post(self, request: Request) -> Response:
         """Needs the admin role. Installs the CustomResourceDefinition if it is missing."""
-        data = _fields(request.data)
+        data = read_body(NewFollowSerializer, request.data)
         made = actions.follow(
-            request.user, data["cluster"], data["namespace"], foreign=data.get("foreign", False)
+            request.user, data["cluster"], data["namespace"], foreign=data["foreign"]
         )
         return _follow_response(str(made.pk), 201)
 
@@ -86,21 +83,3 @@ def _follow_response(follow_id: str, status: int = 200) -> Response:
     if follow is None:
         raise actions.not_followed()
     return Response(selectors.document(follow), status=status)
-
-
-def _fields(data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise SpecErrors([bad_body("", data, "Send an object with cluster and namespace.")])
-    errors = [
-        bad_body(name, value, "Remove it.", "unknown_field")
-        for name, value in data.items()
-        if name not in _FIELDS
-    ]
-    for name, kind in _FIELDS.items():
-        if name not in data and kind is str:
-            errors.append(bad_body(name, None, f"Send {name}.", "required"))
-        elif name in data and not isinstance(data[name], kind):
-            errors.append(bad_body(name, data[name], f"Send {name} as {kind.__name__}."))
-    if errors:
-        raise SpecErrors(errors)
-    return data

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-from uuid import UUID
-
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,40 +9,16 @@ from rest_framework.response import Response
 from console.api.idempotency import idempotent
 from console.resources.rest import Resource
 from endpoints.api.answers import REFUSALS
-from endpoints.api.key_serializers import (
-    GroupSerializer,
+from endpoints.api.key_serializers import GroupSerializer, KeySerializer, NewKeySerializer
+from endpoints.api.keys import change_key, find_key, key_operation, rotate_key, with_secret
+from endpoints.keys import actions, selectors
+from endpoints.keys.bodies import (
     KeyChangeSerializer,
-    KeySerializer,
-    NewKeySerializer,
     RotateSerializer,
     WantedGroupSerializer,
     WantedKeySerializer,
 )
-from endpoints.api.keys import (
-    change_key,
-    find_key,
-    key_operation,
-    rotate_key,
-    split_name,
-    with_secret,
-)
-from endpoints.keys import actions, selectors
-from endpoints.models import InferenceKey, KeyGroup
-from endpoints.refusals import bad_body
-from endpoints.spec.endpoint_spec import SpecErrors
-
-_FIELDS = ("name", "description", "endpoints")
-
-
-def _save(actor: Any, group_id: UUID | None, data: Mapping[str, Any]) -> KeyGroup:
-    for field, value in data.items():
-        if field not in _FIELDS:
-            remedy = f"Known fields: {', '.join(_FIELDS)}."
-            raise SpecErrors([bad_body(field, value, remedy, "unknown_field")])
-    group = None if group_id is None else str(group_id)
-    fields = data.get("name"), data.get("endpoints"), data.get("description", "")
-    return actions.save_group(actor, group, *fields)
-
+from endpoints.models import InferenceKey
 
 GROUPS = Resource(
     path="key-groups",
@@ -62,8 +34,8 @@ GROUPS = Resource(
     new=WantedGroupSerializer,
     changed=WantedGroupSerializer,
     rows=lambda viewer: selectors.groups(viewer).order_by("name"),
-    create=lambda actor, data: _save(actor, None, data),
-    change=_save,
+    create=lambda actor, data: actions.save_group(actor, None, data),
+    change=lambda actor, group_id, data: actions.save_group(actor, str(group_id), data),
     delete=lambda actor, group_id: actions.delete_group(actor, str(group_id)),
     generation=False,
     replaces=True,
@@ -89,9 +61,7 @@ class GroupKeys(GenericAPIView[InferenceKey]):
     @idempotent
     def post(self, request: Request, group_id: str) -> Response:
         """The secret is returned in this response only."""
-        label, terms = split_name(request.data)
-        made = actions.create_in_group(request.user, str(group_id), label, terms)
-        return with_secret(made, 201)
+        return with_secret(actions.create_in_group(request.user, str(group_id), request.data), 201)
 
 
 class GroupKey(GenericAPIView[InferenceKey]):

@@ -1,4 +1,4 @@
-"""Serializers of keys; validation is in `keys.terms`."""
+"""Representation of keys, key groups and their usage."""
 
 from __future__ import annotations
 
@@ -6,64 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from endpoints.keys.terms import DAYS_MAX, MAX_RATE, PERIODS
+from endpoints.keys.bodies import TermsSerializer
 from endpoints.models import InferenceKey, KeyGroup
-
-
-def _most(text: str) -> serializers.IntegerField:
-    return serializers.IntegerField(
-        required=False, min_value=0, max_value=MAX_RATE, help_text=f"{text} 0: no limit."
-    )
-
-
-class TermsSerializer(serializers.Serializer[Any]):
-    """Permissions, expiry and limits of a key."""
-
-    models = serializers.ListField(
-        child=serializers.CharField(),
-        required=False,
-        help_text="Allowed models and adapters; empty: all.",
-    )
-    pin = serializers.BooleanField(required=False, help_text="Allows pinning requests to a worker.")
-    control = serializers.BooleanField(
-        required=False, help_text="Allows worker control paths, such as /sleep."
-    )
-    expires_at = serializers.DateTimeField(
-        required=False, allow_null=True, help_text="Expiry time; null: none."
-    )
-    max_in_flight = _most("Concurrent requests; further ones are queued.")
-    requests_per_minute = _most("Requests above the limit get 429 with Retry-After.")
-    tokens_per_minute = _most("Prompt and completion tokens.")
-    weight = serializers.FloatField(
-        required=False,
-        min_value=0.01,
-        max_value=1000,
-        help_text="Share of capacity while several keys queue.",
-    )
-    budget_tokens = _most("Tokens per period; then 429 insufficient_quota until the next period.")
-    budget_period = serializers.ChoiceField(
-        choices=list(PERIODS), required=False, help_text="A UTC day or month."
-    )
-
-
-class KeyChangeSerializer(TermsSerializer):
-    expires_in_days = serializers.IntegerField(
-        required=False,
-        allow_null=True,
-        min_value=1,
-        max_value=DAYS_MAX,
-        help_text="Alternative to expires_at.",
-    )
-
-
-class WantedKeySerializer(KeyChangeSerializer):
-    name = serializers.CharField(max_length=60, help_text="Client application.")
-
-
-class RotateSerializer(serializers.Serializer[Any]):
-    grace_s = serializers.IntegerField(
-        required=False, min_value=0, help_text="Time for which the current secret stays valid (s)."
-    )
 
 
 class KeySerializer(serializers.Serializer[InferenceKey]):
@@ -105,14 +49,11 @@ class NewKeySerializer(KeySerializer):
     key = serializers.CharField(help_text="Clear-text key, returned in this response only.")
 
 
-class WantedGroupSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(max_length=60)
-    description = serializers.CharField(max_length=200, required=False, allow_blank=True)
-    endpoints = serializers.ListField(child=serializers.CharField(), help_text="Endpoint names.")
-
-
-class GroupSerializer(WantedGroupSerializer):
+class GroupSerializer(serializers.Serializer[KeyGroup]):
     id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    endpoints = serializers.ListField(child=serializers.CharField(), help_text="Endpoint names.")
     created_at = serializers.DateTimeField()
 
     def to_representation(self, instance: KeyGroup) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -17,16 +17,10 @@ from rest_framework.response import Response
 from console.api.idempotency import idempotent
 from endpoints import selectors
 from endpoints.api.answers import REFUSALS, F, operation
-from endpoints.api.key_serializers import (
-    KeyChangeSerializer,
-    KeySerializer,
-    NewKeySerializer,
-    RotateSerializer,
-    UsageSerializer,
-    WantedKeySerializer,
-)
+from endpoints.api.key_serializers import KeySerializer, NewKeySerializer, UsageSerializer
 from endpoints.keys import actions, usage
 from endpoints.keys import selectors as keys_selectors
+from endpoints.keys.bodies import KeyChangeSerializer, RotateSerializer, WantedKeySerializer
 from endpoints.keys.storage import NewKey
 from endpoints.keys.usage import KEPT_DAYS, KeyUse
 from endpoints.models import InferenceKey, KeyUsage
@@ -54,8 +48,7 @@ class EndpointKeys(GenericAPIView[InferenceKey]):
         """The secret is returned in this response only. Routers accept it within 2 seconds, on a
         cluster within 15; until then they answer 401.
         """
-        label, terms = split_name(request.data)
-        return with_secret(actions.create(request.user, name, label, terms), 201)
+        return with_secret(actions.create(request.user, name, request.data), 201)
 
 
 class EndpointKey(GenericAPIView[InferenceKey]):
@@ -113,34 +106,18 @@ class EndpointKeyUsage(GenericAPIView[KeyUsage]):
         return Response(UsageSerializer(body).data)
 
 
-def split_name(data: Any) -> tuple[Any, Mapping[str, Any]]:
-    terms = dict(terms_of(data))
-    return terms.pop("name", None), terms
-
-
-def terms_of(data: Any) -> Mapping[str, Any]:
-    if not isinstance(data, dict):
-        raise SpecErrors([bad_body("", data, "Send an object.")])
-    return data
-
-
 def with_secret(made: NewKey, status: int = 200) -> Response:
     body = {**KeySerializer(made.key).data, "key": made.clear}
     return Response(body, status=status, headers={"Cache-Control": "no-store"})
 
 
 def change_key(request: Request, key_id: Any, within: str) -> Response:
-    key = actions.change(request.user, str(key_id), terms_of(request.data), within=within)
+    key = actions.change(request.user, str(key_id), request.data, within=within)
     return Response(KeySerializer(key).data)
 
 
 def rotate_key(request: Request, key_id: Any, within: str) -> Response:
-    data = dict(terms_of(request.data or {}))
-    grace = data.pop("grace_s", 0)
-    for other, value in data.items():
-        raise SpecErrors([bad_body(other, value, 'Send only "grace_s".', "unknown_field")])
-    made = actions.rotate(request.user, str(key_id), grace, within=within)
-    return with_secret(made)
+    return with_secret(actions.rotate(request.user, str(key_id), request.data, within=within))
 
 
 def find_key(of: Any, key_id: Any) -> InferenceKey:

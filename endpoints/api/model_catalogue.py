@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.bodies import read_body
 from console.clusters import selectors as clusters
 from console.core.errors import Problem, Refused
 from endpoints.api.answers import operation
@@ -19,7 +20,6 @@ from endpoints.fit.smallest_machine import Placement
 from endpoints.placement import model_hub, model_list
 from endpoints.placement.model_hub import HubModel, HubStatus
 from endpoints.placement.model_list import ModelEntry
-from endpoints.refusals import bad_body
 from endpoints.spec.validators import model_problem
 
 
@@ -61,7 +61,7 @@ class CheckedModelSerializer(ModelSerializer):
 
 class ModelNameSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
-    cluster = serializers.CharField(required=False, default="")
+    cluster = serializers.CharField(default="", allow_blank=True)
 
 
 class Models(GenericAPIView[Any]):
@@ -103,10 +103,8 @@ class CheckModel(APIView):
         """Looks the name up on Hugging Face, for at most 2.5 s. A name found to be missing is
         refused by later requests that create an endpoint.
         """
-        data = request.data if isinstance(request.data, dict) else {}
-        name, cluster = data.get("name"), data.get("cluster", "")
-        if not isinstance(name, str) or not isinstance(cluster, str):
-            raise Refused(bad_body("name", name, "Send the model's name as a string."))
+        data = read_body(ModelNameSerializer, request.data)
+        name, cluster = data["name"], data["cluster"]
         problem = model_problem(name)
         if problem is not None:
             raise Refused(Problem("name", name, *problem))

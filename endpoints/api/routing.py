@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api import watch
+from console.api.bodies import read_body
 from console.api.parameters import LAST_EVENT_ID, WATCH
 from console.api.serializers import ErrorSerializer
 from console.web.server import sse
@@ -335,7 +336,6 @@ class OnePrefix(APIView):
         responses={200: NamedSerializer, 400: ErrorSerializer},
     )
     def put(self, request: Request, name: str, digest: str) -> Response:
-        serializer = PrefixNameSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        called = actions.name_prefix(request.user, name, digest, serializer.validated_data["name"])
+        wanted = read_body(PrefixNameSerializer, request.data)["name"]
+        called = actions.name_prefix(request.user, name, digest, wanted)
         return Response({"digest": digest, "name": called})

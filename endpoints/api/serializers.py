@@ -75,22 +75,29 @@ _TEAM = serializers.CharField(required=False, allow_null=True, help_text="Team s
 NewEndpointSerializer = type("NewEndpointSerializer", (WishSerializer,), {"team": _TEAM})
 
 
-class ScaleSerializer(serializers.Serializer[Any]):
-    replicas = serializers.IntegerField(
-        min_value=0, max_value=MAX_REPLICAS, help_text="0 pauses the endpoint."
-    )
-    generation = serializers.IntegerField(
+def _generation() -> serializers.IntegerField:
+    return serializers.IntegerField(
         required=False, help_text="Reject with 409 unless the endpoint is at this generation."
     )
 
 
+class ScaleSerializer(serializers.Serializer[Any]):
+    replicas = serializers.IntegerField(
+        min_value=0, max_value=MAX_REPLICAS, help_text="0 pauses the endpoint."
+    )
+    generation = _generation()
+
+
 class MoveSerializer(serializers.Serializer[Any]):
-    team = serializers.CharField(allow_null=True, help_text="Team slug; null: no team.")
+    team = serializers.CharField(
+        allow_null=True, allow_blank=True, help_text="Team slug; null: no team."
+    )
 
 
 class RollbackSerializer(serializers.Serializer[Any]):
     revision = serializers.IntegerField(help_text="Number of an earlier revision.")
-    note = serializers.CharField(required=False, max_length=500, help_text="Reason.")
+    note = serializers.CharField(default="", allow_blank=True, max_length=500, help_text="Reason.")
+    generation = _generation()
 
 
 class StepSerializer(serializers.Serializer[Any]):
@@ -162,7 +169,9 @@ class RolledBackSerializer(serializers.Serializer[Any]):
 
 
 class HealSerializer(serializers.Serializer[Any]):
-    workload = serializers.CharField(required=False, help_text="Default: the workers.")
+    workload = serializers.CharField(
+        default="", allow_blank=True, help_text="Default: the workers."
+    )
 
 
 class AdoptSerializer(serializers.Serializer[Any]):

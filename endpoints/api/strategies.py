@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api import watch
+from console.api.bodies import read_body
 from console.api.parameters import LAST_EVENT_ID, WATCH
 from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
@@ -159,9 +160,7 @@ class Explain(APIView):
     )
     def post(self, request: Request, name: str) -> Response:
         endpoint = endpoint_selectors.get(name)
-        serializer = ExplainSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        values = serializer.validated_data
+        values = read_body(ExplainSerializer, request.data)
         body = check_body(values["request"])
         headers, fields = selectors.require_session_name(endpoint, values.get("session", ""))
         strategy, key = values.get("strategy", ""), values.get("key", "")

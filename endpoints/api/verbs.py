@@ -9,18 +9,13 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
+from console.api.bodies import read_body
 from console.api.parameters import DRY_RUN, IF_MATCH
+from console.api.preconditions import expected_generation
 from endpoints import actions, teams
-from endpoints.api.answers import (
-    CHANGED,
-    F,
-    operation,
-    parse_change,
-    parse_only_field,
-    require_empty,
-    run_verb,
-)
+from endpoints.api.answers import CHANGED, F, operation, run_verb
 from endpoints.api.serializers import (
     EndpointSerializer,
     MoveSerializer,
@@ -28,8 +23,6 @@ from endpoints.api.serializers import (
     ScaleSerializer,
 )
 from endpoints.models import Endpoint
-from endpoints.refusals import bad_body
-from endpoints.spec.endpoint_spec import SpecErrors
 
 
 def _verb(summary: str, *parameters: OpenApiParameter, **more: Any) -> Callable[[F], F]:
@@ -42,10 +35,9 @@ class Scale(GenericAPIView[Endpoint]):
 
     @_verb("Change the number of workers", IF_MATCH)
     def post(self, request: Request, name: str) -> Response:
-        data, generation, _ = parse_change(request, noted=False)
-        replicas = parse_only_field(data, "replicas")
+        data, generation = _read(ScaleSerializer, request)
         return run_verb(
-            request, name, actions.scale, name, replicas, expected_generation=generation
+            request, name, actions.scale, name, data["replicas"], expected_generation=generation
         )
 
 
@@ -57,7 +49,7 @@ class Move(GenericAPIView[Endpoint]):
         """Needs the operator role for both teams; null removes the team and needs the role
         everywhere. Nothing is restarted.
         """
-        slug = parse_only_field(request.data, "team")
+        slug = read_body(MoveSerializer, request.data)["team"]
         return run_verb(request, name, teams.move, name, slug)
 
 
@@ -66,7 +58,7 @@ class Pause(GenericAPIView[Endpoint]):
 
     @_verb("Pause an endpoint", request=None)
     def post(self, request: Request, name: str) -> Response:
-        require_empty(request.data)
+        read_body(Serializer, request.data)
         return run_verb(request, name, actions.pause, name)
 
 
@@ -75,7 +67,7 @@ class Resume(GenericAPIView[Endpoint]):
 
     @_verb("Resume an endpoint", request=None)
     def post(self, request: Request, name: str) -> Response:
-        require_empty(request.data)
+        read_body(Serializer, request.data)
         return run_verb(request, name, actions.resume, name)
 
 
@@ -84,10 +76,20 @@ class Rollback(GenericAPIView[Endpoint]):
 
     @_verb("Roll back to an earlier revision", IF_MATCH)
     def post(self, request: Request, name: str) -> Response:
-        data, generation, note = parse_change(request)
-        number = parse_only_field(data, "revision")
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise SpecErrors([bad_body("revision", number, "Send the number of a revision.")])
+        data, generation = _read(RollbackSerializer, request)
         return run_verb(
-            request, name, actions.rollback, name, number, expected_generation=generation, note=note
+            request,
+            name,
+            actions.rollback,
+            name,
+            data["revision"],
+            expected_generation=generation,
+            note=data["note"],
         )
+
+
+def _read(kind: type[Serializer[Any]], request: Request) -> tuple[dict[str, Any], int | None]:
+    """Return the body and the expected generation: its own, else that of If-Match."""
+    data = read_body(kind, request.data)
+    generation = expected_generation(request)
+    return data, data.get("generation", generation)

@@ -44,7 +44,7 @@ def _keep_quickstart_key() -> None:
         return
     keys = demo.keys.filter(name=storage.QUICKSTART)
     if not keys:
-        made = key_actions.create(SYSTEM, NAME, storage.QUICKSTART)
+        made = key_actions.create(SYSTEM, NAME, {"name": storage.QUICKSTART})
     elif lost := keys.filter(revoked_at=None).first():
         made = key_actions.rotate(SYSTEM, str(lost.pk))
     else:

@@ -7,7 +7,8 @@ requires the right to change every endpoint in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,34 +16,22 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.api.bodies import read_body
 from console.audit.record import diff, record
 from endpoints import teams
 from endpoints.actions import Actor, lock_changeable, nudge, require_not_deleting, user_of
-from endpoints.keys import storage, usage
-from endpoints.keys import terms as keys_terms
+from endpoints.keys import bodies, storage, usage
 from endpoints.keys.storage import NewKey
 from endpoints.keys.terms import KeyTerms
 from endpoints.models import Endpoint, InferenceKey, KeyGroup
-from endpoints.refusals import (
-    ConflictError,
-    bad_body,
-    group_name_of,
-    group_taken,
-    key_name_of,
-    key_taken,
-    no_endpoint,
-    no_group,
-    no_key,
-)
+from endpoints.refusals import ConflictError, group_taken, key_taken, no_endpoint, no_group, no_key
 from endpoints.spec.endpoint_spec import SpecErrors
 
-GRACE_S_MAX = 30 * 24 * 3600
-_NO_TERMS: Mapping[str, Any] = {}
 
-
-def create(actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TERMS) -> NewKey:
+def create(actor: Actor, name: str, data: Any) -> NewKey:
+    """Create a key of an endpoint. `data`: its name, and terms other than the defaults."""
     teams.require_change(actor, name)
-    label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
+    label, terms = bodies.read_key(data)
     try:
         with transaction.atomic():
             endpoint = require_not_deleting(lock_changeable(actor, name))
@@ -53,10 +42,8 @@ def create(actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TE
     return made
 
 
-def create_in_group(
-    actor: Actor, group_id: str, label: Any, data: Mapping[str, Any] = _NO_TERMS
-) -> NewKey:
-    label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
+def create_in_group(actor: Actor, group_id: str, data: Any) -> NewKey:
+    label, terms = bodies.read_key(data)
     try:
         with transaction.atomic():
             group = held_group(actor, group_id)
@@ -67,14 +54,14 @@ def create_in_group(
     return made
 
 
-def change(actor: Actor, key_id: str, data: Mapping[str, Any], *, within: str = "") -> InferenceKey:
+def change(actor: Actor, key_id: str, data: Any, *, within: str = "") -> InferenceKey:
     """Change a key's terms; fields missing in `data` keep their values. Routers apply it within
     seconds. `within`: the endpoint or group that the key must belong to.
     """
     with transaction.atomic():
         key = _living_key(actor, key_id, within)
         before = key.allowed
-        terms = keys_terms.parse(data, timezone.now(), before)
+        terms = replace(before, **read_body(bodies.KeyChangeSerializer, data))
         if terms == before:
             return key
         for column, value in storage.terms_columns(terms).items():
@@ -85,11 +72,9 @@ def change(actor: Actor, key_id: str, data: Mapping[str, Any], *, within: str = 
     return key
 
 
-def rotate(actor: Actor, key_id: str, grace_s: Any = 0, *, within: str = "") -> NewKey:
+def rotate(actor: Actor, key_id: str, data: Any = None, *, within: str = "") -> NewKey:
     """Replace the key's secret; the old one stays valid for `grace_s` more seconds."""
-    if isinstance(grace_s, bool) or not isinstance(grace_s, int) or not 0 <= grace_s <= GRACE_S_MAX:
-        remedy = f"Send 0 to {GRACE_S_MAX} seconds."
-        raise SpecErrors([bad_body("grace_s", grace_s, remedy)])
+    grace_s = read_body(bodies.RotateSerializer, data)["grace_s"]
     with transaction.atomic():
         key = _living_key(actor, key_id, within)
         clear = storage.generate_key()
@@ -112,19 +97,18 @@ def revoke(actor: Actor, key_id: str, *, within: str = "") -> InferenceKey:
     return key
 
 
-def save_group(
-    actor: Actor, group_id: str | None, name: Any, members: Any, description: Any = ""
-) -> KeyGroup:
-    """Create a group (`group_id` None) or replace its fields. `members` are endpoint names."""
+def save_group(actor: Actor, group_id: str | None, data: Any) -> KeyGroup:
+    """Create a group (`group_id` None) or replace its fields."""
     teams.require_any_team(actor)
-    label, text = group_name_of(name), _text_of(description)
+    values = read_body(bodies.WantedGroupSerializer, data)
+    label = values["name"]
     try:
         with transaction.atomic():
             group = held_group(actor, group_id) if group_id else KeyGroup(created_by=user_of(actor))
             old = [] if group_id is None else list(group.endpoints.all())
-            endpoints = _members(actor, members)
+            endpoints = _members(actor, values["endpoints"])
             details = {"name": group.name, "endpoints": sorted(endpoint.name for endpoint in old)}
-            group.name, group.description = label, text
+            group.name, group.description = label, values["description"]
             group.save(force_insert=group_id is None)
             group.endpoints.set(endpoints)
             now = {"name": label, "endpoints": sorted(endpoint.name for endpoint in endpoints)}
@@ -215,18 +199,10 @@ def _nudge_all(opened: Iterable[Endpoint]) -> None:
             nudge(endpoint)
 
 
-def _members(actor: Actor, names: Any) -> list[Endpoint]:
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise SpecErrors([bad_body("endpoints", names, "Send a list of endpoint names.")])
+def _members(actor: Actor, names: Sequence[str]) -> list[Endpoint]:
     endpoints = {endpoint.name: endpoint for endpoint in Endpoint.objects.filter(name__in=names)}
     for name in names:
         if name not in endpoints:
             raise no_endpoint(name)
         teams.require_change(actor, endpoints[name])
     return list(endpoints.values())
-
-
-def _text_of(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > 200:
-        raise SpecErrors([bad_body("description", value, "Send up to 200 characters.")])
-    return value.strip()

@@ -141,7 +141,7 @@ def test_by_rest(drifted: Endpoint, alice: User, charlie: User) -> None:
     refused = client.post(url, {"key": "Pod/x.y"}, "application/json")
     assert refused.status_code == 404
     assert "Reload the drift list" in refused.json()["remedy"]
-    assert client.post(url, {"key": 3}, "application/json").status_code == 400
+    assert client.post(url, {"key": [3]}, "application/json").status_code == 400
     assert client.post(url, body, "application/json").status_code == 202
     heal = "/api/v1/endpoints/demo/drift/heal/"
     assert client.post(heal, {}, "application/json").status_code == 202

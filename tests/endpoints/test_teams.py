@@ -128,7 +128,7 @@ def test_no_other_path_changes_or_shows_a_foreign_endpoint(two_teams: Teams) -> 
         lambda: actions.resume(erin, CANARY),
         lambda: actions.rollback(erin, CANARY, 1),
         lambda: actions.delete(erin, CANARY),
-        lambda: keys_actions.create(erin, CANARY, "mine"),
+        lambda: keys_actions.create(erin, CANARY, {"name": "mine"}),
         lambda: manifest_actions.plan(erin, [spec]),
         lambda: manifest_actions.apply(erin, [{**spec, "replicas": 3}]),
     ]

@@ -1,8 +1,7 @@
-"""Request and response serializers for users, teams and tokens; the actions validate."""
+"""Request and response bodies of users, teams and tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from rest_framework import serializers
@@ -16,7 +15,6 @@ from console.accounts.models import (
     TeamRole,
     User,
 )
-from console.core.errors import Problem, Refused
 from console.core.grants import LABELS
 from console.people.team_actions import FIELDS as TEAM_FIELDS
 
@@ -62,7 +60,7 @@ class UserSerializer(serializers.ModelSerializer[User]):
 
 class NewUserSerializer(serializers.Serializer[Any]):
     username = serializers.CharField(max_length=150)
-    role = serializers.ChoiceField(choices=Role.choices, required=False, help_text=_ROLE)
+    role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER, help_text=_ROLE)
 
 
 class MadeUserSerializer(UserSerializer):
@@ -190,30 +188,3 @@ class MadeTokenSerializer(TokenSerializer):
     class Meta(TokenSerializer.Meta):
         fields = (*TokenSerializer.Meta.fields, "token")
         read_only_fields = fields
-
-
-def parse_body(data: Any, known: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON object; raise for other types and for unknown fields."""
-    if data in (None, ""):
-        data = {}
-    if not isinstance(data, Mapping):
-        raise Refused(Problem("", data, "Not an object.", "Send a JSON object.", "type"))
-    remedy = f"Known fields: {', '.join(known)}." if known else "Send no body, or {}."
-    problems = [
-        Problem(str(name), value, "Unknown field.", remedy, "unknown_field")
-        for name, value in data.items()
-        if name not in known
-    ]
-    if problems:
-        raise Refused(*problems)
-    return dict(data)
-
-
-def parse_text(data: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """Return a string field; without a default it is required."""
-    value = data.get(name, default)
-    if not isinstance(value, str) or (name not in data and default is None):
-        code = "required" if name not in data else "type"
-        message = "Missing value." if code == "required" else "Not a string."
-        raise Refused(Problem(name, value, message, f"Send {name} as a string.", code))
-    return value

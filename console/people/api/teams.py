@@ -14,9 +14,9 @@ from rest_framework.response import Response
 from console.accounts import selectors
 from console.accounts.models import Membership, Team
 from console.accounts.permissions import actor_of
+from console.api.bodies import read_body
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
-from console.core.errors import Problem, Refused
 from console.people import team_actions
 from console.people.api.serializers import (
     MemberSerializer,
@@ -24,7 +24,6 @@ from console.people.api.serializers import (
     RoleSerializer,
     TeamSerializer,
     TeamWriteSerializer,
-    parse_body,
 )
 from console.people.team_actions import FIELDS
 from console.resources.rest import Resource
@@ -87,9 +86,7 @@ class MemberView(GenericAPIView[Membership]):
     def put(self, request: Request, slug: str, username: str) -> Response:
         """Requires the admin role, for the team or console-wide."""
         team = find_team_or_404(request, slug)
-        data = parse_body(request.data, ("role",))
-        if "role" not in data:
-            raise Refused(Problem("role", None, "Missing value.", "Send a role.", "required"))
+        data = read_body(RoleSerializer, request.data)
         now = selectors.list_members(team).filter(user__username=username).first()
         require_match(request, MemberSerializer(now).data if now else None)
         team_actions.set_member(actor_of(request), slug, username, data["role"])

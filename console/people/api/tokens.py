@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema, extend_schema_view
@@ -14,21 +12,15 @@ from rest_framework.response import Response
 from console.accounts import selectors
 from console.accounts.models import ApiToken, User
 from console.accounts.permissions import actor_of, allows
+from console.api.bodies import read_body
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
 from console.core.errors import Problem, Refused
 from console.people import token_actions
-from console.people.api.serializers import (
-    MadeTokenSerializer,
-    NewTokenSerializer,
-    TokenSerializer,
-    parse_body,
-    parse_text,
-)
+from console.people.api.serializers import MadeTokenSerializer, NewTokenSerializer, TokenSerializer
 
 _TAGS = ["access"]
-_FIELDS = ("name", "role", "team", "days", "user")
 
 
 @extend_schema_view(
@@ -58,15 +50,14 @@ class TokenListView(ListAPIView[ApiToken]):
     @idempotent
     def post(self, request: Request) -> Response:
         """A token cannot exceed the rights and lifetime of the credentials that create it."""
-        data = parse_body(request.data, _FIELDS)
-        days = data.get("days")
-        if days is not None and (isinstance(days, bool) or not isinstance(days, int)):
-            remedy = "Send a whole number of days, or null."
-            raise Refused(Problem("days", days, "Invalid number of days.", remedy, "type"))
-        name, role = parse_text(data, "name"), parse_text(data, "role")
-        team = parse_text(data, "team", "") if data.get("team") is not None else ""
+        data = read_body(NewTokenSerializer, request.data)
         made, clear = token_actions.create_token(
-            actor_of(request), name, role, days, team, _owner(request, data)
+            actor_of(request),
+            data["name"],
+            data["role"],
+            data.get("days"),
+            data.get("team") or "",
+            _owner(request, data.get("user", "")),
         )
         answer = {**TokenSerializer(made).data, "token": clear}
         return Response(answer, status=201, headers={"Cache-Control": "no-store"})
@@ -106,14 +97,13 @@ def _find_token(request: Request, pk: int) -> ApiToken:
     return get_object_or_404(_visible_tokens(request), pk=pk)
 
 
-def _owner(request: Request, data: dict[str, Any]) -> User | None:
-    """Return the requested owner for commands on the server, else None for the caller."""
+def _owner(request: Request, name: str) -> User | None:
+    """Return the named owner for commands on the server, else None for the caller."""
     if request.user.pk is not None:
-        if parse_text(data, "user", request.user.get_username()) != request.user.get_username():
+        if name not in ("", request.user.get_username()):
             message = "Users create tokens for themselves only."
-            raise Refused(Problem("user", data["user"], message, "Omit the field.", "not_yours"))
+            raise Refused(Problem("user", name, message, "Omit the field.", "not_yours"))
         return None
-    name = parse_text(data, "user")
     owner = selectors.list_users().filter(username=name).first()
     if owner is None:
         message = f"User {name} does not exist."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.shortcuts import get_object_or_404
@@ -10,10 +9,12 @@ from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
 from console.accounts import selectors
 from console.accounts.models import Role, User
 from console.accounts.permissions import actor_of
+from console.api.bodies import read_body
 from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
@@ -24,8 +25,6 @@ from console.people.api.serializers import (
     PasswordSerializer,
     UserChangeSerializer,
     UserSerializer,
-    parse_body,
-    parse_text,
 )
 
 _TAGS = ["access"]
@@ -63,9 +62,8 @@ class UserListView(ListAPIView[User]):
     @idempotent
     def post(self, request: Request) -> Response:
         """The password is returned in this response only."""
-        data = parse_body(request.data, ("username", "role"))
-        name, role = parse_text(data, "username"), parse_text(data, "role", Role.MEMBER.value)
-        user, password = actions.create_user(actor_of(request), name, role)
+        data = read_body(NewUserSerializer, request.data)
+        user, password = actions.create_user(actor_of(request), data["username"], data["role"])
         answer = {**UserSerializer(_find_user(user.username)).data, "password": password}
         return Response(answer, status=201, headers=_PASSWORD_ONCE)
 
@@ -90,13 +88,11 @@ class UserView(GenericAPIView[User]):
         """
         user = _find_user(username)
         require_match(request, UserSerializer(user).data)
-        data = parse_body(request.data, ("role", "active"))
+        data = read_body(UserChangeSerializer, request.data)
         with transaction.atomic():
             if "role" in data:
-                actions.set_role(actor_of(request), user, parse_text(data, "role"))
+                actions.set_role(actor_of(request), user, data["role"])
             if "active" in data:
-                if not isinstance(data["active"], bool):
-                    raise ValidationError({"active": "Send true or false."})
                 actions.set_active(actor_of(request), user, data["active"])
         return Response(UserSerializer(_find_user(username)).data)
 
@@ -115,7 +111,7 @@ class Password(GenericAPIView[User]):
         """The new password is returned in this response only. The old password stops working, all
         sessions end and all API tokens of the user are revoked.
         """
-        parse_body(request.data, ())
+        read_body(Serializer, request.data)
         password, ended = actions.reset_password(actor_of(request), _find_user(username))
         outcome = {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}
         return Response({"password": password, **outcome}, headers=_PASSWORD_ONCE)

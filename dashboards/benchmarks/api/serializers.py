@@ -6,12 +6,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from console.core.errors import Problem, Refused, expect_object
+from console.api.bodies import read_body
 from dashboards.benchmarks.actions import CACHES, BenchmarkRequest
 from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WORKLOADS
 from endpoints.runs import RunState
-
-_OWN = ("title", "caches", "second", "trace")
 
 
 def _number(one: Any) -> serializers.Field[Any, Any, Any, Any]:
@@ -130,21 +128,7 @@ class ComparisonSerializer(serializers.Serializer[Any]):
 
 
 def parse_request(data: Any) -> BenchmarkRequest:
-    """Convert the body; the job validates the numbers. Raises `Refused`."""
-    data = expect_object(data)
-    texts = {name: data.get(name, "") for name in _OWN if data.get(name) is not None}
-    problems = [
-        Problem(name, value, "Not a string.", "Send a string.", "type")
-        for name, value in texts.items()
-        if not isinstance(value, str)
-    ]
-    if problems:
-        raise Refused(*problems)
-    values = {name: value for name, value in data.items() if name not in (*_OWN, "nonce")}
-    return BenchmarkRequest(
-        values,
-        title=texts.get("title", ""),
-        caches=texts.get("caches") or "fresh",
-        second=texts.get("second", ""),
-        trace=texts.get("trace", ""),
-    )
+    """Return the request in a body. Raise `Refused`."""
+    values = read_body(NewBenchmarkSerializer, data)
+    own = {name: values.pop(name) for name in ("title", "caches", "second", "trace")}
+    return BenchmarkRequest(values, **own)

@@ -10,15 +10,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.bodies import read_body
 from console.api.serializers import ErrorSerializer
 from console.catalogue.core.builtin import Instance
 from console.catalogue.selectors import instances_by_name
-from console.core.errors import Problem, Refused, expect_object
 from dashboards.costs.formulas.price_terms import parse_stored_needs
 from dashboards.costs.prices.entry import REMEDY, MissingPrice, list_missing, save_price
 from endpoints import selectors
-
-_FIELDS = ("usd_hour", "list_price")
 
 
 class OfferSerializer(serializers.Serializer[Any]):
@@ -39,8 +37,16 @@ class MissingPriceSerializer(serializers.Serializer[Any]):
 class PriceWriteSerializer(serializers.Serializer[Any]):
     usd_hour = serializers.FloatField(required=False, help_text=REMEDY)
     list_price = serializers.CharField(
-        required=False, help_text="Alternative to usd_hour: instance type whose list price applies."
+        default="",
+        allow_blank=True,
+        help_text="Alternative to usd_hour: instance type whose list price applies.",
     )
+
+    def validate(self, values: dict[str, Any]) -> dict[str, Any]:
+        if values["list_price"] and "usd_hour" in values:
+            text = "Send usd_hour or list_price, not both."
+            raise serializers.ValidationError({"list_price": text}, "conflict")
+        return values
 
 
 class PriceSerializer(serializers.Serializer[Any]):
@@ -76,15 +82,7 @@ class OnePrice(APIView):
         """The first price applies from the first day of the month, a change from today. The size of
         this machine and of cluster nodes is known; other types are added as instance types.
         """
-        data = expect_object(request.data)
-        for field in data:
-            if field not in _FIELDS:
-                remedy = f"Use {' or '.join(_FIELDS)}."
-                raise Refused(Problem(field, None, "Unknown field.", remedy, "unknown"))
-        typed, offer = data.get("usd_hour"), data.get("list_price", "")
-        text = "" if typed is None or isinstance(typed, bool) else str(typed)
-        if text and offer:
-            remedy = "Send one of them."
-            raise Refused(Problem("list_price", offer, "Two prices.", remedy, "conflict"))
-        made: Instance = save_price(request.user, name, text, str(offer))
+        data = read_body(PriceWriteSerializer, request.data)
+        price = data.get("usd_hour", "")
+        made: Instance = save_price(request.user, name, str(price), data["list_price"])
         return Response(PriceSerializer(made).data)

@@ -183,7 +183,7 @@ class OneTierPrice(APIView):
         """Omitted fields keep their values, except `since`, which defaults to today. An external
         Redis is named redis:HOST:PORT.
         """
-        data = _object(request)
+        data = dict(expect_object(request.data))
         price = selectors.last_tier_price(name)
         require_match(request, TierPriceSerializer(price).data if price else None)
         made = actions.save_tier_price(request.user, name, data)
@@ -220,10 +220,6 @@ def _price(name: str) -> TierPrice:
     if price is None:
         raise NotFound(f"{name} has no price.")
     return price
-
-
-def _object(request: Request) -> dict[str, Any]:
-    return dict(expect_object(request.data))
 
 
 def _weight(request: Request) -> float:

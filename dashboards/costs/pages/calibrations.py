@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
@@ -75,9 +74,11 @@ def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def switch(request: HttpRequest, name: str) -> HttpResponseBase:
-    choice: Any = _CHOICES.get(request.POST.get("auto", ""), "")
+    typed = request.POST.get("auto", "")
+    if typed not in _CHOICES:
+        return HttpResponseBadRequest("Choose on, off or default.")
     try:
-        effective = calibration_switches.set_endpoint(request.user, name, choice)
+        effective = calibration_switches.set_endpoint(request.user, name, _CHOICES[typed])
     except Refused as error:
         messages.error(request, str(error))
     else:

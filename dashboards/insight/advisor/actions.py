@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from console.accounts.permissions import require
 from console.audit.record import record
-from console.core.errors import Problem, Refused
 from dashboards.insight.advisor import selectors
 from dashboards.insight.advisor.facts import (
     candidate_options,
@@ -34,14 +33,6 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
     """Queue a survey of an endpoint. `given`: ASSUMPTIONS, empty ones as known. Raise Refused."""
     endpoint = endpoints.get(name, viewer=actor)
     require(actor, "operator", of=endpoint)
-    remedy = f"Use {', '.join(ASSUMPTIONS)}."
-    unknown = [
-        Problem(name, given[name], "Unknown field.", remedy, "unknown_field")
-        for name in given
-        if name not in ASSUMPTIONS
-    ]
-    if unknown:
-        raise Refused(*unknown)
     latest = selectors.get_latest(name)
     if latest is not None and latest.run.live:
         raise ConflictError(

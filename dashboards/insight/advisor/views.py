@@ -40,9 +40,10 @@ class AssumptionsForm(ActionForm):
 
     def __init__(self, data: Any = None) -> None:
         super().__init__(data)
-        for name in actions.ASSUMPTIONS:
-            field = inputs.BY_NAME[name]
-            self.fields[name] = forms.CharField(
+        for field in inputs.FIELDS:
+            if field.name not in actions.ASSUMPTIONS:
+                continue
+            self.fields[field.name] = forms.CharField(
                 required=False,
                 label=field.label,
                 help_text="Empty: as known to the console.",

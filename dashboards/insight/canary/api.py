@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.bodies import read_body
 from console.api.serializers import ErrorSerializer
-from console.core.errors import expect_object
 from endpoints import selectors as endpoint_selectors
 from endpoints.router.canary import actions, selectors
 from endpoints.router.models import Canary, CanaryState
@@ -141,7 +141,7 @@ class CanaryView(APIView):
         responses={201: CanarySerializer, 400: ErrorSerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        data = dict(expect_object(request.data))
+        data = read_body(CanaryStartSerializer, request.data)
         made = actions.start(request.user, name, data, data.pop("note", ""))
         return Response(show(made), status=status.HTTP_201_CREATED)
 
@@ -164,7 +164,5 @@ class CanaryPromotion(APIView):
         responses={200: CanarySerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        serializer = CanaryNoteSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        note = serializer.validated_data.get("note", "")
+        note = read_body(CanaryNoteSerializer, request.data).get("note", "")
         return Response(show(actions.promote(request.user, name, note)))

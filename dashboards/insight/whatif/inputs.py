@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
 
 from cachetier import selectors as cache_tiers
+from console.api.bodies import read_body
 from console.core.errors import Problem, Refused
 from dashboards.insight.misses.report import worker_price
 from dashboards.insight.traces.storage import recorded_hours
@@ -87,7 +90,31 @@ FIELDS = (
     ),
     InputField("price_usd_hour", "Worker price (USD/h)", "Empty: no cost.", 0, 1e5, blank=True),
 )
-BY_NAME = {field.name: field for field in FIELDS}
+
+
+@extend_schema_field(OpenApiTypes.STR)
+class _ChoiceField(serializers.ChoiceField):
+    """A text in the schema, which has enumerations of the same names from the endpoint's spec."""
+
+
+def _field(declared: InputField) -> serializers.Field[Any, Any, Any, Any]:
+    keywords: dict[str, Any] = {
+        "required": False,
+        "help_text": f"{declared.label}. {declared.help}".strip(),
+    }
+    if declared.choices:
+        keywords["help_text"] += f" One of {', '.join(declared.choices)}."
+        return _ChoiceField(choices=declared.choices, **keywords)
+    keywords["allow_null"] = declared.blank
+    if declared.whole:
+        low, high = int(declared.low), int(declared.high)
+        return serializers.IntegerField(min_value=low, max_value=high, **keywords)
+    return serializers.FloatField(min_value=declared.low, max_value=declared.high, **keywords)
+
+
+class WhatIfValuesSerializer(serializers.Serializer[Any]):
+    def get_fields(self) -> dict[str, Any]:
+        return {**super().get_fields(), **{field.name: _field(field) for field in FIELDS}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,75 +224,24 @@ def default_period(endpoint: Endpoint) -> tuple[Any, Any] | None:
 
 def read_values(given: Mapping[str, Any], present: Values) -> Values:
     """Return the candidate's values: `given` ones, else the present ones. Raise Refused."""
-    problems = [
-        Problem(name, given[name], "Unknown field.", f"Use {', '.join(BY_NAME)}.", "unknown_field")
-        for name in given
-        if name not in BY_NAME
-    ]
-    values: Values = {}
-    for field in FIELDS:
-        if field.name not in given:
-            values[field.name] = present[field.name]
-            continue
-        try:
-            values[field.name] = _read(field, given[field.name])
-        except ValueError:
-            problems.append(_problem(field, given[field.name]))
-    if not problems:
-        for name, title in (("l1_gib", "L1"), ("l2_gib", "L2")):
-            if values[name] and not values["kv_kib"]:
-                remedy = f"Enter the KiB of one token, or set the {title} size to 0."
-                text = f"Needed to convert the {title} size to tokens."
-                problems.append(Problem("kv_kib", None, text, remedy, "required"))
-                break
-    if not problems and is_weaker(values["isolation"], present["isolation"]):
+    changed = {name: None if value == "" else value for name, value in given.items()}
+    values: Values = {**present, **read_body(WhatIfValuesSerializer, changed)}
+    for name, title in (("l1_gib", "L1"), ("l2_gib", "L2")):
+        if values[name] and not values["kv_kib"]:
+            remedy = f"Enter the KiB of one token, or set the {title} size to 0."
+            text = f"Needed to convert the {title} size to tokens."
+            raise Refused(Problem("kv_kib", None, text, remedy, "required"))
+    if is_weaker(values["isolation"], present["isolation"]):
         text = f"The recorded prompts are hashed apart under isolation {present['isolation']!r}."
         stricter = STRICTNESS[STRICTNESS.index(present["isolation"]) + 1 :]
         choice = f"Choose {' or '.join(map(repr, stricter))}, or set" if stricter else "Set"
         remedy = f"{choice} {values['isolation']!r} on the endpoint and record its traffic."
-        problems.append(Problem("isolation", values["isolation"], text, remedy, "not_recorded"))
-    if problems:
-        raise Refused(*problems)
+        raise Refused(Problem("isolation", values["isolation"], text, remedy, "not_recorded"))
     return values
 
 
 def is_weaker(isolation: str, than: str) -> bool:
     return STRICTNESS.index(isolation) < STRICTNESS.index(than)
-
-
-def _read(field: InputField, value: Any) -> Any:
-    if field.choices:
-        if value not in field.choices:
-            raise ValueError
-        return value
-    if value is None or value == "":
-        if field.blank:
-            return None
-        raise ValueError
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError
-    number = float(value)
-    if not math.isfinite(number) or not field.low <= number <= field.high:
-        raise ValueError
-    if field.whole:
-        if number != int(number):
-            raise ValueError
-        return int(number)
-    return number
-
-
-def _problem(field: InputField, value: Any) -> Problem:
-    if field.choices:
-        return Problem(
-            field.name,
-            str(value)[:80],
-            "Unknown value.",
-            f"Choose one of {', '.join(field.choices)}.",
-            "unknown_choice",
-        )
-    kind = "a whole number" if field.whole else "a number"
-    remedy = f"Enter {kind} from {field.low:g} to {field.high:,.15g}."
-    return Problem(field.name, str(value)[:80], "Invalid value.", remedy, "out_of_range")
 
 
 def make_configuration(values: Values, limits: EngineLimits) -> Configuration:

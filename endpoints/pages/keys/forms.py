@@ -1,4 +1,4 @@
-"""Forms of inference keys and key groups; `keys.terms` and `keys.actions` validate."""
+"""Forms of inference keys and key groups; `keys.bodies` validates."""
 
 from __future__ import annotations
 
@@ -68,17 +68,19 @@ class KeyForm(ActionForm):
                 field.choices = [(KEEP_CHOICE, placeholder), *LIFETIMES]
 
     def answer(self) -> dict[str, Any]:
-        """Return the input of `terms.parse`; invalid numbers stay text."""
+        """Return the input of the actions; an empty number means the default."""
         self.full_clean()
         typed = {name: str(self.data.get(name, "")).strip() for name in self.fields}
-        answers: dict[str, Any] = {name: _whole(typed[name]) for name in _NUMBERS}
-        answers["weight"] = _real(typed["weight"])
+        answers: dict[str, Any] = {name: typed[name] or 0 for name in _NUMBERS}
+        if self.terms is None:
+            answers["name"] = typed["name"]
+        answers["weight"] = typed["weight"] or 1
         answers["budget_period"] = typed["budget_period"] or PERIODS[-1]
         lines = typed["models"].replace(",", "\n").splitlines()
         answers["models"] = [line.strip() for line in lines if line.strip()]
         answers["pin"], answers["control"] = "pin" in self.data, "control" in self.data
         if typed["expires_in_days"] != KEEP_CHOICE:
-            answers["expires_in_days"] = _whole(typed["expires_in_days"]) or None
+            answers["expires_in_days"] = typed["expires_in_days"] or None
         return answers
 
 
@@ -108,16 +110,3 @@ def _initial(terms: KeyTerms) -> dict[str, Any]:
     initial |= {"models": "\n".join(terms.models), "pin": terms.pin, "control": terms.control}
     initial["expires_in_days"] = "90"
     return initial
-
-
-def _whole(text: str) -> int | str:
-    if not text:
-        return 0
-    return int(text) if text.isdecimal() and len(text) < 15 else text
-
-
-def _real(text: str) -> float | str:
-    try:
-        return float(text) if text else 1.0
-    except ValueError:
-        return text

@@ -218,9 +218,11 @@ def _save_group(request: HttpRequest, group_id: str | None, page: Page) -> HttpR
         made = actions.save_group(
             request.user,
             group_id,
-            sent.get("name", ""),
-            sent.getlist("endpoints"),
-            sent.get("description", ""),
+            {
+                "name": sent.get("name", ""),
+                "endpoints": sent.getlist("endpoints"),
+                "description": sent.get("description", ""),
+            },
         )
     except Refused as error:
         form = GroupForm(sent, selectors.changeable_names(request.user))
@@ -236,7 +238,7 @@ def _save_group(request: HttpRequest, group_id: str | None, page: Page) -> HttpR
 def _create(request: HttpRequest, page: Page, make: Callable[..., NewKey]) -> HttpResponse:
     form = KeyForm(request.POST)
     try:
-        made = make(request.POST.get("name", ""), form.answer())
+        made = make(form.answer())
     except Refused as error:
         form.refuse(error.errors)
         return page(status=400, key_form=form)
@@ -269,10 +271,9 @@ def _edit(
 
 
 def _rotate(request: HttpRequest, key_id: str, within: str, page: Page) -> HttpResponse:
-    typed = request.POST.get("grace_s", "")
-    grace: Any = int(typed) if typed in dict(GRACE) else typed
     try:
-        made = actions.rotate(request.user, key_id, grace, within=within)
+        data = {"grace_s": request.POST.get("grace_s", "")}
+        made = actions.rotate(request.user, key_id, data, within=within)
     except NotFoundError as error:
         raise Http404(str(error)) from None
     except Refused as error:

@@ -24,15 +24,13 @@ from routing.engine.config import ConfigError
 from routing.engine.config.canary import CanaryFields, parse_canary
 from routing.engine.config.validation import convert
 
-FIELDS = ("strategy", "share", "session_key", "settle_s")
 _MEMORY_BLOCKS = 65_536
 
 
-def start(actor: Any, name: str, data: Any, note: Any = "") -> Canary:
-    """Start a canary with `FIELDS`; at most one runs per endpoint."""
+def start(actor: Any, name: str, data: Mapping[str, Any], note: Any = "") -> Canary:
+    """Start a canary with the fields of `CanaryFields`; at most one runs per endpoint."""
     teams.require_change(actor, name)
     why = parse_note(note)
-    fields = dict(data) if isinstance(data, Mapping) else {}
     with transaction.atomic():
         endpoint = endpoint_actions.lock_changeable(actor, name)
         endpoint_actions.require_not_deleting(endpoint)
@@ -40,7 +38,7 @@ def start(actor: Any, name: str, data: Any, note: Any = "") -> Canary:
         if Canary.objects.filter(endpoint=endpoint, state=CanaryState.RUNNING).exists():
             raise _already_running()
         control = endpoint.parsed.routing.effective_strategy
-        canary_fields = _check(fields, control)
+        canary_fields = _check(data, control)
         try:
             with transaction.atomic():
                 canary = Canary.objects.create(
@@ -128,10 +126,6 @@ def _lock_running(endpoint: Endpoint) -> Canary:
 
 def _check(fields: Mapping[str, Any], control: str) -> CanaryFields:
     """Validate with the router's own parser."""
-    unknown = next((name for name in fields if name not in FIELDS), None)
-    if unknown is not None:
-        remedy = f"Use {', '.join(FIELDS)}."
-        raise Refused(Problem(str(unknown), fields[unknown], "Unknown field.", remedy, "unknown"))
     try:
         canary_fields: CanaryFields = convert({"id": "new", **fields}, CanaryFields, "canary")
         parse_canary(canary_fields, control, _MEMORY_BLOCKS)

@@ -329,7 +329,7 @@ def test_rest_dry_run_previews_and_does_nothing() -> None:
         ({"rate": -1}, "rate"),
         ({"nonsense": 1}, "nonsense"),
         ({"workload": ["chat"]}, "workload"),
-        ({"title": 5}, "title"),
+        ({"title": [5]}, "title"),
         ({"caches": "odd"}, "caches"),
         ({"second": "demo"}, "second"),
         ({"workload": "trace", "trace": "{}"}, "trace"),

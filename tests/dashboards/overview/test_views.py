@@ -65,7 +65,7 @@ def test_first_steps_are_shown_until_done_or_dismissed() -> None:
     assert "Next: Metrics" in text
     undone = text.count('data-done="no"')
     EndpointStatus.objects.filter(pk=endpoint.pk).update(served_once=True)
-    keys_actions.create(person("operator"), "demo", "my program")
+    keys_actions.create(person("operator"), "demo", {"name": "my program"})
     assert operator.get("/").text.count('data-done="no"') == undone - 2
     operator.post("/overview/guide/")
     hidden = operator.get("/").text

@@ -271,7 +271,7 @@ def test_keys_are_shown_once_and_revoked(api: APIClient, data: dict[str, Any]) -
     assert clear not in str(list(AuditEvent.objects.values()))
     twice = api.post(f"{ONE}keys/", {"name": "my app"})
     assert (twice.status_code, twice.json()["code"]) == (400, "name_taken")
-    for bad in ("", " ", "x" * 61, 5, None, "a\nb"):
+    for bad in ("", " ", "x" * 61, [5], None, "a\nb"):
         assert api.post(f"{ONE}keys/", {"name": bad}).json()["field"] == "name"
     for _ in range(2):
         assert api.delete(f"{ONE}keys/{key.pk}/").status_code == 204
@@ -318,7 +318,7 @@ def test_actions_check_the_role(data: dict[str, Any], charlie: Any) -> None:
         lambda: actions.resume(charlie, "demo"),
         lambda: actions.rollback(charlie, "demo", 1),
         lambda: actions.delete(charlie, "demo"),
-        lambda: keys_actions.create(charlie, "demo", "x"),
+        lambda: keys_actions.create(charlie, "demo", {"name": "x"}),
         lambda: keys_actions.revoke(charlie, "x"),
         lambda: actions.delete(None, "demo"),
     ]

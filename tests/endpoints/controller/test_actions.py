@@ -53,7 +53,7 @@ def test_namespace_is_followed_and_released_over_rest() -> None:
         ({"cluster": "east", "namespace": "a"}, "cluster"),
         ({"cluster": "west", "namespace": "A_b"}, "namespace"),
         ({"cluster": "west"}, "namespace"),
-        ({"cluster": "west", "namespace": "a", "foreign": "yes"}, "foreign"),
+        ({"cluster": "west", "namespace": "a", "foreign": "perhaps"}, "foreign"),
         ({"cluster": "west", "namespace": "a", "all": True}, "all"),
         ([], None),
     ],
@@ -107,7 +107,7 @@ def test_page_of_an_owned_endpoint_names_its_owner() -> None:
     answer = program("operator").patch("/api/v1/endpoints/demo/", {"replicas": 2}, format="json")
     assert (answer.status_code, answer.json()["code"]) == (409, "managed")
     assert "kubectl edit" in answer.json()["remedy"]
-    keys_actions.create(SYSTEM, "demo", "mine")
+    keys_actions.create(SYSTEM, "demo", {"name": "mine"})
 
 
 def test_followed_cluster_counts_as_used() -> None:

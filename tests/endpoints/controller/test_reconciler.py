@@ -153,7 +153,7 @@ def test_console_cannot_change_object_fields(ready: Followed, alice: User) -> No
         assert caught.value.code == "managed"
         assert f"{ready.namespace}/llama in west" in caught.value.message
     assert ready.endpoint().generation == 1
-    keys_actions.create(alice, "llama", "mine")
+    keys_actions.create(alice, "llama", {"name": "mine"})
 
 
 def test_automatic_rollback_is_reported_and_not_repeated(ready: Followed) -> None:

@@ -73,7 +73,7 @@ def test_a_name_is_checked_over_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert program("operator").post(CHECK, {"name": "/models/mine"}).json()["hub"] is None
     assert program("viewer").post(CHECK, {"name": "org/name"}).status_code == 403
-    for wrong in ({}, {"name": "no model"}, {"name": 1}, {"name": "m", "cluster": "nowhere"}):
+    for wrong in ({}, {"name": "no model"}, {"name": [1]}, {"name": "m", "cluster": "nowhere"}):
         assert program("operator").post(CHECK, wrong).status_code == 400, wrong
 
 

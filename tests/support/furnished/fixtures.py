@@ -57,11 +57,12 @@ def furnished(transactional_db: None) -> Cast:
     actions.scale(people.alice, "demo", 3)
     ReconcilerHarness().until(endpoint, "Ready")
     terms = {"requests_per_minute": 60, "budget_tokens": 1000, "expires_in_days": 3}
-    made = keys_actions.create(people.alice, "demo", "chat-app", terms)
+    made = keys_actions.create(people.alice, "demo", {"name": "chat-app", **terms})
     counts = {"requests": 7, "errors": 1, "prompt_tokens": 900, "cached_tokens": 600}
     reported = {"instance": "r1", "keys": {str(made.key.pk): counts}}
     usage.add_report(endpoint, reported, timezone.now())
-    keys_actions.save_group(people.alice, None, "all chats", ["demo"])
+    group = {"name": "all chats", "endpoints": ["demo"]}
+    keys_actions.save_group(people.alice, None, group)
     tiers.create(people.alice, "demo", {})
     INSTANCE_TYPES.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     size = {"vcpus": 8, "memory_gib": 32, "price_usd_hour": 1.0, "price_date": "2026-11-01"}

@@ -7,9 +7,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.bodies import read_body
 from console.api.idempotency import idempotent
 from console.api.serializers import ErrorSerializer
-from console.core.errors import expect_object
 from dashboards.insight.advisor import actions, selectors
 from dashboards.insight.advisor.api.serializers import AdviceSerializer, NewAdviceSerializer
 from endpoints import selectors as endpoints
@@ -42,7 +42,7 @@ class LatestAdvice(APIView):
         """Replays the newest recorded requests under other strategies, replicas and cache sizes,
         one analysis at a time; the result is read with GET.
         """
-        actions.start(request.user, name, expect_object(request.data))
+        actions.start(request.user, name, read_body(NewAdviceSerializer, request.data))
         latest = selectors.get_latest(name)
         assert latest is not None
         return Response(selectors.build_document(latest), status=201)

@@ -6,29 +6,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from console.core.errors import Problem, Refused, expect_object
+from console.api.bodies import read_body
 from dashboards.insight.whatif.actions import WhatIfRequest
-from dashboards.insight.whatif.inputs import FIELDS, InputField
+from dashboards.insight.whatif.inputs import WhatIfValuesSerializer
 from endpoints.runs import RunState
-
-_OWN = ("title", "trace", "begin", "end")
-
-
-def _field(one: InputField) -> serializers.Field[Any, Any, Any, Any]:
-    keywords: dict[str, Any] = {"required": False, "help_text": f"{one.label}. {one.help}".strip()}
-    if one.choices:
-        # No enumerations: the schema has those of the spec's fields already.
-        keywords["help_text"] += f" One of {', '.join(one.choices)}."
-        return serializers.CharField(**keywords)
-    keywords["allow_null"] = one.blank
-    if one.whole:
-        return serializers.IntegerField(min_value=int(one.low), max_value=int(one.high), **keywords)
-    return serializers.FloatField(min_value=one.low, max_value=one.high, **keywords)
-
-
-class WhatIfValuesSerializer(serializers.Serializer[Any]):
-    def get_fields(self) -> dict[str, Any]:
-        return {**super().get_fields(), **{field.name: _field(field) for field in FIELDS}}
 
 
 class NewWhatIfAnalysisSerializer(WhatIfValuesSerializer):
@@ -73,30 +54,7 @@ class WhatIfAnalysisSerializer(serializers.Serializer[Any]):
 
 
 def parse_request(data: Any) -> WhatIfRequest:
-    """Convert the body; the action validates the values. Raise Refused."""
-    data = expect_object(data)
-    problems = [
-        Problem(name, data[name], "Not a string.", "Send a string.", "type")
-        for name in ("title", "trace")
-        if not isinstance(data.get(name) or "", str)
-    ]
-    times: dict[str, Any] = {}
-    for name in ("begin", "end"):
-        if not data.get(name):
-            continue
-        try:
-            times[name] = serializers.DateTimeField().to_internal_value(data[name])
-        except serializers.ValidationError:
-            remedy = "Send ISO 8601, such as 2026-11-23T10:00:00Z."
-            text = "Not a date and time."
-            problems.append(Problem(name, str(data[name])[:80], text, remedy, "type"))
-    if problems:
-        raise Refused(*problems)
-    values = {name: value for name, value in data.items() if name not in _OWN}
-    return WhatIfRequest(
-        values,
-        begin=times.get("begin"),
-        end=times.get("end"),
-        title=data.get("title") or "",
-        trace=data.get("trace") or "",
-    )
+    """Return the request in a body. Raise `Refused`."""
+    values = read_body(NewWhatIfAnalysisSerializer, data)
+    own = {name: values.pop(name) for name in ("title", "trace", "begin", "end") if name in values}
+    return WhatIfRequest(values, **own)

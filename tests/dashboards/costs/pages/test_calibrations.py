@@ -49,7 +49,8 @@ def test_default_and_exception(people: Cast) -> None:
     assert read_switches().enabled(demo.pk), "on in a new installation"
     assert alice.post(PAGE, {"auto": "off"}).status_code == 302
     assert not read_switches().enabled(demo.pk)
-    for choice, effective in (("on", True), ("default", False), ("nonsense", False)):
+    assert alice.post("/costs/demo/auto-calibration/", {"auto": "nonsense"}).status_code == 400
+    for choice, effective in (("on", True), ("default", False)):
         assert alice.post("/costs/demo/auto-calibration/", {"auto": choice}).status_code == 302
         assert read_switches().enabled(demo.pk) is effective
     assert "off" in alice.get("/settings/").content.decode()
@@ -79,7 +80,7 @@ def test_over_rest(people: Cast) -> None:
     made = send(alice, "patch", url, {"auto_calibration": True})
     assert made.json() == {"auto_calibration": True, "effective": True}
     assert send(alice, "patch", url, {"auto_calibration": None}).json()["effective"] is False
-    for wrong in ({}, {"auto_calibration": "yes"}):
+    for wrong in ({}, {"auto_calibration": "perhaps"}):
         assert send(alice, "patch", url, wrong).status_code == 400
     assert send(alice, "get", "endpoints/demo/calibration/").status_code == 404
     assert send(alice, "post", "endpoints/demo/calibration/").status_code == 202

@@ -117,8 +117,8 @@ def test_without_a_recording_the_page_names_the_remedy(
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ({"kv_kib": "much"}, "Enter a number from 0.1"),
-        ({"price_usd_hour": "-1"}, "Enter a number from 0"),
+        ({"kv_kib": "much"}, "Use a number from 0.1"),
+        ({"price_usd_hour": "-1"}, "Use a number from 0"),
     ],
 )
 def test_nonsense_is_answered_at_the_field(

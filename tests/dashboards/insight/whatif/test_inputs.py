@@ -16,7 +16,7 @@ from tests.support.console import make_endpoint, person
 
 def test_present_values_come_from_the_spec(endpoint: Endpoint) -> None:
     found = inputs.present_values(endpoint)
-    assert set(found) == set(inputs.BY_NAME)
+    assert set(found) == {field.name for field in inputs.FIELDS}
     assert (found["strategy"], found["replicas"], found["routers"]) == ("prefixaware", 3, 1)
     assert found["l1_gib"] == found["l2_gib"] == 0
     assert found["price_usd_hour"] is None
@@ -37,14 +37,14 @@ def test_given_values_replace_present_ones(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("given", "field", "remedy"),
     [
-        ({"replicas": 0}, "replicas", "Enter a whole number from 1 to 256."),
-        ({"replicas": 1.5}, "replicas", "Enter a whole number from 1 to 256."),
-        ({"replicas": True}, "replicas", "Enter a whole number from 1 to 256."),
-        ({"replicas": ""}, "replicas", "Enter a whole number from 1 to 256."),
-        ({"rate": "nan"}, "rate", "Enter a number from 0.1 to 20."),
-        ({"rate": [1]}, "rate", "Enter a number from 0.1 to 20."),
-        ({"strategy": "random"}, "strategy", "Choose one of"),
-        ({"color": 1}, "color", "Use strategy,"),
+        ({"replicas": 0}, "replicas", "Use a whole number from 1 to 256."),
+        ({"replicas": 1.5}, "replicas", "Use a whole number from 1 to 256."),
+        ({"replicas": True}, "replicas", "Use a whole number from 1 to 256."),
+        ({"replicas": ""}, "replicas", "Use a whole number from 1 to 256."),
+        ({"rate": "nan"}, "rate", "Use a number from 0.1 to 20."),
+        ({"rate": [1]}, "rate", "Use a number from 0.1 to 20."),
+        ({"strategy": "random"}, "strategy", "Use one of"),
+        ({"color": 1}, "color", "Known fields: strategy,"),
         ({"l1_gib": 4, "kv_kib": ""}, "kv_kib", "set the L1 size to 0"),
     ],
 )

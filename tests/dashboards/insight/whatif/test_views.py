@@ -55,7 +55,7 @@ def test_a_form_with_the_present_values_starts_an_analysis(endpoint: Endpoint) -
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ({"replicas": "many"}, "Enter a whole number from 1 to 256."),
+        ({"replicas": "many"}, "Use a whole number from 1 to 256."),
         ({"begin": "yesterday"}, "Enter a date and time"),
         ({"begin": "2026-11-23T10:00", "end": "2026-11-23T09:00"}, "The period is empty."),
         ({"begin": "2026-01-01T10:00", "end": "2026-11-23T09:00"}, "The period is too long."),
@@ -214,7 +214,7 @@ def test_rest_starts_reads_cancels_and_deletes(endpoint: Endpoint) -> None:
     assert client.post(f"{one}cancel/").json()["state"] == "cancelled"
     assert client.delete(one).status_code == 204
     assert client.get(one).status_code == 404
-    for body in ({"title": 5}, {"begin": "soon"}, {"replicas": "x"}, []):
+    for body in ({"title": [5]}, {"begin": "soon"}, {"replicas": "x"}, []):
         assert client.post(REST, body, format="json").status_code == 400
 
 
@@ -303,7 +303,7 @@ def test_the_editor_previews_an_isolation(shared: Endpoint) -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "message"),
-    [("shared", "Choose a stricter one"), ("x", "Choose one of"), ("", "Choose one of")],
+    [("shared", "Choose a stricter one"), ("x", "Use one of"), ("", "Use one of")],
 )
 def test_a_preview_that_cannot_start_states_the_reason(
     shared: Endpoint, chosen: str, message: str

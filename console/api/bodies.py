@@ -1,0 +1,85 @@
+"""Request bodies, validated by the serializer that describes them in the OpenAPI document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail
+
+from console.core.errors import Problem, Refused, expect_object
+
+_SHOWN_LENGTH = 80
+
+
+def read_body(
+    serializer: type[serializers.Serializer[Any]], data: Any, *, partial: bool = False
+) -> dict[str, Any]:
+    """Return the validated values; no body is an empty one.
+
+    `partial`: required fields may be missing. Raise `Refused` with every problem: its message is
+    the serializer's, its remedy states choices and bounds, or is the field's help text.
+    """
+    checked = serializer(data={} if data in (None, "") else expect_object(data), partial=partial)
+    fields = {name: field for name, field in checked.fields.items() if not field.read_only}
+    remedy = f"Known fields: {', '.join(fields)}." if fields else "Send no body, or {}."
+    problems = [
+        Problem(str(name)[:_SHOWN_LENGTH], value, "Unknown field.", remedy, "unknown_field")
+        for name, value in checked.initial_data.items()
+        if name not in fields
+    ]
+    if not checked.is_valid():
+        for name, errors in checked.errors.items():
+            field = fields.get(str(name))
+            value = checked.initial_data.get(name)
+            problems += _describe(str(name) if field else "", field, value, errors)
+        raise Refused(*problems)
+    values = dict(checked.validated_data)
+    for name, field in fields.items():
+        # FloatField takes "nan" and true.
+        value, value_sent = values.get(field.source), checked.initial_data.get(name)
+        if isinstance(value, float) and (isinstance(value_sent, bool) or not math.isfinite(value)):
+            error = ErrorDetail("A valid number is required.", "invalid")
+            problems += _describe(name, field, value_sent, [error])
+    if problems:
+        raise Refused(*problems)
+    return values
+
+
+def _describe(path: str, field: Any, value: Any, errors: Any) -> Iterator[Problem]:
+    """Yield the problems of a field; those of an item of a list or object with its place."""
+    if isinstance(errors, Mapping):
+        for place, inner in errors.items():
+            part: Any = None
+            if isinstance(value, Mapping):
+                part = value.get(place)
+            elif isinstance(value, list) and isinstance(place, int):
+                part = value[place]
+            yield from _describe(f"{path}.{place}", _part_of(field, place), part, inner)
+        return
+    shown = None if field is None or field.write_only else value
+    if isinstance(shown, str):
+        shown = shown[:_SHOWN_LENGTH]
+    for error in errors:
+        if isinstance(error, Mapping):
+            yield from _describe(path, field, value, error)
+        else:
+            yield Problem(path, shown, str(error), _remedy(field), error.code)
+
+
+def _part_of(field: Any, place: Any) -> Any:
+    inner = getattr(field, "child", None)
+    return inner if inner is not None else getattr(field, "fields", {}).get(place)
+
+
+def _remedy(field: Any) -> str:
+    choices = getattr(field, "choices", None)
+    if choices:
+        return f"Use one of: {', '.join(map(str, choices))}."
+    low, high = getattr(field, "min_value", None), getattr(field, "max_value", None)
+    if low is not None and high is not None:
+        number = "a whole number" if isinstance(field, serializers.IntegerField) else "a number"
+        return f"Use {number} from {low:,} to {high:,}."
+    return str(getattr(field, "help_text", None) or "Correct the value.")
