@@ -12,6 +12,7 @@ from rest_framework.exceptions import ErrorDetail
 from console.core.errors import Problem, Refused, expect_object
 
 _SHOWN_LENGTH = 80
+_MISSING = ("blank", "empty", "null", "required")
 
 
 def read_body(
@@ -20,7 +21,7 @@ def read_body(
     """Return the validated values; no body is an empty one.
 
     `partial`: required fields may be missing. Raise `Refused` with every problem: its message is
-    the serializer's, its remedy states choices and bounds, or is the field's help text.
+    the serializer's, its remedy states choices and bounds, or is the field's `remedy` or help text.
     """
     checked = serializer(data={} if data in (None, "") else expect_object(data), partial=partial)
     fields = {name: field for name, field in checked.fields.items() if not field.read_only}
@@ -66,7 +67,10 @@ def _describe(path: str, field: Any, value: Any, errors: Any) -> Iterator[Proble
         if isinstance(error, Mapping):
             yield from _describe(path, field, value, error)
         else:
-            yield Problem(path, shown, str(error), _remedy(field), error.code)
+            text, code = str(error), error.code
+            if code in _MISSING:
+                text, code = "This field is required.", "required"
+            yield Problem(path, shown, text, _remedy(field), code)
 
 
 def _part_of(field: Any, place: Any) -> Any:
@@ -75,6 +79,9 @@ def _part_of(field: Any, place: Any) -> Any:
 
 
 def _remedy(field: Any) -> str:
+    own = getattr(field, "remedy", "")
+    if own:
+        return str(own)
     choices = getattr(field, "choices", None)
     if choices:
         return f"Use one of: {', '.join(map(str, choices))}."

@@ -43,6 +43,8 @@ class ValuesForm(ActionForm):
 
 
 class SilenceForm(ValuesForm):
+    """Empty times are left out: the action's defaults apply."""
+
     matchers = text_field(
         "Matchers", help_text=CONDITIONS, widget=forms.Textarea({"rows": 4, **MONOSPACE})
     )
@@ -55,6 +57,10 @@ class SilenceForm(ValuesForm):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.fields["starts_at"].label = f"Start ({get_zone_name(timezone.localtime())})"
+
+    def given(self) -> dict[str, Any]:
+        times = ("starts_at", "ends_at", "duration")
+        return {name: text for name, text in super().given().items() if text or name not in times}
 
 
 class AcknowledgeForm(ValuesForm):

@@ -79,6 +79,10 @@ class Route(models.Model):
     def conditions(self) -> Matchers:
         return matchers.from_data(self.matchers)
 
+    @conditions.setter
+    def conditions(self, conditions: Matchers) -> None:
+        self.matchers = [matcher.data() for matcher in conditions]
+
 
 class ConfigState(models.TextChoices):
     LOADED = "loaded", "Loaded"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -19,23 +19,25 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from rest_framework import serializers
 
 from console.accounts.credentials import stored_actor
 from console.accounts.permissions import require
+from console.api.bodies import read_body
 from console.audit.record import HIDDEN, diff, record
-from console.core.errors import Gathered, Problem, Refused, expect_generation, expect_object
+from console.core.errors import Problem, Refused, expect_generation, expect_object
 from console.core.outbound import url_problem
+from console.validators import plain_text
 from console.vault import store
-from dashboards.alerts.alertmanager import api_client, input_values, selectors, tasks
+from dashboards.alerts.alertmanager import api_client, selectors, tasks
 from dashboards.alerts.alertmanager.config.document import TEST_LABEL
-from dashboards.alerts.alertmanager.config.receiver_kinds import KINDS, ReceiverField
+from dashboards.alerts.alertmanager.config.receiver_kinds import CHOICES, KINDS, ReceiverField
 from dashboards.alerts.alertmanager.models import Receiver, Route
 from dashboards.prometheus.http.session import NoReplyError
 from dashboards.prometheus.sources.selectors import Alertmanager
 
 COMMON: Final = ("enabled", "send_resolved")
 NO_MAIL_SERVER: Final = "No mail server is configured."
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 _TEST_S: Final = 8.0
 _REQUESTS = re.compile(
     r'^alertmanager_notification_requests(_failed)?_total\{integration="(\w+)"[^}]*\} (\S+)$',
@@ -51,30 +53,102 @@ class TestResult:
     message: str
 
 
+class ReceiverFields(serializers.Serializer[Receiver]):
+    """What people set of a receiver of any kind, beside the fields of its kind."""
+
+    enabled = serializers.BooleanField(required=False)
+    send_resolved = serializers.BooleanField(required=False)
+
+
+class NewReceiverFields(ReceiverFields):
+    name = serializers.RegexField(
+        r"^[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?\Z",
+        help_text="Up to 60 lower-case letters, digits and hyphens, as in on-call.",
+    )
+    kind = serializers.ChoiceField(choices=CHOICES, default="webhook")
+    everything = serializers.BooleanField(default=False, help_text="Create a route for all alerts.")
+
+    def validate_name(self, name: str) -> str:
+        if name in ("new", "nobody"):
+            raise serializers.ValidationError("This name is reserved.", "name")
+        return name
+
+
+class _TextField(serializers.CharField):
+    """A line of text; lists, as of recipients, are joined."""
+
+    def to_internal_value(self, data: Any) -> str:
+        return super().to_internal_value(
+            ", ".join(map(str, data)) if isinstance(data, list) else data
+        )
+
+
+def make_fields(
+    kind: str, base: type[ReceiverFields] = NewReceiverFields, stored: Collection[str] = ()
+) -> type[serializers.Serializer[Receiver]]:
+    """Return `base` with the fields of the kind. `stored`: secrets that may stay empty."""
+    fields = {field.name: _field(field, field.name in stored) for field in KINDS[kind].fields}
+    return type("KindFields", (base,), fields)
+
+
+def _field(field: ReceiverField, is_stored: bool) -> serializers.Field[Any, Any, Any, Any]:
+    needed = field.required and not is_stored
+    options: dict[str, Any] = {"required": needed, "write_only": field.secret}
+    if field.number:
+        return serializers.IntegerField(
+            min_value=-(10**18), max_value=10**18, help_text=field.note, **options
+        )
+    checks: list[Any] = [plain_text]
+    example = ""
+    if field.url:
+        checks.append(_check_url)
+        example = "A URL such as https://hooks.example.org/...."
+    elif field.name == "to" and field.path == "to":
+        checks.append(_check_addresses)
+        example = "Example: ops@example.org."
+    return _TextField(
+        max_length=2000,
+        allow_blank=not needed,
+        validators=checks,
+        help_text=f"{field.note} {example}".strip(),
+        **options,
+    )
+
+
+def _check_url(text: str) -> None:
+    fault = url_problem(text, query=True) if text else ""
+    if fault:
+        raise ValidationError(fault, "url")
+
+
+def _check_addresses(text: str) -> None:
+    for address in filter(None, text.split(",")):
+        validate_email(address.strip())
+
+
 def create(actor: Any, data: Any) -> Receiver:
     """Create a receiver; `everything` adds a route for all alerts."""
     require(actor, "admin")
-    gathered = Gathered()
-    kind = gathered.take(_kind, expect_object(data)) or ""
-    fields = _fields(kind) if kind else tuple(data)
-    mapping = input_values.parse_mapping(data, ("name", "kind", "everything", *fields))
-    name = gathered.take(_name, mapping) or ""
-    made = Receiver(name=name, kind=kind, created_by=stored_actor(actor))
-    everything = gathered.take(input_values.parse_flag, mapping, "everything", False)
-    secrets = _take(made, mapping, gathered) if kind else {}
-    gathered.end()
+    kind = expect_object(data).get("kind", "webhook")
+    if not isinstance(kind, str) or kind not in KINDS:
+        own = NewReceiverFields().fields
+        read_body(NewReceiverFields, {name: data[name] for name in own if name in data})
+    _expect_version(kind)
+    values = read_body(make_fields(kind), data)
+    made = Receiver(name=values["name"], kind=kind, created_by=stored_actor(actor))
+    secrets = _set(made, values)
     try:
         with transaction.atomic():
             made.save(force_insert=True)
             _keep(made, secrets)
-            if everything:
+            if values["everything"]:
                 Route.objects.create(receiver=made, group_by=["alertname", "endpoint"])
-            record(actor, "create", f"receiver/{name}", {"kind": kind, **facts(made)})
+            record(actor, "create", f"receiver/{made.name}", {"kind": kind, **facts(made)})
             tasks.sync.nudge()
     except IntegrityError:
-        text = f"Receiver {name} exists already."
+        text = f"Receiver {made.name} exists already."
         remedy = "Choose another name, or edit the existing receiver."
-        raise Refused(Problem("name", name, text, remedy, "taken"), status_code=409) from None
+        raise Refused(Problem("name", made.name, text, remedy, "taken"), status_code=409) from None
     return made
 
 
@@ -83,11 +157,9 @@ def change(actor: Any, name: str, data: Any, *, expected_generation: int | None 
     require(actor, "admin")
     with transaction.atomic():
         row = _locked(name, expected_generation)
-        mapping = input_values.parse_mapping(data, _fields(row.kind))
+        fields = make_fields(row.kind, ReceiverFields, row.secrets)
         before = facts(row)
-        gathered = Gathered()
-        secrets = _take(row, mapping, gathered)
-        gathered.end()
+        secrets = _set(row, read_body(fields, data, partial=True))
         row.generation += 1
         row.changed_at = timezone.now()
         row.save()
@@ -177,12 +249,6 @@ def _requests(manager: Alertmanager, integration: str) -> tuple[float, float]:
     return counts[""], counts["_failed"]
 
 
-def _kind(given: Mapping[str, Any]) -> str:
-    kind = input_values.parse_choice(given, "kind", KINDS, "webhook")
-    _expect_version(kind)
-    return kind
-
-
 def offered_kinds() -> dict[str, str]:
     """Return labels of the kinds that the running Alertmanager has; all if it is unknown."""
     manager = api_client.own_alertmanager()
@@ -200,86 +266,25 @@ def _expect_version(kind: str) -> None:
         raise Refused(Problem("kind", kind, text, remedy, "unsupported"))
 
 
-def _fields(kind: str) -> tuple[str, ...]:
-    return (*(field.name for field in KINDS[kind].fields), *COMMON)
-
-
-def _name(given: Mapping[str, Any]) -> str:
-    name = input_values.parse_text(given, "name", 60, needed=True)
-    if not _NAME.fullmatch(name) or name in ("new", "nobody"):
-        remedy = "Use lower-case letters, digits and hyphens, as in on-call."
-        raise Refused(Problem("name", name, "Invalid receiver name.", remedy, "name"))
-    return name
-
-
-def _take(row: Receiver, given: Mapping[str, Any], gathered: Gathered) -> dict[str, str]:
-    """Write the values to the row and return those for the vault; add problems to `gathered`."""
-    for name in COMMON:
-        flag = gathered.take(input_values.parse_flag, given, name, getattr(row, name))
-        setattr(row, name, bool(flag))
+def _set(row: Receiver, values: Mapping[str, Any]) -> dict[str, str]:
+    """Write the values to the row and return those for the vault."""
     if row.kind == "email" and not settings.MAIL.host:
-        gathered.take(_refuse_mail)
+        remedy = "Set EMBERLINE_SMTP_HOST and EMBERLINE_SMTP_SENDER."
+        raise Refused(Problem("kind", "email", NO_MAIL_SERVER, remedy, "no_mail_server"))
+    for name in COMMON:
+        setattr(row, name, values.get(name, getattr(row, name)))
     secrets: dict[str, str] = {}
     config = dict(row.config)
     for field in KINDS[row.kind].fields:
-        if field.name not in given and (row.pk and not row._state.adding):
-            continue
-        value = gathered.take(_value, field, given, field.name in row.secrets)
-        if field.secret:
-            if value:
-                secrets[field.name] = str(value)
-        elif value in (None, ""):
-            config.pop(field.name, None)
-        else:
+        value = values.get(field.name)
+        if field.secret and value:
+            secrets[field.name] = str(value)
+        elif not field.secret and field.name in values:
             config[field.name] = value
-    row.config = config
+    row.config = {name: value for name, value in config.items() if value not in (None, "")}
     row.secrets = sorted({*row.secrets, *secrets})
     row.shown = _shown(row, secrets)[:300] or row.shown
     return secrets
-
-
-def _value(field: ReceiverField, given: Mapping[str, Any], known: bool) -> str | int:
-    """Return the value of a field. `known`: the vault has it, so that it may be left empty."""
-    values = given
-    if isinstance(given.get(field.name), list):
-        values = {**given, field.name: ", ".join(map(str, given[field.name]))}
-    elif isinstance(given.get(field.name), int) and field.number:
-        values = {**given, field.name: str(given[field.name])}
-    text = input_values.parse_text(values, field.name, 2000, needed=field.required and not known)
-    if not text:
-        return ""
-    text_shown = HIDDEN if field.secret else text
-    if field.url and (refused := url_problem(text, query=True)):
-        remedy = "Enter a URL such as https://hooks.example.org/...."
-        raise Refused(Problem(field.name, text_shown, refused, remedy, "url"))
-    if field.number:
-        if not re.fullmatch(r"-?\d{1,18}", text):
-            problem = Problem(
-                field.name, text_shown, "Not a number.", "Enter an integer.", "number"
-            )
-            raise Refused(problem)
-        return int(text)
-    if field.name == "to" and field.path == "to":
-        _expect_addresses(text)
-    if "\n" in text:
-        problem = Problem(field.name, text_shown, "More than one line.", "Enter one line.", "text")
-        raise Refused(problem)
-    return text
-
-
-def _expect_addresses(text: str) -> None:
-    for address in text.split(","):
-        try:
-            validate_email(address.strip())
-        except ValidationError:
-            remedy = "Example: ops@example.org, separated by commas."
-            problem = Problem("to", address.strip(), "Invalid e-mail address.", remedy, "email")
-            raise Refused(problem) from None
-
-
-def _refuse_mail() -> None:
-    remedy = "Set EMBERLINE_SMTP_HOST and EMBERLINE_SMTP_SENDER."
-    raise Refused(Problem("kind", "email", NO_MAIL_SERVER, remedy, "no_mail_server"))
 
 
 def _shown(row: Receiver, secrets: Mapping[str, str]) -> str:

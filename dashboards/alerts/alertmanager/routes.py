@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
+from rest_framework import serializers
 
 from console.accounts.permissions import require
+from console.api.bodies import read_body
 from console.audit.record import diff, record
-from console.core.errors import Gathered, Problem, Refused, expect_generation
-from dashboards.alerts.alertmanager import input_values, selectors, tasks
-from dashboards.alerts.alertmanager.config import matchers as label_matchers
-from dashboards.alerts.alertmanager.models import Route
+from console.core.errors import expect_generation
+from dashboards.alerts.alertmanager import selectors, tasks
+from dashboards.alerts.alertmanager.config.matchers import EXAMPLE
+from dashboards.alerts.alertmanager.models import Receiver, Route
+from dashboards.alerts.fields import DurationField, LabelNamesField, MatchersField
 
-FIELDS: Final = (
-    *("receiver", "matchers", "group_by"),
-    *("group_wait", "group_interval", "repeat_interval"),
-)
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-GROUP_BY = ("alertname", "endpoint")
 _DAY = 86400
-# Field, column, default, minimum and maximum in seconds.
-_TIMES: Final = (
-    ("group_wait", "wait_s", 30, 0, 3600),
-    ("group_interval", "interval_s", 300, 10, _DAY),
-    ("repeat_interval", "repeat_s", 4 * 3600, 60, 30 * _DAY),
-)
+
+
+class RouteFields(serializers.Serializer[Route]):
+    """What people set of a route; intervals are sent and shown as Prometheus durations."""
+
+    receiver = serializers.SlugRelatedField(slug_field="name", queryset=Receiver.objects.all())
+    matchers = MatchersField(
+        source="conditions", required=False, help_text=f"Empty: all alerts. {EXAMPLE}"
+    )
+    group_by = LabelNamesField(
+        required=False, help_text="Label names, such as alertname and endpoint."
+    )
+    group_wait = DurationField(0, 3600, source="wait_s", required=False, help_text="Default 30s.")
+    group_interval = DurationField(
+        10, _DAY, source="interval_s", required=False, help_text="Default 5m."
+    )
+    repeat_interval = DurationField(
+        60, 30 * _DAY, source="repeat_s", required=False, help_text="Default 4h."
+    )
+
+
+FIELDS: Final = tuple(RouteFields().fields)
 
 
 def create(actor: Any, data: Any) -> Route:
     require(actor, "admin")
-    mapping = input_values.parse_mapping(data, FIELDS)
-    made = Route(group_by=list(GROUP_BY))
-    _take(made, mapping, new=True)
+    made = Route(group_by=["alertname", "endpoint"])
+    _set(made, data)
     with transaction.atomic():
         made.save(force_insert=True)
         record(actor, "create", f"alert-route/{made.pk}", facts(made))
@@ -45,11 +55,10 @@ def create(actor: Any, data: Any) -> Route:
 
 def change(actor: Any, pk: UUID, data: Any, *, expected_generation: int | None = None) -> Route:
     require(actor, "admin")
-    mapping = input_values.parse_mapping(data, FIELDS)
     with transaction.atomic():
         row = _locked(pk, expected_generation)
         before = facts(row)
-        _take(row, mapping)
+        _set(row, data, partial=True)
         row.generation += 1
         row.save()
         changes = diff(before, facts(row))
@@ -68,47 +77,13 @@ def delete(actor: Any, pk: UUID, *, expected_generation: int | None = None) -> N
 
 
 def facts(route: Route) -> dict[str, Any]:
-    times = {
-        name: input_values.format_duration(getattr(route, column)) for name, column, *_ in _TIMES
-    }
-    return {
-        "receiver": route.receiver.name,
-        "matchers": [str(condition) for condition in route.conditions],
-        "group_by": list(route.group_by),
-        **times,
-    }
+    return dict(RouteFields(route).data)
 
 
-def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
+def _set(route: Route, data: Any, *, partial: bool = False) -> None:
     """Write the values to the row; raise `Refused` with all problems."""
-    gathered = Gathered()
-    receiver = gathered.take(
-        input_values.parse_text, given, "receiver", 60, needed=new or "receiver" in given
-    )
-    if "matchers" in given:
-        matchers = gathered.take(label_matchers.parse, given["matchers"]) or ()
-        route.matchers = [matcher.data() for matcher in matchers]
-    if "group_by" in given:
-        route.group_by = gathered.take(_labels, given["group_by"]) or []
-    for name, column, _default, low, high in _TIMES:
-        now = getattr(route, column)
-        setattr(
-            route, column, gathered.take(input_values.parse_seconds, given, name, now, low, high)
-        )
-    gathered.end()
-    if receiver:
-        route.receiver = selectors.receiver(receiver)
-
-
-def _labels(value: Any) -> list[str]:
-    listed = re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else value
-    good = isinstance(listed, list) and all(isinstance(label, str) for label in listed)
-    labels = list(dict.fromkeys(filter(None, listed))) if good else []
-    if not good or len(labels) > 10 or not all(_LABEL.fullmatch(label) for label in labels):
-        remedy = "Enter at most 10 label names, such as alertname, endpoint."
-        text = "Invalid grouping labels."
-        raise Refused(Problem("group_by", value, text, remedy, "labels"))
-    return labels
+    for name, value in read_body(RouteFields, data, partial=partial).items():
+        setattr(route, name, value)
 
 
 def _locked(pk: UUID, expected: int | None) -> Route:

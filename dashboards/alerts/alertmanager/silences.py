@@ -16,29 +16,31 @@ from typing import Any, Final
 
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from rest_framework import serializers
 
 from console.accounts.permissions import allows, require, require_in_any_team
+from console.api.bodies import read_body
 from console.audit.record import diff, record
-from console.core.errors import Gathered, Problem, Refused
+from console.core.errors import Problem, Refused
+from console.validators import plain_text
 from dashboards import selectors as dashboards_selectors
-from dashboards.alerts.alertmanager import api_client, input_values
+from dashboards.alerts.alertmanager import api_client
 from dashboards.alerts.alertmanager.config import matchers
 from dashboards.alerts.alertmanager.config.document import TEAM
 from dashboards.alerts.alertmanager.config.matchers import Matcher, Matchers
 from dashboards.alerts.evaluation import firing_alerts
+from dashboards.alerts.fields import DurationField, MatchersField
 from dashboards.prometheus.http.session import NoReplyError
 from dashboards.prometheus.sources import selectors as connections
 from dashboards.prometheus.sources.selectors import Alertmanager
 from endpoints import selectors as endpoints
 
 log = logging.getLogger(__name__)
-FIELDS: Final = ("matchers", "starts_at", "ends_at", "duration", "comment")
-ACKNOWLEDGE_FIELDS: Final = ("alert", "endpoint", "note", "duration")
 STATES: Final = ("active", "pending", "expired")
 KINDS: Final = (("silence", "Silence"), ("acknowledgement", "Acknowledgement"))
 LONGEST = timedelta(days=90)
 ACKNOWLEDGED: Final = "ACK!"
-_LONGEST_ACKNOWLEDGEMENT: Final = "7d"
+_LONGEST_ACKNOWLEDGEMENT_S: Final = 7 * 86_400
 _DEFAULT_S = 2 * 3600
 _MOST = 1000
 _OPERATORS: Final = {
@@ -48,6 +50,11 @@ _OPERATORS: Final = {
     (False, True): "!~",
 }
 """By isEqual and isRegex of the API."""
+
+
+def _duration(help_text: str) -> DurationField:
+    longest = int(LONGEST.total_seconds())
+    return DurationField(60, longest, required=False, help_text=help_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,39 @@ class Silence:
     @property
     def endpoint(self) -> str:
         return matchers.pinned_value(self.conditions, "endpoint")
+
+
+class SilenceFields(serializers.Serializer[Any]):
+    """What people set of a silence. `duration` counts from now, or from a later start."""
+
+    matchers = MatchersField(help_text=f"All must match. {matchers.EXAMPLE}")
+    starts_at = serializers.DateTimeField(
+        required=False, help_text="Default: now. Cannot be changed after the start."
+    )
+    ends_at = serializers.DateTimeField(required=False, help_text="Alternative to duration.")
+    duration = _duration("Default 2h.")
+    comment = serializers.CharField(
+        max_length=500, validators=[plain_text], help_text="Reason, up to 500 characters."
+    )
+
+    def validate_matchers(self, conditions: Matchers) -> Matchers:
+        if not conditions or matchers.matches(conditions, {}):
+            raise serializers.ValidationError("The matchers would match every alert.", "too_wide")
+        if any(condition.name == TEAM for condition in conditions):
+            text = "Alerts have no label team. Match endpoints instead."
+            raise serializers.ValidationError(text, "team")
+        return conditions
+
+
+class AcknowledgementFields(serializers.Serializer[Any]):
+    alert = serializers.CharField(max_length=80, help_text="Name of the firing rule.")
+    endpoint = serializers.CharField(
+        default="", allow_blank=True, help_text="Omit for alerts without an endpoint."
+    )
+    note = serializers.CharField(
+        default="", allow_blank=True, max_length=490, validators=[plain_text]
+    )
+    duration = _duration("Longest time, default 7d; ends when resolved.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +165,13 @@ def get(viewer: Any, identity: str) -> Silence:
 def create(actor: Any, data: Any) -> list[Silence]:
     """Create the silence in each Alertmanager concerned; return one row for each."""
     require_in_any_team(actor, "operator")
-    mapping = input_values.parse_mapping(data, FIELDS)
-    return _create(actor, mapping, "silence.create")
+    return _create(actor, read_body(SilenceFields, data), "silence.create")
 
 
 def acknowledge(actor: Any, data: Any) -> list[Silence]:
     """Acknowledge the firing alerts of a rule and endpoint ("" for alerts without endpoint)."""
-    mapping = input_values.parse_mapping(data, ACKNOWLEDGE_FIELDS)
-    gathered = Gathered()
-    alert = gathered.take(input_values.parse_text, mapping, "alert", 80, needed=True) or ""
-    endpoint = gathered.take(input_values.parse_text, mapping, "endpoint", 63) or ""
-    note = gathered.take(input_values.parse_text, mapping, "note", 490) or ""
-    gathered.end()
+    values = read_body(AcknowledgementFields, data)
+    alert, endpoint = values["alert"], values["endpoint"]
     _expect_firing(actor, alert, endpoint)
     conditions = Matcher("alertname", "=", alert), Matcher("endpoint", "=", endpoint)
     for row in list_silences(actor).rows:
@@ -145,19 +180,20 @@ def acknowledge(actor: Any, data: Any) -> list[Silence]:
             remedy = "Undo that acknowledgement first to replace it."
             raise Refused(Problem("alert", alert, text, remedy, "acknowledged"), status_code=409)
     fields = {
-        "matchers": [str(condition) for condition in conditions],
-        "comment": f"{ACKNOWLEDGED} {note}".strip(),
-        "duration": mapping.get("duration") or _LONGEST_ACKNOWLEDGEMENT,
+        "matchers": conditions,
+        "comment": f"{ACKNOWLEDGED} {values['note']}".strip(),
+        "duration": values.get("duration") or _LONGEST_ACKNOWLEDGEMENT_S,
     }
     return _create(actor, fields, "acknowledgement.create")
 
 
-def _create(actor: Any, given: Mapping[str, Any], verb: str) -> list[Silence]:
-    conditions, times, comment, endpoint = _validate(actor, given, None)
+def _create(actor: Any, values: Mapping[str, Any], verb: str) -> list[Silence]:
+    conditions, times = values["matchers"], _times(values, None, timezone.now())
+    endpoint = _bound_to(actor, conditions)
     managers = api_client.of_endpoint(endpoint.name if endpoint is not None else "")
     if not managers:
         raise Refused(api_client.NONE_CONFIGURED, status_code=409)
-    body = make_body(conditions, times, actor.get_username(), comment)
+    body = make_body(conditions, times, actor.get_username(), values["comment"])
     made: list[Silence] = []
     for manager in managers:
         try:
@@ -179,8 +215,13 @@ def change(actor: Any, row: Silence, data: Any) -> Silence:
     if row.state == "expired":
         text, remedy = "This silence has expired.", "Create a new one."
         raise Refused(Problem("", None, text, remedy, "ended"), status_code=409)
-    mapping = input_values.parse_mapping(data, FIELDS)
-    conditions, times, comment, endpoint = _validate(actor, mapping, row)
+    values = read_body(SilenceFields, data, partial=True)
+    conditions = values.get("matchers", row.conditions)
+    times = _times(values, row, timezone.now())
+    comment = values.get("comment", row.comment)
+    if row.acknowledges:
+        comment = f"{ACKNOWLEDGED} {comment.removeprefix(ACKNOWLEDGED).strip()}".strip()
+    endpoint = _bound_to(actor, conditions)
     manager = _manager(row)
     body = {**make_body(conditions, times, row.author, comment), "id": row.id}
     try:
@@ -357,41 +398,6 @@ def _expect_firing(actor: Any, alert: str, endpoint: str) -> None:
     raise Refused(Problem("alert", alert, text, remedy, "not_firing"), status_code=409)
 
 
-def _validate(
-    actor: Any, given: Mapping[str, Any], row: Silence | None
-) -> tuple[Matchers, tuple[datetime, datetime], str, Any]:
-    """Return matchers, times, comment and the only endpoint; fields missing from a change keep
-    their values.
-    """
-    gathered = Gathered()
-    conditions: Matchers = row.conditions if row else ()
-    if row is None or "matchers" in given:
-        conditions = gathered.take(_conditions, given) or ()
-    times = gathered.take(_times, given, row, timezone.now())
-    comment = row.comment if row else ""
-    if row is None or "comment" in given:
-        text = gathered.take(input_values.parse_text, given, "comment", 500, needed=True)
-        comment = text or ""
-        if row is not None and row.acknowledges:
-            comment = f"{ACKNOWLEDGED} {comment.removeprefix(ACKNOWLEDGED).strip()}"
-    endpoint = _bound_to(actor, conditions) if conditions else None
-    gathered.end()
-    assert times is not None
-    return conditions, times, comment, endpoint
-
-
-def _conditions(given: Mapping[str, Any]) -> Matchers:
-    conditions = matchers.parse(given.get("matchers", ""))
-    if not conditions or matchers.matches(conditions, {}):
-        text = "The matchers would match every alert."
-        remedy = 'Add a matcher such as alertname="HighTTFT" or endpoint="chat".'
-        raise Refused(Problem("matchers", given.get("matchers"), text, remedy, "too_wide"))
-    if any(condition.name == TEAM for condition in conditions):
-        text = "Alerts have no label team."
-        raise Refused(Problem("matchers", TEAM, text, "Match endpoints instead.", "team"))
-    return conditions
-
-
 def _bound_to(actor: Any, conditions: Matchers) -> Any:
     """Return the only endpoint matched; None if there are several and the actor is a platform
     operator.
@@ -411,30 +417,27 @@ def _bound_to(actor: Any, conditions: Matchers) -> Any:
 
 
 def _times(
-    given: Mapping[str, Any], row: Silence | None, now: datetime
+    values: Mapping[str, Any], row: Silence | None, now: datetime
 ) -> tuple[datetime, datetime]:
-    """Return start and end; `duration` counts from now, or from a later start."""
-    wished = input_values.parse_time(given, "starts_at")
+    """Return start and end."""
+    wished = values.get("starts_at")
     if row is not None and row.starts_at <= now:
         if wished not in (None, row.starts_at):
             text, remedy = "The silence has started.", "Leave the start unchanged."
-            value = str(given.get("starts_at"))
-            raise Refused(Problem("starts_at", value, text, remedy, "begun"))
+            raise Refused(Problem("starts_at", wished, text, remedy, "begun"))
         starts = row.starts_at
     elif wished is None:
         starts = row.starts_at if row else now
     else:
         starts = max(wished, now)
     first = max(starts, now)
-    ends = input_values.parse_time(given, "ends_at")
-    if ends is None and row is not None and given.get("duration") is None:
+    ends, seconds = values.get("ends_at"), values.get("duration")
+    if ends is None and row is not None and seconds is None:
         ends = row.ends_at
     if ends is None:
-        most = int(LONGEST.total_seconds())
-        seconds = input_values.parse_seconds(given, "duration", _DEFAULT_S, 60, most)
-        ends = first + timedelta(seconds=seconds)
+        ends = first + timedelta(seconds=seconds or _DEFAULT_S)
     if not first < ends <= first + LONGEST:
         text = "The end must be after the start and within 90 days."
         remedy = "Choose an earlier end, or disable the rule instead."
-        raise Refused(Problem("ends_at", str(given.get("ends_at")), text, remedy, "range"))
+        raise Refused(Problem("ends_at", ends, text, remedy, "range"))
     return starts, ends

@@ -6,24 +6,48 @@ receiver addresses, so changes need the admin role.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from django.db import transaction
 from django.utils import timezone
+from rest_framework import serializers
 
 from console.accounts.credentials import stored_actor as account
 from console.accounts.permissions import require
+from console.api.bodies import read_body
 from console.audit.record import diff, record
 from console.claims import mark_due
 from console.core.errors import Problem, Refused, expect_generation
-from dashboards.alerts.alertmanager import input_values
 from dashboards.alerts.cluster_objects import selectors, tasks
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
-from dashboards.alerts.cluster_objects.objects.manifests import check_labels
-from endpoints.spec.validators import label_name_problem
+from dashboards.alerts.fields import check_object_labels
 
-FIELDS: Final = ("rules", "receivers", "namespace", "labels")
+
+class ClusterAlertsFields(serializers.Serializer[ClusterAlerts]):
+    """All fields are optional; omitted fields keep their values."""
+
+    rules = serializers.BooleanField(
+        required=False, help_text="Maintain a PrometheusRule in the cluster."
+    )
+    receivers = serializers.BooleanField(
+        required=False,
+        help_text="Maintain an AlertmanagerConfig and a Secret with URLs in the cluster.",
+    )
+    namespace = serializers.RegexField(
+        r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z",
+        required=False,
+        allow_blank=True,
+        help_text="Lower-case letters, digits and hyphens; empty: the cluster's default namespace.",
+    )
+    labels = serializers.DictField(
+        child=serializers.CharField(allow_blank=True),
+        required=False,
+        validators=[check_object_labels],
+        help_text="Labels of each object, for operators that select objects by label.",
+    )
+
+
+FIELDS: Final = tuple(ClusterAlertsFields().fields)
 
 
 def change(
@@ -37,7 +61,7 @@ def change(
         row = locked.first() or stored.row
         expect_generation(f"Alerts in {cluster}", row.generation, expected_generation)
         before = facts(row)
-        after = _merge_fields(before, data)
+        after = {**before, **read_body(ClusterAlertsFields, data)}
         if after["receivers"] and not before["receivers"]:
             _expect_alertmanager(cluster)
         if after != before:
@@ -61,22 +85,6 @@ def check(actor: Any, cluster: str) -> None:
 
 def facts(row: ClusterAlerts) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FIELDS}
-
-
-def _merge_fields(before: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    mapping = input_values.parse_mapping(data, FIELDS)
-    whole = {**before, **mapping}
-    namespace, labels = input_values.parse_text(whole, "namespace", 63), whole["labels"]
-    wrong = label_name_problem(namespace)
-    if wrong is not None:
-        raise Refused(Problem("namespace", namespace, wrong[0], wrong[1], wrong[2]))
-    check_labels(labels)
-    return {
-        "rules": input_values.parse_flag(whole, "rules", False),
-        "receivers": input_values.parse_flag(whole, "receivers", False),
-        "namespace": namespace,
-        "labels": dict(labels),
-    }
 
 
 def _expect_alertmanager(cluster: str) -> None:

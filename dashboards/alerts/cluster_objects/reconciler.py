@@ -34,7 +34,7 @@ from dashboards.alerts.alertmanager.config.document import MAIL_KEY, Alertmanage
 from dashboards.alerts.cluster_objects import selectors
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
 from dashboards.alerts.cluster_objects.objects import manifests as bodies
-from dashboards.alerts.cluster_objects.objects.manifests import check_labels
+from dashboards.alerts.fields import check_object_labels
 from dashboards.alerts.rules.rule_file import Settings
 from dashboards.alerts.settings import selectors as alerting
 
@@ -112,7 +112,7 @@ def ensure_in_cluster() -> None:
     if not requested or row is None or ClusterAlerts.objects.filter(cluster=row).exists():
         return
     labels = dict(settings.EMBERLINE.alert_object_labels)
-    check_labels(labels)
+    check_object_labels(labels)
     enabled = {name: name in requested for name in ("rules", "receivers")}
     try:
         with transaction.atomic():

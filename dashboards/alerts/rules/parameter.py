@@ -10,8 +10,10 @@ from typing import Final, Literal
 # "edge": a histogram bucket bound, which Prometheus versions write as 1 or 1.0.
 Unit = Literal["", "seconds", "share", "percent", "a second", "celsius", "window", "edge"]
 
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(r"(\d{1,9})\s*(s|m|min|h|d|w)?")
+_UNITS_S: Final = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+_DURATION = re.compile(
+    r"(?:(\d{1,4})w)?(?:(\d{1,5})d)?(?:(\d{1,6})h)?(?:(\d{1,7})m(?:in)?)?(?:(\d{1,9})s?)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +73,22 @@ class Parameter:
 
 
 def format_duration(seconds: int) -> str:
-    """Format as a Prometheus duration: 300 -> "5m"."""
-    for unit in ("w", "d", "h", "m"):
-        size = _UNITS_S[unit]
-        if seconds and seconds % size == 0:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+    """Format as Prometheus does: 300 -> "5m", 5400 -> "1h30m"; weeks only if nothing is left."""
+    text = ""
+    for unit, size in _UNITS_S.items():
+        if seconds >= size and (unit != "w" or seconds % size == 0):
+            text += f"{seconds // size}{unit}"
+            seconds %= size
+    return text or "0s"
 
 
 def describe_duration(seconds: int) -> str:
-    """Format for display: 300 -> "5 min"."""
-    text = format_duration(seconds)
-    return f"{text[:-1]} {'min' if text[-1] == 'm' else text[-1]}"
+    """Format for display in the largest unit without a remainder: 300 -> "5 min"."""
+    unit, size = next(
+        ((unit, size) for unit, size in _UNITS_S.items() if seconds and seconds % size == 0),
+        ("s", 1),
+    )
+    return f"{seconds // size} {'min' if unit == 'm' else unit}"
 
 
 def format_value(unit: str, value: float) -> str:
@@ -96,8 +102,11 @@ def format_value(unit: str, value: float) -> str:
 
 
 def parse_duration(text: str) -> int | None:
-    """Parse "5m", "5 min", "90" or "90s"; return None for other texts."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    if match is None:
+    """Parse "5m", "5 min", "1h30m" or seconds without a unit; return None for other texts."""
+    written = "".join(text.lower().split())
+    match = _DURATION.fullmatch(written)
+    if match is None or not written:
         return None
-    return int(match[1]) * _UNITS_S[(match[2] or "s")[0]]
+    return sum(
+        int(n or 0) * size for n, size in zip(match.groups(), _UNITS_S.values(), strict=True)
+    )

@@ -89,16 +89,17 @@ def _facts(setting: Setting) -> dict[str, Any]:
     return {**setting.values, **common, "enabled": setting.enabled}
 
 
-def create_user_rule(actor: Any, name: str, fields: SettingFields) -> OwnRule:
+def create_user_rule(actor: Any, fields: SettingFields) -> OwnRule:
     require(actor, "operator")
-    columns = validation.validate_user_rule(name, fields, whole=True)
+    columns = validation.validate_user_rule(fields, whole=True)
+    name = columns["name"]
     if selectors.rule_exists(name):
         raise Refused(
             Problem("name", name, "A rule with this name exists.", "Choose another.", "taken")
         )
     _check(columns["expr"])
     with transaction.atomic():
-        made = OwnRule.objects.create(name=name, changed_by=account(actor), **columns)
+        made = OwnRule.objects.create(changed_by=account(actor), **columns)
         record(actor, "create", f"alert-rule/{name}", diff({}, user_rule_facts(made)))
         tasks.load.nudge()
     return made
@@ -109,7 +110,7 @@ def change_user_rule(
 ) -> OwnRule:
     """Set the given fields; omitted fields keep their values."""
     require(actor, "operator")
-    columns = validation.validate_user_rule(name, fields, whole=False)
+    columns = validation.validate_user_rule(fields, whole=False)
     if columns.get("expr", selectors.user_rule(name).expr) != selectors.user_rule(name).expr:
         _check(columns["expr"])
     with transaction.atomic():

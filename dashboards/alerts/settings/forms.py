@@ -92,7 +92,7 @@ class OwnRuleForm(ActionForm):
                 self.fields[field].initial = getattr(row, field)
 
     def rule_fields(self) -> dict[str, Any]:
-        values = {name: self.data.get(name, "") for name in self.fields if name != "name"}
+        values = {name: self.data.get(name, "") for name in self.fields}
         return {**values, "enabled": self.data.get("enabled") == "on"}
 
 

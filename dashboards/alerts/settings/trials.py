@@ -89,7 +89,7 @@ def _condition(rule: Rule, setting: Setting, only: EndpointSelection) -> Conditi
 def _own(name: str, fields: SettingFields, key: str) -> DryRun:
     row = selectors.user_rule(name) if name else None
     judged = {field: value for field, value in fields.items() if field not in _WORDS}
-    columns = validation.validate_user_rule(name, judged, whole=False)
+    columns = validation.validate_user_rule(judged, whole=False)
     expr = columns.get("expr", row.expr if row else "")
     if not expr:
         raise Refused(

@@ -12,9 +12,9 @@ from endpoints.spec.fields import BY_PATH
 from tests.support.console import browser, make_endpoint, program
 
 BAD: list[tuple[str, dict[str, Any], set[str]]] = [
-    ("receivers", {"name": "A B", "url": "ftp://x", "secret": 5}, {"name", "url", "secret"}),
+    ("receivers", {"name": "A B", "url": "ftp://x", "secret": "a\nb"}, {"name", "url", "secret"}),
     ("receivers", {"name": "", "kind": "email", "to": ["nobody"]}, {"name", "to"}),
-    ("receivers", {"name": "A", "kind": "post", "everything": 1}, {"name", "kind", "everything"}),
+    ("receivers", {"name": "A", "kind": "post", "everything": []}, {"name", "kind", "everything"}),
     (
         "alert-routes",
         {"receiver": "", "matchers": "=", "group_by": "a-b", "repeat_interval": "soon"},

@@ -79,7 +79,7 @@ def test_search_finds_only_visible_objects(people: Cast) -> None:
 def test_objects_of_every_kind_are_found_and_grouped(people: Cast) -> None:
     endpoint = make_endpoint("demo")
     pretend_ready(endpoint, workers={"demo-worker-0": "http://127.0.0.1:1"})
-    key = keys.create(people.alice, "demo", "batch-jobs", {}).key
+    key = keys.create(people.alice, "demo", {"name": "batch-jobs"}).key
     Team.objects.create(name="Search quality", slug="search")
     OwnRule.objects.create(name="QueueTooLong", expr="up", lasting_s=60, severity="warning")
     ada = client_of(people.ada)

@@ -12,31 +12,33 @@ from endpoints.refusals import NotFoundError
 from tests.support.people import client_of
 from tests.support.teams import CANARY, OURS, Teams
 
+MINE = {"name": "mine", "endpoints": [OURS]}
+
 
 @pytest.fixture
 def mixed(two_teams: Teams) -> KeyGroup:
-    return actions.save_group(SYSTEM, None, "everything", [OURS, CANARY])
+    return actions.save_group(SYSTEM, None, {"name": "everything", "endpoints": [OURS, CANARY]})
 
 
 def test_team_groups_only_its_own_endpoints(two_teams: Teams) -> None:
-    actions.save_group(two_teams.erin, None, "mine", [OURS])
+    actions.save_group(two_teams.erin, None, MINE)
     for stolen in ([CANARY], [OURS, CANARY]):
         with pytest.raises(NotFoundError):
-            actions.save_group(two_teams.erin, None, "stolen", stolen)
+            actions.save_group(two_teams.erin, None, {"name": "stolen", "endpoints": stolen})
     assert [group.name for group in selectors.groups(two_teams.erin)] == ["mine"]
     assert not selectors.groups(two_teams.hugo).exists()
 
 
 def test_group_with_a_foreign_endpoint_is_404(two_teams: Teams, mixed: KeyGroup) -> None:
-    made = actions.create_in_group(SYSTEM, str(mixed.pk), "master")
+    made = actions.create_in_group(SYSTEM, str(mixed.pk), {"name": "master"})
     assert not selectors.groups(two_teams.erin).exists()
     assert not selectors.visible_keys(two_teams.erin).exists()
     acts = (
-        lambda: actions.create_in_group(two_teams.erin, str(mixed.pk), "mine"),
+        lambda: actions.create_in_group(two_teams.erin, str(mixed.pk), {"name": "mine"}),
         lambda: actions.rotate(two_teams.erin, str(made.key.pk)),
         lambda: actions.revoke(two_teams.erin, str(made.key.pk)),
         lambda: actions.change(two_teams.erin, str(made.key.pk), {"pin": True}),
-        lambda: actions.save_group(two_teams.erin, str(mixed.pk), "mine", [OURS]),
+        lambda: actions.save_group(two_teams.erin, str(mixed.pk), MINE),
         lambda: actions.delete_group(two_teams.erin, str(mixed.pk)),
     )
     for act in acts:
@@ -48,4 +50,4 @@ def test_group_with_a_foreign_endpoint_is_404(two_teams: Teams, mixed: KeyGroup)
 
 def test_member_of_both_teams_can_group_their_endpoints(two_teams: Teams, mixed: KeyGroup) -> None:
     two_teams.theirs.memberships.create(user=two_teams.erin, role=Role.OPERATOR)
-    assert actions.create_in_group(two_teams.erin, str(mixed.pk), "mine").clear
+    assert actions.create_in_group(two_teams.erin, str(mixed.pk), {"name": "mine"}).clear

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -20,17 +17,6 @@ from dashboards.alerts.alertmanager.api.silences import (
 from dashboards.alerts.openapi import answers, described
 
 
-class NewAcknowledgementSerializer(serializers.Serializer[Any]):
-    alert = serializers.CharField(max_length=80, help_text="Name of the firing rule.")
-    endpoint = serializers.CharField(
-        required=False, help_text="Omit for alerts without an endpoint."
-    )
-    note = serializers.CharField(required=False, max_length=490)
-    duration = serializers.CharField(
-        required=False, help_text="Longest time, such as 2h (default 7d). Ends when resolved."
-    )
-
-
 class AcknowledgementListView(SilenceListView):
     @described(
         summary="List acknowledgements",
@@ -43,7 +29,7 @@ class AcknowledgementListView(SilenceListView):
 
     @described(
         summary="Acknowledge an alert",
-        request=NewAcknowledgementSerializer,
+        request=silences.AcknowledgementFields,
         responses=answers(SilenceSerializer, 400, 403, 409, 502, status=201),
     )
     @idempotent

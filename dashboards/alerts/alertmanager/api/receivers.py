@@ -17,7 +17,7 @@ from console.audit.record import HIDDEN
 from console.resources.rest import Resource
 from dashboards.alerts.alertmanager import receivers, routes, selectors
 from dashboards.alerts.alertmanager.config.receiver_kinds import CHOICES, KINDS
-from dashboards.alerts.alertmanager.models import Receiver, Route
+from dashboards.alerts.alertmanager.models import Receiver
 from dashboards.alerts.openapi import answers, described
 
 
@@ -36,20 +36,16 @@ def _kind_fields() -> dict[str, serializers.Field[Any, Any, Any, Any]]:
     }
 
 
-class ReceiverChangeSerializer(serializers.Serializer[Any]):
-    enabled = serializers.BooleanField(required=False)
-    send_resolved = serializers.BooleanField(required=False)
+class ReceiverChangeSerializer(receivers.ReceiverFields):
+    """The fields of all kinds, for the OpenAPI document."""
 
     def get_fields(self) -> dict[str, Any]:
         return {**super().get_fields(), **_kind_fields()}
 
 
-class NewReceiverSerializer(ReceiverChangeSerializer):
-    name = serializers.CharField(max_length=60, help_text="Lower-case letters, digits, hyphens.")
-    kind = serializers.ChoiceField(choices=CHOICES)
-    everything = serializers.BooleanField(
-        required=False, help_text="Create a route for all alerts."
-    )
+class NewReceiverSerializer(receivers.NewReceiverFields):
+    def get_fields(self) -> dict[str, Any]:
+        return {**super().get_fields(), **_kind_fields()}
 
 
 class ReceiverSerializer(serializers.Serializer[Any]):
@@ -144,37 +140,9 @@ class AlertmanagerConfigView(APIView):
         return Response({"alertmanager_yml": config.yml(), "alertmanager_config": config.object()})
 
 
-class RouteChangeSerializer(serializers.Serializer[Any]):
-    receiver = serializers.CharField(required=False)
-    matchers = serializers.ListField(
-        child=serializers.CharField(),
-        required=False,
-        help_text='Matchers such as severity="page"; empty: all alerts.',
-    )
-    group_by = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="alertname and endpoint."
-    )
-    group_wait = serializers.CharField(required=False, help_text="30s.")
-    group_interval = serializers.CharField(required=False, help_text="5m.")
-    repeat_interval = serializers.CharField(required=False, help_text="4h.")
-
-
-class NewRouteSerializer(RouteChangeSerializer):
-    receiver = serializers.CharField()
-
-
-class RouteSerializer(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    receiver = serializers.CharField()
-    matchers = serializers.ListField(child=serializers.CharField())
-    group_by = serializers.ListField(child=serializers.CharField())
-    group_wait = serializers.CharField()
-    group_interval = serializers.CharField()
-    repeat_interval = serializers.CharField()
-    generation = serializers.IntegerField()
-
-    def to_representation(self, row: Route) -> dict[str, Any]:
-        return {"id": str(row.pk), **routes.facts(row), "generation": row.generation}
+class RouteSerializer(routes.RouteFields):
+    id = serializers.UUIDField(read_only=True)
+    generation = serializers.IntegerField(read_only=True)
 
 
 ROUTES = Resource(
@@ -190,8 +158,8 @@ ROUTES = Resource(
         "delete": "Needs the admin role.",
     },
     document=RouteSerializer,
-    new=NewRouteSerializer,
-    changed=RouteChangeSerializer,
+    new=routes.RouteFields,
+    changed=routes.RouteFields(partial=True),
     rows=lambda _viewer: selectors.routes(),
     find=lambda _viewer, route: selectors.route(route),
     filters=(Filter("receiver", "receiver__name", "Only this receiver."),),

@@ -15,28 +15,8 @@ from rest_framework.views import APIView
 from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from dashboards.alerts.alertmanager import silences
-from dashboards.alerts.alertmanager.silences import Silence
+from dashboards.alerts.alertmanager.silences import Silence, SilenceFields
 from dashboards.alerts.openapi import answers, described
-
-
-class NewSilenceSerializer(serializers.Serializer[Any]):
-    matchers = serializers.ListField(
-        child=serializers.CharField(), help_text='Matchers such as endpoint="chat"; all must match.'
-    )
-    starts_at = serializers.DateTimeField(required=False, help_text="Default: now.")
-    ends_at = serializers.DateTimeField(required=False, help_text="Alternative to duration.")
-    duration = serializers.CharField(required=False, help_text="Such as 30m, 2h (default) or 1d.")
-    comment = serializers.CharField(max_length=500, help_text="Reason.")
-
-
-class ChangeSilenceSerializer(serializers.Serializer[Any]):
-    matchers = serializers.ListField(child=serializers.CharField(), required=False)
-    starts_at = serializers.DateTimeField(required=False, help_text="Only before it has started.")
-    ends_at = serializers.DateTimeField(required=False, help_text="Alternative to duration.")
-    duration = serializers.CharField(
-        required=False, help_text="From now, or from the start if that is later."
-    )
-    comment = serializers.CharField(max_length=500, required=False)
 
 
 class SilenceSerializer(serializers.Serializer[Any]):
@@ -86,7 +66,7 @@ class SilenceListView(GenericAPIView[Any]):
 
     @described(
         summary="Silence alerts",
-        request=NewSilenceSerializer,
+        request=SilenceFields,
         responses=answers(SilenceSerializer, 400, 403, 409, 502, status=201),
     )
     @idempotent
@@ -123,7 +103,7 @@ class SilenceView(APIView):
 
     @described(
         summary="Change a silence",
-        request=ChangeSilenceSerializer,
+        request=SilenceFields(partial=True),
         responses=answers(SilenceSerializer, 400, 403, 404, 409, 502),
     )
     def patch(self, request: Request, silence: str) -> Response:

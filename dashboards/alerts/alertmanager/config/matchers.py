@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from console.core.errors import Problem, Refused
-
 MOST, LONGEST = 20, 300
 _LINE = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
@@ -61,14 +59,14 @@ def from_data(data: Iterable[Mapping[str, Any]]) -> Matchers:
     return tuple(Matcher(item["name"], item["op"], item["value"]) for item in data)
 
 
-def parse(given: Any, field: str = "matchers") -> Matchers:
-    """Parse a matcher, a text with one a line, or a list. Raise `Refused`."""
+def parse(given: Any) -> Matchers:
+    """Parse a matcher, a text with one a line, or a list. Raise ValueError."""
     lines = given.splitlines() if isinstance(given, str) else given
     if not isinstance(lines, Sequence) or not all(isinstance(line, str) for line in lines):
-        raise _refused(field, given, "Not a list of matchers.", "type")
-    matchers = tuple(_one(line, field) for line in lines if line.strip())
+        raise ValueError("Not a list of matchers.")
+    matchers = tuple(_one(line) for line in lines if line.strip())
     if len(matchers) > MOST:
-        raise _refused(field, len(matchers), f"At most {MOST} matchers are allowed.", "too_many")
+        raise ValueError(f"At most {MOST} matchers are allowed.")
     return matchers
 
 
@@ -79,24 +77,24 @@ def pinned_value(matchers: Iterable[Matcher], name: str) -> str:
     )
 
 
-def _one(line: str, field: str) -> Matcher:
+def _one(line: str) -> Matcher:
     match = _LINE.fullmatch(line)
     if match is None or len(line) > LONGEST:
-        raise _refused(field, line[:LONGEST], "Invalid matcher.", "condition")
+        raise ValueError(f"Invalid matcher: {line[:LONGEST]}")
     name, op, value = match.groups()
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         if quoted is None:
-            raise _refused(field, line, "Unbalanced quotes in the matcher.", "condition")
+            raise ValueError(f"Unbalanced quotes in the matcher: {line}")
         value = _ESCAPED.sub(lambda one: "\n" if one[1] == "n" else one[1], quoted[1])
     if not value.isprintable():
-        raise _refused(field, line, "Invalid characters in the matcher.", "condition")
+        raise ValueError("Invalid characters in the matcher.")
     if op.endswith("~"):
-        _check_pattern(field, line, value)
+        _check_pattern(line, value)
     return Matcher(name, op, value)
 
 
-def _check_pattern(field: str, line: str, value: str) -> None:
+def _check_pattern(line: str, value: str) -> None:
     repeats = value.count("*") + value.count("+")
     try:
         good = _PLAIN_PATTERN.fullmatch(value) is not None and repeats <= _REPEATS
@@ -105,16 +103,12 @@ def _check_pattern(field: str, line: str, value: str) -> None:
         good = False
     if not good:
         text = (
-            "Unsupported pattern. Use letters, |, ( ), . and [ ] with at most "
+            f"Unsupported pattern: {line}. Use letters, |, ( ), . and [ ] with at most "
             f"{_REPEATS} repeats (* or +), none of a group."
         )
-        raise _refused(field, line, text, "pattern")
+        raise ValueError(text)
 
 
 @lru_cache(maxsize=512)
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
-
-
-def _refused(field: str, value: Any, text: str, code: str) -> Refused:
-    return Refused(Problem(field, value, text, EXAMPLE, code))

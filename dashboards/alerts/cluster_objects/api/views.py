@@ -18,29 +18,6 @@ from dashboards.alerts.cluster_objects.models import ClusterAlerts
 from dashboards.alerts.openapi import answers, described
 
 
-class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
-    """All fields are optional; omitted fields keep their values."""
-
-    rules = serializers.BooleanField(
-        required=False, help_text="Maintain a PrometheusRule in the cluster."
-    )
-    receivers = serializers.BooleanField(
-        required=False,
-        help_text="Maintain an AlertmanagerConfig and a Secret with URLs in the cluster.",
-    )
-    namespace = serializers.CharField(
-        required=False,
-        allow_blank=True,
-        max_length=63,
-        help_text="Empty: the cluster's default namespace.",
-    )
-    labels = serializers.DictField(
-        child=serializers.CharField(allow_blank=True),
-        required=False,
-        help_text="Labels of each object, for operators that select objects by label.",
-    )
-
-
 class ClusterAlertsSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField(source="name")
     rules = serializers.BooleanField(source="row.rules")
@@ -93,7 +70,7 @@ class ClusterAlertsView(APIView):
     @described(
         summary="Change alert sync of a cluster",
         parameters=[IF_MATCH],
-        request=ChangeClusterAlertsSerializer,
+        request=actions.ClusterAlertsFields,
         responses=answers(ClusterAlertsSerializer, 400, 404, 409, 412),
     )
     def patch(self, request: Request, name: str) -> Response:

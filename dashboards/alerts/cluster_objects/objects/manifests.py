@@ -9,14 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from console.core.errors import Problem, Refused
 from dashboards.alerts.alertmanager.config import document as alertmanager_config
 from dashboards.alerts.rules.rule_file import Settings, cluster_groups
-from endpoints.spec.validators import key_values_problem
 
 RULES_NAME: Final = "emberline-alert-rules"
 INSTALL: Final = "emberline.dev/install"
@@ -27,8 +24,6 @@ OWN_LABELS: Final[Mapping[str, str]] = {
     "app.kubernetes.io/component": "alerts",
 }
 Body = dict[str, Any]
-_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
-_MOST_LABELS = 20
 
 
 class Placement(NamedTuple):
@@ -97,21 +92,3 @@ def _whole(
         "annotations": notes,
     }
     return {**whole, "metadata": metadata}
-
-
-def check_labels(labels: Any) -> None:
-    """Raise `Refused` unless the labels can be set on the objects."""
-    if not isinstance(labels, Mapping) or len(labels) > _MOST_LABELS:
-        remedy = f'Send at most {_MOST_LABELS}, such as {{"release": "prometheus"}}.'
-        raise Refused(Problem("labels", None, "Invalid labels.", remedy, "type"))
-    wrong = key_values_problem(labels)
-    if wrong is not None:
-        raise Refused(Problem("labels", None, *wrong))
-    for name, value in labels.items():
-        if not _LABEL_VALUE.fullmatch(value):
-            text = f"{value[:80]!r} cannot be the value of a label."
-            remedy = "Use at most 63 letters, digits, dots, dashes and underscores."
-            raise Refused(Problem("labels", name, text, remedy, "invalid_value"))
-        if name in OWN_LABELS:
-            text = f"{name} says that the object is this console's."
-            raise Refused(Problem("labels", name, text, "Remove it.", "taken"))

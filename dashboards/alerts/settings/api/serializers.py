@@ -10,9 +10,9 @@ from dashboards.alerts.evaluation.dry_run import KEYS
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN
 from dashboards.alerts.rules.rule import SEVERITIES
 from dashboards.alerts.rules.rule_file import GROUPS, OWN_GROUP
+from dashboards.alerts.settings.validation import SettingFields
 
 GROUP_NAMES = [*GROUPS, OWN_GROUP]
-_DURATION = "Such as 90s, 5m or 1h, or a number of seconds; null: the default."
 
 
 class ParameterSerializer(serializers.Serializer[Any]):
@@ -66,32 +66,14 @@ class EndpointRuleSerializer(CommonSerializer):
     own = serializers.DictField(help_text="Settings of this endpoint.")
 
 
-class SetRuleSerializer(serializers.Serializer[Any]):
+class SetRuleSerializer(SettingFields):
     """Also accepts each of the rule's parameters by name, such as `threshold`."""
 
-    severity = serializers.ChoiceField(choices=SEVERITIES, required=False, allow_null=True)
-    enabled = serializers.BooleanField(required=False, allow_null=True)
     threshold = serializers.FloatField(required=False, allow_null=True, help_text="null: default.")
     window = serializers.FloatField(required=False, allow_null=True, help_text="Seconds.")
     expr = serializers.CharField(required=False, help_text="Custom rules only.")
     summary = serializers.CharField(required=False, help_text="Custom rules only.")
     remedy = serializers.CharField(required=False, help_text="Custom rules only.")
-
-    def get_fields(self) -> dict[str, Any]:
-        """Add `for`, a Python keyword."""
-        return {**super().get_fields(), "for": _duration()}
-
-
-class NewRuleSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(help_text="3 to 80 letters, digits and underscores.")
-    expr = serializers.CharField(help_text="PromQL; each resulting series is an alert.")
-    summary = serializers.CharField(max_length=200)
-    remedy = serializers.CharField(required=False, default="", allow_blank=True)
-    severity = serializers.ChoiceField(choices=SEVERITIES, required=False, default="ticket")
-    enabled = serializers.BooleanField(required=False, default=True)
-
-    def get_fields(self) -> dict[str, Any]:
-        return {**super().get_fields(), "for": _duration()}
 
 
 class AlertSerializer(serializers.Serializer[Any]):
@@ -164,7 +146,3 @@ class RuleTrialSerializer(RuleVerdictSerializer):
         child=serializers.CharField(),
         help_text="Metrics sources that did not respond, with the reason.",
     )
-
-
-def _duration() -> Any:
-    return serializers.CharField(required=False, allow_null=True, help_text=_DURATION)

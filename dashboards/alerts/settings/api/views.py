@@ -30,13 +30,13 @@ from dashboards.alerts.settings.api.serializers import (
     AlertRuleSerializer,
     AlertSerializer,
     EndpointRuleSerializer,
-    NewRuleSerializer,
     RuleFileSerializer,
     RuleTrialSerializer,
     RuleVerdictSerializer,
     SetRuleSerializer,
     TryRuleSerializer,
 )
+from dashboards.alerts.settings.validation import UserRuleFields
 from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
@@ -93,16 +93,14 @@ class RuleListView(GenericAPIView[Any]):
 
     @described(
         summary="Create an alert rule",
-        request=NewRuleSerializer,
+        request=UserRuleFields,
         responses=answers(AlertRuleSerializer, 400, 503, status=201),
     )
     @idempotent
     def post(self, request: Request) -> Response:
         """Create a user-written rule. Prometheus checks the PromQL: 503 if none responds."""
-        data = dict(expect_object(request.data))
-        name = data.pop("name", "")
-        actions.create_user_rule(actor_of(request), name if isinstance(name, str) else "", data)
-        return _rule(request, name, status=201)
+        made = actions.create_user_rule(actor_of(request), expect_object(request.data))
+        return _rule(request, made.name, status=201)
 
 
 class RuleView(APIView):

@@ -208,9 +208,7 @@ def new_page(
 
 
 def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
-    made = actions.create_user_rule(
-        request.user, request.POST.get("name", "").strip(), form.rule_fields()
-    )
+    made = actions.create_user_rule(request.user, form.rule_fields())
     return done(
         request,
         f"{made.name} created. Prometheus loads it within seconds.",

@@ -27,7 +27,7 @@ def test_advice_is_started_and_cancelled(endpoint: Endpoint) -> None:
         cli()
     with pytest.raises(CommandError, match="add --new"):
         cli("--set", "kv_kib=64")
-    with pytest.raises(CommandError, match="Enter a number"):
+    with pytest.raises(CommandError, match="Use a number"):
         cli("--new", "--set", "kv_kib=much")
     assert "queued, 0%" in cli("--new", "--set", "price_usd_hour=2.5")
     assert WhatIf.objects.get().present["price_usd_hour"] == 2.5

@@ -149,11 +149,11 @@ def test_every_default_is_within_its_bounds_and_every_text_is_rendered() -> None
 
 
 def test_durations_are_parsed_in_both_notations() -> None:
-    assert [parse_duration(text) for text in ("5m", "5 min", "90", "90s", "2h", "1d")] == [
-        *(300, 300, 90, 90, 7200, 86_400)
+    assert [parse_duration(text) for text in ("5m", "5 min", "90", "90s", "2h", "1h30m", "1d")] == [
+        *(300, 300, 90, 90, 7200, 5400, 86_400)
     ]
     assert parse_duration("soon") is None
     assert [format_duration(one) for one in (0, 90, 300, 5400, 7200, 604_800)] == [
-        *("0s", "90s", "5m", "90m", "2h", "1w")
+        *("0s", "1m30s", "5m", "1h30m", "2h", "1w")
     ]
     assert describe_duration(300) == "5 min"

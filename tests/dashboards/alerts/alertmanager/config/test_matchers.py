@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from console.core.errors import Refused
 from dashboards.alerts.alertmanager.config.matchers import Matcher, matches, parse, pinned_value
 
 LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "chat"}
@@ -60,16 +59,14 @@ def test_matcher_round_trips() -> None:
         "\n".join(["severity=page"] * 21),
     ],
 )
-def test_invalid_matcher_is_rejected_with_an_example(text: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_invalid_matcher_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError):
         parse(text)
-    (problem,) = refused.value.errors
-    assert (problem.field, 'severity="page"' in problem.remedy) == ("matchers", True)
 
 
 @pytest.mark.parametrize("given", [None, 5, {"a": "b"}, [5], [None]])
 def test_non_string_is_rejected(given: object) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ValueError):
         parse(given)
 
 

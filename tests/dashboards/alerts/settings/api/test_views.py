@@ -78,7 +78,7 @@ def test_threshold_is_set_globally_and_per_endpoint_and_reset() -> None:
         (ONE, {"for": "8d"}, 400, "for"),
         (ONE, {"for": -1}, 400, "for"),
         (ONE, {"severity": "loud"}, 400, "severity"),
-        (ONE, {"enabled": "no"}, 400, "enabled"),
+        (ONE, {"enabled": "perhaps"}, 400, "enabled"),
         (ONE, {"treshold": 1}, 400, "treshold"),
         (f"{ALL}TTFTBudgetBurnFast/", {"target": 1.6}, 400, "target"),
         (f"{ALL}Nothing/", {"threshold": 1}, 404, "rule"),
@@ -124,7 +124,7 @@ def test_actions_check_the_permission() -> None:
         lambda: actions.set_rule(viewer, "HighTTFT", "", fields),
         lambda: actions.set_rule(viewer, "HighTTFT", "demo", fields),
         lambda: actions.reset_rule(viewer, "HighTTFT", ""),
-        lambda: actions.create_user_rule(viewer, "Mine", OWN),
+        lambda: actions.create_user_rule(viewer, {"name": "Mine", **OWN}),
         lambda: actions.change_user_rule(viewer, "LongQueue", {"enabled": False}),
         lambda: actions.delete_user_rule(viewer, "LongQueue"),
     ):

@@ -110,7 +110,7 @@ def test_rule_is_configured_globally_and_per_endpoint_on_its_page() -> None:
     wrong = operator.post(ONE, {**empty, "threshold": "-1", "for": "soon"})
     assert wrong.status_code == 400
     assert "Value out of range. Range:" in wrong.text
-    assert "Enter a duration up to 7 days" in wrong.text
+    assert "from 0s to 1w" in wrong.text
     assert operator.get(f"{ONE}?endpoint=demo").url == f"{ONE}endpoints/demo/"
     assert operator.get(f"{ONE}?endpoint=no+name").status_code == 200
     mine = f"{ONE}endpoints/demo/"
@@ -149,10 +149,7 @@ def test_custom_rule_is_created_edited_and_deleted_on_pages(settings: Any) -> No
     with http_stub({"/api/v1/query": answers}) as stub:
         settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
         wrong = operator.post("/alerts/rules/new/", {**fields, "summary": ""})
-        assert (wrong.status_code, "This field is required. Enter a value." in wrong.text) == (
-            400,
-            True,
-        )
+        assert (wrong.status_code, "This field is required." in wrong.text) == (400, True)
         done = operator.post("/alerts/rules/new/", fields, follow=True)
         assert "TooQuiet created" in done.text
         page = "/alerts/rules/TooQuiet/"
