@@ -128,8 +128,3 @@ def group_taken(label: str) -> Problem:
     return Problem(
         "name", label, f"Key group {label} already exists.", "Choose another name.", "name_taken"
     )
-
-
-def bad_body(field: str, value: Any, remedy: str, code: str = "type") -> Problem:
-    messages = {"unknown_field": "Unknown field.", "required": "Missing value."}
-    return Problem(field, value, messages.get(code, "Wrong type."), remedy, code)

@@ -36,6 +36,14 @@ IF_MATCH: Final = OpenApiParameter(
 )
 
 
+def whole_number(
+    name: str, low: int, high: int, default: int, description: str
+) -> OpenApiParameter:
+    """Declare an integer parameter; `ParameterValidator` checks its bounds."""
+    schema = {"type": "integer", "minimum": low, "maximum": high, "default": default}
+    return OpenApiParameter(name, schema, description=description)
+
+
 def read_flag(request: Request, name: str) -> bool:
     """Return a boolean parameter; `ParameterValidator` rejected invalid values."""
     return request.query_params.get(name, "false") == "true"

@@ -36,9 +36,9 @@ SEALED = EncryptedColumns(
 def add_cluster(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
     """Add a cluster; it is checked asynchronously."""
     _require_admin(actor)
-    fields = validation.validate_new(name, data)
+    fields = validation.validate_new({**data, "name": name})
     try:
-        return _create(actor, str(name), fields)
+        return _create(actor, fields)
     except IntegrityError:
         text = f"Cluster {name} already exists."
         raise Refused(
@@ -47,13 +47,15 @@ def add_cluster(actor: User | None, name: Any, data: Mapping[str, Any]) -> Clust
         ) from None
 
 
-def _create(actor: User | None, name: str, facts: dict[str, Any]) -> Cluster:
+def _create(actor: User | None, facts: dict[str, Any]) -> Cluster:
+    name = facts["name"]
     with transaction.atomic():
-        cluster = Cluster(name=name, created_by=stored_actor(actor))
+        cluster = Cluster(created_by=stored_actor(actor))
         _set(cluster, facts)
         cluster.save(force_insert=True)
         ClusterStatus.objects.create(cluster=cluster)
-        record(actor, "create", f"cluster/{name}", _hide_secrets(facts))
+        details = {key: value for key, value in facts.items() if key != "name"}
+        record(actor, "create", f"cluster/{name}", _hide_secrets(details))
         tasks.refresh_cluster.nudge(str(cluster.pk))
     return cluster
 

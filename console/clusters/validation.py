@@ -1,15 +1,17 @@
-"""Validation of cluster input; reports all problems at once, without secrets."""
+"""Input of clusters, for forms, REST and command line. Kubeconfigs are write-only."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from rest_framework import serializers
+
+from console.api.bodies import read_body
 from console.clusters.choices import REACHES, Reach
 from console.clusters.models import Cluster
-from console.core.errors import Gathered, Problem, Refused
+from console.core.errors import Problem, Refused
 from console.core.outbound import address_problem
 from console.provisioners.kubernetes.api import kubeconfig
 from console.provisioners.kubernetes.api.access import (
@@ -20,87 +22,77 @@ from console.provisioners.kubernetes.api.access import (
     own_namespace,
 )
 
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_NAME_MAX = 40
-FIELDS = ("kind", "kubeconfig", "context", "namespace", "reach")
-CHANGEABLE = FIELDS[1:]
+
+class ClusterChangeSerializer(serializers.Serializer[Any]):
+    """All fields are optional; missing fields keep their values."""
+
+    kubeconfig = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        trim_whitespace=False,
+        write_only=True,
+        help_text="Complete kubeconfig; only the chosen context is stored, encrypted.",
+    )
+    namespace = serializers.RegexField(
+        r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z",
+        required=False,
+        help_text="Default namespace for endpoints that name none: 1 to 63 lower-case letters, "
+        "digits and hyphens.",
+    )
+    reach = serializers.ChoiceField(
+        required=False, choices=REACHES, help_text="Network reach of the console."
+    )
+
+    def get_fields(self) -> dict[str, Any]:
+        """Add `context`, which cannot be declared: the base class has a property of that name."""
+        text = "Context of the kubeconfig or of the console's machine; empty: the current context."
+        context = serializers.CharField(required=False, allow_blank=True, help_text=text)
+        return {**super().get_fields(), "context": context}
 
 
-def validate_new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a new cluster, without its name."""
-    gathered = Gathered()
-    gathered.take(_known, data, FIELDS)
-    kind = gathered.take(_kind, data.get("kind"))
-    gathered.take(_name, name, kind)
-    login = gathered.take(_login, kind, data) if kind else None
-    login = login or {}
+class ClusterAddSerializer(ClusterChangeSerializer):
+    name = serializers.RegexField(
+        r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z",
+        help_text="1 to 40 lower-case letters, digits and hyphens.",
+    )
+    kind = serializers.ChoiceField(choices=KINDS, help_text="Connection method.")
+
+    def validate(self, values: dict[str, Any]) -> dict[str, Any]:
+        if values["name"] == IN_CLUSTER and values["kind"] != IN_CLUSTER:
+            text = "This name is reserved for the console's own cluster."
+            raise serializers.ValidationError({"name": text}, "reserved")
+        return values
+
+
+def validate_new(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a new cluster."""
+    values = read_body(ClusterAddSerializer, data)
+    login = _login(values["kind"], values)
     own = login.pop("namespace", "")
-    namespace = gathered.take(_namespace, data.get("namespace") or own or "default")
-    reach = gathered.take(_reach, data.get("reach") or Reach.PODS)
-    gathered.end()
-    return {"kind": kind, **login, "namespace": namespace, "reach": reach}
+    return {
+        "name": values["name"],
+        "kind": values["kind"],
+        **login,
+        "namespace": values.get("namespace") or own or "default",
+        "reach": values.get("reach", Reach.PODS),
+    }
 
 
 def validate_changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
-    gathered = Gathered()
-    gathered.take(_known, data, CHANGEABLE)
-    changes: dict[str, Any] = {}
-    if data.get("kubeconfig") or "context" in data:
-        changes = gathered.take(_login, cluster.kind, data, cluster) or {}
-        changes.pop("namespace", None)
-    if "namespace" in data:
-        changes["namespace"] = gathered.take(_namespace, data["namespace"])
-    if "reach" in data:
-        changes["reach"] = gathered.take(_reach, data["reach"])
-    gathered.end()
+    values = read_body(ClusterChangeSerializer, data)
+    changes: dict[str, Any] = {
+        name: values[name] for name in ("namespace", "reach") if name in values
+    }
+    if values.get("kubeconfig") or "context" in values:
+        login = _login(cluster.kind, values, cluster)
+        login.pop("namespace", None)
+        changes |= login
     return changes
-
-
-def _known(data: Mapping[str, Any], fields: tuple[str, ...]) -> None:
-    unknown = [
-        Problem(key, None, "Unknown field.", f"Fields: {', '.join(fields)}.", "unknown")
-        for key in data
-        if key not in fields
-    ]
-    if unknown:
-        raise Refused(*unknown)
-
-
-def _kind(value: Any) -> str:
-    if value not in KINDS:
-        raise Refused(_problem("kind", value, f"Write one of: {', '.join(KINDS)}."))
-    return str(value)
-
-
-def _name(value: Any, kind: str | None) -> str:
-    if not isinstance(value, str) or len(value) > _NAME_MAX or not _LABEL.fullmatch(value):
-        remedy = f"Write 1 to {_NAME_MAX} lower-case letters, digits and hyphens."
-        raise Refused(_problem("name", value, remedy))
-    if value == IN_CLUSTER and kind not in (None, IN_CLUSTER):
-        remedy = "Use another name: this one is reserved for the console's own cluster."
-        raise Refused(_problem("name", value, remedy))
-    return value
-
-
-def _namespace(value: Any) -> str:
-    if not isinstance(value, str) or not _LABEL.fullmatch(value):
-        remedy = "Use 1 to 63 lower-case letters, digits and hyphens."
-        raise Refused(_problem("namespace", value, remedy))
-    return value
-
-
-def _reach(value: Any) -> str:
-    if value not in REACHES:
-        raise Refused(_problem("reach", value, f"Write one of: {', '.join(REACHES)}."))
-    return str(value)
 
 
 def _login(kind: str, data: Mapping[str, Any], cluster: Cluster | None = None) -> dict[str, Any]:
     """Return the login fields, with `namespace` if the kubeconfig sets one."""
-    text, context = data.get("kubeconfig") or "", data.get("context") or ""
-    for field, value in (("kubeconfig", text), ("context", context)):
-        if not isinstance(value, str):
-            raise Refused(Problem(field, None, "Not a string.", "Send a string.", "type"))
+    text, context = data.get("kubeconfig", ""), data.get("context", "")
     if kind != KUBECONFIG and text:
         remedy = f"Omit it, or choose the kind {KUBECONFIG}."
         raise Refused(
@@ -109,13 +101,13 @@ def _login(kind: str, data: Mapping[str, Any], cluster: Cluster | None = None) -
     if kind == IN_CLUSTER:
         if context:
             remedy = "Omit it: the console's service account is used."
-            raise Refused(_problem("context", context, remedy))
+            raise Refused(Problem("context", context, "Not allowed.", remedy, "invalid"))
         return {"namespace": own_namespace()}
     if kind == CONTEXT:
         return {"context": context}
     if not text and cluster is not None:
         remedy = "Send the kubeconfig as well: only its chosen context is stored."
-        raise Refused(_problem("context", context, remedy))
+        raise Refused(Problem("context", context, "Not allowed.", remedy, "invalid"))
     return _kept(text, context)
 
 
@@ -141,7 +133,3 @@ def _kept(text: str, context: str) -> dict[str, Any]:
             remedy = "Enter the API server address as seen from the console."
             raise Refused(Problem("kubeconfig", None, f"{key}: {refused}", remedy, "forbidden"))
     return {"kubeconfig": parsed.only(chosen), "context": chosen, "namespace": login.namespace}
-
-
-def _problem(field: str, value: Any, remedy: str) -> Problem:
-    return Problem(field, value, f"Invalid value: {value!r}.", remedy, "invalid")

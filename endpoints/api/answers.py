@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.bodies import read_body
 from console.api.parameters import is_dry_run
 from console.api.preconditions import expected_generation, with_generation
 from console.api.serializers import ErrorSerializer
@@ -18,8 +20,8 @@ from endpoints import selectors
 from endpoints.api.serializers import AbandonedSerializer, EndpointSerializer, WouldSerializer
 from endpoints.manifest_actions import PlannedChange, PlannedVerb, document
 from endpoints.models import Endpoint
-from endpoints.refusals import bad_body
-from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, SpecErrors, diff
+from endpoints.refusals import LONGEST_NOTE
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, diff
 from endpoints.spec.field import Effect
 
 REFUSALS = (400, 404, 409)
@@ -49,21 +51,26 @@ def endpoint_response(name: str, status: int = 200) -> Response:
 
 def parse_change(request: Request) -> tuple[Any, int | None, Any]:
     """Return the change, the expected generation and the author's note."""
-    data, note = split_note(request.data)
+    data, options = split_options(request.data, "note", "generation")
     generation = expected_generation(request)
-    if isinstance(data, dict) and "generation" in data:
-        data = dict(data)
-        named = data.pop("generation")
-        if isinstance(named, bool) or not isinstance(named, int):
-            raise SpecErrors([bad_body("generation", named, "Send the generation as a number.")])
-        generation = named
-    return data, generation, note
+    return data, options.get("generation", generation), options.get("note", "")
 
 
-def split_note(data: Any) -> tuple[Any, Any]:
-    if not isinstance(data, dict) or "note" not in data:
-        return data, ""
-    return {name: value for name, value in data.items() if name != "note"}, data["note"]
+class WriteOptionsSerializer(serializers.Serializer[Any]):
+    """What a write of a spec may contain beside the spec."""
+
+    note = serializers.CharField(allow_blank=True, max_length=LONGEST_NOTE, help_text="Reason.")
+    generation = serializers.IntegerField()
+    team = serializers.CharField(allow_null=True, allow_blank=True, help_text="Slug of a team.")
+
+
+def split_options(data: Any, *names: str) -> tuple[Any, dict[str, Any]]:
+    """Return the spec and the named options of a body."""
+    if not isinstance(data, dict):
+        return data, {}
+    options = {name: data[name] for name in names if name in data}
+    spec = {name: value for name, value in data.items() if name not in options}
+    return spec, read_body(WriteOptionsSerializer, options, partial=True)
 
 
 CHANGED = PolymorphicProxySerializer(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiTypes
+from drf_spectacular.utils import OpenApiTypes
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.permissions import require
 from console.api.bodies import read_body
+from console.api.parameters import whole_number
 from console.provisioners.base import ProvisionError
 from endpoints import drift_actions, selectors
 from endpoints.api.answers import REFUSALS, endpoint_response, operation
@@ -22,11 +23,7 @@ from endpoints.logs import sources
 from endpoints.models import Endpoint
 from endpoints.refusals import logs_away
 
-_TAIL = OpenApiParameter(
-    "tail",
-    {"type": "integer", "minimum": 1, "maximum": sources.MOST_LINES, "default": sources.TAIL_LINES},
-    description="Lines per worker.",
-)
+_TAIL = whole_number("tail", 1, sources.MOST_LINES, sources.TAIL_LINES, "Lines per worker.")
 
 
 class DriftView(GenericAPIView[Endpoint]):

@@ -9,12 +9,12 @@ from typing import Any
 
 from django.http import Http404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api.idempotency import idempotent
+from console.api.parameters import whole_number
 from endpoints import selectors
 from endpoints.api.answers import REFUSALS, F, operation
 from endpoints.api.key_serializers import KeySerializer, NewKeySerializer, UsageSerializer
@@ -24,10 +24,8 @@ from endpoints.keys.bodies import KeyChangeSerializer, RotateSerializer, WantedK
 from endpoints.keys.storage import NewKey
 from endpoints.keys.usage import KEPT_DAYS, KeyUse
 from endpoints.models import InferenceKey, KeyUsage
-from endpoints.refusals import bad_body
-from endpoints.spec.endpoint_spec import SpecErrors
 
-DAYS = OpenApiParameter("days", int, description=f"Number of days, 1 to {KEPT_DAYS}; default 30.")
+_DAYS = whole_number("days", 1, KEPT_DAYS, 30, "Number of days.")
 
 
 def key_operation(summary: str, responses: Any, *errors: int, **more: Any) -> Callable[[F], F]:
@@ -86,11 +84,11 @@ class EndpointKeyRotation(GenericAPIView[InferenceKey]):
 class EndpointKeyUsage(GenericAPIView[KeyUsage]):
     serializer_class = UsageSerializer
 
-    @key_operation("Read usage by key", {200: UsageSerializer}, *REFUSALS, parameters=[DAYS])
+    @key_operation("Read usage by key", {200: UsageSerializer}, *REFUSALS, parameters=[_DAYS])
     def get(self, request: Request, name: str) -> Response:
         """Hourly usage, updated every few seconds. Includes revoked keys."""
         endpoint = selectors.get(name)
-        began = timezone.now() - timedelta(days=_days(request))
+        began = timezone.now() - timedelta(days=int(request.query_params.get("days", 30)))
         rows = usage.usage_since(began).filter(endpoint_name=name)
         names = keys_selectors.names_of(endpoint)
         total = usage.used(rows)
@@ -125,13 +123,6 @@ def find_key(of: Any, key_id: Any) -> InferenceKey:
     if key is None:
         raise Http404
     return key
-
-
-def _days(request: Request) -> int:
-    text = request.query_params.get("days", "30")
-    if not text.isdecimal() or len(text) > 4 or not 1 <= int(text) <= KEPT_DAYS:
-        raise SpecErrors([bad_body("days", text, f"Send 1 to {KEPT_DAYS}.")])
-    return int(text)
 
 
 def _usage_document(key_id: str, name: str, used: KeyUse) -> dict[str, Any]:

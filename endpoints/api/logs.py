@@ -16,22 +16,20 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import require
+from console.api.parameters import whole_number
 from console.provisioners.base import ProvisionError
 from endpoints import selectors
 from endpoints.api.answers import REFUSALS, operation
 from endpoints.logs import sources, stream
 from endpoints.logs.sources import MOST_LINES, TAIL_LINES, Container, LogSource
 from endpoints.models import Endpoint
-from endpoints.refusals import ConflictError, bad_body, logs_away
-from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.refusals import ConflictError, logs_away
 
 STREAM_S = 600.0
 _WHICH = [
     OpenApiParameter("worker", str, description="Default: the first."),
     OpenApiParameter("container", str, description="Container of the worker; default: the first."),
-    OpenApiParameter(
-        "tail", int, description=f"So many of its last lines: 0 to {MOST_LINES}, {TAIL_LINES}."
-    ),
+    whole_number("tail", 0, MOST_LINES, TAIL_LINES, "So many of its last lines."),
 ]
 
 
@@ -110,12 +108,9 @@ def _blocking_stream(source: LogSource, after: str, tail: int) -> Iterator[bytes
 def _parse_query(request: Request, name: str) -> tuple[Endpoint, Container, int]:
     endpoint = selectors.get_with_workers(name, request.user)
     require(request.user, "operator", of=endpoint)
-    text = request.query_params.get("tail", str(TAIL_LINES))
-    if not text.isdecimal() or not int(text[:9]) <= MOST_LINES:
-        raise SpecErrors([bad_body("tail", text, f"Send a number from 0 to {MOST_LINES}.")])
     which = (request.query_params.get(key, "") for key in ("worker", "container"))
     container = sources.choose_container(endpoint, *which)
     if container is None:
         remedy = f"Wait until it has one: emberline endpoint wait {name}."
         raise ConflictError("no_worker", f"{name} has no worker yet.", remedy)
-    return endpoint, container, int(text)
+    return endpoint, container, int(request.query_params.get("tail", TAIL_LINES))

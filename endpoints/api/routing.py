@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from console.api import watch
 from console.api.bodies import read_body
-from console.api.parameters import LAST_EVENT_ID, WATCH
+from console.api.parameters import LAST_EVENT_ID, WATCH, whole_number
 from console.api.serializers import ErrorSerializer
 from console.web.server import sse
 from endpoints import selectors as endpoint_selectors
@@ -47,11 +47,7 @@ def require_reply(reply: RouterReplies[T]) -> RouterReplies[T]:
     return reply
 
 
-_LIMIT = OpenApiParameter(
-    "limit",
-    {"type": "integer", "minimum": 1, "maximum": selectors.MAX_DECISIONS, "default": 50},
-    description="Number of latest decisions.",
-)
+_LIMIT = whole_number("limit", 1, selectors.MAX_DECISIONS, 50, "Number of latest decisions.")
 _FILTERS = [
     OpenApiParameter("reason", str, description="Routing reason, such as prefix_hit."),
     OpenApiParameter("worker", str, description="Chosen worker."),

@@ -28,6 +28,7 @@ from console.api.parameters import (
     read_flag,
 )
 from console.api.preconditions import expected_generation
+from console.core.errors import Problem, Refused
 from endpoints import abandonment, actions, selectors
 from endpoints.api import serializers
 from endpoints.api.answers import (
@@ -38,7 +39,7 @@ from endpoints.api.answers import (
     operation,
     parse_change,
     run_verb,
-    split_note,
+    split_options,
 )
 from endpoints.api.serializers import (
     AbandonedSerializer,
@@ -51,8 +52,6 @@ from endpoints.api.serializers import (
 )
 from endpoints.choices import Phase
 from endpoints.models import Endpoint, EndpointEvent, Revision
-from endpoints.refusals import bad_body
-from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.fields import STRATEGIES
 
 
@@ -116,9 +115,8 @@ class Endpoints(GenericAPIView[Endpoint]):
         """Returns immediately; `phase` shows the progress. Without `team` the endpoint has no team,
         or your team if you may create endpoints for that team only.
         """
-        data, note = split_note(request.data)
-        data, team = _split_team(data)
-        return run_verb(request, "", actions.create, data, team=team, note=note, status=201)
+        data, options = split_options(request.data, "note", "team")
+        return run_verb(request, "", actions.create, data, status=201, **options)
 
 
 class OneEndpoint(GenericAPIView[Endpoint]):
@@ -169,8 +167,8 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         generation = expected_generation(request)
         if read_flag(request, "abandon"):
             if is_dry_run(request):
-                remedy = "Omit one of the two."
-                raise SpecErrors([bad_body("dry_run", True, remedy, "not_with_abandon")])
+                text, remedy = "An abandon has no dry run.", "Omit one of the two."
+                raise Refused(Problem("dry_run", True, text, remedy, "not_with_abandon"))
             left = abandonment.abandon(request.user, name, expected_generation=generation)
             return Response(AbandonedSerializer(left).data)
         return run_verb(
@@ -206,13 +204,3 @@ def _replace(actor: actions.Actor, name: str, data: Any, **more: Any) -> Endpoin
 def _write(request: Request, name: str, verb: Callable[..., Endpoint]) -> Response:
     data, generation, note = parse_change(request)
     return run_verb(request, name, verb, name, data, expected_generation=generation, note=note)
-
-
-def _split_team(data: Any) -> tuple[Any, str | None]:
-    if not isinstance(data, dict) or "team" not in data:
-        return data, None
-    data = dict(data)
-    team = data.pop("team")
-    if team is not None and not isinstance(team, str):
-        raise SpecErrors([bad_body("team", team, "Send the slug of a team.")])
-    return data, team

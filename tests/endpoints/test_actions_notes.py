@@ -33,7 +33,7 @@ def test_by_rest(data: dict[str, Any]) -> None:
     assert back.status_code == 200, back.json()
     assert list_notes() == [(word, word) for word in ("first", "fewer", "more", "too many")]
     assert api.get(f"{one}revisions/").json()["results"][0]["note"] == "too many"
-    refused = api.patch(one, {"replicas": 2, "note": 5})
+    refused = api.patch(one, {"replicas": 2, "note": [5]})
     assert (refused.status_code, refused.json()["field"]) == (400, "note")
 
 

@@ -249,7 +249,7 @@ def test_by_rest(two_teams: Teams, client: Any) -> None:
     assert (refused.status_code, refused.json()["field"]) == (400, "team")
     made = post("/api/v1/endpoints/", {**DATA, "team": "theirs"})
     assert (made.status_code, made.json()["team"]) == (201, "theirs")
-    assert post("/api/v1/endpoints/", {**DATA, "team": 7}).json()["code"] == "type"
+    assert post("/api/v1/endpoints/", {**DATA, "team": [7]}).json()["code"] == "invalid"
     moved = post("/api/v1/endpoints/fresh/move/", {"team": "ours"})
     assert (moved.status_code, moved.json()["team"]) == (200, "ours")
     assert (

@@ -7,9 +7,7 @@ from typing import Any, Final
 from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
-from console.clusters.choices import REACHES
 from console.clusters.models import Cluster, ClusterWatch
-from console.provisioners.kubernetes.api.access import KINDS
 
 
 class CapabilitySerializer(serializers.Serializer[Any]):
@@ -143,34 +141,6 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
         """Objects such as "endpoint demo"; a cluster in use cannot be removed."""
         users: list[str] = self.context["users"].get(cluster.name, [])
         return users
-
-
-class ClusterChangeSerializer(serializers.Serializer[Any]):
-    """All fields are optional; missing fields keep their values."""
-
-    kubeconfig = serializers.CharField(
-        required=False,
-        help_text="Complete kubeconfig; only the chosen context is stored, encrypted.",
-    )
-    namespace = serializers.CharField(
-        required=False, help_text="Default namespace for endpoints that name none."
-    )
-    reach = serializers.ChoiceField(
-        required=False, choices=REACHES, help_text="Network reach of the console."
-    )
-
-    def get_fields(self) -> dict[str, Any]:
-        """Add `context`, which cannot be declared: the base class has a property of that name."""
-        text = "Context of the kubeconfig or of the console's machine; empty: the current context."
-        return {
-            **super().get_fields(),
-            "context": serializers.CharField(required=False, allow_blank=True, help_text=text),
-        }
-
-
-class ClusterAddSerializer(ClusterChangeSerializer):
-    name = serializers.CharField(help_text="1 to 40 lower-case letters, digits and hyphens.")
-    kind = serializers.ChoiceField(choices=KINDS, help_text="Connection method.")
 
 
 NEW_CLUSTER: Final = [

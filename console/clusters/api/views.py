@@ -18,6 +18,7 @@ from console.clusters import actions, selectors
 from console.clusters.api import serializers
 from console.clusters.choices import ClusterPhase
 from console.clusters.models import Cluster
+from console.clusters.validation import ClusterAddSerializer, ClusterChangeSerializer
 from console.core.errors import Problem, Refused
 from console.provisioners.kubernetes.api.access import KINDS
 from console.provisioners.kubernetes.discovery import rights
@@ -46,8 +47,8 @@ CLUSTERS = Resource(
     },
     examples=serializers.NEW_CLUSTER,
     document=serializers.ClusterSerializer,
-    new=serializers.ClusterAddSerializer,
-    changed=serializers.ClusterChangeSerializer,
+    new=ClusterAddSerializer,
+    changed=ClusterChangeSerializer,
     rows=lambda _viewer: selectors.clusters(),
     context=lambda viewer: {"users": selectors.visible_users(viewer)},
     filters=(

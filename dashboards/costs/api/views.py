@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from console.api.parameters import IF_MATCH, Filter
 from console.api.preconditions import require_match
 from console.api.serializers import ErrorSerializer
-from console.core.errors import Problem, Refused, expect_object
+from console.core.errors import expect_object
 from console.resources.api import make_serializers
 from console.resources.rest import Resource
 from dashboards.costs import actions, budgets, selectors
@@ -130,8 +130,7 @@ class CostReport(APIView):
         parameters=[
             OpenApiParameter(
                 "weight",
-                float,
-                default=WEIGHT,
+                {"type": "number", "minimum": 0, "maximum": 1000, "default": WEIGHT},
                 description="Weight of an output token relative to a prompt token.",
             )
         ],
@@ -143,7 +142,9 @@ class CostReport(APIView):
         if month_value is None:
             raise NotFound("A month is written as 2026-11.")
         user: Any = request.user
-        report = monthly.report(month_value, timezone.now(), user, _weight(request))
+        report = monthly.report(
+            month_value, timezone.now(), user, float(request.query_params.get("weight", WEIGHT))
+        )
         return Response(monthly.report_document(report))
 
 
@@ -220,15 +221,3 @@ def _price(name: str) -> TierPrice:
     if price is None:
         raise NotFound(f"{name} has no price.")
     return price
-
-
-def _weight(request: Request) -> float:
-    text = request.query_params.get("weight", "")
-    try:
-        weight = float(text) if text else WEIGHT
-    except ValueError:
-        weight = -1.0
-    if not 0 <= weight <= 1000:
-        text_of, remedy = "Invalid weight.", "Enter a number from 0 to 1000."
-        raise Refused(Problem("weight", text, text_of, remedy, "out_of_range"))
-    return weight

@@ -176,7 +176,7 @@ def test_stale_change_is_rejected(api: APIClient, data: dict[str, Any]) -> None:
     assert good.json()["replicas"] == 3
     for bad, status in (("x", 400), ('"-1"', 412)):
         assert api.patch(ONE, {}, headers={"If-Match": bad}).status_code == status
-    assert api.patch(ONE, {"generation": "2"}).json()["field"] == "generation"
+    assert api.patch(ONE, {"generation": "two"}).json()["field"] == "generation"
 
 
 def test_scale_pause_resume(api: APIClient, data: dict[str, Any]) -> None:
