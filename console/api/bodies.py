@@ -8,26 +8,36 @@ from typing import Any
 
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
+from rest_framework.settings import api_settings
 
 from console.core.errors import Problem, Refused, expect_object
 
+NON_FIELD_ERRORS_KEY = api_settings.NON_FIELD_ERRORS_KEY
 _SHOWN_LENGTH = 80
 _MISSING = ("blank", "empty", "null", "required")
 
 
 def read_body(
-    serializer: type[serializers.Serializer[Any]], data: Any, *, partial: bool = False
+    serializer: type[serializers.Serializer[Any]],
+    data: Any,
+    *,
+    partial: bool = False,
+    context: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the validated values; no body is an empty one.
 
-    `partial`: required fields may be missing. Raise `Refused` with every problem: its message is
-    the serializer's, its remedy states choices and bounds, or is the field's `remedy` or help text.
+    `partial`: required fields may be missing; `context`: for the serializer. Raise `Refused` with
+    every problem: its message is the serializer's, its remedy states choices and bounds, or is the
+    field's `remedy` or help text.
     """
-    checked = serializer(data={} if data in (None, "") else expect_object(data), partial=partial)
+    body = {} if data in (None, "") else expect_object(data)
+    checked = serializer(data=body, partial=partial, context=context or {})
     fields = {name: field for name, field in checked.fields.items() if not field.read_only}
     remedy = f"Known fields: {', '.join(fields)}." if fields else "Send no body, or {}."
     problems = [
-        Problem(str(name)[:_SHOWN_LENGTH], value, "Unknown field.", remedy, "unknown_field")
+        Problem(
+            str(name)[:_SHOWN_LENGTH], _shorten(value), "Unknown field.", remedy, "unknown_field"
+        )
         for name, value in checked.initial_data.items()
         if name not in fields
     ]
@@ -53,29 +63,33 @@ def _describe(path: str, field: Any, value: Any, errors: Any) -> Iterator[Proble
     """Yield the problems of a field; those of an item of a list or object with its place."""
     if isinstance(errors, Mapping):
         for place, inner in errors.items():
-            part: Any = None
-            if isinstance(value, Mapping):
-                part = value.get(place)
-            elif isinstance(value, list) and isinstance(place, int):
-                part = value[place]
-            yield from _describe(f"{path}.{place}", _part_of(field, place), part, inner)
+            if place == NON_FIELD_ERRORS_KEY:
+                yield from _describe(path, field, None, inner)
+            elif isinstance(value, list):
+                part = value[int(place)]
+                yield from _describe(f"{path}[{place}]", _part_of(field, place), part, inner)
+            else:
+                part = value.get(place) if isinstance(value, Mapping) else None
+                yield from _describe(f"{path}.{place}", _part_of(field, place), part, inner)
         return
-    shown = None if field is None or field.write_only else value
-    if isinstance(shown, str):
-        shown = shown[:_SHOWN_LENGTH]
+    shown = None if field is None or field.write_only else _shorten(value)
     for error in errors:
-        if isinstance(error, Mapping):
-            yield from _describe(path, field, value, error)
-        else:
-            text, code = str(error), error.code
-            if code in _MISSING:
-                text, code = "This field is required.", "required"
-            yield Problem(path, shown, text, _remedy(field), code)
+        text, code = str(error), error.code
+        if code in _MISSING:
+            text, code = "This field is required.", "required"
+        yield Problem(path, shown, text, _remedy(field), code)
+
+
+def _shorten(value: Any) -> Any:
+    """Return the value as errors show it: the beginning of a text, no long list or object."""
+    if isinstance(value, str):
+        return value[:_SHOWN_LENGTH]
+    return None if len(repr(value)) > _SHOWN_LENGTH else value
 
 
 def _part_of(field: Any, place: Any) -> Any:
-    inner = getattr(field, "child", None)
-    return inner if inner is not None else getattr(field, "fields", {}).get(place)
+    child = getattr(field, "child", None)
+    return child if child is not None else getattr(field, "fields", {}).get(place)
 
 
 def _remedy(field: Any) -> str:

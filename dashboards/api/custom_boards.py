@@ -15,57 +15,11 @@ from rest_framework.views import APIView
 from console.accounts.permissions import actor_of
 from console.resources.rest import Resource
 from dashboards.custom_boards import actions, selectors
-from dashboards.custom_boards.documents import (
-    FORMAT,
-    HIDDEN,
-    MAX_PANELS,
-    MAX_TITLE,
-    PANEL,
-    PROMQL,
-    UNITS,
-    VERSION,
-    WIDTHS,
-)
+from dashboards.custom_boards.documents import BoardDocumentSerializer
 from dashboards.custom_boards.models import CustomBoard
 from endpoints import teams
 
 _READ_ONLY = ("id", "may_edit", "url", "generation", "changed_at")
-
-
-class CustomPanelSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField(required=False, help_text="Unique in the board; default: chosen.")
-    type = serializers.ChoiceField(
-        choices=(PANEL, PROMQL, HIDDEN),
-        help_text="Panel of a built-in board, query, or content that you may not see.",
-    )
-    title = serializers.CharField(
-        required=False, allow_blank=True, help_text='"": title of the built-in panel.'
-    )
-    width = serializers.ChoiceField(choices=WIDTHS, required=False, help_text="Default: half.")
-    board = serializers.CharField(required=False, help_text="Key of the built-in board.")
-    panel = serializers.CharField(required=False, help_text="Id of the built-in panel.")
-    endpoint = serializers.CharField(
-        required=False, allow_blank=True, help_text='"": all endpoints the viewer may see.'
-    )
-    worker = serializers.CharField(
-        required=False, allow_blank=True, help_text="One worker of the endpoint."
-    )
-    query = serializers.CharField(required=False, help_text="PromQL.")
-    unit = serializers.ChoiceField(choices=UNITS, required=False, help_text="Unit of the query.")
-    legend = serializers.CharField(
-        required=False, allow_blank=True, help_text="Series name, such as {{pod}}."
-    )
-
-
-class BoardDocumentSerializer(serializers.Serializer[Any]):
-    format = serializers.ChoiceField(choices=(FORMAT,), required=False)
-    version = serializers.IntegerField(
-        min_value=VERSION, max_value=VERSION, help_text="Version of the format."
-    )
-    title = serializers.CharField(max_length=MAX_TITLE)
-    panels = CustomPanelSerializer(
-        many=True, required=False, help_text=f"In order, at most {MAX_PANELS}."
-    )
 
 
 class CustomBoardWriteSerializer(BoardDocumentSerializer):

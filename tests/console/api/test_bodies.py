@@ -48,10 +48,10 @@ def test_values_are_converted_and_completed() -> None:
         ({"name": "x", "id": 1}, "id", "Known fields: name, kind, price, secret, items_of, words."),
         (
             {"name": "x", "items_of": [{"size": 1}, {"size": 0}]},
-            "items_of.1.size",
+            "items_of[1].size",
             "Use a whole number from 1 to 4,000.",
         ),
-        ({"name": "x", "words": ["a", "bcd"]}, "words.1", "Correct the value."),
+        ({"name": "x", "words": ["a", "bcd"]}, "words[1]", "Correct the value."),
         ([], "", "Send a JSON object."),
     ],
 )

@@ -60,7 +60,7 @@ def usage_report(key: InferenceKey, instance: str = "r1", **counts: int) -> dict
         ({"weight": float("nan")}, "weight"),
         ({"pin": "perhaps"}, "pin"),
         ({"models": "llama"}, "models"),
-        ({"models": ["a\nb"]}, "models.0"),
+        ({"models": ["a\nb"]}, "models[0]"),
         ({"expires_at": "soon"}, "expires_at"),
         ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
         ({"expires_in_days": 0}, "expires_in_days"),
