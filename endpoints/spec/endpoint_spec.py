@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from console.core.errors import Problem, Refused
 from console.provisioners.pods import Pod
@@ -69,24 +71,17 @@ class EndpointSpec(EndpointFields):
         """Return the JSON form, which `parse` reads back to an equal spec. Cluster sections are
         included only if non-default, so that older specs keep their form.
         """
-        data: dict[str, Any] = _to_lists(asdict(self))
+        data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         for name in _OPTIONAL_SECTIONS:
             if getattr(self, name) == DEFAULTS.get(name, {}):
                 del data[name]
         return data
 
     def flat(self) -> dict[str, Any]:
-        return flatten(_to_lists(asdict(self)))
+        return flatten(msgspec.json.decode(msgspec.json.encode(self)))
 
 
 _OPTIONAL_SECTIONS = (*DEFAULTS, "tags", "manifest")
-
-
-def _to_lists(data: Any) -> Any:
-    """Convert tuples to lists for JSON."""
-    if isinstance(data, dict):
-        return {key: _to_lists(value) for key, value in data.items()}
-    return [_to_lists(item) for item in data] if isinstance(data, list | tuple) else data
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
