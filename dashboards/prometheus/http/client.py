@@ -15,6 +15,7 @@ import math
 import re
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -184,7 +185,7 @@ class Prometheus:
         self._probe = LivenessProbe(self.login, query, self.deadlines.connect_s)
         self._mine = threading.local()
         self._lock = threading.Lock()
-        self._results: dict[Question, tuple[float, Future[QueryResult]]] = {}
+        self._results: OrderedDict[Question, tuple[float, Future[QueryResult]]] = OrderedDict()
         self._away: tuple[float, Fault] | None = None
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, QueryResult]:
@@ -242,14 +243,12 @@ class Prometheus:
             is_fresh = result is not None and now - result[0] < self.deadlines.cache_s
             if result is not None and is_fresh and not result[1].cancelled():
                 return result[1]
-            if len(self._results) >= _CACHED:
-                fresh = now - self.deadlines.cache_s
-                self._results = {
-                    q: result for q, result in self._results.items() if result[0] > fresh
-                }
+            if result is None and len(self._results) >= _CACHED:
+                self._results.popitem(last=False)
             pool = self._heavy if question.heavy else self._pool
             future = pool.submit(self._answer, question)
             self._results[question] = (now, future)
+            self._results.move_to_end(question)
             return future
 
     def _answer(self, question: Question) -> QueryResult:

@@ -313,6 +313,13 @@ class TestCache:
         assert len({id(answer) for answer in answers}) == 1
         assert len(seen) == 2
 
+    def test_oldest_results_are_dropped_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("dashboards.prometheus.http.client._CACHED", 2)
+        with answering(result(SERIES)) as (client, seen):
+            for query in ("a", "b", "c", "b", "c", "a"):
+                one(client, query)
+        assert len(seen) == 4
+
     def test_other_window_is_another_query(self) -> None:
         with answering(result(SERIES)) as (client, seen):
             one(client, window=Window(AT, AT + 10, 5))
