@@ -74,10 +74,12 @@ def _describe(path: str, field: Any, value: Any, errors: Any) -> Iterator[Proble
         return
     shown = None if field is None or field.write_only else _shorten(value)
     for error in errors:
-        text, code = str(error), error.code
+        text, code, remedy = str(error), error.code, _remedy(field)
         if code in _MISSING:
-            text, code = "This field is required.", "required"
-        yield Problem(path, shown, text, _remedy(field), code)
+            text, code, remedy = "This field is required.", "required", remedy or "Enter a value."
+        elif isinstance(field, serializers.RegexField) and code == "invalid":
+            text = "Invalid value."
+        yield Problem(path, shown, text, remedy or "Correct the value.", code)
 
 
 def _shorten(value: Any) -> Any:
@@ -103,4 +105,4 @@ def _remedy(field: Any) -> str:
     if low is not None and high is not None:
         number = "a whole number" if isinstance(field, serializers.IntegerField) else "a number"
         return f"Use {number} from {low:,} to {high:,}."
-    return str(getattr(field, "help_text", None) or "Correct the value.")
+    return str(getattr(field, "help_text", None) or "")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, get_args
 
 from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail
 
 from console.api.bodies import read_body
 from console.validators import plain_text
@@ -225,12 +226,12 @@ def _check_source(panel: BoardPanel) -> dict[str, str]:
 
 
 def _check_query(panel: BoardPanel) -> dict[str, str]:
-    errors = {
+    errors: dict[str, str] = {
         name: "This field is required."
         for name in ("title", "query")
         if not getattr(panel, name).strip()
     }
     vague = refuse_unselective(panel.query, "query")
     if vague:
-        errors["query"] = f"{vague.message} {vague.remedy}"
+        errors["query"] = ErrorDetail(f"{vague.message} {vague.remedy}", vague.code)
     return errors

@@ -96,7 +96,7 @@ def _field(field: ReceiverField, is_stored: bool) -> serializers.Field[Any, Any,
     options: dict[str, Any] = {"required": needed, "write_only": field.secret}
     if field.number:
         return serializers.IntegerField(
-            min_value=-(10**18), max_value=10**18, help_text=field.note, **options
+            validators=[_check_number], help_text=f"A number. {field.note}".strip(), **options
         )
     checks: list[Any] = [plain_text]
     example = ""
@@ -113,6 +113,11 @@ def _field(field: ReceiverField, is_stored: bool) -> serializers.Field[Any, Any,
         help_text=f"{field.note} {example}".strip(),
         **options,
     )
+
+
+def _check_number(number: int) -> None:
+    if abs(number) >= 2**63:
+        raise ValidationError("The number is too large.", "too_large")
 
 
 def _check_url(text: str) -> None:

@@ -80,12 +80,12 @@ def pinned_value(matchers: Iterable[Matcher], name: str) -> str:
 def _one(line: str) -> Matcher:
     match = _LINE.fullmatch(line)
     if match is None or len(line) > LONGEST:
-        raise ValueError(f"Invalid matcher: {line[:LONGEST]}")
+        raise ValueError(f"Invalid matcher: {line[:LONGEST]}.")
     name, op, value = match.groups()
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         if quoted is None:
-            raise ValueError(f"Unbalanced quotes in the matcher: {line}")
+            raise ValueError(f"Unbalanced quotes in the matcher: {line}.")
         value = _ESCAPED.sub(lambda one: "\n" if one[1] == "n" else one[1], quoted[1])
     if not value.isprintable():
         raise ValueError("Invalid characters in the matcher.")
