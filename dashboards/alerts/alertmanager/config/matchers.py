@@ -22,7 +22,7 @@ _PLAIN_PATTERN = re.compile(
     r"(?:[\w :/@%,=<>~!#&;-]|\\[.\\|()\[\]+*?{}^$/-]|\.[*+?]?|\[\^?[\w.: -]+\][*+?]?|[|()])*",
     re.ASCII,
 )
-EXAMPLE: Final = 'Examples: severity="page", endpoint=~"chat-.*", team!="research".'
+EXAMPLE: Final = 'Examples: severity="page", endpoint=~"chat-.*".'
 
 
 @dataclass(frozen=True, slots=True)
