@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from drf_spectacular.types import OpenApiTypes
@@ -17,6 +17,11 @@ from dashboards.alerts.cluster_objects.objects.manifests import OWN_LABELS
 from dashboards.alerts.rules.parameter import format_duration, parse_duration
 from endpoints.spec.validators import key_values_problem
 
+MATCHERS: Final = (
+    'One matcher per line, such as endpoint="chat", severity="page" or alertname=~"L2.*". '
+    "All must match."
+)
+MONOSPACE: Final = {"spellcheck": "false", "class": "font-monospace"}
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _MOST_NAMES, _MOST_LABELS = 10, 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import redirect, render
@@ -15,17 +14,7 @@ from console.core.errors import Refused
 from console.web.forms import ActionForm
 
 GET_OR_POST = ["GET", "HEAD", "POST"]
-MONOSPACE = {"spellcheck": "false", "class": "font-monospace"}
 Found = TypeVar("Found")
-
-
-def text_field(label: str, **more: Any) -> forms.CharField:
-    """Return an optional field: the action states which values are missing."""
-    return forms.CharField(label=label, required=False, **more)
-
-
-def flag_field(label: str, **more: Any) -> forms.BooleanField:
-    return forms.BooleanField(label=label, required=False, **more)
 
 
 def posted(request: HttpRequest) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -36,7 +36,7 @@ from dashboards.alerts.alertmanager.models import Receiver, Route
 from dashboards.prometheus.http.session import NoReplyError
 from dashboards.prometheus.sources.selectors import Alertmanager
 
-COMMON: Final = ("enabled", "send_resolved")
+COMMON: Final = ("send_resolved", "enabled")
 NO_MAIL_SERVER: Final = "No mail server is configured."
 _TEST_S: Final = 8.0
 _REQUESTS = re.compile(
@@ -56,8 +56,10 @@ class TestResult:
 class ReceiverFields(serializers.Serializer[Receiver]):
     """What people set of a receiver of any kind, beside the fields of its kind."""
 
-    enabled = serializers.BooleanField(required=False)
-    send_resolved = serializers.BooleanField(required=False)
+    send_resolved = serializers.BooleanField(
+        required=False, initial=True, label="Send resolved notifications"
+    )
+    enabled = serializers.BooleanField(required=False, initial=True)
 
 
 class NewReceiverFields(ReceiverFields):
@@ -66,7 +68,12 @@ class NewReceiverFields(ReceiverFields):
         help_text="Up to 60 lower-case letters, digits and hyphens, as in on-call.",
     )
     kind = serializers.ChoiceField(choices=CHOICES, default="webhook")
-    everything = serializers.BooleanField(default=False, help_text="Create a route for all alerts.")
+    everything = serializers.BooleanField(
+        default=False,
+        initial=True,
+        label="Send all alerts",
+        help_text="Creates a route for all alerts. Without a route, nothing is sent.",
+    )
 
     def validate_name(self, name: str) -> str:
         if name in ("new", "nobody"):
@@ -84,33 +91,44 @@ class _TextField(serializers.CharField):
 
 
 def make_fields(
-    kind: str, base: type[ReceiverFields] = NewReceiverFields, stored: Collection[str] = ()
+    kind: str, base: type[ReceiverFields] = NewReceiverFields, known: Receiver | None = None
 ) -> type[serializers.Serializer[Receiver]]:
-    """Return `base` with the fields of the kind. `stored`: secrets that may stay empty."""
-    fields = {field.name: _field(field, field.name in stored) for field in KINDS[kind].fields}
+    """Return `base` with the fields of the kind. `known`: the receiver, whose stored secrets
+    may stay empty.
+    """
+    fields = {field.name: _field(field, known) for field in KINDS[kind].fields}
     return type("KindFields", (base,), fields)
 
 
-def _field(field: ReceiverField, is_stored: bool) -> serializers.Field[Any, Any, Any, Any]:
+def _field(field: ReceiverField, known: Receiver | None) -> serializers.Field[Any, Any, Any, Any]:
+    is_stored = known is not None and field.name in known.secrets
     needed = field.required and not is_stored
-    options: dict[str, Any] = {"required": needed, "write_only": field.secret}
+    options: dict[str, Any] = {"required": needed, "write_only": field.secret, "label": field.label}
     if field.number:
         return serializers.IntegerField(
             validators=[_check_number], help_text=f"A number. {field.note}".strip(), **options
         )
     checks: list[Any] = [plain_text]
-    example = ""
+    hints, style = [field.note], {}
     if field.url:
         checks.append(_check_url)
-        example = "A URL such as https://hooks.example.org/...."
+        hints.append("Such as https://hooks.example.org/....")
+        style = {"inputmode": "url", "spellcheck": "false"}
     elif field.name == "to" and field.path == "to":
         checks.append(_check_addresses)
-        example = "Example: ops@example.org."
+    if is_stored and known is not None:
+        hints += [f"Current: {known.shown}."] if field.url else []
+        hints.append("Leave empty to keep the stored value.")
+    elif field.secret:
+        hints.append("Stored encrypted and never shown again.")
+    if field.secret and not field.url:
+        style = {"input_type": "password"}
     return _TextField(
         max_length=2000,
         allow_blank=not needed,
         validators=checks,
-        help_text=f"{field.note} {example}".strip(),
+        help_text=" ".join(filter(None, hints)),
+        style=style,
         **options,
     )
 
@@ -162,7 +180,7 @@ def change(actor: Any, name: str, data: Any, *, expected_generation: int | None 
     require(actor, "admin")
     with transaction.atomic():
         row = _locked(name, expected_generation)
-        fields = make_fields(row.kind, ReceiverFields, row.secrets)
+        fields = make_fields(row.kind, ReceiverFields, row)
         before = facts(row)
         secrets = _set(row, read_body(fields, data, partial=True))
         row.generation += 1

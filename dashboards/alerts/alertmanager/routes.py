@@ -13,9 +13,14 @@ from console.api.bodies import read_body
 from console.audit.record import diff, record
 from console.core.errors import expect_generation
 from dashboards.alerts.alertmanager import selectors, tasks
-from dashboards.alerts.alertmanager.config.matchers import EXAMPLE
 from dashboards.alerts.alertmanager.models import Receiver, Route
-from dashboards.alerts.fields import DurationField, LabelNamesField, MatchersField
+from dashboards.alerts.fields import (
+    MATCHERS,
+    MONOSPACE,
+    DurationField,
+    LabelNamesField,
+    MatchersField,
+)
 
 _DAY = 86400
 
@@ -25,17 +30,37 @@ class RouteFields(serializers.Serializer[Route]):
 
     receiver = serializers.SlugRelatedField(slug_field="name", queryset=Receiver.objects.all())
     matchers = MatchersField(
-        source="conditions", required=False, help_text=f"Empty: all alerts. {EXAMPLE}"
+        source="conditions",
+        required=False,
+        help_text=f"Leave empty for all alerts. {MATCHERS} "
+        'team="research" stands for the endpoints of that team.',
+        style={"rows": 3, **MONOSPACE},
     )
     group_by = LabelNamesField(
-        required=False, help_text="Label names, such as alertname and endpoint."
+        required=False,
+        initial=["alertname", "endpoint"],
+        help_text="Alerts with equal values of these labels share one notification.",
     )
-    group_wait = DurationField(0, 3600, source="wait_s", required=False, help_text="Default 30s.")
+    group_wait = DurationField(
+        *(0, 3600),
+        source="wait_s",
+        required=False,
+        initial="30s",
+        help_text="Delay of the first notification of a group.",
+    )
     group_interval = DurationField(
-        10, _DAY, source="interval_s", required=False, help_text="Default 5m."
+        *(10, _DAY),
+        source="interval_s",
+        required=False,
+        initial="5m",
+        help_text="Delay before changes of a group are sent.",
     )
     repeat_interval = DurationField(
-        60, 30 * _DAY, source="repeat_s", required=False, help_text="Default 4h."
+        *(60, 30 * _DAY),
+        source="repeat_s",
+        required=False,
+        initial="4h",
+        help_text="Repetition while alerts keep firing.",
     )
 
 

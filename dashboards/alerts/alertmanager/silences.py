@@ -16,20 +16,21 @@ from typing import Any, Final
 
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from rest_framework import serializers
 
 from console.accounts.permissions import allows, require, require_in_any_team
 from console.api.bodies import read_body
 from console.audit.record import diff, record
 from console.core.errors import Problem, Refused
-from console.validators import plain_text
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.alertmanager import api_client
 from dashboards.alerts.alertmanager.config import matchers
-from dashboards.alerts.alertmanager.config.document import TEAM
 from dashboards.alerts.alertmanager.config.matchers import Matcher, Matchers
+from dashboards.alerts.alertmanager.silence_fields import (
+    LONGEST,
+    AcknowledgementFields,
+    SilenceFields,
+)
 from dashboards.alerts.evaluation import firing_alerts
-from dashboards.alerts.fields import DurationField, MatchersField
 from dashboards.prometheus.http.session import NoReplyError
 from dashboards.prometheus.sources import selectors as connections
 from dashboards.prometheus.sources.selectors import Alertmanager
@@ -38,7 +39,6 @@ from endpoints import selectors as endpoints
 log = logging.getLogger(__name__)
 STATES: Final = ("active", "pending", "expired")
 KINDS: Final = (("silence", "Silence"), ("acknowledgement", "Acknowledgement"))
-LONGEST = timedelta(days=90)
 ACKNOWLEDGED: Final = "ACK!"
 _LONGEST_ACKNOWLEDGEMENT_S: Final = 7 * 86_400
 _DEFAULT_S = 2 * 3600
@@ -50,11 +50,6 @@ _OPERATORS: Final = {
     (False, True): "!~",
 }
 """By isEqual and isRegex of the API."""
-
-
-def _duration(help_text: str) -> DurationField:
-    longest = int(LONGEST.total_seconds())
-    return DurationField(60, longest, required=False, help_text=help_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,39 +83,6 @@ class Silence:
     @property
     def endpoint(self) -> str:
         return matchers.pinned_value(self.conditions, "endpoint")
-
-
-class SilenceFields(serializers.Serializer[Any]):
-    """What people set of a silence. `duration` counts from now, or from a later start."""
-
-    matchers = MatchersField(help_text=f"All must match. {matchers.EXAMPLE}")
-    starts_at = serializers.DateTimeField(
-        required=False, help_text="Default: now. Cannot be changed after the start."
-    )
-    ends_at = serializers.DateTimeField(required=False, help_text="Alternative to duration.")
-    duration = _duration("Default 2h.")
-    comment = serializers.CharField(
-        max_length=500, validators=[plain_text], help_text="Reason, up to 500 characters."
-    )
-
-    def validate_matchers(self, conditions: Matchers) -> Matchers:
-        if not conditions or matchers.matches(conditions, {}):
-            raise serializers.ValidationError("The matchers would match every alert.", "too_wide")
-        if any(condition.name == TEAM for condition in conditions):
-            text = "Alerts have no label team. Match endpoints instead."
-            raise serializers.ValidationError(text, "team")
-        return conditions
-
-
-class AcknowledgementFields(serializers.Serializer[Any]):
-    alert = serializers.CharField(max_length=80, help_text="Name of the firing rule.")
-    endpoint = serializers.CharField(
-        default="", allow_blank=True, help_text="Omit for alerts without an endpoint."
-    )
-    note = serializers.CharField(
-        default="", allow_blank=True, max_length=490, validators=[plain_text]
-    )
-    duration = _duration("Longest time, default 7d; ends when resolved.")
 
 
 @dataclass(frozen=True, slots=True)

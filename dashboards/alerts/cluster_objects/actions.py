@@ -20,18 +20,22 @@ from console.claims import mark_due
 from console.core.errors import Problem, Refused, expect_generation
 from dashboards.alerts.cluster_objects import selectors, tasks
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
-from dashboards.alerts.fields import check_object_labels
+from dashboards.alerts.fields import MONOSPACE, check_object_labels
 
 
 class ClusterAlertsFields(serializers.Serializer[ClusterAlerts]):
     """All fields are optional; omitted fields keep their values."""
 
     rules = serializers.BooleanField(
-        required=False, help_text="Maintain a PrometheusRule in the cluster."
+        required=False,
+        label="Sync alert rules",
+        help_text="Maintains a PrometheusRule with the current settings.",
     )
     receivers = serializers.BooleanField(
         required=False,
-        help_text="Maintain an AlertmanagerConfig and a Secret with URLs in the cluster.",
+        label="Sync receivers and routes",
+        help_text="Maintains an AlertmanagerConfig and a Secret with URLs. Needs an Alertmanager "
+        "in the cluster's metrics source, which then sends notifications instead of the console.",
     )
     namespace = serializers.RegexField(
         r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z",
@@ -43,7 +47,9 @@ class ClusterAlertsFields(serializers.Serializer[ClusterAlerts]):
         child=serializers.CharField(allow_blank=True),
         required=False,
         validators=[check_object_labels],
-        help_text="Labels of each object, for operators that select objects by label.",
+        help_text="Of each object, such as release=prometheus. Required labels of the operator's "
+        "ruleSelector and alertmanagerConfigSelector.",
+        style={"rows": 3, **MONOSPACE},
     )
 
 

@@ -1,4 +1,4 @@
-"""Forms of rule settings and user-written rules; `validation` checks them."""
+"""Form of rule settings; `validation` checks them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 from django import forms
 
 from console.web.forms import ActionForm
-from dashboards.alerts.page_forms import MONOSPACE
 from dashboards.alerts.rules.parameter import Parameter, format_duration
 from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
-from dashboards.alerts.settings.models import OwnRule
 
 _SEVERITIES = [(severity, severity) for severity in SEVERITIES]
 _UNITS = {
@@ -53,47 +51,10 @@ class SettingForm(ActionForm):
             choices=[("", f"Default ({off})"), ("on", "on"), ("off", "off")],
         )
 
-    def rule_fields(self) -> dict[str, Any]:
+    def typed(self) -> dict[str, Any]:
         """Return all fields; an empty field resets its setting."""
         values = {name: self.text_of(name) or None for name in self.fields}
         return {**values, "enabled": _STATES.get(self.data.get("enabled", ""))}
-
-
-class OwnRuleForm(ActionForm):
-    name = forms.CharField(
-        max_length=80,
-        label="Name",
-        help_text="Letters, digits and underscores, such as LongPrompts.",
-    )
-    expr = forms.CharField(
-        label="Condition",
-        widget=forms.Textarea(attrs={"rows": 4, **MONOSPACE}),
-        help_text="PromQL. Each resulting series is an alert; the label endpoint assigns it.",
-    )
-    summary = forms.CharField(
-        max_length=200, label="Summary", help_text="Short description, shown with the alert."
-    )
-    remedy = forms.CharField(
-        required=False, label="Remedy", widget=forms.Textarea(attrs={"rows": 2})
-    )
-    severity = forms.ChoiceField(choices=_SEVERITIES, initial="ticket", label="Severity")
-    enabled = forms.BooleanField(required=False, initial=True, label="Enabled")
-
-    def __init__(self, *args: Any, row: OwnRule | None = None, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.fields["for"] = forms.CharField(
-            label="Duration (for)",
-            initial=format_duration(row.lasting_s) if row else "5m",
-            help_text="Time the condition must hold before the alert fires: 90s, 5m, 1h.",
-        )
-        if row is not None:
-            del self.fields["name"]  # alerts and silences refer to it by name
-            for field in ("expr", "summary", "remedy", "severity", "enabled"):
-                self.fields[field].initial = getattr(row, field)
-
-    def rule_fields(self) -> dict[str, Any]:
-        values = {name: self.data.get(name, "") for name in self.fields}
-        return {**values, "enabled": self.data.get("enabled") == "on"}
 
 
 def _field(one: Parameter, mine: Setting, wide: Setting) -> forms.Field:

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from console.api.bodies import read_body
 from console.core.errors import Refused
 from console.validators import plain_text
-from dashboards.alerts.fields import DurationField
+from dashboards.alerts.fields import MONOSPACE, DurationField
 from dashboards.alerts.rules.parameter import Parameter, parse_duration
 from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.rule_file import BY_NAME
@@ -63,17 +63,27 @@ class UserRuleFields(serializers.Serializer[Any]):
         help_text="3 to 80 letters, digits or underscores, not starting with a digit.",
     )
     expr = serializers.CharField(
-        max_length=4000, help_text="PromQL; each resulting series is an alert."
+        max_length=4000,
+        label="Condition",
+        help_text="PromQL. Each resulting series is an alert; the label endpoint assigns it.",
+        style={"rows": 4, **MONOSPACE},
     )
     summary = serializers.CharField(
-        max_length=200, validators=[plain_text], help_text="Up to 200 characters."
+        max_length=200,
+        validators=[plain_text],
+        help_text="Short description, shown with the alert.",
     )
-    remedy = serializers.CharField(default="", allow_blank=True, max_length=2000)
-    severity = serializers.ChoiceField(choices=SEVERITIES, default="ticket")
-    enabled = serializers.BooleanField(default=True)
+    remedy = serializers.CharField(default="", allow_blank=True, max_length=2000, style={"rows": 2})
+    severity = serializers.ChoiceField(choices=SEVERITIES, default="ticket", initial="ticket")
+    enabled = serializers.BooleanField(default=True, initial=True)
 
     def get_fields(self) -> dict[str, Any]:
-        return {**super().get_fields(), "for": _lasting(help_text="Default 5m.")}
+        lasting = _lasting(
+            label="Duration (for)",
+            initial="5m",
+            help_text="Time the condition must hold before the alert fires: 90s, 5m, 1h.",
+        )
+        return {**super().get_fields(), "for": lasting}
 
     def validate_name(self, name: str) -> str:
         if name in BY_NAME:

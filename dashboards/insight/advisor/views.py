@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -15,7 +14,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
-from console.web.forms import ActionForm, submit
+from console.web.forms import submit
+from console.web.serializer_form import SerializerForm
 from dashboards.insight.advisor import actions, selectors
 from dashboards.insight.advisor.formulas.cache_sizes import draw_sizes
 from dashboards.insight.advisor.formulas.outcome import CAME, MISSED, NOT_APPLIED, UNTOLD, WAITING
@@ -35,23 +35,12 @@ COLOURS = {
 }
 
 
-class AssumptionsForm(ActionForm):
-    """Values that the console may lack; the action validates them."""
-
-    def __init__(self, data: Any = None) -> None:
-        super().__init__(data)
-        for field in inputs.FIELDS:
-            if field.name not in actions.ASSUMPTIONS:
-                continue
-            self.fields[field.name] = forms.CharField(
-                required=False,
-                label=field.label,
-                help_text="Empty: as known to the console.",
-                widget=forms.NumberInput(attrs={"inputmode": "decimal", "step": "any"}),
-            )
-
-    def given(self) -> dict[str, str]:
-        return {name: self.text_of(name) for name in self.fields}
+def _assumptions_form(data: Any = None) -> SerializerForm:
+    """Return the form of values that the console may lack."""
+    form = SerializerForm(inputs.WhatIfValuesSerializer(), data, names=actions.ASSUMPTIONS)
+    for field in form.fields.values():
+        field.help_text = "Empty: as known to the console."
+    return form
 
 
 @never_cache
@@ -60,11 +49,11 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponseBase:
     row = find_endpoint(name)
     if request.method == "POST":
         return _start(request, row)
-    return _show(request, row, AssumptionsForm())
+    return _show(request, row, _assumptions_form())
 
 
 def _show(
-    request: HttpRequest, found: Endpoint, form: AssumptionsForm, status: int = 200
+    request: HttpRequest, found: Endpoint, form: SerializerForm, status: int = 200
 ) -> HttpResponse:
     latest = selectors.get_latest(found.name)
     context: dict[str, Any] = {
@@ -135,7 +124,7 @@ def _applied_context(one: dict[str, Any]) -> dict[str, Any]:
 
 @role_required("operator")
 def _start(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
-    form = AssumptionsForm(request.POST)
+    form = _assumptions_form(request.POST)
 
     def done(_made: Advice) -> HttpResponse:
         messages.success(request, "The advice is being computed from the newest recorded requests.")
@@ -144,7 +133,7 @@ def _start(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
     return submit(
         request,
         form,
-        lambda: actions.start(request.user, found.name, form.given()),
+        lambda: actions.start(request.user, found.name, form.typed()),
         lambda status: _show(request, found, form, status),
         done,
     )

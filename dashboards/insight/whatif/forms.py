@@ -9,14 +9,14 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from console.core.errors import Problem, Refused
-from console.web.forms import ActionForm
+from console.web.serializer_form import SerializerForm
 from dashboards.insight.whatif.actions import WhatIfRequest
-from dashboards.insight.whatif.inputs import FIELDS, InputField, Values
+from dashboards.insight.whatif.inputs import FIELDS, Values, WhatIfValuesSerializer
 
 _LOCAL = "%Y-%m-%dT%H:%M"
 
 
-class WhatIfForm(ActionForm):
+class WhatIfForm(SerializerForm):
     """Values are validated by the action."""
 
     title = forms.CharField(max_length=80, required=False, label="Title", help_text="Optional.")
@@ -29,9 +29,11 @@ class WhatIfForm(ActionForm):
     )
 
     def __init__(
-        self, present: Values, period: tuple[Any, Any] | None, traces: list[str], *args: Any
+        self, present: Values, period: tuple[Any, Any] | None, traces: list[str], data: Any = None
     ) -> None:
-        super().__init__(*args)
+        super().__init__(WhatIfValuesSerializer(), data, present)
+        for declared in FIELDS:
+            self.fields[declared.name].help_text = declared.help
         trace: Any = self.fields["trace"]
         trace.choices = [("", "Recorded requests"), *((name, name) for name in traces)]
         for position, name in enumerate(("begin", "end")):
@@ -39,8 +41,6 @@ class WhatIfForm(ActionForm):
             field.widget.input_type = "datetime-local"
             if period is not None:
                 field.initial = timezone.localtime(period[position]).strftime(_LOCAL)
-        for declared in FIELDS:
-            self.fields[declared.name] = _field(declared, present)
 
     def values(self) -> list[Any]:
         return [self[field.name] for field in FIELDS]
@@ -70,26 +70,3 @@ class WhatIfForm(ActionForm):
             remedy = "Enter a date and time such as 2026-11-23T10:00."
             raise Refused(Problem(name, text[:80], "Not a date and time.", remedy, "type"))
         return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
-
-
-def _field(one: InputField, present: Values) -> forms.Field:
-    value = present[one.name]
-    if one.choices:
-        return forms.ChoiceField(
-            choices=[(word, word) for word in one.choices],
-            label=one.label,
-            initial=value,
-            help_text=one.help,
-        )
-    attrs = {
-        "inputmode": "numeric" if one.whole else "decimal",
-        "step": "1" if one.whole else "any",
-    }
-    attrs |= {"min": f"{one.low:.15g}", "max": f"{one.high:.15g}"}
-    return forms.CharField(
-        required=False,
-        label=one.label,
-        initial="" if value is None else f"{value:.15g}",
-        help_text=one.help,
-        widget=forms.NumberInput(attrs=attrs),
-    )

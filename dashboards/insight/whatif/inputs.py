@@ -100,6 +100,7 @@ class _ChoiceField(serializers.ChoiceField):
 def _field(declared: InputField) -> serializers.Field[Any, Any, Any, Any]:
     keywords: dict[str, Any] = {
         "required": False,
+        "label": declared.label,
         "help_text": f"{declared.label}. {declared.help}".strip(),
     }
     if declared.choices:

@@ -14,6 +14,7 @@ from dashboards.alerts.alertmanager.api.silences import (
     SilenceListView,
     SilenceSerializer,
 )
+from dashboards.alerts.alertmanager.silence_fields import AcknowledgementFields
 from dashboards.alerts.openapi import answers, described
 
 
@@ -29,7 +30,7 @@ class AcknowledgementListView(SilenceListView):
 
     @described(
         summary="Acknowledge an alert",
-        request=silences.AcknowledgementFields,
+        request=AcknowledgementFields,
         responses=answers(SilenceSerializer, 400, 403, 409, 502, status=201),
     )
     @idempotent

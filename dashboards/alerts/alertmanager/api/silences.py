@@ -15,7 +15,8 @@ from rest_framework.views import APIView
 from console.accounts.permissions import actor_of
 from console.api.idempotency import idempotent
 from dashboards.alerts.alertmanager import silences
-from dashboards.alerts.alertmanager.silences import Silence, SilenceFields
+from dashboards.alerts.alertmanager.silence_fields import SilenceFields
+from dashboards.alerts.alertmanager.silences import Silence
 from dashboards.alerts.openapi import answers, described
 
 

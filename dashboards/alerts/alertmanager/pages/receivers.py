@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -14,9 +12,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.accounts.gate import role_required
 from console.core.errors import Refused
+from console.web.serializer_form import SerializerForm
 from dashboards.alerts.alertmanager import receivers, routes, selectors
 from dashboards.alerts.alertmanager.config.receiver_kinds import KINDS
-from dashboards.alerts.alertmanager.forms import ReceiverForm, RouteForm
+from dashboards.alerts.alertmanager.routes import RouteFields
 from dashboards.alerts.alertmanager.status import notification_status, reachability
 from dashboards.alerts.page_forms import (
     GET_OR_POST,
@@ -65,10 +64,12 @@ def new(request: HttpRequest) -> HttpResponseBase:
     kind = request.GET.get("kind", "")
     kinds = receivers.offered_kinds()
     kind = kind if kind in kinds else "webhook"
-    form = ReceiverForm(kind, posted(request))
+    own = [field.name for field in KINDS[kind].fields]
+    names = ("name", *own, "everything", "send_resolved")
+    form = SerializerForm(receivers.make_fields(kind)(), posted(request), names=names)
 
     def save() -> HttpResponse:
-        made = receivers.create(request.user, form.given())
+        made = receivers.create(request.user, {**form.typed(), "kind": kind})
         messages.success(request, f"Receiver {made.name} created. Send a test notification.")
         return redirect(made)
 
@@ -80,11 +81,13 @@ def new(request: HttpRequest) -> HttpResponseBase:
 @role_required("admin")
 def receiver(request: HttpRequest, name: str) -> HttpResponseBase:
     row = find_or_404(lambda: selectors.receiver(name))
-    form = ReceiverForm(row.kind, posted(request), known=row)
+    fields = receivers.make_fields(row.kind, receivers.ReceiverFields, row)
+    names = (*(field.name for field in KINDS[row.kind].fields), *receivers.COMMON)
+    form = SerializerForm(fields(), posted(request), receivers.facts(row), names)
     context = {"kind": row.kind, "receiver": row}
 
     def save() -> HttpResponse:
-        receivers.change(request.user, name, form.given())
+        receivers.change(request.user, name, form.typed())
         return done(request, f"Receiver {name} saved.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/receiver.html", context)
@@ -114,11 +117,10 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(GET_OR_POST)
 @role_required("admin")
 def route_new(request: HttpRequest) -> HttpResponseBase:
-    name = request.GET.get("receiver", "")
-    form = _route_form(request, {"receiver": name} if name else {})
+    form = SerializerForm(RouteFields(), posted(request), request.GET)
 
     def save() -> HttpResponse:
-        routes.create(request.user, form.given())
+        routes.create(request.user, form.typed())
         return done(request, "Route created.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/route.html", {"route": None})
@@ -128,12 +130,10 @@ def route_new(request: HttpRequest) -> HttpResponseBase:
 @role_required("admin")
 def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
     row = find_or_404(lambda: selectors.route(route))
-    fields = routes.facts(row)
-    lines = {"matchers": "\n".join(fields["matchers"]), "group_by": ", ".join(fields["group_by"])}
-    form = _route_form(request, {**fields, **lines})
+    form = SerializerForm(RouteFields(), posted(request), routes.facts(row))
 
     def save() -> HttpResponse:
-        routes.change(request.user, route, form.given())
+        routes.change(request.user, route, form.typed())
         return done(request, "Route saved.", "notify:receivers")
 
     return save_or_show(request, form, save, "notify/route.html", {"route": row})
@@ -144,8 +144,3 @@ def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
 def route_remove(request: HttpRequest, route: UUID) -> HttpResponseBase:
     find_or_404(lambda: routes.delete(request.user, route))
     return done(request, "Route removed.", "notify:receivers")
-
-
-def _route_form(request: HttpRequest, initial: Mapping[str, Any]) -> RouteForm:
-    names = list(selectors.receivers().values_list("name", flat=True))
-    return RouteForm(names, posted(request), initial=initial)

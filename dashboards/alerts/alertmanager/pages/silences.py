@@ -15,9 +15,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.gate import role_required
 from console.accounts.permissions import allows, require
 from console.core.errors import Refused
+from console.web.serializer_form import SerializerForm
 from dashboards.alerts.alertmanager import silences
 from dashboards.alerts.alertmanager.config.matchers import Matcher
-from dashboards.alerts.alertmanager.forms import AcknowledgeForm, ChangeSilenceForm, SilenceForm
+from dashboards.alerts.alertmanager.forms import ChangeSilenceForm, SilenceForm
+from dashboards.alerts.alertmanager.silence_fields import AcknowledgementFields
 from dashboards.alerts.alertmanager.silences import Silence
 from dashboards.alerts.page_forms import (
     GET_OR_POST,
@@ -64,10 +66,10 @@ def new(request: HttpRequest) -> HttpResponseBase:
     matchers = [
         Matcher(label, "=", request.GET[label]) for label in _LABELS if request.GET.get(label)
     ]
-    form = SilenceForm(posted(request), initial={"matchers": "\n".join(map(str, matchers))})
+    form = SilenceForm(posted(request), {"matchers": list(map(str, matchers))})
 
     def save() -> HttpResponse:
-        silences.create(request.user, form.given())
+        silences.create(request.user, form.typed())
         return done(request, "Silence created. Notifications are suppressed.", "notify:silences")
 
     return save_or_show(request, form, save, _FORM, {})
@@ -78,12 +80,13 @@ def new(request: HttpRequest) -> HttpResponseBase:
 def acknowledge(request: HttpRequest) -> HttpResponseBase:
     """Show the form, prefilled from `?alert=...&endpoint=...`, or acknowledge the alert."""
     prefilled = {name: request.GET.get(name, "") for name in ("alert", "endpoint")}
-    form = AcknowledgeForm(posted(request), initial=prefilled)
+    names = ("alert", "endpoint", "note")
+    form = SerializerForm(AcknowledgementFields(), posted(request), prefilled, names)
 
     def save() -> HttpResponse:
-        silences.acknowledge(request.user, form.given())
+        silences.acknowledge(request.user, form.typed())
         text = "is acknowledged. Repeat notifications stop until it is resolved."
-        messages.success(request, f"{form.given()['alert']} {text}")
+        messages.success(request, f"{form.typed()['alert']} {text}")
         return back_or(request, "alerting:firing")
 
     return save_or_show(request, form, save, "notify/acknowledge.html", {})
@@ -99,7 +102,7 @@ def change(request: HttpRequest, silence: str) -> HttpResponseBase:
     form = ChangeSilenceForm(row, begun, posted(request))
 
     def save() -> HttpResponse:
-        silences.change(request.user, row, form.given())
+        silences.change(request.user, row, form.typed())
         return done(request, "Silence changed.", "notify:silences")
 
     return save_or_show(request, form, save, _FORM, {"silence": row})

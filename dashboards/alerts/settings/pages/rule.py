@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
+from console.web.serializer_form import SerializerForm
 from dashboards import selectors as dashboards_selectors
 from dashboards.alerts.evaluation.history import RANGES, query_history
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN
@@ -25,7 +26,8 @@ from dashboards.alerts.rules.rule import Rule
 from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings import actions, documents, selectors, trials
-from dashboards.alerts.settings.forms import OwnRuleForm, SettingForm
+from dashboards.alerts.settings.forms import SettingForm
+from dashboards.alerts.settings.validation import UserRuleFields
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
 from dashboards.boards.queries import Scope, Times
@@ -53,9 +55,9 @@ def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
 
 def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
     if name in BY_NAME:
-        actions.set_rule(request.user, name, "", form.rule_fields())
+        actions.set_rule(request.user, name, "", form.typed())
     else:
-        actions.change_user_rule(request.user, name, form.rule_fields())
+        actions.change_user_rule(request.user, name, form.typed())
     return done(
         request, f"{name} saved. Prometheus loads it within seconds.", "alerting:rule", name
     )
@@ -64,7 +66,10 @@ def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
 def build_form(name: str, endpoint: str, request: HttpRequest) -> Any:
     data = posted(request)
     if name not in BY_NAME:
-        return OwnRuleForm(data, row=selectors.user_rule(name))
+        fields = UserRuleFields(selectors.user_rule(name))
+        # Alerts and silences refer to a rule by its name.
+        changeable = [str(field) for field in fields.fields if field != "name"]
+        return SerializerForm(fields, data, fields.data, changeable)
     built_in = BY_NAME[name]
     mine = selectors.as_setting(selectors.row(name, endpoint))
     wide = selectors.settings().of(built_in) if endpoint else built_in.defaults
@@ -156,7 +161,7 @@ def endpoint_page(
 
 
 def _save_mine(request: HttpRequest, rule: str, name: str, form: SettingForm) -> HttpResponse:
-    actions.set_rule(request.user, rule, name, form.rule_fields())
+    actions.set_rule(request.user, rule, name, form.typed())
     return done(request, f"{rule} saved for {name}.", "alerting:rule", rule)
 
 
@@ -174,7 +179,7 @@ def reset(request: HttpRequest, rule: str, name: str = "") -> HttpResponseBase:
 @require_http_methods(GET_OR_POST)
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
-    form = OwnRuleForm(posted(request), initial=_from_panel(request))
+    form = SerializerForm(UserRuleFields(), posted(request), _from_panel(request))
     return _save_or_show(
         request, form, lambda: _create(request, form), partial(new_page, request, form)
     )
@@ -202,13 +207,13 @@ def _from_panel(request: HttpRequest) -> dict[str, str]:
 
 
 def new_page(
-    request: HttpRequest, form: OwnRuleForm, status: int = 200, **more: Any
+    request: HttpRequest, form: SerializerForm, status: int = 200, **more: Any
 ) -> HttpResponse:
     return render(request, "alerts/new.html", {"form": form, **more}, status=status)
 
 
-def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
-    made = actions.create_user_rule(request.user, form.rule_fields())
+def _create(request: HttpRequest, form: SerializerForm) -> HttpResponse:
+    made = actions.create_user_rule(request.user, form.typed())
     return done(
         request,
         f"{made.name} created. Prometheus loads it within seconds.",
@@ -270,13 +275,13 @@ def try_of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def try_new(request: HttpRequest) -> HttpResponse:
-    form = OwnRuleForm(request.POST)
+    form = SerializerForm(UserRuleFields(), request.POST)
     return _tried(request, "", "", form, partial(new_page, request, form))
 
 
 def _tried(request: HttpRequest, name: str, endpoint: str, form: Any, page: Page) -> HttpResponse:
     """Render the result; a rejection is shown as text with its remedy."""
-    trial_fields = {**form.rule_fields(), "range": request.GET.get("range", "")}
+    trial_fields = {**form.typed(), "range": request.GET.get("range", "")}
     try:
         trial = trials.run_trial(request.user, name, endpoint, trial_fields)
     except Refused as refused:
