@@ -15,9 +15,13 @@ from endpoints.keys.terms import DAYS_MAX, MAX_RATE, PERIODS, KeyTerms
 GRACE_S_MAX = 30 * 24 * 3600
 
 
-def _most(text: str) -> serializers.IntegerField:
+def _most(label: str, help_text: str) -> serializers.IntegerField:
     return serializers.IntegerField(
-        required=False, min_value=0, max_value=MAX_RATE, help_text=f"{text} 0: no limit."
+        required=False,
+        min_value=0,
+        max_value=MAX_RATE,
+        label=label,
+        help_text=f"{help_text} 0: no limit.",
     )
 
 
@@ -28,27 +32,29 @@ class TermsSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(max_length=256, validators=[plain_text]),
         required=False,
         max_length=100,
-        help_text="Allowed models and adapters; empty: all.",
+        label="Allowed models",
+        help_text="One per line. Empty: all models and adapters.",
+        style={"rows": 2},
     )
-    pin = serializers.BooleanField(required=False, help_text="Allows pinning requests to a worker.")
+    pin = serializers.BooleanField(required=False, label="Allow pinning requests to a worker")
     control = serializers.BooleanField(
-        required=False, help_text="Allows worker control paths, such as /sleep."
+        required=False, label="Allow worker control paths, such as /sleep"
     )
     expires_at = serializers.DateTimeField(
         required=False, allow_null=True, default_timezone=UTC, help_text="Expiry time; null: none."
     )
-    max_in_flight = _most("Concurrent requests; further ones are queued.")
-    requests_per_minute = _most("Requests above the limit get 429 with Retry-After.")
-    tokens_per_minute = _most("Prompt and completion tokens.")
+    max_in_flight = _most("Concurrent requests", "Further requests are queued.")
+    requests_per_minute = _most("Requests/min", "Requests above the limit get 429.")
+    tokens_per_minute = _most("Tokens/min", "Prompt and completion tokens.")
     weight = serializers.FloatField(
         required=False,
         min_value=0.01,
         max_value=1000,
-        help_text="Share of capacity while several keys queue.",
+        help_text="Share of capacity while several keys queue; default 1.",
     )
-    budget_tokens = _most("Tokens per period; then 429 insufficient_quota until the next period.")
+    budget_tokens = _most("Token budget", "When exhausted, requests get 429 until the period ends.")
     budget_period = serializers.ChoiceField(
-        choices=list(PERIODS), required=False, help_text="A UTC day or month."
+        choices=list(PERIODS), required=False, label="per (UTC)", help_text="A UTC day or month."
     )
 
     def validate_models(self, models: list[str]) -> tuple[str, ...]:
@@ -80,7 +86,7 @@ class KeyChangeSerializer(TermsSerializer):
 
 class WantedKeySerializer(KeyChangeSerializer):
     name = serializers.CharField(
-        max_length=60, validators=[plain_text], help_text="Client application."
+        max_length=60, validators=[plain_text], help_text="For example the client application."
     )
 
 

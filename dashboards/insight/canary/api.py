@@ -15,30 +15,9 @@ from console.api.serializers import ErrorSerializer
 from endpoints import selectors as endpoint_selectors
 from endpoints.router.canary import actions, selectors
 from endpoints.router.models import Canary, CanaryState
-from endpoints.spec.fields import STRATEGIES
 from routing.analysis.canary import BETTER, COLLECTING, NO_DIFFERENCE, WORSE, CanaryResult
 
 VERDICTS = (COLLECTING, NO_DIFFERENCE, BETTER, WORSE)
-
-
-class CanaryStartSerializer(serializers.Serializer[Any]):
-    strategy = serializers.ChoiceField(STRATEGIES, help_text="Candidate.")
-    share = serializers.FloatField(
-        required=False, min_value=0.01, max_value=0.99, help_text="Of the sessions (0.1)."
-    )
-    session_key = serializers.CharField(
-        required=False,
-        allow_blank=True,
-        max_length=100,
-        help_text="header:NAME, cookie:NAME or body:FIELD; empty: that of the endpoint.",
-    )
-    settle_s = serializers.FloatField(
-        required=False,
-        min_value=0,
-        max_value=3600,
-        help_text="Time without a request after which a session has ended (60).",
-    )
-    note = serializers.CharField(required=False, allow_blank=True, max_length=500)
 
 
 class CanaryNoteSerializer(serializers.Serializer[Any]):
@@ -137,12 +116,11 @@ class CanaryView(APIView):
         description="A share of the sessions goes by the candidate; routers reload live. It stops "
         "by itself when it is worse.",
         operation_id="endpoints_canary_start",
-        request=CanaryStartSerializer,
+        request=actions.CanaryStartSerializer,
         responses={201: CanarySerializer, 400: ErrorSerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        data = read_body(CanaryStartSerializer, request.data)
-        made = actions.start(request.user, name, data, data.pop("note", ""))
+        made = actions.start(request.user, name, request.data)
         return Response(show(made), status=status.HTTP_201_CREATED)
 
     @extend_schema(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django import forms
@@ -14,12 +15,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.gate import role_required
 from console.core.errors import Refused
 from console.web import responses
-from console.web.forms import PLAIN_INPUT, ActionForm, submit
+from console.web.forms import submit
+from console.web.serializer_form import SerializerForm
 from dashboards.insight.canary import report
 from endpoints.models import Endpoint
 from endpoints.pages.head import find_endpoint
 from endpoints.pages.routing.views import build_shell
 from endpoints.router.canary import actions, selectors
+from endpoints.router.canary.actions import CanaryStartSerializer
 from endpoints.spec.fields import STRATEGIES
 
 PAGE = "dashboards:canary"
@@ -32,51 +35,23 @@ _MEANINGS = {
 _LEVELS = {"better": "green", "worse": "red"}
 
 
-class CanaryForm(ActionForm):
-    strategy = forms.ChoiceField(label="Candidate strategy")
-    share = forms.CharField(
-        label="Share of sessions (%)",
-        initial="10",
-        help_text="1 to 99. All requests of a session go by the same strategy.",
-        widget=forms.TextInput(attrs={**PLAIN_INPUT, "inputmode": "decimal"}),
-    )
-    session_key = forms.CharField(
-        label="Session key",
-        required=False,
-        help_text="header:NAME, cookie:NAME or body:FIELD; empty: that of the endpoint. Requests "
-        "without a session ID: the first messages of the prompt.",
-        widget=forms.TextInput(attrs=PLAIN_INPUT),
-    )
-    settle_s = forms.CharField(
-        label="Session end after (s)",
-        initial="60",
-        help_text="Time without a request, 0 to 3600.",
-        widget=forms.TextInput(attrs={**PLAIN_INPUT, "inputmode": "decimal"}),
-    )
-    note = forms.CharField(label="Note", required=False, max_length=500)
+class CanaryForm(SerializerForm):
+    """The share is typed in percent."""
 
     def __init__(self, data: Any, control: str) -> None:
-        super().__init__(data)
-        field = self.fields["strategy"]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = [(name, name) for name in STRATEGIES if name != control]
+        super().__init__(CanaryStartSerializer(), data)
+        strategy, share = self.fields["strategy"], self.fields["share"]
+        assert isinstance(strategy, forms.ChoiceField)
+        strategy.choices = [(name, name) for name in STRATEGIES if name != control]
+        share.label, share.initial = "Share of sessions (%)", "10"
+        share.help_text = "1 to 99. All requests of a session go by the same strategy."
+        share.widget.attrs |= {"min": "1", "max": "99"}
 
-    def settings(self) -> dict[str, Any]:
-        """Return the settings as submitted; the action validates them."""
-        share = _number(self.text_of("share"))
-        return {
-            "strategy": self.text_of("strategy"),
-            "share": share / 100 if isinstance(share, float) else share,
-            "session_key": self.text_of("session_key"),
-            "settle_s": _number(self.text_of("settle_s")),
-        }
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text.removesuffix("%"))
-    except ValueError:
-        return text
+    def typed(self) -> dict[str, Any]:
+        values = super().typed()
+        with suppress(ValueError):  # refused by the action
+            values["share"] = float(values["share"].removesuffix("%")) / 100
+        return values
 
 
 @never_cache
@@ -131,7 +106,7 @@ def _start(request: HttpRequest, found: Endpoint) -> HttpResponseBase:
     return submit(
         request,
         form,
-        lambda: actions.start(request.user, found.name, form.settings(), form.text_of("note")),
+        lambda: actions.start(request.user, found.name, form.typed()),
         lambda status: _show(request, found, form, status),
         done,
     )

@@ -213,19 +213,10 @@ def _key(of: Any, key_id: str) -> InferenceKey:
 
 
 def _save_group(request: HttpRequest, group_id: str | None, page: Page) -> HttpResponseBase:
-    sent = request.POST
+    form = GroupForm(request.POST, selectors.changeable_names(request.user))
     try:
-        made = actions.save_group(
-            request.user,
-            group_id,
-            {
-                "name": sent.get("name", ""),
-                "endpoints": sent.getlist("endpoints"),
-                "description": sent.get("description", ""),
-            },
-        )
+        made = actions.save_group(request.user, group_id, form.typed())
     except Refused as error:
-        form = GroupForm(sent, selectors.changeable_names(request.user))
         form.refuse(error.errors)
         return page(status=400, group_form=form)
     if group_id is None:
@@ -238,7 +229,7 @@ def _save_group(request: HttpRequest, group_id: str | None, page: Page) -> HttpR
 def _create(request: HttpRequest, page: Page, make: Callable[..., NewKey]) -> HttpResponse:
     form = KeyForm(request.POST)
     try:
-        made = make(form.answer())
+        made = make(form.typed())
     except Refused as error:
         form.refuse(error.errors)
         return page(status=400, key_form=form)
@@ -255,7 +246,7 @@ def _edit(
     status = 200
     if request.method == "POST":
         try:
-            actions.change(request.user, str(key.pk), form.answer(), within=within)
+            actions.change(request.user, str(key.pk), form.typed(), within=within)
         except Refused as error:
             form.refuse(error.errors)
             status = error.status_code

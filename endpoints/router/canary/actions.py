@@ -11,15 +11,19 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from rest_framework import serializers
 
 from console.accounts.credentials import stored_actor
+from console.api.bodies import read_body
 from console.audit.record import record
 from console.core.errors import Problem, Refused
+from console.web.forms import PLAIN_INPUT
 from endpoints import actions as endpoint_actions
 from endpoints import teams
 from endpoints.models import Endpoint
-from endpoints.refusals import parse_note
+from endpoints.refusals import LONGEST_NOTE, parse_note
 from endpoints.router.models import Canary, CanaryState
+from endpoints.spec.fields import STRATEGIES
 from routing.engine.config import ConfigError
 from routing.engine.config.canary import CanaryFields, parse_canary
 from routing.engine.config.validation import convert
@@ -27,10 +31,37 @@ from routing.engine.config.validation import convert
 _MEMORY_BLOCKS = 65_536
 
 
-def start(actor: Any, name: str, data: Mapping[str, Any], note: Any = "") -> Canary:
-    """Start a canary with the fields of `CanaryFields`; at most one runs per endpoint."""
+class CanaryStartSerializer(serializers.Serializer[Any]):
+    strategy = serializers.ChoiceField(
+        STRATEGIES, label="Candidate strategy", help_text="Gets a share of the sessions."
+    )
+    share = serializers.FloatField(
+        required=False, min_value=0.01, max_value=0.99, help_text="Of the sessions (0.1)."
+    )
+    session_key = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=100,
+        help_text="header:NAME, cookie:NAME or body:FIELD; empty: that of the endpoint. Requests "
+        "without a session ID: the first messages of the prompt.",
+        style=PLAIN_INPUT,
+    )
+    settle_s = serializers.FloatField(
+        required=False,
+        initial=60,
+        min_value=0,
+        max_value=3600,
+        label="Session end after (s)",
+        help_text="Time without a request.",
+    )
+    note = serializers.CharField(required=False, allow_blank=True, max_length=LONGEST_NOTE)
+
+
+def start(actor: Any, name: str, data: Any) -> Canary:
+    """Start a canary; at most one runs per endpoint."""
     teams.require_change(actor, name)
-    why = parse_note(note)
+    values = read_body(CanaryStartSerializer, data)
+    why = parse_note(values.pop("note", ""))
     with transaction.atomic():
         endpoint = endpoint_actions.lock_changeable(actor, name)
         endpoint_actions.require_not_deleting(endpoint)
@@ -38,7 +69,7 @@ def start(actor: Any, name: str, data: Mapping[str, Any], note: Any = "") -> Can
         if Canary.objects.filter(endpoint=endpoint, state=CanaryState.RUNNING).exists():
             raise _already_running()
         control = endpoint.parsed.routing.effective_strategy
-        canary_fields = _check(data, control)
+        canary_fields = _check(values, control)
         try:
             with transaction.atomic():
                 canary = Canary.objects.create(
