@@ -11,8 +11,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from console.core.errors import Problem, Refused
 from console.provisioners.pods import Pod
 from endpoints.spec.cluster_spec import StateStoreSpec
@@ -71,17 +69,27 @@ class EndpointSpec(EndpointFields):
         """Return the JSON form, which `parse` reads back to an equal spec. Cluster sections are
         included only if non-default, so that older specs keep their form.
         """
-        data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        data: dict[str, Any] = _plain(self)
         for name in _OPTIONAL_SECTIONS:
             if getattr(self, name) == DEFAULTS.get(name, {}):
                 del data[name]
         return data
 
     def flat(self) -> dict[str, Any]:
-        return flatten(msgspec.json.decode(msgspec.json.encode(self)))
+        return flatten(_plain(self))
 
 
 _OPTIONAL_SECTIONS = (*DEFAULTS, "tags", "manifest")
+
+
+def _plain(value: Any) -> Any:
+    """Return dataclasses as dicts and tuples as lists, for JSON."""
+    fields = getattr(value, "__dataclass_fields__", None)
+    if fields is not None:
+        return {name: _plain(getattr(value, name)) for name in fields}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def test_error_names_field_value_and_remedy() -> None:
     assert found.status_code == 400
     (error,) = found.json()["errors"]
     assert (error["field"], error["value"]) == ("panels[0].width", "wide")
-    assert error["remedy"] == "Choose one of third, half, full."
+    assert error["remedy"] == "Use one of: third, half, full."
     assert not CustomBoard.objects.exists()
 
 

@@ -47,7 +47,7 @@ def test_boards_are_created_exported_replaced_and_deleted(tmp_path: Path) -> Non
     file.write_text(json.dumps({**BOARD, "panels": [], "version": 2}))
     code, text = refused("board", "replace", "Night shift", "-f", str(file))
     assert code == 3
-    assert "Unsupported version." in text
+    assert "This console reads version 1." in text
     file.write_text(json.dumps({**BOARD, "title": "Day shift"}))
     run("board", "replace", "Night shift", "-f", str(file), "--shared", "no")
     assert (CustomBoard.objects.get().title, CustomBoard.objects.get().shared) == (
