@@ -34,11 +34,10 @@ def read_body(
     checked = serializer(data=body, partial=partial, context=context or {})
     fields = {name: field for name, field in checked.fields.items() if not field.read_only}
     remedy = f"Known fields: {', '.join(fields)}." if fields else "Send no body, or {}."
+    # The value of an unknown field may be a secret, as of a mistyped name.
     problems = [
-        Problem(
-            str(name)[:_SHOWN_LENGTH], _shorten(value), "Unknown field.", remedy, "unknown_field"
-        )
-        for name, value in checked.initial_data.items()
+        Problem(str(name)[:_SHOWN_LENGTH], None, "Unknown field.", remedy, "unknown_field")
+        for name in checked.initial_data
         if name not in fields
     ]
     if not checked.is_valid():
@@ -76,7 +75,9 @@ def _describe(path: str, field: Any, value: Any, errors: Any) -> Iterator[Proble
     for error in errors:
         text, code, remedy = str(error), error.code, _remedy(field)
         if code in _MISSING:
-            text, code, remedy = "This field is required.", "required", remedy or "Enter a value."
+            text, code = "This field is required.", "required"
+            is_hint = remedy == str(getattr(field, "help_text", None) or "")
+            remedy = "Enter a value." if is_hint else remedy
         elif isinstance(field, serializers.RegexField) and code == "invalid":
             text = "Invalid value."
         yield Problem(path, shown, text, remedy or "Correct the value.", code)

@@ -105,9 +105,7 @@ def _field(field: ReceiverField, known: Receiver | None) -> serializers.Field[An
     needed = field.required and not is_stored
     options: dict[str, Any] = {"required": needed, "write_only": field.secret, "label": field.label}
     if field.number:
-        return serializers.IntegerField(
-            validators=[_check_number], help_text=f"A number. {field.note}".strip(), **options
-        )
+        return serializers.IntegerField(validators=[_check_number], help_text=field.note, **options)
     checks: list[Any] = [plain_text]
     hints, style = [field.note], {}
     if field.url:

@@ -28,7 +28,11 @@ _DAY = 86400
 class RouteFields(serializers.Serializer[Route]):
     """What people set of a route; intervals are sent and shown as Prometheus durations."""
 
-    receiver = serializers.SlugRelatedField(slug_field="name", queryset=Receiver.objects.all())
+    receiver = serializers.SlugRelatedField(
+        slug_field="name",
+        queryset=Receiver.objects.all(),
+        error_messages={"does_not_exist": "There is no receiver {value}."},
+    )
     matchers = MatchersField(
         source="conditions",
         required=False,

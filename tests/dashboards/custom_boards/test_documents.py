@@ -50,7 +50,7 @@ def test_defaults_and_ids_are_filled_in() -> None:
         ({"version": True}, "version", True),
         ({"format": "grafana"}, "format", "grafana"),
         ({"title": " "}, "title", " "),
-        ({"colour": "red"}, "colour", "red"),
+        ({"colour": "red"}, "colour", None),
         ({"panels": {}}, "panels", {}),
         ({"panels": [PINNED] * 41}, "panels", None),
         ({"panels": ["ttft"]}, "panels[0]", None),
