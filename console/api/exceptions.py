@@ -94,7 +94,7 @@ def _flatten(details: Any, path: str = "") -> Iterator[dict[str, Any]]:
     elif isinstance(details, list):
         for index, value in enumerate(details):
             leaf = isinstance(value, dict) and {"message", "code"} == set(value)
-            yield from _flatten(value, path if leaf else f"{path}.{index}")
+            yield from _flatten(value, path if leaf else f"{path}[{index}]")
 
 
 def _django_detail(error: DjangoValidationError) -> Any:
