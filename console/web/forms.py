@@ -13,6 +13,7 @@ from console.core.errors import Problem, Refused
 
 Made = TypeVar("Made")
 PLAIN_INPUT = {"spellcheck": "false", "autocomplete": "off"}
+MONOSPACE = {"spellcheck": "false", "class": "font-monospace"}
 
 _CHECKED = (forms.CheckboxInput, forms.RadioSelect, forms.CheckboxSelectMultiple)
 

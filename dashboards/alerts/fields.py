@@ -21,7 +21,6 @@ MATCHERS: Final = (
     'One matcher per line, such as endpoint="chat", severity="page" or alertname=~"L2.*". '
     "All must match."
 )
-MONOSPACE: Final = {"spellcheck": "false", "class": "font-monospace"}
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _MOST_NAMES, _MOST_LABELS = 10, 20

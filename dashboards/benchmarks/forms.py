@@ -1,17 +1,17 @@
-"""Form of a benchmark, derived from the job's field table."""
+"""Form of a benchmark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 
-from console.core.errors import Problem
-from console.web.forms import ActionForm
+from console.core.errors import Problem, Refused
+from console.web.serializer_form import SerializerForm
 from dashboards.benchmarks.actions import CACHES, FRESH, BenchmarkRequest
+from dashboards.benchmarks.api.serializers import JobSerializer
 from dashboards.benchmarks.generator.job import (
-    APIS,
     CHAT,
     CHAT_API,
     FIELDS,
@@ -19,8 +19,6 @@ from dashboards.benchmarks.generator.job import (
     RATE,
     TRACE,
     WORKLOADS,
-    Field,
-    Job,
     applies_to,
 )
 
@@ -28,8 +26,8 @@ MAX_TRACE_BYTES = 8 * 1024**2
 LIMITS = ("duration_s", "max_requests", "max_tokens", "error_percent", "request_s", "warmup_s")
 
 
-class BenchmarkForm(ActionForm):
-    """Shows the fields of one workload and mode; the job's rules validate them."""
+class BenchmarkForm(SerializerForm):
+    """Shows the fields of one workload and mode."""
 
     title = forms.CharField(
         max_length=80,
@@ -43,17 +41,25 @@ class BenchmarkForm(ActionForm):
         help_text="Measured after the first, for comparison.",
     )
     caches = forms.ChoiceField(choices=list(CACHES.items()), initial=FRESH, label="Caches")
-    api = forms.ChoiceField(
-        choices=list(APIS.items()),
-        initial=CHAT_API,
-        label="API",
-        help_text="Models without a chat template support completions only.",
-    )
 
-    def __init__(self, workload: str, mode: str, others: list[str], *args: Any, **kw: Any) -> None:
-        super().__init__(*args, **kw)
+    def __init__(
+        self,
+        workload: str,
+        mode: str,
+        others: list[str],
+        data: Any = None,
+        files: Any = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> None:
         self.workload = workload if workload in WORKLOADS else CHAT
         self.mode = mode if mode in MODES else RATE
+        self.numbers = [field for field in FIELDS if applies_to(field, self.workload, self.mode)]
+        names = ["api", *(number.name for number in self.numbers)]
+        super().__init__(JobSerializer(), data, values, names)
+        if files is not None:
+            self.files = files
+        for number in self.numbers:
+            self.fields[number.name].help_text = number.help
         second: Any = self.fields["second"]
         second.choices = [("", "None"), *((name, name) for name in others)]
         if self.workload == TRACE:
@@ -63,9 +69,6 @@ class BenchmarkForm(ActionForm):
                 help_text="Mooncake format, one JSON object per line, up to 8 MiB. Without a file, "
                 "a built-in sample of 300 requests is used.",
             )
-        self.numbers = [field for field in FIELDS if applies_to(field, self.workload, self.mode)]
-        for number in self.numbers:
-            self.fields[number.name] = _number(number)
 
     def work(self) -> list[Any]:
         return [
@@ -91,40 +94,12 @@ class BenchmarkForm(ActionForm):
             trace=self._trace(),
         )
 
-    def refuse(self, problems: Iterable[Problem]) -> None:
-        self.is_valid()
-        for problem in problems:
-            text = f"{problem.message} {problem.remedy}"
-            name = problem.field if problem.field in self.fields else None
-            if name is None or text not in self.errors.get(name, ()):
-                self.add_error(name, text)
-
     def _trace(self) -> str:
         upload = self.files.get("trace") if self.workload == TRACE else None
         if upload is None:
             return ""
         if upload.size is None or upload.size > MAX_TRACE_BYTES:
-            return "{}"  # rejected at its first line; the form reports the size
-        text: str = upload.read().decode("utf-8", errors="replace")
-        return text
-
-    def clean_trace(self) -> Any:
-        upload = self.cleaned_data.get("trace")
-        if upload is not None and upload.size > MAX_TRACE_BYTES:
-            raise forms.ValidationError("The file is larger than 8 MiB. Upload a shorter trace.")
-        return upload
-
-
-def _number(one: Field) -> forms.Field:
-    """Return a text field: the job's own rules are the only validation."""
-    unit = f" ({one.unit})" if one.unit else ""
-    step = "1" if one.whole else "any"
-    attrs = {"inputmode": "numeric" if one.whole else "decimal", "step": step}
-    attrs |= {"min": f"{one.low:.15g}", "max": f"{one.high:.15g}"}
-    return forms.CharField(
-        required=False,
-        label=f"{one.label}{unit}",
-        initial=f"{getattr(Job(), one.name):.15g}",
-        help_text=one.help,
-        widget=forms.NumberInput(attrs=attrs),
-    )
+            text, remedy = "The file is larger than 8 MiB.", "Upload a shorter trace."
+            raise Refused(Problem("trace", upload.name, text, remedy, "too_large"))
+        text = upload.read().decode("utf-8", errors="replace")
+        return str(text)

@@ -100,7 +100,7 @@ def _form(request: HttpRequest, name: str) -> BenchmarkForm:
     if request.method == "POST":
         return BenchmarkForm(workload, mode, list(others), request.POST, request.FILES)
     initial = {key: value for key, value in request.GET.items() if value}
-    return BenchmarkForm(workload, mode, list(others), initial=initial)
+    return BenchmarkForm(workload, mode, list(others), values=initial)
 
 
 def _form_context(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from console.web import responses
 from console.web.forms import ActionForm, submit
 from dashboards.custom_boards import actions, selectors
 from dashboards.custom_boards.documents import FORMAT, HIDDEN, PROMQL, VERSION, BoardPanel
-from dashboards.custom_boards.forms import BoardForm, ImportForm, PanelForm, PinForm, QueryForm
+from dashboards.custom_boards.forms import BoardForm, ImportForm, PanelForm, PinForm
 from dashboards.custom_boards.models import CustomBoard
 from dashboards.custom_boards.views import find_board
 
@@ -113,7 +113,7 @@ def delete(request: HttpRequest, board_id: UUID) -> HttpResponseBase:
 @require_http_methods(_GET_OR_POST)
 def new_query(request: HttpRequest, board_id: UUID) -> HttpResponseBase:
     board = _find_editable(request, board_id)
-    form = QueryForm(_posted(request), initial={"width": "half"})
+    form = PanelForm(PROMQL, _posted(request))
 
     def add() -> CustomBoard:
         return actions.add_panel(actor_of(request), board_id, {"type": PROMQL, **form.panel()})
@@ -129,9 +129,7 @@ def edit_panel(request: HttpRequest, board_id: UUID, panel: str) -> HttpResponse
     panels = {panel.id: panel for panel in selectors.read_panels(request.user, board)}
     if panel not in panels or panels[panel].type == HIDDEN:
         raise Http404(panel)
-    document = panels[panel].document()
-    kind = QueryForm if panels[panel].type == PROMQL else PanelForm
-    form = kind(_posted(request), initial=document)
+    form = PanelForm(panels[panel].type, _posted(request), panels[panel].document())
 
     def save() -> CustomBoard:
         return actions.change_panel(actor_of(request), board_id, panel, form.panel())

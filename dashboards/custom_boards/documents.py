@@ -11,14 +11,29 @@ from rest_framework.exceptions import ErrorDetail
 
 from console.api.bodies import read_body
 from console.validators import plain_text
+from console.web.forms import MONOSPACE
 from dashboards.boards.panels import BOARDS, Panel
 from dashboards.boards.panels.declarations import Unit
 from dashboards.prometheus.http.user_query import refuse_unselective
 
 FORMAT: Final = "emberline/custom-board"
 VERSION: Final = 1
-WIDTHS: Final = ("third", "half", "full")
+WIDTHS: Final = {"third": "One third", "half": "Half", "full": "Full width"}
 UNITS: Final[tuple[str, ...]] = get_args(Unit)
+_UNIT_LABELS: Final = {
+    "per_s": "Events/s",
+    "seconds": "Seconds",
+    "share": "Share (0 to 1, shown in %)",
+    "count": "Count",
+    "tokens": "Tokens",
+    "tokens_per_s": "Tokens/s",
+    "bytes": "Bytes",
+    "bytes_per_s": "Bytes/s",
+    "usd": "USD",
+    "usd_hour": "USD/h",
+    "celsius": "°C",
+    "watts": "Watts",
+}
 PANEL, PROMQL, HIDDEN = "panel", "promql", "hidden"
 MAX_PANELS: Final = 40
 MAX_TITLE: Final = 100
@@ -116,8 +131,8 @@ class CustomPanelSerializer(serializers.Serializer[BoardPanel]):
         choices=(PANEL, PROMQL, HIDDEN),
         help_text="Panel of a built-in board, query, or content that you may not see.",
     )
-    title = _text(MAX_TITLE, '"": title of the built-in panel.')
-    width = serializers.ChoiceField(choices=WIDTHS, required=False, help_text="Default: half.")
+    title = _text(MAX_TITLE, "Leave empty for the title of the built-in panel.")
+    width = serializers.ChoiceField(choices=list(WIDTHS.items()), required=False, initial="half")
     board = serializers.ChoiceField(
         choices=list(BOARDS), required=False, help_text="Key of the built-in board."
     )
@@ -132,10 +147,17 @@ class CustomPanelSerializer(serializers.Serializer[BoardPanel]):
         required=False,
         max_length=MAX_QUERY,
         trim_whitespace=False,
-        help_text="PromQL, such as sum(rate(vllm:prompt_tokens_total[5m])).",
+        label="PromQL query",
+        help_text="Such as sum(rate(vllm:prompt_tokens_total[5m])). $__interval, $__rate_interval "
+        "and $__range follow the time range.",
+        style={"rows": 4, **MONOSPACE},
     )
-    unit = serializers.ChoiceField(choices=UNITS, required=False, help_text="Unit of the query.")
-    legend = _text(MAX_TITLE, "Series name, such as {{pod}}.")
+    unit = serializers.ChoiceField(
+        choices=[(unit, _UNIT_LABELS[unit]) for unit in UNITS], required=False, initial="count"
+    )
+    legend = _text(
+        MAX_TITLE, "Labels in braces, such as {{endpoint_name}} {{pod}}; empty: all labels."
+    )
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         values: dict[str, Any] = super().to_internal_value(data)

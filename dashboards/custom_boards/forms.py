@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
@@ -11,28 +11,14 @@ from django import forms
 from console.accounts import selectors as accounts
 from console.accounts.permissions import allows
 from console.core.errors import Problem, Refused
-from console.web.forms import PLAIN_INPUT, ActionForm
+from console.web.forms import MONOSPACE, ActionForm
+from console.web.serializer_form import SerializerForm
 from dashboards.custom_boards import selectors
 from dashboards.custom_boards.actions import CONSOLE
-from dashboards.custom_boards.documents import MAX_TITLE, UNITS
+from dashboards.custom_boards.documents import MAX_TITLE, PROMQL, CustomPanelSerializer
 from dashboards.custom_boards.models import CustomBoard
 from dashboards.custom_boards.page import WIDTH_CHOICES
 
-_UNIT_LABELS = {
-    "per_s": "Events/s",
-    "seconds": "Seconds",
-    "share": "Share (0 to 1, shown in %)",
-    "count": "Count",
-    "tokens": "Tokens",
-    "tokens_per_s": "Tokens/s",
-    "bytes": "Bytes",
-    "bytes_per_s": "Bytes/s",
-    "usd": "USD",
-    "usd_hour": "USD/h",
-    "celsius": "°C",
-    "watts": "Watts",
-}
-_MONOSPACE = {"class": "font-monospace", "spellcheck": "false", "rows": "4"}
 _MOST_BYTES = 1_000_000
 _SOURCE = ("board", "panel", "endpoint", "worker")
 
@@ -66,7 +52,7 @@ class ImportForm(BoardForm):
     document = forms.CharField(
         label="JSON",
         required=False,
-        widget=forms.Textarea({**_MONOSPACE, "rows": "14"}),
+        widget=forms.Textarea({**MONOSPACE, "rows": "14"}),
         help_text="The export of a board, of this console or of another.",
     )
     file = forms.FileField(label="File", required=False)
@@ -134,44 +120,19 @@ class PinForm(ActionForm):
         return {"type": "panel", **source, "width": self.text_of("width") or "half"}
 
 
-class PanelForm(ActionForm):
-    """Title and width of a panel of a built-in board."""
+class PanelForm(SerializerForm):
+    """Title and width of a panel; of a query also its PromQL, unit and legend."""
 
-    title = forms.CharField(
-        label="Title",
-        max_length=MAX_TITLE,
-        required=False,
-        help_text="Leave empty for the title of the built-in panel.",
-    )
-    width = forms.ChoiceField(label="Width", choices=WIDTH_CHOICES, required=False)
+    def __init__(
+        self, kind: str, data: Any = None, values: Mapping[str, Any] | None = None
+    ) -> None:
+        of_query = ("query", "unit", "legend") if kind == PROMQL else ()
+        super().__init__(CustomPanelSerializer(), data, values, ("title", *of_query, "width"))
+        if kind == PROMQL:
+            self.fields["title"].help_text = ""
 
     def panel(self) -> dict[str, Any]:
-        values = {name: self.text_of(name) for name in self.fields}
-        return {name: text for name, text in values.items() if text or name != "width"}
-
-
-class QueryForm(PanelForm):
-    title = forms.CharField(label="Title", max_length=MAX_TITLE, required=False)
-    query = forms.CharField(
-        label="PromQL query",
-        required=False,
-        widget=forms.Textarea(_MONOSPACE),
-        help_text="$__interval, $__rate_interval and $__range follow the time range.",
-    )
-    unit = forms.ChoiceField(
-        label="Unit",
-        choices=[(unit, _UNIT_LABELS[unit]) for unit in UNITS],
-        required=False,
-        initial="count",
-    )
-    legend = forms.CharField(
-        label="Legend",
-        max_length=MAX_TITLE,
-        required=False,
-        widget=forms.TextInput(PLAIN_INPUT),
-        help_text="Labels in braces, such as {{endpoint_name}} {{pod}}; empty: all labels.",
-    )
-    field_order = ("title", "query", "unit", "legend", "width")
+        return {name: text for name, text in self.typed().items() if text or name != "width"}
 
 
 def list_owners(viewer: Any) -> list[tuple[str, str]]:

@@ -21,8 +21,7 @@ from dashboards.custom_boards.query_panels import as_panel
 from endpoints import selectors as endpoint_selectors
 
 _COLUMNS = {"third": "col-12 col-md-6 col-xl-4", "half": "col-12 col-lg-6", "full": "col-12"}
-_WIDTH_LABELS = {"third": "One third", "half": "Half", "full": "Full width"}
-WIDTH_CHOICES = [(width, _WIDTH_LABELS[width]) for width in WIDTHS]
+WIDTH_CHOICES = list(WIDTHS.items())
 _MAX_NAME = 253
 
 

@@ -12,15 +12,10 @@ from console.accounts.permissions import require
 from console.api.bodies import read_body
 from console.audit.record import diff, record
 from console.core.errors import expect_generation
+from console.web.forms import MONOSPACE
 from dashboards.alerts.alertmanager import selectors, tasks
 from dashboards.alerts.alertmanager.models import Receiver, Route
-from dashboards.alerts.fields import (
-    MATCHERS,
-    MONOSPACE,
-    DurationField,
-    LabelNamesField,
-    MatchersField,
-)
+from dashboards.alerts.fields import MATCHERS, DurationField, LabelNamesField, MatchersField
 
 _DAY = 86400
 

@@ -8,10 +8,11 @@ from typing import Any
 from rest_framework import serializers
 
 from console.validators import plain_text
+from console.web.forms import MONOSPACE
 from dashboards.alerts.alertmanager.config import matchers
 from dashboards.alerts.alertmanager.config.document import TEAM
 from dashboards.alerts.alertmanager.config.matchers import Matchers
-from dashboards.alerts.fields import MATCHERS, MONOSPACE, DurationField, MatchersField
+from dashboards.alerts.fields import MATCHERS, DurationField, MatchersField
 
 LONGEST = timedelta(days=90)
 

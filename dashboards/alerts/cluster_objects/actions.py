@@ -18,9 +18,10 @@ from console.api.bodies import read_body
 from console.audit.record import diff, record
 from console.claims import mark_due
 from console.core.errors import Problem, Refused, expect_generation
+from console.web.forms import MONOSPACE
 from dashboards.alerts.cluster_objects import selectors, tasks
 from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
-from dashboards.alerts.fields import MONOSPACE, check_object_labels
+from dashboards.alerts.fields import check_object_labels
 
 
 class ClusterAlertsFields(serializers.Serializer[ClusterAlerts]):

@@ -10,7 +10,8 @@ from rest_framework import serializers
 from console.api.bodies import read_body
 from console.core.errors import Refused
 from console.validators import plain_text
-from dashboards.alerts.fields import MONOSPACE, DurationField
+from console.web.forms import MONOSPACE
+from dashboards.alerts.fields import DurationField
 from dashboards.alerts.rules.parameter import Parameter, parse_duration
 from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
 from dashboards.alerts.rules.rule_file import BY_NAME

@@ -17,6 +17,8 @@ def _number(one: Any) -> serializers.Field[Any, Any, Any, Any]:
     bounds: dict[str, Any] = {
         "required": False,
         "default": int(one.default) if one.whole else one.default,
+        "initial": int(one.default) if one.whole else one.default,
+        "label": f"{one.label}{unit}",
         "help_text": f"{one.label}{unit}. {one.help}".strip(),
     }
     if one.whole:
@@ -28,7 +30,13 @@ def _number(one: Any) -> serializers.Field[Any, Any, Any, Any]:
 class JobSerializer(serializers.Serializer[Any]):
     workload = serializers.ChoiceField(choices=list(WORKLOADS.items()), default="chat")
     mode = serializers.ChoiceField(choices=list(MODES.items()), default="rate")
-    api = serializers.ChoiceField(choices=list(APIS.items()), default="chat")
+    api = serializers.ChoiceField(
+        choices=list(APIS.items()),
+        default="chat",
+        initial="chat",
+        label="API",
+        help_text="Models without a chat template support completions only.",
+    )
 
     def get_fields(self) -> dict[str, Any]:
         return {**super().get_fields(), **{field.name: _number(field) for field in FIELDS}}

@@ -140,7 +140,7 @@ def test_start_needs_the_confirmation() -> None:
         ({"turns": "1.5"}, "Enter an integer"),
         ({"warmup_s": "30"}, "so no request is counted."),
         ({"second": "nobody"}, "nobody"),
-        ({"caches": "odd"}, "odd"),
+        ({"caches": "odd"}, "Choose one of fresh, shared."),
         ({"title": "x" * 81}, "80"),
     ],
 )
