@@ -40,7 +40,9 @@ class BenchmarkForm(SerializerForm):
         label="Second endpoint",
         help_text="Measured after the first, for comparison.",
     )
-    caches = forms.ChoiceField(choices=list(CACHES.items()), initial=FRESH, label="Caches")
+    caches = forms.ChoiceField(
+        choices=list(CACHES.items()), initial=FRESH, required=False, label="Caches"
+    )
 
     def __init__(
         self,
