@@ -183,6 +183,10 @@ def test_expired_version_is_listed_again_and_compared(fake_watched: Watched) -> 
         fake_watched.pod(f"endpoint.{owner}")
         fake_watched.expect_change(f"endpoint/{owner}")
     settle(rig)
+    version = version_of(rig, "pod-kept")
+    # Events come in order: with the next one, the watch has those that made the others ready.
+    fake_watched.pod("endpoint.mark")
+    fake_watched.expect_change("endpoint/mark")
     listed = lists_of_pods(fake_watched)
     with plane.failing(f"GET .*{rig.namespace}/(pods|deployments)[?].*watch"):  # type: ignore[attr-defined]
         plane.stop_api()  # type: ignore[attr-defined]
@@ -197,7 +201,14 @@ def test_expired_version_is_listed_again_and_compared(fake_watched: Watched) -> 
     fake_watched.expect_change("endpoint/came")
     until(lambda: fake_watched.live, what="both watches again")
     assert lists_of_pods(fake_watched) > listed
-    assert "endpoint/kept" not in fake_watched.owners
+    # A late kubelet may have changed it after all.
+    is_same = version_of(rig, "pod-kept") == version
+    assert ("endpoint/kept" not in fake_watched.owners) or not is_same
+
+
+def version_of(rig: KubeRig, name: str) -> str:
+    pods = {pod["metadata"]["name"]: pod["metadata"] for pod in rig.cluster.pods(rig.namespace)}
+    return str(pods[name]["resourceVersion"])
 
 
 def settle(rig: KubeRig) -> None:
