@@ -38,14 +38,11 @@ _RETRY_CODES = ("idempotency_key_busy",)
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """Decoded response of the REST API. `etag` is the value for If-Match, "" if absent; `replayed`:
-    an earlier request with the same Idempotency-Key took effect.
-    """
+    """Decoded response of the REST API. `etag` is the value for If-Match, "" if absent."""
 
     status: int
     body: Any
     etag: str = ""
-    replayed: bool = False
 
 
 class Client:
@@ -225,9 +222,8 @@ class Client:
             content = _read_limited(answer)
         finally:
             answer.close()
-        replayed = answer.headers.get("Idempotent-Replayed", "") == "true"
-        etag = answer.headers.get("ETag", "")
-        return HttpAnswer(answer.status_code, _parse_body(answer, content), etag, replayed)
+        body = _parse_body(answer, content)
+        return HttpAnswer(answer.status_code, body, answer.headers.get("ETag", ""))
 
 
 def base_url(url: str) -> str:

@@ -23,7 +23,6 @@ class ClusterPhase(StrEnum):
 
 
 class ClusterReason(StrEnum):
-    NOT_SEEN = "NotSeenYet"
     ANSWERS = "Answers"
     RIGHTS_MISSING = "RightsMissing"
     KEY_MISSING = "EncryptionKeyMissing"

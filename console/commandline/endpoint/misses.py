@@ -13,8 +13,8 @@ def _format_misses(found: dict[str, Any]) -> str:
     if "groups" in found:
         return _format_groups(found)
     computed, prompt = found["computed_tokens"], found["prompt_tokens"]
-    head = f"{computed:,} of {prompt:,} prompt tokens computed in {found['range']}"
-    head += f", {output.count(found['requests'], 'request')}"
+    head = f"{computed:,} of {prompt:,} prompt tokens of {output.count(found['requests'], 'request')}"
+    head += f" computed since {output.format_time(found['since'])}"
     rows = [
         (
             cause["code"],
@@ -95,11 +95,8 @@ _ONE_RANGES, _ALL_RANGES = ("1h", "6h", "24h"), ("1h", "24h", "7d", "30d")
 def _misses(context: CommandContext) -> dict[str, Any]:
     options = context.options
     query = {name: options[name] for name in ("range", "cause", "by") if options[name]}
-    if not options["name"]:
-        query.pop("cause", None)
-        return dict(context.client.get("misses", **query))
-    query.pop("by", None)
-    return dict(context.client.get("endpoints", options["name"], "misses", **query))
+    of_endpoint = ("endpoints", options["name"]) if options["name"] else ()
+    return dict(context.client.get(*of_endpoint, "misses", **query))
 
 
 def add_misses(rooms: Verbs) -> None:

@@ -135,7 +135,10 @@ def rewrite_for_chart(expression: str, times: Times, appeared: Appeared = ANY) -
         overlap = times.scrape_s if length_s < times.step_s + times.scrape_s else 0
         grown = f"rate({counter}[{length_s + overlap}s])"
         if new := appeared.select(metric, braces):
-            grown = f"(({_appeared(new, length_s)}) / {length_s} or {grown})"
+            whole = f"({_appeared(new, length_s)})"
+            if length_s > times.rate_s:  # a day: its last value is of the newest process only
+                whole = f"({whole} unless resets({new}[{length_s}s]) > 0)"
+            grown = f"({whole} / {length_s} or {grown})"
         return grown if how == "rate" else f"({grown} * {length_s})"
 
     return GROWTH_CALL.sub(put, expression)

@@ -82,9 +82,10 @@ class MissExampleSerializer(serializers.Serializer[Any]):
 
 
 class MissesSerializer(serializers.Serializer[Any]):
-    """Hours are kept in the routers' memory: a restarted router begins anew."""
+    """Kept in the routers' memory: a restarted router begins anew."""
 
     range = serializers.ChoiceField(list(misses.RANGES))
+    since = serializers.DateTimeField(help_text="Begin of the range, or start of the routers.")
     note = serializers.CharField(allow_blank=True, help_text="Routers that did not respond.")
     requests = serializers.IntegerField()
     unreported_requests = serializers.IntegerField(
@@ -128,6 +129,7 @@ class Misses(APIView):
         return Response(
             {
                 "range": key,
+                "since": report.since,
                 "note": report.note,
                 "requests": totals.requests,
                 "unreported_requests": totals.unreported,

@@ -167,17 +167,9 @@ def _read_stream(
                 if len(row) != _FIELDS[head["version"]]:
                     raise ValueError("another number of fields")
                 _read_row(row, float(head["hour"]), numbers, known, found)
-        except (
-            OSError,
-            EOFError,
-            zlib.error,
-            ValueError,
-            TypeError,
-            KeyError,
-            IndexError,
-        ) as error:
-            if isinstance(error, TraceError):
-                raise
+        except TraceError:
+            raise
+        except _DAMAGE as error:
             raise TraceError("A recorded piece is damaged. Delete its hour.") from error
 
 

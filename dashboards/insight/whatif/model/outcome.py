@@ -22,7 +22,6 @@ TTFT = ("ttft_p50_s", "ttft_p90_s", "ttft_p99_s")
 RATES = ("hit_rate", "device_hit_rate", "l1_hit_rate", "l2_hit_rate")
 THROUGHPUT = ("requests_per_s", "output_tokens_per_s")
 COSTS = ("cost_per_hour", "cost_per_million_tokens")
-FIGURES = (*TTFT, *RATES, *THROUGHPUT, *COSTS)
 _PARTS = (0.5, 0.9, 0.99)
 
 

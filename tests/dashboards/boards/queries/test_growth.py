@@ -99,6 +99,22 @@ def test_chart_includes_growth_between_windows(tmp_path: Path) -> None:
     assert _tested(tmp_path, test, [expression_test(any_, ("{}", 1.0), at=AT)]) == ""
 
 
+def test_sum_of_the_preceding_day_includes_what_restarted_processes_counted(tmp_path: Path) -> None:
+    values = {
+        "up": "_x1450 1x119",
+        "process_start_time_seconds": "_x1450 87000x60 90660x58",
+        "c_total": "_x1450 0+100x60 0+100x58",
+    }
+    series = [
+        {"series": f"{name}{target('new')}", "values": text} for name, text in values.items()
+    ]
+    summed = growth.rewrite_for_chart("increase(c_total[1d])", Times(60, 3600))
+    near = f"({summed}) > 11750 and ({summed}) < 11950"
+    test = {"interval": "1m", "input_series": series}
+    counted = expression_test(f"count({near})", ("{}", 1.0), at="1569m")
+    assert _tested(tmp_path, test, [counted]) == ""
+
+
 def test_ranking_includes_new_series(tmp_path: Path) -> None:
     ranked = growth.rewrite_for_chart("increase(c_total[600s] @ end())", Times(5, 600))
     seen = f"count({ranked})"

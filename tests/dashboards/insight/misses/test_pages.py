@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from dashboards.insight.misses.report import slope_error
@@ -113,7 +114,10 @@ def test_range_begins_with_the_first_router_at_the_earliest(demo: Endpoint, rout
     started = HOUR - 120.5
     router.answers["/misses"] = (200, {**SUMS, "started": started})
     page = browser("viewer").get("/routing/endpoints/demo/misses/").content.decode()
-    assert f"since {datetime.fromtimestamp(started, UTC):%Y-%m-%d %H:%M}" in page
+    moment = datetime.fromtimestamp(started, UTC)
+    assert f"since {moment:%Y-%m-%d %H:%M}" in page
+    document = program("viewer").get("/api/v1/endpoints/demo/misses/").json()
+    assert datetime.fromisoformat(document["since"]) == moment.replace(microsecond=0)
 
 
 def test_range_and_worker_go_along_to_the_other_pages(demo: Endpoint) -> None:
@@ -218,7 +222,10 @@ def test_command_line_shows_causes_and_examples(
     calibrate(demo)
     call_command("emberline", "misses", "demo", "--cause", "evicted_device")
     shown = capsys.readouterr().out
-    assert "1,032 of 2,058 prompt tokens computed in 24h" in shown
+    head = r"1,032 of 2,058 prompt tokens of \d+ requests? computed since 20\d\d-\d\d-\d\d"
+    assert re.match(head, shown)
     assert "evicted_device  400" in shown
     assert "abc-1" in shown
     assert "12 message 1 (system)" in shown
+    with pytest.raises(CommandError, match="Known parameters: cause, range"):
+        call_command("emberline", "misses", "demo", "--by", "team")
