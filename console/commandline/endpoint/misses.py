@@ -13,8 +13,8 @@ def _format_misses(found: dict[str, Any]) -> str:
     if "groups" in found:
         return _format_groups(found)
     computed, prompt = found["computed_tokens"], found["prompt_tokens"]
-    head = f"{computed:,} of {prompt:,} prompt tokens of {output.count(found['requests'], 'request')}"
-    head += f" computed since {output.format_time(found['since'])}"
+    requests, since = output.count(found["requests"], "request"), output.format_time(found["since"])
+    head = f"{computed:,} of {prompt:,} prompt tokens of {requests} computed since {since}"
     rows = [
         (
             cause["code"],

@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
         "more than <threshold> of L2 operations fail",
         "Check the node logs, and emberline_l2_operations_total by result.",
         about=_POOL,
-        parameters=(threshold("Error ratio threshold", 0.01, 0.0, 0.9, "share"), window("5m")),
+        parameters=(threshold("Error ratio threshold", 0.01, 0.0, 0.9, "share"), window("3m")),
     ),
     Rule(
         "L2SlowGet",
@@ -90,7 +90,7 @@ RULES: tuple[Rule, ...] = (
         "Check the worker logs for tier and reason. The blocks are recomputed.",
         condition="<measured>",
         about="endpoint_name",
-        parameters=(window("10m"),),
+        parameters=(window("5m"),),
         measured_in="a second",
     ),
     Rule(

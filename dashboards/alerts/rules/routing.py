@@ -127,7 +127,7 @@ RULES: tuple[Rule, ...] = (
         "more than <threshold> of requests fail with HTTP 5xx",
         "Check emberline_router_request_errors_total by reason, and the worker logs.",
         severity=PAGE,
-        parameters=(_part("Error ratio threshold", 0.02), window("5m")),
+        parameters=(_part("Error ratio threshold", 0.02), window("3m")),
     ),
     Rule(
         "RouterQueueNearLimit",
@@ -200,7 +200,7 @@ RULES: tuple[Rule, ...] = (
         "Caches may be too small for the load (evictions), or tokenization differs: run the "
         "doctor.",
         condition="<measured> < <threshold>",
-        parameters=(_part("Hit ratio threshold", 0.5), window("15m")),
+        parameters=(_part("Hit ratio threshold", 0.5), window("10m")),
     ),
     Rule(
         "KvProbeFailing",

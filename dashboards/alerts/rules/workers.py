@@ -107,7 +107,7 @@ RULES: tuple[Rule, ...] = (
         "5m",
         "workers reject requests because their queues are full",
         "Scale up. Router limits reject with a Retry-After header instead.",
-        parameters=(threshold("Rejection rate threshold", 0.0, 0.0, 1e6, "a second"), window("5m")),
+        parameters=(threshold("Rejection rate threshold", 0.0, 0.0, 1e6, "a second"), window("3m")),
     ),
     _worker_rule(
         "KVCacheSaturated",
@@ -138,7 +138,7 @@ RULES: tuple[Rule, ...] = (
         condition="<measured> < <threshold>",
         parameters=(
             threshold("Ratio to the previous day", 0.5, 0.01, 1.0, "share"),
-            window("30m", "5m"),
+            window("20m", "5m"),
         ),
     ),
     Rule(

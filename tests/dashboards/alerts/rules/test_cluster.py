@@ -18,6 +18,7 @@ from tests.dashboards.alerts.rules.promtool_cases import Case, Series, bare, jud
 E = 'namespace="default",endpoint_name="demo"'
 POD = f'{E},pod="demo-worker-0"'
 POOL = 'pool="default",node="n0"'
+OF_DEMO = 'namespace="default",endpoint="demo"'
 DAY = "25h"
 OF_ROUTER = {"severity": "ticket", "namespace": "default", "endpoint": "demo"}
 
@@ -303,6 +304,30 @@ def test_each_cluster_rule_fires_and_stays_quiet_as_expected(tmp_path: Path) -> 
     for every, cases in (("1m", QUICK), ("10m", SLOW)):
         done = judged(tmp_path, bare(), cases, every)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+BURST = "0x20 60 120x40"  # counted in two minutes
+BURSTS = {
+    "AdmissionRejections": vllm("admission_rejections_total", BURST),
+    "OffloadFailures": vllm("kv_offload_tiering_cascade_job_failures_total", BURST, TIER),
+    "L2ErrorRatio": operations(100, 0)
+    | l2("operations_total", BURST, ',op="get",result="timeout"'),
+    "RouterErrorRatio": {
+        f'emberline_router_requests_total{{{OF_DEMO},code="200"}}': "0+100x60",
+        f'emberline_router_requests_total{{{OF_DEMO},code="503"}}': BURST,
+    },
+}
+
+
+def test_no_alert_fires_for_a_burst_that_is_over(tmp_path: Path) -> None:
+    """It stays within the window for as long as the window: the alert waits for longer."""
+    cases = [
+        Case(name, series, [], f"{minute}m")
+        for name, series in BURSTS.items()
+        for minute in range(21, 40)
+    ]
+    done = judged(tmp_path, bare(), cases)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

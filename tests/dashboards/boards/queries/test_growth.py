@@ -105,9 +105,7 @@ def test_sum_of_the_preceding_day_includes_what_restarted_processes_counted(tmp_
         "process_start_time_seconds": "_x1450 87000x60 90660x58",
         "c_total": "_x1450 0+100x60 0+100x58",
     }
-    series = [
-        {"series": f"{name}{target('new')}", "values": text} for name, text in values.items()
-    ]
+    series = [{"series": f"{name}{target('new')}", "values": text} for name, text in values.items()]
     summed = growth.rewrite_for_chart("increase(c_total[1d])", Times(60, 3600))
     near = f"({summed}) > 11750 and ({summed}) < 11950"
     test = {"interval": "1m", "input_series": series}
