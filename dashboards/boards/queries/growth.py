@@ -319,9 +319,7 @@ def has_copies(times: Times) -> bool:
 
 
 def wants_copies(times: Times) -> bool:
-    """Whether steps are so long that reading samples costs more than reading copies: sooner of all
-    endpoints, whose series are many.
-    """
+    """Whether copies cost less than samples: of all endpoints, whose series are many, sooner."""
     return times.step_s >= (COPIES.every_s if times.fleet else _COPIED_STEP_S)
 
 
