@@ -99,11 +99,13 @@ class Verb:
         """Add positional FIELD=VALUE arguments, fields of the request's body."""
         self.add(name, nargs=nargs, metavar="FIELD=VALUE", help=text)
 
-    def spec(self, text: str) -> None:
-        """Add a file with fields, and `--set` for single ones."""
+    def spec(self, text: str, *, positional: bool = True) -> None:
+        """Add a file with fields, and FIELD=VALUE for single ones, also as `--set`."""
         self.add("-f", "--file", default="", help="JSON or YAML file; - reads standard input")
-        options = {"action": "append", "default": [], "metavar": "FIELD=VALUE"}
-        self.add("--set", dest="fields", help=text, **options)
+        options = {"default": [], "metavar": "FIELD=VALUE", "help": text}
+        self.add("--set", dest="fields", action="append", **options)
+        if positional:
+            self.add("fields", nargs="*", action="extend", **options)
 
     def output(self) -> None:
         """Add `--output` if the verb has one; it is the last option where this is not called."""

@@ -348,7 +348,7 @@ def add_to(verbs: Verbs) -> None:
 def _add_spec_verb(verbs: Verbs, name: str, text: str, **options: Any) -> None:
     verb = verbs.verb(name, text, **options)
     verb.add("name", nargs="?", default="", help="existing endpoint whose spec is the base")
-    verb.spec("spec field by path, for example cache.l2.enabled=true")
+    verb.spec("spec field by path, for example cache.l2.enabled=true", positional=False)
     verb.add("--model", default="", help="short for --set model=...")
 
 

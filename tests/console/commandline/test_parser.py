@@ -67,6 +67,13 @@ def test_fields_follow_options_or_precede_them(words: tuple[str, ...]) -> None:
     assert found.fields == [word for word in words if "=" in word]
 
 
+def test_fields_of_a_spec_are_words_or_options() -> None:
+    words = ("--set", "engine=vllm", "replicas=3", "cache.l2.enabled=true", "--set", "tags.a=b")
+    options = parser.build_parser().parse_args(["endpoint", "update", "demo", *words])
+    assert options.fields == [word for word in words if "=" in word]
+    assert parser.build_parser().parse_args(["endpoint", "update", "demo"]).fields == []
+
+
 def test_every_verb_has_help_and_an_action() -> None:
     found = dict(verbs(parser.build_parser()))
     assert len(found) > 60
@@ -123,7 +130,7 @@ def test_cache_tiers() -> None:
     dry = run("cache-tier", "create", "west", "--set", "memory_bytes=1073741824", "--dry-run")
     assert "memory_bytes: null -> 1073741824" in dry
     assert "No cache tiers" in run("cache-tier", "list")
-    assert "created" in run("cache-tier", "create", "west", "--set", "memory_bytes=1073741824")
+    assert "created" in run("cache-tier", "create", "west", "memory_bytes=1073741824")
     assert "1 GiB" in run("cache-tier", "list")
     assert "generation 2" in run("cache-tier", "update", "west", "--set", "memory_bytes=536870912")
     assert json.loads(run("cache-tier", "get", "west", "-o", "json"))["memory_bytes"] == 1 << 29
