@@ -13,6 +13,7 @@ from dashboards.alerts.rules.rule import (
     PAGE,
     Rule,
     rate,
+    relabelled,
     select,
     threshold,
     unless_expected,
@@ -43,6 +44,12 @@ def _imbalance() -> str:
     share = rate(q.DECISIONS, _WORKER, "<window>")
     most, mean = f"max by ({_ENDPOINT}) ({share})", f"avg by ({_ENDPOINT}) ({share})"
     return f"{most} / ({mean} > <traffic>)"
+
+
+def _queued() -> str:
+    """Without a queue, prompts of few prefixes rightly go to few workers."""
+    queue = f"avg_over_time({q.WAITING}[<window>])"
+    return relabelled(f"max by (namespace, endpoint_name) ({queue})", "endpoint_name", "endpoint")
 
 
 def _dishonest() -> str:
@@ -150,14 +157,16 @@ RULES: tuple[Rule, ...] = (
         "RoutingImbalance",
         _imbalance(),
         "15m",
-        "one worker receives more than <threshold> times the mean load",
+        "one worker receives more than <threshold> times the mean load, and requests wait",
         "A hot prefix or session can be the cause: check the decisions on the routing page. A"
         " restarted worker receives less until its cache is warm.",
+        condition=f"<measured> > <threshold> and on ({_ENDPOINT}) {_queued()} > <waiting>",
         parameters=(
             threshold("Load ratio threshold (max/mean)", 2.0, 1.0, 1000.0),
             window("10m"),
             # Fewer give no meaningful share.
             Parameter("traffic", "Minimum traffic per worker", 0.1, 0.0, 1000.0, "a second"),
+            Parameter("waiting", "Queued requests of a worker, mean", 1.0, 0.0, 10_000.0),
         ),
     ),
     Rule(

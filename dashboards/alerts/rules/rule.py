@@ -185,18 +185,18 @@ def unless_expected(label: str, kinds: str = "start|update|stop") -> str:
     `label` names the endpoint in the result. Without the console's metrics nothing is excluded.
     """
     series = f'{q.ENDPOINT_TRANSITION}{{kind=~"{kinds}"}}'
-    return f"unless on ({label}) {_relabelled(series, 'endpoint_name', label)}"
+    return f"unless on ({label}) {relabelled(series, 'endpoint_name', label)}"
 
 
 def unless_starting() -> str:
     """Return the clause that excludes workers before their first readiness."""
     return (
-        f"unless on (endpoint_name, pod) {_relabelled(q.WORKER_STARTING, 'worker', 'pod')} "
+        f"unless on (endpoint_name, pod) {relabelled(q.WORKER_STARTING, 'worker', 'pod')} "
         f"{unless_expected('endpoint_name', 'stop')}"
     )
 
 
-def _relabelled(series: str, source: str, target: str) -> str:
+def relabelled(series: str, source: str, target: str) -> str:
     if source == target:
         return series
     return f'label_replace({series}, "{target}", "$1", "{source}", "(.+)")'

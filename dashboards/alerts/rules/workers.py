@@ -50,7 +50,7 @@ def _hit_rate(offset: str = "") -> str:
         rate(metric, _ROUTED, "<window>", _CALLERS, offset)
         for metric in (q.ROUTER_CACHED, q.ROUTER_COMPUTED)
     )
-    return f"({cached} / (({cached} + {computed}) > 1))"
+    return f"({cached} / (({cached} + {computed}) > <traffic>))"
 
 
 _worker_rule = partial(Rule, about="endpoint_name")
@@ -139,6 +139,8 @@ RULES: tuple[Rule, ...] = (
         parameters=(
             threshold("Ratio to the previous day", 0.5, 0.01, 1.0, "share"),
             window("20m", "5m"),
+            # With fewer the rate reflects single requests.
+            Parameter("traffic", "Minimum traffic, prompt tokens", 50.0, 0.0, 1e9, "a second"),
         ),
     ),
     Rule(

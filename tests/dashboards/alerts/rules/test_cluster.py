@@ -74,9 +74,9 @@ def ttft(quick: int, slow: int, bounds: tuple[str, str] = ("2.0", "3.0")) -> Ser
 ROUTED = {"namespace": "default", "endpoint": "demo"}
 
 
-def reuse(yesterday: int, today: int) -> Series:
-    """Computed tokens of 6,000 prompt tokens/min."""
-    early, late = 6000 - yesterday, 6000 - today
+def reuse(yesterday: int, today: int, prompt: int = 6000) -> Series:
+    """Computed tokens of `prompt` tokens/min."""
+    early, late = prompt - yesterday, prompt - today
     name, labels = "emberline_router_{}_prompt_tokens_total", 'namespace="default",endpoint="demo"'
     return {
         f"{name.format('computed')}{{{labels}}}": f"0+{early}x1400 {early * 1400}+{late}x200",
@@ -191,6 +191,7 @@ CASES = (
     Case("Preemptions", vllm("num_preemptions_total", "0+5x60"), []),
     Case("CacheHitCollapse", reuse(4000, 1000), [OF_ROUTER], DAY),
     Case("CacheHitCollapse", reuse(4000, 3000), [], DAY),
+    Case("CacheHitCollapse", reuse(1000, 0, 2000), [], DAY),  # a few requests
     Case("MetricsAbsent", ALIVE, [{"severity": "ticket"}]),
     Case("MetricsAbsent", ALIVE | vllm("num_requests_running", "0x60"), []),
     Case("MetricsAbsent", scraped("vllm", 0, POD), []),  # covered by EngineTargetDown

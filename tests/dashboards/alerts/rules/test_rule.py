@@ -35,6 +35,11 @@ def decisions(per_minute: float, worker: str = W, strategy: str = "kvaware") -> 
     return router("routing_decisions_total", f"0+{per_minute}x60", labels)
 
 
+def waiting(requests: int) -> Series:
+    labels = 'namespace="default",endpoint_name="demo",pod="demo-worker-0"'
+    return {f"vllm:num_requests_waiting{{{labels}}}": f"{requests}x60"}
+
+
 def fallbacks(per_minute: float, reason: str) -> Series:
     return router("kv_fallbacks_total", f"0+{per_minute}x60", f'{E},reason="{reason}"')
 
@@ -83,6 +88,7 @@ def recoveries(reason: str) -> Series:
 
 
 # Rule, series, and whether it fires.
+UNEVEN = decisions(90) | decisions(5, OTHER) | decisions(5, f'{E},worker="2"')
 CASES: list[tuple[str, Series, bool]] = [
     ("EndpointNoHealthyWorker", router("worker_up", "0x60", W), True),
     (
@@ -137,11 +143,8 @@ CASES: list[tuple[str, Series, bool]] = [
     ("RoutingFallback", decisions(10) | fallbacks(9, "bad_request"), False),
     ("RoutingFallback", decisions(1) | fallbacks(1, "no_events"), False),
     ("RoutingFallback", decisions(10, strategy="prefixaware") | fallbacks(0, "timeout"), False),
-    (
-        "RoutingImbalance",
-        decisions(90) | decisions(5, OTHER) | decisions(5, f'{E},worker="2"'),
-        True,
-    ),
+    ("RoutingImbalance", UNEVEN | waiting(3), True),
+    ("RoutingImbalance", UNEVEN | waiting(0), False),  # few prefixes, idle workers
     ("RoutingImbalance", decisions(60) | decisions(40, OTHER), False),
     (
         "RoutingImbalance",
