@@ -107,7 +107,6 @@ class KvRouting:
 
     def _without(self, exchange: RoutedRequest, reason: str) -> bool:
         exchange.decision.fallback = reason
-        self.fallbacks[reason] += 1
         return False
 
     def _found(self, exchange: RoutedRequest, model: str, outcome: TokenOutcome) -> None:
@@ -139,6 +138,9 @@ class KvRouting:
             return
         if placing.guess is not None:  # retry: drop the first worker's expectation
             self._failed(placing)
+        if placing.pick is None and exchange.decision.fallback:
+            # A request that no worker could take, as during a pause, was not placed at all.
+            self.fallbacks[exchange.decision.fallback] += 1
         placing.pick = pick
         placing.alone = idle
         blocks = exchange.facts.blocks

@@ -41,6 +41,12 @@ async def test_workers_without_events_are_shown_and_their_requests_counted() -> 
             assert seen["reason"] == "prefix_hit"
 
 
+async def test_requests_without_any_worker_are_no_fallbacks() -> None:
+    async with router(strategy="kvaware") as server:
+        assert (await ask(server, post(chat("tell me a story")))).status == 503
+        assert await metric(server, FALLBACKS) == 0
+
+
 async def test_strategy_changes_under_load(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     async with FakeWorker() as worker, router(worker, path=path) as server:
