@@ -288,8 +288,8 @@ _AUDIT_LOSSES = {
 
 
 def audit(context: CommandContext) -> Any:
-    verb = context.options["verb"]
-    if verb:
+    verb = context.options["do"]
+    if verb != "list":
         if context.here is None:
             text = f"audit {verb} runs on the console's machine only."
             raise CommandError(text, USAGE)
@@ -342,10 +342,12 @@ def add_audit(rooms: Verbs) -> None:
         "audit", "list the audit log, latest last, or verify it", call=audit, form=OUTPUT
     )
     verb.add(
-        "verb",
+        "do",
         nargs="?",
-        choices=("verify", "prune", "reseal"),
-        help="verify: check all seals; prune: delete old rows; reseal: accept the current rows",
+        default="list",
+        choices=("list", "verify", "prune", "reseal"),
+        help="list (default); verify: check all seals; prune: delete old rows; reseal: accept the "
+        "current rows",
     )
     verb.add("--head", default="", help="verify: head printed by an earlier run")
     verb.add("--before", default="", help="prune: delete rows before this day, 2026-01-31")

@@ -3,7 +3,8 @@
 Records keep the history of alerts after Prometheus and endpoints are gone. Alerts of a Prometheus
 that does not send to Alertmanager are forwarded. While Prometheus cannot be queried no alert ends,
 and after `UNKNOWN_AFTER` the alert NoMetrics is sent. An alert ends after it has been missing for
-`ENDED_AFTER`: after a restart Prometheus has no firing alerts for some seconds.
+`ENDED_AFTER`, in which passes ran: after a restart Prometheus has no firing alerts for some seconds.
+One that fires again without its condition having ended, as Prometheus remembers, had not ended.
 
 One process runs at a time; the next pass repairs a crashed one.
 """
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 ENDED_AFTER = timedelta(seconds=60)
 UNKNOWN_AFTER = timedelta(minutes=2)
 KEPT = timedelta(days=180)
+_MOST_STEPS = 3600  # of a query for the evaluation at which an alert began or ended
 _VALID = timedelta(minutes=3)
 """How long Alertmanager keeps a forwarded alert that is not sent again."""
 _QUIET = timedelta(seconds=55)
@@ -61,7 +63,7 @@ def run_pass() -> bool:
     state = read_firing()
     if _is_quiet(state, timezone.now()):
         return True
-    AlertWatch.objects.get_or_create(pk=1)
+    watch, _ = AlertWatch.objects.get_or_create(pk=1)
     claim = take_claim(AlertWatch, 1, ttl_s=60)
     if claim is None:
         return False
@@ -69,7 +71,8 @@ def run_pass() -> bool:
     with transaction.atomic():
         # Written first: another process that assumes the claim blocks here and then finds it lost.
         if claim.write(looked_at=now, **_status(state, now)):
-            record_alerts(state, now)
+            paused = watch.looked_at is None or now - watch.looked_at > 2 * ENDED_AFTER
+            record_alerts(state, now, paused=paused)
     _forward(state, now)
     if not state.unknown:
         _end_acknowledgements(state)
@@ -87,22 +90,21 @@ def read_firing() -> FiringState:
     return FiringState(firing.alerts, why, unknown=bool(why))
 
 
-def record_alerts(state: FiringState, now: datetime) -> None:
-    """Begin, continue and end the records."""
+def record_alerts(state: FiringState, now: datetime, *, paused: bool = False) -> None:
+    """Begin, continue and end the records. `paused`: no pass ran for some time."""
     current = AlertRecord.objects.filter(ended_at=None)
-    if state.unknown:
+    if state.unknown or paused:
         current.update(seen_at=now)  # the gap does not count towards ENDED_AFTER
-    open_records = {alert.fingerprint: alert for alert in current}
-    teams = selectors.team_ids() if state.alerts else {}
-    recorded = []
-    for alert in state.alerts:
-        mark = fingerprint(alert.labels)
-        if mark in open_records:
-            recorded.append(open_records[mark].pk)
-            continue
-        AlertRecord.objects.get_or_create(
+    firing = {fingerprint(alert.labels): alert for alert in state.alerts}
+    current.filter(fingerprint__in=firing).update(seen_at=now)
+    recorded = set(current.values_list("fingerprint", flat=True))
+    began = [(mark, alert) for mark, alert in firing.items() if mark not in recorded]
+    teams = selectors.team_ids() if began else {}
+    starts = _first_evaluations([alert for _, alert in began], now)
+    for (mark, alert), start in zip(began, starts, strict=True):
+        AlertRecord.objects.update_or_create(
             fingerprint=mark,
-            started_at=alert.since or now,
+            started_at=start,
             defaults={
                 "rule": alert.name[:80],
                 "endpoint": alert.endpoint[:63],
@@ -110,32 +112,48 @@ def record_alerts(state: FiringState, now: datetime) -> None:
                 "severity": alert.severity[:20],
                 "labels": dict(alert.labels),
                 "seen_at": now,
+                "ended_at": None,
             },
         )
-    AlertRecord.objects.filter(pk__in=recorded).update(seen_at=now)
     over = list(AlertRecord.objects.filter(ended_at=None, seen_at__lte=now - ENDED_AFTER))
     for row, end in zip(over, _last_evaluations(over, now), strict=True):
         row.ended_at = end or row.seen_at
         row.save(update_fields=["ended_at"])
 
 
+def _first_evaluations(alerts: Sequence[FiringAlert], now: datetime) -> list[datetime]:
+    """Return for each alert the first evaluation at which it fired since its condition holds."""
+    begins = [alert.since or now for alert in alerts]
+    spans = [int((now - begin).total_seconds()) + 1 for begin in begins]
+    moments = _evaluations("min", [alert.labels for alert in alerts], spans, now)
+    pairs = zip(moments, begins, strict=True)
+    return [max(moment, begin) if moment else now for moment, begin in pairs]
+
+
 def _last_evaluations(rows: Sequence[AlertRecord], now: datetime) -> list[datetime | None]:
     """Return for each alert the last evaluation at which it fired, None if Prometheus no longer
     knows it.
     """
+    moments = _evaluations("max", [row.labels for row in rows], [600] * len(rows), now)
+    pairs = zip(moments, rows, strict=True)
+    return [max(moment, row.started_at) if moment else None for moment, row in pairs]
+
+
+def _evaluations(
+    which: str, alerts: Sequence[Mapping[str, str]], spans: Sequence[int], now: datetime
+) -> list[datetime | None]:
+    """Return the first ("min") or last ("max") evaluation within the last seconds at which the
+    alert with these labels fired.
+    """
     questions = {}
-    for row in rows:
-        alert = selector({**row.labels, "alertstate": firing_alerts.FIRING})
-        text = f"max(max_over_time(timestamp(ALERTS{alert})[10m:1s]))"
-        questions[str(row.pk)] = Question(text, int(now.timestamp()))
+    for number, (labels, span_s) in enumerate(zip(alerts, spans, strict=True)):
+        alert = selector({**labels, "alertstate": firing_alerts.FIRING})
+        step_s = max(1, span_s // _MOST_STEPS)
+        text = f"{which}({which}_over_time(timestamp(ALERTS{alert})[{span_s}s:{step_s}s]))"
+        questions[str(number)] = Question(text, int(now.timestamp()))
     answers = connections.fleet().ask(questions) if questions else {}
-    last_evaluations: list[datetime | None] = []
-    for row in rows:
-        series = answers[str(row.pk)].series
-        latest = series[0].latest if series else None
-        moment = datetime.fromtimestamp(latest, UTC) if latest else None
-        last_evaluations.append(max(moment, row.started_at) if moment else None)
-    return last_evaluations
+    latest = [series[0].latest if (series := answers[key].series) else None for key in questions]
+    return [datetime.fromtimestamp(moment, UTC) if moment else None for moment in latest]
 
 
 def prune(now: datetime) -> None:
@@ -172,7 +190,14 @@ def _forward(state: FiringState, now: datetime) -> None:
     if manager is None:
         return
     is_forwarded = api_client.forwards()
-    alerts = [_body(alert, now) for alert in state.alerts if is_forwarded(alert.endpoint)]
+    starts = dict(
+        AlertRecord.objects.filter(ended_at=None).values_list("fingerprint", "started_at")
+    )
+    alerts = [
+        _body(alert, starts.get(fingerprint(alert.labels), now), now)
+        for alert in state.alerts
+        if is_forwarded(alert.endpoint)
+    ]
     alerts += _no_metrics(state, now)
     if not alerts:
         return
@@ -182,7 +207,7 @@ def _forward(state: FiringState, now: datetime) -> None:
         log.warning("%d alerts not forwarded to Alertmanager: %s", len(alerts), error)
 
 
-def _body(alert: FiringAlert, now: datetime) -> dict[str, Any]:
+def _body(alert: FiringAlert, start: datetime, now: datetime) -> dict[str, Any]:
     whose = f"{alert.endpoint}: " if alert.endpoint else ""
     notes = {
         "summary": f"{whose}{alert.summary}" if alert.summary else "",
@@ -193,7 +218,7 @@ def _body(alert: FiringAlert, now: datetime) -> dict[str, Any]:
     return {
         "labels": dict(alert.labels),
         "annotations": {name: text for name, text in notes.items() if text},
-        "startsAt": (alert.since or now).isoformat(),
+        "startsAt": start.isoformat(),
         "endsAt": (now + _VALID).isoformat(),
     }
 

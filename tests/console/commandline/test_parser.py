@@ -81,6 +81,9 @@ def test_every_verb_has_help_and_an_action() -> None:
         assert one.get_default("run"), path
         silent = [one.dest for one in one._actions if one.option_strings and not one.help]
         assert not silent, f"{path}: {silent}"
+        words = {action.dest for action in one._actions if not action.option_strings}
+        options = {action.dest for action in one._actions if action.option_strings}
+        assert words & options <= {"fields"}, f"{path}: a word and an option of one name"
 
 
 def _fields(schema: dict[str, Any], document: dict[str, Any]) -> set[str]:

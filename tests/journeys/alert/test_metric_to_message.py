@@ -34,7 +34,7 @@ def test_rising_metric_sends_a_message_and_falling_another(
     tmp_path: Path, settings: Any, monkeypatch: Any, alertmanager: RunningAlertmanager
 ) -> None:
     """Prometheus sends to Alertmanager, and that to the receiver. Durations are shortened."""
-    (tmp_path / "alerts.yml").write_text(at_once(render()))
+    (tmp_path / "alerts.yml").write_text(at_once(render(), "4s"))
     make_endpoint("demo")
     monkeypatch.setattr(transitions, "ENDED_AFTER", timedelta(seconds=2))
     monkeypatch.setattr(transitions, "UNKNOWN_AFTER", timedelta(0))

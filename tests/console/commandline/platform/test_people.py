@@ -79,6 +79,7 @@ def test_audit_log() -> None:
     run("user", "create", "ada")
     assert "team/west" in run("audit", "--target", "team/")
     assert "user/ada" not in run("audit", "--target", "team/")
+    assert "user/ada" not in run("audit", "list", "--verb", "team.")
     assert len(json.loads(run("audit", "--limit", "1", "-o", "json"))) == 1
     assert "No matching audit log entries" in run("audit", "--actor", "nobody")
     assert refused("audit", "--since", "yesterday")[0] == 3

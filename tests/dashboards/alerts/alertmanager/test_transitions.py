@@ -54,6 +54,8 @@ def alerts(monkeypatch: Any) -> Iterator[SimulatedAlerts]:
     monkeypatch.setattr(connections, "any_known", lambda: True)
     monkeypatch.setattr(timezone, "now", lambda: simulated.now)
     monkeypatch.setattr(transitions, "_last_evaluations", lambda rows, _now: [None] * len(rows))
+    starts = lambda alerts, now: [alert.since or now for alert in alerts]  # noqa: E731
+    monkeypatch.setattr(transitions, "_first_evaluations", starts)
     yield simulated
 
 
@@ -72,6 +74,29 @@ def test_record_begins_with_the_alert_and_ends_with_it(alerts: SimulatedAlerts) 
     alerts.names, alerts.begun = ("HighTTFT",), alerts.now
     alerts.later(10)
     assert AlertRecord.objects.count() == 2
+
+
+def test_alert_that_goes_on_after_a_restart_of_prometheus_is_one_record(
+    alerts: SimulatedAlerts,
+) -> None:
+    """Prometheus restores since when the condition holds, and waits before the alert fires anew."""
+    alerts.later(0)
+    alerts.names = ()
+    for _ in range(7):
+        alerts.later(10)
+    assert AlertRecord.objects.get().ended_at is not None
+    alerts.names = ("HighTTFT",)
+    alerts.later(10)
+    assert AlertRecord.objects.get().ended_at is None
+
+
+def test_a_restart_of_the_console_ends_nothing(alerts: SimulatedAlerts) -> None:
+    alerts.later(0)
+    alerts.names = ()
+    alerts.later(600)
+    assert AlertRecord.objects.get().ended_at is None
+    alerts.later(61)
+    assert AlertRecord.objects.get().ended_at is not None
 
 
 def test_unknown_state_ends_nothing(alerts: SimulatedAlerts) -> None:

@@ -62,11 +62,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         yield Watched(url, router)
 
 
-def at_once(rules: str) -> str:
-    """Remove `for` durations, which have their own test."""
+def at_once(rules: str, after: str = "0s") -> str:
+    """Shorten `for` durations, which have their own test."""
     data: Any = yaml.safe_load(rules)
     for rule in data["groups"][0]["rules"]:
-        rule["for"] = "0s"
+        rule["for"] = after
     return yaml.safe_dump(data)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from django.urls import get_resolver
 from django.utils import timezone
 
 from console.audit.models import AuditEvent
@@ -329,6 +330,7 @@ def firing(monkeypatch: pytest.MonkeyPatch) -> list[FiringAlert]:
     labels = {"alertname": "HighTTFT", "endpoint": "demo", "severity": "page"}
     alert = FiringAlert("HighTTFT", "demo", "", "page", None, "slow", "Check.", labels)
     alerts = [alert]
+    assert get_resolver().url_patterns  # a view imported from here on would keep the replacement
     for name in ("query_firing", "query_active"):
         found = lambda *_: FiringAlerts(tuple(alerts))  # noqa: E731
         monkeypatch.setattr(f"dashboards.alerts.evaluation.firing_alerts.{name}", found)
