@@ -3,8 +3,8 @@
 Records keep the history of alerts after Prometheus and endpoints are gone. Alerts of a Prometheus
 that does not send to Alertmanager are forwarded. While Prometheus cannot be queried no alert ends,
 and after `UNKNOWN_AFTER` the alert NoMetrics is sent. An alert ends after it has been missing for
-`ENDED_AFTER`, in which passes ran: after a restart Prometheus has no firing alerts for some seconds.
-One that fires again without its condition having ended, as Prometheus remembers, had not ended.
+`ENDED_AFTER` while passes ran: a restarted Prometheus has no firing alerts for some seconds. One
+that fires again although its condition has not ended, as Prometheus remembers, goes on.
 
 One process runs at a time; the next pass repairs a crashed one.
 """
