@@ -27,14 +27,14 @@ _SUMS = (
 def costs(context: CommandContext) -> Any:
     options = context.options
     if not options["month"]:
+        if options["by"]:
+            raise CommandError("--by groups a month: add --month.", USAGE)
         return context.client.get("costs", range=options["range"])
     report = context.client.get("cost-reports", options["month"])
-    groups = report["groups"]
-    if options["output"] != output.TABLE:
-        return report
-    if options["by"] not in groups:
+    groups, by = report["groups"], options["by"] or "endpoint"
+    if by not in groups:
         raise CommandError(f"Unknown grouping. Use one of: {', '.join(groups)}.", USAGE)
-    return {**report, "rows": groups[options["by"]]}
+    return report if options["output"] != output.TABLE else {**report, "rows": groups[by]}
 
 
 def _format_costs(found: dict[str, Any]) -> Iterator[str]:
@@ -75,13 +75,11 @@ def _cell(column: str, value: Any) -> str:
 
 def add_cost(rooms: Verbs) -> None:
     verb = rooms.verb("cost", "endpoint costs and cache savings", call=costs, show=_format_costs)
-    verb.add("--range", default="", help="1h, 24h, 7d or 30d")
-    verb.add("--month", default="", help="cost report of a month, such as 2026-11")
-    verb.add(
-        "--by",
-        default="endpoint",
-        help="grouping of a month: endpoint, team, model, machine or tag:KEY",
-    )
+    either = verb.one_of()
+    verb.add("--range", default="", help="1h, 24h (default), 7d or 30d", to=either)
+    verb.add("--month", default="", help="cost report of a month, such as 2026-11", to=either)
+    text = "grouping of a month: endpoint (default), team, model, machine or tag:KEY"
+    verb.add("--by", default="", help=text)
 
 
 def budgets(context: CommandContext) -> Iterator[dict[str, Any]]:

@@ -289,13 +289,16 @@ _AUDIT_LOSSES = {
 
 def audit(context: CommandContext) -> Any:
     verb = context.options["do"]
+    for name in {*_FILTERS, "head", "before"}.difference(_OPTIONS[verb]):
+        if context.options[name]:
+            raise CommandError(f"audit {verb} has no option --{name}.", USAGE)
     if verb != "list":
         if context.here is None:
             text = f"audit {verb} runs on the console's machine only."
             raise CommandError(text, USAGE)
         if verb in _AUDIT_LOSSES:
             confirm(context, verb, _AUDIT_LOSSES[verb].format_map(context.options))
-        return context.here.audit(verb, context.options["head" if verb == "verify" else "before"])
+        return context.here.audit(verb, "".join(context.options[name] for name in _OPTIONS[verb]))
     filters = {name: context.options[name] for name in _FILTERS}
     rows = context.client.pages("audit", **filters)
     latest = list(islice(rows, max(context.options["limit"], 0)))
@@ -335,6 +338,7 @@ _FILTERS = {
     "since": "from this time: 2026-01-31T12:00:00Z",
     "until": "before this time",
 }
+_OPTIONS = {"list": (*_FILTERS,), "verify": ("head",), "prune": ("before",), "reseal": ()}
 
 
 def add_audit(rooms: Verbs) -> None:

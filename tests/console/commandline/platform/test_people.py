@@ -83,3 +83,7 @@ def test_audit_log() -> None:
     assert len(json.loads(run("audit", "--limit", "1", "-o", "json"))) == 1
     assert "No matching audit log entries" in run("audit", "--actor", "nobody")
     assert refused("audit", "--since", "yesterday")[0] == 3
+    assert refused("audit", "prune", "--actor", "ada", "-y") == (
+        2,
+        "audit prune has no option --actor.",
+    )
