@@ -38,8 +38,8 @@ def create(context: CommandContext) -> str:
     if dry:
         return _dry_run_text(context, made)
     name = made["name"]
-    text = f"{name} created. Follow the rollout: emberline endpoint wait {name}"
-    return _done(context, made, text)
+    follow = f" Follow the rollout: emberline endpoint wait {name}"
+    return _done(context, made, f"{name} created.{'' if context.options['wait'] else follow}")
 
 
 def update(context: CommandContext) -> str:

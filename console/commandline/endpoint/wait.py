@@ -84,6 +84,8 @@ class _StepPrinter:
     def of(self, state: Any) -> dict[str, Any]:
         endpoint: dict[str, Any] = state
         self.last = endpoint
+        if endpoint["observed_generation"] != endpoint["generation"]:
+            return endpoint  # its steps are those of the revision before
         after_s = time.monotonic() - self.began
         for step in endpoint["steps"]:
             line = f"{step['state']} {step['message']}".strip()
