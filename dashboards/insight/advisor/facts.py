@@ -123,7 +123,7 @@ def _tier_facts(name: str, prices: WorkerPrices) -> dict[str, Any]:
 
 def _miss_facts(endpoint: Endpoint) -> dict[str, Any]:
     report = misses.report(endpoint, MISSES_RANGE)
-    hours = [hour.timestamp() for hour, _ in report.hours]
+    hours = [hour.start.timestamp() for hour in report.hours]
     span = max((time.time() - min(hours)) / 3600, 1.0) if hours else 0.0
     salted = {
         row.label: tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -40,7 +41,7 @@ class MissCauseSerializer(MissSumSerializer):
 
 
 class MissHourSerializer(serializers.Serializer[Any]):
-    hour = serializers.DateTimeField()
+    hour = serializers.DateTimeField(source="start")
     causes = serializers.DictField(child=serializers.IntegerField())
 
 
@@ -84,18 +85,19 @@ class MissExampleSerializer(serializers.Serializer[Any]):
 class MissesSerializer(serializers.Serializer[Any]):
     """Kept in the routers' memory: a restarted router begins anew."""
 
-    range = serializers.ChoiceField(list(misses.RANGES))
+    range = serializers.ChoiceField(list(misses.RANGES), source="key")
     since = serializers.DateTimeField(help_text="Begin of the range, or start of the routers.")
     note = serializers.CharField(allow_blank=True, help_text="Routers that did not respond.")
-    requests = serializers.IntegerField()
+    requests = serializers.IntegerField(source="totals.requests")
     unreported_requests = serializers.IntegerField(
-        help_text="Left out: cut off early, or answered without the number of cached tokens."
+        source="totals.unreported",
+        help_text="Left out: cut off early, or answered without the number of cached tokens.",
     )
-    prompt_tokens = serializers.IntegerField()
-    cached_tokens = serializers.IntegerField()
-    computed_tokens = serializers.IntegerField()
-    seconds_per_token = serializers.FloatField(allow_null=True)
-    price_missing = serializers.CharField(allow_blank=True)
+    prompt_tokens = serializers.IntegerField(source="totals.prompt")
+    cached_tokens = serializers.IntegerField(source="totals.cached")
+    computed_tokens = serializers.IntegerField(source="totals.computed")
+    seconds_per_token = serializers.FloatField(source="price.seconds", allow_null=True)
+    price_missing = serializers.CharField(source="price.why", allow_blank=True)
     causes = MissCauseSerializer(many=True)
     keys = MissSumSerializer(many=True)
     prefixes = MissSumSerializer(many=True)
@@ -124,31 +126,8 @@ class Misses(APIView):
         report = misses.report(endpoint, key)
         if report.error:
             raise RouterUnavailable(report.error)
-        examples = [] if not cause else misses.examples(endpoint, cause)
-        totals = report.totals
-        return Response(
-            {
-                "range": key,
-                "since": report.since,
-                "note": report.note,
-                "requests": totals.requests,
-                "unreported_requests": totals.unreported,
-                "prompt_tokens": totals.prompt,
-                "cached_tokens": totals.cached,
-                "computed_tokens": totals.computed,
-                "seconds_per_token": report.price.seconds,
-                "price_missing": report.price.why,
-                "causes": MissCauseSerializer(report.causes, many=True).data,
-                "keys": MissSumSerializer(report.keys, many=True).data,
-                "prefixes": MissSumSerializer(report.prefixes, many=True).data,
-                "hours": [
-                    {"hour": hour, "causes": dict(totals.hours[int(hour.timestamp())])}
-                    for hour, _ in report.hours
-                ],
-                "templates": MissTemplateSerializer(report.templates, many=True).data,
-                "examples": MissExampleSerializer(examples, many=True).data,
-            }
-        )
+        examples = misses.examples(endpoint, cause) if cause else ()
+        return Response(MissesSerializer(replace(report, examples=examples)).data)
 
 
 class MissGroupSerializer(serializers.Serializer[Any]):

@@ -70,6 +70,15 @@ class TemplateRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MissHour:
+    """Computed tokens of the hour that begins at `start`, and by cause."""
+
+    start: datetime
+    row: MissRow
+    causes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class MissReport:
     key: str
     since: datetime
@@ -78,10 +87,11 @@ class MissReport:
     causes: Sequence[MissRow]
     keys: Sequence[MissRow]
     prefixes: Sequence[MissRow]
-    hours: Sequence[tuple[datetime, MissRow]]
+    hours: Sequence[MissHour]
     templates: Sequence[TemplateRow]
     error: str = ""
     note: str = ""
+    examples: Sequence[MissExample] = ()
 
 
 def report(endpoint: Endpoint, key: str) -> MissReport:
@@ -138,7 +148,7 @@ def report(endpoint: Endpoint, key: str) -> MissReport:
         rows(totals.keys, callers),
         rows(totals.prefixes, names),
         [
-            (datetime.fromtimestamp(hour, UTC), row("", "", sum(causes.values())))
+            MissHour(datetime.fromtimestamp(hour, UTC), row("", "", sum(causes.values())), causes)
             for hour, causes in sorted(totals.hours.items(), reverse=True)
         ],
         templates[:MAX_LABELS],
