@@ -98,8 +98,7 @@ def get_subject(request: HttpRequest) -> OwnedObject | None:
     if _SUBJECT not in cache:
         route = parse_route(request.resolver_match)
         cache[_SUBJECT] = route[0].find(route[1]) if route else None
-    thing: OwnedObject | None = cache[_SUBJECT]
-    return thing
+    return cache[_SUBJECT]
 
 
 def forget_subject(request: HttpRequest) -> None:

@@ -92,11 +92,8 @@ def _replay(facts: dict[str, str], mark: str) -> Response:
         raise _lost_error(facts["key"]) from None
     headers = {**document["headers"], "Idempotency-Replayed": "true"}
     response = Response(document["body"], status=row.status, headers=headers)
-    return (
-        response
-        if document["generation"] is None
-        else with_generation(response, document["generation"])
-    )
+    generation = document["generation"]
+    return response if generation is None else with_generation(response, generation)
 
 
 def _pack(response: Response) -> str:

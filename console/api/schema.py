@@ -188,8 +188,7 @@ def build_document() -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _build(_urls: str) -> dict[str, Any]:
-    schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
-    return schema
+    return SchemaGenerator().get_schema(request=None, public=True)
 
 
 class YamlRenderer(OpenApiYamlRenderer):

@@ -75,8 +75,7 @@ def _operation(
 
 def _schema(holder: dict[str, Any]) -> dict[str, Any]:
     content = holder.get("content", {})
-    schema: dict[str, Any] = content.get("application/json", {}).get("schema", {})
-    return schema
+    return content.get("application/json", {}).get("schema", {})
 
 
 def _resolve(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

@@ -75,8 +75,7 @@ def hub_name(spec: EndpointSpec) -> str:
 
 
 def cached(name: str) -> HubModel | None:
-    hub_model: HubModel | None = cache.get(_key(name))
-    return hub_model
+    return cache.get(_key(name))
 
 
 def lookup(name: str) -> HubModel:

@@ -152,8 +152,7 @@ def explain(context: CommandContext) -> dict[str, Any]:
     if options["key"]:
         settings["key"] = find_key_id(context, options["key"])
     data = {"request": _body(options), **settings}
-    found: dict[str, Any] = context.client.post("endpoints", context.name, "explain", data=data)
-    return found
+    return context.client.post("endpoints", context.name, "explain", data=data)
 
 
 def _format_explanation(found: dict[str, Any]) -> str:

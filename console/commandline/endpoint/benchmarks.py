@@ -64,11 +64,9 @@ def _format_plan(found: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def plan(context: CommandContext) -> dict[str, Any]:
-    found: dict[str, Any] = context.client.post(
-        "endpoints", context.name, "benchmarks", "plan", data=_run_parameters(context)
-    )
-    return found
+def plan(context: CommandContext) -> Any:
+    path = ("endpoints", context.name, "benchmarks", "plan")
+    return context.client.post(*path, data=_run_parameters(context))
 
 
 def start(context: CommandContext) -> str:

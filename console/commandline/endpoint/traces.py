@@ -79,19 +79,17 @@ def _parts(context: CommandContext, query: dict[str, Any]) -> Iterator[bytes]:
         yield from answer.iter_bytes()
 
 
-def _import(context: CommandContext) -> dict[str, Any]:
+def _import(context: CommandContext) -> Any:
     options = context.options
     path = options["file"]
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}.", USAGE) from error
-    query: dict[str, Any] = {"name": options["trace"], "trace_format": options["format"]}
-    if options["block_tokens"]:
-        query["block_tokens"] = options["block_tokens"]
+    query = {"name": options["trace"], "trace_format": options["format"]}
+    query |= {"block_tokens": options["block_tokens"] or None}
     place = ("endpoints", context.name, "traces", "imports")
-    trace: dict[str, Any] = context.client.send("POST", *place, file=data, query=query).body
-    return trace
+    return context.client.send("POST", *place, file=data, query=query).body
 
 
 def _format_import(made: dict[str, Any]) -> str:

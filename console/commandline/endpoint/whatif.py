@@ -19,17 +19,14 @@ _NO_TIMES = ("no answer", "hit rates only")
 def _cells(run: dict[str, Any]) -> tuple[str, ...]:
     result = run["result"] or {}
     change = (result.get("change") or {}).get("ttft_p90_s")
-    refusal = result.get("backtest", {}).get("refusal")
+    refused = bool(result.get("backtest", {}).get("refusal"))
+    answer = f"{change['value']:+.1%}" if change else _NO_TIMES[bool(result.get("candidate"))]
     return (
         run["id"],
         output.format_time(run["created_at"]),
         f"{run['state']} {run['share']:.0%}" if run["state"] in LIVE else run["state"],
         _format_changes(run),
-        f"{change['value']:+.1%}"
-        if change
-        else _NO_TIMES[bool(result["candidate"])]
-        if refusal
-        else "",
+        answer if change or refused else "",
         run["started_by"],
         run["title"],
     )

@@ -33,14 +33,13 @@ def _rule_path(context: CommandContext, *rule: str) -> tuple[str, ...]:
     return (*(("endpoints", endpoint) if endpoint else ()), "alert-rules", *rule)
 
 
-def try_rule(context: CommandContext) -> dict[str, Any]:
+def try_rule(context: CommandContext) -> Any:
     words: list[str] = context.options["words"]
     name = "" if "=" in words[0] else words[0]
     fields = parse_facts(words[1:] if name else words)
     fields["range"] = context.options["range"]
     path = _rule_path(context, name) if name else _rule_path(context)
-    found: dict[str, Any] = context.client.post(*path, "dry-run", data=fields)
-    return found
+    return context.client.post(*path, "dry-run", data=fields)
 
 
 def _format_trial(found: dict[str, Any]) -> list[str]:

@@ -212,8 +212,7 @@ def _note(text: str) -> dict[str, Any]:
 
 
 def _draw(traces: list[go.Scatter], layout: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = go.Figure(data=traces, layout=layout).to_plotly_json()
-    return made
+    return go.Figure(data=traces, layout=layout).to_plotly_json()
 
 
 def _layout(history: Sequence[Point]) -> dict[str, Any]:

@@ -166,8 +166,7 @@ def price_of(endpoint: Endpoint) -> MissPrice:
     needs = parse_stored_needs(endpoint.spec)
     slope = known([(endpoint.pk, needs)]).get(endpoint.pk)
     if slope is None:
-        why = "Not calibrated: the prefill time per prompt token is unknown."
-        return MissPrice(why=why)
+        return MissPrice(why="Not calibrated: the prefill time per prompt token is unknown.")
     samples = Calibration.objects.values_list("samples", flat=True).get(pk=slope.calibration.pk)
     priced = rate(needs, occupied_machines())
     usd = None if priced.usd_hour is None else slope.slope * priced.usd_hour / HOUR_S
@@ -184,11 +183,9 @@ def slope_error(samples: Any, slope: float) -> float | None:
         ]
     except (TypeError, KeyError, ZeroDivisionError):
         return None
-    return (
-        median(abs(each_slope - slope) / slope for each_slope in each)
-        if len(each) > 1 and slope
-        else None
-    )
+    if len(each) < 2 or not slope:
+        return None
+    return median(abs(each_slope - slope) / slope for each_slope in each)
 
 
 def examples(endpoint: Endpoint, cause: str) -> list[MissExample]:
