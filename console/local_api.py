@@ -24,6 +24,7 @@ from console.client import Client
 
 # Always an allowed host; https prevents a redirect.
 URL = "https://localhost"
+_UNAVAILABLE = 503
 
 
 def client() -> Client:
@@ -65,14 +66,16 @@ class _Body:
 
 @contextmanager
 def without_request_log() -> Iterator[None]:
-    """Suppress request warnings, which the caller receives as errors; crashes are still logged."""
+    """Suppress request warnings and the traceback of a full disk or an unavailable database, whose
+    cause the caller receives as an error; crashes are still logged.
+    """
     log = logging.getLogger("django.request")
 
-    def crashed(record: logging.LogRecord) -> bool:
-        return bool(record.exc_info)
+    def is_crash(record: logging.LogRecord) -> bool:
+        return bool(record.exc_info) and getattr(record, "status_code", None) != _UNAVAILABLE
 
-    log.addFilter(crashed)
+    log.addFilter(is_crash)
     try:
         yield
     finally:
-        log.removeFilter(crashed)
+        log.removeFilter(is_crash)

@@ -27,8 +27,9 @@ from typing import Any, Protocol, runtime_checkable
 from console.provisioners.pods import Around, Pod
 
 PORT_TAKEN = "PortTaken"
-HUNG = "Hung"
 """Reason of a replica whose fixed port another process holds."""
+HUNG = "Hung"
+"""Reason of a replica that was ready and no longer answers its probe."""
 
 
 class ProvisionError(Exception):

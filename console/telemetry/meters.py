@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
 
@@ -69,6 +70,9 @@ def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
     registry.gauge(
         f"{PREFIX}info", "Component and version; always 1.", program=program, version=version
     ).set(1)
+    registry.gauge(
+        f"{PREFIX}time_seconds", "Time of this response (Unix time, s).", program=program
+    ).set(time.time())
     for name, labels, number in counters.snapshot():
         text = _TEXTS.get(name, "Counted by the console.")
         registry.counter(f"{PREFIX}{name}_total", text, **labels).set(number)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.test import Client as Browser
 
 from console import local_api
 from console.accounts.credentials import LOCAL_PROOF_KEY
 from console.accounts.models import User
+from console.api.views import Me
 from console.audit.models import AuditEvent
 from console.client import Client, Conflict, NotFound, Refused, Watch
+from console.client.errors import ServerFailed
 from endpoints.models import Endpoint, InferenceKey, Revision
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +72,22 @@ def test_remote_requests_cannot_impersonate_it(value: Any) -> None:
     names = (LOCAL_PROOF_KEY, "HTTP_EMBERLINE_LOCAL", "HTTP_EMBERLINE.LOCAL", "emberline_local")
     for name in names:
         assert Browser().get("/api/v1/me/", **{name: value}).status_code == 401
+
+
+@pytest.mark.parametrize(("code", "logged"), [(sqlite3.SQLITE_FULL, 0), (sqlite3.SQLITE_ERROR, 1)])
+def test_traceback_is_logged_for_crashes_only(
+    local: Client, code: int, logged: int, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    cause = sqlite3.OperationalError("database or disk is full")
+    cause.sqlite_errorcode = code
+
+    def fail(*_: object) -> None:
+        raise OperationalError from cause
+
+    monkeypatch.setattr(Me, "get", fail)
+    with local_api.without_request_log(), pytest.raises(ServerFailed):
+        local.get("me")
+    assert len([record for record in caplog.records if record.name == "django.request"]) == logged
 
 
 def test_waiting_polls_locally(local: Client) -> None:

@@ -19,6 +19,9 @@ from dashboards.prometheus.http.client import Asker, Question, Series
 
 FIRING, PENDING = "firing", "pending"
 _OWN = ("__name__", "alertstate")  # labels added by Prometheus
+_NOTHING_STORED = (
+    "Alerts unknown: a Prometheus has stored no samples for 5 minutes. Check its disk and its log."
+)
 _SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace")
 
 
@@ -110,12 +113,14 @@ def _query(
     prometheus: Asker, scope: Scope, query: str, settings: Settings = DEFAULT_SETTINGS
 ) -> FiringAlerts:
     now = _now()
-    since = Question(queries.alerts_since(scope), now)
-    answers = prometheus.ask({"alerts": Question(query, now), "since": since})
+    texts = {"alerts": query, "since": queries.alerts_since(scope), "stored": queries.stored()}
+    answers = prometheus.ask({name: Question(text, now) for name, text in texts.items()})
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
         message = make_fault_message(fault)
         return FiringAlerts(why=f"{message.title}: {message.text}")
+    if any(series.latest == 0 for series in answers["stored"].series):
+        return FiringAlerts(why=_NOTHING_STORED)
     begun = {_key(series): series.latest for series in answers["since"].series}
     alerts = [
         _alert(series, begun.get(_key(series)), settings) for series in answers["alerts"].series

@@ -1,7 +1,8 @@
-"""Alert rules for the console's disk and for budgets, from the console's metrics.
+"""Alert rules for the console's metrics, its disk and budgets.
 
 With a full disk Prometheus stores no samples: the last one of the past hour is used, so that the
-alert does not resolve when the disk fills up.
+alert does not resolve when the disk fills up. If the disk fills up between two scrapes, only the
+age of the last sample shows it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ _REMEDY = (
 )
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "ConsoleMetricsStale",
+        'time() - max by (job) (last_over_time(emberline_console_time_seconds{program="web"}[1d]))',
+        "1m",
+        "no metrics of the console were stored for <threshold>: Prometheus cannot store samples, "
+        "or the console does not respond; other alerts may be missing",
+        "Check the disk of Prometheus and its log, then /readyz of the console.",
+        severity=PAGE,
+        about="job",
+        parameters=(threshold("Age of the latest sample", 180.0, 60.0, 86_400.0, "seconds"),),
+    ),
     Rule(
         "DiskAlmostFull",
         f"{_last('free_bytes')} / {_last('size_bytes')}",

@@ -228,6 +228,15 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         "Check current spending on the Costs page; the forecast extrapolates the month to date.",
         "A forgotten test endpoint is the most frequent cause.",
     ),
+    "ConsoleMetricsStale": (
+        "Open the System page. If it does not load, the console is down: check `/readyz` and its "
+        "log; endpoints keep serving.",
+        "Otherwise Prometheus stores nothing: check free space of its disk and its log for errors "
+        "of the write-ahead log. No restart is needed once there is space.",
+        "If only this target fails, check it on Prometheus' Targets page (token, network), and "
+        "compare the clocks of both machines.",
+        "Until it is resolved, rules that need new samples cannot fire and boards have a gap.",
+    ),
     "DiskAlmostFull": (
         "Check path, free space and forecast on the System page.",
         "Find large files: `du -xh PATH | sort -h | tail`. Under EMBERLINE_VAR usually prometheus "

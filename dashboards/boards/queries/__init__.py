@@ -28,6 +28,7 @@ from dashboards.boards.queries.promql import (
     alerts_active,
     alerts_of,
     alerts_since,
+    stored,
 )
 
 __all__ = [
@@ -52,4 +53,5 @@ __all__ = [
     "render_plain",
     "render_total",
     "routing",
+    "stored",
 ]

@@ -294,6 +294,13 @@ def alerts_since(scope: Scope) -> str:
     return f"ALERTS_FOR_STATE{scope.router()}"
 
 
+def stored() -> str:
+    """Return the number of current targets; 0 if only older samples exist: nothing was stored for
+    the lookback of queries (5 min by default), as with a full disk.
+    """
+    return "count(up) or 0 * max_over_time((count(up))[6h:5m])"
+
+
 def names_exported(found: Iterable[tuple[str, str]], range_s: int) -> str:
     """Return the names of those counters that had a series within `range_s`."""
     parts = (

@@ -42,6 +42,27 @@ def test_sample_without_its_source_is_exported_completely(path: Path) -> None:
     same(spec_of(exporter.manifest(bare)), spec)
 
 
+def test_triggers_are_exported_as_imported(least: dict[str, Any]) -> None:
+    cloud = {"namespace": "AWS/X", "metricName": "depth", "targetValue": 2.5}
+    by_queue = {
+        "name": "queue",
+        "dimensions": [{"name": "q", "value": "a"}, {"name": "r", "value": "b"}],
+        "metricType": "Value",
+        "useCachedMetrics": False,
+    }
+    server = "https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1"
+    scaling = {
+        "cloudWatchTriggerList": [cloud | by_queue, cloud | {"targetValue": 1_000_000}],
+        "prometheusTrigger": {"serverAddress": server, "query": "up", "customHeaders": "A=b"},
+    }
+    scaled = put(least, "spec/autoScalingSpec", scaling)
+    spec = spec_of(scaled)
+    bare = exporter.manifest(parse({**spec.to_dict(), "manifest": {}}))
+    assert bare["spec"]["autoScalingSpec"] == scaling
+    assert "annotations" not in bare["metadata"]
+    same(spec_of(bare), spec)
+
+
 def test_only_changed_fields_are_written(least: dict[str, Any]) -> None:
     spec = spec_of(least)
     changed = parse(merge(spec.to_dict(), {"replicas": 3}))

@@ -14,7 +14,7 @@ from console.provisioners.base import PermanentError
 from console.provisioners.crash_cause import crash_cause
 from console.provisioners.kubernetes.api import kinds
 from console.provisioners.kubernetes.api.client import KubernetesClient
-from console.provisioners.kubernetes.rendering.names import WORKLOAD
+from console.provisioners.kubernetes.rendering.names import COMPONENT, WORKLOAD
 from console.provisioners.kubernetes.workload import pods as workload_pods
 
 Json = dict[str, Any]
@@ -67,10 +67,11 @@ def follow(
 
 
 def _pod_log(client: KubernetesClient, pod: Json, lines: int) -> str:
-    """Return the log; after a restart and until ready, that of the process that ended first."""
-    name = (pod.get("spec") or {})["containers"][0]["name"]
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    status: Json = next((status for status in statuses if status.get("name") == name), {})
+    """Return the main container's log; after a restart and until ready, that of the process that
+    ended first.
+    """
+    role = str((pod["metadata"].get("labels") or {}).get(COMPONENT, ""))
+    name, status = workload_pods.main_container(pod, role), workload_pods.main_status(pod, role)
     state = status.get("state") or {}
     died = "" if status.get("ready") else terminated_log(client, pod, status, lines)
     if died and "running" not in state:

@@ -34,7 +34,7 @@ def replica(
     pod: Json, index: int, role: str, ports: tuple[str, ...], channels: tuple[str, ...], now: float
 ) -> ReplicaObservation:
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
-    name = _main(spec, role)
+    name = main_container(pod, role)
     mine = _status_of(status, name)
     state, reason, message = _state_of(pod, mine, now)
     address = str(status.get("podIP") or "")
@@ -107,7 +107,7 @@ def last_termination(container: Json) -> Json:
 
 def main_status(pod: Json, role: str) -> Json:
     """Return the status of the main container, {} before it has one."""
-    return _status_of(pod.get("status") or {}, _main(pod.get("spec") or {}, role))
+    return _status_of(pod.get("status") or {}, main_container(pod, role))
 
 
 def has_ended(pod: Json) -> bool:
@@ -236,8 +236,10 @@ def _running_step(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def _main(spec: Mapping[str, Any], role: str) -> str:
-    names = [str(container.get("name")) for container in spec.get("containers") or []]
+def main_container(pod: Json, role: str) -> str:
+    """Return the name of the process's container: admission may have put a sidecar before it."""
+    containers = (pod.get("spec") or {}).get("containers") or []
+    names = [str(container.get("name")) for container in containers]
     main_name = container_name(role)
     return main_name if main_name in names else (names[0] if names else main_name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +22,7 @@ from endpoints.models import Endpoint
 from tests.support.console import browser, make_endpoint
 from tests.support.http_stub import Stub, http_stub
 from tests.support.ports import free_port
-from tests.support.prometheus import running_prometheus
+from tests.support.prometheus import running_prometheus, write_blocks
 from tests.support.waiting import until
 
 LAG = "emberline_router_index_event_lag_seconds"
@@ -134,3 +135,14 @@ def test_rules_can_be_exported_for_another_prometheus(tmp_path: Path) -> None:
     groups = yaml.safe_load(answer.content)["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert [rule["alert"] for rule in rules] == [rule.name for rule in RULES]
+
+
+def test_alerts_are_unknown_where_nothing_is_stored(tmp_path: Path) -> None:
+    """As with a full disk: alerts vanish from Prometheus together with the samples."""
+    now = int(time.time())
+    write_blocks({"up": [f'up{{job="router"}} 1 {now - age_s}' for age_s in (900, 600)]}, tmp_path)
+    with running_prometheus(tmp_path, "{}") as url:
+        prometheus = client(url)
+        why = until(lambda: query_firing(prometheus, Scope()).why, what="the reason")
+        assert "stored no samples" in why
+        prometheus.close()

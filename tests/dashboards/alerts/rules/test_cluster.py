@@ -160,6 +160,8 @@ TICKET_OF_NOBODY = {
     "phase": "Pending",
 }
 DISK = {"severity": "ticket", "path": "/var/e"}
+CONSOLE = {"severity": "page", "job": "console"}
+CONSOLE_TIME = 'emberline_console_time_seconds{job="console",program="web",instance="console"}'
 BUDGET = {"severity": "ticket", "budget": "November", "team": "chat"}
 DROPPED = "kv_offload_tiering_backpressure_blocks_dropped_total"
 TIER = f'{E},tier="1:emberline"'
@@ -280,6 +282,11 @@ CASES = (
     Case("BudgetExceeded", budget("used", "0.98x200"), []),
     Case("BudgetForecast", budget("forecast", "1.3x200"), [BUDGET], "90m"),
     Case("BudgetForecast", budget("forecast", "0.9x200"), [], "90m"),
+    Case("ConsoleMetricsStale", {CONSOLE_TIME: "0+60x56 _x4"}, []),
+    Case("ConsoleMetricsStale", {CONSOLE_TIME: "0+60x20 _x40"}, [CONSOLE]),
+    # A scrape that fails leaves a stale marker.
+    Case("ConsoleMetricsStale", {CONSOLE_TIME: "0+60x20 stale _x39"}, [CONSOLE]),
+    Case("ConsoleMetricsStale", {}, []),  # a Prometheus that does not scrape the console
     Case("DiskAlmostFull", disk(free="4e9x60", size="100e9x60"), [DISK]),
     Case("DiskAlmostFull", disk(free="90e9x60", size="1000e9x60"), []),  # enough, although 9 %
     Case("DiskAlmostFull", disk(free="4e9x60", size="8e9x60"), []),  # half of a small disk
