@@ -26,4 +26,5 @@ class SystemConfig(AppConfig):
         rounds.register_round(rounds.clock_round)
         context.register_banner(selectors.disk_banner)
         meters.add_metrics("web", selectors.expose_disk)
+        meters.add_metrics("web", rounds.RoundMetrics())
         navigation.register_item(navigation.NavItem("System", "system:processes", "activity", 95))

@@ -7,7 +7,7 @@ read the list, so it names no endpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -18,6 +18,8 @@ from django.utils.timesince import timesince
 
 from console.audit.integrity import BROKEN_REMEDY, chain_state
 from console.core.registry import Registry
+from console.processkit.metrics import Registry as MetricsRegistry
+from console.system.collector import MetricsCollector
 from console.system.preflight import PreflightResult
 
 
@@ -68,6 +70,20 @@ register_round = _rounds.register
 
 def list_rounds() -> tuple[Round, ...]:
     return tuple(sorted((ask() for ask in _rounds), key=lambda one: one.name))
+
+
+class RoundMetrics(MetricsCollector[Round]):
+    """Whether each job is fine, for alert rules."""
+
+    unknown = "rounds_unknown"
+
+    def read(self) -> Sequence[Round]:
+        return list_rounds()
+
+    def add_series(self, registry: MetricsRegistry, row: Round) -> None:
+        text = "1 while the background job works or has nothing to do, 0 while it is late or fails."
+        name = "emberline_console_background_job_ok"
+        registry.gauge(name, text, background_job=row.name).set(row.fine)
 
 
 def round_checks() -> Iterator[PreflightResult]:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from django.utils import timezone
 
 from console.processkit.metrics import Registry
+from console.system.collector import MetricsCollector
 from dashboards.costs import budgets
 from dashboards.costs.budgets import BudgetState
 from dashboards.costs.models import Budget, Whose
 from dashboards.costs.prices.factors import factors
 from dashboards.grafana.export.panel import FACTORS
-from dashboards.prometheus.collector import MetricsCollector
 
 USED = "emberline_budget_used_ratio"
 FORECAST = "emberline_budget_forecast_ratio"

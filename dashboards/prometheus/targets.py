@@ -18,6 +18,7 @@ from django.utils import timezone
 from cachetier import selectors as cache_selectors
 from console.processkit.files import write_private
 from console.processkit.metrics import CONTENT_TYPE, Registry
+from console.system.collector import MetricsCollector
 from console.telemetry import meters
 from dashboards.alerts.settings.rule_file import rule_file_location
 from dashboards.boards.queries.metric_names import (
@@ -25,7 +26,6 @@ from dashboards.boards.queries.metric_names import (
     ENDPOINT_TRANSITION,
     WORKER_STARTING,
 )
-from dashboards.prometheus.collector import MetricsCollector
 from dashboards.prometheus.config.scrape_config import TARGETS_FILE
 from dashboards.prometheus.sources import selectors as metrics
 from endpoints import selectors as endpoint_selectors

@@ -12,11 +12,15 @@ from console.commandline.verbs import OUTPUT_DATA, Table, Verbs
 _CLUSTER_FIELDS = 'rules=true receivers=true namespace=... labels=\'{"release": "prometheus"}\''
 _FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null restores the default"
 
+_SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace", "written_by")
+
 
 def _alert(one: dict[str, Any]) -> tuple[str, ...]:
     value = "" if one["value"] is None else output.format_figure(one["value"])
+    others = [f"{key}={text}" for key, text in one["labels"].items() if key not in _SHOWN_APART]
+    subject = " ".join([*filter(None, [one["endpoint"]]), *others])
     return (
-        *(one["state"], one["severity"], one["alert"], one["endpoint"], value),
+        *(one["state"], one["severity"], one["alert"], subject, value),
         *(output.format_time(one["since"]), one["summary"]),
     )
 
@@ -117,7 +121,7 @@ def _kept(made: dict[str, Any]) -> str:
 
 
 _ALERTS = Table(
-    ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "SUMMARY"),
+    ("STATE", "SEVERITY", "ALERT", "SUBJECT", "VALUE", "SINCE", "SUMMARY"),
     _alert,
     "No active alerts.",
     names=False,

@@ -106,6 +106,18 @@ def call(
         raise NoReplyError("The response is not from an Alertmanager.") from None
 
 
+def why_unreachable() -> str:
+    """Return why this installation's Alertmanager cannot be used, "" if it responds."""
+    manager = own_alertmanager()
+    if manager is None:
+        return ""
+    try:
+        call(manager, "GET", "/status")
+    except NoReplyError as error:
+        return str(error)
+    return ""
+
+
 def version(manager: Alertmanager) -> tuple[int, int] | None:
     """Return the version, None if Alertmanager does not respond."""
     try:

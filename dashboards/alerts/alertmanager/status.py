@@ -13,8 +13,11 @@ from console.system.rounds import Round
 from console.system.rounds import RoundState as Doing
 from dashboards.alerts.alertmanager import api_client, selectors
 from dashboards.alerts.alertmanager.models import AlertWatch, ConfigState, Receiver
-from dashboards.alerts.alertmanager.transitions import NO_PROMETHEUS, PROMETHEUS_UNREACHABLE
-from dashboards.prometheus.http.session import NoReplyError
+from dashboards.alerts.alertmanager.transitions import (
+    ALERTMANAGER_UNREACHABLE,
+    NO_PROMETHEUS,
+    PROMETHEUS_UNREACHABLE,
+)
 from dashboards.prometheus.sources.selectors import OWN
 
 _LATE = timedelta(minutes=2)
@@ -44,18 +47,6 @@ def notification_status() -> NotificationStatus:
     looked_at = row.looked_at if row else None
     managed = settings.EMBERLINE.alertmanager_file is not None
     return NotificationStatus(looked_at, managed, trouble, remedy, doing, elsewhere)
-
-
-def reachability() -> str:
-    """Return why this installation's Alertmanager cannot be used, "" if it responds."""
-    manager = api_client.own_alertmanager()
-    if manager is None:
-        return ""
-    try:
-        api_client.call(manager, "GET", "/status")
-    except NoReplyError as error:
-        return str(error)
-    return ""
 
 
 def _trouble(row: AlertWatch | None, delivers: bool) -> tuple[Doing, str, str]:
@@ -88,6 +79,9 @@ def _trouble(row: AlertWatch | None, delivers: bool) -> tuple[Doing, str, str]:
         return Doing.LATE, config.message, "Check alertmanager under System."
     if settings.EMBERLINE.alertmanager_file is not None and not _receiving().exists():
         return Doing.IDLE, "No alert receivers configured.", "Add a receiver and a route."
+    if row.reason == ALERTMANAGER_UNREACHABLE:
+        text = f"Alertmanager does not respond. {row.message}"
+        return Doing.FAILING, text, "Check alertmanager under System."
     return Doing.WORKING, "", ""
 
 
@@ -109,9 +103,5 @@ def _receiving() -> QuerySet[Receiver]:
 def as_round() -> Round:
     status = notification_status()
     purpose = "Follows firing alerts every 10 s and configures Alertmanager"
-    fault = "" if status.trouble else reachability()
-    if fault:
-        text, remedy = f"Alertmanager does not respond. {fault}", "Check alertmanager under System."
-        return Round("alerts", purpose, Doing.FAILING, status.looked_at, text, remedy)
     text = status.trouble or "Alerts reach the receivers."
     return Round("alerts", purpose, status.doing, status.looked_at, text, status.remedy)

@@ -45,17 +45,25 @@ _QUIET = timedelta(seconds=55)
 """Longest time without a whole pass."""
 NO_METRICS: Final = "NoMetrics"
 PROMETHEUS_UNREACHABLE, NO_PROMETHEUS, WATCHING = "PrometheusAway", "NoPrometheus", "Looking"
+ALERTMANAGER_UNREACHABLE: Final = "AlertmanagerUnreachable"
 
 
 @dataclass(frozen=True, slots=True)
 class FiringState:
     """Firing alerts of all metrics sources. `unknown`: other alerts may be firing, for the reason
-    `why`.
+    `why`. `undelivered`: why Alertmanager cannot be reached, "" if it responds.
     """
 
     alerts: tuple[FiringAlert, ...] = ()
     why: str = ""
     unknown: bool = False
+    undelivered: str = ""
+
+    @property
+    def reason(self) -> str:
+        if self.unknown:
+            return PROMETHEUS_UNREACHABLE
+        return self.why or (ALERTMANAGER_UNREACHABLE if self.undelivered else WATCHING)
 
 
 def run_pass() -> bool:
@@ -82,12 +90,13 @@ def run_pass() -> bool:
 
 
 def read_firing() -> FiringState:
-    """Return the firing alerts of all metrics sources."""
+    """Return the firing alerts of all metrics sources, and whether they can be delivered."""
+    undelivered = api_client.why_unreachable()
     if not connections.any_known():
-        return FiringState(why=NO_PROMETHEUS)
+        return FiringState(why=NO_PROMETHEUS, undelivered=undelivered)
     firing = firing_alerts.query_firing(connections.fleet(), Scope())
     why = firing.why or firing.missing
-    return FiringState(firing.alerts, why, unknown=bool(why))
+    return FiringState(firing.alerts, why, unknown=bool(why), undelivered=undelivered)
 
 
 def record_alerts(state: FiringState, now: datetime, *, paused: bool = False) -> None:
@@ -172,16 +181,16 @@ def _is_quiet(state: FiringState, now: datetime) -> bool:
     if state.unknown or state.alerts:
         return False
     row = AlertWatch.objects.filter(pk=1, unknown_since=None, looked_at__gt=now - _QUIET).first()
-    if row is None or row.claim_until is not None or row.reason != (state.why or WATCHING):
+    if row is None or row.claim_until is not None or row.reason != state.reason:
         return False
     return not AlertRecord.objects.filter(ended_at=None).exists()
 
 
 def _status(state: FiringState, now: datetime) -> dict[str, Any]:
     if not state.unknown:
-        return {"reason": state.why or WATCHING, "message": "", "unknown_since": None}
+        return {"reason": state.reason, "message": state.undelivered, "unknown_since": None}
     since = AlertWatch.objects.get(pk=1).unknown_since or now
-    return {"reason": PROMETHEUS_UNREACHABLE, "message": state.why, "unknown_since": since}
+    return {"reason": state.reason, "message": state.why, "unknown_since": since}
 
 
 def _forward(state: FiringState, now: datetime) -> None:
@@ -228,7 +237,7 @@ def _no_metrics(state: FiringState, now: datetime) -> list[dict[str, Any]]:
     since = AlertWatch.objects.get(pk=1).unknown_since
     if not state.unknown or since is None or now - since < UNKNOWN_AFTER:
         return []
-    text = f"{state.why} Other notifications are paused until Prometheus responds."
+    text = f"{state.why} Other notifications are paused meanwhile."
     return [
         {
             "labels": {"alertname": NO_METRICS, "severity": "page"},

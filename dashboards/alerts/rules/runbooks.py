@@ -237,6 +237,21 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         "compare the clocks of both machines.",
         "Until it is resolved, rules that need new samples cannot fire and boards have a gap.",
     ),
+    "BackgroundJobFailing": (
+        "Background jobs on the System page, or `emberline doctor`: state, cause and remedy.",
+        "Several jobs late: the worker, beat or the broker is down or hangs. Endpoints keep "
+        "serving, but changes wait and nothing repairs them.",
+        "`alerts`: firing alerts may not reach their receivers. `alert rules`: Prometheus has an "
+        "older version of the rules. `costs`: hours are missing in reports.",
+        "`audit log` fails: rows were changed outside the console. `clock`: recorded times are "
+        "wrong.",
+    ),
+    "AlertDeliveryFailing": (
+        "Send a test to each receiver of this kind (*Alerts, Receivers*): the answer names the "
+        "cause, such as a revoked token, an unknown channel or a blocked network.",
+        "Check the log of alertmanager under System for the error of the failed notification.",
+        "Firing alerts are sent again at the next interval of their group.",
+    ),
     "DiskAlmostFull": (
         "Check path, free space and forecast on the System page.",
         "Find large files: `du -xh PATH | sort -h | tail`. Under EMBERLINE_VAR usually prometheus "

@@ -57,7 +57,8 @@ global:
 rule_files: {rules}
 """
     head += "".join(map(_alerting, alertmanagers))
-    return head + scrape_configs(console_url, token_file, interval_s, targets_file=targets_file)
+    jobs = scrape_configs(console_url, token_file, interval_s, targets_file=targets_file)
+    return head + jobs + "".join(map(_alertmanager_job, alertmanagers))
 
 
 def _alerting(target: AlertmanagerTarget) -> str:
@@ -69,6 +70,24 @@ alerting:
       basic_auth:
         username: {json.dumps(target.username)}
         password_file: {json.dumps(target.password_file)}
+"""
+
+
+def _alertmanager_job(target: AlertmanagerTarget) -> str:
+    return f"""\
+  # Notifications that failed.
+  - job_name: alertmanager
+    scrape_interval: {OWN_S}s
+    basic_auth:
+      username: {json.dumps(target.username)}
+      password_file: {json.dumps(target.password_file)}
+    static_configs:
+      - targets: [{json.dumps(target.address)}]
+        labels: {{instance: alertmanager}}
+    metric_relabel_configs:
+      - source_labels: [__name__]
+        regex: alertmanager_(?:notification|alerts|silences|config|build).*
+        action: keep
 """
 
 

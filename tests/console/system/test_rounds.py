@@ -14,6 +14,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from console.launcher.layout import Layout, write_facts
+from console.processkit.metrics import Registry
 from console.system import preflight, rounds
 from console.system.rounds import Round, RoundState
 from dashboards.alerts.alertmanager.models import AlertWatch, Receiver, Route
@@ -77,6 +78,17 @@ def test_alerts_round(console_folder: Path, alertmanager: RunningAlertmanager) -
     found = of("alerts")
     assert found.state is RoundState.LATE
     assert "beat" in found.remedy
+
+
+def test_metrics_name_late_jobs(console_folder: Path, alertmanager: RunningAlertmanager) -> None:
+    for looked_at, fine in ((timezone.now(), 1), (timezone.now() - timedelta(minutes=3), 0)):
+        AlertWatch.objects.update_or_create(pk=1, defaults={"looked_at": looked_at})
+        registry = Registry()
+        rounds.RoundMetrics()(registry)
+        assert (
+            f'emberline_console_background_job_ok{{background_job="alerts"}} {fine:.1f}'
+            in registry.render()
+        )
 
 
 def test_alert_rule_round(console_folder: Path, settings: Any) -> None:

@@ -16,7 +16,7 @@ from console.web.serializer_form import SerializerForm
 from dashboards.alerts.alertmanager import receivers, routes, selectors
 from dashboards.alerts.alertmanager.config.receiver_kinds import KINDS
 from dashboards.alerts.alertmanager.routes import RouteFields
-from dashboards.alerts.alertmanager.status import notification_status, reachability
+from dashboards.alerts.alertmanager.status import notification_status
 from dashboards.alerts.page_forms import (
     GET_OR_POST,
     done,
@@ -38,9 +38,7 @@ def index(request: HttpRequest) -> HttpResponse:
         }
         for row in selectors.receivers().prefetch_related("routes__receiver")
     ]
-    standing = notification_status()
-    fault = "" if standing.trouble else reachability()
-    context = {"rows": rows, "standing": standing, "fault": fault}
+    context = {"rows": rows, "standing": notification_status()}
     return render(request, "notify/receivers.html", context)
 
 

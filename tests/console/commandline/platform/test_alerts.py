@@ -11,7 +11,7 @@ from django.utils import timezone
 from dashboards.alerts.alertmanager import config_file, silences
 from dashboards.alerts.alertmanager.models import AlertRecord
 from dashboards.alerts.alertmanager.silences import Silence
-from dashboards.alerts.evaluation.firing_alerts import FiringAlerts
+from dashboards.alerts.evaluation.firing_alerts import FiringAlert, FiringAlerts
 from tests.console.commandline.test_parser import refused, run
 from tests.support.console import make_endpoint, person
 from tests.support.http_stub import http_stub
@@ -86,6 +86,14 @@ def test_alerts_are_acknowledged_and_the_acknowledgement_revoked(
     assert refused("alert", "acknowledge", "HighTTFT", "--endpoint", "demo")[0] != 0
     assert "undone" in run("alert", "unacknowledge", row.id)
     assert "No silences" in run("silence", "list")
+
+
+def test_list_names_the_subject_of_each_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = {"alertname": "EngineTargetDown", "endpoint": "demo", "pod": "demo-worker-1"}
+    alert = FiringAlert("EngineTargetDown", "demo", "", "ticket", None, "down", "", labels)
+    path = "dashboards.alerts.settings.api.views.query_active"
+    monkeypatch.setattr(path, lambda *_: FiringAlerts((alert,)))
+    assert " demo pod=demo-worker-1 " in run("alert", "list")
 
 
 def test_history_lists_intervals() -> None:

@@ -184,7 +184,23 @@ def test_unreachable_alertmanager_stops_no_record(
     )
     alerts.later(0)
     assert AlertRecord.objects.count() == 1
-    assert AlertWatch.objects.get().claim_until is None
+    watch = AlertWatch.objects.get()
+    assert watch.claim_until is None
+    assert (watch.reason, bool(watch.message)) == ("AlertmanagerUnreachable", True)
+
+
+def test_quiet_pass_notices_an_unreachable_alertmanager(
+    alerts: SimulatedAlerts, alertmanager: RunningAlertmanager, settings: Any
+) -> None:
+    alerts.names = ()
+    alerts.later(0)
+    alerts.later(10)
+    assert AlertWatch.objects.get().reason == "Looking"
+    settings.EMBERLINE = dataclasses.replace(
+        settings.EMBERLINE, alertmanager_url="http://127.0.0.1:9"
+    )
+    alerts.later(10)
+    assert AlertWatch.objects.get().reason == "AlertmanagerUnreachable"
 
 
 def test_acknowledgement_ends_when_its_alert_is_resolved(

@@ -159,6 +159,9 @@ TICKET_OF_NOBODY = {
     "pod": "cache-default-0",
     "phase": "Pending",
 }
+JOB = 'emberline_console_background_job_ok{background_job="alerts",instance="console"}'
+WEBHOOK = {"integration": "webhook"}
+FAILED = 'alertmanager_notifications_failed_total{integration="webhook",job="alertmanager"}'
 DISK = {"severity": "ticket", "path": "/var/e"}
 CONSOLE = {"severity": "page", "job": "console"}
 CONSOLE_TIME = 'emberline_console_time_seconds{job="console",program="web",instance="console"}'
@@ -287,6 +290,14 @@ CASES = (
     # A scrape that fails leaves a stale marker.
     Case("ConsoleMetricsStale", {CONSOLE_TIME: "0+60x20 stale _x39"}, [CONSOLE]),
     Case("ConsoleMetricsStale", {}, []),  # a Prometheus that does not scrape the console
+    Case(
+        "BackgroundJobFailing",
+        {JOB: "1x30 0x30"},
+        [{"severity": "ticket", "background_job": "alerts"}],
+    ),
+    Case("BackgroundJobFailing", {JOB: "1x37 0x2"}, []),  # for two minutes only
+    Case("AlertDeliveryFailing", {FAILED: "0x30 1x30"}, [{"severity": "ticket"} | WEBHOOK]),
+    Case("AlertDeliveryFailing", {FAILED: "0x10 3x50"}, []),  # half an hour ago
     Case("DiskAlmostFull", disk(free="4e9x60", size="100e9x60"), [DISK]),
     Case("DiskAlmostFull", disk(free="90e9x60", size="1000e9x60"), []),  # enough, although 9 %
     Case("DiskAlmostFull", disk(free="4e9x60", size="8e9x60"), []),  # half of a small disk

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dashboards.alerts.rules import rule_file as alerts_rules
-from dashboards.prometheus.config.scrape_config import LMCACHE_NAMES, render
+from dashboards.prometheus.config.scrape_config import LMCACHE_NAMES, AlertmanagerTarget, render
 from tests.support.prometheus import PROMTOOL
 
 
@@ -49,7 +49,12 @@ def test_promtool_accepts_scrape_config_and_rules(tmp_path: Path) -> None:
     rules.write_text(alerts_rules.render())
     file = tmp_path / "prometheus.yml"
     token = str(tmp_path / "token")
-    file.write_text(render("http://127.0.0.1:8000", token, rule_files=(str(rules),)))
+    managers = (AlertmanagerTarget("127.0.0.1:9093", "emberline", token),)
+    url = "http://127.0.0.1:8000"
+    file.write_text(render(url, token, rule_files=(str(rules),), alertmanagers=managers))
+    *_, job = yaml.safe_load(file.read_text())["scrape_configs"]
+    assert job["static_configs"][0]["targets"] == ["127.0.0.1:9093"]
+    assert job["basic_auth"] == {"username": "emberline", "password_file": token}
     done = subprocess.run([PROMTOOL, "check", "config", file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(alerts_rules.RULES)} rules found" in done.stdout

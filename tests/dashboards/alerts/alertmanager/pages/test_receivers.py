@@ -237,7 +237,7 @@ def test_page_states_whether_notifications_are_sent(
     config_file.sync()
     assert "data-trouble" not in viewer.get(PAGES).text
     present = settings.EMBERLINE
-    settings.EMBERLINE = dataclasses.replace(present, alertmanager_url="http://127.0.0.1:9")
+    AlertWatch.objects.update(reason="AlertmanagerUnreachable", message="Connection refused.")
     assert "Alertmanager does not respond." in viewer.get(PAGES).text
     settings.EMBERLINE = dataclasses.replace(present, alertmanager_url="")
     assert "No Alertmanager is configured. No alert is sent." in viewer.get(PAGES).text
