@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-kubernetes compiled test-engines lint fmt coverage wheel images chart texts bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-bytecode test-lint test-fast test-programs test-product test-vllm test-postgresql test-kubernetes compiled test-engines lint fmt coverage wheel images chart texts bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -89,6 +89,11 @@ test-fast: test-tools $(COMPILE) ## tests that need no vLLM and do not start the
 
 test-product: vllm test-tools ## the whole product from a clean clone, real workers and then simulated ones; prints at its end
 	@$(call later,$@,-m e2e $(call marked,e2e))
+
+test-postgresql: test-tools ## the tests over PostgreSQL: EMBERLINE_TEST_DATABASE_URL=postgres://USER:PASSWORD@HOST/DB
+	@test -n "$$EMBERLINE_TEST_DATABASE_URL" || { echo "Set EMBERLINE_TEST_DATABASE_URL." >&2; exit 1; }
+	@$(BIN)/pytest -n 2 -m "not vllm and not e2e and not browser" $(PYTEST_ARGS) \
+	  tests/cachetier/pages tests/console tests/dashboards tests/endpoints tests/journeys
 
 test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)

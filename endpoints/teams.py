@@ -197,7 +197,8 @@ def move(actor: Any, name: str, slug: str | None) -> Endpoint:
     """Move to another team ("" or None: none). Needs permissions in both."""
     require_change(actor, name)
     with transaction.atomic():
-        endpoint = Endpoint.objects.select_for_update().select_related("team").get(name=name)
+        rows = Endpoint.objects.select_for_update(of=("self",))  # not of a team, which may be null
+        endpoint = rows.select_related("team").get(name=name)
         require_change(actor, endpoint)
         before = endpoint.team
         if slug:

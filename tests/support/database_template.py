@@ -13,6 +13,12 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+from django.conf import settings
+
+sqlite_only = pytest.mark.skipif(
+    settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3", reason="about SQLite"
+)
 KEPT = 3  # templates; a change of branch has its own
 
 

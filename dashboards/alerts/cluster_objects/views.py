@@ -25,7 +25,7 @@ class ClusterAlertsForm(SerializerForm):
     """Labels are typed one per line."""
 
     def __init__(self, data: Mapping[str, Any] | None, row: ClusterAlerts) -> None:
-        labels = [f"{name}={value}" for name, value in row.labels.items()]
+        labels = [f"{name}={value}" for name, value in sorted(row.labels.items())]
         super().__init__(ClusterAlertsFields(), data, {**actions.facts(row), "labels": labels})
 
     def typed(self) -> dict[str, Any]:

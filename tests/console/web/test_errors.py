@@ -15,6 +15,7 @@ from django.test import Client
 from console.core import counters
 from console.people import token_actions
 from console.web.errors import RETRY_AFTER_S, database_unavailable
+from tests.support.database_template import sqlite_only
 from tests.support.people import PASSWORD, cast
 from tests.support.ports import free_port
 
@@ -107,6 +108,7 @@ def test_readiness_fails_while_the_database_is_locked(locked: str) -> None:
     assert answer.json()["checks"]["database"] == "failed: OperationalError"
 
 
+@sqlite_only
 @pytest.mark.django_db(transaction=True)
 def test_readiness_fails_where_the_database_cannot_be_written() -> None:
     with connection.cursor() as cursor:

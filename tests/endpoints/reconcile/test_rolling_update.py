@@ -376,7 +376,7 @@ def test_unchanged_objects_are_applied_periodically(
     age(status, applied_at=31)
     reconciler_harness.step(ready)
     assert len(cluster.applied) == count + 1
-    EndpointStatus.objects.filter(pk=ready.pk).update(applied="what restarts nothing")
+    EndpointStatus.objects.filter(pk=ready.pk).update(applied="another one")
     reconciler_harness.step(ready)
     assert len(cluster.applied) == count + 2
     cluster.lose(WORKLOAD, 0)
