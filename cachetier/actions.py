@@ -136,7 +136,7 @@ def delete(actor: User | None, name: str, *, expected_generation: int | None = N
 
 def _lock_tier(name: str) -> CacheTier:
     """Return the tier with its row locked; raise if it is being deleted."""
-    tier = CacheTier.objects.select_for_update().filter(name=name).first()
+    tier = CacheTier.objects.select_for_update(no_key=True).filter(name=name).first()
     if tier is None or tier.deleted_at is not None:
         what, status = ("does not exist", 404) if tier is None else ("is being deleted", 409)
         text = f"Cache tier {name} {what}."

@@ -148,6 +148,7 @@ def _remove_workload(held: Claim, tier: CacheTier, provisioner: Provisioner) -> 
     observation = provisioner.observe(ref)
     if not observation.exists:
         with transaction.atomic():
+            CacheTier.objects.select_for_update(no_key=True).get(pk=tier.pk)
             if held.write(phase=TierPhase.DELETING):
                 tier.delete()
                 node_list_file(tier.name).unlink(missing_ok=True)

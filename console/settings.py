@@ -79,6 +79,7 @@ MIDDLEWARE = [
     "console.web.middleware.MeterMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "console.web.middleware.SecurityHeadersMiddleware",
+    "console.web.middleware.StorableUrlMiddleware",
     "console.api.preconditions.ConditionalMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

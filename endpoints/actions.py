@@ -247,8 +247,12 @@ def _get(name: str, rows: QuerySet[Endpoint] | None = None) -> Endpoint:
 
 
 def locked(name: str) -> Endpoint:
-    """Return the row, locked until the transaction ends (SQLite locks the whole database)."""
-    return _get(name, Endpoint.objects.select_for_update())
+    """Return the row, locked until the transaction ends (SQLite locks the whole database).
+
+    `no_key`, here and for every lock: rows that refer to this one, such as events of a pass, are
+    inserted meanwhile. Whoever locks both takes the object before its status.
+    """
+    return _get(name, Endpoint.objects.select_for_update(no_key=True))
 
 
 def lock_changeable(actor: Actor, name: str) -> Endpoint:

@@ -197,8 +197,11 @@ def move(actor: Any, name: str, slug: str | None) -> Endpoint:
     """Move to another team ("" or None: none). Needs permissions in both."""
     require_change(actor, name)
     with transaction.atomic():
-        rows = Endpoint.objects.select_for_update(of=("self",))  # not of a team, which may be null
-        endpoint = rows.select_related("team").get(name=name)
+        # Only of the endpoint: it may have no team.
+        rows = Endpoint.objects.select_for_update(of=("self",), no_key=True)
+        endpoint = rows.select_related("team").filter(name=name).first()
+        if endpoint is None:
+            raise no_endpoint(name)
         require_change(actor, endpoint)
         before = endpoint.team
         if slug:

@@ -1,14 +1,12 @@
 """Request body parsers and content negotiation.
 
-Accepted bodies can be stored, logged and returned: they contain no lone surrogates, no numbers
-outside JSON, limited nesting, and at most `body_limit` of the view (else LONGEST) bytes.
+Bodies have at most `body_limit` of the view (else BODY_LIMIT) bytes.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from rest_framework import status
 from rest_framework.exceptions import APIException, ParseError
@@ -16,6 +14,8 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import JSONParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
+
+from console.core import json_reader
 
 BODY_LIMIT = 4 * 1024 * 1024
 """Bytes. The largest regular bodies are manifest lists and kubeconfigs with a CA."""
@@ -38,15 +38,9 @@ class StrictJSONParser(JSONParser):
     ) -> Any:
         text = read_text(stream, parser_context)
         try:
-            data = json.loads(text, parse_constant=_refuse_constant)
-            json.dumps(data, ensure_ascii=False).encode()
-        except RecursionError:
-            raise ParseError("JSON parse error: nested too deep.") from None
-        except UnicodeEncodeError:
-            raise ParseError("JSON parse error: a string contains an unpaired surrogate.") from None
+            return json_reader.parse(text)
         except ValueError as error:
             raise ParseError(f"JSON parse error: {error}") from None
-        return data
 
 
 def read_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
@@ -60,10 +54,6 @@ def read_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
         return str(raw.decode("utf-8"))
     except UnicodeDecodeError:
         raise ParseError("The body is not UTF-8.") from None
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not a JSON number.")
 
 
 class Negotiation(DefaultContentNegotiation):

@@ -297,7 +297,7 @@ def _chain() -> AuditChain:
 
 def _lock_chain() -> AuditChain:
     _chain()
-    return AuditChain.objects.select_for_update().get(pk=1)
+    return AuditChain.objects.select_for_update(no_key=True).get(pk=1)
 
 
 def _fresh(stored: str) -> dict[str, Any]:

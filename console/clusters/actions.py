@@ -139,7 +139,7 @@ def _hide_secrets(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lock_cluster(name: str) -> Cluster:
-    return _find_cluster(name, Cluster.objects.select_for_update())
+    return _find_cluster(name, Cluster.objects.select_for_update(no_key=True))
 
 
 def _find_cluster(name: str, among: QuerySet[Cluster] | None = None) -> Cluster:

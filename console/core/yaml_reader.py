@@ -59,7 +59,10 @@ class _Loader(yaml.SafeLoader):
         return super().compose_document()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        anchor: str | None = self.peek_event().anchor
+        event = self.peek_event()
+        anchor: str | None = event.anchor
+        if isinstance(event, yaml.ScalarEvent):
+            self._check_text(event.value)
         if self.check_event(yaml.AliasEvent):
             if anchor in self.anchors and anchor not in self._sizes:
                 self._refuse("an alias refers to a value that contains it")
@@ -111,6 +114,13 @@ class _Loader(yaml.SafeLoader):
             self._refuse(f"the values are nested deeper than {MAX_DEPTH} levels")
         if self._values > MAX_VALUES:
             self._refuse(f"the text contains more than {MAX_VALUES} values, aliases expanded")
+
+    def _check_text(self, text: str) -> None:
+        """Escapes can name what a database cannot store."""
+        if "\0" in text:
+            self._refuse("a value contains NUL")
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            self._refuse("a value contains an unpaired surrogate")
 
     def _refuse(self, problem: str) -> None:
         raise yaml.composer.ComposerError(None, None, problem, self.peek_event().start_mark)

@@ -128,7 +128,7 @@ def _check_role(role: str) -> str:
 
 def _require_other_admin(user: User) -> None:
     """Raise if the user is the last admin; locks all admin rows against concurrent removal."""
-    admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
+    admins = User.objects.select_for_update(no_key=True).filter(role=Role.ADMIN, is_active=True)
     if list(admins.order_by("pk").values_list("pk", flat=True)) == [user.pk]:
         raise ValidationError(
             f"{user.username} is the only active admin. Assign the admin role to another user "

@@ -145,7 +145,7 @@ def _check_manual(found: Membership) -> None:
 
 
 def _lock_team(slug: str) -> Team:
-    team = Team.objects.select_for_update().filter(slug=slug).first()
+    team = Team.objects.select_for_update(no_key=True).filter(slug=slug).first()
     if team is None:
         remedy = "Use an existing team."
         raise _refusal("team", slug, f"Team {slug} does not exist.", remedy, "not_found", 404)

@@ -89,7 +89,7 @@ def are_passkeys_usable(request: HttpRequest) -> bool:
 def use_code(user: User, code: str) -> Authenticator | None:
     """Use up a TOTP or recovery code; return None if it is invalid or was used before."""
     code = normalize_user_code(code)
-    rows = Authenticator.objects.select_for_update().filter(user=user)
+    rows = Authenticator.objects.select_for_update(no_key=True).filter(user=user)
     for row in rows.exclude(type=Authenticator.Type.WEBAUTHN):
         if row.wrap().validate_code(code):
             is_totp = row.type == Authenticator.Type.TOTP

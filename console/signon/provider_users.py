@@ -194,7 +194,7 @@ def _set_role(user: User, role: str, provider: Provider) -> None:
 
 def _has_other_admins(user: User) -> bool:
     """Return whether other admins exist; locks their rows against concurrent removal."""
-    admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
+    admins = User.objects.select_for_update(no_key=True).filter(role=Role.ADMIN, is_active=True)
     return any(admin.pk != user.pk for admin in admins)
 
 

@@ -57,7 +57,7 @@ def rekey(record: Callable[[None, str, str], object]) -> RotationResult:
     for sealed in _kept:
         with transaction.atomic():
             fresh: dict[str, None] = {}
-            for row in sealed.model._default_manager.select_for_update().order_by("pk"):
+            for row in sealed.model._default_manager.select_for_update(no_key=True).order_by("pk"):
                 changed, lost = _renew(row, sealed)
                 if changed:
                     row.save(update_fields=changed)

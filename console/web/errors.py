@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
+from django.db import IntegrityError, InterfaceError, OperationalError
+from django.db.models import ProtectedError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
@@ -31,6 +32,8 @@ _POSTGRESQL = {
     "40001": "locked", "40P01": "locked", "55P03": "locked", "25006": "read_only",
     "53100": "full", "57014": "timeout", "58030": "io",
 }  # fmt: skip
+# Violated unique and foreign keys: SQLite's extended codes, PostgreSQL's SQLSTATE.
+_CONFLICTS = (787, 1555, 2067, "23503", "23505")
 _UNAVAILABLE = {
     "locked": "The database is locked by another writer.",
     "read_only": "The database is read-only.",
@@ -95,8 +98,20 @@ def database_unavailable(error: BaseException | None) -> str:
     return _POSTGRESQL.get(str(getattr(cause, "sqlstate", "") or ""), "unreachable")
 
 
+def is_conflict(error: BaseException | None) -> bool:
+    """Return whether a concurrent request took a name first or deleted what this one refers to."""
+    if isinstance(error, ProtectedError):
+        return True
+    cause = error.__cause__ if isinstance(error, IntegrityError) else None
+    codes = (getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None))
+    return any(code in _CONFLICTS for code in codes)
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
+    if is_conflict(error):
+        detail = "Another request changed the same objects meanwhile. Nothing was changed."
+        return _answer(request, 409, "conflict", detail, "Reload, then try again.")
     if fault := disk.disk_fault(error):
         return _disk_unavailable(request, fault)
     reason = database_unavailable(error)
@@ -158,6 +173,7 @@ def _answer(
         "server_error": "Internal error",
         "disk_unavailable": "Disk full or failing",
         "csrf_failed": "Form expired",
+        "conflict": "Conflict",
         "database_unavailable": "Database unavailable",
     }
     context = {

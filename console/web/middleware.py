@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.contrib.auth import middleware as auth_middleware
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import resolve_url
 from django.utils import timezone
 
@@ -58,6 +58,23 @@ class RequestIdMiddleware:
         response = self.get_response(request)
         response[request_log.HEADER] = chosen
         return response
+
+
+class StorableUrlMiddleware:
+    """Handle NUL, which PostgreSQL cannot store: no path has it, and pages read their parameters
+    without it. REST refuses it in parameters by their schemas.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if "\0" in request.path_info:
+            raise Http404
+        query = request.META.get("QUERY_STRING", "")
+        if "%00" in query and not request.path_info.startswith("/api/"):
+            request.META["QUERY_STRING"] = query.replace("%00", "")
+        return self.get_response(request)
 
 
 class MeterMiddleware:

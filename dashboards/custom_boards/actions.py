@@ -201,7 +201,7 @@ def _change(
 
 def _lock(actor: Any, board_id: UUID) -> CustomBoard:
     """Return the board, locked; the caller has a transaction."""
-    CustomBoard.objects.select_for_update().filter(pk=board_id).values_list("pk").first()
+    CustomBoard.objects.select_for_update(no_key=True).filter(pk=board_id).values_list("pk").first()
     board = selectors.get_board(actor, board_id)
     _require_write(actor, board)
     return board

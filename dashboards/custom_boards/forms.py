@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from django import forms
 
 from console.accounts import selectors as accounts
 from console.accounts.permissions import allows
+from console.core import json_reader
 from console.core.errors import Problem, Refused
 from console.web.forms import MONOSPACE, ActionForm
 from console.web.serializer_form import SerializerForm
@@ -70,7 +70,7 @@ class ImportForm(BoardForm):
             raise Refused(Problem("file", file.name, "The file is too large.", remedy, "too_large"))
         try:
             text = file.read().decode() if file is not None else self.text_of("document")
-            return json.loads(text)
+            return json_reader.parse(text)
         except ValueError as error:
             field = "file" if file is not None else "document"
             remedy = "Enter the JSON of an exported board."

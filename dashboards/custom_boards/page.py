@@ -63,7 +63,7 @@ def parse_board_query(
     query_fields = {
         field.name: getattr(board_query, field.name) for field in fields(BoardQuery)
     } | {"worker": ""}
-    endpoint = str(given.get("endpoint", "")).replace("\0", "")[:_MAX_NAME]
+    endpoint = str(given.get("endpoint", ""))[:_MAX_NAME]
     edit = may_edit and given.get("edit") == "1"
     return CustomBoardQuery(**query_fields, endpoint=endpoint, edit=edit), problems
 

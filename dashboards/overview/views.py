@@ -191,7 +191,7 @@ def start_proof(request: HttpRequest) -> HttpResponseBase:
 def _select_endpoint(request: HttpRequest) -> Endpoint | None:
     """Return the named endpoint, else the first that is Ready, else the first."""
     ready = Q(status__phase="Ready", deleted_at__isnull=True)
-    name = request.GET.get("endpoint", "").replace("\0", "")
+    name = request.GET.get("endpoint", "")
     rank = Case(When(name=name, then=0), When(ready, then=1), default=2)
     return endpoint_selectors.endpoints(request.user).order_by(rank, "name").first()
 

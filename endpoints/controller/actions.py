@@ -45,7 +45,7 @@ def follow(actor: Actor, cluster: str, namespace: str, *, foreign: bool = False)
 def unfollow(actor: Actor, follow_id: str) -> Follow:
     _require_admin(actor)
     with transaction.atomic():
-        follow = Follow.objects.select_for_update().filter(pk=follow_id).first()
+        follow = Follow.objects.select_for_update(no_key=True).filter(pk=follow_id).first()
         if follow is None:
             raise not_followed()
         if follow.deleted_at is None:

@@ -133,7 +133,7 @@ def delete_group(actor: Actor, group_id: str) -> None:
 def held_group(actor: Actor, group_id: str) -> KeyGroup:
     teams.require_any_team(actor)
     try:
-        group = KeyGroup.objects.select_for_update().get(pk=group_id)
+        group = KeyGroup.objects.select_for_update(no_key=True).get(pk=group_id)
     except (KeyGroup.DoesNotExist, ValidationError):
         raise no_group(group_id) from None
     members = list(group.endpoints.all())
@@ -147,7 +147,7 @@ def held_group(actor: Actor, group_id: str) -> KeyGroup:
 def _held_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
     teams.require_any_team(actor)
     try:
-        key = InferenceKey.objects.select_for_update(of=("self",)).get(pk=key_id)
+        key = InferenceKey.objects.select_for_update(of=("self",), no_key=True).get(pk=key_id)
     except (InferenceKey.DoesNotExist, ValidationError):
         raise no_key(key_id) from None
     whose = key.endpoint.name if key.endpoint is not None else str(key.group_id)

@@ -66,7 +66,7 @@ _SUMS = {f"sum_{name}": Sum(name) for name in COUNTS}
 def add_report(endpoint: Endpoint, report: Mapping[str, Any], now: datetime) -> None:
     """Add a router's counters since its last report. `report`: `instance`, and `keys` by id."""
     with transaction.atomic():
-        mark, _ = UsageMark.objects.select_for_update().get_or_create(
+        mark, _ = UsageMark.objects.select_for_update(no_key=True).get_or_create(
             endpoint=endpoint, instance=str(report["instance"])[:64]
         )
         for key_id, counts in report["keys"].items():

@@ -92,6 +92,8 @@ class Reconciler:
         outcome = make(provisioner, self.router, self.prove, endpoint).run()
         # The rollback and the status with its cause are written in one transaction.
         with transaction.atomic():
+            if outcome.of_cluster and outcome.of_cluster.roll_back:
+                actions.locked(endpoint.name)
             if not write(held, outcome):
                 log.info("%s: lost the reconcile claim; discarding the result", endpoint.name)
                 return None

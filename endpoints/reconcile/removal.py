@@ -15,7 +15,7 @@ from django.utils import timezone
 from console.audit.record import record
 from console.claims import Claim
 from console.provisioners.base import Provisioner, ProvisionError, Ref
-from endpoints import selectors
+from endpoints import actions, selectors
 from endpoints.choices import PhaseReason
 from endpoints.keys import storage
 from endpoints.lifecycle.components import Component
@@ -94,6 +94,7 @@ def _stopping(names: Iterable[str]) -> tuple[ObservedWorker, ...]:
 
 def _finish(held: Claim, endpoint: Endpoint) -> None:
     with transaction.atomic():
+        actions.locked(endpoint.name)
         if not held.write(message="Deleted."):
             return
         record(None, "deleted", f"endpoint/{endpoint.name}")

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-sqlite_only = pytest.mark.skipif(
-    settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3", reason="about SQLite"
-)
+_SQLITE = settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3"
+sqlite_only = pytest.mark.skipif(not _SQLITE, reason="about SQLite")
+postgresql_only = pytest.mark.skipif(_SQLITE, reason="NOT TESTED: make test-postgresql")
 KEPT = 3  # templates; a change of branch has its own
 
 

@@ -85,7 +85,7 @@ def heading(kind: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    return text.replace("\0", "").strip()[:MAX_TEXT]
+    return text.strip()[:MAX_TEXT]
 
 
 def find(viewer: Any, text: str) -> Sequence[Hit]:

@@ -330,6 +330,7 @@ def facts(row: Receiver) -> dict[str, Any]:
 
 
 def _locked(name: str, expected: int | None) -> Receiver:
-    row = selectors.get_or_refuse(Receiver.objects.select_for_update(), "receiver", name=name)
+    rows = Receiver.objects.select_for_update(no_key=True)
+    row = selectors.get_or_refuse(rows, "receiver", name=name)
     expect_generation(f"Receiver {name}", row.generation, expected)
     return row

@@ -111,6 +111,6 @@ def _set(route: Route, data: Any, *, partial: bool = False) -> None:
 
 
 def _locked(pk: UUID, expected: int | None) -> Route:
-    route = selectors.get_or_refuse(Route.objects.select_for_update(), "route", pk=pk)
+    route = selectors.get_or_refuse(Route.objects.select_for_update(no_key=True), "route", pk=pk)
     expect_generation("This route", route.generation, expected)
     return route

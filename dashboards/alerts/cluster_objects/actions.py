@@ -64,7 +64,7 @@ def change(
     require(actor, "admin")
     with transaction.atomic():
         stored = selectors.one(cluster)
-        locked = ClusterAlerts.objects.select_for_update().filter(cluster=stored.cluster)
+        locked = ClusterAlerts.objects.select_for_update(no_key=True).filter(cluster=stored.cluster)
         row = locked.first() or stored.row
         expect_generation(f"Alerts in {cluster}", row.generation, expected_generation)
         before = facts(row)

@@ -104,7 +104,7 @@ def add_pieces(endpoint: Endpoint, url: str, reply: Mapping[str, Any], now: date
     router = str(reply["instance"])[:40]
     rows = [_row(endpoint, router, piece) for piece in reply["pieces"]]
     with transaction.atomic():
-        source, _ = TraceSource.objects.select_for_update().get_or_create(
+        source, _ = TraceSource.objects.select_for_update(no_key=True).get_or_create(
             endpoint=endpoint, router=router
         )
         source.url = url

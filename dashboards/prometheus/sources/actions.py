@@ -206,7 +206,7 @@ def _hide(secrets: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _lock_source(name: str) -> MetricsSource:
-    source = MetricsSource.objects.select_for_update().filter(name=name).first()
+    source = MetricsSource.objects.select_for_update(no_key=True).filter(name=name).first()
     if source is None:
         raise _make_not_found(name)
     return source

@@ -95,7 +95,7 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
     chosen = {
         "severity": severity if severity in set(Severity) else "",
         "kind": kind if kind in kinds else "",
-        "text": request.GET.get("q", "").replace("\0", "").strip()[:LONGEST],
+        "text": request.GET.get("q", "").strip()[:LONGEST],
     }
     rows = selectors.events(endpoint, **chosen)
     page = Paginator(rows, EVENTS_A_PAGE).get_page(request.GET.get("page"))

@@ -61,7 +61,7 @@ class ListQuery:
     def read(cls, query: Mapping[str, Any]) -> ListQuery:
         def word(key: str) -> str:
             # PostgreSQL rejects NUL.
-            return str(query.get(key, "")).replace("\0", "").strip()[:LONGEST]
+            return str(query.get(key, "")).strip()[:LONGEST]
 
         phase, strategy, sort = word("phase"), word("strategy"), word("sort")
         return cls(

@@ -147,7 +147,7 @@ def propose(canary: Canary) -> None:
 
 
 def _lock_running(endpoint: Endpoint) -> Canary:
-    rows = Canary.objects.select_for_update().filter(endpoint=endpoint)
+    rows = Canary.objects.select_for_update(no_key=True).filter(endpoint=endpoint)
     canary = rows.filter(state=CanaryState.RUNNING).first()
     if canary is None:
         message, remedy = "No canary is running.", "Start one first."

@@ -44,8 +44,9 @@ def collect_canaries() -> int:
 def apply_replies(listed: Canary, words: Sequence[RouterReply[dict[str, Any]]]) -> None:
     """Store what the routers report and act on the verdict."""
     with transaction.atomic():
-        rows = Canary.objects.select_for_update(of=("self",)).select_related("endpoint")
-        canary = rows.filter(pk=listed.pk, state=CanaryState.RUNNING).first()
+        rows = Canary.objects.select_for_update(of=("self",), no_key=True)
+        rows = rows.select_related("endpoint").filter(pk=listed.pk, state=CanaryState.RUNNING)
+        canary = rows.first()
         if canary is None:
             return
         strategy = canary.endpoint.parsed.routing.effective_strategy

@@ -239,6 +239,8 @@ def test_operations_are_flattened_for_the_page() -> None:
     [
         (b'{"name": "\\ud800", "cache": {"size": 1}, "tags": []}', "surrogate"),
         (b'{"\\ud800": 1}', "surrogate"),
+        (b'{"name": "a\\u0000b", "cache": {"size": 1}, "tags": []}', "NUL"),
+        (b'{"\\u0000": 1}', "NUL"),
         (b"[" * 100_000, "nested too deep"),
         (b'{"a":' * 100_000, "nested too deep"),
     ],

@@ -70,6 +70,15 @@ def test_values_are_counted_in_any_notation(monkeypatch: pytest.MonkeyPatch) -> 
             yaml_reader.read_documents(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [('a: "x\\0"', "NUL"), ('"\\x00": 1', "NUL"), ('[a, "\\ud800"]', "unpaired surrogate")],
+)
+def test_text_that_cannot_be_stored_is_rejected(text: str, problem: str) -> None:
+    with pytest.raises(YamlError, match=problem):
+        yaml_reader.read_documents(text)
+
+
 def test_values_equal_those_of_json() -> None:
     text = "a: 12:30:45\nb: 2026-11-21\nc: 1.5\nd: 0x1f\ne: yes\nf: '1'\ng:\n"
     expected = {"a": "12:30:45", "b": "2026-11-21", "c": 1.5, "d": 31, "e": True, "f": "1"}

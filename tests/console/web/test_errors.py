@@ -8,13 +8,15 @@ from contextlib import closing
 
 import psycopg
 import pytest
-from django.db import InterfaceError, OperationalError, connection
+from django.db import IntegrityError, InterfaceError, OperationalError, connection
+from django.db.models import ProtectedError
 from django.db.utils import ConnectionHandler
 from django.test import Client
 
 from console.core import counters
 from console.people import token_actions
-from console.web.errors import RETRY_AFTER_S, database_unavailable
+from console.web.errors import RETRY_AFTER_S, database_unavailable, is_conflict
+from dashboards.costs.models import Budget
 from tests.support.database_template import sqlite_only
 from tests.support.people import PASSWORD, cast
 from tests.support.ports import free_port
@@ -54,6 +56,39 @@ def _sqlite(code: int) -> sqlite3.OperationalError:
 )
 def test_reasons(error: BaseException | None, reason: str) -> None:
     assert database_unavailable(error) == reason
+
+
+@pytest.mark.parametrize(
+    ("error", "conflict"),
+    [
+        (_caused(IntegrityError(), _sqlite(sqlite3.SQLITE_CONSTRAINT_UNIQUE)), True),
+        (_caused(IntegrityError(), _sqlite(sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY)), True),
+        (_caused(IntegrityError(), _sqlite(sqlite3.SQLITE_CONSTRAINT_NOTNULL)), False),
+        (_caused(IntegrityError(), psycopg.errors.UniqueViolation()), True),
+        (_caused(IntegrityError(), psycopg.errors.ForeignKeyViolation()), True),
+        (_caused(IntegrityError(), psycopg.errors.NotNullViolation()), False),
+        (ProtectedError("a team with endpoints", set()), True),
+        (ValueError(), False),
+    ],
+)
+def test_concurrent_changes_are_conflicts(error: Exception, conflict: bool) -> None:
+    assert is_conflict(error) == conflict
+
+
+@pytest.mark.django_db
+def test_name_taken_by_a_concurrent_request_is_a_409(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other request has created its row since this one looked for it."""
+    clear = token_actions.create_token(cast().ada, "ci", "admin")[1]
+    Budget.objects.create(name="November", usd=1)
+    monkeypatch.setattr(Budget, "validate_unique", lambda *_, **__: None)
+    monkeypatch.setattr(Budget, "validate_constraints", lambda *_, **__: None)
+    answer = Client(raise_request_exception=False).post(
+        "/api/v1/budgets/",
+        {"name": "November", "usd": 2},
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {clear}"},
+    )
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
 
 
 def test_unreachable_postgresql() -> None:

@@ -56,6 +56,20 @@ def test_pages_for_missing_and_forbidden(people: Cast) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        ("/access/?q=%00", 200),
+        ("/audit/?actor=a%00&verb=%00", 200),
+        ("/costs/tiers/%00/", 404),
+        ("/api/v1/users/%00/", 404),
+        ("/api/v1/audit/?actor=%00", 400),
+    ],
+)
+def test_nul_in_a_url_is_no_crash(people: Cast, url: str, status: int) -> None:
+    assert client_of(people.ada).get(url).status_code == status
+
+
 def test_expired_form_is_explained(people: Cast) -> None:
     client = Client(enforce_csrf_checks=True)
     response = client.post("/login/", {"username": "alice", "password": "x"})

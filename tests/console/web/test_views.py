@@ -58,7 +58,7 @@ def test_objects_and_pages_are_found_by_a_few_letters(people: Cast) -> None:
     assert hits(ada, "dark theme") == ["/profile/"]
     assert "/costs/" in hits(ada, "COST")
     assert hits(ada, "smollm")[0] == "/endpoints/chat/", "by the model, too"
-    for nothing in ("", "  ", "\0", "zzz", "%", "_" * 5000, "demo zzz qqq"):
+    for nothing in ("", "  ", "zzz", "%", "_" * 5000, "demo zzz qqq"):
         assert hits(ada, nothing) == [], nothing
     whole = ada.get("/search/?q=chat").content.decode()
     assert "<html" in whole
