@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.contrib.auth import middleware as auth_middleware
+from django.db import close_old_connections
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import resolve_url
 from django.utils import timezone
@@ -57,6 +58,8 @@ class RequestIdMiddleware:
         request.request_id = chosen  # type: ignore[attr-defined]
         response = self.get_response(request)
         response[request_log.HEADER] = chosen
+        if response.streaming:  # it may last for minutes, and would hold its database connection
+            close_old_connections()
         return response
 
 

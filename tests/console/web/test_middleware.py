@@ -10,13 +10,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.staticfiles import finders
-from django.http import HttpRequest
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template import Context, Template
-from django.test import Client, override_settings
+from django.test import Client, RequestFactory, override_settings
 from django.utils import timezone
 
 from console.audit.record import record
 from console.web import health
+from console.web.middleware import RequestIdMiddleware
 from console.web.server.static_files import HashedStorage
 from console.web.shell import context, navigation
 from console.web.shell.context import Banner
@@ -68,6 +70,17 @@ def test_pages_for_missing_and_forbidden(people: Cast) -> None:
 )
 def test_nul_in_a_url_is_no_crash(people: Cast, url: str, status: int) -> None:
     assert client_of(people.ada).get(url).status_code == status
+
+
+@pytest.mark.parametrize(("streaming", "held"), [(False, True), (True, False)])
+def test_stream_holds_no_database_connection(
+    transactional_db: None, rf: RequestFactory, streaming: bool, held: bool
+) -> None:
+    """PostgreSQL accepts 100 by default, and each open page may have a stream."""
+    connection.ensure_connection()
+    response = StreamingHttpResponse(iter([b"x"])) if streaming else HttpResponse("x")
+    RequestIdMiddleware(lambda _request: response)(rf.get("/"))
+    assert (connection.connection is not None) == held
 
 
 def test_expired_form_is_explained(people: Cast) -> None:
