@@ -14,11 +14,13 @@ from functools import partial
 from typing import Any
 
 from celery import Task
-from django.db import transaction
-from kombu.exceptions import OperationalError
+from celery.exceptions import Ignore
+from django.db import InterfaceError, OperationalError, transaction
+from kombu import exceptions as broker
 from kombu.pools import producers
 
 from console.core.counters import increment
+from console.database import database_unavailable
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ PUBLISH_OPTIONS = {
 }
 # After a failure no other request waits for the same broker (s); the sweep covers the gap.
 _PAUSE_S = 5.0
+_REPORTED_FOR_S = 30.0
 
 
 class _Breaker:
@@ -56,12 +59,30 @@ class _Breaker:
 breaker = _Breaker()
 
 
+class _Outage:
+    """Reports an unavailable database once in a while, for all tasks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reported_at = float("-inf")
+
+    def report(self, reason: str) -> None:
+        with self._lock:
+            if time.monotonic() - self._reported_at < _REPORTED_FOR_S:
+                return
+            self._reported_at = time.monotonic()
+        log.warning("Database unavailable (%s): tasks are repeated by the sweeps", reason)
+
+
+outage = _Outage()
+
+
 class BaseTask(Task):
     """Base class of the console's Celery tasks. `@shared_task(base=BaseTask, throws=(Expected,))`;
     arguments are ids, never objects.
 
     An exception listed in `throws` is an expected outcome: it is logged in one line and counted as
-    `expected`.
+    `expected`. So is an unavailable database, which is logged once for all tasks.
     """
 
     abstract = True
@@ -90,7 +111,7 @@ class BaseTask(Task):
         if breaker.open():
             increment("task_nudges", task=self.name, outcome="skipped")
             return
-        lost: tuple[type[BaseException], ...] = (OperationalError, OSError, *self._lost())
+        lost: tuple[type[BaseException], ...] = (broker.OperationalError, OSError, *self._lost())
         try:
             connection = self.app.connection_for_write(transport_options=PUBLISH_OPTIONS)
             with producers[connection].acquire(block=True, timeout=1) as producer:
@@ -122,6 +143,13 @@ class BaseTask(Task):
             outcome = "expected"
             log.info("%s: expected outcome: %s", self.name, error)
             raise
+        except (OperationalError, InterfaceError) as error:
+            reason = database_unavailable(error)
+            if not reason:
+                raise
+            outcome = "expected"
+            outage.report(reason)
+            raise Ignore from None  # every task would log a traceback, several times a second
         finally:
             increment("task_runs", task=self.name, outcome=outcome)
             log.debug("%s %s in %.3f s", self.name, outcome, time.monotonic() - started)

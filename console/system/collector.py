@@ -12,9 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Generic, TypeVar
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 
 from console.core.counters import increment
+from console.database import release_connections
 from console.processkit.metrics import Registry
 
 log = logging.getLogger(__name__)
@@ -58,14 +59,5 @@ class MetricsCollector(ABC, Generic[Row]):
                 log.warning("Database unavailable (%s); counted in %s", reason, self.unknown)
                 self._rows = ()
             finally:
-                _close_connections()
+                release_connections()  # the admin port's thread has no request that ends
             return self._rows
-
-
-def _close_connections() -> None:
-    """Close database connections. The admin port's thread has no request whose end would close
-    them.
-    """
-    for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
-            connection.close_if_unusable_or_obsolete()

@@ -12,28 +12,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db import IntegrityError, InterfaceError, OperationalError
-from django.db.models import ProtectedError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
 from console.core import disk, request_log
 from console.core.counters import increment
 from console.core.errors import error_document
+from console.database import database_unavailable, is_conflict
 
 log = logging.getLogger(__name__)
 _API = "/api/"
 # Retry-After in seconds; SQLite's write lock is held for less.
 RETRY_AFTER_S = 5
-# SQLite result codes; the low byte is the primary code (sqlite.org/rescode.html).
-_SQLITE = {5: "locked", 6: "locked", 8: "read_only", 10: "io", 13: "full", 14: "unreachable"}
-# PostgreSQL SQLSTATE classes and codes; connection errors have none.
-_POSTGRESQL = {
-    "40001": "locked", "40P01": "locked", "55P03": "locked", "25006": "read_only",
-    "53100": "full", "57014": "timeout", "58030": "io",
-}  # fmt: skip
-# Violated unique and foreign keys: SQLite's extended codes, PostgreSQL's SQLSTATE.
-_CONFLICTS = (787, 1555, 2067, "23503", "23505")
 _UNAVAILABLE = {
     "locked": "The database is locked by another writer.",
     "read_only": "The database is read-only.",
@@ -83,28 +73,6 @@ def _find_deletion(request: HttpRequest) -> Explanation | None:
     except Exception:
         log.exception("Not-found explanation failed; the page is shown without it")
         return None
-
-
-def database_unavailable(error: BaseException | None) -> str:
-    """Return the reason if the database is unavailable, "" for other errors."""
-    if not isinstance(error, (OperationalError, InterfaceError)):
-        return ""
-    cause = error.__cause__
-    sqlite: int | None = getattr(cause, "sqlite_errorcode", None)
-    if sqlite is not None:  # a missing table is an OperationalError too, but a bug
-        return _SQLITE.get(sqlite & 0xFF, "")
-    if type(cause).__module__.partition(".")[0] == "sqlite3":
-        return ""
-    return _POSTGRESQL.get(str(getattr(cause, "sqlstate", "") or ""), "unreachable")
-
-
-def is_conflict(error: BaseException | None) -> bool:
-    """Return whether a concurrent request took a name first or deleted what this one refers to."""
-    if isinstance(error, ProtectedError):
-        return True
-    cause = error.__cause__ if isinstance(error, IntegrityError) else None
-    codes = (getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None))
-    return any(code in _CONFLICTS for code in codes)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -11,13 +11,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.contrib.auth import middleware as auth_middleware
-from django.db import close_old_connections
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import resolve_url
 from django.utils import timezone
 
 from console.core import local_time, request_log
+from console.database import release_connections
 from console.telemetry import meters
+from console.web.server import sse
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -58,8 +59,8 @@ class RequestIdMiddleware:
         request.request_id = chosen  # type: ignore[attr-defined]
         response = self.get_response(request)
         response[request_log.HEADER] = chosen
-        if response.streaming:  # it may last for minutes, and would hold its database connection
-            close_old_connections()
+        if response.get("Content-Type", "").startswith(sse.CONTENT_TYPE):
+            release_connections()  # a stream lasts for minutes and would hold one
         return response
 
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 from celery import Celery
-from django.db import transaction
+from celery.exceptions import Ignore
+from django.db import OperationalError, transaction
 
 from console import tasks
 from console.core import counters
@@ -39,6 +41,10 @@ def make_task(broker: str, name: str) -> BaseTask:
     def work(pk: str) -> str:
         if pk == "expected":
             raise Expected("as foreseen")
+        if pk == "locked":
+            cause = sqlite3.OperationalError("database is locked")
+            cause.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise OperationalError from cause
         if pk == "crash":
             raise RuntimeError("not foreseen")
         return pk
@@ -148,6 +154,19 @@ def test_outcomes_are_counted() -> None:
         task("crash")
     for outcome in ("done", "expected", "failed"):
         assert counters.total("task_runs", task="tests.outcome", outcome=outcome) == 1
+
+
+def test_unavailable_database_is_reported_once_for_all_tasks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tasks, "outage", tasks._Outage())
+    for name in ("tests.one", "tests.other"):
+        task = make_task("memory://", name)
+        with pytest.raises(Ignore):
+            task("locked")
+        assert counters.total("task_runs", task=name, outcome="expected") == 1
+    assert caplog.text.count("Database unavailable (locked)") == 1
+    assert "Traceback" not in caplog.text
 
 
 def test_console_application_publishes_the_tasks() -> None:
