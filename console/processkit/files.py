@@ -1,9 +1,31 @@
-"""Atomic writes of small private files."""
+"""Atomic writes of small private files, and locks among this machine's processes."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+_POLL_S = 0.01
+
+
+@contextmanager
+def hold_lock(path: Path, wait_s: float) -> Iterator[None]:
+    """Hold the exclusive lock of a file, among threads, too; raise TimeoutError after `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    with path.open("a") as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{path.name} is locked by another process") from None
+                time.sleep(_POLL_S)
+        yield
 
 
 def write_private(path: Path, text: str) -> None:

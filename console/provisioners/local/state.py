@@ -6,17 +6,15 @@ sequence. Facts available from supervisord or the process table are not stored.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from console.processkit.files import make_private_dir, write_private
+from console.processkit.files import hold_lock, make_private_dir, write_private
 from console.provisioners.base import TemporaryError
 
 # The router port, which is published to callers. Other addresses are re-read from here by their
@@ -24,7 +22,6 @@ from console.provisioners.base import TemporaryError
 _FIXED_PORTS = {"router": ("http",)}
 _FILES = 64
 _WAIT_S = 10.0
-_POLL_S = 0.01
 
 
 class Goal(StrEnum):
@@ -128,16 +125,11 @@ def ports_lock(var: Path) -> Iterator[None]:
 def _hold_lock(var: Path, name: str) -> Iterator[None]:
     folder = var / "run" / "locks"
     make_private_dir(folder)
-    deadline = time.monotonic() + _WAIT_S
-    with (folder / name).open("a") as handle:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TemporaryError(
-                        "Busy", "Another operation on this workload is in progress.", delay_s=1.0
-                    ) from None
-                time.sleep(_POLL_S)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_lock(folder / name, _WAIT_S))
+        except TimeoutError:
+            raise TemporaryError(
+                "Busy", "Another operation on this workload is in progress.", delay_s=1.0
+            ) from None
         yield

@@ -2,8 +2,9 @@
 
 Changes take effect without a restart. A configuration that amtool or Alertmanager rejects never
 replaces a loaded one; the status is stored for the pages. Level-triggered: each pass compares
-desired and actual state. Does nothing without `EMBERLINE_ALERTMANAGER_FILE`, or where its folder
-does not exist: in the chart, the file is in another pod, with a process that writes it.
+desired and actual state, under a lock, as tasks run at the same time. Does nothing without
+`EMBERLINE_ALERTMANAGER_FILE`, or where its folder does not exist: in the chart, the file is in
+another pod, with a process that writes it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from django.utils.crypto import salted_hmac
 from console.core import yaml_reader
 from console.launcher.alertmanager import find_amtool
 from console.launcher.layout import Layout
-from console.processkit.files import write_private
+from console.processkit.files import hold_lock, write_private
 from dashboards.alerts.alertmanager import api_client, selectors
 from dashboards.alerts.alertmanager.config.document import TEMPLATES, AlertmanagerConfig
 from dashboards.alerts.alertmanager.models import ConfigFile, ConfigState
@@ -31,6 +32,7 @@ from dashboards.prometheus.http.session import NoReplyError
 log = logging.getLogger(__name__)
 _HEAD: Final = "# Written by Emberline; changes are overwritten. Edit receivers under Alerts.\n"
 _CHECK_S: Final = 20.0
+_WAIT_S: Final = 10.0
 _SALT: Final = "dashboards.alerts.alertmanager.config"
 
 
@@ -42,6 +44,14 @@ def sync() -> None:
         return
     if not path.parent.is_dir():
         return
+    try:
+        with hold_lock(path.with_suffix(".lock"), _WAIT_S):
+            _sync(path)
+    except TimeoutError as error:
+        log.warning("Alertmanager configuration: left to the next pass: %s", error)
+
+
+def _sync(path: Path) -> None:
     config, digest = selectors.config(), wanted_digest()
     file = selectors.config_file()
     if file is not None and file.digest == digest:

@@ -2,7 +2,7 @@
 
 Changes take effect without a restart. A file rejected by promtool or Prometheus never replaces a
 loaded one; the status is stored for the page. Level-triggered: each pass compares desired and
-actual state. Does nothing if Prometheus is external.
+actual state, under a lock, as tasks run at the same time. Does nothing if Prometheus is external.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from console.core.fetch import fetch
 from console.launcher import metrics_store
 from console.launcher.layout import Layout, read_facts
 from console.launcher.tools import prometheus_server
-from console.processkit.files import write_private
+from console.processkit.files import hold_lock, write_private
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import log_path, socket_path
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 PROGRAM = "prometheus"
 _CHECK_S = 20.0
+_WAIT_S = 10.0
 _ASK_S = 3.0
 _UNDER_WAY = timedelta(seconds=10)
 _MOST = 4 * 1024**2
@@ -77,6 +78,14 @@ def load() -> None:
     if ours is None:
         RuleFile.objects.all().delete()
         return
+    try:
+        with hold_lock(ours.file.with_suffix(".lock"), _WAIT_S):
+            _load(ours)
+    except TimeoutError as error:
+        log.warning("alert rules: left to the next pass: %s", error)
+
+
+def _load(ours: RuleFileLocation) -> None:
     text, digest = _wanted()
     file = selectors.rule_file()
     if file is not None and file.digest == digest and file.state == Load.REFUSED:

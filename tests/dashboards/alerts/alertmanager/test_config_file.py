@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from console.core.environment import Mail
+from console.processkit.files import hold_lock
 from console.vault import store
 from dashboards.alerts.alertmanager import config_file, receivers, routes, selectors
 from dashboards.alerts.alertmanager.models import ConfigFile, ConfigState, Receiver
@@ -58,6 +59,18 @@ def test_changes_are_loaded(alertmanager: RunningAlertmanager, settings: Any) ->
     receivers.change(person("admin"), "chat", {"enabled": False})
     config_file.sync()
     assert "name: chat" not in loaded(alertmanager)
+
+
+def test_tasks_that_run_at_the_same_time_check_and_write_one_after_the_other(
+    alertmanager: RunningAlertmanager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create("chat")
+    monkeypatch.setattr(config_file, "_WAIT_S", 0)
+    with hold_lock(alertmanager.file.with_suffix(".lock"), 0):
+        config_file.sync()
+        assert not ConfigFile.objects.exists()
+    config_file.sync()
+    assert state() == (ConfigState.LOADED, "")
 
 
 def test_rejected_configuration_never_replaces_a_loaded_one(

@@ -17,6 +17,7 @@ import pytest
 from django.utils import timezone
 
 from console.launcher.layout import Layout, write_facts
+from console.processkit.files import hold_lock
 from console.provisioners.base import TemporaryError
 from dashboards.alerts.rules.rule_file import render
 from dashboards.alerts.settings import actions, rule_file
@@ -123,6 +124,16 @@ def test_settings_are_reloaded_without_a_restart_and_an_invalid_file_never_is(
     assert own.rules.read_text() == good
     bad.delete()
     own.rounds(Load.LOADED)
+
+
+def test_tasks_that_run_at_the_same_time_check_and_write_one_after_the_other(
+    running: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_file, "_WAIT_S", 0)
+    with hold_lock(running.rules.with_suffix(".lock"), 0):
+        rule_file.load()
+        assert not RuleFile.objects.exists()
+    running.rounds(Load.LOADED)
 
 
 class Scripted:
