@@ -139,7 +139,7 @@ class Exchange(RoutedRequest):
         return (
             (self.body is not None or reason == "upstream_connect")
             and not self.pinned
-            and len(self.tried) < self._router.config.retry_attempts
+            and len(self.tried) < self._router.config.retry.attempts
             and self._dispatcher.retry_allowed(self, reason in _FREE_RETRIES, reason in _LOSSES)
         )
 

@@ -6,7 +6,6 @@ A new configuration is applied atomically between requests; in-flight requests k
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import secrets
 import time
 import traceback
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import xxhash
 
 from console.processkit import descriptors
@@ -104,7 +104,7 @@ class Router:
         ignored = [name for name, value in fixed.items() if getattr(config, name) != value]
         if ignored:
             self.log.event("warning", "config_needs_restart", fields=ignored)
-            config = dataclasses.replace(config, **fixed)
+            config = msgspec.structs.replace(config, **fixed)
         self.config_ignored = ignored
         hashes = all(
             getattr(before, name) == getattr(config, name)

@@ -21,20 +21,16 @@ from routing.engine.config.schema import (
     Config,
     CountOrZero,
     DiscoveryConfig,
-    HealthConfig,
-    Isolation,
     JournalConfig,
     Key,
     KubernetesConfig,
     KvConfig,
-    Label,
+    KvParameters,
     LimitsConfig,
-    Origin,
+    Parameters,
     QueueConfig,
     Rates,
-    RecordingConfig,
     Share,
-    Strategy,
     TracingConfig,
     WorkerConfig,
 )
@@ -99,47 +95,22 @@ class _Discovery(Section, frozen=True):
     kubernetes: _Kubernetes = _Kubernetes()
 
 
-class _Kv(Section, frozen=True):
+class _Kv(KvParameters, frozen=True, kw_only=True):
     tokenizer: str = ""
     chat_template: str = ""
-    wait_s: Annotated[float, between(0, 60)] = 0.5
-    threads: Annotated[int, between(1, 64)] = 1
-    cache_bytes: Annotated[int, between(1024 * 1024, 2**40)] = 256 * 1024 * 1024
-    probe_interval_s: Annotated[float, between(0, 86_400)] = 300.0
-    relearn: bool = True
-    l2_ttl_s: Annotated[int, between(0, 2**31)] = 0
 
 
-class _Retry(Section, frozen=True):
-    attempts: Annotated[int, between(1, 10)] = 2
-
-
-class _Document(Section, frozen=True):
+class _Document(Parameters, frozen=True, kw_only=True):
     listen: str | list[str] = ""
-    reuse_port: bool = False
     admin: str = ""
-    endpoint: Label = "default"
-    namespace: Label = "default"
-    strategy: Strategy = "prefixaware"
     session_key: str = "header:x-session-id"
-    model: str = ""
-    prefix_block_bytes: Annotated[int, between(16, 65_536)] = 256
-    prefix_memory_blocks: Annotated[int, between(1, 100_000_000)] = 65_536
-    l1_tokens: Annotated[int, between(0, 10**12)] = 0
-    paused: bool = False
     api_keys_file: str = ""
     hash_key_file: str = ""
-    cache_isolation: Isolation = "key"
     workers: list[_Worker] = []
-    health: HealthConfig = HealthConfig()
-    limits: LimitsConfig = LimitsConfig()
     admission: _Admission = _Admission()
     kv: _Kv = _Kv()
     open_paths: Any = []
-    allowed_origins: tuple[Origin, ...] = ("*",)
     decisions: _Decisions = _Decisions()
-    recording: RecordingConfig = RecordingConfig()
-    retry: _Retry = _Retry()
     access_log: AccessLogConfig | str | bool = AccessLogConfig()
     tracing: TracingConfig = TracingConfig()
     tls: TlsFiles = TlsFiles()
@@ -152,41 +123,30 @@ class _Document(Section, frozen=True):
 def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
     """Validate everything and build the Config; file paths are relative to `base_dir`."""
     document: _Document = convert(data, _Document)
+    _check_limits(document.limits)
     listen = _parse_listen(document.listen)
     tls = parse_tls(document.tls, base_dir)
     worker_tls = parse_worker_tls(document.worker_tls, base_dir)
     keys, hash_key, files = _read_files(document, base_dir)
     store, store_files = parse_state_store(document.state_store, hash_key, base_dir)
+    unchanged = {name: getattr(document, name) for name in Parameters.__struct_fields__}
+    unchanged["allowed_origins"] = tuple(origin.lower() for origin in document.allowed_origins)
     return Config(
+        **unchanged,
         listen=listen[0],
         listen_more=listen[1:],
-        reuse_port=document.reuse_port,
         admin=syntax.parse_address("admin", document.admin) if document.admin else None,
-        endpoint=document.endpoint,
-        namespace=document.namespace,
-        strategy=document.strategy,
         session_key=syntax.parse_session_key(document.session_key),
-        model=document.model,
-        prefix_block_bytes=document.prefix_block_bytes,
-        prefix_memory_blocks=document.prefix_memory_blocks,
-        l1_tokens=document.l1_tokens,
-        paused=document.paused,
         keys=keys,
         hash_key=hash_key,
-        cache_isolation=document.cache_isolation,
         workers=_parse_workers(document.workers),
-        health=document.health,
-        limits=_check_limits(document.limits),
         admission=_parse_admission(document.admission),
         kv=_parse_kv(document.kv, base_dir),
         open_paths=syntax.parse_open_paths(document.open_paths),
-        allowed_origins=tuple(origin.lower() for origin in document.allowed_origins),
         decisions_keep=document.decisions.keep,
         preview_chars=document.decisions.preview_chars,
-        retry_attempts=document.retry.attempts,
         access_log=_parse_access_log(document.access_log),
         journal=_parse_journal(document.decisions, base_dir),
-        recording=document.recording,
         tracing=_parse_tracing(document.tracing),
         tls=tls,
         worker_tls=worker_tls,
@@ -269,7 +229,7 @@ def _parse_workers(items: list[_Worker]) -> tuple[WorkerConfig, ...]:
     return tuple(workers.values())
 
 
-def _check_limits(limits: LimitsConfig) -> LimitsConfig:
+def _check_limits(limits: LimitsConfig) -> None:
     if limits.hold_bytes > limits.buffer_bytes // 2:
         raise ConfigError(
             "limits.buffer_bytes",
@@ -277,7 +237,6 @@ def _check_limits(limits: LimitsConfig) -> LimitsConfig:
             f"holds less than two bodies of limits.hold_bytes ({limits.hold_bytes})",
             f"Set it to {2 * limits.hold_bytes} or more.",
         )
-    return limits
 
 
 def _parse_kv(section: _Kv, base_dir: Path) -> KvConfig:

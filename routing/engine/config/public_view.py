@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from routing.engine.config.schema import CanaryConfig, Config, Key, StateStoreConfig
+from routing.engine.config.schema import CanaryConfig, Config, Key, Parameters, StateStoreConfig
 
 # Besides bodies: pipelined requests, write buffers on both sides, TLS.
 CLIENT_BUFFER_BYTES = 1024 * 1024
@@ -58,22 +58,12 @@ def show_key(key: Key) -> dict[str, Any]:
 def show_config(config: Config) -> dict[str, Any]:
     return {
         "listen": _show_listen(config),
-        "reuse_port": config.reuse_port,
         "admin": "" if config.admin is None else str(config.admin),
-        "endpoint": config.endpoint,
-        "namespace": config.namespace,
-        "strategy": config.strategy,
+        **{name: _show(getattr(config, name)) for name in Parameters.__struct_fields__},
         "session_key": f"{config.session_key.source}:{config.session_key.name}",
-        "model": config.model,
-        "prefix_block_bytes": config.prefix_block_bytes,
-        "prefix_memory_blocks": config.prefix_memory_blocks,
-        "l1_tokens": config.l1_tokens,
-        "paused": config.paused,
-        "cache_isolation": config.cache_isolation,
         "keys": None if config.keys is None else [show_key(key) for key in config.keys],
         "kv": _show(config.kv),
         "open_paths": list(config.open_paths),
-        "allowed_origins": list(config.allowed_origins),
         "admission": _show(config.admission),
         "workers": [
             {name: getattr(worker, name) for name in _WORKER_FIELDS} for worker in config.workers
@@ -86,15 +76,11 @@ def show_config(config: Config) -> dict[str, Any]:
         },
         "tls": _show(config.tls),
         "worker_tls": _show(config.worker_tls),
-        "health": _show(config.health),
-        "limits": _show(config.limits),
         "decisions": {
             "keep": config.decisions_keep,
             "preview_chars": config.preview_chars,
             **(_show(config.journal) or {}),
         },
-        "recording": _show(config.recording),
-        "retry": {"attempts": config.retry_attempts},
         "access_log": _show(config.access_log),
         "tracing": _show(config.tracing),
         "state_store": _show_store(config.state_store),

@@ -1,6 +1,7 @@
 """Frozen configuration types with their defaults and ranges.
 
-A `Section` is converted from the document as it is; `parse` builds the other types.
+A `Section` is converted from the document as it is; `parse` builds the other types. A parameter
+that needs no more than its range is declared once, in `Parameters` or a section.
 """
 
 from __future__ import annotations
@@ -151,25 +152,32 @@ class SessionKey:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class KvConfig:
+class KvParameters(Section, frozen=True, kw_only=True):
+    """Parameters that `KvConfig` has as the document gives them.
+
+    `wait_s`: longest wait for a prompt's tokens before prefix fallback. `probe_interval_s`:
+    interval of probe prompts, two per worker; 0: never. `relearn`: request block events again from
+    a worker with incomplete history. `l2_ttl_s`: TTL of blocks in L2, for the causes of misses; 0:
+    none.
+    """
+
+    wait_s: Annotated[float, between(0, 60)] = 0.5
+    threads: Annotated[int, between(1, 64)] = 1
+    cache_bytes: Annotated[int, between(1024 * 1024, 2**40)] = 256 * 1024 * 1024
+    probe_interval_s: Annotated[float, between(0, 86_400)] = 300.0
+    relearn: bool = True
+    l2_ttl_s: Annotated[int, between(0, 2**31)] = 0
+
+
+class KvConfig(KvParameters, frozen=True, kw_only=True):
     """Settings of the kvaware strategy.
 
     `tokenizer`: model folder with tokenizer and chat template; None: workers tokenize prompts, at
-    one request each. `chat_template`: replaces the model's. `wait_s`: longest wait for a prompt's
-    tokens before prefix fallback. `probe_interval_s`: interval of probe prompts, two per worker; 0:
-    never. `relearn`: request block events again from a worker with incomplete history. `l2_ttl_s`:
-    TTL of blocks in L2, for the causes of misses; 0: none.
+    one request each. `chat_template`: replaces the model's.
     """
 
     tokenizer: Path | None = None
     chat_template: Path | None = None
-    wait_s: float = 0.5
-    threads: int = 1
-    cache_bytes: int = 256 * 1024 * 1024
-    probe_interval_s: float = 300.0
-    relearn: bool = True
-    l2_ttl_s: int = 0
 
 
 class HealthConfig(Section, frozen=True):
@@ -366,50 +374,64 @@ class Key(Section, frozen=True):
     group: LabelOrEmpty = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class RetryConfig(Section, frozen=True):
+    attempts: Annotated[int, between(1, 10)] = 2
+
+
+class Parameters(Section, frozen=True, kw_only=True):
+    """Parameters that `Config` has as the document gives them.
+
+    `cache_isolation`: scope of KV cache reuse; without keys it is shared. `reuse_port`: several
+    routers listen on the address. `l1_tokens`: size of each worker's L1; 0: unknown, or none.
+    `allowed_origins`: of browsers' scripts; `*`: every origin. `paused`: it has no workers on
+    purpose, and refusals say so.
+    """
+
+    reuse_port: bool = False
+    endpoint: Label = "default"
+    namespace: Label = "default"
+    strategy: Strategy = "prefixaware"
+    model: str = ""
+    prefix_block_bytes: Annotated[int, between(16, 65_536)] = 256
+    prefix_memory_blocks: Annotated[int, between(1, 100_000_000)] = 65_536
+    l1_tokens: Annotated[int, between(0, 10**12)] = 0
+    paused: bool = False
+    cache_isolation: Isolation = "key"
+    health: HealthConfig = HealthConfig()
+    limits: LimitsConfig = LimitsConfig()
+    allowed_origins: tuple[Origin, ...] = ("*",)
+    recording: RecordingConfig = RecordingConfig()
+    retry: RetryConfig = RetryConfig()
+
+
+class Config(Parameters, frozen=True, kw_only=True):
     """Whole configuration.
 
-    `keys` None: the data port is open; an empty tuple rejects everyone. `cache_isolation`: scope of
-    KV cache reuse; without keys it is shared. `reuse_port`: several routers listen on the address.
-    `l1_tokens`: size of each worker's L1; 0: unknown, or none. `allowed_origins`: of browsers'
-    scripts; `*`: every origin. `paused`: it has no workers on purpose, and refusals say so.
-    `preview_chars`: of a prompt's text, kept with its decision; 0: none.
+    `keys` None: the data port is open; an empty tuple rejects everyone. `preview_chars`: of a
+    prompt's text, kept with its decision; 0: none. `files`: referenced, watched with the main file.
     """
 
     listen: Address
     listen_more: tuple[Address, ...] = ()
-    reuse_port: bool = False
-    tls: TlsConfig | None = None
-    worker_tls: WorkerTlsConfig = field(default_factory=WorkerTlsConfig)
-    discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)
-    endpoint: str = "default"
-    namespace: str = "default"
     admin: Address | None = None
-    strategy: str = "prefixaware"
+    tls: TlsConfig | None = None
+    worker_tls: WorkerTlsConfig = WorkerTlsConfig()
+    discovery: DiscoveryConfig = DiscoveryConfig()
     session_key: SessionKey = SessionKey("header", "x-session-id")
-    model: str = ""
-    prefix_block_bytes: int = 256
-    prefix_memory_blocks: int = 65_536
-    l1_tokens: int = 0
-    paused: bool = False
     keys: tuple[Key, ...] | None = None
-    hash_key: bytes = field(default=b"", repr=False)
-    cache_isolation: str = "key"
+    hash_key: bytes = b""
     workers: tuple[WorkerConfig, ...] = ()
-    health: HealthConfig = field(default_factory=HealthConfig)
-    limits: LimitsConfig = field(default_factory=LimitsConfig)
-    admission: AdmissionConfig = field(default_factory=AdmissionConfig)
-    kv: KvConfig = field(default_factory=KvConfig)
+    admission: AdmissionConfig = AdmissionConfig()
+    kv: KvConfig = KvConfig()
     open_paths: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ("*",)
     decisions_keep: int = 2000
     preview_chars: int = 0
-    retry_attempts: int = 2
-    access_log: AccessLogConfig = field(default_factory=AccessLogConfig)
+    access_log: AccessLogConfig = AccessLogConfig()
     journal: JournalConfig | None = None
-    recording: RecordingConfig = field(default_factory=RecordingConfig)
     tracing: TracingConfig | None = None
     state_store: StateStoreConfig | None = None
     canary: CanaryConfig | None = None
-    files: tuple[Path, ...] = ()  # referenced files, watched with the main file
+    files: tuple[Path, ...] = ()
+
+    def __repr__(self) -> str:  # without hash key and hashes of keys
+        return f"Config(endpoint={self.endpoint!r}, listen={self.listen!r})"

@@ -64,7 +64,7 @@ def test_complete_configuration_is_parsed(tmp_path: Path) -> None:
         "console", DIGEST, True,
     )  # fmt: skip
     assert config.files == (path,)
-    assert config.retry_attempts == 3
+    assert config.retry.attempts == 3
 
 
 def test_minimal_configuration_is_parsed() -> None:

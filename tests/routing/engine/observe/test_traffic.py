@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dashboards.insight.traces.records import read_streams
@@ -67,7 +67,7 @@ async def test_recording_is_off_by_default_and_switched_live() -> None:
         state = (await admin(server, "/recording")).json
         assert (state["recording"], state["pieces"], state["lost"]) == (False, [], 0)
         config = server.router.config
-        server.router.reconfigure(replace(config, recording=RecordingConfig(True)))
+        server.router.reconfigure(msgspec.structs.replace(config, recording=RecordingConfig(True)))
         await ask(server, post(chat("y" * 900)))
         server.router.reconfigure(config)
         await ask(server, post(chat("z" * 900)))
@@ -91,7 +91,9 @@ async def test_keys_groups_and_isolation_are_recorded(tmp_path: Path) -> None:
         assert (two.key, two.key_group) == (digest(b"key:b"), "")
         assert one.blocks[:3] == two.blocks[:3]
         # Requests under another isolation are in pieces of their own.
-        server.router.reconfigure(replace(server.router.config, cache_isolation="key"))
+        server.router.reconfigure(
+            msgspec.structs.replace(server.router.config, cache_isolation="key")
+        )
         wire = post(chat("x" * 900), authorization=bearer("a"))
         assert (await ask(server, wire)).status == 200
         await collected(server, 3)
