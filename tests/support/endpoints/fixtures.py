@@ -13,7 +13,7 @@ from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from endpoints.placement import installation
-from endpoints.spec.endpoint_spec import GIB
+from endpoints.spec.endpoint_spec import GIB, parse
 from tests.support.endpoints.reconciler_harness import ReconcilerHarness
 
 
@@ -41,38 +41,16 @@ def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def data() -> dict[str, Any]:
     """A whole spec that can be served."""
-    return {
-        "name": "demo",
-        "model": "smollm2-135m-instruct",
-        "engine": "simulated",
-        "replicas": 2,
-        "cache": {
-            "l1": {"enabled": True, "size_gib": 0.5, "policy": "lru", "chunk_tokens": 32},
-            "l2": {
-                "enabled": False,
-                "backend": "tieredstorage",
-                "tier": "default",
-                "url": "",
-                "password_file": "",
-                "ttl_s": 3600,
-            },
-        },
-        "routing": {
-            "enabled": True,
-            "strategy": "prefixaware",
-            "session_key": "header:x-session-id",
-            "cache_isolation": "key",
-            "allowed_origins": ["*"],
-            "prompt_preview": False,
-            "record_traffic": False,
-            "record_days": 7,
-            "record_mib": 256,
-        },
-        "aliases": [],
-        "worker_args": ["--max-model-len=2048"],
-        "media_domains": [],
-        "resources": {"cpus": 1.0, "memory_gib": 4.0, "gpus": 0},
-    }
+    return parse(
+        {
+            "name": "demo",
+            "model": "smollm2-135m-instruct",
+            "engine": "simulated",
+            "replicas": 2,
+            "worker_args": ["--max-model-len=2048"],
+            "resources": {"cpus": 1.0, "memory_gib": 4.0, "gpus": 0},
+        }
+    ).to_dict()
 
 
 @pytest.fixture(autouse=True)
