@@ -91,13 +91,13 @@ def change(
     return tier
 
 
-def flush(actor: User, name: str, namespace: Any) -> int:
+def flush(actor: User, name: str, namespace: str) -> int:
     """Flush one namespace ("" = all) on every node and return the number of values dropped.
 
     Raise Refused (502) naming the nodes that did not respond; the others were flushed.
     """
     require(actor, "operator")
-    if namespace and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+    if namespace and not _NAMESPACE.fullmatch(namespace):
         remedy = "Copy it from the list of namespaces."
         text = "Unknown namespace."
         raise Refused(Problem("namespace", namespace, text, remedy, "invalid_namespace"))

@@ -143,7 +143,9 @@ class CreateSerializer(ChangeSerializer):
 
 class FlushSerializer(serializers.Serializer[Any]):
     namespace = serializers.CharField(
-        allow_blank=True, help_text='Namespace as listed by /contents/; "" removes everything.'
+        allow_blank=True,
+        trim_whitespace=False,
+        help_text='Namespace as listed by /contents/; "" removes everything.',
     )
 
 

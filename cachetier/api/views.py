@@ -14,11 +14,11 @@ from cachetier import actions, selectors
 from cachetier.api import serializers
 from cachetier.models import CacheTier
 from cachetier.tier.lifecycle import TierPhase
-from cachetier.tier.spec import FIELDS, Problem, Refused
+from cachetier.tier.spec import FIELDS
 from console.accounts.permissions import actor_of
+from console.api.bodies import read_body
 from console.api.parameters import Filter
 from console.api.serializers import ErrorSerializer
-from console.core.errors import expect_object
 from console.resources.rest import Resource, named
 
 
@@ -88,11 +88,6 @@ class Flush(GenericAPIView[CacheTier]):
     )
     def post(self, request: Request, name: str) -> Response:
         """Flush a namespace on every node; 502 names the nodes that did not respond."""
-        data = expect_object(request.data)
-        if "namespace" not in data:
-            remedy = 'Send {"namespace": "..."}; "" removes everything.'
-            raise Refused(Problem("namespace", None, "Required.", remedy, "required"))
-        dropped = actions.flush(
-            actor_of(request), TIERS.get(request.user, name).name, data["namespace"]
-        )
-        return Response({"dropped": dropped})
+        tier = TIERS.get(request.user, name)
+        body = read_body(serializers.FlushSerializer, request.data)
+        return Response({"dropped": actions.flush(actor_of(request), tier.name, **body)})

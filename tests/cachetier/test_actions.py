@@ -299,14 +299,24 @@ def test_node_that_fails_to_flush_is_named(program: APIClient, operator: User, r
     assert "cache-chat-0" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("namespace", ["a/b", "x" * 65, 7, None, ["a"], "a&b=c"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        *({"namespace": value} for value in ("a/b", "x" * 65, "a&b=c", ["a"])),
+        *({"namespace": value} for value in (None, False, [], {}, " ")),  # none of them means all
+    ],
+)
 def test_invalid_namespace_is_rejected_before_any_query(
-    program: APIClient, operator: User, namespace: Any
+    program: APIClient, operator: User, body: dict[str, Any]
 ) -> None:
-    actions.create(operator, "chat", {})
-    body = {"namespace": namespace} if namespace is not None else {}
-    answer = program.post("/api/v1/cache-tiers/chat/flush/", body, format="json")
-    assert answer.status_code == 400
+    actions.create(operator, "chat", {"node_count": 1})
+    settle("chat")
+    stub, requested = flushing("chat", 1, {"dropped": 3})
+    with stub as nodes:
+        point_at(nodes, 1)
+        answer = program.post("/api/v1/cache-tiers/chat/flush/", body, format="json")
+    assert (answer.status_code, requested) == (400, [])
     assert answer.json()["field"] == "namespace"
 
 
