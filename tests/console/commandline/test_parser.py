@@ -142,6 +142,8 @@ def test_cache_tiers() -> None:
     assert refused("cache-tier", "get", "east")[0] == 4
     with pytest.raises(CommandError):
         run("cache-tier", "flush", "west", "--yes")  # everything only with --all
+    with pytest.raises(CommandError):
+        run("cache-tier", "flush", "west", "--namespace", "", "--yes")
     assert "being deleted" in run("cache-tier", "delete", "west", "--yes")
 
 
