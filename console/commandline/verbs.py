@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from string import Formatter
@@ -27,6 +28,21 @@ OUTPUT_DATA = {
     "default": output.YAML,
     "help": "output format (yaml)",
 }
+
+
+_SCOPES = {
+    *("--before", "--begin", "--cluster", "--end", "--endpoint", "--namespace", "--tag", "--team"),
+    *("--trace", "--user"),
+}
+
+
+class _Scope(argparse.Action):
+    """Option without which a verb applies to everything: "", as of an unset variable, is not it."""
+
+    def __call__(self, _parser: Any, namespace: Any, value: Any, _flag: str | None = None) -> None:
+        if not value:
+            raise argparse.ArgumentError(self, "is empty. Omit the option for all.")
+        setattr(namespace, self.dest, value)
 
 
 class Table:
@@ -88,6 +104,8 @@ class Verb:
 
     def add(self, *flags: str, to: Any = None, **options: Any) -> None:
         """`to`: the result of `one_of`."""
+        if flags[0] in _SCOPES and options.get("default") == "":
+            options["action"] = _Scope
         self._arguments.append((to or self.parser).add_argument(*flags, **options).dest)
 
     def file(self, flag: str, name: str, text: str) -> None:

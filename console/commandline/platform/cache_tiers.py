@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,12 +86,6 @@ def flush(context: CommandContext) -> str:
     return f"Flushed {output.count(dropped, 'value')} of {context.name}."
 
 
-def _namespace(text: str) -> str:
-    if not text:  # such as an unset variable
-        raise argparse.ArgumentTypeError("is empty; all namespaces: --all.")
-    return text
-
-
 def _add_fields(verb: Verb) -> None:
     verb.spec("field, for example memory_bytes=1073741824")
     verb.add("--dry-run", action="store_true", help="show the changes without applying them")
@@ -121,8 +114,8 @@ def add_cache_tiers(rooms: Verbs) -> None:
     )
     either = verb.one_of(required=True)
     help_text = "namespace in the output of contents"
-    either.add_argument("--namespace", type=_namespace, default="", help=help_text)
-    either.add_argument("--all", action="store_true", help="all namespaces")
+    verb.add("--namespace", default="", help=help_text, to=either)
+    verb.add("--all", action="store_true", help="all namespaces", to=either)
     verb.ask_first("Flushing cache tier {name} deletes cached values; prompts are computed again.")
     text = "delete a cache tier that no endpoint uses"
     done = "{name} is being deleted."

@@ -139,9 +139,9 @@ def add_budgets(rooms: Verbs) -> None:
     verb = verbs.verb("set", "create or change a budget", "name", call=keep)
     verb.add("usd", type=float, help="USD per month")
     either = verb.one_of()
-    either.add_argument("--team", default="", help="team slug")
-    either.add_argument("--tag", default="", metavar="KEY=VALUE", help="tag of endpoints")
-    either.add_argument("--endpoint", default="", help="endpoint name")
+    verb.add("--team", default="", help="team slug", to=either)
+    verb.add("--tag", default="", metavar="KEY=VALUE", help="tag of endpoints", to=either)
+    verb.add("--endpoint", default="", help="endpoint name", to=either)
     text = "delete a budget and its history"
     verb = verbs.verb("delete", text, "name", call=delete, show="Budget {name} deleted.")
     verb.ask_first()

@@ -142,9 +142,24 @@ def test_cache_tiers() -> None:
     assert refused("cache-tier", "get", "east")[0] == 4
     with pytest.raises(CommandError):
         run("cache-tier", "flush", "west", "--yes")  # everything only with --all
-    with pytest.raises(CommandError):
-        run("cache-tier", "flush", "west", "--namespace", "", "--yes")
     assert "being deleted" in run("cache-tier", "delete", "west", "--yes")
+
+
+@db
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cache-tier", "flush", "west", "--yes", "--namespace"),
+        ("alert", "set", "HighTTFT", "threshold=9", "--endpoint"),
+        ("alert", "reset", "HighTTFT", "--endpoint"),
+        ("token", "create", "ci", "--role", "viewer", "--team"),
+        ("endpoint", "traces", "delete", "demo", "--yes", "--begin"),
+        ("budget", "set", "west", "--team"),
+    ],
+)
+def test_empty_scope_does_not_mean_all(words: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match=f"argument {words[-1]}: is empty"):
+        run(*words, "")
 
 
 @db
