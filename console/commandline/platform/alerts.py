@@ -15,10 +15,17 @@ _FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null restore
 _SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace", "written_by")
 
 
+def _subject(endpoint: str, *alerts: dict[str, str]) -> str:
+    """Return the endpoint and the labels that are no column of their own."""
+    labels = (pair for alert in alerts for pair in alert.items() if pair[0] not in _SHOWN_APART)
+    return " ".join(
+        [*filter(None, [endpoint]), *(f"{key}={text}" for key, text in dict.fromkeys(labels))]
+    )
+
+
 def _alert(one: dict[str, Any]) -> tuple[str, ...]:
     value = "" if one["value"] is None else output.format_figure(one["value"])
-    others = [f"{key}={text}" for key, text in one["labels"].items() if key not in _SHOWN_APART]
-    subject = " ".join([*filter(None, [one["endpoint"]]), *others])
+    subject = _subject(one["endpoint"], one["labels"])
     return (
         *(one["state"], one["severity"], one["alert"], subject, value),
         *(output.format_time(one["since"]), one["summary"]),
@@ -83,7 +90,7 @@ def _format_firings(one: dict[str, Any]) -> tuple[str, ...]:
 def _interval(one: dict[str, Any]) -> tuple[str, ...]:
     end = output.format_time(one["end"]) if one["end"] else "ongoing"
     return (
-        *(one["severity"], one["alert"], one["endpoint"]),
+        *(one["severity"], one["alert"], _subject(one["endpoint"], *one["alerts"])),
         *(output.format_time(one["start"]), end, str(one["duration_s"])),
     )
 
@@ -129,7 +136,7 @@ _ALERTS = Table(
 _RULES = Table(("RULE", "ENABLED", "SEVERITY", "FOR", "PARAMETERS"), _rule)
 _FIRED = Table(("SUBJECT", "TIMES", "TOTAL (s)", "LONGEST (s)", "LAST"), _format_firings)
 _HISTORY = Table(
-    ("SEVERITY", "ALERT", "ENDPOINT", "START", "END", "DURATION (s)"),
+    ("SEVERITY", "ALERT", "SUBJECT", "START", "END", "DURATION (s)"),
     _interval,
     "No alerts in this range.",
     names=False,

@@ -25,6 +25,10 @@ class AlertIntervalSerializer(serializers.Serializer[Any]):
     start = serializers.DateTimeField()
     end = serializers.DateTimeField(allow_null=True, help_text="Null: ongoing.")
     duration_s = serializers.IntegerField()
+    alerts = serializers.ListField(
+        child=serializers.DictField(child=serializers.CharField()),
+        help_text="Labels of each alert that fired.",
+    )
 
 
 class AlertHistoryView(GenericAPIView[Any]):
@@ -65,4 +69,5 @@ def _document(one: AlertInterval) -> dict[str, Any]:
         "start": at(one.start),
         "end": None if one.ongoing else at(one.end),
         "duration_s": one.duration_s,
+        "alerts": one.alerts,
     }

@@ -103,12 +103,12 @@ def test_history_lists_intervals() -> None:
         rule="HighTTFT",
         endpoint="demo",
         severity="page",
-        labels={"alertname": "HighTTFT", "endpoint": "demo"},
+        labels={"alertname": "HighTTFT", "endpoint": "demo", "pod": "demo-worker-1"},
         started_at=now - timedelta(minutes=5),
         seen_at=now,
     )
     listed = run("alert", "history", "--range", "1h", "--endpoint", "demo")
-    assert "HighTTFT" in listed
+    assert "HighTTFT  demo pod=demo-worker-1" in listed
     assert "ongoing" in listed
     assert "No alerts in this range" in run("alert", "history", "--alert", "Other")
 
