@@ -78,6 +78,26 @@
     });
   }, true);
 
+  // A form is sent once: the page after a second click would replace the first one, with a key that is shown once.
+  var sent = null;
+  document.addEventListener("submit", function (event) {
+    var form = event.target, button = event.submitter;
+    if (event.defaultPrevented || form.getAttribute("method") !== "post") return;
+    if (form === sent) {
+      event.preventDefault();
+      return;
+    }
+    sent = form;
+    setTimeout(function () { if (button && sent === form) button.classList.add("btn-loading"); }, 500);
+    setTimeout(function () { resetSent(form); }, 15000); // no page came
+  });
+  function resetSent(form) {
+    if (sent !== form) return;
+    form.querySelectorAll(".btn-loading").forEach(function (button) { button.classList.remove("btn-loading"); });
+    sent = null;
+  }
+  window.addEventListener("pageshow", function () { if (sent) resetSent(sent); });
+
   // hx-confirm on any element asks in the same dialog.
   document.addEventListener("htmx:confirm", function (event) {
     if (!event.detail.question || !dialog || !dialog.showModal) return;

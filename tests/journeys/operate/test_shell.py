@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.support.browser import Watched, watch
 from tests.support.people import PASSWORD, Cast, cast, client_of
+
+CLICK_TWICE = """async button => {
+  const after = ms => new Promise(resolve => setTimeout(resolve, ms));
+  button.click();
+  await after(200);
+  button.click();
+  await after(600);
+  return button.className;
+}"""  # on a slow connection
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -133,4 +144,24 @@ def test_token_is_created_and_revoked_on_the_page(
     go.click()
     watched.page.wait_for_selector("text=“ci” revoked")
     assert watched.page.request.get("/api/v1/me/", headers=headers).status == 401
+    assert watched.complaints == []
+
+
+def test_form_is_sent_once(chrome: Browser, people: Cast, live_server: LiveServer) -> None:
+    watched = watch(chrome, live_server.url)
+    page = watched.page
+    watched.take_session(client_of(people.alice))
+    watched.open("/profile/")
+    page.fill("#id_name", "ci")
+    held: list[Route] = []
+    page.route("**/profile/tokens/", lambda route: held.append(route))
+    classes = page.get_by_role("button", name="Create token").evaluate(CLICK_TWICE)
+    assert "btn-loading" in classes
+    assert len(held) == 1
+    held[0].continue_()
+    page.wait_for_selector("#secret-once")
+    page.go_back()
+    expect(page.get_by_role("button", name="Create token")).not_to_have_class(
+        re.compile("btn-loading")
+    )
     assert watched.complaints == []
