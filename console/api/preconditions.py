@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
+from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.http import parse_etags
 from rest_framework.request import Request
@@ -44,16 +47,31 @@ def expected_generation(request: Request) -> int | None:
     return int(match[1])
 
 
-def require_match(request: Request, data: Any) -> None:
-    """Check If-Match against the full representation of an object without a generation."""
+@contextmanager
+def require_match(
+    request: Request, rows: QuerySet[Any], document: Callable[[], Any]
+) -> Iterator[None]:
+    """Check If-Match of an object without a generation, and change it in the same transaction.
+
+    `document` returns its full representation, None without an object. It is read after `rows` are
+    locked, so that of concurrent changes with one ETag only the first takes place.
+    """
     text = request.headers.get("If-Match", "").strip()
     if text in ("", "*"):
+        yield
         return
     match = _DIGEST.fullmatch(text)
     if match is None:
         raise _mismatch_error(text)
+    with transaction.atomic():
+        list(rows.select_for_update(no_key=True).values_list("pk"))
+        _compare(request, match[1], document())
+        yield
+
+
+def _compare(request: Request, mark: str, data: Any) -> None:
     now = request.accepted_renderer.render(data, request.accepted_media_type, {})
-    if match[1] != digest(now if isinstance(now, bytes) else now.encode()):
+    if mark != digest(now if isinstance(now, bytes) else now.encode()):
         raise stale_error("The object was changed meanwhile.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -78,19 +79,23 @@ def make_urls(kind: Kind[Any], **extra: serializers.Field[Any, Any, Any, Any]) -
         def put(self, request: Request, **named: str) -> Response:
             """Omitted fields keep their values."""
             data, key = expect_object(request.data), named[kind.key]
-            self._require_match(request, key)
-            return Response(document(kind.save(actor_of(request), key, data)).data)
+            with self._require_match(request, key):
+                return Response(document(kind.save(actor_of(request), key, data)).data)
 
         def delete(self, request: Request, **named: str) -> Response:
             key = named[kind.key]
-            self._require_match(request, key)
-            kind.remove(actor_of(request), key)
+            with self._require_match(request, key):
+                kind.remove(actor_of(request), key)
             return Response(status=204)
 
-        def _require_match(self, request: Request, key: str) -> None:
-            """Check If-Match; a missing row matches no ETag."""
-            row = kind.find(key)
-            require_match(request, document(row).data if row else None)
+        def _require_match(self, request: Request, key: str) -> AbstractContextManager[None]:
+            """A missing row matches no ETag."""
+
+            def read() -> Any:
+                row = kind.find(key)
+                return document(row).data if row else None
+
+            return require_match(request, kind.stored(key), read)
 
     item_path = f"{kind.slug}/<str:{kind.key}>/"
     return [

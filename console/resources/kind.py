@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.accounts.credentials import stored_actor
@@ -69,6 +70,10 @@ class Kind(Generic[Row]):
     def key(self) -> str:
         return self.fields.key
 
+    def stored(self, key: Any) -> QuerySet[Row]:
+        """Return the stored row, if there is one."""
+        return self.fields.model._default_manager.filter(pk=key if isinstance(key, str) else None)
+
     def get(self, key: str) -> Row:
         """Raise `Refused` (404) if there is no such row."""
         row = self.find(key)
@@ -89,6 +94,7 @@ class Kind(Generic[Row]):
             text, remedy = f"The {self.key} cannot be changed.", "Omit it, or add another row."
             raise Refused(Problem(self.key, data[self.key], text, remedy, "fixed"))
         with transaction.atomic():
+            list(self.stored(key).select_for_update(no_key=True).values_list("pk"))
             before = self.find(key) if isinstance(key, str) else None
             row = copy.copy(before) if before else self.fields.model(**{self.key: key})
             self.fields.fill(row, data, ignored=(*self.shown, self.key))
@@ -113,7 +119,7 @@ class Kind(Generic[Row]):
                 text = f"{key} is built in and has no changes to reset."
                 remedy = "Change it to override the built-in values."
                 raise Refused(Problem(self.key, key, text, remedy, "built_in"), status_code=409)
-            self.fields.model._default_manager.filter(pk=row.pk).delete()
+            self.stored(key).delete()
             self.deleted(actor, row)
             record(actor, "delete", self.target(row))
         return self.find(key)

@@ -5,7 +5,8 @@ Creating is idempotent, writes can be dry runs, and changes and deletions respec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -110,12 +111,18 @@ class Resource:
         response = Response(self.serialize(request, row), status=status)
         return with_generation(response, row.generation) if self.generation else response
 
-    def expected(self, request: Request, row: Any) -> dict[str, Any]:
-        """Return the generation that a change expects, or check If-Match against the document."""
+    @contextmanager
+    def expected(self, request: Request, row: Any) -> Iterator[dict[str, Any]]:
+        """Yield the generation that a change expects, or check If-Match against the document."""
         if self.generation:
-            return {"expected_generation": expected_generation(request)}
-        require_match(request, self.serialize(request, row))
-        return {}
+            yield {"expected_generation": expected_generation(request)}
+            return
+
+        def read() -> Any:
+            return self.serialize(request, self.get(request.user, self.key_of(row)))
+
+        with require_match(request, type(row)._default_manager.filter(pk=row.pk), read):
+            yield {}
 
     def describe(self, operation: str, summary: str, **more: Any) -> Any:
         default = _WATCHED_LIST if operation == "list" and self.watched else None
@@ -204,12 +211,13 @@ def make_urls(kind: Resource) -> list[URLPattern]:
         def delete(self, request: Request, **segment: Any) -> Response:
             (key,) = segment.values()
             row = kind.get(request.user, key)
-            act = partial(kind.delete, actor_of(request), key, **kind.expected(request, row))
-            if is_dry_run(request):
-                with rehearsal():
-                    act()
-                return _dry_run(kind, "delete", row, {}, {})
-            act()
+            with kind.expected(request, row) as expected:
+                act = partial(kind.delete, actor_of(request), key, **expected)
+                if is_dry_run(request):
+                    with rehearsal():
+                        act()
+                    return _dry_run(kind, "delete", row, {}, {})
+                act()
             return kind.respond(request, key, 202) if kind.in_background else Response(status=204)
 
     @describe_change
@@ -220,13 +228,14 @@ def make_urls(kind: Resource) -> list[URLPattern]:
             raise Refused(Problem("", None, "No changes given.", remedy, "required"))
         row = kind.get(request.user, key)
         before = kind.facts(row)
-        act = partial(kind.change, actor_of(request), key, data, **kind.expected(request, row))
-        if is_dry_run(request):
-            with rehearsal():
-                done = act()
-            anew = {name: f"{HIDDEN}, given anew" for name in kind.secrets if data.get(name)}
-            return _dry_run(kind, "update", done, before, {**kind.facts(done), **anew})
-        act()
+        with kind.expected(request, row) as expected:
+            act = partial(kind.change, actor_of(request), key, data, **expected)
+            if is_dry_run(request):
+                with rehearsal():
+                    done = act()
+                anew = {name: f"{HIDDEN}, given anew" for name in kind.secrets if data.get(name)}
+                return _dry_run(kind, "update", done, before, {**kind.facts(done), **anew})
+            act()
         return kind.respond(request, key)
 
     setattr(ResourceObject, "put" if kind.replaces else "patch", change)

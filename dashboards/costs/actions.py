@@ -33,9 +33,13 @@ PRICE_FIELDS = ModelFields(
 )
 
 
+@transaction.atomic
 def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> Budget:
     """Create a budget, or change the one with that id; omitted fields keep their values."""
-    before = None if budget_id is None else get_budget(actor, budget_id)
+    before = None
+    if budget_id is not None:
+        list(Budget.objects.select_for_update(no_key=True).filter(pk=budget_id).values_list("pk"))
+        before = get_budget(actor, budget_id)
     before_values = BUDGET_FIELDS.values(before) if before else {}
     budget = copy.copy(before) if before else Budget(created_by=stored_actor(actor))
     try:
@@ -45,13 +49,11 @@ def save_budget(actor: Any, budget_id: UUID | None, data: Mapping[str, Any]) -> 
             _require_change(actor, budget, before)
         raise
     _require_change(actor, budget, before)
-    with transaction.atomic():
-        budget.changed_at = timezone.now()
-        budget.save()
-        verb = "update" if before else "create"
-        owner = _owner(actor, budget)
-        changes = diff(before_values, BUDGET_FIELDS.values(budget))
-        record(actor, verb, f"budget/{budget.name}", changes, of=owner)
+    budget.changed_at = timezone.now()
+    budget.save()
+    changes = diff(before_values, BUDGET_FIELDS.values(budget))
+    verb = "update" if before else "create"
+    record(actor, verb, f"budget/{budget.name}", changes, of=_owner(actor, budget))
     return budget
 
 

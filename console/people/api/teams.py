@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django.db.models import QuerySet
@@ -85,18 +86,28 @@ class MemberView(GenericAPIView[Membership]):
     )
     def put(self, request: Request, slug: str, username: str) -> Response:
         """Requires the admin role, for the team or console-wide."""
-        team = find_team_or_404(request, slug)
         data = read_body(RoleSerializer, request.data)
-        now = selectors.list_members(team).filter(user__username=username).first()
-        require_match(request, MemberSerializer(now).data if now else None)
-        team_actions.set_member(actor_of(request), slug, username, data["role"])
+        with _require_match(request, slug, username):
+            team_actions.set_member(actor_of(request), slug, username, data["role"])
         return Response(_member(request, slug, username))
 
     @extend_schema(tags=_TAGS, summary="Remove a member", parameters=[IF_MATCH])
     def delete(self, request: Request, slug: str, username: str) -> Response:
-        require_match(request, _member(request, slug, username))
-        team_actions.remove_member(actor_of(request), slug, username)
+        _member(request, slug, username)
+        with _require_match(request, slug, username):
+            team_actions.remove_member(actor_of(request), slug, username)
         return Response(status=204)
+
+
+def _require_match(request: Request, slug: str, username: str) -> AbstractContextManager[None]:
+    members = selectors.list_members(find_team_or_404(request, slug))
+    rows = members.filter(user__username=username)
+
+    def read() -> Any:
+        row = rows.first()
+        return MemberSerializer(row).data if row else None
+
+    return require_match(request, Membership.objects.filter(pk__in=rows.values("pk")), read)
 
 
 def find_team_or_404(request: Request, slug: str) -> Team:

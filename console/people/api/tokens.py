@@ -78,8 +78,9 @@ class TokenView(GenericAPIView[ApiToken]):
         once.
         """
         token = _find_token(request, pk)
-        require_match(request, TokenSerializer(token).data)
-        token_actions.revoke_token(actor_of(request), token)
+        rows = ApiToken.objects.filter(pk=pk)
+        with require_match(request, rows, lambda: TokenSerializer(_find_token(request, pk)).data):
+            token_actions.revoke_token(actor_of(request), token)
         return Response(status=204)
 
 

@@ -86,10 +86,12 @@ class UserView(GenericAPIView[User]):
         """The last admin cannot be removed. Deactivation ends all sessions and revokes all API
         tokens; a lower role also lowers the user's tokens.
         """
-        user = _find_user(username)
-        require_match(request, UserSerializer(user).data)
         data = read_body(UserChangeSerializer, request.data)
-        with transaction.atomic():
+        # A change of an admin locks all admins.
+        rows = User.objects.filter(Q(username=username) | Q(role=Role.ADMIN)).order_by("pk")
+        read = lambda: UserSerializer(_find_user(username)).data  # noqa: E731
+        with require_match(request, rows, read), transaction.atomic():
+            user = _find_user(username)
             if "role" in data:
                 actions.set_role(actor_of(request), user, data["role"])
             if "active" in data:

@@ -48,7 +48,8 @@ def set_rule(
             Problem("endpoint", endpoint, text, "Set it for all endpoints.", "not_per_endpoint")
         )
     with transaction.atomic():
-        row = selectors.row(name, endpoint)
+        rows = RuleSetting.objects.select_for_update(no_key=True)
+        row = rows.filter(rule=name, endpoint=whose).first()
         expect_generation(name, row.generation if row else 0, expected_generation)
         before = selectors.as_setting(row)
         after = validation.validate_setting(rule, before, fields)
@@ -114,7 +115,7 @@ def change_user_rule(
     if columns.get("expr", selectors.user_rule(name).expr) != selectors.user_rule(name).expr:
         _check(columns["expr"])
     with transaction.atomic():
-        own_rule = selectors.user_rule(name)
+        own_rule = _lock_user_rule(name)
         expect_generation(name, own_rule.generation, expected_generation)
         before = user_rule_facts(own_rule)
         for column, value in columns.items():
@@ -132,11 +133,18 @@ def change_user_rule(
 def delete_user_rule(actor: Any, name: str, *, expected_generation: int | None = None) -> None:
     require(actor, "operator")
     with transaction.atomic():
-        rule = selectors.user_rule(name)
+        rule = _lock_user_rule(name)
         expect_generation(name, rule.generation, expected_generation)
         rule.delete()
         record(actor, "delete", f"alert-rule/{name}")
         tasks.load.nudge()
+
+
+def _lock_user_rule(name: str) -> OwnRule:
+    row = OwnRule.objects.select_for_update(no_key=True).filter(name=name).first()
+    if row is None:
+        raise selectors.rule_not_found(name)
+    return row
 
 
 def user_rule_facts(found: OwnRule) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
@@ -185,9 +186,8 @@ class OneTierPrice(APIView):
         Redis is named redis:HOST:PORT.
         """
         data = dict(expect_object(request.data))
-        price = selectors.last_tier_price(name)
-        require_match(request, TierPriceSerializer(price).data if price else None)
-        made = actions.save_tier_price(request.user, name, data)
+        with _require_match(request, name):
+            made = actions.save_tier_price(request.user, name, data)
         return Response(TierPriceSerializer(made).data)
 
     @extend_schema(
@@ -197,9 +197,17 @@ class OneTierPrice(APIView):
     )
     def delete(self, request: Request, name: str) -> Response:
         """From today on; earlier days keep their price."""
-        require_match(request, TierPriceSerializer(_price(name)).data)
-        actions.clear_tier_price(request.user, name)
+        with _require_match(request, name):
+            actions.clear_tier_price(request.user, name)
         return Response(status=204)
+
+
+def _require_match(request: Request, name: str) -> AbstractContextManager[None]:
+    def read() -> Any:
+        price = selectors.last_tier_price(name)
+        return TierPriceSerializer(price).data if price else None
+
+    return require_match(request, TierPrice.objects.filter(name=name), read)
 
 
 class TierPriceHistory(APIView):
