@@ -119,7 +119,8 @@ class Kind(Generic[Row]):
                 text = f"{key} is built in and has no changes to reset."
                 remedy = "Change it to override the built-in values."
                 raise Refused(Problem(self.key, key, text, remedy, "built_in"), status_code=409)
-            self.stored(key).delete()
+            if not self.stored(key).delete()[0]:  # concurrently
+                raise self.not_found(key)
             self.deleted(actor, row)
             record(actor, "delete", self.target(row))
         return self.find(key)

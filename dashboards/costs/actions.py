@@ -68,16 +68,21 @@ def delete_budget(actor: Any, budget_id: UUID) -> None:
     owner = _owner(actor, budget)
     require(actor, "operator", of=owner)
     with transaction.atomic():
+        if not budget.delete()[0]:  # concurrently
+            raise _no_budget(budget_id)
         record(actor, "delete", f"budget/{budget.name}", of=owner)
-        budget.delete()
 
 
 def get_budget(viewer: Any, budget_id: UUID) -> Budget:
     budget = budgets.budgets(viewer).filter(pk=budget_id).first()
     if budget is None:
-        text, remedy = "This budget does not exist.", "See the list of budgets."
-        raise Refused(Problem("id", str(budget_id), text, remedy, "not_found"), status_code=404)
+        raise _no_budget(budget_id)
     return budget
+
+
+def _no_budget(budget_id: UUID) -> Refused:
+    text, remedy = "This budget does not exist.", "See the list of budgets."
+    return Refused(Problem("id", str(budget_id), text, remedy, "not_found"), status_code=404)
 
 
 def _owner(actor: Any, budget: Budget) -> Owned | None:

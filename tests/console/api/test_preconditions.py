@@ -1,4 +1,4 @@
-"""If-Match of objects without a generation: concurrent changes with one ETag."""
+"""Concurrent changes with one ETag, and concurrent deletions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from console.audit.models import AuditEvent
 from tests.support.console import person, program
 
 API = "/api/v1/"
 CALLERS, ROUNDS = 4, 6
 
 
-def change_at_once(method: str, path: str, bodies: list[Any]) -> list[int]:
-    """Return the status codes of these changes, sent together with the object's ETag."""
-    etag = program("admin").get(path).headers["ETag"]
+def send_at_once(method: str, path: str, bodies: list[Any], etag: str = "*") -> list[int]:
+    """Return the status codes of these requests, sent together."""
     together, codes = threading.Barrier(len(bodies)), []
 
     def send(body: Any) -> None:
@@ -57,7 +57,22 @@ def test_one_of_concurrent_changes_takes_place(
     for number in range(ROUNDS):
         numbers = range(1 + number * CALLERS, 1 + (number + 1) * CALLERS)
         bodies = [{field: kind(value)} for value in numbers]
-        assert change_at_once(method, API + path, bodies) == [200, 412, 412, 412]
+        etag = program("admin").get(API + path).headers["ETag"]
+        assert send_at_once(method, API + path, bodies, etag) == [200, 412, 412, 412]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_of_concurrent_deletions_takes_place_and_is_recorded() -> None:
+    person("admin")
+    client = program("admin")
+    for _ in range(ROUNDS):
+        size = {"vcpus": 4, "memory_gib": 8}
+        client.put(f"{API}instance-types/own.large/", size, format="json")
+        budget = {"name": "all", "usd": 5, "whose": "all"}
+        made = client.post(f"{API}budgets/", budget, format="json").json()
+        for path in ("instance-types/own.large/", f"budgets/{made['id']}/"):
+            assert send_at_once("delete", API + path, [None] * CALLERS) == [204, 404, 404, 404]
+    assert AuditEvent.objects.filter(verb__endswith="delete").count() == 2 * ROUNDS
 
 
 @pytest.mark.django_db
